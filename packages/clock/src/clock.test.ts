@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { idSource, seededRandom, SimulatedClock, systemClock } from "./index.ts";
+
+test("ids have 26 base32 characters and sort in the order in which they were made", () => {
+  const id = idSource(systemClock);
+  const ids = Array.from({ length: 5_000 }, () => id("rob"));
+  for (const one of ids) assert.match(one, /^rob_[0-9a-hjkmnp-tv-z]{26}$/);
+  assert.deepEqual(ids.toSorted(), ids);
+  assert.equal(new Set(ids).size, ids.length);
+});
+
+test("an id keeps its time in the first 48 bits", () => {
+  const a = idSource(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }))("evt");
+  const b = idSource(new SimulatedClock({ at: "2030-01-01T00:00:01Z" }))("evt");
+  assert.ok(a < b);
+  assert.equal(a.slice(0, 8), b.slice(0, 8));
+});
+
+test("advance fires timers in order and waits for the work that they start", async () => {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const seen: string[] = [];
+  clock.setTimer(2_000, () => seen.push("second"));
+  clock.setTimer(1_000, async () => {
+    seen.push("first");
+    await clock.sleep(500);
+    seen.push("after sleep");
+  });
+  const every = clock.every(700, () => seen.push("tick"));
+  await clock.advance({ seconds: 2 });
+  every.cancel();
+  await clock.advance({ minutes: 1 });
+  assert.deepEqual(seen, ["tick", "first", "tick", "after sleep", "second"]);
+  assert.equal(clock.now().toISOString(), "2030-01-01T00:01:02.000Z");
+});
+
+test("the same seed gives the same numbers", () => {
+  const [a, b] = [seededRandom(7), seededRandom(7)];
+  for (let i = 0; i < 100; i += 1) assert.equal(a(), b());
+});

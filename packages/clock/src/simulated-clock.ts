@@ -1,0 +1,77 @@
+import { type TrackedActivity, trackActivity } from "./activity.ts";
+import { type Clock, repeat, sleepOn, type Timer } from "./clock.ts";
+import { seededRandom } from "./random.ts";
+
+interface Due {
+  at: number;
+  order: number;
+  work: () => unknown;
+}
+
+/** A clock that stands still until `advance` moves it; timers fire in order, each after the work that earlier ones started has ended. */
+export class SimulatedClock implements Clock {
+  readonly activity: TrackedActivity;
+  readonly random: () => number;
+  #now: number;
+  readonly #start: number;
+  #order = 0;
+  readonly #due = new Set<Due>();
+
+  constructor(options: { at: string; seed?: number; activity?: TrackedActivity }) {
+    this.#now = Date.parse(options.at);
+    this.#start = this.#now;
+    this.random = seededRandom(options.seed ?? 1);
+    this.activity = options.activity ?? trackActivity();
+  }
+
+  now(): Date {
+    return new Date(this.#now);
+  }
+
+  monotonic(): number {
+    return this.#now - this.#start;
+  }
+
+  setTimer(ms: number, work: () => unknown): Timer {
+    const due: Due = { at: this.#now + Math.max(0, ms), order: (this.#order += 1), work };
+    this.#due.add(due);
+    return { cancel: () => void this.#due.delete(due) };
+  }
+
+  every(ms: number, work: () => unknown): Timer {
+    return repeat(this, ms, work);
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return sleepOn(this, ms, signal);
+  }
+
+  randomBytes(count: number): Uint8Array {
+    return Uint8Array.from({ length: count }, () => Math.floor(this.random() * 256));
+  }
+
+  /** Moves time forward and returns when no timer is due and no tracked work is pending: only then an empty list proves something. */
+  async advance(step: { milliseconds?: number; seconds?: number; minutes?: number; hours?: number; days?: number }): Promise<void> {
+    const { milliseconds = 0, seconds = 0, minutes = 0, hours = 0, days = 0 } = step;
+    const target = this.#now + milliseconds + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)));
+    for (;;) {
+      await this.activity.idle();
+      const next = this.#next(target);
+      if (next === undefined) break;
+      this.#due.delete(next);
+      this.#now = Math.max(this.#now, next.at);
+      // Not counted as pending: work that sleeps on this clock would wait for itself. What it starts (queries, frames) counts.
+      void next.work();
+    }
+    this.#now = target;
+  }
+
+  #next(until: number): Due | undefined {
+    let first: Due | undefined;
+    for (const due of this.#due) {
+      if (due.at > until) continue;
+      if (first === undefined || due.at < first.at || (due.at === first.at && due.order < first.order)) first = due;
+    }
+    return first;
+  }
+}
