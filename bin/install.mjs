@@ -1,0 +1,183 @@
+import { spawn } from "node:child_process";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import process from "node:process";
+
+const PROGRESS_INTERVAL_MS = 4_000;
+const LOCK_POLL_MS = 500;
+
+/**
+ * Runs `npm ci` in `root` when node_modules does not hold what package-lock.json asks for; otherwise touches nothing,
+ * so a plain user can run a clone that root installed. Everything is printed on stderr: stdout belongs to the program.
+ *
+ * @param {string} root absolute path of the clone
+ * @returns {Promise<void>} rejects with a sentence for people when npm fails
+ */
+export async function installIfNeeded(root) {
+  if (isCurrent(root)) return;
+  const unlock = await lockInstall(root);
+  try {
+    if (!isCurrent(root)) await npmCi(root);
+  } finally {
+    unlock();
+  }
+}
+
+/**
+ * Does node_modules hold exactly the packages of package-lock.json? npm writes its hidden lockfile last, so an
+ * interrupted install counts as missing. Contents decide when the times do not: `git checkout` makes files look new.
+ *
+ * @param {string} root absolute path of the clone
+ */
+export function isCurrent(root) {
+  const wanted_path = path.join(root, "package-lock.json");
+  const present_path = path.join(root, "node_modules", ".package-lock.json");
+  const wanted_stat = fs.statSync(wanted_path, { throwIfNoEntry: false });
+  if (!wanted_stat) return true;
+  const present_stat = fs.statSync(present_path, { throwIfNoEntry: false });
+  if (!present_stat) return false;
+  if (present_stat.mtimeMs >= wanted_stat.mtimeMs) return true;
+  return holds(readPackages(wanted_path), readPackages(present_path));
+}
+
+/**
+ * @typedef {{ version?: string, resolved?: string, integrity?: string, link?: boolean, optional?: boolean }} LockedPackage
+ * @param {string} file a package-lock.json
+ * @returns {Record<string, LockedPackage>}
+ */
+function readPackages(file) {
+  return JSON.parse(fs.readFileSync(file, "utf8")).packages ?? {};
+}
+
+/**
+ * Optional packages of other platforms are in the lockfile and never on disk.
+ *
+ * @param {Record<string, LockedPackage>} wanted
+ * @param {Record<string, LockedPackage>} present
+ */
+function holds(wanted, present) {
+  for (const [location, entry] of Object.entries(wanted)) {
+    if (!location.startsWith("node_modules/")) continue;
+    const found = present[location];
+    if (!found && entry.optional) continue;
+    if (!found || found.version !== entry.version || found.integrity !== entry.integrity) return false;
+  }
+  return Object.keys(present).every((location) => location in wanted);
+}
+
+/**
+ * Two launchers started together must not both run `npm ci`: it begins by removing node_modules.
+ *
+ * @param {string} root absolute path of the clone
+ * @returns {Promise<() => void>} gives the lock back
+ */
+async function lockInstall(root) {
+  const lock = path.join(root, ".install.lock");
+  let announced_at_ms = 0;
+  for (;;) {
+    try {
+      fs.writeFileSync(lock, String(process.pid), { flag: "wx" });
+      return () => fs.rmSync(lock, { force: true });
+    } catch (error) {
+      const code = /** @type {NodeJS.ErrnoException} */ (error).code;
+      if (code === "EACCES" || code === "EROFS" || code === "EPERM") throw new Error(notWritable(root), { cause: error });
+      if (code !== "EEXIST") throw error;
+    }
+    const owner = readOwner(lock);
+    if (owner !== undefined && !isAlive(owner)) {
+      fs.rmSync(lock, { force: true });
+      continue;
+    }
+    if (Date.now() - announced_at_ms >= PROGRESS_INTERVAL_MS) {
+      announced_at_ms = Date.now();
+      say(`waiting for another process to install the dependencies (pid ${owner ?? "unknown"}, ${lock})`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
+  }
+}
+
+/** @param {string} lock */
+function readOwner(lock) {
+  try {
+    const pid = Number(fs.readFileSync(lock, "utf8"));
+    return Number.isInteger(pid) && pid > 0 ? pid : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param {number} pid */
+function isAlive(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return /** @type {NodeJS.ErrnoException} */ (error).code === "EPERM";
+  }
+}
+
+/** @param {string} root */
+async function npmCi(root) {
+  const started_at_ms = Date.now();
+  const seconds = () => Math.round((Date.now() - started_at_ms) / 1000);
+  say("installing dependencies (npm ci), once per clone");
+  const ticker = setInterval(() => say(`still installing dependencies, ${seconds()} s`), PROGRESS_INTERVAL_MS);
+  const cache = writableCache();
+  try {
+    await runNpm(root, cache.env);
+  } finally {
+    clearInterval(ticker);
+    cache.remove();
+  }
+  say(`dependencies installed in ${seconds()} s`);
+}
+
+/**
+ * npm of the `npm run` that started us, else the one in PATH. A different npm would read a different configuration.
+ *
+ * @param {string} root
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {Promise<void>}
+ */
+function runNpm(root, env) {
+  const script = process.env.npm_execpath;
+  const from_script = script !== undefined && path.basename(script) === "npm-cli.js";
+  const args = ["ci", "--no-audit", "--no-fund", "--loglevel=error"];
+  const child = from_script
+    ? spawn(process.execPath, [script, ...args], { cwd: root, env, stdio: ["ignore", 2, 2] })
+    : spawn("npm", args, { cwd: root, env, stdio: ["ignore", 2, 2] });
+  return new Promise((resolve, reject) => {
+    child.on("error", (cause) => reject(new Error("npm could not be started: install npm, or put it in PATH", { cause })));
+    child.on("exit", (code, signal) => {
+      if (code === 0) resolve();
+      else reject(new Error(`npm ci failed (${signal ?? `exit code ${code}`}) in ${root}: its own message is above`));
+    });
+  });
+}
+
+/** A user without a writable home (nobody, many CI runners) gets a cache that lives as long as the install. */
+function writableCache() {
+  const env = { ...process.env };
+  // A script's own settings would be read as ours: `npm start -w x` must not install only x.
+  for (const name of Object.keys(env)) if (/^npm_config_(workspaces?|global|omit|include|dry_run)$/i.test(name)) delete env[name];
+  if (env.npm_config_cache ?? env.NPM_CONFIG_CACHE) return { env, remove: () => {} };
+  try {
+    fs.accessSync(os.homedir(), fs.constants.W_OK);
+    return { env, remove: () => {} };
+  } catch {
+    const directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-npm-cache-"));
+    env.npm_config_cache = directory;
+    return { env, remove: () => fs.rmSync(directory, { recursive: true, force: true }) };
+  }
+}
+
+/** @param {string} root */
+function notWritable(root) {
+  return `the dependencies in ${root} are missing or out of date and this user may not write there: run "npm ci" as its owner`;
+}
+
+/** @param {string} line */
+function say(line) {
+  process.stderr.write(`robofleet: ${line}\n`);
+}

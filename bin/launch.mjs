@@ -1,0 +1,51 @@
+import fs from "node:fs";
+import path from "node:path";
+import process from "node:process";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { installIfNeeded } from "./install.mjs";
+import { endLike, runChild } from "./run-child.mjs";
+
+const NODE_MAJOR_MIN = 24;
+
+/** Absolute path of the clone this launcher belongs to. */
+export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
+
+/**
+ * Runs a TypeScript file of this repository from source: installs the dependencies if they are missing, then imports
+ * the file here when this Node can run it, else runs it under the Node pinned in node_modules and ends the way it ends.
+ * Plain JavaScript that Node 20 understands: nothing else of the repository runs before it.
+ *
+ * @param {string} entry path of the file, absolute or relative to the repository
+ * @param {readonly string[]} args what the file reads as process.argv.slice(2)
+ * @returns {Promise<void>}
+ */
+export async function launch(entry, args) {
+  const file = path.resolve(root, entry);
+  let node;
+  try {
+    await installIfNeeded(root);
+    if (!fs.existsSync(file)) throw new Error(`${file} does not exist`);
+    if (Number.parseInt(process.versions.node, 10) < NODE_MAJOR_MIN) node = pinnedNode();
+  } catch (error) {
+    process.stderr.write(`robofleet: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exitCode = 1;
+    return;
+  }
+  if (node === undefined) {
+    process.argv = [process.execPath, file, ...args];
+    await import(pathToFileURL(file).href);
+    return;
+  }
+  const search_path = [path.dirname(node), process.env.PATH].filter(Boolean).join(path.delimiter);
+  endLike(await runChild(node, [file, ...args], { env: { ...process.env, PATH: search_path } }));
+}
+
+/** The Node in the lockfile, for machines whose own is older. */
+function pinnedNode() {
+  const file = path.join(root, "node_modules", `node-${process.platform}-${process.arch}`, "bin", "node");
+  if (fs.existsSync(file)) return file;
+  throw new Error(
+    `Node ${NODE_MAJOR_MIN} or newer is needed, this is ${process.version}, and none is packaged for ` +
+      `${process.platform} ${process.arch}: install one from https://nodejs.org`,
+  );
+}

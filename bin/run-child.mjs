@@ -1,0 +1,63 @@
+import { spawn } from "node:child_process";
+import fs from "node:fs";
+import process from "node:process";
+
+const FORWARDED_SIGNALS = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"]);
+
+/**
+ * @typedef {{ code: number | null, signal: NodeJS.Signals | null }} Ending how a process ended: one of the two is set
+ */
+
+/**
+ * Runs a program in the foreground on our own stdin, stdout and stderr, and passes on the signals meant for it.
+ *
+ * @param {string} command
+ * @param {readonly string[]} args
+ * @param {{ env?: NodeJS.ProcessEnv, cwd?: string }} [options]
+ * @returns {Promise<Ending>} rejects when the program cannot be started
+ */
+export function runChild(command, args, options = {}) {
+  const child = spawn(command, args, { ...options, stdio: "inherit" });
+  /** @param {NodeJS.Signals} signal */
+  const forward = (signal) => {
+    // Ctrl-C reaches the child by itself; passing it on would be a second one, which many programs take as "at once".
+    if (signal === "SIGINT" && process.stdin.isTTY && isInForeground()) return;
+    child.kill(signal);
+  };
+  for (const signal of FORWARDED_SIGNALS) process.on(signal, forward);
+  return new Promise((resolve, reject) => {
+    const settle = () => {
+      for (const signal of FORWARDED_SIGNALS) process.removeListener(signal, forward);
+    };
+    child.on("error", (error) => {
+      settle();
+      reject(error);
+    });
+    child.on("exit", (code, signal) => {
+      settle();
+      resolve({ code, signal });
+    });
+  });
+}
+
+/**
+ * Makes this process end as its child did, so that whoever started us cannot tell the difference.
+ *
+ * @param {Ending} ending
+ */
+export function endLike({ code, signal }) {
+  if (signal !== null) process.kill(process.pid, signal);
+  // Reached with a signal only when it is blocked or ignored here.
+  process.exitCode = code ?? 1;
+}
+
+/** Is this process in the foreground group of its terminal, the one that Ctrl-C is sent to? */
+function isInForeground() {
+  try {
+    const stat = fs.readFileSync("/proc/self/stat", "utf8");
+    const [, , process_group, , , foreground_group] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return process_group === foreground_group;
+  } catch {
+    return true;
+  }
+}
