@@ -1,0 +1,121 @@
+import { resolve } from "node:path";
+
+/** Everything that the outside decides about an agent. Sizes in bytes. */
+export interface AgentConfig {
+  /** Origin and base path of the server, without a slash at the end. */
+  server: string;
+  /** Absolute. */
+  state_directory: string;
+  /** Used once, to enrol; absent on a robot that is enrolled. */
+  enroll_key?: string;
+  name?: string;
+  labels: Record<string, string>;
+  /** Workloads go on when the agent stops. */
+  keep_workloads: boolean;
+  allow_insecure_http: boolean;
+  log_level: string;
+  log_spool_bytes_max: number;
+  /** Directories below which a `file` release may name its own path; absolute. */
+  file_directories: string[];
+  /** What workloads inherit (PATH, HOME, locale), without the agent's own settings. */
+  workload_environment: Record<string, string>;
+  /** Where /proc and /sys are found; tests give a directory of their own. */
+  system_root: string;
+}
+
+export const LOG_SPOOL_BYTES_DEFAULT = 64 * 1024 * 1024;
+const LOG_SPOOL_BYTES_MIN = 256 * 1024;
+const LOG_LEVELS_ALLOWED = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
+
+/** A wrong flag or variable: said to the user without a stack, exit code 2. */
+export class UsageError extends Error {}
+
+/** As the command line gives them; the environment fills in what is absent. */
+export interface ConfigFlags {
+  server?: string;
+  enrollKey?: string;
+  state?: string;
+  name?: string;
+  label?: string[];
+  keepWorkloads?: boolean;
+  allowInsecureHttp?: boolean;
+  allowFiles?: string[];
+  logLevel?: string;
+  logSpoolMib?: string;
+}
+
+/**
+ * Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME, ROBOFLEET_AGENT_LOG_LEVEL.
+ * Throws UsageError for what is missing or malformed.
+ */
+export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): AgentConfig {
+  const server = flags.server ?? env.ROBOFLEET_SERVER;
+  if (!server) throw new UsageError("which server? Pass --server URL or set ROBOFLEET_SERVER");
+  const state = flags.state ?? env.ROBOFLEET_STATE;
+  if (!state) throw new UsageError("where to keep the robot's state? Pass --state DIR or set ROBOFLEET_STATE");
+  const allow_insecure_http = flags.allowInsecureHttp ?? false;
+  const enroll_key = flags.enrollKey ?? env.ROBOFLEET_ENROLL_KEY;
+  const name = flags.name ?? env.ROBOFLEET_ROBOT_NAME;
+  const log_level = flags.logLevel ?? env.ROBOFLEET_AGENT_LOG_LEVEL ?? "info";
+  if (!LOG_LEVELS_ALLOWED.includes(log_level)) throw new UsageError(`--log-level is one of ${LOG_LEVELS_ALLOWED.join(", ")}, not "${log_level}"`);
+  return {
+    server: parseServer(server, allow_insecure_http),
+    state_directory: resolve(state),
+    ...(enroll_key ? { enroll_key } : {}),
+    ...(name ? { name } : {}),
+    labels: parseLabels(flags.label ?? []),
+    keep_workloads: flags.keepWorkloads ?? false,
+    allow_insecure_http,
+    log_level,
+    log_spool_bytes_max: parseSpoolBytes(flags.logSpoolMib),
+    file_directories: (flags.allowFiles ?? []).map((directory) => resolve(directory)),
+    workload_environment: workloadEnvironment(env),
+    system_root: "/",
+  };
+}
+
+/** Answers the address without a trailing slash; refuses plain http to another machine unless it is allowed. */
+export function parseServer(text: string, allow_insecure_http: boolean): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || (url.protocol !== "http:" && url.protocol !== "https:")) {
+    throw new UsageError(`--server must be an http or https address such as https://fleet.example.com, not "${text}"`);
+  }
+  if (url.username || url.password || url.search || url.hash) throw new UsageError("--server must not hold a user, a query or a fragment");
+  if (url.protocol === "http:" && !allow_insecure_http && !isLoopback(url.hostname)) {
+    throw new UsageError(
+      `${url.origin} is plain http to another machine: whoever is on the way could read and change what this robot is told to run. ` +
+        "Use https, or pass --allow-insecure-http if the network between is trusted",
+    );
+  }
+  return url.origin + url.pathname.replace(/\/+$/, "");
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
+}
+
+function parseLabels(pairs: string[]): Record<string, string> {
+  const labels: Record<string, string> = {};
+  for (const pair of pairs) {
+    const at = pair.indexOf("=");
+    if (at <= 0) throw new UsageError(`--label wants key=value, not "${pair}"`);
+    labels[pair.slice(0, at)] = pair.slice(at + 1);
+  }
+  return labels;
+}
+
+function parseSpoolBytes(mib: string | undefined): number {
+  if (mib === undefined) return LOG_SPOOL_BYTES_DEFAULT;
+  const bytes = Math.floor(Number(mib) * 1024 * 1024);
+  if (!Number.isSafeInteger(bytes) || bytes < LOG_SPOOL_BYTES_MIN) throw new UsageError(`--log-spool-mib wants a number of at least 0.25, not "${mib}"`);
+  return bytes;
+}
+
+/** A workload gets the machine's environment but none of the agent's settings: the enrolment key is one of them. */
+function workloadEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
+  const inherited: Record<string, string> = {};
+  for (const [key, value] of Object.entries(env)) {
+    if (value !== undefined && !key.startsWith("ROBOFLEET_") && !key.startsWith("NODE_")) inherited[key] = value;
+  }
+  return inherited;
+}

@@ -1,0 +1,86 @@
+/** The seams inside the agent: what the deployments part is given, and what it gives back. */
+import type { Clock } from "@robofleet/clock";
+import type { Desired, LogLevel, Progress, ReportBody } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import type { AgentConfig } from "./config.ts";
+
+export type { AgentConfig, Clock, Logger };
+
+export interface Reporter {
+  /**
+   * Appends to the outbox and fsyncs before it returns. On a full or broken disk the report is kept in bounded memory,
+   * sent all the same and written when the disk has room again; throws only when that is full too.
+   */
+  report(body: ReportBody): void;
+  /** Not durable: dropped when the link is down. */
+  progress(p: Omit<Progress, "type">): void;
+}
+
+export interface LogRecord {
+  level: LogLevel;
+  /** Unit, app or ROS node; 1 to 200 characters. */
+  source: string;
+  /** Cut to the protocol's bound; may hold newlines and control characters. */
+  message: string;
+  fields?: Record<string, unknown>;
+  /** When it happened; now, if absent. */
+  at?: Date;
+}
+
+export interface LogSink {
+  /** Never throws and never waits: what does not fit is counted and told as a gap record. */
+  write(record: LogRecord): void;
+}
+
+export interface FetchHeaders {
+  /** Case-insensitive; null when absent. */
+  get(name: string): string | null;
+}
+
+export interface FetchAnswer {
+  status: number;
+  headers: FetchHeaders;
+  /** Throws when the connection breaks or stalls; ends early only by throwing. Abort the signal to give up reading. */
+  body: AsyncIterable<Uint8Array>;
+}
+
+export interface Fetcher {
+  /** Signed GET to the server (RobotSignature header); `path` starts with `/`. Throws when the server cannot be reached. */
+  get(path: string, options: { range_start?: number; signal: AbortSignal }): Promise<FetchAnswer>;
+}
+
+export interface WorkloadStatus {
+  app: string;
+  kind: string;
+  status: string;
+  restarts: number;
+  release_tag: string | null;
+}
+
+export interface Deployments {
+  /** The newest desired state, already stored on disk by the link. */
+  desired(desired: Desired): void;
+  workloads(): WorkloadStatus[];
+  /** Reports every app and config file; called after each connect. */
+  announce(): void;
+  /** Release kinds that this agent can install. */
+  readonly kinds: string[];
+  /** Resumes from the journal and restarts workloads; works offline. */
+  start(): Promise<void>;
+  /** Ends the work in progress where the journal can resume it, and stops the workloads unless the config keeps them. */
+  stop(): Promise<void>;
+}
+
+export interface DeploymentsOptions {
+  state_directory: string;
+  clock: Clock;
+  log: Logger;
+  reporter: Reporter;
+  logs: LogSink;
+  fetcher: Fetcher;
+  /** As last stored; undefined before the first. */
+  desired: Desired | undefined;
+  config: AgentConfig;
+}
+
+export type CreateDeployments = (options: DeploymentsOptions) => Deployments;
