@@ -1,0 +1,30 @@
+/** Prefix of each kind of id, as it stands in front of the underscore. */
+export const ID_PREFIXES = {
+  org: "org",
+  user: "usr",
+  token: "tok",
+  site: "site",
+  fleet: "fleet",
+  robot: "rob",
+  release: "rel",
+  deployment: "dep",
+  target: "tgt",
+  config: "cfg",
+  config_deployment: "cdep",
+  enrollment_key: "key",
+  event: "evt",
+  session: "sess",
+} as const;
+export type IdKind = keyof typeof ID_PREFIXES;
+
+const ID_BODY = /^[0-9a-z]{26}$/;
+
+/** True when `text` has the form of an id of this kind. Says nothing about whether such a thing exists. */
+export function isId(kind: IdKind, text: string): boolean {
+  const prefix = `${ID_PREFIXES[kind]}_`;
+  return text.startsWith(prefix) && ID_BODY.test(text.slice(prefix.length));
+}
+
+/** Secrets never share a prefix with an id, so that either can be told apart in a log or a form. */
+export const SECRET_PREFIXES = { org_token: "rf_org_", user_token: "rf_user_", enrollment_key: "rf_enroll_" } as const;
+export const SECRET_PATTERN = /\brf_(org|user|enroll)_[0-9a-f]{64}\b/g;

@@ -1,0 +1,107 @@
+/**
+ * Method and path of every HTTP route. Apart from the schemas, so that the command line starts without loading them.
+ * The whole of the API at a glance: each name has its schemas in routes/.
+ */
+export const paths = {
+  getOpenapi: ["GET", "/openapi.json"],
+  getDocs: ["GET", "/docs"],
+  getHealthz: ["GET", "/healthz"],
+  getReadyz: ["GET", "/readyz"],
+  getMetrics: ["GET", "/metrics"],
+
+  getMe: ["GET", "/api/me"],
+
+  listRobots: ["GET", "/api/robots"],
+  getRobot: ["GET", "/api/robots/{id}"],
+  updateRobot: ["PATCH", "/api/robots/{id}"],
+  deleteRobot: ["DELETE", "/api/robots/{id}"],
+  getRobotHealth: ["GET", "/api/robots/{id}/health"],
+  getRobotConfig: ["GET", "/api/robots/{id}/config"],
+  listRobotLogs: ["GET", "/api/robots/{id}/logs"],
+  listRobotTimeline: ["GET", "/api/robots/{id}/timeline"],
+
+  listReleases: ["GET", "/api/releases"],
+  createRelease: ["POST", "/api/releases"],
+  getRelease: ["GET", "/api/releases/{id}"],
+  deleteRelease: ["DELETE", "/api/releases/{id}"],
+  putReleaseArtifact: ["PUT", "/api/releases/{id}/artifact"],
+  getReleaseArtifact: ["GET", "/api/releases/{id}/artifact"],
+
+  listDeployments: ["GET", "/api/deployments"],
+  createDeployment: ["POST", "/api/deployments"],
+  getDeployment: ["GET", "/api/deployments/{id}"],
+  listDeploymentEvents: ["GET", "/api/deployments/{id}/events"],
+  listDeploymentTargets: ["GET", "/api/deployments/{id}/targets"],
+  cancelDeployment: ["POST", "/api/deployments/{id}/cancel"],
+
+  listConfigs: ["GET", "/api/configs"],
+  setConfig: ["POST", "/api/configs"],
+  getConfig: ["GET", "/api/configs/{id}"],
+  deleteConfig: ["DELETE", "/api/configs/{id}"],
+  listConfigDeployments: ["GET", "/api/configs/deployments"],
+  createConfigDeployment: ["POST", "/api/configs/deployments"],
+  getConfigDeployment: ["GET", "/api/configs/deployments/{id}"],
+  listConfigDeploymentEvents: ["GET", "/api/configs/deployments/{id}/events"],
+
+  listSites: ["GET", "/api/sites"],
+  createSite: ["POST", "/api/sites"],
+  getSite: ["GET", "/api/sites/{id}"],
+  updateSite: ["PATCH", "/api/sites/{id}"],
+  deleteSite: ["DELETE", "/api/sites/{id}"],
+
+  listFleets: ["GET", "/api/fleets"],
+  createFleet: ["POST", "/api/fleets"],
+  getFleet: ["GET", "/api/fleets/{id}"],
+  updateFleet: ["PATCH", "/api/fleets/{id}"],
+  deleteFleet: ["DELETE", "/api/fleets/{id}"],
+  listFleetLogs: ["GET", "/api/fleets/{id}/logs"],
+
+  listEnrollmentKeys: ["GET", "/api/enrollment-keys"],
+  createEnrollmentKey: ["POST", "/api/enrollment-keys"],
+  getEnrollmentKey: ["GET", "/api/enrollment-keys/{id}"],
+  revokeEnrollmentKey: ["POST", "/api/enrollment-keys/{id}/revoke"],
+
+  listOrgs: ["GET", "/api/admin/orgs"],
+  createOrg: ["POST", "/api/admin/orgs"],
+  approveOrg: ["POST", "/api/admin/orgs/{id}/approve"],
+
+  getAgentOpenapi: ["GET", "/agent/openapi.json"],
+  enrollRobot: ["POST", "/agent/enroll"],
+  getAgentArtifact: ["GET", "/agent/artifacts/{sha256}"],
+  getAgentConfig: ["GET", "/agent/configs/{namespace}"],
+} as const;
+
+export type RouteName = keyof typeof paths;
+export type HttpMethod = (typeof paths)[RouteName][0];
+
+/** WebSocket routes of viewers; they are not part of the OpenAPI document. */
+export const streamPaths = {
+  logs: "/api/robots/{id}/logs/ws",
+  shell: "/api/robots/{id}/shell/ws",
+  camera: "/api/robots/{id}/camera/ws",
+  ros_echo: "/api/robots/{id}/ros/topics/echo",
+} as const;
+export type StreamName = keyof typeof streamPaths;
+
+/** WebSocket route of robots. */
+export const LINK_PATH = "/agent/ws";
+
+/** Fills the `{name}` parts of a path, percent-encoded. */
+export function fillPath(path: string, params: Record<string, string>): string {
+  return path.replace(/\{(\w+)\}/g, (_, name: string) => {
+    const value = params[name];
+    if (value === undefined) throw new Error(`path ${path} needs a value for ${name}`);
+    return encodeURIComponent(value);
+  });
+}
+
+/** Close codes of viewers' WebSockets. */
+export const CLOSE = {
+  token_revoked: 4401,
+  role_lost: 4403,
+  robot_removed: 4404,
+  agent_offline: 4409,
+  ended_by_robot: 4410,
+  too_many: 4429,
+  draining: 1013,
+} as const;

@@ -1,0 +1,226 @@
+import { Type } from "typebox";
+import { DEPLOYMENT_STATUSES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
+import { defineRoute } from "./route.ts";
+import { Actor, Count, DataOf, Id, IdParams, Json, ListOf, Maybe, Name, named, Nullable, OneOf, type Of, page, Shape, stamps, Time } from "./shapes.ts";
+
+export const Counts = named(
+  "Counts",
+  Shape({ total: Count, pending: Count, queued: Count, active: Count, applied: Count, failed: Count, rolled_back: Count, cancelled: Count }),
+);
+
+const TargetKind = OneOf(["robot", "fleet"]);
+
+/** Policy of a rollout; more of it (waves, gates, thresholds) is refused as unknown until the engine has it. */
+export const Rollout = Shape({ verify_seconds: Maybe(Type.Integer({ minimum: 0, maximum: 86_400, default: 30, description: "How long a robot watches the new version before it counts as applied" })) });
+
+const common = {
+  target_kind: TargetKind,
+  robot_id: Nullable(Id),
+  fleet_id: Nullable(Id),
+  status: OneOf(DEPLOYMENT_STATUSES),
+  reason: Nullable(Type.String()),
+  counts: Counts,
+  created_by: Actor,
+  cancel_requested_at: Nullable(Time),
+  expires_at: Nullable(Time),
+  started_at: Nullable(Time),
+  finished_at: Nullable(Time),
+  ...stamps,
+};
+
+export const Deployment = named(
+  "Deployment",
+  Shape({
+    id: Id,
+    release_id: Id,
+    release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
+    scheduled_at: Nullable(Time),
+    rollout: Shape({ verify_seconds: Count }),
+    retry_of: Nullable(Id),
+    rollback_of: Nullable(Id),
+    ...common,
+  }),
+);
+export type Deployment = Of<typeof Deployment>;
+
+export const ConfigDeployment = named("ConfigDeployment", Shape({ id: Id, namespace: Nullable(Type.String()), revision: Type.String(), ...common }));
+export type ConfigDeployment = Of<typeof ConfigDeployment>;
+
+export const DeploymentTarget = named(
+  "DeploymentTarget",
+  Shape({
+    id: Id,
+    deployment_id: Id,
+    robot_id: Id,
+    wave: Count,
+    status: OneOf(TARGET_STATUSES),
+    reason: Nullable(Type.String()),
+    attempt: Count,
+    waiting_for: Nullable(OneOf(WAITING_FOR)),
+    progress: Nullable(Shape({ bytes_done: Count, bytes_total: Count })),
+    previous_release_id: Nullable(Id),
+    ...stamps,
+  }),
+);
+export type DeploymentTarget = Of<typeof DeploymentTarget>;
+
+export const DeploymentEvent = named(
+  "DeploymentEvent",
+  Shape({
+    id: Id,
+    seq: Count,
+    at: Time,
+    kind: Type.String(),
+    status: OneOf(DEPLOYMENT_STATUSES),
+    target_status: Nullable(OneOf(TARGET_STATUSES)),
+    robot_id: Nullable(Id),
+    reason: Nullable(Type.String()),
+    message: Type.String(),
+    actor: Actor,
+    data: Type.Record(Type.String(), Json),
+  }),
+);
+export type DeploymentEvent = Of<typeof DeploymentEvent>;
+
+export const eventQuery = Shape({
+  ...page,
+  include: Maybe(OneOf(["targets"])),
+  robot_id: Maybe(Id),
+  after_seq: Maybe(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+});
+
+const deploymentFilters = { status: Maybe(OneOf(DEPLOYMENT_STATUSES)), robot_id: Maybe(Id), fleet_id: Maybe(Id), since: Maybe(Time), until: Maybe(Time) };
+
+const target = {
+  robot_id: Maybe(Id),
+  fleet_id: Maybe(Id),
+  target_kind: Maybe(TargetKind),
+  target_id: Maybe(Id),
+};
+
+export const deploymentRoutes = {
+  listDeployments: defineRoute("listDeployments", {
+    summary: "List deployments",
+    tag: "Deployments",
+    access: "viewer",
+    query: Shape({ ...page, ...deploymentFilters, release_id: Maybe(Id) }),
+    responses: { 200: ListOf(Deployment) },
+    errors: [404],
+  }),
+  createDeployment: defineRoute("createDeployment", {
+    summary: "Deploy a release to a robot or a fleet, now or at a time",
+    tag: "Deployments",
+    access: "operator",
+    body: Shape({
+      release: Type.String({ minLength: 1, maxLength: 200, description: "Id or tag of the release" }),
+      ...target,
+      scheduled_at: Maybe(Time),
+      rollout: Maybe(Rollout),
+    }),
+    aliases: { release_id: "release", release_tag: "release" },
+    idempotency: "required",
+    responses: { 201: DataOf(Deployment) },
+    errors: [404, 409],
+  }),
+  getDeployment: defineRoute("getDeployment", { summary: "Get a deployment", tag: "Deployments", access: "viewer", params: IdParams, responses: { 200: DataOf(Deployment) } }),
+  listDeploymentEvents: defineRoute("listDeploymentEvents", {
+    summary: "Events of a deployment, oldest first; events of its targets with include=targets or robot_id",
+    tag: "Deployments",
+    access: "viewer",
+    params: IdParams,
+    query: eventQuery,
+    responses: { 200: ListOf(DeploymentEvent) },
+  }),
+  listDeploymentTargets: defineRoute("listDeploymentTargets", {
+    summary: "Robots of a deployment and how far each is",
+    tag: "Deployments",
+    access: "viewer",
+    params: IdParams,
+    query: Shape({ ...page, status: Maybe(OneOf(TARGET_STATUSES)), robot_id: Maybe(Id) }),
+    responses: { 200: ListOf(DeploymentTarget) },
+  }),
+  cancelDeployment: defineRoute("cancelDeployment", {
+    summary: "Cancel a deployment: robots that have not begun to install stop",
+    tag: "Deployments",
+    access: "operator",
+    params: IdParams,
+    body: Shape({}),
+    idempotency: "accepted",
+    responses: { 202: DataOf(Deployment) },
+    errors: [409],
+  }),
+};
+
+export const Scope = OneOf(["org", "site", "fleet", "robot"]);
+/** A namespace becomes a file on the robot, percent-encoded. */
+export const Namespace = Name;
+
+export const ConfigEntry = named(
+  "ConfigEntry",
+  Shape({
+    id: Id,
+    key: Type.String(),
+    value: Json,
+    namespace: Type.String(),
+    scope: Scope,
+    scope_id: Nullable(Id),
+    version: Type.Integer({ minimum: 1 }),
+    schema: Json,
+    updated_by: Nullable(Type.String()),
+    ...stamps,
+  }),
+);
+export type ConfigEntry = Of<typeof ConfigEntry>;
+
+export const configRoutes = {
+  listConfigs: defineRoute("listConfigs", {
+    summary: "List config entries",
+    tag: "Configs",
+    access: "viewer",
+    query: Shape({ ...page, namespace: Maybe(Type.String({ maxLength: 200 })), key: Maybe(Type.String({ maxLength: 200 })), scope: Maybe(Scope), scope_id: Maybe(Id) }),
+    responses: { 200: ListOf(ConfigEntry) },
+  }),
+  setConfig: defineRoute("setConfig", {
+    summary: "Set a config value; robots get it by a config deployment",
+    tag: "Configs",
+    access: "operator",
+    body: Shape({
+      key: Name,
+      value: Json,
+      namespace: Maybe(Namespace),
+      scope: Maybe(Scope),
+      scope_id: Maybe(Id),
+    }),
+    idempotency: "accepted",
+    responses: { 200: DataOf(ConfigEntry), 201: DataOf(ConfigEntry) },
+    errors: [404, 409],
+  }),
+  getConfig: defineRoute("getConfig", { summary: "Get a config entry", tag: "Configs", access: "viewer", params: IdParams, responses: { 200: DataOf(ConfigEntry) } }),
+  deleteConfig: defineRoute("deleteConfig", { summary: "Delete a config entry", tag: "Configs", access: "admin", params: IdParams, responses: { 200: DataOf(ConfigEntry) } }),
+  listConfigDeployments: defineRoute("listConfigDeployments", {
+    summary: "List config deployments",
+    tag: "Configs",
+    access: "viewer",
+    query: Shape({ ...page, ...deploymentFilters, namespace: Maybe(Type.String({ maxLength: 200 })) }),
+    responses: { 200: ListOf(ConfigDeployment) },
+    errors: [404],
+  }),
+  createConfigDeployment: defineRoute("createConfigDeployment", {
+    summary: "Bring the effective config to a robot or a fleet",
+    tag: "Configs",
+    access: "operator",
+    body: Shape({ ...target, namespace: Maybe(Namespace) }),
+    idempotency: "required",
+    responses: { 201: DataOf(ConfigDeployment) },
+    errors: [404, 409],
+  }),
+  getConfigDeployment: defineRoute("getConfigDeployment", { summary: "Get a config deployment", tag: "Configs", access: "viewer", params: IdParams, responses: { 200: DataOf(ConfigDeployment) } }),
+  listConfigDeploymentEvents: defineRoute("listConfigDeploymentEvents", {
+    summary: "Events of a config deployment, oldest first",
+    tag: "Configs",
+    access: "viewer",
+    params: IdParams,
+    query: eventQuery,
+    responses: { 200: ListOf(DeploymentEvent) },
+  }),
+};

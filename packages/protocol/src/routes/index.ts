@@ -1,0 +1,27 @@
+import { configRoutes, deploymentRoutes } from "./deployments.ts";
+import { agentRoutes, operationRoutes } from "./operations.ts";
+import { peopleRoutes } from "./people.ts";
+import { placeRoutes } from "./places.ts";
+import { releaseRoutes } from "./releases.ts";
+import { robotRoutes } from "./robots.ts";
+
+/** Every HTTP route, by name. The server runs these objects and the OpenAPI document is made of them. */
+export const routes = {
+  ...operationRoutes,
+  ...peopleRoutes,
+  ...robotRoutes,
+  ...releaseRoutes,
+  ...deploymentRoutes,
+  ...configRoutes,
+  ...placeRoutes,
+  ...agentRoutes,
+};
+export type Routes = typeof routes;
+
+export type { Access, AnswerOf, BodyOf, Document, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
+export { type Actor, Problem, schemaNames } from "./shapes.ts";
+export type { ConfigDeployment, ConfigEntry, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
+export type { ApprovedOrg, Me, Org } from "./people.ts";
+export type { EnrollmentKey, Fleet, Site } from "./places.ts";
+export type { Release } from "./releases.ts";
+export type { HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";

@@ -1,0 +1,59 @@
+import { Type } from "typebox";
+import { Platform } from "../link/messages.ts";
+import { defineRoute } from "./route.ts";
+import { DataOf, Id, Labels, Maybe, Name, named, Shape } from "./shapes.ts";
+
+const Document = Type.Record(Type.String(), Type.Unknown());
+
+export const operationRoutes = {
+  getOpenapi: defineRoute("getOpenapi", { summary: "This document", tag: "Reference", access: "public", responses: { 200: Document } }),
+  getDocs: defineRoute("getDocs", { summary: "Interactive reference", tag: "Reference", access: "public", produces: "text/html", responses: { 200: null } }),
+  getHealthz: defineRoute("getHealthz", { summary: "Whether the process runs", tag: "Operation", access: "public", responses: { 200: Shape({ status: Type.Literal("ok") }) } }),
+  getReadyz: defineRoute("getReadyz", {
+    summary: "Whether the database, the bus and the artifact store answer",
+    tag: "Operation",
+    access: "public",
+    responses: { 200: Shape({ status: Type.Literal("ready"), checks: Type.Record(Type.String(), Type.String()) }) },
+    errors: [503],
+  }),
+  getMetrics: defineRoute("getMetrics", { summary: "Metrics in the Prometheus text format", tag: "Operation", access: "service_admin", produces: "text/plain", responses: { 200: null } }),
+};
+
+export const Enrolled = named("Enrolled", Shape({ robot_id: Id, org_id: Id, name: Type.String() }));
+
+export const agentRoutes = {
+  getAgentOpenapi: defineRoute("getAgentOpenapi", { summary: "This document", tag: "Agent", access: "public", document: "agent", responses: { 200: Document } }),
+  enrollRobot: defineRoute("enrollRobot", {
+    summary: "Enrol a robot with an enrolment key and its public key; the same public key again answers the same robot",
+    tag: "Agent",
+    access: "public",
+    document: "agent",
+    body: Shape({
+      key: Type.String({ minLength: 1, maxLength: 200, description: "Enrolment key" }),
+      public_key: Type.String({ minLength: 44, maxLength: 44, pattern: "^[A-Za-z0-9+/]{43}=$", description: "base64 of the 32 raw Ed25519 bytes" }),
+      name: Maybe(Name),
+      labels: Maybe(Labels),
+      platform: Maybe(Platform),
+    }),
+    responses: { 200: DataOf(Enrolled), 201: DataOf(Enrolled) },
+    errors: [401, 403],
+  }),
+  getAgentArtifact: defineRoute("getAgentArtifact", {
+    summary: "Download an artifact that this robot is to install",
+    tag: "Agent",
+    access: "robot",
+    document: "agent",
+    params: Shape({ sha256: Type.String({ maxLength: 200 }) }),
+    produces: "application/octet-stream",
+    responses: { 200: null, 206: null },
+    errors: [416],
+  }),
+  getAgentConfig: defineRoute("getAgentConfig", {
+    summary: "The config file of a namespace as this robot is to have it",
+    tag: "Agent",
+    access: "robot",
+    document: "agent",
+    params: Shape({ namespace: Type.String({ maxLength: 800 }) }),
+    responses: { 200: Document },
+  }),
+};

@@ -1,0 +1,75 @@
+import { Type } from "typebox";
+import { defineRoute } from "./route.ts";
+import { AppName, Count, DataOf, Id, IdParams, Json, ListOf, Maybe, named, Nullable, OneOf, type Of, page, Sha256, Shape, stamps, Tag } from "./shapes.ts";
+
+export const Release = named(
+  "Release",
+  Shape({
+    id: Id,
+    tag: Type.String(),
+    app: Type.String(),
+    notes: Nullable(Type.String()),
+    kind: Type.String(),
+    artifact_sha256: Type.String(),
+    artifact_size: Count,
+    artifact_state: OneOf(["awaiting_upload", "stored", "external"]),
+    image: Nullable(Type.String()),
+    manifest: Json,
+    signature: Json,
+    created_by: Nullable(Type.String()),
+    ...stamps,
+  }),
+);
+export type Release = Of<typeof Release>;
+
+/** 10 TiB: more than any robot's disk, less than what JSON numbers lose digits at. */
+const ARTIFACT_BYTES_MAX = 10 * 1024 ** 4;
+
+export const releaseRoutes = {
+  listReleases: defineRoute("listReleases", {
+    summary: "List releases",
+    tag: "Releases",
+    access: "viewer",
+    query: Shape({ ...page, tag: Maybe(Type.String({ maxLength: 200 })), app: Maybe(Type.String({ maxLength: 63 })), kind: Maybe(Type.String({ maxLength: 200 })), q: Maybe(Type.String({ maxLength: 200 })) }),
+    responses: { 200: ListOf(Release) },
+  }),
+  createRelease: defineRoute("createRelease", {
+    summary: "Create a release; upload its artifact next. The same content under the same tag answers the release there is",
+    tag: "Releases",
+    access: "operator",
+    body: Shape({
+      tag: Tag,
+      artifact_sha256: Sha256,
+      artifact_size: Type.Integer({ minimum: 0, maximum: ARTIFACT_BYTES_MAX }),
+      notes: Maybe(Type.String({ maxLength: 20_000 })),
+      kind: Maybe(Type.String({ pattern: "^[a-z0-9][a-z0-9._-]{0,62}$", default: "container_image" })),
+      app: Maybe(AppName),
+      manifest: Maybe(Type.Record(Type.String(), Json)),
+      image: Maybe(Type.String({ minLength: 1, maxLength: 500, pattern: "^[^\\s@]+@sha256:[0-9a-f]{64}$", description: "registry/name@sha256:…, instead of a file" })),
+    }),
+    aliases: { semver: "tag" },
+    idempotency: "accepted",
+    responses: { 200: DataOf(Release), 201: DataOf(Release) },
+    errors: [409],
+  }),
+  getRelease: defineRoute("getRelease", { summary: "Get a release", tag: "Releases", access: "viewer", params: IdParams, responses: { 200: DataOf(Release) } }),
+  deleteRelease: defineRoute("deleteRelease", { summary: "Delete a release that no robot needs", tag: "Releases", access: "admin", params: IdParams, responses: { 200: DataOf(Release) }, errors: [409] }),
+  putReleaseArtifact: defineRoute("putReleaseArtifact", {
+    summary: "Upload the artifact in one request; size and digest must be the release's",
+    tag: "Releases",
+    access: "operator",
+    params: IdParams,
+    consumes: "application/octet-stream",
+    responses: { 200: DataOf(Release) },
+    errors: [409, 411, 413],
+  }),
+  getReleaseArtifact: defineRoute("getReleaseArtifact", {
+    summary: "Download the artifact, whole or a range",
+    tag: "Releases",
+    access: "operator",
+    params: IdParams,
+    produces: "application/octet-stream",
+    responses: { 200: null, 206: null },
+    errors: [416],
+  }),
+};

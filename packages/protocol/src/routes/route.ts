@@ -1,0 +1,49 @@
+import type { Static, TObject, TSchema } from "typebox";
+import type { Role } from "../states.ts";
+import { type HttpMethod, paths, type RouteName } from "../paths.ts";
+
+/**
+ * Who may call a route: anyone (`public`), a portal token whose role is at least the one named, the holder of the
+ * service's admin token (`service_admin`), or a robot that signs its requests (`robot`).
+ */
+export type Access = "public" | Role | "service_admin" | "robot";
+
+/** Which of the two documents lists the route. */
+export type Document = "api" | "agent";
+
+export interface RouteSpec {
+  summary: string;
+  tag: string;
+  access: Access;
+  document?: Document;
+  params?: TObject;
+  query?: TObject;
+  body?: TObject;
+  /** Schema of the answer by status; `null` for an answer that is no JSON (its content type stands in `produces`). */
+  responses: Record<number, TSchema | null>;
+  produces?: string;
+  /** Content type of a body that is no JSON: the handler reads the stream. */
+  consumes?: string;
+  /** `required` on the two routes that start something on robots; every other POST accepts a key. */
+  idempotency?: "required" | "accepted";
+  /** Other names that a body field is accepted under, alias → field. */
+  aliases?: Record<string, string>;
+  /** Fields of the answer's `data` that are secret: null in the stored answer and in a replay. */
+  secret_fields?: readonly string[];
+  /** The route answers 404 for an id in its path, query or body that does not exist. */
+  errors?: readonly number[];
+}
+
+export type Route<N extends RouteName = RouteName, S extends RouteSpec = RouteSpec> = S & { name: N; method: HttpMethod; path: string };
+
+export function defineRoute<N extends RouteName, const S extends RouteSpec>(name: N, spec: S): Route<N, S> {
+  const [method, path] = paths[name];
+  return { ...spec, name, method, path };
+}
+
+type Input<S, K extends "params" | "query" | "body"> = S extends { [P in K]: infer T extends TSchema } ? Static<T> : Record<never, never>;
+export type ParamsOf<S> = Input<S, "params">;
+export type QueryOf<S> = Input<S, "query">;
+export type BodyOf<S> = Input<S, "body">;
+type Answers<S> = S extends { responses: infer R } ? R[keyof R] : never;
+export type AnswerOf<S> = Answers<S> extends infer T ? (T extends TSchema ? Static<T> : never) : never;

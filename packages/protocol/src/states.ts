@@ -1,0 +1,57 @@
+/** States of deployments and of their targets (one target is one robot of a deployment). */
+export const TERMINAL_STATUSES = ["applied", "failed", "rolled_back", "cancelled"] as const;
+export type TerminalStatus = (typeof TERMINAL_STATUSES)[number];
+
+export const DEPLOYMENT_STATUSES = ["scheduled", "queued", "in_progress", "paused", "rolling_back", "cancelling", ...TERMINAL_STATUSES] as const;
+export type DeploymentStatus = (typeof DEPLOYMENT_STATUSES)[number];
+
+export const TARGET_STATUSES = [
+  "pending",
+  "queued",
+  "dispatched",
+  "downloading",
+  "staged",
+  "installing",
+  "verifying",
+  "rolling_back",
+  ...TERMINAL_STATUSES,
+] as const;
+export type TargetStatus = (typeof TARGET_STATUSES)[number];
+
+export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate"] as const;
+export type WaitingFor = (typeof WAITING_FOR)[number];
+
+/** Why a target or deployment ended, or took the turn that it took. */
+export const REASONS = [
+  "already_installed",
+  "timeout",
+  "health_check_failed",
+  "crash_loop",
+  "download_failed",
+  "digest_mismatch",
+  "signature_invalid",
+  "incompatible",
+  "insufficient_disk",
+  "rejected_by_robot",
+  "rollback_requested",
+  "rollback_failed",
+  "superseded",
+  "expired",
+  "no_targets",
+  "robot_removed",
+  "user_cancelled",
+  "threshold_exceeded",
+  "agent_lost",
+] as const;
+export type Reason = (typeof REASONS)[number];
+
+export const isTerminal = (status: string): status is TerminalStatus => (TERMINAL_STATUSES as readonly string[]).includes(status);
+
+export const ROLES = ["viewer", "operator", "admin"] as const;
+export type Role = (typeof ROLES)[number];
+
+/** True when `role` may do what `needed` may do: each role can do all that the one before it can. */
+export const roleAtLeast = (role: Role, needed: Role): boolean => ROLES.indexOf(role) >= ROLES.indexOf(needed);
+
+/** Release kinds that have an executor in some agent; any other kind is stored and deploys only to agents that announce it. */
+export const RELEASE_KINDS = ["container_image", "app_bundle", "file"] as const;
