@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { test, type TestContext } from "node:test";
+import { root } from "../bin/launch.mjs";
+import { parseList } from "./debian.ts";
+
+const TIMEOUT_MS = 60_000;
+// A `node --test` started by a test would otherwise report to the outer runner instead of running.
+const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+
+/** A repository that holds only the launcher, the runner and the given files. */
+async function repositoryWith(t: TestContext, files: Record<string, string>): Promise<string> {
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-runner-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  await cp(path.join(root, "bin"), path.join(directory, "bin"), { recursive: true });
+  await mkdir(path.join(directory, "tools"));
+  await writeFile(path.join(directory, "package.json"), `{ "type": "module" }`);
+  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "debian.ts"]) await cp(path.join(root, "tools", name), path.join(directory, "tools", name));
+  await writeFile(path.join(directory, "tools", "debian-packages.txt"), "# none\n");
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(path.dirname(path.join(directory, name)), { recursive: true });
+    await writeFile(path.join(directory, name), text);
+  }
+  return directory;
+}
+
+function runTests(directory: string, ...args: string[]) {
+  const result = spawnSync(process.execPath, ["tools/run.mjs", "tools/test.ts", ...args], { cwd: directory, env, encoding: "utf8", timeout: TIMEOUT_MS });
+  return { ...result, last_line: result.stdout.trimEnd().split("\n").at(-1) };
+}
+
+const PASSING = `import { test } from "node:test"; test("passes", () => {}); test("skips", { skip: "no program" }, () => {});`;
+const FAILING = `import { test } from "node:test"; test("fails", () => { throw new Error("as planned"); });`;
+
+test("the last line counts passed, failed and skipped tests", { timeout: TIMEOUT_MS }, async (t) => {
+  const directory = await repositoryWith(t, { "tests/a.test.ts": PASSING, "packages/x/src/b.test.ts": FAILING });
+  const both = runTests(directory);
+  assert.equal(both.last_line, "1 passed, 1 failed, 1 skipped");
+  assert.equal(both.status, 1);
+  const filtered = runTests(directory, "tests/a");
+  assert.equal(filtered.last_line, "1 passed, 0 failed, 1 skipped");
+  assert.equal(filtered.status, 0);
+});
+
+test("no test is a failure: no file, an unmatched filter, an empty file", { timeout: TIMEOUT_MS }, async (t) => {
+  const directory = await repositoryWith(t, { "tests/empty.test.ts": "export {};", "tests/crash.test.ts": `throw new Error("at import");` });
+  const unmatched = runTests(directory, "nowhere");
+  assert.equal(unmatched.last_line, "0 passed, 0 failed, 0 skipped");
+  assert.equal(unmatched.status, 1);
+  const empty = runTests(directory, "empty");
+  assert.equal(empty.last_line, "0 passed, 1 failed, 0 skipped");
+  assert.equal(empty.status, 1);
+  const crash = runTests(directory, "crash");
+  assert.equal(crash.last_line, "0 passed, 1 failed, 0 skipped");
+  assert.equal(crash.status, 1);
+});
+
+test("SIGINT to the launcher ends the runner and the test processes under it", { timeout: TIMEOUT_MS }, async (t) => {
+  const directory = await repositoryWith(t, {
+    "tests/hangs.test.ts": `
+      import { writeFileSync } from "node:fs"; import { test } from "node:test";
+      test("hangs", async () => { writeFileSync("pid", String(process.pid)); await new Promise(() => setInterval(() => {}, 1000)); });`,
+  });
+  const child = spawn(process.execPath, ["tools/run.mjs", "tools/test.ts"], { cwd: directory, env, stdio: "ignore" });
+  const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
+  const pid = await until(async () => Number(await readFile(path.join(directory, "pid"), "utf8")) || undefined);
+  child.kill("SIGINT");
+  await ended;
+  assert.notEqual(child.exitCode, 0);
+  await until(() => (isAlive(pid) ? undefined : true));
+});
+
+test("the package list is the first word of each line that is no comment", () => {
+  assert.deepEqual(parseList("# why\ncurl  the API\n\ntmux # terminal\n"), ["curl", "tmux"]);
+});
+
+async function until<T>(probe: () => T | undefined | Promise<T | undefined>): Promise<T> {
+  const deadline = Date.now() + TIMEOUT_MS / 2;
+  for (;;) {
+    const value = await Promise.resolve()
+      .then(probe)
+      .catch(() => undefined);
+    if (value !== undefined) return value;
+    if (Date.now() > deadline) throw new Error("the condition did not come true in time");
+    await delay(50);
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

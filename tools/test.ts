@@ -1,0 +1,76 @@
+import { existsSync, globSync } from "node:fs";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { endLike, runChild } from "../bin/run-child.mjs";
+import { root } from "../bin/launch.mjs";
+import { ensureDebianPackages } from "./debian.ts";
+import type { TestCounts } from "./test-counts.ts";
+
+// The longest a single test or file may take before it is cancelled: nothing hangs, tests included.
+const TEST_TIMEOUT_MS = 10 * 60_000;
+const NOTHING_RAN: TestCounts = { passed: 0, failed: 0, skipped: 0, empty_files: [] };
+const FOLDERS = ["packages", "tools", "tests", "bench"];
+
+const options = process.argv.slice(2).filter((argument) => argument.startsWith("-"));
+const filters = process.argv.slice(2).filter((argument) => !argument.startsWith("-"));
+
+await main();
+
+/** `npm test -- [PATH PART…] [--node-test-option…]`: all test files, or those whose path contains one of the parts. */
+async function main(): Promise<void> {
+  const files = findTestFiles();
+  if (files.length === 0) return finish(NOTHING_RAN, false, `no test file matches ${filters.join(" ") || FOLDERS.join(" ")}`);
+  await ensureDebianPackages((line) => process.stderr.write(`robofleet: ${line}\n`));
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-test-"));
+  try {
+    const counts_file = path.join(directory, "counts.json");
+    const ending = await runChild(process.execPath, nodeArguments(counts_file, files), { cwd: root });
+    const counts = await readCounts(counts_file);
+    if (ending.signal !== null) return endLike(ending);
+    if (counts === undefined) return finish({ ...NOTHING_RAN, failed: 1 }, false, "the test runner ended without a summary");
+    finish(counts, ending.code === 0);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+function findTestFiles(): string[] {
+  const found = globSync(`{${FOLDERS.join(",")}}/**/*.test.ts`, { cwd: root, exclude: (name) => name === "node_modules" || name === "dist" });
+  return found.filter((file) => filters.length === 0 || filters.some((part) => file.includes(part))).toSorted();
+}
+
+function nodeArguments(counts_file: string, files: readonly string[]): string[] {
+  const setup = path.join(root, "tests", "harness", "global-setup.ts");
+  return [
+    "--test",
+    // Two files at once: more starve the timeouts of real processes on a 2-core machine.
+    "--test-concurrency=2",
+    `--test-timeout=${TEST_TIMEOUT_MS}`,
+    ...(existsSync(setup) ? [`--test-global-setup=${setup}`] : []),
+    "--test-reporter=spec",
+    "--test-reporter-destination=stdout",
+    `--test-reporter=${path.join(import.meta.dirname, "test-counts.ts")}`,
+    `--test-reporter-destination=${counts_file}`,
+    ...options,
+    ...files,
+  ];
+}
+
+async function readCounts(file: string): Promise<TestCounts | undefined> {
+  try {
+    return JSON.parse(await readFile(file, "utf8")) as TestCounts;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The last line is for programs: exactly `N passed, N failed, N skipped`. */
+function finish(counts: TestCounts, runner_succeeded: boolean, problem?: string): void {
+  const succeeded = runner_succeeded && counts.failed === 0 && counts.passed + counts.skipped > 0;
+  for (const file of counts.empty_files) process.stderr.write(`robofleet: ${file} holds no test, which counts as failed\n`);
+  if (problem !== undefined) process.stderr.write(`robofleet: ${problem}\n`);
+  else if (!succeeded && counts.failed === 0) process.stderr.write("robofleet: the test runner failed outside of any test\n");
+  process.exitCode = succeeded ? 0 : 1;
+  process.stdout.write(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);
+}
