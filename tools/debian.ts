@@ -37,9 +37,18 @@ async function missingDebianPackages(): Promise<string[] | undefined> {
   let report: string;
   try {
     // dpkg-query ends with 1 when a name is unknown and still prints the others: `; true` keeps its output.
-    report = execFileSync("sh", ["-c", `command -v dpkg-query >/dev/null || exit 9; dpkg-query -W -f '\${Status}|\${Package}\\n' "$@" 2>/dev/null; true`, "sh", ...wanted], {
-      encoding: "utf8",
-    });
+    report = execFileSync(
+      "sh",
+      [
+        "-c",
+        `command -v dpkg-query >/dev/null || exit 9; dpkg-query -W -f '\${Status}|\${Package}\\n' "$@" 2>/dev/null; true`,
+        "sh",
+        ...wanted,
+      ],
+      {
+        encoding: "utf8",
+      },
+    );
   } catch {
     return undefined;
   }
@@ -75,7 +84,10 @@ async function installDebianPackages(names: readonly string[], say: (line: strin
 function aptGet(args: readonly string[], say: (line: string) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     const started_at_ms = Date.now();
-    const ticker = setInterval(() => say(`apt-get ${args[0]} … ${Math.round((Date.now() - started_at_ms) / 1000)} s`), PROGRESS_INTERVAL_MS);
+    const ticker = setInterval(
+      () => say(`apt-get ${args[0]} … ${Math.round((Date.now() - started_at_ms) / 1000)} s`),
+      PROGRESS_INTERVAL_MS,
+    );
     const child = spawn("apt-get", ["-o", "DPkg::Lock::Timeout=120", ...args], {
       env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
       stdio: ["ignore", 2, 2],

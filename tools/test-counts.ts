@@ -11,7 +11,12 @@ export interface TestCounts {
 
 interface RunEvent {
   type: string;
-  data: { file?: string; name?: string; nesting?: number; counts?: { passed: number; failed: number; cancelled: number; skipped: number; todo: number } };
+  data: {
+    file?: string;
+    name?: string;
+    nesting?: number;
+    counts?: { passed: number; failed: number; cancelled: number; skipped: number; todo: number };
+  };
 }
 
 /**

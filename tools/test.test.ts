@@ -19,7 +19,8 @@ async function repositoryWith(t: TestContext, files: Record<string, string>): Pr
   await cp(path.join(root, "bin"), path.join(directory, "bin"), { recursive: true });
   await mkdir(path.join(directory, "tools"));
   await writeFile(path.join(directory, "package.json"), `{ "type": "module" }`);
-  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "debian.ts"]) await cp(path.join(root, "tools", name), path.join(directory, "tools", name));
+  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "debian.ts"])
+    await cp(path.join(root, "tools", name), path.join(directory, "tools", name));
   await writeFile(path.join(directory, "tools", "debian-packages.txt"), "# none\n");
   for (const [name, text] of Object.entries(files)) {
     await mkdir(path.dirname(path.join(directory, name)), { recursive: true });
@@ -29,7 +30,12 @@ async function repositoryWith(t: TestContext, files: Record<string, string>): Pr
 }
 
 function runTests(directory: string, ...args: string[]) {
-  const result = spawnSync(process.execPath, ["tools/run.mjs", "tools/test.ts", ...args], { cwd: directory, env, encoding: "utf8", timeout: TIMEOUT_MS });
+  const result = spawnSync(process.execPath, ["tools/run.mjs", "tools/test.ts", ...args], {
+    cwd: directory,
+    env,
+    encoding: "utf8",
+    timeout: TIMEOUT_MS,
+  });
   return { ...result, last_line: result.stdout.trimEnd().split("\n").at(-1) };
 }
 
@@ -47,7 +53,10 @@ test("the last line counts passed, failed and skipped tests", { timeout: TIMEOUT
 });
 
 test("no test is a failure: no file, an unmatched filter, an empty file", { timeout: TIMEOUT_MS }, async (t) => {
-  const directory = await repositoryWith(t, { "tests/empty.test.ts": "export {};", "tests/crash.test.ts": `throw new Error("at import");` });
+  const directory = await repositoryWith(t, {
+    "tests/empty.test.ts": "export {};",
+    "tests/crash.test.ts": `throw new Error("at import");`,
+  });
   const unmatched = runTests(directory, "nowhere");
   assert.equal(unmatched.last_line, "0 passed, 0 failed, 0 skipped");
   assert.equal(unmatched.status, 1);

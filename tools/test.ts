@@ -2,7 +2,7 @@ import { existsSync, globSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { endLike, runChild } from "../bin/run-child.mjs";
+import { type Ending, endLike, runChild } from "../bin/run-child.mjs";
 import { root } from "../bin/launch.mjs";
 import { ensureDebianPackages } from "./debian.ts";
 import type { TestCounts } from "./test-counts.ts";
@@ -22,21 +22,28 @@ async function main(): Promise<void> {
   const files = findTestFiles();
   if (files.length === 0) return finish(NOTHING_RAN, false, `no test file matches ${filters.join(" ") || FOLDERS.join(" ")}`);
   await ensureDebianPackages((line) => process.stderr.write(`robofleet: ${line}\n`));
+  const { ending, counts } = await runNodeTests(files);
+  if (ending.signal !== null) return endLike(ending);
+  if (counts === undefined) return finish({ ...NOTHING_RAN, failed: 1 }, false, "the test runner ended without a summary");
+  finish(counts, ending.code === 0);
+}
+
+async function runNodeTests(files: readonly string[]): Promise<{ ending: Ending; counts: TestCounts | undefined }> {
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-test-"));
   try {
     const counts_file = path.join(directory, "counts.json");
     const ending = await runChild(process.execPath, nodeArguments(counts_file, files), { cwd: root });
-    const counts = await readCounts(counts_file);
-    if (ending.signal !== null) return endLike(ending);
-    if (counts === undefined) return finish({ ...NOTHING_RAN, failed: 1 }, false, "the test runner ended without a summary");
-    finish(counts, ending.code === 0);
+    return { ending, counts: await readCounts(counts_file) };
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
 }
 
 function findTestFiles(): string[] {
-  const found = globSync(`{${FOLDERS.join(",")}}/**/*.test.ts`, { cwd: root, exclude: (name) => name === "node_modules" || name === "dist" });
+  const found = globSync(`{${FOLDERS.join(",")}}/**/*.test.ts`, {
+    cwd: root,
+    exclude: (name) => name === "node_modules" || name === "dist",
+  });
   return found.filter((file) => filters.length === 0 || filters.some((part) => file.includes(part))).toSorted();
 }
 
@@ -72,5 +79,6 @@ function finish(counts: TestCounts, runner_succeeded: boolean, problem?: string)
   if (problem !== undefined) process.stderr.write(`robofleet: ${problem}\n`);
   else if (!succeeded && counts.failed === 0) process.stderr.write("robofleet: the test runner failed outside of any test\n");
   process.exitCode = succeeded ? 0 : 1;
+  process.stdout.write(`npm test: exit ${succeeded ? 0 : 1}, ${Math.round(performance.now() / 1000)} s\n`);
   process.stdout.write(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);
 }
