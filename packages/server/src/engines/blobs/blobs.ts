@@ -1,0 +1,66 @@
+import type { Readable } from "node:stream";
+
+/** A stretch of a blob: bytes `start` to `end`, both included, as in an HTTP Range. */
+export interface BlobRange {
+  start: number;
+  end: number;
+}
+
+export interface BlobStat {
+  key: string;
+  /** bytes */
+  size: number;
+  stored_at: Date;
+}
+
+/** Bytes that arrived whole but belong to nobody yet. Ends with `commit` or `discard`, exactly once. */
+export interface Staged {
+  /** bytes */
+  readonly size: number;
+  /** lower-case hex */
+  readonly sha256: string;
+  /** Makes the bytes readable under `key`, durably; replaces what was there in one step. */
+  commit(key: string): Promise<void>;
+  /** Forgets the bytes. After `commit` it does nothing, so that it can stand in a `finally`. */
+  discard(): Promise<void>;
+}
+
+export interface ReceiveOptions {
+  /** Refuses with `too_large` as soon as more bytes came. */
+  max_bytes: number;
+  /** Refuses with `mismatch` when the bytes turn out to be others. */
+  expect?: { sha256?: string | undefined; size?: number | undefined };
+  signal?: AbortSignal;
+}
+
+/**
+ * Where artifacts lie. Keys are `<org_id>/<sha256>`, in general two parts of letters, digits, `.`, `_` and `-`.
+ * Every method rejects with a BlobError or with what the file system said.
+ */
+export interface Blobs {
+  /** Reads the stream to its end. When it rejects nothing is kept, and the stream is left as it was, so that an answer can still be sent. */
+  receive(stream: Readable, options: ReceiveOptions): Promise<Staged>;
+  /** `size` is the whole blob's, also for a range. Read the stream to its end or destroy it. Rejects with `not_found`, or `bad_range` past the end. */
+  read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }>;
+  /** undefined when there is no such blob. */
+  stat(key: string): Promise<BlobStat | undefined>;
+  /** Deleting what is not there is no error. */
+  delete(key: string): Promise<void>;
+  /** Every blob whose key starts with `prefix`, in no order: `org_1/` for those of one owner, "" for all. */
+  list(prefix: string): AsyncIterable<BlobStat>;
+  /** Bytes that can still be stored; Infinity where nobody can say. */
+  freeBytes(): Promise<number>;
+  close(): Promise<void>;
+}
+
+export type BlobErrorCode = "bad_key" | "not_found" | "bad_range" | "too_large" | "mismatch" | "no_space" | "interrupted";
+
+/** What a caller can act on; `code` says which. Nothing is kept of a refused upload. */
+export class BlobError extends Error {
+  readonly code: BlobErrorCode;
+  constructor(code: BlobErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "BlobError";
+    this.code = code;
+  }
+}

@@ -1,0 +1,2 @@
+export { BlobError, type BlobErrorCode, type BlobRange, type Blobs, type BlobStat, type ReceiveOptions, type Staged } from "./blobs.ts";
+export { directoryBlobs } from "./directory-blobs.ts";

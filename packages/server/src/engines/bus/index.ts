@@ -1,0 +1,2 @@
+export type { Bus, BusListener, JsonValue } from "./bus.ts";
+export { localBus } from "./local-bus.ts";

@@ -1,0 +1,78 @@
+import type { Activity } from "@robofleet/clock";
+import type { EngineLog } from "../log.ts";
+import type { Bus, BusListener, JsonValue } from "./bus.ts";
+
+/** Messages published and not yet delivered; more means that the event loop is stuck, and then a gap is announced instead. */
+const QUEUE_MESSAGES_MAX = 100_000;
+
+/** The bus of a plane that is one process. Loses nothing but what exceeds its queue, so `onGap` listeners hear of that only. */
+export function localBus(options: { log: EngineLog; activity?: Activity | undefined; queue_messages_max?: number }): Bus {
+  const { log, activity, queue_messages_max = QUEUE_MESSAGES_MAX } = options;
+  const listeners = new Map<string, Set<BusListener>>();
+  const gap_listeners = new Set<() => void>();
+  let queue: Array<{ subject: string; message: JsonValue; end: (() => void) | undefined }> = [];
+  let gap = false;
+  let scheduled = false;
+  let closed = false;
+
+  async function tell(listener: BusListener, message: JsonValue, subject: string): Promise<void> {
+    const end = activity?.begin();
+    try {
+      await listener(message, subject);
+    } catch (error) {
+      log.error({ err: error, subject }, "a bus listener failed");
+    } finally {
+      end?.();
+    }
+  }
+
+  function deliver(): void {
+    const due = queue;
+    queue = [];
+    scheduled = false;
+    for (const { subject, message, end } of due) {
+      for (const listener of closed ? [] : [...(listeners.get(subject) ?? [])]) void tell(listener, message, subject);
+      end?.();
+    }
+    if (!gap || closed) return;
+    gap = false;
+    for (const listener of gap_listeners) void tell(listener, null, "gap");
+  }
+
+  function schedule(): void {
+    if (scheduled) return;
+    scheduled = true;
+    setImmediate(deliver);
+  }
+
+  return {
+    publish(subject, message) {
+      if (closed || !listeners.has(subject)) return;
+      if (queue.length < queue_messages_max) queue.push({ subject, message: structuredClone(message), end: activity?.begin() });
+      else gap = true;
+      schedule();
+    },
+    subscribe(subject, listener) {
+      // Wrapped: the same function subscribed twice is two subscriptions.
+      const own: BusListener = (message, of) => listener(message, of);
+      const of_subject = listeners.get(subject) ?? new Set();
+      listeners.set(subject, of_subject.add(own));
+      return () => {
+        of_subject.delete(own);
+        if (of_subject.size === 0 && listeners.get(subject) === of_subject) listeners.delete(subject);
+      };
+    },
+    onGap(listener) {
+      const own = (): void => listener();
+      gap_listeners.add(own);
+      return () => void gap_listeners.delete(own);
+    },
+    async close() {
+      closed = true;
+      listeners.clear();
+      gap_listeners.clear();
+      // Those scheduled already end their activity before we answer.
+      await new Promise((resolve) => setImmediate(resolve));
+    },
+  };
+}

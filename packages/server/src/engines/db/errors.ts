@@ -1,0 +1,52 @@
+import { DatabaseError } from "pg";
+
+/**
+ * The connection broke, or none could be had. A write under way may or may not have happened:
+ * whoever asked must be told that, never that it failed and never that it succeeded.
+ */
+export class ConnectionLost extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "ConnectionLost";
+  }
+}
+
+/** What node-postgres says without a code, read in pg 8.23 and pg-pool 3. */
+const LOST_MESSAGES = [
+  "Connection terminated",
+  "timeout exceeded when trying to connect",
+  "Client has encountered a connection error",
+  "Client was closed",
+  "Query read timeout",
+  "Cannot use a pool after calling end",
+];
+
+const LOST_SOCKET_CODES = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE", "ENOENT", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"]);
+
+/** 08: connection exceptions, 57P: shutdown, crash, starting up; too many connections; an idle transaction ended by the server. */
+const LOST_STATES = /^(08...|57P0.|53300|25P03|25P04)$/;
+
+/** Whether the database was out of reach, so that asking again later may work (HTTP: 503). */
+export function isConnectionLost(error: unknown): boolean {
+  if (error instanceof ConnectionLost) return true;
+  if (error instanceof DatabaseError) return error.code !== undefined && LOST_STATES.test(error.code);
+  if (!(error instanceof Error)) return false;
+  if ("syscall" in error && "code" in error && typeof error.code === "string") return LOST_SOCKET_CODES.has(error.code);
+  return LOST_MESSAGES.some((message) => error.message.startsWith(message));
+}
+
+/** Whether a row with this key exists already (HTTP: 409); with `constraint` only if that constraint or unique index said so. */
+export function isUniqueViolation(error: unknown, constraint?: string): boolean {
+  return error instanceof DatabaseError && error.code === "23505" && (constraint === undefined || error.constraint === constraint);
+}
+
+/** Serialization failure or deadlock: the transaction surely did not happen and may simply be run again. */
+export function isRetryable(error: unknown): boolean {
+  return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
+}
+
+/** The same error, as a ConnectionLost when it is one. */
+export function classify(error: unknown): unknown {
+  if (error instanceof ConnectionLost || !isConnectionLost(error)) return error;
+  return new ConnectionLost("the connection to the database was lost", { cause: error });
+}

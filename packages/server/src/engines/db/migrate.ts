@@ -1,0 +1,89 @@
+import { readdir } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import pg from "pg";
+import type { EngineLog } from "../log.ts";
+import { classify } from "./errors.ts";
+import type { DbAddress } from "./pool.ts";
+
+/** Where this program's own migrations lie. */
+export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations", import.meta.url));
+
+const MIGRATION_TABLE = "schema_migration";
+const FILE_NAME = /^(\d{4}_[a-z0-9_]+)\.sql$/;
+const CONNECT_TIMEOUT_MS = 10_000;
+/** Another node may be migrating a large database; past this something is wrong there. */
+const LOCK_TIMEOUT_MS = 10 * 60_000;
+
+/**
+ * Brings a database to this program's schema: runs the files of `directory` (`0001_name.sql`, up
+ * only, in order) that it has not seen, all in one transaction. Nodes that start at once wait for
+ * each other. Answers the names that were run. Rejects, with nothing changed, when the database has
+ * seen a migration this program does not know: it belongs to a newer version.
+ */
+export async function migrate(connection: DbAddress, options: { directory: string; log: EngineLog }): Promise<string[]> {
+  const { directory, log } = options;
+  const known = await migrationsIn(directory);
+  const client = new pg.Client({
+    ...(typeof connection === "string" ? { connectionString: connection } : connection),
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    application_name: "robofleet migrate",
+  });
+  client.on("error", (error) => log.warn({ err: error }, "the connection that migrates broke"));
+  try {
+    await client.connect();
+    await client.query(`set lock_timeout to ${LOCK_TIMEOUT_MS}`);
+    await client.query("select pg_advisory_lock(hashtext($1))", [MIGRATION_TABLE]);
+    await client.query("set lock_timeout to 0");
+    await refuseNewer(client, known);
+    const run = await runPending(client, directory, log);
+    if (run.length > 0) log.info({ migrations: run }, "database migrated");
+    return run;
+  } catch (error) {
+    throw classify(error);
+  } finally {
+    // Ends the session, and with it the lock. Nothing to add when the connection is gone already.
+    await client.end().catch(() => {});
+  }
+}
+
+async function migrationsIn(directory: string): Promise<Set<string>> {
+  const known = new Set<string>();
+  for (const file of await readdir(directory)) {
+    const name = FILE_NAME.exec(file)?.[1];
+    if (name === undefined) throw new Error(`${directory} holds ${file}, which is not a migration (0001_name.sql)`);
+    known.add(name);
+  }
+  if (known.size === 0) throw new Error(`no migrations in ${directory}`);
+  return known;
+}
+
+async function refuseNewer(client: pg.Client, known: ReadonlySet<string>): Promise<void> {
+  const table = await client.query<{ present: boolean }>(`select to_regclass('public.${MIGRATION_TABLE}') is not null as present`);
+  if (table.rows[0]?.present !== true) return;
+  const { rows } = await client.query<{ name: string }>(`select name from public.${MIGRATION_TABLE} order by id`);
+  const unknown = rows.map((row) => row.name).filter((name) => !known.has(name));
+  if (unknown.length > 0) {
+    throw new Error(
+      `this database belongs to a newer version of Robofleet: it has migration ${unknown.join(", ")}, which this program does not know. Start the newer version, or restore a backup from before it.`,
+    );
+  }
+}
+
+async function runPending(client: pg.Client, directory: string, log: EngineLog): Promise<string[]> {
+  // Loaded when needed: it pulls in a TypeScript loader and costs 150 ms that a client command need not pay.
+  const { runner } = await import("node-pg-migrate");
+  const quiet = { info() {}, warn: (message: string) => log.warn({ detail: message }, "migration warning"), error: (message: string) => log.error({ detail: message }, "migration failed") };
+  const done = await runner({
+    dbClient: client,
+    dir: directory,
+    direction: "up",
+    migrationsTable: MIGRATION_TABLE,
+    schema: "public",
+    checkOrder: true,
+    singleTransaction: true,
+    // Ours is held by this session already; theirs is shared by every program that uses the library.
+    noLock: true,
+    logger: quiet,
+  });
+  return done.map((migration) => migration.name);
+}

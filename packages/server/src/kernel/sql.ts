@@ -1,0 +1,283 @@
+import { hash } from "node:crypto";
+
+/** What PostgreSQL type a column has, as far as a reader of rows cares. */
+export type ColumnKind = "text" | "int" | "bigint" | "float" | "bool" | "timestamptz" | "bytea" | "jsonb";
+
+export interface Column<T> {
+  readonly kind: ColumnKind;
+  readonly nullable: boolean;
+  /** Never set: carries the TypeScript type. */
+  readonly type?: T;
+}
+
+export type Columns = Readonly<Record<string, Column<unknown>>>;
+
+const column = <T>(kind: ColumnKind): Column<T> => ({ kind, nullable: false });
+
+export const text: Column<string> = column("text");
+/** A text column whose CHECK constraint allows a closed set: `textOf<"queued" | "done">()`. */
+export const textOf = <T extends string>(): Column<T> => column("text");
+export const int: Column<number> = column("int");
+/** An int8 read as a JS number; a value beyond 2^53 makes the query fail rather than lie. */
+export const bigint: Column<number> = column("bigint");
+export const float: Column<number> = column("float");
+export const bool: Column<boolean> = column("bool");
+export const timestamptz: Column<Date> = column("timestamptz");
+export const bytea: Column<Buffer> = column("bytea");
+export const jsonb = <T>(): Column<T> => column("jsonb");
+export const nullable = <T>(of: Column<T>): Column<T | null> => ({ kind: of.kind, nullable: true });
+
+/** Text that is part of the statement, not a parameter. Only this module makes it. */
+class Verbatim {
+  readonly sql: string;
+  constructor(sql: string) {
+    this.sql = sql;
+  }
+}
+
+/** The columns of a row; in a `sql` template it stands for its column list. */
+export class RowShape<C extends Columns = Columns> extends Verbatim {
+  readonly columns: C;
+  readonly #aliased = new Map<string, Verbatim>();
+  /** The tag `sql(row)` answers, made once. */
+  readonly tag: Tag<RowOf<RowShape<C>>>;
+
+  constructor(columns: C) {
+    const names = Object.keys(columns);
+    if (names.length === 0) throw new Error("a row needs a column");
+    names.forEach(requireName);
+    super(names.join(", "));
+    this.columns = columns;
+    this.tag = (strings, ...values) => build(strings, values, this);
+  }
+
+  /** The column list for an alias: `row.of("s")` is `s.id, s.org_id, …`. */
+  of(alias: string): Verbatim {
+    let aliased = this.#aliased.get(alias);
+    if (aliased === undefined) {
+      requireName(alias);
+      aliased = new Verbatim(
+        Object.keys(this.columns)
+          .map((name) => `${alias}.${name}`)
+          .join(", "),
+      );
+      this.#aliased.set(alias, aliased);
+    }
+    return aliased;
+  }
+}
+
+/** The TypeScript type of the rows of `row({…})`: `type SiteRow = RowOf<typeof siteRow>`. */
+export type RowOf<S extends { readonly columns: Columns }> = {
+  -readonly [K in keyof S["columns"]]: S["columns"][K] extends Column<infer T> ? T : never;
+};
+
+/** Declares a row: the columns a query answers, with their types. Names are not quoted, so no reserved words. */
+export const row = <C extends Columns>(columns: C): RowShape<C> => new RowShape(columns);
+
+/** A statement with its parameters bound; `R` is the type of its rows. Interpolated in another one it is merged into it. */
+export interface Statement<out R> {
+  readonly text: string;
+  /** Name to prepare it under, a hash of the text; undefined when it is not worth keeping prepared. */
+  readonly name: string | undefined;
+  readonly values: readonly unknown[];
+  /** What its rows must look like; undefined for commands and fragments. */
+  readonly row: RowShape | undefined;
+  /** Never set: carries the row type. */
+  readonly row_type?: R;
+}
+
+type Scalar = string | number | bigint | boolean | Date | Uint8Array | null;
+export type SqlValue = Scalar | readonly Scalar[] | JsonParameter | Verbatim | Statement<unknown>;
+type Tag<R> = (strings: TemplateStringsArray, ...values: SqlValue[]) => Statement<R>;
+
+class JsonParameter {
+  readonly json: string | null;
+  constructor(json: string | null) {
+    this.json = json;
+  }
+}
+
+/** Binds a value as JSON text. `undefined` is SQL null; `null` is JSON's null, which is a value. */
+export const json = (value: unknown): JsonParameter => new JsonParameter(value === undefined ? null : (JSON.stringify(value) ?? null));
+
+/** Binds an array as one array parameter: `= any(${list(ids)}::text[])`. */
+export const list = (values: Iterable<Scalar>): readonly Scalar[] => Array.from(values);
+
+/** A constant name written into the statement; never for anything that came from outside. */
+export const identifier = (name: string): Verbatim => new Verbatim(requireName(name));
+
+const NAME = /^[a-z_][a-z0-9_]*$/;
+
+function requireName(name: string): string {
+  if (!NAME.test(name)) throw new Error(`not a plain SQL name: ${JSON.stringify(name)}`);
+  return name;
+}
+
+/**
+ * `sql(row)\`select …\`` is a statement that answers rows; `sql\`…\`` is a command or a fragment of
+ * another statement. Everything interpolated is a bound parameter, except rows, identifiers and
+ * statements, which become text.
+ */
+export function sql<C extends Columns>(shape: RowShape<C>): Tag<RowOf<RowShape<C>>>;
+export function sql(strings: TemplateStringsArray, ...values: SqlValue[]): Statement<unknown>;
+export function sql(first: RowShape | TemplateStringsArray, ...values: SqlValue[]): unknown {
+  return first instanceof RowShape ? first.tag : build(first, values, undefined);
+}
+
+/** Statement text in pieces: a parameter stands between each two of them. */
+class Template {
+  readonly chunks: readonly string[];
+  /** Only texts that are written in the source: their number is bounded by the program. */
+  readonly #written: boolean;
+  #text: string | undefined;
+  #name: string | undefined;
+
+  constructor(chunks: readonly string[], written: boolean) {
+    this.chunks = chunks;
+    this.#written = written;
+  }
+
+  get text(): string {
+    if (this.#text === undefined) {
+      let joined = this.chunks[0] ?? "";
+      for (let i = 1; i < this.chunks.length; i += 1) joined += `$${i}${this.chunks[i]}`;
+      this.#text = joined;
+      this.#name = nameOf(joined, this.#written);
+    }
+    return this.#text;
+  }
+
+  get name(): string | undefined {
+    return this.text === "" ? undefined : this.#name;
+  }
+}
+
+/**
+ * Composed texts that may be prepared. Each costs every connection some 20 KB in the database for
+ * as long as it lives, so past this number they are sent unnamed (parsed each time) instead.
+ */
+export const COMPOSED_TEXTS_MAX = 500;
+const composed_names = new Map<string, string>();
+
+function nameOf(statement: string, written: boolean): string | undefined {
+  if (written) return digest(statement);
+  let name = composed_names.get(statement);
+  if (name === undefined) {
+    if (composed_names.size >= COMPOSED_TEXTS_MAX) return undefined;
+    name = digest(statement);
+    composed_names.set(statement, name);
+  }
+  return name;
+}
+
+/** 43 characters; PostgreSQL cuts names at 63 bytes. */
+const digest = (statement: string): string => hash("sha256", statement, "base64url");
+
+class BoundStatement implements Statement<never> {
+  readonly template: Template;
+  readonly values: readonly unknown[];
+  readonly row: RowShape | undefined;
+
+  constructor(template: Template, values: readonly unknown[], shape: RowShape | undefined) {
+    this.template = template;
+    this.values = values;
+    this.row = shape;
+  }
+
+  get text(): string {
+    return this.template.text;
+  }
+
+  get name(): string | undefined {
+    return this.template.name;
+  }
+}
+
+/** How a template in the source was used the first time. `slots` holds the verbatim parts; undefined is a parameter. */
+interface Written {
+  readonly template: Template;
+  readonly slots: readonly (Verbatim | undefined)[];
+}
+
+const written_templates = new WeakMap<TemplateStringsArray, Written | "composed">();
+
+function build(strings: TemplateStringsArray, values: readonly SqlValue[], shape: RowShape | undefined): BoundStatement {
+  let written = written_templates.get(strings);
+  if (written === undefined) {
+    written = values.some((value) => value instanceof BoundStatement) ? "composed" : write(strings, values);
+    written_templates.set(strings, written);
+  }
+  if (written === "composed") return compose(strings, values, shape);
+  const parameters: unknown[] = [];
+  for (let i = 0; i < values.length; i += 1) {
+    const value = values[i];
+    const slot = written.slots[i];
+    if (slot !== undefined) {
+      if (slot !== value) return compose(strings, values, shape);
+    } else if (value instanceof BoundStatement || value instanceof Verbatim) {
+      return compose(strings, values, shape);
+    } else {
+      parameters.push(bind(value, strings, i));
+    }
+  }
+  return new BoundStatement(written.template, parameters, shape);
+}
+
+function write(strings: TemplateStringsArray, values: readonly SqlValue[]): Written {
+  const slots = values.map((value) => (value instanceof Verbatim ? value : undefined));
+  const chunks = [strings[0] ?? ""];
+  slots.forEach((slot, i) => {
+    const next = strings[i + 1] ?? "";
+    if (slot === undefined) chunks.push(next);
+    else chunks[chunks.length - 1] += slot.sql + next;
+  });
+  return { template: new Template(chunks, true), slots };
+}
+
+function compose(strings: TemplateStringsArray, values: readonly SqlValue[], shape: RowShape | undefined): BoundStatement {
+  const chunks = [strings[0] ?? ""];
+  const parameters: unknown[] = [];
+  values.forEach((value, i) => {
+    if (value instanceof BoundStatement) {
+      const [first = "", ...rest] = value.template.chunks;
+      chunks[chunks.length - 1] += first;
+      chunks.push(...rest);
+      parameters.push(...value.values);
+    } else if (value instanceof Verbatim) {
+      chunks[chunks.length - 1] += value.sql;
+    } else {
+      parameters.push(bind(value, strings, i));
+      chunks.push("");
+    }
+    chunks[chunks.length - 1] += strings[i + 1] ?? "";
+  });
+  return new BoundStatement(new Template(chunks, false), parameters, shape);
+}
+
+function bind(value: unknown, strings: TemplateStringsArray, index: number): unknown {
+  switch (typeof value) {
+    case "string":
+    case "number":
+    case "boolean":
+      return value;
+    case "bigint":
+      return value.toString();
+    case "object":
+      if (value === null || value instanceof Uint8Array) return value;
+      if (value instanceof JsonParameter) return value.json;
+      if (value instanceof Date) {
+        if (Number.isNaN(value.getTime())) throw refusal("an invalid date", strings, index);
+        return value;
+      }
+      if (Array.isArray(value)) return value.map((item) => bind(item, strings, index));
+      throw refusal("an object; wrap it in json()", strings, index);
+    default:
+      throw refusal(typeof value, strings, index);
+  }
+}
+
+function refusal(what: string, strings: TemplateStringsArray, index: number): Error {
+  const before = (strings[index] ?? "").trim().slice(-60);
+  return new Error(`SQL parameter after ${JSON.stringify(before)} is ${what}`);
+}
