@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { chmod, lstat, mkdir, readdir, readlink, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { describe, test } from "node:test";
+import { withClient } from "./connect.ts";
+import { endServer, holdServer, scratch, spawnServer, startOn, until } from "./testing/scratch.ts";
+
+const TIMEOUT = 60_000;
+
+describe("the database's directory", () => {
+  test("a kill in the middle of initdb leaves no half database, and the next start makes a whole one", { timeout: TIMEOUT }, async () => {
+    await using place = await scratch();
+    const server = spawnServer(place.database);
+    const half = async (): Promise<string | undefined> => (await readdir(place.root)).find((name) => name.startsWith("postgres.init-"));
+    await until("initdb is writing", async () => {
+      const name = await half();
+      return name !== undefined && (await readdir(path.join(place.root, name))).includes("PG_VERSION");
+    });
+    await endServer(server, "SIGKILL");
+    assert.ok(!(await readdir(place.root)).includes("postgres"));
+    const embedded = await startOn(place.database);
+    await withClient(embedded.connection, (client) => client.query("select 1"));
+    await embedded.stop();
+    await until("the half-made directory is gone", async () => {
+      if ((await half()) === undefined) return true;
+      await (await startOn(place.database)).stop();
+      return false;
+    });
+  });
+
+  test("a path too long for a socket, with spaces, commas and quotes: the socket moves to a private directory until stop", { timeout: TIMEOUT }, async () => {
+    await using place = await scratch();
+    const directory = path.join(place.root, `a "quoted", long ${"n".repeat(90)}`, "postgres");
+    const first = await holdServer(directory);
+    const socket = first.connection.host;
+    assert.equal(await readlink(`${directory}.run`), socket);
+    assert.equal((await lstat(socket)).mode & 0o777, 0o700);
+    await endServer(first, "SIGKILL");
+
+    const second = await startOn(directory);
+    assert.deepEqual({ adopted: second.adopted, host: second.connection.host }, { adopted: true, host: socket });
+    await second.stop();
+    await assert.rejects(lstat(socket), { code: "ENOENT" });
+    await assert.rejects(lstat(`${directory}.run`), { code: "ENOENT" });
+  });
+
+  test("a path with a comma and a quote that is short enough holds its socket itself", { timeout: TIMEOUT }, async () => {
+    await using place = await scratch();
+    const directory = path.join(place.root, `a,"b" c`, "postgres");
+    const embedded = await startOn(directory);
+    assert.equal(embedded.connection.host, `${directory}.run`);
+    await embedded.stop();
+  });
+
+  test("a socket directory that others may enter is replaced", { timeout: TIMEOUT }, async () => {
+    await using place = await scratch();
+    await mkdir(`${place.database}.run`);
+    await chmod(`${place.database}.run`, 0o777);
+    await writeFile(`${place.database}.run/planted`, "");
+    const embedded = await startOn(place.database);
+    assert.equal((await lstat(embedded.connection.host)).mode & 0o777, 0o700);
+    assert.ok(!(await readdir(embedded.connection.host)).includes("planted"));
+    await embedded.stop();
+  });
+});

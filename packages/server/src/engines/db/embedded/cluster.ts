@@ -1,0 +1,116 @@
+import { mkdir, mkdtemp, open, readdir, realpath, rename, rm } from "node:fs/promises";
+import path from "node:path";
+import type { Clock } from "@robofleet/clock";
+import { type Binaries, type BinarySources, chooseBinaries, readMajor } from "./binaries.ts";
+import type { Log } from "./log.ts";
+import { errorCode, Refusal } from "./refusal.ts";
+import { chooseRunAs, commandFor, giveTo, type RunAs } from "./run-as.ts";
+import { run } from "./run.ts";
+import type { Parameters } from "./settings.ts";
+import { socketDirectoryFor } from "./socket-directory.ts";
+
+/** The superuser that initdb makes; the only way in is the socket. */
+export const SUPERUSER = "robofleet";
+
+/** One database directory with all that is needed to start PostgreSQL on it. The caller holds its lock. */
+export interface Cluster {
+  /** Absolute; its parent's links are resolved. */
+  directory: string;
+  socketDirectory: string;
+  binaries: Binaries;
+  runAs: RunAs;
+  parameters: Parameters;
+  log: Log;
+  clock: Clock;
+}
+
+export interface ClusterOptions {
+  log: Log;
+  clock: Clock;
+  /** Overrides of settings.ts, for tests: `{ fsync: "off" }`. */
+  parameters?: Parameters;
+  /** False: never use user namespaces, as if the kernel had none. */
+  userNamespaces?: boolean;
+  /** Where PostgreSQL's binaries are looked for; the machine's own places by default. */
+  sources?: BinarySources;
+}
+
+/**
+ * Makes the parent directory if need be and answers the absolute path that everything else uses: /proc names the
+ * directory a process stands in without links.
+ *
+ * Mode 0711: when PostgreSQL has to run as another account it must pass through; all that is inside is closed to others.
+ */
+export async function placeDirectory(directory: string): Promise<string> {
+  const absolute = path.resolve(directory);
+  const parent = path.dirname(absolute);
+  await mkdir(parent, { recursive: true, mode: 0o711 }).catch((error: unknown) => {
+    throw new Refusal(`cannot make the data directory ${parent} (${errorCode(error) ?? String(error)})`);
+  });
+  return path.join(await realpath(parent), path.basename(absolute));
+}
+
+/**
+ * Prepares a locked directory: binaries, account, socket directory, and initdb when it is new.
+ *
+ * @throws Refusal when it cannot be started here.
+ */
+export async function openCluster(directory: string, options: ClusterOptions): Promise<Cluster> {
+  const { log, clock, parameters = {} } = options;
+  const binaries = await chooseBinaries(directory, options.sources);
+  const runAs = await chooseRunAs(directory, binaries.bin, options.userNamespaces ?? true);
+  await sweepHalfMade(directory, log);
+  if ((await readMajor(directory)) === undefined) {
+    const started = clock.monotonic();
+    log.info({ directory, postgresql: binaries.major }, "making a new database");
+    await makeCluster(directory, binaries, runAs, parameters);
+    log.info({ directory, duration_ms: Math.round(clock.monotonic() - started) }, "new database made");
+  } else {
+    await giveTo(runAs, directory);
+  }
+  return { directory, socketDirectory: await socketDirectoryFor(directory, runAs), binaries, runAs, parameters, log, clock };
+}
+
+const halfMadePrefix = (directory: string): string => `${path.basename(directory)}.init-`;
+
+/** initdb in a directory beside the final one, then one rename: a kill in the middle leaves no half database. */
+async function makeCluster(directory: string, binaries: Binaries, runAs: RunAs, parameters: Parameters): Promise<void> {
+  const parent = path.dirname(directory);
+  const half = await mkdtemp(path.join(parent, halfMadePrefix(directory)));
+  await giveTo(runAs, half);
+  const args = ["-D", half, "--username", SUPERUSER, "--auth", "trust", "--locale=C", "--encoding=UTF8", "--data-checksums", "--no-instructions"];
+  if (parameters["fsync"] === "off") args.push("--no-sync");
+  const command = commandFor(runAs, path.join(binaries.bin, "initdb"), args);
+  const { code, output } = await run(command.file, command.args, { env: binaries.environment, cwd: "/", ...command.account });
+  if (code !== 0) {
+    await rm(half, { recursive: true, force: true });
+    throw new Error(`initdb failed in ${half}: ${output.trim() || `exit code ${code}`}`);
+  }
+  await rename(half, directory);
+  await syncDirectory(parent);
+}
+
+/**
+ * Removes what killed initdb runs left. One may still be writing (it outlives a killed server); the directory's
+ * random name keeps it away from ours, and what cannot be removed now is removed at the next start.
+ */
+async function sweepHalfMade(directory: string, log: Log): Promise<void> {
+  const parent = path.dirname(directory);
+  for (const name of await readdir(parent)) {
+    if (!name.startsWith(halfMadePrefix(directory))) continue;
+    log.warn({ directory: path.join(parent, name) }, "removing a half-made database");
+    await rm(path.join(parent, name), { recursive: true, force: true }).catch((error: unknown) => {
+      log.warn({ err: error }, "a half-made database could not be removed");
+    });
+  }
+}
+
+/** Makes renames inside a directory survive a power cut. */
+export async function syncDirectory(directory: string): Promise<void> {
+  const handle = await open(directory, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

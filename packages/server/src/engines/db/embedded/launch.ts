@@ -1,0 +1,201 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { rm } from "node:fs/promises";
+import path from "node:path";
+import type { Cluster } from "./cluster.ts";
+import { openLogFile, readLogTail } from "./log-file.ts";
+import { tryLock } from "./lock.ts";
+import { findPostgresOn, identifyPostgres, isRunning, type ProcessIdentity, readPostmasterFile } from "./postmaster.ts";
+import { Refusal } from "./refusal.ts";
+import { commandFor } from "./run-as.ts";
+import { settingsFor } from "./settings.ts";
+import { removeStaleSocket, SOCKET_PORT } from "./socket-directory.ts";
+
+/** A PostgreSQL that accepts connections. */
+export interface Running {
+  pid: number;
+  /** True: it was running before this server did. */
+  adopted: boolean;
+  socketDirectory: string;
+  port: number;
+  /** Resolves when it is gone. */
+  exited: Promise<Ending>;
+  /** Sends a signal to exactly this process; false when it is gone. */
+  signal(name: NodeJS.Signals): Promise<boolean>;
+}
+
+/** How it ended; both null when it was adopted: only a parent learns them. */
+export interface Ending {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+}
+
+/** Crash recovery replays at most max_wal_size (1 GB); a start that takes longer than this is stuck. */
+const READY_TIMEOUT_MS = 180_000;
+const READY_POLL_MS = 20;
+const ADOPTED_POLL_MS = 250;
+const PROGRESS_INTERVAL_MS = 4_000;
+/** A killed PostgreSQL's children hold its shared memory until they have noticed; they do within seconds. */
+const HELD_RETRY_MS = 10_000;
+const HELD_RETRY_POLL_MS = 200;
+const HELD = /lock file ".*" already exists|pre-existing shared memory block|is still in use/;
+
+/**
+ * Adopts the PostgreSQL that runs on the cluster's directory, or starts one and waits until it accepts connections.
+ *
+ * @throws Error with the last lines of PostgreSQL's log when it does not start.
+ */
+export async function bringUp(cluster: Cluster, signal?: AbortSignal): Promise<Running> {
+  const deadline = cluster.clock.monotonic() + HELD_RETRY_MS;
+  for (;;) {
+    const adopted = await adopt(cluster, signal);
+    if (adopted) return adopted;
+    const started = await start(cluster, signal);
+    if ("running" in started) return started.running;
+    if (!started.held || cluster.clock.monotonic() > deadline || signal?.aborted) {
+      throw new Error(`PostgreSQL did not start on ${cluster.directory}: ${started.failure}`);
+    }
+    cluster.log.info({ directory: cluster.directory }, "the killed PostgreSQL still holds the database, trying again");
+    await cluster.clock.sleep(HELD_RETRY_POLL_MS, signal);
+  }
+}
+
+/** A live postmaster on this directory outlived a killed server: take it over, once it is ready. */
+async function adopt(cluster: Cluster, signal?: AbortSignal): Promise<Running | undefined> {
+  const { clock, directory } = cluster;
+  const deadline = clock.monotonic() + READY_TIMEOUT_MS;
+  while (!signal?.aborted) {
+    const file = await readPostmasterFile(directory);
+    const identity = file && (await identifyPostgres(file.pid, directory));
+    if (!file || !identity) return undefined;
+    if (file.status === "ready") {
+      if (file.socketDirectory === "") {
+        throw new Refusal(`a PostgreSQL that Robofleet did not start (process ${file.pid}) runs on ${directory} without a Unix socket: stop it first`);
+      }
+      return adoptedRunning(cluster, identity, file.socketDirectory, file.port);
+    }
+    if (clock.monotonic() > deadline) {
+      throw new Error(`PostgreSQL (process ${file.pid}) on ${directory} is neither ready nor gone after ${READY_TIMEOUT_MS} ms: its state is ${file.status || "unknown"}`);
+    }
+    await clock.sleep(ADOPTED_POLL_MS, signal);
+  }
+  return undefined;
+}
+
+function adoptedRunning(cluster: Cluster, identity: ProcessIdentity, socketDirectory: string, port: number): Running {
+  const exited = new Promise<Ending>((resolve) => {
+    const watch = cluster.clock.every(ADOPTED_POLL_MS, async () => {
+      if (await isRunning(identity)) return;
+      watch.cancel();
+      resolve({ code: null, signal: null });
+    });
+  });
+  return {
+    pid: identity.pid,
+    adopted: true,
+    socketDirectory,
+    port,
+    exited,
+    signal: async (name) => {
+      if (!(await isRunning(identity))) return false;
+      return sendSignal(identity.pid, name);
+    },
+  };
+}
+
+function sendSignal(pid: number, name: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, name);
+  } catch {
+    return false; // gone in between
+  }
+}
+
+/**
+ * Starts PostgreSQL with `<directory>.live` locked on its descriptor 3, which all its children inherit: while any of
+ * them lives, in whatever container, the lock is held and no second PostgreSQL is started. Two on one directory
+ * destroy it, and PostgreSQL's own check sees only its own container.
+ */
+async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running: Running } | { failure: string; held?: boolean }> {
+  const { directory } = cluster;
+  const live = await tryLock(`${directory}.live`);
+  if (!live) return { failure: "processes of a PostgreSQL that was killed are still at work on it", held: true };
+  const output = await openLogFile(directory);
+  let child: ChildProcess;
+  try {
+    await clearStaleFiles(cluster);
+    child = await spawnPostgres(cluster, output.fd, live.fd);
+  } finally {
+    await output.close();
+    await live.close();
+  }
+  const { pid } = child;
+  if (pid === undefined) return { failure: "it has no process id" };
+  const running: Running = {
+    pid,
+    adopted: false,
+    socketDirectory: cluster.socketDirectory,
+    port: SOCKET_PORT,
+    exited: new Promise<Ending>((resolve) => child.once("exit", (code, name) => resolve({ code, signal: name }))),
+    signal: (name) => Promise.resolve(child.kill(name)),
+  };
+  const verdict = await waitUntilReady(cluster, running, signal);
+  if (verdict === "ready") return { running };
+  if (verdict !== "exited") {
+    await running.signal("SIGQUIT");
+    await running.exited;
+  }
+  const failure = (await readLogTail(directory, output.size)) || verdict;
+  return { failure, held: HELD.test(failure) };
+}
+
+async function spawnPostgres(cluster: Cluster, output: number, live: number): Promise<ChildProcess> {
+  const { binaries, directory, runAs, socketDirectory } = cluster;
+  const settings = Object.entries(settingsFor(socketDirectory, cluster.parameters)).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  const command = commandFor(runAs, path.join(binaries.bin, "postgres"), ["-D", directory, ...settings]);
+  const child = spawn(command.file, command.args, {
+    env: binaries.environment,
+    cwd: "/",
+    // A session of its own: Ctrl-C in the terminal is for the server, which then stops PostgreSQL in order.
+    detached: true,
+    stdio: ["ignore", output, output, live],
+    ...command.account,
+  });
+  await once(child, "spawn");
+  child.on("error", () => {}); // a signal that could not be sent: whoever sent it waits for the end anyway
+  return child;
+}
+
+/**
+ * PostgreSQL refuses to start while the process id in its pid file exists, whatever that process is: a zombie, or a
+ * stranger after a reboot. When no PostgreSQL process at all stands in the directory the files are provably stale.
+ * Otherwise they stay: they are what keeps a new PostgreSQL away from a killed one's surviving children.
+ */
+async function clearStaleFiles(cluster: Cluster): Promise<void> {
+  if ((await findPostgresOn(cluster.directory)).length > 0) return;
+  await rm(path.join(cluster.directory, "postmaster.pid"), { force: true });
+  await removeStaleSocket(cluster.socketDirectory);
+}
+
+async function waitUntilReady(cluster: Cluster, running: Running, signal?: AbortSignal): Promise<"ready" | "exited" | "timeout" | "aborted"> {
+  const { clock, directory, log } = cluster;
+  const started = clock.monotonic();
+  let reported = started;
+  let gone = false;
+  void running.exited.then(() => {
+    gone = true;
+  });
+  while (!gone) {
+    const file = await readPostmasterFile(directory);
+    if (file?.pid === running.pid && file.status === "ready") return "ready";
+    if (signal?.aborted) return "aborted";
+    const now = clock.monotonic();
+    if (now - started > READY_TIMEOUT_MS) return "timeout";
+    if (now - reported > PROGRESS_INTERVAL_MS) {
+      reported = now;
+      log.info({ waited_ms: Math.round(now - started) }, "PostgreSQL is starting (it recovers after a crash)");
+    }
+    await clock.sleep(READY_POLL_MS, signal);
+  }
+  return "exited";
+}

@@ -1,0 +1,85 @@
+import { readdir, readFile, readlink, realpath } from "node:fs/promises";
+import path from "node:path";
+import { errorCode } from "./refusal.ts";
+
+/** postmaster.pid as PostgreSQL writes it, line by line (src/include/utils/pidfile.h). */
+export interface PostmasterFile {
+  pid: number;
+  port: number;
+  socketDirectory: string;
+  /** "starting", "ready", "stopping", "standby"; empty while PostgreSQL has not come that far. */
+  status: string;
+}
+
+/** A process that cannot be confused with a later one under the same id: ids are reused, (id, start) is not. */
+export interface ProcessIdentity {
+  pid: number;
+  /** Field 22 of /proc/<pid>/stat: clock ticks since boot. */
+  startTicks: string;
+}
+
+/** Reads `<directory>/postmaster.pid`; undefined when it is absent or not yet complete. */
+export async function readPostmasterFile(directory: string): Promise<PostmasterFile | undefined> {
+  const text = await readFile(path.join(directory, "postmaster.pid"), "utf8").catch(() => undefined);
+  if (text === undefined) return undefined;
+  const [pid = "", , , port = "", socketDirectory = "", , , status = ""] = text.split("\n");
+  if (!/^\d+$/.test(pid)) return undefined;
+  return { pid: Number(pid), port: Number(port), socketDirectory: socketDirectory.trim(), status: status.trim() };
+}
+
+interface ProcessStat extends ProcessIdentity {
+  command: string;
+  state: string;
+}
+
+async function readStat(pid: number): Promise<ProcessStat | undefined> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => undefined);
+  const match = text?.match(/^\d+ \((.*)\) (.*)$/s);
+  if (!match) return undefined;
+  const [, command = "", rest = ""] = match;
+  const fields = rest.split(" ");
+  return { pid, command, state: fields[0] ?? "", startTicks: fields[19] ?? "" };
+}
+
+/**
+ * Is this process PostgreSQL at work on this directory? Asks the kernel what it executes and where it stands
+ * (PostgreSQL changes into its data directory); a process id from a file proves nothing by itself.
+ * A zombie is not at work: where nobody reaps orphans (many containers) it stays visible for ever.
+ */
+export async function identifyPostgres(pid: number, directory: string): Promise<ProcessIdentity | undefined> {
+  const stat = await readStat(pid);
+  if (!stat || stat.command !== "postgres" || stat.state === "Z" || stat.state === "X") return undefined;
+  if (!(await standsIn(pid, directory))) return undefined;
+  // The id may have passed to another process between the two reads.
+  const again = await readStat(pid);
+  if (again?.startTicks !== stat.startTicks) return undefined;
+  return { pid, startTicks: stat.startTicks };
+}
+
+async function standsIn(pid: number, directory: string): Promise<boolean> {
+  const real = await realpath(directory).catch(() => directory);
+  try {
+    const [program, cwd] = await Promise.all([readlink(`/proc/${pid}/exe`), readlink(`/proc/${pid}/cwd`)]);
+    // " (deleted)" is appended when the package was reinstalled while PostgreSQL ran on.
+    return cwd === real && path.basename(program.replace(/ \(deleted\)$/, "")) === "postgres";
+  } catch (error) {
+    if (errorCode(error) !== "EACCES" && errorCode(error) !== "EPERM") return false;
+    // Another user's process, and we may not look at its links: its arguments are world-readable.
+    const args = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    const position = args.split("\0").indexOf("-D");
+    return position >= 0 && args.split("\0")[position + 1] === real;
+  }
+}
+
+/** Is exactly this process still running (and not a zombie)? */
+export async function isRunning(identity: ProcessIdentity): Promise<boolean> {
+  const stat = await readStat(identity.pid);
+  return stat !== undefined && stat.startTicks === identity.startTicks && stat.state !== "Z" && stat.state !== "X";
+}
+
+/** Every PostgreSQL process on this directory: the postmaster, its children, and children that outlive a killed one. */
+export async function findPostgresOn(directory: string): Promise<ProcessIdentity[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const found = await Promise.all(pids.map((pid) => identifyPostgres(Number(pid), directory)));
+  return found.filter((identity) => identity !== undefined);
+}

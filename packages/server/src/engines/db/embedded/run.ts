@@ -1,0 +1,42 @@
+import { spawn, type SpawnOptions } from "node:child_process";
+
+export interface Outcome {
+  /** Exit code; null when a signal ended it; undefined when it could not be started at all. */
+  code: number | null | undefined;
+  /** The last OUTPUT_BYTES_MAX of stdout and stderr together. */
+  output: string;
+}
+
+const OUTPUT_BYTES_MAX = 16 * 1024;
+const RUN_TIMEOUT_MS = 120_000;
+
+/**
+ * A fixed environment for everything we start: nothing of the server's own environment (DATABASE_URL, tokens)
+ * becomes readable in the child's /proc/<pid>/environ, and no PG* variable of the caller's shell changes what happens.
+ */
+export const CHILD_ENVIRONMENT: Readonly<Record<string, string>> = {
+  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+  LC_ALL: "C",
+  TZ: "UTC",
+};
+
+/** Runs a short program to its end, killed after two minutes. Never rejects: the outcome says what happened. */
+export function run(file: string, args: readonly string[], options: SpawnOptions = {}): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const child = spawn(file, [...args], {
+      env: CHILD_ENVIRONMENT,
+      timeout: RUN_TIMEOUT_MS,
+      killSignal: "SIGKILL",
+      stdio: ["ignore", "pipe", "pipe"],
+      ...options,
+    });
+    let output = "";
+    const collect = (chunk: Buffer): void => {
+      output = (output + chunk.toString()).slice(-OUTPUT_BYTES_MAX);
+    };
+    child.stdout?.on("data", collect);
+    child.stderr?.on("data", collect);
+    child.once("error", (error) => resolve({ code: undefined, output: error.message }));
+    child.once("close", (code) => resolve({ code, output }));
+  });
+}

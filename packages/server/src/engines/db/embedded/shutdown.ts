@@ -1,0 +1,40 @@
+import type { Cluster } from "./cluster.ts";
+import type { Running } from "./launch.ts";
+import { findPostgresOn } from "./postmaster.ts";
+
+/** Fast shutdown ends transactions and writes a checkpoint. */
+const FAST_TIMEOUT_MS = 30_000;
+/** Immediate shutdown only ends processes; the next start recovers. */
+const IMMEDIATE_TIMEOUT_MS = 10_000;
+const KILLED_TIMEOUT_MS = 10_000;
+const LEFTOVER_POLL_MS = 50;
+
+/** Stops PostgreSQL: fast, then immediate, then by force; when this resolves no process of it is left. */
+export async function shutDown(cluster: Cluster, running: Running): Promise<void> {
+  const { clock, directory, log } = cluster;
+  const steps = [
+    { name: "SIGINT", timeout: FAST_TIMEOUT_MS },
+    { name: "SIGQUIT", timeout: IMMEDIATE_TIMEOUT_MS },
+    { name: "SIGKILL", timeout: KILLED_TIMEOUT_MS },
+  ] as const;
+  for (const { name, timeout } of steps) {
+    if (!(await running.signal(name))) break;
+    if (await endsWithin(cluster, running, timeout)) break;
+    log.warn({ pid: running.pid, signal: name, waited_ms: timeout }, "PostgreSQL did not stop in time");
+  }
+  // Children of a killed postmaster leave a moment later.
+  const deadline = clock.monotonic() + KILLED_TIMEOUT_MS;
+  while ((await findPostgresOn(directory)).length > 0) {
+    if (clock.monotonic() > deadline) throw new Error(`PostgreSQL processes remain on ${directory} after it was stopped`);
+    await clock.sleep(LEFTOVER_POLL_MS);
+  }
+}
+
+async function endsWithin(cluster: Cluster, running: Running, timeout: number): Promise<boolean> {
+  const abort = new AbortController();
+  const ended = running.exited.then(() => true);
+  const late = cluster.clock.sleep(timeout, abort.signal).then(() => false);
+  const result = await Promise.race([ended, late]);
+  abort.abort();
+  return result;
+}

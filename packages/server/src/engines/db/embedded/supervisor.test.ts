@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { after, before, describe, test } from "node:test";
+import { withClient } from "./connect.ts";
+import { findPostgresOn } from "./postmaster.ts";
+import { copyDatabase, endServer, holdServer, quietLog, scratch, startOn, until } from "./testing/scratch.ts";
+
+const TIMEOUT = 60_000;
+
+describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
+  let template: Awaited<ReturnType<typeof scratch>>;
+
+  before(async () => {
+    template = await scratch();
+    const embedded = await startOn(template.database);
+    await withClient(embedded.connection, (client) => client.query("create table kept (n int)"));
+    await embedded.stop();
+  });
+  after(() => template[Symbol.asyncDispose]());
+
+  async function fresh(): Promise<Awaited<ReturnType<typeof scratch>>> {
+    const place = await scratch();
+    await copyDatabase(template.database, place.database);
+    return place;
+  }
+
+  test("a new database is UTF8, collates by C, listens on a private socket only and syncs to disk", { timeout: TIMEOUT }, async () => {
+    await using place = await scratch();
+    const embedded = await startOn(place.database, { parameters: {} });
+    const { rows } = await withClient(embedded.connection, (client) =>
+      client.query<Record<string, string>>(
+        "select pg_encoding_to_char(encoding) as encoding, datcollate, current_setting('listen_addresses') as listen, current_setting('fsync') as fsync, current_setting('data_checksums') as checksums from pg_database where datname = 'robofleet'",
+      ),
+    );
+    assert.deepEqual(rows, [{ encoding: "UTF8", datcollate: "C", listen: "", fsync: "on", checksums: "on" }]);
+    assert.equal((await stat(embedded.connection.host)).mode & 0o777, 0o700);
+    assert.equal((await stat(place.database)).mode & 0o777, 0o700);
+    await embedded.stop();
+  });
+
+  test("after stop no process and no socket is left", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const embedded = await startOn(place.database);
+    assert.notDeepEqual(await findPostgresOn(place.database), []);
+    await Promise.all([embedded.stop(), embedded.stop()]);
+    assert.deepEqual(await findPostgresOn(place.database), []);
+    assert.deepEqual((await readdir(place.root)).toSorted(), ["postgres", "postgres.live", "postgres.lock", "postgres.log"]);
+  });
+
+  test("a connected client does not hold up stop and does not crash the process", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const embedded = await startOn(place.database);
+    const error = await withClient(embedded.connection, async (client) => {
+      const sleeping = client.query("select pg_sleep(60)").catch((reason: unknown) => reason);
+      await embedded.stop();
+      return sleeping;
+    });
+    assert.ok(error instanceof Error);
+  });
+
+  test("PostgreSQL outlives a killed server and the next one adopts it with what was written", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const first = await holdServer(place.database);
+    await withClient(first.connection, (client) => client.query("insert into kept values (42)"));
+    await endServer(first, "SIGKILL");
+    assert.notDeepEqual(await findPostgresOn(place.database), []);
+
+    const second = await startOn(place.database);
+    assert.deepEqual({ adopted: second.adopted, pid: second.pid, connection: second.connection }, { adopted: true, pid: first.pid, connection: first.connection });
+    const { rows } = await withClient(second.connection, (client) => client.query("select n from kept"));
+    assert.deepEqual(rows, [{ n: 42 }]);
+    await second.stop();
+    assert.deepEqual(await findPostgresOn(place.database), []);
+  });
+
+  test("a second server on the directory is refused with the first one's process id, and the first is unharmed", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const first = await holdServer(place.database);
+    await assert.rejects(startOn(place.database), { name: "Refusal", message: new RegExp(`already in use by process ${first.child.pid}: stop that server first`) });
+    const { rows } = await withClient(first.connection, (client) => client.query("select 1 as one"));
+    assert.deepEqual(rows, [{ one: 1 }]);
+    await endServer(first, "SIGTERM");
+    await (await startOn(place.database)).stop();
+  });
+
+  test("two starts in one process: one is refused", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const results = await Promise.allSettled([startOn(place.database), startOn(place.database)]);
+    assert.deepEqual(results.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
+    for (const result of results) if (result.status === "fulfilled") await result.value.stop();
+  });
+
+  test("killed PostgreSQL is restarted on the same connection, listeners are told, committed rows are there", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const embedded = await startOn(place.database);
+    const exits: { pid: number; signal: string | null }[] = [];
+    embedded.onExit(({ pid, signal }) => exits.push({ pid, signal }));
+    const first = embedded.pid;
+    await withClient(embedded.connection, (client) => client.query("insert into kept values (7)"));
+    process.kill(first, "SIGKILL");
+    await until("PostgreSQL runs again", () => embedded.pid !== first);
+    assert.deepEqual(exits, [{ pid: first, signal: "SIGKILL" }]);
+    const { rows } = await withClient(embedded.connection, (client) => client.query("select n from kept"));
+    assert.deepEqual(rows, [{ n: 7 }]);
+    await embedded.stop();
+  });
+
+  test("an adopted PostgreSQL that ends is restarted as well", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const first = await holdServer(place.database);
+    await endServer(first, "SIGKILL");
+    const second = await startOn(place.database);
+    process.kill(first.pid, "SIGKILL");
+    await until("PostgreSQL runs again", () => second.pid !== first.pid);
+    await withClient(second.connection, (client) => client.query("select 1"));
+    await second.stop();
+  });
+
+  test("stop while PostgreSQL is being restarted leaves nothing behind", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const embedded = await startOn(place.database);
+    const told = new Promise<void>((resolve) => embedded.onExit(() => resolve()));
+    process.kill(embedded.pid, "SIGKILL");
+    await told;
+    await embedded.stop();
+    assert.deepEqual(await findPostgresOn(place.database), []);
+  });
+
+  test("server and postmaster killed at once, a child still at work: the next start waits for the child's end", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const first = await holdServer(place.database);
+    await withClient(first.connection, async (client) => {
+      const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+      const backend = rows[0]?.pid ?? 0;
+      // A stopped child cannot notice that its postmaster is gone: it holds the database as a dying one does, only longer.
+      process.kill(backend, "SIGSTOP");
+      await endServer(first, "SIGKILL");
+      process.kill(first.pid, "SIGKILL");
+      const waiting = Promise.withResolvers<void>();
+      const log = { ...quietLog, info: (_: object, message: string) => message.includes("still holds") && waiting.resolve() };
+      const second = startOn(place.database, { log });
+      await waiting.promise;
+      assert.deepEqual((await findPostgresOn(place.database)).map(({ pid }) => pid), [backend]);
+      process.kill(backend, "SIGKILL");
+      const embedded = await second;
+      assert.equal(embedded.adopted, false);
+      await embedded.stop();
+    });
+  });
+
+  test("a pid file that names a stranger's process does not keep PostgreSQL from starting, and the stranger lives", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const embedded = await startOn(place.database);
+    const file = path.join(place.database, "postmaster.pid");
+    const text = await readFile(file, "utf8");
+    await embedded.stop();
+    const stranger = spawn("sleep", ["60"]);
+    await writeFile(file, text.replace(/^\d+/, String(stranger.pid)), { mode: 0o600 });
+    const again = await startOn(place.database);
+    assert.equal(again.adopted, false);
+    await again.stop();
+    assert.equal(stranger.exitCode ?? stranger.signalCode, null);
+    stranger.kill();
+  });
+
+  test("when PostgreSQL cannot start, the error carries its own words and nothing runs", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    await assert.rejects(startOn(place.database, { parameters: { shared_buffers: "nonsense" } }), /did not start on .*invalid value for parameter "shared_buffers"/s);
+    assert.deepEqual(await findPostgresOn(place.database), []);
+    await (await startOn(place.database)).stop();
+  });
+
+  test("statements that fail leave no row contents in PostgreSQL's log", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const embedded = await startOn(place.database);
+    await withClient(embedded.connection, async (client) => {
+      await client.query("create table secret (token text primary key)");
+      for (let turn = 0; turn < 2; turn += 1) await client.query("insert into secret values ($1)", ["hunter2"]).catch(() => {});
+      await client.query("select 'hunter2'::int").catch(() => {});
+    });
+    await embedded.stop();
+    assert.doesNotMatch(await readLog(place.database), /hunter2/);
+  });
+
+  const readLog = (directory: string): Promise<string> => readFile(`${directory}.log`, "utf8");
+});

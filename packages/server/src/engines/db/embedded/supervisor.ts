@@ -1,0 +1,190 @@
+import path from "node:path";
+import { type Cluster, type ClusterOptions, openCluster, placeDirectory, SUPERUSER } from "./cluster.ts";
+import { type Connection, withClient } from "./connect.ts";
+import { bringUp, type Ending, type Running } from "./launch.ts";
+import { type Lock, lockDirectory } from "./lock.ts";
+import { boundLogFile } from "./log-file.ts";
+import { chooseBinaries } from "./binaries.ts";
+import { shutDown } from "./shutdown.ts";
+import { removeSocketDirectory } from "./socket-directory.ts";
+import { finishSwitch } from "./switch.ts";
+
+export const DATABASE = "robofleet";
+
+export interface EmbeddedOptions extends ClusterOptions {
+  /** The database's directory, made when absent: `<data>/postgres`. Files beside it start with its name. */
+  directory: string;
+}
+
+export type ExitListener = (exit: Ending & { pid: number }) => void;
+
+/** A PostgreSQL child process that is kept running until `stop`. */
+export interface Embedded {
+  /** Stays the same when PostgreSQL is restarted: pools simply connect again. */
+  readonly connection: Connection;
+  readonly major: number;
+  /** Process id of the postmaster; another one after a restart. */
+  readonly pid: number;
+  /** True when PostgreSQL had outlived a killed server and was taken over. */
+  readonly adopted: boolean;
+  /** Calls the listener each time PostgreSQL ends unexpectedly (it is then restarted). Answers how to stop listening. */
+  onExit(listener: ExitListener): () => void;
+  /** Stops PostgreSQL and leaves no process behind. Calling it again waits for the same end. */
+  stop(): Promise<void>;
+}
+
+const RESTART_DELAY_MS_MIN = 100;
+const RESTART_DELAY_MS_MAX = 10_000;
+/** A PostgreSQL that ran this long was healthy: its next restart is immediate again. */
+const HEALTHY_AFTER_MS = 60_000;
+const LOG_CHECK_INTERVAL_MS = 600_000;
+
+/**
+ * Starts (or adopts) PostgreSQL on a directory and keeps it running.
+ *
+ * @throws Refusal with a sentence for people when the directory is in use, another user's, or no binary fits.
+ */
+export async function startEmbedded({ directory: given, ...options }: EmbeddedOptions): Promise<Embedded> {
+  // Before anything is written: without a fitting binary the directory stays as it is.
+  await chooseBinaries(path.resolve(given), options.sources);
+  const directory = await placeDirectory(given);
+  const lock = await lockDirectory(directory);
+  let cluster: Cluster | undefined;
+  let running: Running | undefined;
+  try {
+    await finishSwitch(directory, options.log);
+    cluster = await openCluster(directory, options);
+    running = await bringUp(cluster);
+    const connection = connectionTo(running);
+    await ensureDatabase(connection);
+    const { pid, adopted } = running;
+    options.log.info({ pid, postgresql: cluster.binaries.major, adopted }, adopted ? "running PostgreSQL adopted" : "PostgreSQL started");
+    return new Supervisor(cluster, lock, running, connection);
+  } catch (error) {
+    if (cluster && running) await shutDown(cluster, running);
+    await lock.release();
+    throw error;
+  }
+}
+
+export function connectionTo(running: Pick<Running, "socketDirectory" | "port">): Connection {
+  return { host: running.socketDirectory, port: running.port, user: SUPERUSER, database: DATABASE };
+}
+
+export async function ensureDatabase(connection: Connection): Promise<void> {
+  await withClient({ ...connection, database: "postgres" }, async (client) => {
+    const { rowCount } = await client.query("select 1 from pg_database where datname = $1", [connection.database]);
+    if (rowCount === 0) await client.query(`create database ${client.escapeIdentifier(connection.database)}`);
+  });
+}
+
+class Supervisor implements Embedded {
+  readonly connection: Connection;
+  readonly major: number;
+  readonly adopted: boolean;
+  readonly #cluster: Cluster;
+  readonly #lock: Lock;
+  readonly #listeners = new Set<ExitListener>();
+  readonly #stopping = new AbortController();
+  readonly #watching: Promise<void>;
+  #running: Running | undefined;
+  #pid: number;
+  #stopped: Promise<void> | undefined;
+
+  constructor(cluster: Cluster, lock: Lock, running: Running, connection: Connection) {
+    this.connection = connection;
+    this.major = cluster.binaries.major;
+    this.adopted = running.adopted;
+    this.#cluster = { ...cluster, socketDirectory: running.socketDirectory };
+    this.#lock = lock;
+    this.#running = running;
+    this.#pid = running.pid;
+    this.#watching = this.#watch(running);
+  }
+
+  get pid(): number {
+    return this.#pid;
+  }
+
+  onExit(listener: ExitListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  /** Restarts PostgreSQL each time it ends, until `stop`. */
+  async #watch(first: Running): Promise<void> {
+    const { clock, log, directory } = this.#cluster;
+    const bound = clock.every(LOG_CHECK_INTERVAL_MS, () =>
+      boundLogFile(directory).catch((error: unknown) => log.warn({ err: error }, "PostgreSQL's log could not be shortened")),
+    );
+    let running: Running | undefined = first;
+    let delay = 0;
+    while (running) {
+      const started = clock.monotonic();
+      const ending = await this.#endOf(running);
+      if (!ending) break;
+      this.#running = undefined;
+      log.error({ pid: running.pid, ...ending }, "PostgreSQL ended unexpectedly, restarting it");
+      this.#tell({ ...ending, pid: running.pid });
+      if (clock.monotonic() - started > HEALTHY_AFTER_MS) delay = 0;
+      running = await this.#restart(delay);
+      delay = nextDelay(delay);
+    }
+    bound.cancel();
+  }
+
+  /** How PostgreSQL ended; undefined when `stop` was called first. */
+  async #endOf(running: Running): Promise<Ending | undefined> {
+    const { signal } = this.#stopping;
+    const stopped = new Promise<undefined>((resolve) => {
+      if (signal.aborted) resolve(undefined);
+      signal.addEventListener("abort", () => resolve(undefined), { once: true });
+    });
+    return Promise.race([running.exited, stopped]);
+  }
+
+  async #restart(first_delay: number): Promise<Running | undefined> {
+    const { clock, log } = this.#cluster;
+    const { signal } = this.#stopping;
+    for (let delay = first_delay; !signal.aborted; delay = nextDelay(delay)) {
+      await clock.sleep(delay, signal);
+      if (signal.aborted) return undefined;
+      try {
+        const running = await bringUp(this.#cluster, signal);
+        this.#running = running;
+        this.#pid = running.pid;
+        log.info({ pid: running.pid }, "PostgreSQL restarted");
+        return running;
+      } catch (error) {
+        if (!signal.aborted) log.error({ err: error, retry_ms: nextDelay(delay) }, "PostgreSQL did not start again");
+      }
+    }
+    return undefined;
+  }
+
+  #tell(exit: Ending & { pid: number }): void {
+    for (const listener of this.#listeners) {
+      try {
+        listener(exit);
+      } catch (error) {
+        this.#cluster.log.error({ err: error }, "a listener for the end of PostgreSQL failed");
+      }
+    }
+  }
+
+  async #stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#watching;
+    if (this.#running) await shutDown(this.#cluster, this.#running);
+    await removeSocketDirectory(this.#cluster.directory);
+    await this.#lock.release();
+    this.#cluster.log.info({ pid: this.#pid }, "PostgreSQL stopped");
+  }
+}
+
+const nextDelay = (delay: number): number => Math.min(Math.max(delay * 2, RESTART_DELAY_MS_MIN), RESTART_DELAY_MS_MAX);
