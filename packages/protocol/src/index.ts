@@ -1,4 +1,5 @@
 export * from "./errors.ts";
 export * from "./ids.ts";
+export type * from "./json.ts";
 export * from "./paths.ts";
 export * from "./states.ts";

@@ -112,7 +112,7 @@ export const deploymentRoutes = {
     tag: "Deployments",
     access: "operator",
     body: Shape({
-      release: Type.String({ minLength: 1, maxLength: 200, description: "Id or tag of the release" }),
+      release: Type.String({ description: "Id or tag of the release" }),
       ...target,
       scheduled_at: Maybe(Time),
       rollout: Maybe(Rollout),

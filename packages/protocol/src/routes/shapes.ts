@@ -16,7 +16,7 @@ export const Maybe = <T extends TSchema>(schema: T) => Type.Optional(schema);
 export const OneOf = <const V extends string[]>(values: readonly [...V]) => Type.Enum<V>(values);
 
 /** Ids are opaque: an id of another form is one that does not exist, so no pattern is checked. */
-export const Id = Type.String({ minLength: 1, maxLength: 200 });
+export const Id = Type.String();
 export const Time = Type.String({ format: "date-time", maxLength: 64, description: "RFC 3339 with a zone" });
 /** 1–200 characters of any language, none of them a control or line separator, no space at either end. */
 const VISIBLE = "[^\\p{Cc}\\p{Zl}\\p{Zp}\\s]";

@@ -1,0 +1,2 @@
+/** Anything that JSON can say. */
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };

@@ -1,0 +1,426 @@
+-- Ids are `prefix_` + base32 UUIDv7, made by the program. org_id leads every primary key, foreign key and index of
+-- tenant data, so that the same statements run when orgs are spread over several databases. Times are parameters.
+
+create table org (
+  id text primary key,
+  name text not null unique,
+  status text not null check (status in ('pending', 'active', 'suspended')),
+  settings jsonb not null default '{}',
+  created_at timestamptz not null,
+  updated_at timestamptz not null
+);
+
+create table user_account (
+  id text primary key,
+  email text not null unique,
+  name text not null,
+  created_at timestamptz not null,
+  updated_at timestamptz not null
+);
+
+create table membership (
+  org_id text not null references org (id) on delete cascade,
+  user_id text not null references user_account (id) on delete cascade,
+  role text not null check (role in ('viewer', 'operator', 'admin')),
+  -- [{site_id} | {fleet_id}]; empty is the whole org
+  scopes jsonb not null default '[]',
+  created_at timestamptz not null,
+  primary key (org_id, user_id)
+);
+create index membership_user on membership (user_id);
+
+-- A portal token, found by the SHA-256 of its secret before any org is known.
+create table credential (
+  id text primary key,
+  hash bytea not null unique,
+  -- org: bound to org_id; user: all of the user's memberships, org_id is the default one
+  kind text not null check (kind in ('org', 'user')),
+  org_id text not null references org (id) on delete cascade,
+  user_id text references user_account (id) on delete cascade,
+  role text not null check (role in ('viewer', 'operator', 'admin')),
+  scopes jsonb not null default '[]',
+  label text,
+  prefix text not null,
+  expires_at timestamptz,
+  last_used_at timestamptz,
+  revoked_at timestamptz,
+  created_by text,
+  created_at timestamptz not null,
+  updated_at timestamptz not null
+);
+create index credential_org on credential (org_id, id);
+
+create table site (
+  org_id text not null references org (id) on delete cascade,
+  id text not null,
+  name text not null,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id),
+  unique (org_id, name)
+);
+
+create table fleet (
+  org_id text not null,
+  id text not null,
+  site_id text not null,
+  name text not null,
+  -- {app: {id, tag}}: what the last fleet deployment that ended applied brought
+  desired jsonb not null default '{}',
+  config_revision text,
+  follow boolean not null default true,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id),
+  unique (org_id, site_id, name),
+  foreign key (org_id, site_id) references site (org_id, id)
+);
+
+create table robot (
+  org_id text not null,
+  id text not null,
+  name text not null,
+  site_id text not null,
+  fleet_id text not null,
+  labels jsonb not null default '{}',
+  public_key bytea not null,
+  enrollment_key_id text,
+  agent_version text,
+  platform jsonb,
+  -- release kinds and streams that the agent announced at its last hello
+  kinds jsonb not null default '[]',
+  streams jsonb not null default '[]',
+  -- the node that holds the robot's link; null: offline
+  node_id text,
+  node_epoch bigint,
+  session_id text,
+  connected_at timestamptz,
+  last_seen_at timestamptz,
+  decommissioned_at timestamptz,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id),
+  foreign key (org_id, fleet_id) references fleet (org_id, id),
+  foreign key (org_id, site_id) references site (org_id, id)
+);
+create index robot_fleet on robot (org_id, fleet_id, id) where decommissioned_at is null;
+create index robot_site on robot (org_id, site_id, id) where decommissioned_at is null;
+create index robot_node on robot (node_id) where node_id is not null;
+create index robot_online on robot (org_id, fleet_id) where node_id is not null;
+create index robot_labels on robot using gin (labels jsonb_path_ops);
+
+-- A robot's public key, found before any org is known.
+create table robot_key (
+  public_key bytea primary key,
+  org_id text not null,
+  robot_id text not null,
+  created_at timestamptz not null,
+  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
+);
+create unique index robot_key_robot on robot_key (robot_id);
+
+create table enrollment_key (
+  org_id text not null,
+  id text not null,
+  hash bytea not null unique,
+  label text,
+  site_id text not null,
+  fleet_id text not null,
+  max_uses integer not null check (max_uses >= 0),
+  uses integer not null default 0,
+  expires_at timestamptz,
+  revoked_at timestamptz,
+  created_by text,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id),
+  check (max_uses = 0 or uses <= max_uses),
+  foreign key (org_id, fleet_id) references fleet (org_id, id) on delete cascade,
+  foreign key (org_id, site_id) references site (org_id, id) on delete cascade
+);
+
+create table release (
+  org_id text not null references org (id) on delete cascade,
+  id text not null,
+  tag text not null,
+  app text not null default 'main',
+  notes text,
+  kind text not null,
+  artifact_sha256 text not null,
+  artifact_size bigint not null check (artifact_size >= 0),
+  artifact_state text not null check (artifact_state in ('awaiting_upload', 'stored', 'external')),
+  image text,
+  manifest jsonb,
+  signature jsonb,
+  created_by text,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id),
+  unique (org_id, tag)
+);
+create index release_artifact on release (org_id, artifact_sha256);
+
+-- What a robot is to look like, as a number that grows with each change, and how far its reports have been taken:
+-- they are accepted once, by sequence number within the outbox that the robot named last.
+create table robot_desired (
+  org_id text not null,
+  robot_id text not null,
+  generation bigint not null default 0,
+  observed_generation bigint not null default 0,
+  outbox_id text not null default '',
+  outbox_seq bigint not null default 0,
+  updated_at timestamptz not null,
+  primary key (org_id, robot_id),
+  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
+);
+
+create table health_snapshot (
+  org_id text not null,
+  robot_id text not null,
+  received_at timestamptz not null,
+  snapshot jsonb not null,
+  primary key (org_id, robot_id),
+  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
+);
+
+-- What one robot runs and is to run, app by app.
+create table robot_app (
+  org_id text not null,
+  robot_id text not null,
+  app text not null,
+  current_release_id text,
+  previous_release_id text,
+  desired_release_id text,
+  -- the deployment target that asks for the desired release; null when none is under way
+  target_id text,
+  deployment_id text,
+  attempt integer not null default 0,
+  verify_seconds integer not null default 30,
+  status text not null default 'unknown',
+  -- the last target of this app that failed or was rolled back brought this release
+  failed_release_id text,
+  updated_at timestamptz not null,
+  primary key (org_id, robot_id, app),
+  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
+);
+create index robot_app_current on robot_app (org_id, current_release_id);
+create index robot_app_desired on robot_app (org_id, desired_release_id);
+
+-- Deployments of releases (kind release) and of configs (kind config): one machine runs both.
+create table deployment (
+  org_id text not null references org (id) on delete cascade,
+  id text not null,
+  kind text not null check (kind in ('release', 'config')),
+  target_kind text not null check (target_kind in ('robot', 'fleet')),
+  robot_id text,
+  fleet_id text,
+  release_id text,
+  app text,
+  namespace text,
+  revision text,
+  rollout jsonb not null default '{}',
+  scheduled_at timestamptz,
+  status text not null check (status in ('scheduled', 'queued', 'in_progress', 'paused', 'rolling_back', 'cancelling', 'applied', 'failed', 'rolled_back', 'cancelled')),
+  reason text,
+  -- targets made so far; null total: the fleet is not resolved yet
+  fan_out_at timestamptz,
+  fan_out_done_at timestamptz,
+  fan_out_cursor text,
+  count_total integer not null default 0,
+  count_pending integer not null default 0,
+  count_queued integer not null default 0,
+  count_active integer not null default 0,
+  count_applied integer not null default 0,
+  count_failed integer not null default 0,
+  count_rolled_back integer not null default 0,
+  count_cancelled integer not null default 0,
+  event_seq bigint not null default 0,
+  cancel_requested_at timestamptz,
+  expires_at timestamptz,
+  retry_of text,
+  rollback_of text,
+  created_by jsonb not null,
+  started_at timestamptz,
+  finished_at timestamptz,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id)
+);
+create index deployment_kind on deployment (org_id, kind, id);
+create index deployment_robot on deployment (org_id, robot_id, id) where robot_id is not null;
+create index deployment_fleet on deployment (org_id, fleet_id, id) where fleet_id is not null;
+create index deployment_release on deployment (org_id, release_id, id) where release_id is not null;
+create index deployment_open_expiry on deployment (expires_at) where finished_at is null and expires_at is not null;
+create index deployment_fan_out on deployment (fan_out_at) where fan_out_at is not null and fan_out_done_at is null and finished_at is null;
+
+-- Scheduled deployments that wait for their time, across orgs. Taking the row is what dispatches it, once.
+create table deployment_due (
+  org_id text not null,
+  id text not null,
+  due_at timestamptz not null,
+  primary key (org_id, id),
+  foreign key (org_id, id) references deployment (org_id, id) on delete cascade
+);
+create index deployment_due_at on deployment_due (due_at);
+
+-- One robot of a deployment.
+create table deployment_target (
+  org_id text not null,
+  deployment_id text not null,
+  id text not null,
+  kind text not null check (kind in ('release', 'config')),
+  robot_id text not null,
+  -- what is replaced: app of a release, namespace of a config; later targets of the same subject supersede earlier ones
+  subject text not null,
+  release_id text,
+  wave integer not null default 0,
+  status text not null check (status in ('pending', 'queued', 'dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back', 'applied', 'failed', 'rolled_back', 'cancelled')),
+  reason text,
+  attempt integer not null default 0,
+  waiting_for text check (waiting_for in ('robot_online', 'slot', 'window', 'artifact', 'previous_deployment', 'gate')),
+  progress jsonb,
+  previous_release_id text,
+  -- robot's generation at which it was dispatched: orders dispatches of one robot
+  dispatch_generation bigint,
+  -- when the present step counts as timed out
+  deadline_at timestamptz,
+  -- a retry is not dispatched before
+  not_before_at timestamptz,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, deployment_id, id),
+  unique (org_id, deployment_id, robot_id, subject),
+  foreign key (org_id, deployment_id) references deployment (org_id, id) on delete cascade
+);
+create unique index deployment_target_id on deployment_target (org_id, id);
+create index deployment_target_robot_open on deployment_target (org_id, robot_id, subject) where status not in ('applied', 'failed', 'rolled_back', 'cancelled');
+create index deployment_target_claim on deployment_target (created_at) where status = 'queued' and waiting_for is null;
+create index deployment_target_waiting_release on deployment_target (org_id, release_id) where status = 'queued' and waiting_for = 'artifact';
+create index deployment_target_deadline on deployment_target (deadline_at) where deadline_at is not null;
+
+create table deployment_event (
+  org_id text not null,
+  deployment_id text not null,
+  seq bigint not null,
+  id text not null,
+  at timestamptz not null,
+  kind text not null,
+  status text not null,
+  target_status text,
+  robot_id text,
+  reason text,
+  message text not null,
+  actor jsonb not null,
+  data jsonb not null default '{}',
+  primary key (org_id, deployment_id, seq),
+  foreign key (org_id, deployment_id) references deployment (org_id, id) on delete cascade
+);
+create index deployment_event_own on deployment_event (org_id, deployment_id, seq) where robot_id is null;
+create index deployment_event_robot on deployment_event (org_id, deployment_id, robot_id, seq) where robot_id is not null;
+
+create table config_entry (
+  org_id text not null references org (id) on delete cascade,
+  id text not null,
+  namespace text not null,
+  key text not null,
+  scope text not null check (scope in ('org', 'site', 'fleet', 'robot')),
+  -- '' at org scope, so that uniqueness holds
+  scope_id text not null default '',
+  value jsonb not null,
+  version integer not null,
+  value_schema jsonb,
+  updated_by text,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id),
+  unique (org_id, namespace, scope, scope_id, key)
+);
+
+-- The config file of a namespace that a robot is to have, frozen at dispatch, and what it reports to have.
+create table robot_config (
+  org_id text not null,
+  robot_id text not null,
+  namespace text not null,
+  version integer not null default 0,
+  -- the exact bytes of the file
+  content text not null,
+  sha256 text not null,
+  previous_content text,
+  previous_sha256 text,
+  reported_version integer,
+  reported_sha256 text,
+  target_id text,
+  deployment_id text,
+  attempt integer not null default 0,
+  updated_at timestamptz not null,
+  primary key (org_id, robot_id, namespace),
+  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
+);
+
+create table timeline_entry (
+  org_id text not null,
+  robot_id text not null,
+  id text not null,
+  at timestamptz not null,
+  kind text not null,
+  actor jsonb not null,
+  summary text not null,
+  data jsonb not null default '{}',
+  primary key (org_id, robot_id, id),
+  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
+);
+
+-- Highest log record taken of a robot, within the spool that it named last.
+create table log_position (
+  org_id text not null,
+  robot_id text not null,
+  outbox_id text not null,
+  seq bigint not null,
+  updated_at timestamptz not null,
+  primary key (org_id, robot_id),
+  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
+);
+
+-- One row per flush of a robot: records compressed together, 7 times smaller than a row each. Daily partitions are
+-- made ahead by the program, and retention drops them whole.
+create table log_batch (
+  org_id text not null,
+  robot_id text not null,
+  first_seq bigint not null,
+  last_seq bigint not null,
+  received_at timestamptz not null,
+  first_at timestamptz not null,
+  last_at timestamptz not null,
+  record_count integer not null,
+  -- zstd or deflate of the JSON array of records, as `codec` says
+  codec text not null,
+  records bytea not null,
+  primary key (org_id, robot_id, received_at, first_seq)
+) partition by range (received_at);
+create table log_batch_default partition of log_batch default;
+
+create table idempotency (
+  org_id text not null,
+  method text not null,
+  route text not null,
+  key text not null,
+  body_hash bytea not null,
+  status integer,
+  -- the exact bytes answered, secrets replaced by null
+  response text,
+  location text,
+  -- null: lives as long as the deployment it belongs to
+  expires_at timestamptz,
+  deployment_id text,
+  created_at timestamptz not null,
+  primary key (org_id, method, route, key)
+);
+create index idempotency_expiry on idempotency (expires_at) where expires_at is not null;
+
+-- A server process: its lease says that it lives, its epoch tells its runs apart.
+create table node (
+  id text primary key,
+  epoch bigint not null,
+  lease_expires_at timestamptz not null,
+  started_at timestamptz not null
+);

@@ -1,0 +1,93 @@
+/** The only reader of the environment: flags and variables in, typed settings out. */
+export interface Settings {
+  data_directory: string;
+  listen: { host: string; port: number };
+  tls: { cert_file: string; key_file: string } | undefined;
+  behind_proxy: boolean;
+  database_url: string | undefined;
+  admin_token: string | undefined;
+  log_level: string;
+  limits: Limits;
+}
+
+/** Every limit with its default; `robofleet serve --help` shows them as `--limit NAME=VALUE`. */
+export const LIMIT_DEFAULTS = {
+  token_requests_per_minute: 600,
+  token_burst: 1_200,
+  unknown_requests_per_minute: 20,
+  database_connections: 10,
+  artifact_bytes_max: 50 * 1024 ** 3,
+  free_disk_bytes_min: 256 * 1024 ** 2,
+  log_retention_days: 14,
+  deployment_expiry_hours: 7 * 24,
+  heartbeat_seconds: 30,
+  health_seconds: 15,
+  log_flush_ms: 1_000,
+  robots_max: 20_000,
+  unauthenticated_links_max: 1_000,
+  followers_per_robot_max: 100,
+} as const;
+export type LimitName = keyof typeof LIMIT_DEFAULTS;
+export type Limits = Record<LimitName, number>;
+
+export class SettingsError extends Error {}
+
+export interface ServeFlags {
+  data?: string;
+  listen?: string;
+  tlsCert?: string;
+  tlsKey?: string;
+  behindProxy?: boolean;
+  logLevel?: string;
+  limit?: string[];
+}
+
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|::1)$/;
+
+/** Puts flags and environment together; throws SettingsError with a message for the person at the terminal. */
+export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process.env): Settings {
+  const listen = readListen(flags.listen ?? env.ROBOFLEET_LISTEN ?? "127.0.0.1:7600");
+  const tls = readTls(flags.tlsCert ?? env.ROBOFLEET_TLS_CERT, flags.tlsKey ?? env.ROBOFLEET_TLS_KEY);
+  const behind_proxy = flags.behindProxy ?? env.ROBOFLEET_BEHIND_PROXY === "1";
+  if (!LOOPBACK.test(listen.host) && tls === undefined && !behind_proxy) {
+    throw new SettingsError(
+      `refusing to listen on ${listen.host} without TLS: tokens and shells would cross the network in the clear.\n` +
+        "Give --tls-cert FILE and --tls-key FILE, or --behind-proxy when a proxy in front of this server speaks TLS.",
+    );
+  }
+  return {
+    data_directory: flags.data ?? env.ROBOFLEET_DATA ?? ".robofleet",
+    listen,
+    tls,
+    behind_proxy,
+    database_url: env.DATABASE_URL || undefined,
+    admin_token: env.SERVICE_ADMIN_TOKEN || undefined,
+    log_level: flags.logLevel ?? env.ROBOFLEET_LOG_LEVEL ?? "info",
+    limits: readLimits(flags.limit ?? []),
+  };
+}
+
+function readListen(text: string): { host: string; port: number } {
+  const match = /^(.+):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[2]);
+  if (match?.[1] === undefined || port > 65_535) throw new SettingsError(`--listen ${text}: expected HOST:PORT, for example 127.0.0.1:7600`);
+  return { host: match[1].replace(/^\[(.*)\]$/, "$1"), port };
+}
+
+function readTls(cert_file: string | undefined, key_file: string | undefined): Settings["tls"] {
+  if (cert_file === undefined && key_file === undefined) return undefined;
+  if (cert_file === undefined || key_file === undefined) throw new SettingsError("--tls-cert and --tls-key belong together; one of them is missing");
+  return { cert_file, key_file };
+}
+
+function readLimits(given: readonly string[]): Limits {
+  const limits: Limits = { ...LIMIT_DEFAULTS };
+  for (const one of given) {
+    const [name = "", text = ""] = one.split("=", 2);
+    if (!(name in LIMIT_DEFAULTS)) throw new SettingsError(`--limit ${one}: unknown limit; known are ${Object.keys(LIMIT_DEFAULTS).join(", ")}`);
+    const value = Number(text);
+    if (text === "" || !Number.isFinite(value) || value < 0) throw new SettingsError(`--limit ${one}: expected ${name}=NUMBER`);
+    limits[name as LimitName] = value;
+  }
+  return limits;
+}

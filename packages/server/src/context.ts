@@ -1,0 +1,20 @@
+import type { Bus } from "./engines/bus/index.ts";
+import type { Blobs } from "./engines/blobs/index.ts";
+import type { DbEngine } from "./engines/db/index.ts";
+import type { KernelPlane } from "./kernel/kernel-plane.ts";
+import type { Metrics } from "./kernel/metrics.ts";
+import type { Link } from "./link/index.ts";
+import type { Settings } from "./config.ts";
+
+/** Everything that a handler or a background loop may use. Made once, in plane.ts, and passed as an argument. */
+export interface Plane extends KernelPlane {
+  db: DbEngine;
+  bus: Bus;
+  blobs: Blobs;
+  /** The robots whose link this node holds. */
+  link: Link;
+  metrics: Metrics;
+  settings: Settings;
+  /** This run of this process: presence rows carry both, so that those of a dead run are told apart. */
+  node: { id: string; epoch: number };
+}

@@ -1,0 +1,48 @@
+import { ERROR_STATUS, type ErrorCode, type ErrorEnvelope, type HttpErrorStatus } from "@robofleet/protocol";
+
+export interface FaultOptions {
+  /** Status of an `http_error`. */
+  status?: HttpErrorStatus;
+  headers?: Record<string, string>;
+  /** For the log only, never for the client. */
+  detail?: Record<string, unknown>;
+}
+
+/** An error that a client is told about. `message` is public: it names the kind and the id or field, never a secret, a stack or SQL. */
+export class Fault extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly detail: Record<string, unknown>;
+
+  constructor(code: ErrorCode, message: string, options: FaultOptions = {}) {
+    super(message);
+    this.name = "Fault";
+    this.code = code;
+    this.status = options.status ?? ERROR_STATUS[code];
+    this.headers = options.headers ?? {};
+    this.detail = options.detail ?? {};
+  }
+
+  get body(): ErrorEnvelope {
+    return { error: { code: this.code, message: this.message } };
+  }
+}
+
+export const badRequest = (message: string): Fault => new Fault("bad_request", message);
+export const conflict = (message: string): Fault => new Fault("conflict", message);
+export const forbidden = (message: string): Fault => new Fault("forbidden", message);
+export const unauthorized = (message: string): Fault => new Fault("unauthorized", message, { headers: { "www-authenticate": 'Bearer realm="robofleet"' } });
+
+/** Also for what belongs to another org: that it exists is secret. The id comes from the client and is cut to a sane length. */
+export const notFound = (kind: string, id: string): Fault => new Fault("not_found", `${kind} ${printable(id)} does not exist`);
+
+export const httpError = (status: HttpErrorStatus, message: string, headers: Record<string, string> = {}): Fault => new Fault("http_error", message, { status, headers });
+
+const SHOWN_CHARACTERS_MAX = 80;
+
+/** What a client sent, fit for a one-line message: quoted where it could be mistaken, cut, without control characters. */
+export function printable(text: string): string {
+  const cut = text.length > SHOWN_CHARACTERS_MAX ? `${text.slice(0, SHOWN_CHARACTERS_MAX)}…` : text;
+  return /^[\w.:@/-]+…?$/.test(cut) ? cut : JSON.stringify(cut.toWellFormed()).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "?");
+}

@@ -1,0 +1,168 @@
+import type { IncomingMessage, Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import { createServer } from "node:http";
+import type { Socket } from "node:net";
+import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { authenticateAdmin, authenticatePortal } from "./authenticate.ts";
+import { BODY_BYTES_MAX, parseBody } from "./body.ts";
+import { Fault, httpError, notFound } from "./fault.ts";
+import { Idempotency } from "./idempotency.ts";
+import type { KernelPlane } from "./kernel-plane.ts";
+import type { Metrics } from "./metrics.ts";
+import { credentialsOf } from "./serve.ts";
+
+export interface HttpOptions {
+  tls?: { cert: Buffer; key: Buffer };
+  behind_proxy: boolean;
+  metrics: Metrics;
+}
+
+export interface Http {
+  app: FastifyInstance;
+  /** Where routes with JSON bodies live. */
+  json: FastifyInstance;
+  /** Where routes live that read their body as a stream. */
+  streams: FastifyInstance;
+  server: Server;
+  idempotency: Idempotency;
+  methods: Methods;
+}
+
+/** Headers and body must arrive within these times: a slow-loris holds a socket no longer. */
+const HEADERS_TIMEOUT_MS = 10_000;
+const KEEP_ALIVE_TIMEOUT_MS = 65_000;
+const REQUEST_ID = /^[\w.:-]{1,100}$/;
+const URL_CHARACTERS_MAX = 8_192;
+
+/** Which methods each path knows, to tell 405 from 404. */
+export class Methods {
+  readonly #paths: { pattern: RegExp; method: string }[] = [];
+
+  add(method: string, path: string): void {
+    this.#paths.push({ method, pattern: new RegExp(`^${path.replace(/[.]/g, "\\.").replace(/\{\w+\}/g, "[^/]+")}$`) });
+  }
+
+  of(path: string): string[] {
+    const found = this.#paths.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
+    return [...new Set(found.includes("GET") ? [...found, "HEAD"] : found)];
+  }
+}
+
+/** The HTTP server with everything that is the same for all routes: limits, errors, headers, 404 and 405. */
+export async function createHttp(plane: KernelPlane, options: HttpOptions): Promise<Http> {
+  const app: FastifyInstance = Fastify({
+    serverFactory: (handler) => {
+      const server = options.tls === undefined ? createServer(handler) : createTlsServer(options.tls, handler);
+      server.headersTimeout = HEADERS_TIMEOUT_MS;
+      server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT_MS;
+      return server;
+    },
+    trustProxy: options.behind_proxy,
+    bodyLimit: BODY_BYTES_MAX,
+    routerOptions: { maxParamLength: URL_CHARACTERS_MAX },
+    genReqId: (request: IncomingMessage) => requestId(request) ?? plane.id("req"),
+    frameworkErrors: (error, request, reply) => sendError(plane, error, request as FastifyRequest, reply as FastifyReply),
+    clientErrorHandler: (error, socket) => refuseRaw(error, socket as Socket),
+  }) as unknown as FastifyInstance;
+  app.setErrorHandler((error, request, reply) => sendError(plane, error, request, reply));
+  app.addHook("onRequest", (request, reply, next) => {
+    reply.headers({ "x-request-id": request.id, "cache-control": "no-store", "x-content-type-options": "nosniff" });
+    if ((request.raw.url?.length ?? 0) > URL_CHARACTERS_MAX) return next(httpError(414, `the URL is longer than ${URL_CHARACTERS_MAX} characters`) as never);
+    // A request without a body has no content type to object to.
+    if (!hasBody(request.raw)) delete request.raw.headers["content-type"];
+    next();
+  });
+  app.addHook("onResponse", (request, reply, next) => {
+    const route = String((request.routeOptions.config as { route?: string }).route ?? "unknown");
+    options.metrics.http_requests.inc({ route, status: reply.statusCode });
+    options.metrics.http_duration.observe({ route }, reply.elapsedTime / 1_000);
+    next();
+  });
+  const methods = new Methods();
+  app.setNotFoundHandler((request, reply) => answerUnknown(plane, methods, request, reply));
+  parseJsonBodies(app);
+  let streams: FastifyInstance | undefined;
+  await app.register(async (instance) => {
+    instance.removeAllContentTypeParsers();
+    instance.addContentTypeParser("*", (_request, payload, done) => done(null, payload));
+    streams = instance;
+  });
+  if (streams === undefined) throw new Error("fastify did not register the stream routes");
+  return { app, json: app, streams, server: app.server as Server, idempotency: new Idempotency(plane.db, plane.clock), methods };
+}
+
+const hasBody = ({ headers }: IncomingMessage): boolean => headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+
+function requestId(request: IncomingMessage): string | undefined {
+  const given = request.headers["x-request-id"];
+  return typeof given === "string" && REQUEST_ID.test(given) ? given : undefined;
+}
+
+function parseJsonBodies(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", { parseAs: "buffer", bodyLimit: BODY_BYTES_MAX }, (request, body, done) => {
+    try {
+      const encoding = request.headers["content-encoding"];
+      if (encoding !== undefined && encoding !== "identity") throw httpError(415, "bodies must not be compressed");
+      if (!/^application\/json\s*(;|$)/i.test(request.headers["content-type"] ?? "")) throw httpError(415, "the body must be application/json");
+      done(null, parseBody(body as Buffer));
+    } catch (error) {
+      done(error as Error);
+    }
+  });
+}
+
+/** Nothing is told about paths under /api/ to those who have no token. */
+async function answerUnknown(plane: KernelPlane, methods: Methods, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const path = (request.raw.url ?? "").split("?", 1)[0] ?? "";
+  if (path.startsWith("/api/admin/")) authenticateAdmin(plane.admin, credentialsOf(request));
+  else if (path.startsWith("/api/")) {
+    const caller = await authenticatePortal(plane, credentialsOf(request));
+    reply.header("x-service-org-id", caller.org_id);
+  }
+  const allowed = methods.of(path);
+  if (allowed.length > 0) throw httpError(405, `${request.method} is not possible here`, { allow: allowed.join(", ") });
+  throw notFound("path", path);
+}
+
+/** Any error as the envelope; what is not meant for the client stays in the log. */
+function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  const fault = toFault(plane, error);
+  if (fault.status >= 500) plane.log.error({ err: error, request_id: request.id, status: fault.status, detail: fault.detail }, "request failed");
+  if (reply.raw.headersSent) {
+    reply.raw.destroy();
+    return;
+  }
+  void reply.code(fault.status).headers(fault.headers).header("content-type", "application/json; charset=utf-8").send(JSON.stringify(fault.body));
+}
+
+/** Statuses of the framework that have a meaning for clients; any other 4xx of it is a bad request. */
+const FRAMEWORK_FAULTS: Record<number, (message: string) => Fault> = {
+  413: () => httpError(413, `the body is larger than ${BODY_BYTES_MAX} bytes`),
+  414: () => httpError(414, "the URL is too long"),
+  415: () => httpError(415, "the body must be application/json"),
+};
+
+export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown): Fault {
+  if (error instanceof Fault) return error;
+  if (plane.db_errors.isConnectionLost(error)) return httpError(503, "the database does not answer; try again", { "retry-after": "2" });
+  const status = (error as FastifyError | undefined)?.statusCode;
+  if (status !== undefined && status >= 400 && status < 500) return FRAMEWORK_FAULTS[status]?.("") ?? new Fault("bad_request", "the request is malformed");
+  return new Fault("internal_server_error", "something went wrong on the server; the request id helps to find it in the log");
+}
+
+/** A request that is not HTTP: answered by hand, because no request object exists. */
+function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === "ECONNRESET" || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [status, text, code, message] =
+    error.code === "HPE_HEADER_OVERFLOW"
+      ? [431, "Request Header Fields Too Large", "http_error", "the headers are too large"]
+      : error.code === "ERR_HTTP_REQUEST_TIMEOUT"
+        ? [408, "Request Timeout", "http_error", "the request took too long to arrive"]
+        : [400, "Bad Request", "bad_request", "the request is not valid HTTP"];
+  const body = JSON.stringify({ error: { code, message } });
+  socket.end(`HTTP/1.1 ${status} ${text}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`);
+}

@@ -1,0 +1,118 @@
+import { hash } from "node:crypto";
+import type { Clock } from "@robofleet/clock";
+import { int, nullable, row, bytea, sql, text, timestamptz } from "./sql.ts";
+import type { Db } from "./db.ts";
+import { badRequest, conflict, httpError } from "./fault.ts";
+
+export const IDEMPOTENCY_KEY_CHARACTERS_MAX = 255;
+const HOUR_MS = 3_600_000;
+const KEY_LIFE_MS = 24 * HOUR_MS;
+/** How long a repeat waits for the first request that has the same key. */
+const WAIT_MS = 30_000;
+
+export interface StoredAnswer {
+  status: number;
+  /** The exact bytes of the body. */
+  body: string;
+  location: string | undefined;
+}
+
+export interface IdempotentRequest {
+  org_id: string;
+  method: string;
+  route: string;
+  key: string;
+  /** Same parsed content, same hash. */
+  body_hash: Buffer;
+  /** The key lives as long as what it made, instead of a day. */
+  forever: boolean;
+}
+
+const storedRow = row({ body_hash: bytea, status: nullable(int), response: nullable(text), location: nullable(text), expires_at: nullable(timestamptz) });
+
+/** A hash of JSON values that does not depend on the order of fields. */
+export const contentHash = (value: unknown): Buffer => hash("sha256", canonical(value), "buffer");
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
+  const fields = Object.entries(value).filter(([, item]) => item !== undefined);
+  return `{${fields.toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([key, item]) => `${JSON.stringify(key)}:${canonical(item)}`).join(",")}}`;
+}
+
+export function readIdempotencyKey(header: string | string[] | undefined, required: boolean): string | undefined {
+  if (header === undefined) {
+    if (required) throw badRequest("the header Idempotency-Key is required");
+    return undefined;
+  }
+  if (Array.isArray(header) || header.length === 0 || header.length > IDEMPOTENCY_KEY_CHARACTERS_MAX) {
+    throw badRequest(`the header Idempotency-Key must have 1 to ${IDEMPOTENCY_KEY_CHARACTERS_MAX} characters`);
+  }
+  return header;
+}
+
+/**
+ * Runs `work` once per key. Its transaction also holds the key's row with the answer, so either both are there after a
+ * crash or neither is. A refusal (a throw) rolls both back: only successes are replayed.
+ */
+export class Idempotency {
+  readonly #db: Db;
+  readonly #clock: Clock;
+  /** Requests under way on this node: a repeat waits here rather than on a database lock. */
+  readonly #running = new Map<string, Promise<unknown>>();
+
+  constructor(db: Db, clock: Clock) {
+    this.#db = db;
+    this.#clock = clock;
+  }
+
+  async once(request: IdempotentRequest, work: (tx: Db) => Promise<{ answer: StoredAnswer; stored_body: string }>): Promise<{ answer: StoredAnswer; replayed: boolean }> {
+    const scope = JSON.stringify([request.org_id, request.method, request.route, request.key]);
+    for (let before = this.#running.get(scope); before !== undefined; before = this.#running.get(scope)) await this.#bounded(before);
+    const run = this.#db.transaction((tx) => this.#inTransaction(tx, request, work));
+    this.#running.set(scope, run);
+    try {
+      return await run;
+    } finally {
+      if (this.#running.get(scope) === run) this.#running.delete(scope);
+    }
+  }
+
+  async #bounded(before: Promise<unknown>): Promise<void> {
+    const abort = new AbortController();
+    const late = this.#clock.sleep(WAIT_MS, abort.signal).then(() => "late" as const);
+    const first = await Promise.race([before.then(() => "done", () => "done"), late]);
+    abort.abort();
+    if (first === "late") throw httpError(503, "the first request with this Idempotency-Key is still running", { "retry-after": "5" });
+  }
+
+  async #inTransaction(tx: Db, request: IdempotentRequest, work: (tx: Db) => Promise<{ answer: StoredAnswer; stored_body: string }>): Promise<{ answer: StoredAnswer; replayed: boolean }> {
+    const { org_id, method, route, key, body_hash } = request;
+    const now = this.#clock.now();
+    const expires_at = request.forever ? null : new Date(now.getTime() + KEY_LIFE_MS);
+    // An expired row is as good as none. Another node's row under way makes this statement wait for its end.
+    const mine = await tx.run(sql`
+      insert into idempotency (org_id, method, route, key, body_hash, expires_at, created_at)
+      values (${org_id}, ${method}, ${route}, ${key}, ${body_hash}, ${expires_at}, ${now})
+      on conflict (org_id, method, route, key) do update
+        set body_hash = excluded.body_hash, expires_at = excluded.expires_at, created_at = excluded.created_at, status = null, response = null
+        where idempotency.expires_at <= ${now}`);
+    if (mine === 0) return { answer: await this.#replay(tx, request), replayed: true };
+    const { answer, stored_body } = await work(tx);
+    await tx.run(sql`
+      update idempotency set status = ${answer.status}, response = ${stored_body}, location = ${answer.location ?? null}
+      where org_id = ${org_id} and method = ${method} and route = ${route} and key = ${key}`);
+    return { answer, replayed: false };
+  }
+
+  async #replay(tx: Db, { org_id, method, route, key, body_hash }: IdempotentRequest): Promise<StoredAnswer> {
+    const stored = await tx.one(sql(storedRow)`
+      select ${storedRow} from idempotency where org_id = ${org_id} and method = ${method} and route = ${route} and key = ${key}`);
+    if (!stored.body_hash.equals(body_hash)) throw conflict("this Idempotency-Key was used with another body");
+    if (stored.status === null || stored.response === null) throw new Error("an idempotency row was committed without its answer");
+    return { status: stored.status, body: stored.response, location: stored.location ?? undefined };
+  }
+}
+
+/** Deletes keys whose day is over. */
+export const deleteExpiredKeys = (db: Db, now: Date): Promise<number> => db.run(sql`delete from idempotency where expires_at <= ${now}`);

@@ -1,0 +1,31 @@
+import type { Clock, IdSource } from "@robofleet/clock";
+import type { Logger } from "pino";
+import type { Caller, RobotCaller } from "./caller.ts";
+import type { Db, DbErrors } from "./db.ts";
+import type { RateLimits } from "./rate-limit.ts";
+
+/** How requests prove who they are; the features that own tokens and robots fill it in. */
+export interface Authenticators {
+  /** Resolves a portal token and the org that the request names; throws 401 or 403. */
+  portal(secret: string, org_id: string | undefined): Promise<Caller>;
+  /** Checks a robot's signature over `text`; throws 401. */
+  robot(robot_id: string, text: string, signature: string): Promise<RobotCaller>;
+}
+
+export interface AdminPolicy {
+  /** Undefined: open mode, for loopback peers only. */
+  token: string | undefined;
+  behind_proxy: boolean;
+}
+
+/** What the kernel needs of the plane to serve requests. */
+export interface KernelPlane {
+  clock: Clock;
+  id: IdSource;
+  log: Logger;
+  db: Db;
+  db_errors: DbErrors;
+  authenticators: Authenticators;
+  admin: AdminPolicy;
+  rate_limits: RateLimits;
+}

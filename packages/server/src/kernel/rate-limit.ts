@@ -1,0 +1,67 @@
+import type { Clock } from "@robofleet/clock";
+import { LRUCache } from "lru-cache";
+import { httpError } from "./fault.ts";
+
+export interface Rate {
+  per_minute: number;
+  burst: number;
+}
+
+/** Keys whose buckets are remembered; beyond, the least recently used are forgotten (and start full again). */
+const BUCKETS_MAX = 50_000;
+
+/** Token buckets by key. `take` throws 429 with the headers that say when to come back. */
+export class RateLimit {
+  readonly #clock: Clock;
+  readonly #rate: Rate;
+  readonly #name: string;
+  readonly #buckets = new LRUCache<string, { tokens: number; at: number }>({ max: BUCKETS_MAX });
+
+  constructor(clock: Clock, name: string, rate: Rate) {
+    this.#clock = clock;
+    this.#name = name;
+    this.#rate = rate;
+  }
+
+  /** Takes one from the bucket, or throws 429. */
+  take(key: string): void {
+    const bucket = this.#filled(key);
+    if (bucket.tokens < 1) throw this.#refusal(bucket.tokens);
+    bucket.tokens -= 1;
+  }
+
+  /** Throws 429 when the bucket is empty, and takes nothing. */
+  check(key: string): void {
+    const bucket = this.#filled(key);
+    if (bucket.tokens < 1) throw this.#refusal(bucket.tokens);
+  }
+
+  #filled(key: string): { tokens: number; at: number } {
+    const now = this.#clock.monotonic();
+    let bucket = this.#buckets.get(key);
+    if (bucket === undefined) {
+      bucket = { tokens: this.#rate.burst, at: now };
+      this.#buckets.set(key, bucket);
+    } else {
+      bucket.tokens = Math.min(this.#rate.burst, bucket.tokens + ((now - bucket.at) / 60_000) * this.#rate.per_minute);
+      bucket.at = now;
+    }
+    return bucket;
+  }
+
+  #refusal(tokens: number): Error {
+    const seconds = Math.max(1, Math.ceil(((1 - tokens) * 60) / this.#rate.per_minute));
+    return httpError(429, `too many requests; try again in ${seconds} s`, {
+      "retry-after": String(seconds),
+      "ratelimit-policy": `"${this.#name}";q=${this.#rate.per_minute};w=60`,
+      ratelimit: `"${this.#name}";r=0;t=${seconds}`,
+    });
+  }
+}
+
+export interface RateLimits {
+  /** Requests of one portal token. */
+  token: RateLimit;
+  /** Unknown tokens and unknown enrolment keys from one address. */
+  unknown: RateLimit;
+}

@@ -1,0 +1,130 @@
+import { type Readable, Stream } from "node:stream";
+import type { ParamsOf, QueryOf, BodyOf, AnswerOf, Route, RouteSpec } from "@robofleet/protocol/routes";
+import { type Role, SECRET_PREFIXES } from "@robofleet/protocol";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials } from "./authenticate.ts";
+import { type Caller, requireRole, type RobotCaller } from "./caller.ts";
+import type { Db } from "./db.ts";
+import { notFound } from "./fault.ts";
+import { contentHash, readIdempotencyKey, type StoredAnswer } from "./idempotency.ts";
+import type { Http } from "./http.ts";
+import type { KernelPlane } from "./kernel-plane.ts";
+import { validator } from "./validate.ts";
+
+/** Who is behind a call, by the route's access: nobody known, a portal token, the service's admin, a robot. */
+export type CallerFor<A> = A extends Role ? Caller : A extends "robot" ? RobotCaller : undefined;
+
+export interface Call<R extends RouteSpec> {
+  params: ParamsOf<R>;
+  query: QueryOf<R>;
+  body: BodyOf<R>;
+  caller: CallerFor<R["access"]>;
+  /** Inside the transaction of the Idempotency-Key when there is one; use it for everything that must happen once. */
+  db: Db;
+  headers: Record<string, string | string[] | undefined>;
+  ip: string;
+  /** The raw body of a route that `consumes` something else than JSON. */
+  stream: Readable;
+  signal: AbortSignal;
+}
+
+/** An answer that says more than its body. */
+export class Answer<B> {
+  readonly status: number;
+  readonly body: B | Readable | string;
+  readonly headers: Record<string, string>;
+  constructor(status: number, body: B | Readable | string, headers: Record<string, string> = {}) {
+    this.status = status;
+    this.body = body;
+    this.headers = headers;
+  }
+}
+
+export const created = <B extends { data: { id: string } }>(path: string, body: B): Answer<B> => new Answer(201, body, { location: `${path}/${body.data.id}` });
+
+export type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promise<AnswerOf<R> | Answer<AnswerOf<R>>>;
+
+/** Puts a route of the protocol on the server: authenticates, checks, runs the handler (once per Idempotency-Key), answers. */
+export function serve<P extends KernelPlane, R extends Route>(http: Http, plane: P, route: R, handler: Handler<P, R>): void {
+  const check = validator(route);
+  const state = new WeakMap<FastifyRequest, Caller | RobotCaller | undefined>();
+  const idempotency = route.idempotency;
+  const default_status = Number(Object.keys(route.responses)[0]);
+
+  const onRequest = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    const caller = await authenticate(plane, route, request);
+    if (caller !== undefined) {
+      state.set(request, caller);
+      if ("token_id" in caller) {
+        reply.header("x-service-org-id", caller.org_id);
+        requireRole(caller, route.access as Role);
+      }
+    }
+  };
+
+  const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const caller = state.get(request) as CallerFor<R["access"]>;
+    for (const value of Object.values(request.params as Record<string, string>)) if (value.includes("\0")) throw notFound(route.tag, value);
+    const call: Call<R> = {
+      params: request.params as ParamsOf<R>,
+      query: check.query(request.query) as QueryOf<R>,
+      body: (route.consumes === undefined ? check.body(request.body) : undefined) as BodyOf<R>,
+      caller,
+      db: plane.db,
+      headers: request.headers,
+      ip: request.ip,
+      stream: (route.consumes === undefined ? undefined : (request.body ?? request.raw)) as Readable,
+      signal: request.signal,
+    };
+    const key = idempotency === undefined ? undefined : readIdempotencyKey(request.headers["idempotency-key"], idempotency === "required");
+    if (key === undefined) return send(reply, default_status, await handler(plane, call));
+    const org_id = caller !== undefined && "org_id" in caller ? caller.org_id : "";
+    const { answer, replayed } = await http.idempotency.once(
+      { org_id, method: route.method, route: route.path, key, body_hash: contentHash([call.params, call.body]), forever: idempotency === "required" },
+      async (tx) => storable(route, default_status, await handler(plane, { ...call, db: tx })),
+    );
+    if (replayed) reply.header("idempotency-replayed", "true");
+    if (answer.location !== undefined) reply.header("location", answer.location);
+    return reply.code(answer.status).header("content-type", JSON_TYPE).send(answer.body);
+  };
+
+  const instance: FastifyInstance = route.consumes === undefined ? http.json : http.streams;
+  instance.route({ method: route.method, url: route.path.replace(/\{(\w+)\}/g, ":$1"), onRequest, handler: handle, config: { route: route.name } });
+  http.methods.add(route.method, route.path);
+}
+
+const JSON_TYPE = "application/json; charset=utf-8";
+
+function send(reply: FastifyReply, default_status: number, answer: unknown): FastifyReply {
+  if (!(answer instanceof Answer)) return reply.code(default_status).header("content-type", JSON_TYPE).send(JSON.stringify(answer));
+  reply.code(answer.status).headers(answer.headers);
+  if (answer.body instanceof Stream || typeof answer.body === "string") return reply.send(answer.body);
+  return reply.header("content-type", JSON_TYPE).send(JSON.stringify(answer.body));
+}
+
+/** The answer as it goes out, and as it is kept for replays: without its secrets. */
+function storable(route: Route, default_status: number, result: unknown): { answer: StoredAnswer; stored_body: string } {
+  const answer = result instanceof Answer ? result : new Answer(default_status, result);
+  const body = JSON.stringify(answer.body);
+  const secret = new Set(route.secret_fields ?? []);
+  const stored_body = secret.size === 0 ? body : JSON.stringify(answer.body, (key, value: unknown) => (secret.has(key) && isSecret(value) ? null : value));
+  return { answer: { status: answer.status, body, location: answer.headers.location }, stored_body };
+}
+
+const isSecret = (value: unknown): boolean => typeof value === "string" && Object.values(SECRET_PREFIXES).some((prefix) => value.startsWith(prefix));
+
+export const credentialsOf = (request: FastifyRequest): Credentials => ({ headers: request.headers, ip: request.ip, peer: request.socket.remoteAddress });
+
+async function authenticate(plane: KernelPlane, route: Route, request: FastifyRequest): Promise<Caller | RobotCaller | undefined> {
+  switch (route.access) {
+    case "public":
+      return undefined;
+    case "service_admin":
+      authenticateAdmin(plane.admin, credentialsOf(request));
+      return undefined;
+    case "robot":
+      return authenticateRobot(plane, credentialsOf(request), request.method, request.raw.url ?? "");
+    default:
+      return authenticatePortal(plane, credentialsOf(request));
+  }
+}

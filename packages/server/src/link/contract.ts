@@ -1,0 +1,55 @@
+import type { Hello, RobotMessage, RobotMessageType, ServerMessage, Welcome } from "@robofleet/protocol/link";
+
+/** One live link of one robot on this node. */
+export interface Session {
+  readonly session_id: string;
+  readonly org_id: string;
+  readonly robot_id: string;
+  readonly hello: Hello;
+  /** Address of the robot's end. */
+  readonly ip: string;
+  /** Queues a message; false when the link is closing. Never blocks: a link that does not drain is cut. */
+  send(message: ServerMessage): boolean;
+  /** Ends the link with a WebSocket close code. */
+  close(code: number, reason: string): void;
+}
+
+/** What the robot is told at once when it is let in. */
+export type Admission =
+  | { admitted: true; org_id: string; acked_seq: number; acked_log_seq: number }
+  | { admitted: false; code: "unknown_robot" | "bad_signature" | "decommissioned" | "busy" | "unsupported_protocol"; message: string };
+
+/**
+ * What the plane does with robots; the link knows frames, and nothing of what they mean. The map of handlers is
+ * exhaustive: a message type without one does not compile.
+ */
+export interface LinkHandlers {
+  /** Checks the hello's signature over the nonce. */
+  admit(hello: Hello, nonce: string): Promise<Admission>;
+  /** The robot was welcomed: presence first, then what it is to be told. */
+  connected(session: Session): Promise<void>;
+  disconnected(session: Session, reason: string): Promise<void>;
+  messages: { [T in Exclude<RobotMessageType, "hello">]: (session: Session, message: Extract<RobotMessage, { type: T }>) => Promise<void> };
+}
+
+export interface LinkSettings {
+  heartbeat_seconds: number;
+  health_seconds: number;
+  log_flush_ms: number;
+  robots_max: number;
+  unauthenticated_links_max: number;
+}
+
+/** The robots whose link this node holds. */
+export interface Link {
+  session(robot_id: string): Session | undefined;
+  /** True when the message was queued for a robot of this node. */
+  send(robot_id: string, message: ServerMessage): boolean;
+  readonly count: number;
+  /** Robots that have been heard since the last call, with the time: flushed to last_seen_at in batches. */
+  takeSeen(): Map<string, { org_id: string; at: Date }>;
+  /** Refuses new links, tells every robot to come back later, and closes. */
+  drain(reason: string): Promise<void>;
+}
+
+export type { Welcome };

@@ -1,0 +1,1 @@
+export type { Admission, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
