@@ -17,7 +17,7 @@ const CHECKS: readonly Check[] = [
   {
     name: "unused files, exports, dependencies",
     command: "knip",
-    args: ["--no-progress"],
+    args: ["--no-progress", "--no-config-hints"],
     advice: "delete what is unused; entry points: knip.json",
   },
 ];

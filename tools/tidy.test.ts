@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { root } from "../bin/launch.mjs";
+import { findAmbient } from "./tidy/ambient.ts";
+import { findCycles } from "./tidy/cycles.ts";
+import { findDeadLinks } from "./tidy/links.ts";
+import { findBadNames } from "./tidy/names.ts";
+import { findOversize } from "./tidy/size.ts";
+import { type Finding, parseSource, readSources } from "./tidy/source.ts";
+import { READ_JOINS, TABLE_OWNERS, WITHOUT_ORG } from "./tidy/table-owners.ts";
+import { findBadSql, findBadTables, readTables, type TableRules } from "./tidy/tables.ts";
+
+const sources = readSources();
+const tables = readTables(root);
+const rules: TableRules = { owners: TABLE_OWNERS, read_joins: READ_JOINS, without_org: WITHOUT_ORG };
+
+function assertTidy(findings: readonly Finding[]): void {
+  assert.ok(findings.length === 0, findings.map(({ file, line, message }) => `${file}:${line}: ${message}`).join("\n"));
+}
+
+const linesOf = (findings: readonly Finding[]): string[] => findings.map(({ file, line }) => `${file}:${line}`);
+const messagesOf = (findings: readonly Finding[]): string[] => findings.map(({ message }) => message);
+
+test("the repository: files and functions fit a screen or few", () => assertTidy(findOversize(sources)));
+test("the repository: names are kebab-case and say something", () => assertTidy(findBadNames(sources)));
+test("the repository: time, chance and settings are passed in", () => assertTidy(findAmbient(sources)));
+test("the repository: no import cycles, types included", () => assertTidy(findCycles(sources)));
+test("the repository: every table has one owner and an org", () => assertTidy(findBadTables(tables, rules)));
+test("the repository: SQL stays with the owner of the table and within an org", () =>
+  assertTidy(findBadSql(sources, new Set(tables.keys()), rules)));
+test("the repository: links in the documentation lead somewhere", () => assertTidy(findDeadLinks(root)));
+
+test("a file over 400 lines is found, a test may have 600", () => {
+  const long = "export {};\n".repeat(500);
+  const findings = findOversize([parseSource("packages/agent/src/long.ts", long), parseSource("packages/agent/src/long.test.ts", long)]);
+  assert.deepEqual(messagesOf(findings), ["500 lines, at most 400"]);
+});
+
+test("a function over 70 lines is found, methods and arrows too", () => {
+  const body = (lines: number): string => "\n".repeat(lines - 1);
+  const text = `function a() {${body(71)}}\nconst b = () => {${body(71)}};\nclass C { d() {${body(71)}} }\nfunction e() {${body(70)}}\n`;
+  assert.deepEqual(
+    linesOf(findOversize([parseSource("packages/agent/src/x.ts", text)])),
+    [1, 72, 143].map((line) => `packages/agent/src/x.ts:${line}`),
+  );
+});
+
+test("names that are not kebab-case or say nothing are found", () => {
+  const named = (file: string, text = "") => findBadNames([parseSource(file, text)]).length;
+  assert.equal(named("packages/agent/src/readFile.ts"), 1);
+  assert.equal(named("packages/agent/src/utils/read.ts"), 1);
+  assert.equal(named("packages/agent/src/robot-manager.ts"), 1);
+  assert.equal(named("packages/agent/src/read.ts", "export class RobotService {}"), 1);
+  assert.equal(named("packages/agent/src/read-file.test.ts", "export class Robot {}"), 0);
+});
+
+test("ambient time, timers, chance and environment are found in product code only", () => {
+  const text = `
+    import { randomUUID } from "node:crypto";
+    import { setTimeout as wait } from "node:timers/promises";
+    const a = new Date();
+    const b = Date.now() + Math.random();
+    setTimeout(() => {}, 1);
+    globalThis.setInterval(() => {}, 1);
+    const c = process.env.HOME;
+    const fine = [new Date(0), clock.setTimeout(() => {}, 1), Date.parse("2030-01-01")];`;
+  const lines = (file: string) => findAmbient([parseSource(file, text)]).map(({ line }) => line);
+  assert.deepEqual(lines("packages/agent/src/x.ts").toSorted(), [2, 3, 4, 5, 5, 6, 7, 8]);
+  assert.deepEqual(lines("packages/cli/src/x.ts").toSorted(), [2, 4, 5, 5, 8]);
+  assert.deepEqual(lines("packages/agent/src/config.ts").toSorted(), [2, 3, 4, 5, 5, 6, 7]);
+  for (const file of ["packages/clock/src/x.ts", "packages/agent/src/x.test.ts", "tools/x.ts"]) assert.deepEqual(lines(file), []);
+});
+
+test("an import cycle is found through types and package names, not through dynamic imports", () => {
+  const exports_of = () => ({ ".": "./src/index.ts" });
+  const cycle = (a: string, b: string) =>
+    findCycles([parseSource("packages/agent/src/a.ts", a), parseSource("packages/agent/src/index.ts", b)], exports_of).length;
+  assert.equal(cycle(`import type { B } from "./index.ts";`, `export type { A } from "./a.ts";`), 1);
+  assert.equal(cycle(`export * from "@robofleet/agent";`, `export * from "./a.ts";`), 1);
+  assert.equal(cycle(`const b = await import("./index.ts");`, `export * from "./a.ts";`), 0);
+});
+
+test("SQL on another's table, without org_id or outside a store is found", () => {
+  const owned: TableRules = {
+    owners: { robot: "features/robots", site: "features/sites", node: "link" },
+    read_joins: { "features/robots": ["site"] },
+    without_org: new Set(["node"]),
+  };
+  const found = (file: string, statement: string) =>
+    messagesOf(
+      findBadSql(
+        [parseSource(`packages/server/src/${file}`, `export const s = sql(row)\`${statement}\`;`)],
+        new Set(["robot", "site", "node"]),
+        owned,
+      ),
+    );
+  assert.deepEqual(found("features/robots/store.ts", "select id from robot where org_id = ${o}"), []);
+  assert.deepEqual(found("features/robots/store.ts", "select id from robot r join site s using (org_id)"), []);
+  assert.deepEqual(found("features/robots/store.ts", "select id from robot for update skip locked"), [
+    "a statement on tenant data names org_id",
+  ]);
+  assert.deepEqual(found("features/robots/store.ts", "update site set org_id = 1"), ["table site belongs to features/sites"]);
+  assert.deepEqual(found("features/sites/store.ts", "with a as (delete from robot where org_id = 1) select 1"), [
+    "table robot belongs to features/robots",
+  ]);
+  assert.deepEqual(found("features/sites/store.ts", "select 1 from site s, robot r where s.org_id = r.org_id"), [
+    "table robot belongs to features/robots",
+  ]);
+  assert.deepEqual(found("features/sites/create.ts", "select 1 from site where org_id = 1"), ["SQL of a feature stands in its store.ts"]);
+  assert.deepEqual(found("link/presence.ts", "select epoch from node where id = ${id}"), []);
+});
+
+test("a table without an owner or without an org is found", () => {
+  const made = new Map([
+    ["robot", { file: "1.sql", has_org_id: true }],
+    ["secret", { file: "1.sql", has_org_id: false }],
+  ]);
+  const messages = messagesOf(
+    findBadTables(made, { owners: { robot: "features/robots", gone: "link" }, read_joins: {}, without_org: new Set() }),
+  );
+  assert.deepEqual(messages, [
+    "table secret has no owner in tools/tidy/table-owners.ts",
+    "table secret has no org_id and is not exempt",
+    "no migration creates gone",
+  ]);
+});
+
+test("dead links and missing headings are found", (t) => {
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-links-"));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  mkdirSync(path.join(directory, "docs"));
+  writeFileSync(
+    path.join(directory, "README.md"),
+    "# Top\n[a](docs/a.md) [b](docs/gone.md)\n[c](docs/a.md#how-it-works) [d](docs/a.md#gone) [e](#top)\n[f](https://example.org)\n",
+  );
+  writeFileSync(path.join(directory, "docs", "a.md"), "## How it works\n```\n[x](nowhere)\n```\n[out](../../etc/passwd)\n");
+  assert.deepEqual(linesOf(findDeadLinks(directory)), ["README.md:2", "README.md:3", "docs/a.md:5"]);
+});

@@ -1,0 +1,69 @@
+import { Visitor } from "oxc-parser";
+import { lineAt, type SourceFile } from "./source.ts";
+
+/** A piece of SQL in a source file: a whole statement, or a fragment that is interpolated into one. */
+export interface SqlText {
+  file: string;
+  line: number;
+  /** Lower case, comments gone, `?` for what is interpolated. */
+  text: string;
+  is_statement: boolean;
+  reads: ReadonlySet<string>;
+  writes: ReadonlySet<string>;
+}
+
+const STATEMENT = /^\(?\s*(select|insert|update|delete|with|truncate|copy|lock|merge)\b/;
+const WRITES =
+  /\b(?:insert\s+into|(?<!\bfor\s+(?:no\s+key\s+)?)update(?:\s+only)?|delete\s+from|truncate(?:\s+table)?|copy|merge\s+into)\s+([a-z_][a-z0-9_]*)/g;
+const READS =
+  /\b(?:from|join|using)\s+((?:only\s+)?[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?[a-z_][a-z0-9_]*)?(?:\s*,\s*[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?[a-z_][a-z0-9_]*)?)*)/g;
+
+/**
+ * SQL of the templates tagged `sql`, `sql(row)` or `row.tag`. Reading it by pattern is enough for plain statements:
+ * a table is a word after from, join, using, into, update or delete.
+ *
+ * @param tables names that count as tables; common table expressions and aliases have others
+ */
+export function findSql(file: SourceFile, tables: ReadonlySet<string>): SqlText[] {
+  const found: SqlText[] = [];
+  new Visitor({
+    TaggedTemplateExpression({ tag, quasi, start }) {
+      const callee = tag.type === "CallExpression" ? tag.callee : tag;
+      if (callee.type !== "Identifier" || callee.name !== "sql") return;
+      const text = plainSql(quasi.quasis.map(({ value }) => value.raw).join(" ? "));
+      found.push({
+        file: file.path,
+        line: lineAt(file.text, start),
+        text,
+        is_statement: STATEMENT.test(text),
+        reads: namesIn(text, READS, tables),
+        writes: namesIn(text, WRITES, tables),
+      });
+    },
+  }).visit(file.program);
+  return found;
+}
+
+function plainSql(text: string): string {
+  return text
+    .replace(/--[^\n]*/g, " ")
+    .replace(/'(?:[^']|'')*'/g, "''")
+    .replace(/\s+/g, " ")
+    .trim()
+    .toLowerCase();
+}
+
+function namesIn(text: string, pattern: RegExp, tables: ReadonlySet<string>): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (const [, listed = ""] of text.matchAll(pattern)) {
+    for (const item of listed.split(",")) {
+      const name =
+        item
+          .trim()
+          .replace(/^only /, "")
+          .split(" ")[0] ?? "";
+      if (tables.has(name)) names.add(name);
+    }
+  }
+  return names;
+}

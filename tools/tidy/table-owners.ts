@@ -1,0 +1,42 @@
+/** Folder below packages/server/src whose SQL may touch the table. Every table has exactly one. */
+export const TABLE_OWNERS: Readonly<Record<string, string>> = {
+  org: "features/orgs",
+  user_account: "features/users",
+  membership: "features/users",
+  credential: "features/tokens",
+  site: "features/sites",
+  fleet: "features/fleets",
+  robot: "features/robots",
+  robot_key: "features/enrollment",
+  enrollment_key: "features/enrollment",
+  release: "features/releases",
+  deployment: "features/deployments",
+  deployment_due: "features/deployments",
+  deployment_target: "features/deployments",
+  deployment_event: "features/deployments",
+  robot_app: "features/deployments",
+  robot_desired: "features/deployments",
+  config_entry: "features/configs",
+  robot_config: "features/configs",
+  health_snapshot: "features/health",
+  timeline_entry: "features/timeline",
+  log_batch: "features/logs",
+  log_batch_default: "features/logs",
+  log_position: "features/logs",
+  idempotency: "kernel",
+  node: "link",
+};
+
+/** Tables that a folder may read beside its own, for a join that would otherwise be a query a row. Never written. */
+export const READ_JOINS: Readonly<Record<string, readonly string[]>> = {};
+
+/** Tables looked up before an org is known, or across orgs: statements on these alone need no org_id. */
+export const WITHOUT_ORG: ReadonlySet<string> = new Set([
+  "org",
+  "user_account",
+  "membership",
+  "credential",
+  "robot_key",
+  "deployment_due",
+  "node",
+]);
