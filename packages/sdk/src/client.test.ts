@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, test } from "node:test";
+import { ApiError, createClient, Unreachable } from "./index.ts";
+
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+interface Seen {
+  method: string;
+  url: string;
+  headers: IncomingMessage["headers"];
+  body: string;
+}
+
+/** A peer that answers what it is told and keeps what it was asked. */
+async function startPeer(answer: (seen: Seen, response: ServerResponse, count: number) => void): Promise<{ base_url: string; seen: Seen[] }> {
+  const seen: Seen[] = [];
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      const one = { method: request.method!, url: request.url!, headers: request.headers, body: Buffer.concat(chunks).toString() };
+      seen.push(one);
+      answer(one, response, seen.length);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  closers.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { base_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
+}
+
+function json(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
+  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+}
+
+const list = { items: [], next_cursor: null };
+
+test("a call fills the path, sends query, body, token, org and key, and answers the body", async () => {
+  const peer = await startPeer((_, response) => json(response, 200, { data: { id: "dep_1" } }));
+  const client = createClient({ base_url: `${peer.base_url}/`, token: "rf_user_a", org_id: "org_1" });
+  await client.getRobot({ params: { id: "a/b?c" } });
+  await client.listRobots({ query: { limit: 5, status: undefined, label: "zone:a b" } }).catch(() => {});
+  const answer = await client.createDeployment({ body: { release: "1.0", robot_id: "rob_1", fleet_id: undefined }, idempotency_key: "k1" });
+  assert.deepEqual(answer, { data: { id: "dep_1" } });
+  const [get, query, post] = peer.seen;
+  assert.equal(get!.url, "/api/robots/a%2Fb%3Fc");
+  assert.equal(get!.headers.authorization, "Bearer rf_user_a");
+  assert.equal(get!.headers["x-service-org-id"], "org_1");
+  assert.equal(query!.url, "/api/robots?limit=5&label=zone%3Aa+b");
+  assert.equal(post!.headers["idempotency-key"], "k1");
+  assert.deepEqual(JSON.parse(post!.body), { release: "1.0", robot_id: "rob_1" });
+});
+
+test("a base URL with a path keeps it in front of every route", async () => {
+  const peer = await startPeer((_, response) => json(response, 200, list));
+  await createClient({ base_url: `${peer.base_url}/fleet/` }).listSites();
+  assert.equal(peer.seen[0]!.url, "/fleet/api/sites");
+});
+
+test("an address that is none is refused at once", () => {
+  for (const base_url of ["localhost:7600", "", "ftp://x", "http://a:b@x", "http://x?y=1"]) assert.throws(() => createClient({ base_url }), TypeError);
+});
+
+test("an error answer is an ApiError with status, code, message and request id", async () => {
+  const body = { error: { code: "not_found", message: "robot rob_x does not exist" } };
+  const peer = await startPeer((_, response) => json(response, 404, body, { "x-request-id": "r1" }));
+  const error = await createClient({ base_url: peer.base_url }).getRobot({ params: { id: "rob_x" } }).catch((thrown: unknown) => thrown);
+  assert.ok(error instanceof ApiError);
+  assert.deepEqual([error.status, error.code, error.message, error.request_id, error.body], [404, "not_found", body.error.message, "r1", body]);
+});
+
+test("an answer that is no JSON is an error that says so", async () => {
+  const peer = await startPeer((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<h1>hi</h1>"));
+  const error = await createClient({ base_url: peer.base_url }).listRobots().catch((thrown: unknown) => thrown);
+  assert.ok(error instanceof ApiError);
+  assert.match(error.message, /does not look like Robofleet: status 200 with text\/html/);
+});
+
+test("a redirect is not followed, the message names its target", async () => {
+  const peer = await startPeer((_, response) => response.writeHead(301, { location: "https://elsewhere.example/api/robots?token=x" }).end());
+  const error = await createClient({ base_url: peer.base_url, token: "rf_user_a" }).listRobots().catch((thrown: unknown) => thrown);
+  assert.ok(error instanceof ApiError);
+  assert.match(error.message, /redirects to https:\/\/elsewhere\.example\/api\/robots: use/);
+});
+
+test("429 and 503 are tried again after Retry-After, a POST without a key too", async () => {
+  const waits: number[] = [];
+  const peer = await startPeer((_, response, count) => (count < 3 ? json(response, count === 1 ? 429 : 503, {}, { "retry-after": "0" }) : json(response, 201, { data: {} })));
+  const client = createClient({ base_url: peer.base_url, on_retry: ({ wait_ms }) => waits.push(wait_ms) });
+  await client.createSite({ body: { name: "a" } });
+  assert.equal(peer.seen.length, 3);
+  assert.deepEqual(waits, [0, 0]);
+});
+
+test("a Retry-After beyond the bound is not waited for", async () => {
+  const peer = await startPeer((_, response) => json(response, 429, { error: { code: "http_error", message: "slow down" } }, { "retry-after": "3600" }));
+  const error = await createClient({ base_url: peer.base_url }).listRobots().catch((thrown: unknown) => thrown);
+  assert.ok(error instanceof ApiError);
+  assert.deepEqual([error.status, error.retry_after_seconds, peer.seen.length], [429, 3600, 1]);
+});
+
+test("tries end, and the last answer counts", async () => {
+  const peer = await startPeer((_, response) => json(response, 503, { error: { code: "http_error", message: "no database" } }, { "retry-after": "0" }));
+  await assert.rejects(createClient({ base_url: peer.base_url, retries: 2 }).listRobots(), { status: 503, message: "no database" });
+  assert.equal(peer.seen.length, 3);
+});
+
+test("a cut connection is tried again for GET and for a POST with a key, never for another POST", async () => {
+  const peer = await startPeer((seen, response, count) => (count % 2 === 1 ? response.socket!.destroy() : json(response, 200, seen.method === "GET" ? list : { data: {} })));
+  const client = createClient({ base_url: peer.base_url });
+  await client.listRobots();
+  await client.createSite({ body: { name: "a" }, idempotency_key: "k" });
+  assert.equal(peer.seen.length, 4);
+  await assert.rejects(client.createSite({ body: { name: "b" } }), Unreachable);
+  assert.equal(peer.seen.length, 5);
+});
+
+test("an address where nothing listens is Unreachable, in words and without a token", async () => {
+  const peer = await startPeer(() => {});
+  for (const close of closers.splice(0)) close();
+  const error = await createClient({ base_url: peer.base_url, token: "rf_user_secret", retries: 0 }).getMe().catch((thrown: unknown) => thrown);
+  assert.ok(error instanceof Unreachable);
+  assert.equal(error.message, `cannot reach ${peer.base_url}: nothing listens there (connection refused)`);
+});
+
+test("an answer that does not come is Unreachable when the time is over", { timeout: 10_000 }, async () => {
+  const peer = await startPeer(() => {});
+  await assert.rejects(createClient({ base_url: peer.base_url, timeout_ms: 50, retries: 0 }).getMe(), { name: "Unreachable", reason: "timeout" });
+});
+
+test("an aborted call throws the signal's reason", { timeout: 10_000 }, async () => {
+  const peer = await startPeer(() => controller.abort(new Error("enough")));
+  const controller = new AbortController();
+  await assert.rejects(createClient({ base_url: peer.base_url }).getMe({ signal: controller.signal }), { message: "enough" });
+});
+
+test("pages follow the cursor to the end and keep the filters", async () => {
+  const peer = await startPeer((_, response, count) => json(response, 200, { items: [count], next_cursor: count < 3 ? `c${count}` : null }));
+  const items: unknown[] = [];
+  for await (const page of createClient({ base_url: peer.base_url }).pages("listRobots", { query: { status: "online" } })) items.push(...page.items);
+  assert.deepEqual(items, [1, 2, 3]);
+  assert.deepEqual(peer.seen.map(({ url }) => url), ["/api/robots?status=online", "/api/robots?status=online&cursor=c1", "/api/robots?status=online&cursor=c2"]);
+});
+
+test("a cursor that comes back ends the pages with an error", async () => {
+  const peer = await startPeer((_, response) => json(response, 200, { items: [], next_cursor: "again" }));
+  await assert.rejects(async () => {
+    for await (const page of createClient({ base_url: peer.base_url }).pages("listRobots")) void page;
+  }, /same cursor twice/);
+});
+
+test("the admin token goes to admin routes only, beside a portal token in its own header", async () => {
+  const peer = await startPeer((_, response) => json(response, 200, list));
+  await createClient({ base_url: peer.base_url, admin_token: "adm" }).listOrgs();
+  await createClient({ base_url: peer.base_url, admin_token: "adm", token: "rf_org_a" }).listOrgs();
+  await createClient({ base_url: peer.base_url, admin_token: "adm", token: "rf_org_a" }).listRobots();
+  await createClient({ base_url: peer.base_url, admin_token: "adm" }).listRobots();
+  assert.deepEqual(
+    peer.seen.map(({ headers }) => [headers.authorization, headers["x-service-admin-token"]]),
+    [["Bearer adm", undefined], ["Bearer rf_org_a", "adm"], ["Bearer rf_org_a", undefined], [undefined, undefined]],
+  );
+});
+
+test("request answers any status, and sends text as it is", async () => {
+  const peer = await startPeer((_, response) => json(response, 418, { a: 1 }));
+  const response = await createClient({ base_url: peer.base_url }).request("POST", "/api/x?y=1", { body: "{ }", query: { z: 2 } });
+  assert.deepEqual([response.status, await response.json()], [418, { a: 1 }]);
+  assert.deepEqual([peer.seen[0]!.url, peer.seen[0]!.body, peer.seen[0]!.headers["content-type"]], ["/api/x?y=1&z=2", "{ }", "application/json"]);
+});

@@ -1,0 +1,110 @@
+/** An answer that is an error: the status, and the envelope's code and message when there was one. */
+export class ApiError extends Error {
+  override readonly name = "ApiError";
+  readonly status: number;
+  /** Code of the envelope, else `http_error`. */
+  readonly code: string;
+  /** The body as it came: parsed when it was JSON, else its text. */
+  readonly body: unknown;
+  readonly retry_after_seconds: number | undefined;
+  readonly request_id: string | undefined;
+
+  constructor(answer: { status: number; headers: Headers; body: unknown }) {
+    const envelope = readEnvelope(answer.body);
+    super(envelope?.message ?? unexplained(answer.status, answer.headers));
+    this.status = answer.status;
+    this.code = envelope?.code ?? "http_error";
+    this.body = answer.body;
+    this.retry_after_seconds = retryAfterSeconds(answer.headers);
+    this.request_id = answer.headers.get("x-request-id") ?? undefined;
+  }
+}
+
+/** No answer came. The message says in words what went wrong and never holds a query, where a token may stand. */
+export class Unreachable extends Error {
+  override readonly name = "Unreachable";
+  readonly base_url: string;
+  /** Code of the system or TLS error, such as ECONNREFUSED, or `timeout`. */
+  readonly reason: string;
+
+  constructor(base_url: string, reason: string, cause?: unknown) {
+    super(`cannot reach ${base_url}: ${REASONS[reason] ?? reason}`, { cause });
+    this.base_url = base_url;
+    this.reason = reason;
+  }
+
+  /** True when the same call can succeed a moment later: a refused certificate stays refused. */
+  get passing(): boolean {
+    return !LASTING.has(this.reason);
+  }
+}
+
+const REASONS: Record<string, string> = {
+  ECONNREFUSED: "nothing listens there (connection refused)",
+  ECONNRESET: "the connection was cut",
+  EPIPE: "the connection was cut",
+  UND_ERR_SOCKET: "the connection was cut",
+  ENOTFOUND: "the host name is unknown",
+  EAI_AGAIN: "the host name could not be looked up",
+  EHOSTUNREACH: "no route to the host",
+  ENETUNREACH: "no network",
+  ETIMEDOUT: "no answer in time",
+  UND_ERR_CONNECT_TIMEOUT: "no answer in time",
+  timeout: "no answer in time",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "its certificate is self-signed and not trusted here",
+  SELF_SIGNED_CERT_IN_CHAIN: "its certificate is signed by an authority not trusted here",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "its certificate is signed by an authority not trusted here",
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "its certificate is signed by an authority not trusted here",
+  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for another name",
+  CERT_HAS_EXPIRED: "its certificate has expired",
+  ERR_SSL_WRONG_VERSION_NUMBER: "it does not speak TLS (http:// instead of https://?)",
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: "it does not speak TLS (http:// instead of https://?)",
+  EPROTO: "it does not speak TLS (http:// instead of https://?)",
+  HPE_INVALID_CONSTANT: "it does not speak HTTP there (https:// instead of http://?)",
+};
+
+const LASTING = new Set([
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+  "ERR_TLS_CERT_ALTNAME_INVALID",
+  "CERT_HAS_EXPIRED",
+  "ERR_SSL_WRONG_VERSION_NUMBER",
+  "ERR_SSL_PACKET_LENGTH_TOO_LONG",
+  "EPROTO",
+  "HPE_INVALID_CONSTANT",
+]);
+
+/** The error of a socket, of TLS or of fetch as an Unreachable. */
+export function unreachable(base_url: string, error: unknown): Unreachable {
+  for (let at: unknown = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth += 1) {
+    if ("code" in at && typeof at.code === "string") return new Unreachable(base_url, at.code, error);
+    const first = at instanceof AggregateError ? (at.errors[0] as unknown) : undefined;
+    if (first instanceof Error && "code" in first && typeof first.code === "string") return new Unreachable(base_url, first.code, error);
+  }
+  return new Unreachable(base_url, "the connection failed", error);
+}
+
+/** Seconds of Retry-After, a number or a date; undefined when absent or unreadable. */
+export function retryAfterSeconds(headers: Headers, now = Date.now()): number | undefined {
+  const text = headers.get("retry-after");
+  if (text === null) return undefined;
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
+  const at = Date.parse(text);
+  return Number.isNaN(at) ? undefined : Math.max(0, (at - now) / 1000);
+}
+
+function readEnvelope(body: unknown): { code: string; message: string } | undefined {
+  if (typeof body !== "object" || body === null || !("error" in body)) return undefined;
+  const { error } = body;
+  if (typeof error !== "object" || error === null || !("code" in error) || !("message" in error)) return undefined;
+  return { code: String(error.code), message: String(error.message) };
+}
+
+function unexplained(status: number, headers: Headers): string {
+  const target = headers.get("location");
+  if (status >= 300 && status < 400 && target !== null) return `the server redirects to ${target.split("?")[0]}: use that address as base URL`;
+  if (status < 300) return `this does not look like Robofleet: status ${status} with ${headers.get("content-type") ?? "no content type"} where JSON was expected`;
+  return `the server answered ${status} without saying why`;
+}

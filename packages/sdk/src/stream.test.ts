@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { type WebSocket, WebSocketServer } from "ws";
+import { createClient, type Stream } from "./index.ts";
+
+async function withPeer(accept: (socket: WebSocket, url: string) => void, work: (base_url: string, server: Server) => Promise<void>): Promise<void> {
+  const server = createServer();
+  const sockets = new WebSocketServer({ noServer: true });
+  server.on("upgrade", (request, socket, head) => {
+    if (request.url!.includes("rob_refused")) {
+      const body = '{"error":{"code":"not_found","message":"robot rob_refused does not exist"}}';
+      socket.end(`HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    } else sockets.handleUpgrade(request, socket, head, (open) => accept(open, request.url!));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    await work(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, server);
+  } finally {
+    for (const socket of sockets.clients) socket.terminate();
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+async function read(stream: Stream): Promise<string[]> {
+  const texts: string[] = [];
+  for await (const frame of stream) texts.push(frame.data.toString());
+  return texts;
+}
+
+test("a stream gives every frame and then its close code; the token goes in the query", { timeout: 20_000 }, async () => {
+  let asked = "";
+  const accept = (socket: WebSocket, url: string): void => {
+    asked = url;
+    // More than the stream holds for a slow reader: the socket pauses, and nothing is lost.
+    for (let i = 0; i < 5_000; i += 1) socket.send(String(i));
+    socket.close(4409, "agent offline");
+  };
+  await withPeer(accept, async (base_url) => {
+    const stream = await createClient({ base_url, token: "rf_user_a" }).stream("logs", { robot_id: "rob_1" });
+    const texts = await read(stream);
+    assert.equal(texts.length, 5_000);
+    assert.deepEqual([texts[0], texts.at(-1)], ["0", "4999"]);
+    assert.deepEqual(stream.ending, { code: 4409, reason: "agent offline" });
+    assert.equal(asked, "/api/robots/rob_1/logs/ws?token=rf_user_a");
+  });
+});
+
+test("a refusal instead of the upgrade is an ApiError with the envelope", { timeout: 20_000 }, async () => {
+  await withPeer(() => {}, async (base_url) => {
+    await assert.rejects(createClient({ base_url }).stream("logs", { robot_id: "rob_refused" }), { name: "ApiError", status: 404, code: "not_found" });
+  });
+});
+
+test("a stream whose server is not there is Unreachable without the token in the message", { timeout: 20_000 }, async () => {
+  await withPeer(() => {}, async (base_url, server) => {
+    server.close();
+    const error = await createClient({ base_url, token: "rf_user_a" }).stream("logs", { robot_id: "rob_1" }).catch((thrown: unknown) => thrown);
+    assert.ok(error instanceof Error);
+    assert.equal(error.name, "Unreachable");
+    assert.doesNotMatch(error.message, /rf_user_a/);
+  });
+});
+
+test("a cut stream ends with 1006, an aborted one ends too", { timeout: 20_000 }, async () => {
+  await withPeer((socket) => setImmediate(() => socket.terminate()), async (base_url) => {
+    const stream = await createClient({ base_url }).stream("logs", { robot_id: "rob_1" });
+    assert.deepEqual(await read(stream), []);
+    assert.equal(stream.ending?.code, 1006);
+  });
+  await withPeer((socket) => socket.send("one"), async (base_url) => {
+    const controller = new AbortController();
+    const stream = await createClient({ base_url }).stream("logs", { robot_id: "rob_1", signal: controller.signal });
+    for await (const frame of stream) {
+      assert.equal(frame.data.toString(), "one");
+      controller.abort();
+    }
+    assert.equal(stream.ending?.code, 1006);
+  });
+});

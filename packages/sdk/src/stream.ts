@@ -1,0 +1,124 @@
+import { fillPath, type StreamName, streamPaths } from "@robofleet/protocol/paths";
+import type { IncomingMessage } from "node:http";
+import type { RawData, WebSocket } from "ws";
+import { type Connection, urlOf } from "./connection.ts";
+import { ApiError, unreachable } from "./errors.ts";
+import { readIncoming, readJson } from "./incoming.ts";
+
+const HANDSHAKE_MS_MAX = 15_000;
+const PING_INTERVAL_MS = 20_000;
+/** No frame and no pong for this long: the connection is dead, whatever TCP believes. */
+const SILENCE_MS_MAX = 60_000;
+/** Frames held for a consumer that is slower than the robot; then the socket is not read any more. */
+const STREAM_FRAMES_MAX = 1_000;
+const FRAME_BYTES_MAX = 16 * 1024 * 1024;
+
+export interface StreamArguments {
+  robot_id: string;
+  query?: Record<string, unknown> | undefined;
+  /** Closes the stream. */
+  signal?: AbortSignal | undefined;
+}
+
+export interface Frame {
+  binary: boolean;
+  data: Buffer;
+}
+
+/** Why a stream ended: a close code of the protocol, 1006 when the connection was cut. */
+export interface Ending {
+  code: number;
+  reason: string;
+}
+
+/** Frames as they come; the iteration ends when the stream does, and then `ending` says why. */
+export interface Stream extends AsyncIterable<Frame> {
+  readonly ending: Ending | undefined;
+  send(data: string | Uint8Array): void;
+  close(): void;
+}
+
+/** Resolves when the stream is open. Throws ApiError when the server refuses it and Unreachable when it does not answer. */
+export async function openStream(connection: Connection, name: StreamName, args: StreamArguments): Promise<Stream> {
+  args.signal?.throwIfAborted();
+  const { WebSocket: Socket } = await import("ws");
+  const query = { ...args.query, token: connection.token, org_id: connection.org_id };
+  const url = urlOf(connection, fillPath(streamPaths[name], { id: args.robot_id }), query).replace(/^http/, "ws");
+  const socket = new Socket(url, { handshakeTimeout: HANDSHAKE_MS_MAX, maxPayload: FRAME_BYTES_MAX, perMessageDeflate: false });
+  const stream = new SocketStream(connection, socket);
+  const abort = (): void => socket.terminate();
+  args.signal?.addEventListener("abort", abort, { once: true });
+  socket.once("close", () => args.signal?.removeEventListener("abort", abort));
+  await new Promise<void>((resolve, reject) => {
+    socket.once("open", resolve);
+    socket.once("unexpected-response", (_request, response) => {
+      refusal(response).then(reject, reject).finally(() => socket.terminate());
+    });
+    socket.once("error", (error) => reject(args.signal?.aborted ? args.signal.reason : unreachable(connection.base_url, error)));
+  });
+  return stream;
+}
+
+/** The error that the server answered instead of the upgrade. */
+async function refusal(incoming: IncomingMessage): Promise<unknown> {
+  const { status, headers, body } = await readJson(await readIncoming(incoming));
+  return new ApiError({ status, headers, body });
+}
+
+class SocketStream implements Stream {
+  ending: Ending | undefined;
+  readonly #socket: WebSocket;
+  readonly #frames: Frame[] = [];
+  #wake: (() => void) | undefined;
+
+  constructor(connection: Connection, socket: WebSocket) {
+    this.#socket = socket;
+    let heard_at_ms = connection.clock.monotonic();
+    const hear = (): void => {
+      heard_at_ms = connection.clock.monotonic();
+    };
+    const pulse = connection.clock.every(PING_INTERVAL_MS, () => {
+      if (socket.isPaused) return hear();
+      if (connection.clock.monotonic() - heard_at_ms > SILENCE_MS_MAX) return socket.terminate();
+      if (socket.readyState === socket.OPEN) socket.ping();
+    });
+    socket.on("ping", hear);
+    socket.on("pong", hear);
+    socket.on("message", (data: RawData, binary) => {
+      hear();
+      this.#frames.push({ binary, data: Buffer.isBuffer(data) ? data : Buffer.concat(Array.isArray(data) ? data : [Buffer.from(data)]) });
+      if (this.#frames.length >= STREAM_FRAMES_MAX) socket.pause();
+      this.#wake?.();
+    });
+    // Without a listener an error after the handshake would end the process; its close event says the rest.
+    socket.on("error", () => {});
+    socket.on("close", (code, reason) => {
+      pulse.cancel();
+      this.ending = { code, reason: reason.toString() };
+      this.#wake?.();
+    });
+  }
+
+  send(data: string | Uint8Array): void {
+    this.#socket.send(data);
+  }
+
+  close(): void {
+    this.#socket.close(1000);
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Frame, void, void> {
+    try {
+      for (;;) {
+        const frame = this.#frames.shift();
+        if (frame !== undefined) {
+          if (this.#socket.isPaused && this.#frames.length < STREAM_FRAMES_MAX / 2) this.#socket.resume();
+          yield frame;
+        } else if (this.ending !== undefined) return;
+        else await new Promise<void>((resolve) => (this.#wake = resolve));
+      }
+    } finally {
+      this.#socket.terminate();
+    }
+  }
+}
