@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, open, readdir, realpath, rename, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, realpath, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import type { Clock } from "@robofleet/clock";
 import { type Binaries, type BinarySources, chooseBinaries, readMajor } from "./binaries.ts";
@@ -8,6 +8,7 @@ import { chooseRunAs, commandFor, giveTo, type RunAs } from "./run-as.ts";
 import { run } from "./run.ts";
 import type { Parameters } from "./settings.ts";
 import { socketDirectoryFor } from "./socket-directory.ts";
+import { syncDirectory } from "./sync.ts";
 
 /** The superuser that initdb makes; the only way in is the socket. */
 export const SUPERUSER = "robofleet";
@@ -102,15 +103,5 @@ async function sweepHalfMade(directory: string, log: Log): Promise<void> {
     await rm(path.join(parent, name), { recursive: true, force: true }).catch((error: unknown) => {
       log.warn({ err: error }, "a half-made database could not be removed");
     });
-  }
-}
-
-/** Makes renames inside a directory survive a power cut. */
-export async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
   }
 }

@@ -1,0 +1,148 @@
+import assert from "node:assert/strict";
+import { appendFile, copyFile, mkdir, open, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { after, before, describe, test } from "node:test";
+import { backup, type Connection, type Embedded, restore } from "./index.ts";
+import { withClient } from "./connect.ts";
+import { run } from "./run.ts";
+import { copyDatabase, scratch, startOn, until } from "./testing/scratch.ts";
+
+const TIMEOUT = 120_000;
+
+/** Moves money between two tables for as long as it may; answers how many moves were acknowledged so far. */
+function startWriting(connection: Connection): { acknowledged: () => number; stop: () => Promise<void> } {
+  let acknowledged = 0;
+  let going = true;
+  const writers = [1, 2].map((writer) =>
+    withClient(connection, async (client) => {
+      for (let move = 0; going; move += 1) {
+        await client.query("begin");
+        await client.query("insert into debit select $1::int, $2::int, n, repeat('x', 200) from generate_series(1, 20) n", [writer, move]);
+        await client.query("insert into credit select $1::int, $2::int, n, repeat('y', 200) from generate_series(1, 20) n", [writer, move]);
+        if (move % 20 === 19) await client.query("update balance set moves = moves + 20");
+        await client.query("commit");
+        if (move % 50 === 49) await client.query("checkpoint");
+        acknowledged += 1;
+      }
+    }),
+  );
+  return {
+    acknowledged: () => acknowledged,
+    stop: async () => {
+      going = false;
+      await Promise.all(writers);
+    },
+  };
+}
+
+describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
+  let place: Awaited<ReturnType<typeof scratch>>;
+  let embedded: Embedded;
+  let good: string;
+
+  before(async () => {
+    place = await scratch();
+    embedded = await startOn(place.database);
+    await withClient(embedded.connection, async (client) => {
+      for (const table of ["debit", "credit"]) await client.query(`create table ${table} (writer int, move int, n int, filler text, primary key (writer, move, n))`);
+      await client.query("create table balance (moves int)");
+      await client.query("insert into balance values (0)");
+      await client.query("insert into debit select 0, m, 1, repeat('x', 500) from generate_series(1, 8000) m");
+      await client.query("insert into credit select 0, m, 1, repeat('y', 500) from generate_series(1, 8000) m");
+    });
+    good = path.join(place.root, "good");
+    await backup({ connection: embedded.connection, dataDirectory: place.database, to: good });
+  });
+  after(async () => {
+    await embedded.stop();
+    await place[Symbol.asyncDispose]();
+  });
+
+  test("the source keeps no trace: no slot, no backup in progress", { timeout: TIMEOUT }, async () => {
+    const { rows } = await withClient(embedded.connection, (client) => client.query("select slot_name from pg_replication_slots"));
+    assert.deepEqual(rows, []);
+    assert.ok(!(await readdir(place.database)).includes("backup_label"));
+  });
+
+  test("a damaged, incomplete or foreign backup is refused and nothing is left at the target", { timeout: TIMEOUT }, async () => {
+    await using other = await scratch();
+    const copy = path.join(other.root, "copy");
+    await copyDatabase(good, copy);
+    const variants: [RegExp, string, (file: string) => Promise<unknown>][] = [
+      [/damaged: PG_VERSION/, "database/PG_VERSION", (file) => appendFile(file, "0")],
+      [/damaged: global\/pg_control/, "database/global/pg_control", flipByte],
+      [/lacks backup_label/, "database/backup_label", (file) => rm(file)],
+      [/has no readable manifest.json/, "manifest.json", (file) => rm(file)],
+      [/is not JSON/, "manifest.json", (file) => writeFile(file, "{")],
+      [/not of a format/, "manifest.json", (file) => writeFile(file, "null")],
+      [/outside of itself/, "manifest.json", (file) => writeFile(file, JSON.stringify({ format: 1, directories: ["../up"], files: [] }))],
+    ];
+    for (const [message, name, spoil] of variants) {
+      await spoil(path.join(copy, name));
+      await assert.rejects(restore({ from: copy, directory: other.database }), { name: "Refusal", message });
+      assert.deepEqual((await readdir(other.root)).toSorted(), ["copy", "postgres.lock"]);
+      await copyFile(path.join(good, name), path.join(copy, name));
+    }
+    await restore({ from: copy, directory: other.database });
+  });
+
+  test("a restore into a database, and a backup into a directory with contents, are refused", { timeout: TIMEOUT }, async () => {
+    await assert.rejects(backup({ connection: embedded.connection, dataDirectory: place.database, to: good }), { name: "Refusal", message: /is not empty/ });
+    await using other = await scratch();
+    await mkdir(other.database);
+    await writeFile(path.join(other.database, "PG_VERSION"), "18\n");
+    await assert.rejects(restore({ from: good, directory: other.database }), { name: "Refusal", message: /already holds a database/ });
+    await assert.rejects(restore({ from: good, directory: place.database }), { name: "Refusal", message: /already in use by process/ });
+    assert.equal(await readFile(path.join(other.database, "PG_VERSION"), "utf8"), "18\n");
+  });
+
+  test("a backup that cannot be written leaves nothing at its target", { timeout: TIMEOUT }, async () => {
+    await using other = await scratch();
+    const to = path.join(other.root, "failed");
+    await assert.rejects(backup({ connection: { ...embedded.connection, database: "absent" }, dataDirectory: place.database, to }), /"absent" does not exist/);
+    assert.deepEqual(await readdir(other.root), []);
+  });
+
+  test("a backup is closed to other users", { timeout: TIMEOUT }, async () => {
+    assert.equal((await stat(good)).mode & 0o077, 0);
+    const { output } = await run("find", [good, "-perm", "/077"]);
+    assert.equal(output, "");
+  });
+
+  test("a backup taken while writes go on restores to a consistent database with all that was committed before", { timeout: TIMEOUT }, async () => {
+    const writing = startWriting(embedded.connection);
+    await until("something is committed", () => writing.acknowledged() > 5);
+    const to = path.join(place.root, "backups", "first");
+    const committed = writing.acknowledged();
+    const manifest = await backup({ connection: embedded.connection, dataDirectory: place.database, to });
+    const during = writing.acknowledged() - committed;
+    await writing.stop();
+    assert.ok(during > 0, "the writers must have written during the backup");
+    assert.equal(manifest.postgresql, embedded.major);
+
+    await using other = await scratch();
+    await restore({ from: to, directory: other.database });
+    const restored = await startOn(other.database);
+    await withClient(restored.connection, async (client) => {
+      const moves = await client.query<{ debit: number; credit: number; unequal: number }>(
+        `select (select count(distinct (writer, move)) from debit where writer > 0)::int as debit, (select count(distinct (writer, move)) from credit where writer > 0)::int as credit,
+           (select count(*) from debit full join credit using (writer, move, n) where debit.filler is null or credit.filler is null)::int as unequal`,
+      );
+      const [row] = moves.rows;
+      assert.ok(row && row.debit >= committed);
+      assert.deepEqual({ credit: row.credit, unequal: row.unequal }, { credit: row.debit, unequal: 0 });
+      await client.query("create extension amcheck");
+      await client.query("select bt_index_check(c.oid::regclass, true) from pg_class c join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relpersistence = 'p'");
+      await client.query("insert into balance values (1)");
+    });
+    await restored.stop();
+  });
+});
+
+async function flipByte(file: string): Promise<void> {
+  const handle = await open(file, "r+");
+  const { buffer } = await handle.read(Buffer.alloc(1), 0, 1, 100);
+  buffer[0] = (buffer[0] ?? 0) ^ 1;
+  await handle.write(buffer, 0, 1, 100);
+  await handle.close();
+}

@@ -1,0 +1,115 @@
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import type pg from "pg";
+import { BACKUP_FORMAT, type BackupFile, type BackupManifest, copyHashed, DATABASE_NAME, listDatabaseFiles, MANIFEST_NAME, missingIsEmpty } from "./backup-files.ts";
+import { type Connection, withClient } from "./connect.ts";
+import { errorCode, Refusal } from "./refusal.ts";
+import { syncDirectory, syncTree } from "./sync.ts";
+
+export interface BackupOptions {
+  /** The running database's superuser connection. */
+  connection: Connection;
+  /** Its directory on this machine. */
+  dataDirectory: string;
+  /** Directory to make; it must not exist, or be empty. */
+  to: string;
+}
+
+const PG_CONTROL = path.join("global", "pg_control");
+const PG_CONTROL_READS_MAX = 100;
+
+/**
+ * Copies a running database, while writes go on, to a new directory that `restore` makes a database of. It holds all
+ * that was committed before the call, and some state of what was written during it.
+ *
+ * @returns what was written, with a checksum per file
+ * @throws Refusal when `to` has contents; Error when the copy is not whole, and then nothing is left at `to`.
+ */
+export async function backup({ connection, dataDirectory, to }: BackupOptions): Promise<BackupManifest> {
+  const target = path.resolve(to);
+  if ((await readdir(target).catch(missingIsEmpty)).length > 0) throw new Refusal(`${target} is not empty: name a new directory for the backup`);
+  await mkdir(path.dirname(target), { recursive: true });
+  const partial = await mkdtemp(`${target}.partial-`);
+  try {
+    const manifest = await withClient(connection, (client) => copyRunning(client, dataDirectory, path.join(partial, DATABASE_NAME)));
+    await writeFile(path.join(partial, MANIFEST_NAME), `${JSON.stringify(manifest, null, 1)}\n`, { mode: 0o600 });
+    await syncTree(partial);
+    await rename(partial, target);
+    await syncDirectory(path.dirname(target));
+    return manifest;
+  } catch (error) {
+    await rm(partial, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** One session from start to stop: PostgreSQL forgets a backup whose session ends, and with it the temporary slot. */
+async function copyRunning(client: pg.Client, dataDirectory: string, target: string): Promise<BackupManifest> {
+  const tablespaces = await readdir(path.join(dataDirectory, "pg_tblspc"));
+  if (tablespaces.length > 0) throw new Refusal("the database uses tablespaces, which this backup does not copy: use pg_basebackup");
+  // The slot keeps the log from our start on, however much is written while we copy.
+  await client.query("select pg_create_physical_replication_slot('robofleet_backup_' || pg_backend_pid(), true, true)");
+  const start = await one<{ lsn: string; wal: string }>(client, "select lsn::text, pg_walfile_name(lsn) as wal from pg_backup_start('robofleet backup', true) as lsn");
+
+  const listed = await listDatabaseFiles(dataDirectory);
+  await mkdir(target, { mode: 0o700 });
+  for (const name of listed.directories) await mkdir(path.join(target, name), { recursive: true, mode: 0o700 });
+  const files: BackupFile[] = [];
+  for (const name of listed.files) {
+    const copied = name === PG_CONTROL ? await copyControlFile(dataDirectory, target) : await copyUnlessDropped(dataDirectory, target, name);
+    if (copied) files.push({ path: name, ...copied });
+  }
+
+  const stop = await one<{ lsn: string; wal: string; label: string }>(client, "select lsn::text, pg_walfile_name(lsn) as wal, labelfile as label from pg_backup_stop(false)");
+  for (const name of await listLog(dataDirectory, start.wal, stop.wal)) {
+    const relative = path.join("pg_wal", name);
+    files.push({ path: relative, ...(await copyHashed(path.join(dataDirectory, relative), path.join(target, relative))) });
+  }
+  // The label, not pg_control, tells recovery where to begin; without it the copy would start and be silently corrupt.
+  const label = path.join(target, "backup_label");
+  await writeFile(`${label}.new`, stop.label, { mode: 0o600 });
+  files.push({ path: "backup_label", ...(await copyHashed(`${label}.new`, label)) });
+  await rm(`${label}.new`);
+
+  const about = await one<{ postgresql: number; system_identifier: string; made_at: string }>(
+    client,
+    `select current_setting('server_version_num')::int / 10000 as postgresql, system_identifier::text,
+       to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as made_at from pg_control_system()`,
+  );
+  return { format: BACKUP_FORMAT, ...about, start_lsn: start.lsn, stop_lsn: stop.lsn, directories: listed.directories, files };
+}
+
+async function one<Row extends pg.QueryResultRow>(client: pg.Client, text: string): Promise<Row> {
+  const row = (await client.query<Row>(text)).rows[0];
+  if (!row) throw new Error("PostgreSQL answered no row");
+  return row;
+}
+
+async function copyUnlessDropped(from: string, to: string, name: string): Promise<{ bytes: number; sha256: string } | undefined> {
+  try {
+    return await copyHashed(path.join(from, name), path.join(to, name));
+  } catch (error) {
+    if (errorCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** pg_control is rewritten in place at each checkpoint, and a read may see half of it: two equal reads are whole. */
+async function copyControlFile(from: string, to: string): Promise<{ bytes: number; sha256: string }> {
+  const place = path.join(to, PG_CONTROL);
+  for (let reads = 0; reads < PG_CONTROL_READS_MAX; reads += 1) {
+    const before = await readFile(path.join(from, PG_CONTROL));
+    const copied = await copyHashed(path.join(from, PG_CONTROL), place);
+    if (before.equals(await readFile(place))) return copied;
+    await rm(place);
+  }
+  throw new Error("pg_control did not stand still");
+}
+
+/** Names of the log's segments from the backup's first to its last, and of timeline histories. */
+async function listLog(dataDirectory: string, first: string, last: string): Promise<string[]> {
+  const names = await readdir(path.join(dataDirectory, "pg_wal"));
+  const segments = names.filter((name) => /^[0-9A-F]{24}$/.test(name) && name >= first && name <= last).toSorted();
+  if (segments[0] !== first || segments.at(-1) !== last) throw new Error(`the log from ${first} to ${last} is not complete`);
+  return [...names.filter((name) => name.endsWith(".history")), ...segments];
+}
