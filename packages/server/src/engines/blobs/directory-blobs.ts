@@ -24,6 +24,8 @@ export async function directoryBlobs(directory: string, options: { log: EngineLo
   return new DirectoryBlobs(root, staging);
 }
 
+const ignore = (): void => {};
+
 class DirectoryBlobs implements Blobs {
   readonly #root: string;
   readonly #staging: string;
@@ -35,18 +37,23 @@ class DirectoryBlobs implements Blobs {
   }
 
   async receive(stream: Readable, options: ReceiveOptions): Promise<Staged> {
+    // It may break before we come to read it; without a listener that would end the process. Reading it then reports the error.
+    stream.on("error", ignore);
     this.#received += 1;
     const path = join(this.#staging, `${this.#received}`);
-    const handle = await open(path, "wx", 0o600).catch(refuse);
+    let handle: FileHandle | undefined;
     try {
+      handle = await open(path, "wx", 0o600);
       const { size, sha256 } = await store(stream, handle, options);
       await handle.sync();
       await handle.close();
       return new StagedFile(path, size, sha256, (key) => this.#place(path, key));
     } catch (error) {
-      await handle.close().catch(() => {});
+      await handle?.close().catch(ignore);
       await rm(path, { force: true });
       return refuse(error);
+    } finally {
+      stream.off("error", ignore);
     }
   }
 

@@ -1,4 +1,4 @@
-export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue | undefined };
+import type { JsonValue } from "@robofleet/protocol";
 
 /**
  * Hints between parts of the plane and between nodes: at most once, in order per publisher, never the

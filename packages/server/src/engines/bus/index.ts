@@ -1,2 +1,2 @@
-export type { Bus, BusListener, JsonValue } from "./bus.ts";
+export type { Bus, BusListener } from "./bus.ts";
 export { localBus } from "./local-bus.ts";

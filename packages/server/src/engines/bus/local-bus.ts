@@ -1,6 +1,7 @@
 import type { Activity } from "@robofleet/clock";
+import type { JsonValue } from "@robofleet/protocol";
 import type { EngineLog } from "../log.ts";
-import type { Bus, BusListener, JsonValue } from "./bus.ts";
+import type { Bus, BusListener } from "./bus.ts";
 
 /** Messages published and not yet delivered; more means that the event loop is stuck, and then a gap is announced instead. */
 const QUEUE_MESSAGES_MAX = 100_000;

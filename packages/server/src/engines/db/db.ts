@@ -1,31 +1,10 @@
-import type { Statement } from "../../kernel/sql.ts";
+import type { Db } from "../../kernel/db.ts";
 
-/**
- * The database as stores see it: statements in, rows out. Works on the pool or inside a transaction.
- * Rejects with what PostgreSQL said (`isUniqueViolation`), or with something `isConnectionLost`
- * recognises when the outcome of a write is unknown.
- */
-export interface Db {
-  /** All rows. */
-  many<R>(statement: Statement<R>): Promise<R[]>;
-  /** Exactly one row; any other number is an impossible state and throws. */
-  one<R>(statement: Statement<R>): Promise<R>;
-  /** One row or none; more throw. */
-  maybe<R>(statement: Statement<R>): Promise<R | undefined>;
-  /** The number of rows affected. */
-  run(statement: Statement<unknown>): Promise<number>;
-  /**
-   * Runs `work` in one transaction and commits when it resolves. `work` may run again (serialization
-   * failure, deadlock: up to 5 times), so it does nothing that the database cannot undo. Inside a
-   * transaction it joins that one, and a throw dooms the whole.
-   */
-  transaction<T>(work: (tx: Db) => Promise<T>): Promise<T>;
-  /** Calls `effect` after COMMIT succeeded, never when it did not; outside a transaction at once. For hints, not for state. */
-  afterCommit(effect: () => void): void;
-}
+export type { Db };
 
+/** A pool of connections to one database. */
 export interface DbEngine extends Db {
-  /** Waits for queries under way, then closes every connection. */
+  /** Waits for queries under way, then closes every connection. New ones are refused as a lost connection. */
   close(): Promise<void>;
   /** Whether the database answers within `timeout_ms`. Never rejects. */
   ready(timeout_ms: number): Promise<boolean>;

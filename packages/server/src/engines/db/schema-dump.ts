@@ -1,6 +1,62 @@
+import { bool, nullable, row, sql, text } from "../../kernel/sql.ts";
 import type { Db } from "./db.ts";
 
+const tableRow = row({ name: text, partition_key: nullable(text) });
+const columnRow = row({ table_name: text, name: text, type: text, required: bool, default_value: nullable(text) });
+const constraintRow = row({ table_name: text, name: text, definition: text });
+const indexRow = row({ table_name: text, definition: text });
+
+const HEADER = `-- The whole schema as it stands after every migration, for reading; the migrations make it.
+-- Written by dumpSchema; a test compares it with a migrated database (UPDATE_SCHEMA=1 rewrites it).
+`;
+
+/**
+ * The schema of a database as text that is equal for equal schemas, whatever PostgreSQL version and
+ * order of migrations made it: tables with columns, constraints and indexes, all by name. Without
+ * partitions, which come and go, and without the table of migrations.
+ */
 export async function dumpSchema(db: Db): Promise<string> {
-  void db;
-  return await Promise.resolve("");
+  const columns = groupByTable(await db.many(selectColumns));
+  const constraints = groupByTable(await db.many(selectConstraints));
+  const indexes = groupByTable(await db.many(selectIndexes));
+  const tables = (await db.many(selectTables)).map(({ name, partition_key }) => {
+    const lines = [
+      ...(columns.get(name) ?? []).map((column) => `${column.name} ${column.type}${column.required ? " not null" : ""}${column.default_value === null ? "" : ` default ${column.default_value}`}`),
+      ...(constraints.get(name) ?? []).map((constraint) => `constraint ${constraint.name} ${constraint.definition}`),
+    ];
+    const partitioned = partition_key === null ? "" : ` partition by ${partition_key}`;
+    const after = (indexes.get(name) ?? []).map((index) => `${index.definition};\n`);
+    return `\ncreate table ${name} (\n${lines.map((line) => `  ${line}`).join(",\n")}\n)${partitioned};\n${after.join("")}`;
+  });
+  return HEADER + tables.join("");
 }
+
+function groupByTable<R extends { table_name: string }>(rows: readonly R[]): Map<string, R[]> {
+  return Map.groupBy(rows, (of) => of.table_name);
+}
+
+const selectTables = sql(tableRow)`
+  select c.relname::text as name, pg_get_partkeydef(c.oid) as partition_key
+  from pg_class c
+  where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'schema_migration'
+  order by c.relname`;
+
+const selectColumns = sql(columnRow)`
+  select c.relname::text as table_name, a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type, a.attnotnull as required,
+    pg_get_expr(d.adbin, d.adrelid, true) as default_value
+  from pg_attribute a join pg_class c on c.oid = a.attrelid left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+  where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
+  order by c.relname, a.attnum`;
+
+/** Since version 18 "not null" is a constraint of its own (contype n); here it stands with its column. */
+const selectConstraints = sql(constraintRow)`
+  select c.relname::text as table_name, k.conname::text as name, pg_get_constraintdef(k.oid, true) as definition
+  from pg_constraint k join pg_class c on c.oid = k.conrelid
+  where c.relnamespace = 'public'::regnamespace and k.contype <> 'n'
+  order by c.relname, case k.contype when 'p' then 1 when 'u' then 2 when 'f' then 3 else 4 end, k.conname`;
+
+const selectIndexes = sql(indexRow)`
+  select c.relname::text as table_name, pg_get_indexdef(i.indexrelid, 0, true) as definition
+  from pg_index i join pg_class c on c.oid = i.indrelid join pg_class x on x.oid = i.indexrelid
+  where c.relnamespace = 'public'::regnamespace and not exists (select from pg_constraint k where k.conindid = i.indexrelid and k.conrelid = i.indrelid)
+  order by c.relname, x.relname`;

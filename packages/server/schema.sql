@@ -1,0 +1,426 @@
+-- The whole schema as it stands after every migration, for reading; the migrations make it.
+-- Written by dumpSchema; a test compares it with a migrated database (UPDATE_SCHEMA=1 rewrites it).
+
+create table config_entry (
+  org_id text not null,
+  id text not null,
+  namespace text not null,
+  key text not null,
+  scope text not null,
+  scope_id text not null default ''::text,
+  value jsonb not null,
+  version integer not null,
+  value_schema jsonb,
+  updated_by text,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint config_entry_pkey PRIMARY KEY (org_id, id),
+  constraint config_entry_org_id_namespace_scope_scope_id_key_key UNIQUE (org_id, namespace, scope, scope_id, key),
+  constraint config_entry_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint config_entry_scope_check CHECK (scope = ANY (ARRAY['org'::text, 'site'::text, 'fleet'::text, 'robot'::text]))
+);
+
+create table credential (
+  id text not null,
+  hash bytea not null,
+  kind text not null,
+  org_id text not null,
+  user_id text,
+  role text not null,
+  scopes jsonb not null default '[]'::jsonb,
+  label text,
+  prefix text not null,
+  expires_at timestamp with time zone,
+  last_used_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  created_by text,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint credential_pkey PRIMARY KEY (id),
+  constraint credential_hash_key UNIQUE (hash),
+  constraint credential_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint credential_user_id_fkey FOREIGN KEY (user_id) REFERENCES user_account(id) ON DELETE CASCADE,
+  constraint credential_kind_check CHECK (kind = ANY (ARRAY['org'::text, 'user'::text])),
+  constraint credential_role_check CHECK (role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text]))
+);
+CREATE INDEX credential_org ON credential USING btree (org_id, id);
+
+create table deployment (
+  org_id text not null,
+  id text not null,
+  kind text not null,
+  target_kind text not null,
+  robot_id text,
+  fleet_id text,
+  release_id text,
+  app text,
+  namespace text,
+  revision text,
+  rollout jsonb not null default '{}'::jsonb,
+  scheduled_at timestamp with time zone,
+  status text not null,
+  reason text,
+  fan_out_at timestamp with time zone,
+  fan_out_done_at timestamp with time zone,
+  fan_out_cursor text,
+  count_total integer not null default 0,
+  count_pending integer not null default 0,
+  count_queued integer not null default 0,
+  count_active integer not null default 0,
+  count_applied integer not null default 0,
+  count_failed integer not null default 0,
+  count_rolled_back integer not null default 0,
+  count_cancelled integer not null default 0,
+  event_seq bigint not null default 0,
+  cancel_requested_at timestamp with time zone,
+  expires_at timestamp with time zone,
+  retry_of text,
+  rollback_of text,
+  created_by jsonb not null,
+  started_at timestamp with time zone,
+  finished_at timestamp with time zone,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint deployment_pkey PRIMARY KEY (org_id, id),
+  constraint deployment_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint deployment_kind_check CHECK (kind = ANY (ARRAY['release'::text, 'config'::text])),
+  constraint deployment_status_check CHECK (status = ANY (ARRAY['scheduled'::text, 'queued'::text, 'in_progress'::text, 'paused'::text, 'rolling_back'::text, 'cancelling'::text, 'applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text])),
+  constraint deployment_target_kind_check CHECK (target_kind = ANY (ARRAY['robot'::text, 'fleet'::text]))
+);
+CREATE INDEX deployment_fan_out ON deployment USING btree (fan_out_at) WHERE fan_out_at IS NOT NULL AND fan_out_done_at IS NULL AND finished_at IS NULL;
+CREATE INDEX deployment_fleet ON deployment USING btree (org_id, fleet_id, id) WHERE fleet_id IS NOT NULL;
+CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);
+CREATE INDEX deployment_open_expiry ON deployment USING btree (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX deployment_release ON deployment USING btree (org_id, release_id, id) WHERE release_id IS NOT NULL;
+CREATE INDEX deployment_robot ON deployment USING btree (org_id, robot_id, id) WHERE robot_id IS NOT NULL;
+
+create table deployment_due (
+  org_id text not null,
+  id text not null,
+  due_at timestamp with time zone not null,
+  constraint deployment_due_pkey PRIMARY KEY (org_id, id),
+  constraint deployment_due_org_id_id_fkey FOREIGN KEY (org_id, id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX deployment_due_at ON deployment_due USING btree (due_at);
+
+create table deployment_event (
+  org_id text not null,
+  deployment_id text not null,
+  seq bigint not null,
+  id text not null,
+  at timestamp with time zone not null,
+  kind text not null,
+  status text not null,
+  target_status text,
+  robot_id text,
+  reason text,
+  message text not null,
+  actor jsonb not null,
+  data jsonb not null default '{}'::jsonb,
+  constraint deployment_event_pkey PRIMARY KEY (org_id, deployment_id, seq),
+  constraint deployment_event_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX deployment_event_own ON deployment_event USING btree (org_id, deployment_id, seq) WHERE robot_id IS NULL;
+CREATE INDEX deployment_event_robot ON deployment_event USING btree (org_id, deployment_id, robot_id, seq) WHERE robot_id IS NOT NULL;
+
+create table deployment_target (
+  org_id text not null,
+  deployment_id text not null,
+  id text not null,
+  kind text not null,
+  robot_id text not null,
+  subject text not null,
+  release_id text,
+  wave integer not null default 0,
+  status text not null,
+  reason text,
+  attempt integer not null default 0,
+  waiting_for text,
+  progress jsonb,
+  previous_release_id text,
+  dispatch_generation bigint,
+  deadline_at timestamp with time zone,
+  not_before_at timestamp with time zone,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint deployment_target_pkey PRIMARY KEY (org_id, deployment_id, id),
+  constraint deployment_target_org_id_deployment_id_robot_id_subject_key UNIQUE (org_id, deployment_id, robot_id, subject),
+  constraint deployment_target_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE,
+  constraint deployment_target_kind_check1 CHECK (kind = ANY (ARRAY['release'::text, 'config'::text])),
+  constraint deployment_target_status_check CHECK (status = ANY (ARRAY['pending'::text, 'queued'::text, 'dispatched'::text, 'downloading'::text, 'staged'::text, 'installing'::text, 'verifying'::text, 'rolling_back'::text, 'applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text])),
+  constraint deployment_target_waiting_for_check CHECK (waiting_for = ANY (ARRAY['robot_online'::text, 'slot'::text, 'window'::text, 'artifact'::text, 'previous_deployment'::text, 'gate'::text]))
+);
+CREATE INDEX deployment_target_claim ON deployment_target USING btree (created_at) WHERE status = 'queued'::text AND waiting_for IS NULL;
+CREATE INDEX deployment_target_deadline ON deployment_target USING btree (deadline_at) WHERE deadline_at IS NOT NULL;
+CREATE UNIQUE INDEX deployment_target_id ON deployment_target USING btree (org_id, id);
+CREATE INDEX deployment_target_robot_open ON deployment_target USING btree (org_id, robot_id, subject) WHERE status <> ALL (ARRAY['applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text]);
+CREATE INDEX deployment_target_waiting_release ON deployment_target USING btree (org_id, release_id) WHERE status = 'queued'::text AND waiting_for = 'artifact'::text;
+
+create table enrollment_key (
+  org_id text not null,
+  id text not null,
+  hash bytea not null,
+  label text,
+  site_id text not null,
+  fleet_id text not null,
+  max_uses integer not null,
+  uses integer not null default 0,
+  expires_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  created_by text,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint enrollment_key_pkey PRIMARY KEY (org_id, id),
+  constraint enrollment_key_hash_key UNIQUE (hash),
+  constraint enrollment_key_org_id_fleet_id_fkey FOREIGN KEY (org_id, fleet_id) REFERENCES fleet(org_id, id) ON DELETE CASCADE,
+  constraint enrollment_key_org_id_site_id_fkey FOREIGN KEY (org_id, site_id) REFERENCES site(org_id, id) ON DELETE CASCADE,
+  constraint enrollment_key_check CHECK (max_uses = 0 OR uses <= max_uses),
+  constraint enrollment_key_max_uses_check CHECK (max_uses >= 0)
+);
+
+create table fleet (
+  org_id text not null,
+  id text not null,
+  site_id text not null,
+  name text not null,
+  desired jsonb not null default '{}'::jsonb,
+  config_revision text,
+  follow boolean not null default true,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint fleet_pkey PRIMARY KEY (org_id, id),
+  constraint fleet_org_id_site_id_name_key UNIQUE (org_id, site_id, name),
+  constraint fleet_org_id_site_id_fkey FOREIGN KEY (org_id, site_id) REFERENCES site(org_id, id)
+);
+
+create table health_snapshot (
+  org_id text not null,
+  robot_id text not null,
+  received_at timestamp with time zone not null,
+  snapshot jsonb not null,
+  constraint health_snapshot_pkey PRIMARY KEY (org_id, robot_id),
+  constraint health_snapshot_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+
+create table idempotency (
+  org_id text not null,
+  method text not null,
+  route text not null,
+  key text not null,
+  body_hash bytea not null,
+  status integer,
+  response text,
+  location text,
+  expires_at timestamp with time zone,
+  deployment_id text,
+  created_at timestamp with time zone not null,
+  constraint idempotency_pkey PRIMARY KEY (org_id, method, route, key)
+);
+CREATE INDEX idempotency_expiry ON idempotency USING btree (expires_at) WHERE expires_at IS NOT NULL;
+
+create table log_batch (
+  org_id text not null,
+  robot_id text not null,
+  first_seq bigint not null,
+  last_seq bigint not null,
+  received_at timestamp with time zone not null,
+  first_at timestamp with time zone not null,
+  last_at timestamp with time zone not null,
+  record_count integer not null,
+  codec text not null,
+  records bytea not null,
+  constraint log_batch_pkey PRIMARY KEY (org_id, robot_id, received_at, first_seq)
+) partition by RANGE (received_at);
+
+create table log_position (
+  org_id text not null,
+  robot_id text not null,
+  outbox_id text not null,
+  seq bigint not null,
+  updated_at timestamp with time zone not null,
+  constraint log_position_pkey PRIMARY KEY (org_id, robot_id),
+  constraint log_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+
+create table membership (
+  org_id text not null,
+  user_id text not null,
+  role text not null,
+  scopes jsonb not null default '[]'::jsonb,
+  created_at timestamp with time zone not null,
+  constraint membership_pkey PRIMARY KEY (org_id, user_id),
+  constraint membership_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint membership_user_id_fkey FOREIGN KEY (user_id) REFERENCES user_account(id) ON DELETE CASCADE,
+  constraint membership_role_check CHECK (role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text]))
+);
+CREATE INDEX membership_user ON membership USING btree (user_id);
+
+create table node (
+  id text not null,
+  epoch bigint not null,
+  lease_expires_at timestamp with time zone not null,
+  started_at timestamp with time zone not null,
+  constraint node_pkey PRIMARY KEY (id)
+);
+
+create table org (
+  id text not null,
+  name text not null,
+  status text not null,
+  settings jsonb not null default '{}'::jsonb,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint org_pkey PRIMARY KEY (id),
+  constraint org_name_key UNIQUE (name),
+  constraint org_status_check CHECK (status = ANY (ARRAY['pending'::text, 'active'::text, 'suspended'::text]))
+);
+
+create table release (
+  org_id text not null,
+  id text not null,
+  tag text not null,
+  app text not null default 'main'::text,
+  notes text,
+  kind text not null,
+  artifact_sha256 text not null,
+  artifact_size bigint not null,
+  artifact_state text not null,
+  image text,
+  manifest jsonb,
+  signature jsonb,
+  created_by text,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint release_pkey PRIMARY KEY (org_id, id),
+  constraint release_org_id_tag_key UNIQUE (org_id, tag),
+  constraint release_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint release_artifact_size_check CHECK (artifact_size >= 0),
+  constraint release_artifact_state_check CHECK (artifact_state = ANY (ARRAY['awaiting_upload'::text, 'stored'::text, 'external'::text]))
+);
+CREATE INDEX release_artifact ON release USING btree (org_id, artifact_sha256);
+
+create table robot (
+  org_id text not null,
+  id text not null,
+  name text not null,
+  site_id text not null,
+  fleet_id text not null,
+  labels jsonb not null default '{}'::jsonb,
+  public_key bytea not null,
+  enrollment_key_id text,
+  agent_version text,
+  platform jsonb,
+  kinds jsonb not null default '[]'::jsonb,
+  streams jsonb not null default '[]'::jsonb,
+  node_id text,
+  node_epoch bigint,
+  session_id text,
+  connected_at timestamp with time zone,
+  last_seen_at timestamp with time zone,
+  decommissioned_at timestamp with time zone,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint robot_pkey PRIMARY KEY (org_id, id),
+  constraint robot_org_id_fleet_id_fkey FOREIGN KEY (org_id, fleet_id) REFERENCES fleet(org_id, id),
+  constraint robot_org_id_site_id_fkey FOREIGN KEY (org_id, site_id) REFERENCES site(org_id, id)
+);
+CREATE INDEX robot_fleet ON robot USING btree (org_id, fleet_id, id) WHERE decommissioned_at IS NULL;
+CREATE INDEX robot_labels ON robot USING gin (labels jsonb_path_ops);
+CREATE INDEX robot_node ON robot USING btree (node_id) WHERE node_id IS NOT NULL;
+CREATE INDEX robot_online ON robot USING btree (org_id, fleet_id) WHERE node_id IS NOT NULL;
+CREATE INDEX robot_site ON robot USING btree (org_id, site_id, id) WHERE decommissioned_at IS NULL;
+
+create table robot_app (
+  org_id text not null,
+  robot_id text not null,
+  app text not null,
+  current_release_id text,
+  previous_release_id text,
+  desired_release_id text,
+  target_id text,
+  deployment_id text,
+  attempt integer not null default 0,
+  verify_seconds integer not null default 30,
+  status text not null default 'unknown'::text,
+  failed_release_id text,
+  updated_at timestamp with time zone not null,
+  constraint robot_app_pkey PRIMARY KEY (org_id, robot_id, app),
+  constraint robot_app_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX robot_app_current ON robot_app USING btree (org_id, current_release_id);
+CREATE INDEX robot_app_desired ON robot_app USING btree (org_id, desired_release_id);
+
+create table robot_config (
+  org_id text not null,
+  robot_id text not null,
+  namespace text not null,
+  version integer not null default 0,
+  content text not null,
+  sha256 text not null,
+  previous_content text,
+  previous_sha256 text,
+  reported_version integer,
+  reported_sha256 text,
+  target_id text,
+  deployment_id text,
+  attempt integer not null default 0,
+  updated_at timestamp with time zone not null,
+  constraint robot_config_pkey PRIMARY KEY (org_id, robot_id, namespace),
+  constraint robot_config_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+
+create table robot_desired (
+  org_id text not null,
+  robot_id text not null,
+  generation bigint not null default 0,
+  observed_generation bigint not null default 0,
+  outbox_id text not null default ''::text,
+  outbox_seq bigint not null default 0,
+  updated_at timestamp with time zone not null,
+  constraint robot_desired_pkey PRIMARY KEY (org_id, robot_id),
+  constraint robot_desired_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+
+create table robot_key (
+  public_key bytea not null,
+  org_id text not null,
+  robot_id text not null,
+  created_at timestamp with time zone not null,
+  constraint robot_key_pkey PRIMARY KEY (public_key),
+  constraint robot_key_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+CREATE UNIQUE INDEX robot_key_robot ON robot_key USING btree (robot_id);
+
+create table site (
+  org_id text not null,
+  id text not null,
+  name text not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint site_pkey PRIMARY KEY (org_id, id),
+  constraint site_org_id_name_key UNIQUE (org_id, name),
+  constraint site_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+
+create table timeline_entry (
+  org_id text not null,
+  robot_id text not null,
+  id text not null,
+  at timestamp with time zone not null,
+  kind text not null,
+  actor jsonb not null,
+  summary text not null,
+  data jsonb not null default '{}'::jsonb,
+  constraint timeline_entry_pkey PRIMARY KEY (org_id, robot_id, id),
+  constraint timeline_entry_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+
+create table user_account (
+  id text not null,
+  email text not null,
+  name text not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint user_account_pkey PRIMARY KEY (id),
+  constraint user_account_email_key UNIQUE (email)
+);

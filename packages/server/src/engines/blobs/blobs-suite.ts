@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { PassThrough, Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { test } from "node:test";
+import { BlobError, type BlobErrorCode, type Blobs } from "./blobs.ts";
+
+export interface BlobsUnderTest {
+  blobs: Blobs;
+  /** Uploads that are staged and neither committed nor discarded. */
+  stagedCount(): Promise<number>;
+  close(): Promise<void>;
+}
+
+const TIMEOUT = { timeout: 60_000 };
+const MAX = { max_bytes: 10 * 1024 * 1024 };
+const sha256 = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
+const refusal =
+  (code: BlobErrorCode) =>
+  (error: unknown): boolean => error instanceof BlobError && error.code === code;
+
+/** What every blob store must do; each implementation runs it. */
+export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): void {
+  const check = (behaviour: string, body: (under_test: BlobsUnderTest) => Promise<void>): void => {
+    test(`${name}: ${behaviour}`, TIMEOUT, async () => {
+      const under_test = await make();
+      try {
+        await body(under_test);
+      } finally {
+        await under_test.close();
+      }
+    });
+  };
+  const put = async (blobs: Blobs, key: string, bytes: Buffer): Promise<void> => {
+    await (await blobs.receive(Readable.from([bytes]), MAX)).commit(key);
+  };
+
+  check("what was committed is read back, whole and in ranges", async ({ blobs }) => {
+    const bytes = Buffer.alloc(3_000_000, "0123456789abcdef-");
+    const staged = await blobs.receive(Readable.from([bytes.subarray(0, 100), bytes.subarray(100)]), { ...MAX, expect: { size: bytes.length, sha256: sha256(bytes) } });
+    assert.deepEqual([staged.size, staged.sha256], [bytes.length, sha256(bytes)]);
+    await staged.commit(`org_1/${staged.sha256}`);
+    const read = async (range?: { start: number; end: number }): Promise<Buffer> => {
+      const { stream, size } = await blobs.read(`org_1/${staged.sha256}`, range);
+      assert.equal(size, bytes.length);
+      return await buffer(stream);
+    };
+    assert.ok((await read()).equals(bytes));
+    assert.ok((await read({ start: 0, end: 0 })).equals(bytes.subarray(0, 1)));
+    assert.ok((await read({ start: 1_000_000, end: 2_999_999 })).equals(bytes.subarray(1_000_000)));
+    for (const range of [
+      { start: 3_000_000, end: 3_000_000 },
+      { start: 0, end: 3_000_000 },
+      { start: 5, end: 4 },
+      { start: -1, end: 4 },
+    ]) {
+      await assert.rejects(blobs.read(`org_1/${staged.sha256}`, range), refusal("bad_range"));
+    }
+  });
+
+  check("an empty blob is a blob", async ({ blobs }) => {
+    await put(blobs, "org_1/empty", Buffer.alloc(0));
+    assert.equal((await blobs.stat("org_1/empty"))?.size, 0);
+    assert.equal((await buffer((await blobs.read("org_1/empty")).stream)).length, 0);
+  });
+
+  check("nothing is readable before commit; discard forgets it", async ({ blobs, stagedCount }) => {
+    const staged = await blobs.receive(Readable.from([Buffer.from("x")]), MAX);
+    assert.equal(await stagedCount(), 1);
+    assert.equal(await blobs.stat(`org_1/${staged.sha256}`), undefined);
+    await staged.discard();
+    await staged.discard();
+    assert.equal(await stagedCount(), 0);
+    await assert.rejects(staged.commit(`org_1/${staged.sha256}`));
+    const kept = await blobs.receive(Readable.from([Buffer.from("y")]), MAX);
+    await kept.commit("org_1/y");
+    await kept.discard();
+    assert.equal((await blobs.stat("org_1/y"))?.size, 1);
+  });
+
+  check("a commit over an existing blob replaces it, for new readers", async ({ blobs }) => {
+    await put(blobs, "org_1/same", Buffer.from("old bytes"));
+    const { stream } = await blobs.read("org_1/same");
+    await put(blobs, "org_1/same", Buffer.from("new"));
+    assert.equal((await buffer(stream)).toString(), "old bytes");
+    assert.equal((await buffer((await blobs.read("org_1/same")).stream)).toString(), "new");
+  });
+
+  check("too many bytes, other bytes and broken streams are refused and nothing is kept", async ({ blobs, stagedCount }) => {
+    const bytes = Buffer.from("0123456789");
+    const receive = (options: Parameters<Blobs["receive"]>[1]) => blobs.receive(Readable.from([bytes]), options);
+    await assert.rejects(receive({ max_bytes: 9 }), refusal("too_large"));
+    await assert.rejects(receive({ ...MAX, expect: { size: 11 } }), refusal("mismatch"));
+    await assert.rejects(receive({ ...MAX, expect: { size: 9 } }), refusal("mismatch"));
+    await assert.rejects(receive({ ...MAX, expect: { sha256: "00".repeat(32) } }), refusal("mismatch"));
+    await (await receive({ max_bytes: 10, expect: { sha256: sha256(bytes) } })).discard();
+    for (const error of [new Error("planned"), undefined]) {
+      const broken = new PassThrough();
+      broken.write("half");
+      const received = blobs.receive(broken, MAX);
+      setImmediate(() => broken.destroy(error));
+      await assert.rejects(received, refusal("interrupted"));
+    }
+    assert.equal(await stagedCount(), 0);
+  });
+
+  check("a refused stream can still be drained, an aborted one is destroyed", async ({ blobs, stagedCount }) => {
+    const long = new PassThrough();
+    long.write(Buffer.alloc(100));
+    await assert.rejects(blobs.receive(long, { max_bytes: 50 }), refusal("too_large"));
+    assert.equal(long.destroyed, false);
+    const stopping = new AbortController();
+    const stuck = new PassThrough();
+    const received = blobs.receive(stuck, { ...MAX, signal: stopping.signal });
+    setImmediate(() => stopping.abort());
+    await assert.rejects(received, refusal("interrupted"));
+    assert.equal(stuck.destroyed, true);
+    assert.equal(await stagedCount(), 0);
+  });
+
+  check("what is not there is said so", async ({ blobs }) => {
+    await assert.rejects(blobs.read("org_1/none"), refusal("not_found"));
+    assert.equal(await blobs.stat("org_1/none"), undefined);
+    await blobs.delete("org_1/none");
+    await put(blobs, "org_1/some", Buffer.from("x"));
+    await blobs.delete("org_1/some");
+    assert.equal(await blobs.stat("org_1/some"), undefined);
+  });
+
+  check("keys that are not keys are refused everywhere", async ({ blobs, stagedCount }) => {
+    for (const key of ["", "a", "/a", "a/", "a/b/c", "../a", "a/..", "a/.", "a/.hidden", "a\\b/c", "a/b\0c", "a/b c", "a/%2e%2e", `a/${"x".repeat(200)}`, "é/a"]) {
+      const staged = await blobs.receive(Readable.from([Buffer.from("x")]), MAX);
+      await assert.rejects(staged.commit(key), refusal("bad_key"), key);
+      await staged.discard();
+      await assert.rejects(blobs.read(key), refusal("bad_key"), key);
+      await assert.rejects(blobs.stat(key), refusal("bad_key"), key);
+      await assert.rejects(blobs.delete(key), refusal("bad_key"), key);
+    }
+    for (const prefix of ["org_1", "../", "/", "a/b/"]) await assert.rejects(Array.fromAsync(blobs.list(prefix)), refusal("bad_key"), prefix);
+    assert.equal(await stagedCount(), 0);
+  });
+
+  check("list finds an owner's blobs, or everybody's", async ({ blobs }) => {
+    for (const key of ["org_1/aa1", "org_1/aa2", "org_1/b", "org_2/aa1", "org_10/x"]) await put(blobs, key, Buffer.from(key));
+    const keys = async (prefix: string): Promise<string[]> => (await Array.fromAsync(blobs.list(prefix))).map(({ key, size }) => `${key} ${size}`).toSorted();
+    assert.deepEqual(await keys("org_1/"), ["org_1/aa1 9", "org_1/aa2 9", "org_1/b 7"]);
+    assert.deepEqual((await keys("")).length, 5);
+    assert.deepEqual(await keys("org_3/"), []);
+  });
+
+  check("many uploads at once, some of the same bytes, do not mix", async ({ blobs, stagedCount }) => {
+    const contents = Array.from({ length: 30 }, (_, i) => Buffer.alloc(50_000, `${i % 10}`));
+    await Promise.all(
+      contents.map(async (bytes) => {
+        const staged = await blobs.receive(Readable.from([bytes.subarray(0, 7), bytes.subarray(7)]), { ...MAX, expect: { sha256: sha256(bytes) } });
+        await staged.commit(`org_1/${staged.sha256}`);
+      }),
+    );
+    const found = await Array.fromAsync(blobs.list("org_1/"));
+    assert.equal(found.length, 10);
+    for (const { key } of found) assert.equal(sha256(await buffer((await blobs.read(key)).stream)), key.slice("org_1/".length));
+    assert.equal(await stagedCount(), 0);
+  });
+
+  check("free space is a number of bytes", async ({ blobs }) => {
+    assert.ok((await blobs.freeBytes()) > 0);
+  });
+}

@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { JsonValue } from "@robofleet/protocol";
+import type { Bus } from "./bus.ts";
+
+export interface BusUnderTest {
+  /** Two ends of one bus; the same object where the bus lives in one process. */
+  publisher: Bus;
+  subscriber: Bus;
+  /** Errors logged so far. */
+  errors(): number;
+  /** Makes the subscriber lose messages. */
+  loseMessages(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const TIMEOUT = { timeout: 30_000 };
+const DEADLINE_MS = 10_000;
+
+/** What every bus must do; each implementation runs it. */
+export function busSuite(name: string, make: () => Promise<BusUnderTest>): void {
+  const check = (behaviour: string, body: (bus: BusUnderTest) => Promise<void>): void => {
+    test(`${name}: ${behaviour}`, TIMEOUT, async () => {
+      const bus = await make();
+      try {
+        await body(bus);
+      } finally {
+        await bus.close();
+      }
+    });
+  };
+
+  check("a message reaches every subscriber of its subject, in order, and nobody else", async ({ publisher, subscriber }) => {
+    const seen: Array<[string, JsonValue, string]> = [];
+    for (const listener of ["a", "b"]) subscriber.subscribe("rf.node.1", (message, subject) => void seen.push([listener, message, subject]));
+    subscriber.subscribe("rf.node.2", (message) => void seen.push(["other", message, ""]));
+    const done = nextMessage(subscriber, "end");
+    await settle(publisher, subscriber);
+    for (const message of [1, { deep: ["x", null] }]) publisher.publish("rf.node.1", message);
+    publisher.publish("end", null);
+    await done;
+    assert.deepEqual(seen, [
+      ["a", 1, "rf.node.1"],
+      ["b", 1, "rf.node.1"],
+      ["a", { deep: ["x", null] }, "rf.node.1"],
+      ["b", { deep: ["x", null] }, "rf.node.1"],
+    ]);
+  });
+
+  check("publish returns before anybody has heard", async ({ publisher, subscriber }) => {
+    await settle(publisher, subscriber);
+    let heard = false;
+    const done = nextMessage(subscriber, "s").then(() => (heard = true));
+    publisher.publish("s", 1);
+    assert.equal(heard, false);
+    await done;
+  });
+
+  check("a message is a copy: changing it later changes nothing", async ({ publisher, subscriber }) => {
+    const done = nextMessage(subscriber, "copy");
+    await settle(publisher, subscriber);
+    const message = { list: [1] };
+    publisher.publish("copy", message);
+    message.list.push(2);
+    assert.deepEqual(await done, { list: [1] });
+  });
+
+  check("the same listener twice hears twice; an ended subscription hears nothing", async ({ publisher, subscriber }) => {
+    let count = 0;
+    const listener = (): void => void (count += 1);
+    const end = subscriber.subscribe("twice", listener);
+    subscriber.subscribe("twice", listener);
+    await settle(publisher, subscriber);
+    publisher.publish("twice", 1);
+    await barrier(publisher, subscriber);
+    assert.equal(count, 2);
+    end();
+    end();
+    publisher.publish("twice", 2);
+    await barrier(publisher, subscriber);
+    assert.equal(count, 3);
+  });
+
+  check("a listener that fails is logged and harms nobody", async ({ publisher, subscriber, errors }) => {
+    subscriber.subscribe("fail", () => {
+      throw new Error("planned: thrown");
+    });
+    subscriber.subscribe("fail", () => Promise.reject(new Error("planned: rejected")));
+    const done = nextMessage(subscriber, "fail");
+    await settle(publisher, subscriber);
+    const before = errors();
+    publisher.publish("fail", 1);
+    await done;
+    await barrier(publisher, subscriber);
+    assert.equal(errors() - before, 2);
+  });
+
+  check("lost messages are announced, and later ones arrive again", async ({ publisher, subscriber, loseMessages }) => {
+    const gap = Promise.withResolvers<void>();
+    subscriber.onGap(gap.resolve);
+    const unwanted = subscriber.onGap(() => assert.fail("an ended gap subscription"));
+    unwanted();
+    await settle(publisher, subscriber);
+    await loseMessages();
+    await withDeadline(gap.promise, "no gap was announced");
+    await barrier(publisher, subscriber);
+  });
+
+  check("a closed bus delivers nothing more and takes what is published without complaint", async ({ publisher, subscriber }) => {
+    let heard = 0;
+    subscriber.subscribe("closed", () => void (heard += 1));
+    await settle(publisher, subscriber);
+    publisher.publish("closed", 1);
+    await subscriber.close();
+    const at_close = heard;
+    subscriber.publish("closed", 2);
+    publisher.publish("closed", 3);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(heard, at_close);
+    await subscriber.close();
+  });
+}
+
+function nextMessage(bus: Bus, subject: string): Promise<JsonValue> {
+  const { promise, resolve } = Promise.withResolvers<JsonValue>();
+  const end = bus.subscribe(subject, (message) => {
+    end();
+    resolve(message);
+  });
+  return withDeadline(promise, `nothing on ${subject}`);
+}
+
+let barriers = 0;
+
+/** Returns when all that was published before has been delivered. */
+async function barrier(publisher: Bus, subscriber: Bus): Promise<void> {
+  barriers += 1;
+  const subject = `barrier.${barriers}`;
+  let passed = false;
+  const done = nextMessage(subscriber, subject).then(() => (passed = true));
+  // Again and again: on a bus between processes the subscription itself takes a moment.
+  while (!passed) {
+    publisher.publish(subject, null);
+    await Promise.race([done, new Promise((resolve) => setTimeout(resolve, 20))]);
+  }
+}
+
+/** Returns when the subscriptions made so far are in force. */
+const settle = barrier;
+
+function withDeadline<T>(promise: Promise<T>, problem: string): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new Error(`${problem} within ${DEADLINE_MS} ms`)), DEADLINE_MS);
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}

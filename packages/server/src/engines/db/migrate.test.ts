@@ -1,0 +1,99 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { int, row, sql } from "../../kernel/sql.ts";
+import { dumpSchema, isConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./index.ts";
+import { createTestDatabase, silentLog } from "./testing/index.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const SCHEMA_FILE = fileURLToPath(new URL("../../../schema.sql", import.meta.url));
+const countRow = row({ n: int });
+
+async function directoryWith(files: Record<string, string>) {
+  const directory = await mkdtemp(join(tmpdir(), "robofleet-migrations-"));
+  for (const [name, content] of Object.entries(files)) await writeFile(join(directory, name), content);
+  return { directory, log: silentLog, [Symbol.asyncDispose]: () => rm(directory, { recursive: true }) };
+}
+
+test("schema.sql is what the migrations make", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  const run = await migrate(database.connection, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
+  assert.deepEqual(run, (await readdir(MIGRATIONS_DIRECTORY)).map((file) => file.replace(/\.sql$/, "")).toSorted());
+  const schema = await dumpSchema(await database.connect());
+  assert.match(schema, /create table org \(/);
+  if (process.env["UPDATE_SCHEMA"] === "1") await writeFile(SCHEMA_FILE, schema);
+  assert.equal(schema, await readFile(SCHEMA_FILE, "utf8"), "run this test with UPDATE_SCHEMA=1 to rewrite schema.sql");
+});
+
+test("the dump tells every kind of difference, and nothing of partitions", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  const db = await database.connect();
+  await db.run(sql`create table a (id text primary key, n int default 3 check (n > 0))`);
+  await db.run(sql`create table p (id text not null, at timestamptz not null) partition by range (at)`);
+  const dumps = [await dumpSchema(db)];
+  for (const change of [
+    sql`alter table a alter column n set not null`,
+    sql`alter table a alter column n set default 4`,
+    sql`alter table a alter column n type bigint`,
+    sql`alter table a add constraint big check (n < 100)`,
+    sql`create index a_n on a (n) where n > 5`,
+    sql`alter table p add foreign key (id) references a (id) on delete cascade`,
+    sql`create index p_at on p (at)`,
+    sql`create table b (a_id text unique)`,
+  ]) {
+    await db.run(change);
+    dumps.push(await dumpSchema(db));
+  }
+  assert.equal(new Set(dumps).size, dumps.length);
+  await db.run(sql`create table p_2030 partition of p for values from ('2030-01-01') to ('2031-01-01')`);
+  assert.equal(await dumpSchema(db), dumps.at(-1));
+});
+
+test("a second start runs only what is new", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  await using files = await directoryWith({ "0001_first.sql": "create table first (id int); insert into first values (1);" });
+  assert.deepEqual(await migrate(database.connection, files), ["0001_first"]);
+  assert.deepEqual(await migrate(database.connection, files), []);
+  await writeFile(join(files.directory, "0002_second.sql"), "alter table first add column more text;");
+  assert.deepEqual(await migrate(database.connection, files), ["0002_second"]);
+});
+
+test("nodes that start at once migrate once", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  await using files = await directoryWith({ "0001_slow.sql": "create table slow (id int); select pg_sleep(0.3); insert into slow values (1);" });
+  const runs = await Promise.all([1, 2, 3].map(() => migrate(database.connection, files)));
+  assert.deepEqual(runs.toSorted((a, b) => a.length - b.length), [[], [], ["0001_slow"]]);
+  const db = await database.connect();
+  assert.equal((await db.one(sql(countRow)`select count(*)::int as n from slow`)).n, 1);
+});
+
+test("a database of a newer version is refused and left alone", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  await using newer = await directoryWith({ "0001_first.sql": "create table first (id int);", "0002_future.sql": "create table future (id int);" });
+  await migrate(database.connection, newer);
+  await using older = await directoryWith({ "0001_first.sql": "create table first (id int);" });
+  await assert.rejects(migrate(database.connection, older), /newer version of Robofleet.*0002_future/);
+});
+
+test("a migration that fails leaves nothing of any that ran with it", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  await using files = await directoryWith({ "0001_good.sql": "create table good (id int);", "0002_bad.sql": "create table bad (id nosuchtype);" });
+  await assert.rejects(migrate(database.connection, files), /nosuchtype/);
+  const db = await database.connect();
+  assert.equal((await db.one(sql(countRow)`select count(*)::int as n from pg_class where relname in ('good', 'bad')`)).n, 0);
+  await writeFile(join(files.directory, "0002_bad.sql"), "create table bad (id int);");
+  assert.deepEqual(await migrate(database.connection, files), ["0001_good", "0002_bad"]);
+});
+
+test("a directory with anything but migrations, or none, is refused", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  await using stray = await directoryWith({ "0001_a.sql": "select 1;", "0002_a.sql.orig": "select 1;" });
+  await assert.rejects(migrate(database.connection, stray), /0002_a\.sql\.orig/);
+  await using empty = await directoryWith({});
+  await assert.rejects(migrate(database.connection, empty), /no migrations/);
+  await using fine = await directoryWith({ "0001_a.sql": "select 1;" });
+  await assert.rejects(migrate({ ...database.connection, host: "/nonexistent" }, fine), isConnectionLost);
+});

@@ -1,0 +1,247 @@
+import assert from "node:assert/strict";
+import { createServer, type Socket, connect as connectTcp } from "node:net";
+import { after, before, test } from "node:test";
+import { systemClock, trackActivity } from "@robofleet/clock";
+import { bigint, bool, bytea, float, int, json, jsonb, list, nullable, row, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { ConnectionLost, connect, type DbEngine, isConnectionLost, isUniqueViolation } from "./index.ts";
+import { createTestDatabase, silentLog, type TestDatabase } from "./testing/index.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const counterRow = row({ id: text, count: int });
+
+let database: TestDatabase;
+let db: DbEngine;
+
+before(async () => {
+  database = await createTestDatabase({ empty: true });
+  db = await database.connect();
+  await db.run(sql`create table counter (id text primary key, count int not null default 0)`);
+});
+after(() => database.drop());
+
+const insert = (id: string, count = 0) => sql`insert into counter (id, count) values (${id}, ${count})`;
+const find = (id: string) => sql(counterRow)`select ${counterRow} from counter where id = ${id}`;
+
+/** A proxy in front of the database that cuts the connection when a client sends the bytes of `cut_at`: before or after they pass. */
+async function startProxy(cut_at: string, pass: boolean) {
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const upstream = connectTcp(`${database.connection.host}/.s.PGSQL.${database.connection.port}`);
+    sockets.add(client).add(upstream);
+    for (const socket of [client, upstream]) socket.on("error", () => {});
+    let cut = false;
+    client.on("data", (bytes) => {
+      if (bytes.includes(cut_at)) {
+        cut = true;
+        if (!pass) client.destroy();
+      }
+      if (pass || !cut) upstream.write(bytes);
+    });
+    upstream.on("data", (bytes) => (cut ? client.destroy() : client.write(bytes)));
+    client.on("close", () => upstream.destroy());
+    upstream.on("close", () => client.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  const engine = await connect({ connection: { ...database.connection, host: "127.0.0.1", port }, clock: systemClock, log: silentLog });
+  return {
+    engine,
+    async [Symbol.asyncDispose]() {
+      await engine.close();
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+test("every kind of value comes back as it went in", TIMEOUT, async () => {
+  const all = row({ t: text, i: int, b: bigint, f: float, o: bool, z: timestamptz, y: bytea, j: jsonb<unknown>(), n: nullable(text) });
+  const z = new Date("2030-05-06T07:08:09.123Z");
+  const given = { t: "é\u{1f600}\\'\"", i: -5, b: 9_007_199_254_740_991, f: 0.1, o: true, z, y: Buffer.from([0, 255]), j: { a: ["\u2028", null] }, n: null };
+  const found = await db.one(
+    sql(all)`select ${given.t}::text as t, ${given.i}::int as i, ${given.b}::bigint as b, ${given.f}::float8 as f, ${given.o}::bool as o, ${z}::timestamptz as z,
+      ${given.y}::bytea as y, ${json(given.j)}::jsonb as j, ${null}::text as n`,
+  );
+  assert.deepEqual({ ...found }, given);
+  const times = row({ z: timestamptz });
+  for (const at of ["0044-03-15T00:00:00.000Z", "1970-01-01T00:00:00.000Z", "2038-01-19T03:14:08.999Z", "9999-12-31T23:59:59.999Z"]) {
+    assert.equal((await db.one(sql(times)`select ${at}::timestamptz as z`)).z.toISOString(), at);
+  }
+  const items = row({ item: text });
+  assert.deepEqual((await db.many(sql(items)`select unnest(${list(['a"b', "c,d", "", "NULL"])}::text[]) as item`)).map(({ item }) => item), ['a"b', "c,d", "", "NULL"]);
+});
+
+test("a bigint that JS cannot hold is an error, not another number", TIMEOUT, async () => {
+  await assert.rejects(db.one(sql(row({ b: bigint }))`select 9007199254740993::bigint as b`), /does not fit/);
+});
+
+test("one and maybe hold the number of rows they promise", TIMEOUT, async () => {
+  await db.run(sql`insert into counter (id) values ('m1'), ('m2')`);
+  const both = sql(counterRow)`select ${counterRow} from counter where id in ('m1', 'm2')`;
+  assert.equal((await db.many(both)).length, 2);
+  assert.equal(await db.maybe(find("nobody")), undefined);
+  await assert.rejects(db.one(find("nobody")), /expected exactly one row, got 0/);
+  await assert.rejects(db.one(both), /got 2/);
+  await assert.rejects(db.maybe(both), /got 2/);
+  assert.equal(await db.run(sql`update counter set count = 1 where id in ('m1', 'm2')`), 2);
+});
+
+test("a row that differs from its declaration is refused", TIMEOUT, async () => {
+  const declared = row({ id: text, count: int });
+  await db.run(insert("declared"));
+  await assert.rejects(db.many(sql(declared)`select id from counter`), /count is declared but not answered/);
+  await assert.rejects(db.many(sql(declared)`select id, count, 1 as more from counter`), /more is not declared/);
+  await assert.rejects(db.many(sql(declared)`select id, count::bigint from counter`), /count is declared int but has type 20/);
+  await assert.rejects(db.many(sql(declared)`select id, null::int as count from counter`), /count is null but not declared nullable/);
+  await assert.rejects(db.many(sql(declared)`select id, id, count from counter`), /id comes twice/);
+  assert.ok((await db.many(sql(declared)`select count, id from counter`)).length > 0);
+});
+
+test("a transaction commits when its work resolves, effects after it", TIMEOUT, async () => {
+  const seen: string[] = [];
+  const answer = await db.transaction(async (tx) => {
+    await tx.run(insert("committed"));
+    tx.afterCommit(() => seen.push("effect"));
+    await tx.transaction(async (inner) => {
+      inner.afterCommit(() => seen.push("inner effect"));
+      await inner.run(sql`update counter set count = 7 where id = 'committed'`);
+    });
+    seen.push("work");
+    return "answer";
+  });
+  assert.equal(answer, "answer");
+  assert.deepEqual(seen, ["work", "effect", "inner effect"]);
+  assert.equal((await db.one(find("committed"))).count, 7);
+  db.afterCommit(() => seen.push("at once"));
+  assert.equal(seen.at(-1), "at once");
+});
+
+test("a transaction whose work throws leaves nothing, and its effects never happen", TIMEOUT, async () => {
+  const refusal = new Error("no");
+  const work = db.transaction(async (tx) => {
+    tx.afterCommit(() => assert.fail("an effect of a transaction that was rolled back"));
+    await tx.run(insert("rolled back"));
+    throw refusal;
+  });
+  await assert.rejects(work, (error) => error === refusal);
+  assert.equal(await db.maybe(find("rolled back")), undefined);
+});
+
+test("a failure inside that somebody swallows still rolls the whole back", TIMEOUT, async () => {
+  const statement = db.transaction(async (tx) => {
+    await tx.run(insert("swallowed"));
+    await tx.run(insert("swallowed")).catch(() => {});
+  });
+  await assert.rejects(statement, (error) => isUniqueViolation(error, "counter_pkey") && !isUniqueViolation(error, "other"));
+  const inner = db.transaction(async (tx) => {
+    await tx.run(insert("swallowed"));
+    await tx.transaction(() => Promise.reject(new Error("inner"))).catch(() => {});
+  });
+  await assert.rejects(inner, /inner/);
+  assert.equal(await db.maybe(find("swallowed")), undefined);
+});
+
+test("a transaction's handle is dead after its end", TIMEOUT, async () => {
+  let escaped: Parameters<Parameters<DbEngine["transaction"]>[0]>[0] | undefined;
+  await db.transaction(async (tx) => {
+    escaped = tx;
+    await tx.run(insert("before the end"));
+  });
+  await assert.rejects(escaped?.run(insert("after the end")) ?? Promise.resolve(), /has ended/);
+});
+
+test("deadlocks and serialization failures are run again", TIMEOUT, async () => {
+  await db.run(sql`insert into counter (id) values ('d1'), ('d2')`);
+  let attempts = 0;
+  const both = Promise.withResolvers<void>();
+  let arrived = 0;
+  const lock = (first: string, second: string) =>
+    db.transaction(async (tx) => {
+      attempts += 1;
+      await tx.run(sql`update counter set count = count + 1 where id = ${first}`);
+      arrived += 1;
+      if (arrived === 2) both.resolve();
+      await both.promise;
+      await tx.run(sql`update counter set count = count + 1 where id = ${second}`);
+    });
+  await Promise.all([lock("d1", "d2"), lock("d2", "d1")]);
+  assert.equal(attempts, 3);
+  assert.deepEqual([(await db.one(find("d1"))).count, (await db.one(find("d2"))).count], [2, 2]);
+});
+
+test("a conflict that does not go away ends after six attempts", TIMEOUT, async () => {
+  let attempts = 0;
+  const conflict = db.transaction(async (tx) => {
+    attempts += 1;
+    await tx.run(sql`do $$ begin raise exception 'again' using errcode = '40001'; end $$`);
+  });
+  await assert.rejects(conflict, /again/);
+  assert.equal(attempts, 6);
+});
+
+test("a terminated backend is a lost connection, not a crash, and the pool goes on", TIMEOUT, async () => {
+  const kill_others = sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
+  const sleeping = db.run(sql`select pg_sleep(30)`);
+  const idle_in_transaction = db.transaction(async (tx) => {
+    await tx.run(insert("terminated"));
+    await until(async () => (await db.one(sql(row({ n: int }))`select count(*)::int as n from pg_stat_activity where query like '%pg_sleep(30)%' and pid <> pg_backend_pid()`)).n > 0);
+    await db.run(kill_others);
+    await tx.run(sql`select 1`);
+  });
+  await assert.rejects(sleeping, isConnectionLost);
+  await assert.rejects(idle_in_transaction, isConnectionLost);
+  await until(async () => await db.ready(5_000));
+  assert.equal(await db.maybe(find("terminated")), undefined);
+});
+
+test("a commit whose connection dies is a lost connection, whether or not it happened", TIMEOUT, async () => {
+  for (const pass of [true, false]) {
+    await using proxy = await startProxy("commit", pass);
+    const id = `commit ${pass}`;
+    const write = proxy.engine.transaction(async (tx) => {
+      tx.afterCommit(() => assert.fail("an effect of a commit that nobody confirmed"));
+      await tx.run(insert(id));
+    });
+    await assert.rejects(write, (error) => error instanceof ConnectionLost);
+    // The cut one cannot have happened; the other may have, which is why it must not be called a failure.
+    if (!pass) assert.equal(await db.maybe(find(id)), undefined);
+    assert.equal(await proxy.engine.ready(5_000), true);
+  }
+});
+
+test("a database out of reach is a lost connection", TIMEOUT, async () => {
+  for (const connection of [{ ...database.connection, host: "/nonexistent" }, "postgres://127.0.0.1:1/x"]) {
+    await assert.rejects(connect({ connection, clock: systemClock, log: silentLog }), isConnectionLost);
+  }
+  await assert.rejects(connect({ connection: { ...database.connection, database: "nosuch" }, clock: systemClock, log: silentLog }), (error) => !isConnectionLost(error));
+});
+
+test("close waits for queries under way and refuses new ones", TIMEOUT, async () => {
+  const engine = await database.connect({ pool_size: 1 });
+  const under_way = [engine.run(sql`select pg_sleep(0.2)`), engine.run(sql`select 1`)];
+  const closed = engine.close();
+  await assert.rejects(engine.run(sql`select 1`), isConnectionLost);
+  assert.equal(await engine.ready(1_000), false);
+  assert.deepEqual(await Promise.all(under_way), [1, 1]);
+  await closed;
+});
+
+test("activity counts queries and transactions under way", TIMEOUT, async () => {
+  const activity = trackActivity();
+  const engine = await database.connect({ activity });
+  const query = engine.run(sql`select 1`);
+  assert.equal(activity.pending, 1);
+  await query;
+  assert.equal(activity.pending, 0);
+  await engine.transaction(async () => assert.equal(activity.pending, 1));
+  await assert.rejects(engine.run(sql`select 1/0`));
+  assert.equal(activity.pending, 0);
+});
+
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + 20_000;
+  while (!(await condition())) {
+    if (performance.now() > deadline) throw new Error("the condition did not come true within 20 s");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

@@ -1,0 +1,68 @@
+import { after } from "node:test";
+import { type Activity, systemClock } from "@robofleet/clock";
+import { connect, type DbAddress, type DbEngine } from "../index.ts";
+import { command, silentLog, startTestServer, TEMPLATE, TEST_SERVER_VARIABLE, type TestServer } from "./test-server.ts";
+
+export { silentLog } from "./test-server.ts";
+
+/** A database that one test file or test has for itself. */
+export interface TestDatabase extends AsyncDisposable {
+  readonly connection: Exclude<DbAddress, string>;
+  /** A pool on it that checks every row against its declaration. Closed with the database. */
+  connect(options?: { pool_size?: number; activity?: Activity }): Promise<DbEngine>;
+  drop(): Promise<void>;
+}
+
+const given = process.env[TEST_SERVER_VARIABLE];
+/** The run's server, or this process's own when the file is run by itself. */
+let own: ReturnType<typeof startTestServer> | undefined;
+let databases = 0;
+let open_databases = 0;
+let finished = false;
+
+// Registered before the file's own hooks, so it runs before them: whoever drops the last database stops the server.
+if (given === undefined) {
+  after(async () => {
+    finished = true;
+    await stopUnused();
+  });
+}
+
+async function stopUnused(): Promise<void> {
+  if (!finished || open_databases > 0 || own === undefined) return;
+  await (await own).stop();
+}
+
+async function server(): Promise<TestServer> {
+  if (given !== undefined) return JSON.parse(given) as TestServer;
+  own ??= startTestServer();
+  return (await own).server;
+}
+
+/** Makes a database: migrated, or `empty`. Drop it, or hold it by `await using`. */
+export async function createTestDatabase(options: { empty?: boolean } = {}): Promise<TestDatabase> {
+  const at = await server();
+  databases += 1;
+  open_databases += 1;
+  const database = `test_${process.pid}_${databases}`;
+  await command(at, `create database ${database} template ${options.empty === true ? "template0" : TEMPLATE}`);
+  const connection = { ...at, database };
+  const engines: DbEngine[] = [];
+  let dropped: Promise<void> | undefined;
+  const drop = async (): Promise<void> => {
+    await Promise.all(engines.map((engine) => engine.close()));
+    await command(at, `drop database ${database} with (force)`);
+    open_databases -= 1;
+    await stopUnused();
+  };
+  return {
+    connection,
+    async connect({ pool_size, activity } = {}) {
+      const engine = await connect({ connection, pool_size, activity, clock: systemClock, log: silentLog, check_rows: true });
+      engines.push(engine);
+      return engine;
+    },
+    drop: () => (dropped ??= drop()),
+    [Symbol.asyncDispose]: () => (dropped ??= drop()),
+  };
+}

@@ -1,0 +1,81 @@
+import { spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { systemClock } from "@robofleet/clock";
+import pg from "pg";
+import type { EngineLog } from "../../log.ts";
+import { startEmbedded } from "../embedded/index.ts";
+import { migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
+
+/** Where the PostgreSQL of a test run listens, as JSON. */
+export const TEST_SERVER_VARIABLE = "ROBOFLEET_TEST_POSTGRES";
+/** Databases are copied from it; it is migrated once a run. */
+export const TEMPLATE = "robofleet_template";
+
+export interface TestServer {
+  host: string;
+  port: number;
+  user: string;
+}
+
+export const silentLog: EngineLog = { info() {}, warn() {}, error() {} };
+
+/** Starts a PostgreSQL that keeps nothing, with a migrated template database in it. */
+export async function startTestServer(): Promise<{ server: TestServer; stop(): Promise<void> }> {
+  const directory = await mkdtemp(join(tmpdir(), "robofleet-test-postgres-"));
+  const data = join(directory, "postgres");
+  const guard = startGuard(directory, data);
+  try {
+    const embedded = await startEmbedded({
+      directory: data,
+      log: silentLog,
+      clock: systemClock,
+      parameters: { fsync: "off", synchronous_commit: "off", full_page_writes: "off", max_connections: "300", autovacuum: "off" },
+    });
+    const stop = async (): Promise<void> => {
+      await embedded.stop();
+      await rm(directory, { recursive: true, force: true });
+      guard.end();
+    };
+    const { host, port, user } = embedded.connection;
+    try {
+      const server = { host, port, user };
+      await command(server, `create database ${TEMPLATE}`);
+      await migrate({ ...server, database: TEMPLATE }, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
+      return { server, stop };
+    } catch (error) {
+      await stop();
+      throw error;
+    }
+  } catch (error) {
+    guard.end();
+    throw error;
+  }
+}
+
+/**
+ * PostgreSQL outlives a killed parent by design. This child ends it and removes its files when its
+ * own standard input closes, which a kill -9 of the test run does too; a session of its own keeps
+ * Ctrl-C away from it.
+ */
+function startGuard(directory: string, data: string): { end(): void } {
+  const script = 'cat > /dev/null; pid=$(head -n 1 "$2/postmaster.pid" 2> /dev/null) && kill -INT "$pid"; while [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null; do sleep 0.2; done; rm -rf "$1"';
+  const child = spawn("sh", ["-c", script, "sh", directory, data], { detached: true, stdio: ["pipe", "ignore", "ignore"] });
+  child.unref();
+  if (child.stdin instanceof Socket) child.stdin.unref();
+  return { end: () => void child.stdin.end() };
+}
+
+/** Runs one command on the server's maintenance database. */
+export async function command(server: TestServer, statement: string): Promise<void> {
+  const client = new pg.Client({ ...server, database: "postgres" });
+  client.on("error", () => {});
+  await client.connect();
+  try {
+    await client.query(statement);
+  } finally {
+    await client.end();
+  }
+}
