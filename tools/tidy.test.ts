@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { root } from "../bin/launch.mjs";
+import { completeLockfile, findMissingOptional, type Lockfile } from "./lockfile.ts";
 import { findAmbient } from "./tidy/ambient.ts";
 import { findCycles } from "./tidy/cycles.ts";
 import { findDeadLinks } from "./tidy/links.ts";
@@ -32,6 +33,23 @@ test("the repository: every table has one owner and an org", () => assertTidy(fi
 test("the repository: SQL stays with the owner of the table and within an org", () =>
   assertTidy(findBadSql(sources, new Set(tables.keys()), rules)));
 test("the repository: links in the documentation lead somewhere", () => assertTidy(findDeadLinks(root)));
+
+test("the repository: the lockfile holds the packages of every platform", () => {
+  const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
+  assert.deepEqual(findMissingOptional(lockfile), [], "run: node tools/run.mjs tools/lockfile.ts");
+});
+
+test("a platform's package that the lockfile lacks is found and added", () => {
+  const optionalDependencies = { "@x/linux-arm64-musl": "1.2.3", "@x/darwin-x64": "1.2.3" };
+  const lockfile: Lockfile = {
+    packages: { "node_modules/@x/darwin-x64": { version: "1.2.3" }, "node_modules/x": { dev: true, optionalDependencies } },
+  };
+  assert.deepEqual(findMissingOptional(lockfile), [{ name: "@x/linux-arm64-musl", version: "1.2.3", wanted_by: "node_modules/x" }]);
+  assert.deepEqual(completeLockfile(lockfile), ["@x/linux-arm64-musl"]);
+  const added = { version: "1.2.3", cpu: ["arm64"], dev: true, libc: ["musl"], optional: true, os: ["linux"] };
+  assert.deepEqual(lockfile.packages["node_modules/@x/linux-arm64-musl"], added);
+  assert.deepEqual(findMissingOptional(lockfile), []);
+});
 
 test("a file over 400 lines is found, a test may have 600", () => {
   const long = "export {};\n".repeat(500);

@@ -1,0 +1,92 @@
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { root } from "../bin/launch.mjs";
+
+/** The part of package-lock.json that is read and written here. */
+export interface Lockfile {
+  packages: Record<string, LockedPackage>;
+}
+
+interface LockedPackage {
+  version?: string;
+  dev?: boolean;
+  optional?: boolean;
+  os?: string[];
+  cpu?: string[];
+  libc?: string[];
+  dependencies?: Record<string, string>;
+  optionalDependencies?: Record<string, string>;
+}
+
+interface MissingPackage {
+  name: string;
+  version: string;
+  wanted_by: string;
+}
+
+/**
+ * Optional packages that the lockfile asks for and does not hold. A registry mirror that lacks one platform's package
+ * makes `npm install` leave it out silently, and then `npm ci` refuses the lockfile wherever it is used.
+ */
+export function findMissingOptional({ packages }: Lockfile): MissingPackage[] {
+  return Object.entries(packages).flatMap(([wanted_by, { optionalDependencies = {} }]) =>
+    Object.entries(optionalDependencies)
+      .filter(([name]) => !isReachable(packages, wanted_by, name))
+      .map(([name, version]) => ({ name, version, wanted_by })),
+  );
+}
+
+/**
+ * Adds an entry for each missing package: enough for npm to see that it is for another platform and skip it.
+ *
+ * @returns the names added; throws when one is asked for by a range, since then no version is known
+ */
+export function completeLockfile(lockfile: Lockfile): string[] {
+  const missing = findMissingOptional(lockfile);
+  for (const { name, version, wanted_by } of missing) {
+    if (!/^\d+\.\d+\.\d+[\w.+-]*$/.test(version)) throw new Error(`${wanted_by} wants ${name} ${version}: not one exact version`);
+    const dev = lockfile.packages[wanted_by]?.dev === true;
+    const { cpu, libc, os } = platformOf(name);
+    // In the order npm writes, so that its next run changes nothing.
+    lockfile.packages[`node_modules/${name}`] = { version, cpu, ...(dev ? { dev } : {}), ...(libc ? { libc } : {}), optional: true, os };
+  }
+  const sorted = Object.entries(lockfile.packages).toSorted(([a], [b]) => a.localeCompare(b, "en"));
+  lockfile.packages = Object.fromEntries(sorted);
+  return missing.map(({ name }) => name);
+}
+
+/** Does Node's lookup from a package's folder upwards find the name? */
+function isReachable(packages: Lockfile["packages"], from: string, name: string): boolean {
+  for (let at = from; ; at = at.slice(0, Math.max(0, at.lastIndexOf("/node_modules/")))) {
+    if (`${at === "" ? "" : `${at}/`}node_modules/${name}` in packages) return true;
+    if (at === "") return false;
+  }
+}
+
+const OPERATING_SYSTEMS = new Set(["android", "darwin", "freebsd", "linux", "openharmony", "win32"]);
+const PROCESSORS = new Set(["arm", "arm64", "ia32", "ppc64", "riscv64", "s390x", "x64"]);
+
+/** `@oxlint/binding-linux-arm-musleabihf` is for linux, arm, musl: such packages name their platform. */
+function platformOf(name: string): { cpu: string[]; libc: string[] | undefined; os: string[] } {
+  const words = (name.split("/").at(-1) ?? "").split("-");
+  const os = words.filter((word) => OPERATING_SYSTEMS.has(word));
+  const cpu = words.filter((word) => PROCESSORS.has(word));
+  if (os.length !== 1 || cpu.length !== 1) throw new Error(`${name} does not name one platform`);
+  return { cpu, libc: os[0] === "linux" ? libcOf(words) : undefined, os };
+}
+
+function libcOf(words: readonly string[]): string[] | undefined {
+  if (words.some((word) => word.startsWith("musl"))) return ["musl"];
+  return words.some((word) => word.startsWith("gnu")) ? ["glibc"] : undefined;
+}
+
+/** `node tools/run.mjs tools/lockfile.ts`, after `npm install` of a package with binaries for many platforms. */
+async function main(): Promise<void> {
+  const file = path.join(root, "package-lock.json");
+  const lockfile = JSON.parse(await readFile(file, "utf8")) as Lockfile;
+  const added = completeLockfile(lockfile);
+  if (added.length > 0) await writeFile(file, `${JSON.stringify(lockfile, null, 2)}\n`);
+  process.stdout.write(added.length === 0 ? "package-lock.json is complete\n" : `added to package-lock.json:\n  ${added.join("\n  ")}\n`);
+}
+
+if (import.meta.main) await main();
