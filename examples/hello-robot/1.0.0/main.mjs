@@ -1,0 +1,19 @@
+// The first release: says hello every three seconds, and touches `alive` every second so that the agent sees it is well.
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const { ROBOFLEET_CONFIG_DIR = ".", ROBOFLEET_RELEASE } = process.env;
+
+function greeting() {
+  try {
+    return JSON.parse(readFileSync(join(ROBOFLEET_CONFIG_DIR, "default.json"), "utf8")).greeting ?? "hello";
+  } catch {
+    return "hello"; // no config yet
+  }
+}
+
+console.log(`started, release ${ROBOFLEET_RELEASE}`);
+setInterval(() => console.log(`${greeting()} from release ${ROBOFLEET_RELEASE}`), 3_000);
+setInterval(() => writeFileSync("alive", ""), 1_000);
+writeFileSync("alive", "");
+process.on("SIGTERM", () => process.exit(0));

@@ -1,0 +1,14 @@
+// A bad release: starts well, then stands still. It does not crash; only its health check can tell.
+import { writeFileSync } from "node:fs";
+
+const { ROBOFLEET_RELEASE } = process.env;
+
+console.log(`started, release ${ROBOFLEET_RELEASE}: now with a new motor driver`);
+const alive = setInterval(() => writeFileSync("alive", ""), 1_000);
+writeFileSync("alive", "");
+setTimeout(() => {
+  clearInterval(alive);
+  console.error("motor driver does not answer any more");
+}, 2_000);
+setInterval(() => console.error("waiting for the motor driver"), 3_000);
+process.on("SIGTERM", () => process.exit(0));

@@ -1,0 +1,202 @@
+import { createHash } from "node:crypto";
+import fs from "node:fs";
+import type { DesiredConfig } from "@robofleet/protocol/link";
+import type { Clock, Fetcher, Logger, Reporter } from "../contract.ts";
+import type { Journal } from "../deployments/journal.ts";
+import { writeFileDurably } from "../runtime/durable-file.ts";
+import { failureOf, StepAborted } from "../runtime/failure.ts";
+import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
+import type { StatePaths } from "../runtime/paths.ts";
+import { fetchConfig } from "./fetch.ts";
+import { CONFIG_FINISHED_MAX, type ConfigState, emptyConfigState, type FinishedConfig } from "./state.ts";
+
+export interface ConfigWorkerOptions {
+  namespace: string;
+  journal: Journal<ConfigState>;
+  paths: StatePaths;
+  clock: Clock;
+  timing: Timing;
+  log: Logger;
+  reporter: Reporter;
+  fetcher: Fetcher;
+  /** The file changed by our hand: workloads that want to hear it do. */
+  on_change(namespace: string): void;
+  on_step(name: string): void;
+}
+
+type Ending = Pick<FinishedConfig, "status" | "changed"> & { reason?: string; message?: string };
+
+/** Keeps one namespace's file as it is wanted. */
+export class ConfigWorker {
+  readonly #options: ConfigWorkerOptions;
+  #state: ConfigState;
+  #wish: DesiredConfig | undefined;
+  #busy: Promise<void> | undefined;
+  #abort: AbortController | undefined;
+  #stopped = false;
+  #told_sha256: string | undefined;
+
+  constructor(options: ConfigWorkerOptions) {
+    this.#options = options;
+    this.#state = options.journal.records.get(options.namespace) ?? emptyConfigState(options.namespace);
+  }
+
+  start(): void {
+    for (const finished of this.#state.finished) if (!finished.reported) this.#reportFinished(finished);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#abort?.abort();
+    await this.#busy;
+  }
+
+  /** Something newer is wanted: what is being fetched for an older wish is called off. */
+  wishFor(wish: DesiredConfig | undefined): void {
+    const before = this.#wish;
+    this.#wish = wish;
+    const finished = this.#finishedFor(wish);
+    if (finished !== undefined) this.#reportFinished(finished);
+    if (before?.target_id !== wish?.target_id || before?.sha256 !== wish?.sha256) this.#abort?.abort();
+    this.#work();
+  }
+
+  announce(): void {
+    this.#told_sha256 = undefined;
+    this.checkDrift();
+    const last = this.#state.finished.at(-1);
+    if (last !== undefined) this.#reportFinished(last);
+    // A fetch that was given up, or not begun for want of a link, gets its chance.
+    this.#work();
+  }
+
+  /** Tells the server when the file is not what it was told last: somebody changed it by hand. */
+  checkDrift(): void {
+    const { applied } = this.#state;
+    if (applied === null) return;
+    const sha256 = this.#actual() ?? "";
+    if (sha256 === this.#told_sha256) return;
+    this.#told_sha256 = sha256;
+    if (sha256 !== applied.sha256) this.#options.log.warn({ namespace: this.#state.namespace }, "config file was changed by hand");
+    try {
+      this.#options.reporter.report({ kind: "config", namespace: this.#state.namespace, version: applied.version, sha256 });
+    } catch (error) {
+      this.#told_sha256 = undefined;
+      this.#options.log.error({ namespace: this.#state.namespace, err: error }, "report could not be kept");
+    }
+  }
+
+  #actual(): string | undefined {
+    try {
+      return createHash("sha256").update(fs.readFileSync(this.#options.paths.config(this.#state.namespace))).digest("hex");
+    } catch {
+      return undefined;
+    }
+  }
+
+  #finishedFor(wish: DesiredConfig | undefined): FinishedConfig | undefined {
+    if (wish === undefined || wish.target_id === null) return undefined;
+    return this.#state.finished.findLast((one) => one.target_id === wish.target_id && one.attempt >= wish.attempt);
+  }
+
+  #work(): void {
+    if (this.#busy !== undefined || this.#stopped) return;
+    this.#busy = this.#run().finally(() => (this.#busy = undefined));
+  }
+
+  async #run(): Promise<void> {
+    const { clock, timing, log } = this.#options;
+    for (let failures = 0; !this.#stopped; ) {
+      const wish = this.#wish;
+      if (wish === undefined || this.#isDone(wish)) return;
+      this.#abort = new AbortController();
+      try {
+        await this.#bringTo(wish, this.#abort.signal);
+        failures = 0;
+      } catch (error) {
+        if (error instanceof StepAborted) {
+          this.#calledOff(wish);
+          continue;
+        }
+        failures += 1;
+        const { reason, message } = failureOf(error, "rejected_by_robot");
+        log.error({ namespace: this.#state.namespace, reason, err: error }, "config could not be put in place");
+        const now = this.#wish ?? wish;
+        if (wish.target_id !== null) this.#finish(now.target_id === wish.target_id ? now : wish, { status: "failed", changed: false, reason, message });
+        else await clock.sleep(Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** failures), this.#abort.signal);
+      } finally {
+        this.#abort = undefined;
+      }
+    }
+  }
+
+  #isDone(wish: DesiredConfig): boolean {
+    if (wish.target_id !== null) return this.#finishedFor(wish) !== undefined;
+    // Nobody deploys: a file changed by hand stays as it is and is told as drift.
+    return this.#state.applied?.sha256 === wish.sha256 && this.#state.applied.version === wish.version;
+  }
+
+  async #bringTo(wish: DesiredConfig, signal: AbortSignal): Promise<void> {
+    const { paths, on_change, on_step } = this.#options;
+    const { namespace } = this.#state;
+    const file = paths.config(namespace);
+    let changed = this.#state.writing_sha256 === wish.sha256;
+    if (this.#actual() !== wish.sha256) {
+      const bytes = await fetchConfig(namespace, wish.sha256, { ...this.#options, signal });
+      changed = true;
+      this.#save({ ...this.#state, writing_sha256: wish.sha256 });
+      // Workloads run as the agent's user; nobody else has business with what may be secret.
+      fs.mkdirSync(paths.configs, { recursive: true, mode: 0o700 });
+      writeFileDurably(file, bytes, 0o600);
+      on_step("config.written");
+    }
+    const newest = this.#wish?.target_id === wish.target_id ? (this.#wish ?? wish) : wish;
+    this.#save({ ...this.#state, applied: { version: wish.version, sha256: wish.sha256 }, writing_sha256: null });
+    if (changed) on_change(namespace);
+    if (wish.target_id !== null) this.#finish(newest, { status: "applied", changed });
+    this.#told_sha256 = undefined;
+    this.checkDrift();
+  }
+
+  #calledOff(wish: DesiredConfig): void {
+    if (this.#stopped || wish.target_id === null || this.#wish?.target_id === wish.target_id) return;
+    this.#finish(wish, { status: "cancelled", changed: false, message: "called off before the file was changed" });
+  }
+
+  #finish({ target_id, deployment_id, attempt }: DesiredConfig, { status, changed, reason, message }: Ending): void {
+    if (target_id === null || deployment_id === null) return;
+    const finished: FinishedConfig = { target_id, deployment_id, attempt, status, changed, reason: reason ?? null, message: message ?? null, reported: false };
+    this.#keep({ ...this.#state, finished: [...this.#state.finished, finished].slice(-CONFIG_FINISHED_MAX) });
+    this.#options.on_step("config.finished");
+    this.#reportFinished(finished);
+  }
+
+  #reportFinished(finished: FinishedConfig): void {
+    const { reporter, log } = this.#options;
+    const { target_id, deployment_id, attempt, status, changed, reason, message } = finished;
+    try {
+      const why = { ...(reason ? { reason } : {}), ...(message ? { message: message.slice(0, REPORT_MESSAGE_CHARACTERS_MAX) } : {}) };
+      reporter.report({ kind: "target", target_id, deployment_id, attempt, status, ...(status === "applied" ? { changed } : {}), ...why });
+    } catch (error) {
+      log.error({ namespace: this.#state.namespace, err: error }, "report could not be kept");
+      return;
+    }
+    if (!finished.reported) this.#keep({ ...this.#state, finished: this.#state.finished.map((one) => (one === finished ? { ...one, reported: true } : one)) });
+  }
+
+  #save(state: ConfigState): void {
+    this.#options.journal.append(state);
+    this.#state = state;
+    this.#options.on_step("config.journalled");
+  }
+
+  /** For what may be lost on a full disk: it is done, and told, once more after a restart. */
+  #keep(state: ConfigState): void {
+    try {
+      this.#save(state);
+    } catch (error) {
+      this.#options.log.error({ namespace: state.namespace, err: error }, "journal could not be written");
+      this.#state = state;
+    }
+  }
+}

@@ -1,0 +1,203 @@
+import type { DesiredApp, DesiredRelease } from "@robofleet/protocol/link";
+import type { Executor } from "../runtime/executor.ts";
+import { errorMessage, failureOf, StepAborted } from "../runtime/failure.ts";
+import type { Step, StepType } from "./plan.ts";
+import type { AppState, Failure, FinalStatus, Phase, Work } from "./state.ts";
+
+/** What a step may use of the app's worker. */
+export interface StepContext {
+  readonly state: AppState;
+  readonly signal: AbortSignal;
+  executor(kind: string): Executor;
+  /** Every executor, those that only tidy up after themselves first. */
+  readonly executors: readonly Executor[];
+  /** Deletes what is staged of the app, but these releases. */
+  keep_versions(release_ids: string[]): void;
+  progress(work: Work, bytes_done: number, bytes_total: number): void;
+  /** Journals the work, then, if its phase is new, reports it. Nothing may be done before this has returned. */
+  enter(work: Work): void;
+  /** Journals how the work ended and what runs from now on, and reports both. */
+  finish(outcome: Outcome): void;
+}
+
+export interface Outcome {
+  target_id: string | null;
+  deployment_id: string | null;
+  attempt: number;
+  release_id: string | null;
+  status: FinalStatus;
+  failure: Failure | null;
+  current: DesiredRelease | null;
+  previous: DesiredRelease | null;
+}
+
+type Of<T extends StepType> = Extract<Step, { type: T }>;
+
+/** One function for each type of step: a step without one does not compile. Each may throw StepAborted: nothing came of it. */
+export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Promise<void> } = {
+  idle: async () => {},
+  ensure_running: (context, { release }) => ensureRunning(context, release),
+  refuse: async (context, { desired, failure }) => end(context, ofDesired(desired), "failed", failure),
+  confirm: async (context, { desired, release }) => {
+    const { ok } = await context.executor(release.kind).probe(context.state.app, release);
+    if (!ok) begin(context, desired, "downloading");
+    else end(context, ofDesired(desired), "applied", { reason: "already_installed", message: `release ${release.tag} runs already and is healthy` });
+  },
+  begin: async (context, { desired, phase }) => begin(context, desired, phase),
+  cancel: async (context, { work }) => {
+    end(context, work, "cancelled", null);
+    prune(context);
+  },
+  give_up: async (context, { work, failure }) => {
+    end(context, work, "failed", failure);
+    prune(context);
+  },
+  stage: (context, { work, release }) => stage(context, work, release),
+  install: (context, { work, release }) => install(context, work, release),
+  verify: (context, { work, release }) => verify(context, work, release),
+  roll_back: (context, { work, release, failure }) => rollBack(context, work, release, failure),
+  remove: (context, { work }) => remove(context, work),
+};
+
+/** Runs one step through its function. */
+export function applyStep<T extends StepType>(context: StepContext, step: Of<T>): Promise<void> {
+  return apply[step.type as T](context, step);
+}
+
+interface Asked {
+  target_id: string | null;
+  deployment_id: string | null;
+  attempt: number;
+  release: DesiredRelease | null;
+}
+
+const ofDesired = ({ target_id, deployment_id, attempt, release }: DesiredApp): Asked => ({ target_id, deployment_id, attempt, release });
+
+/** Ends work that changed nothing of what runs, unless `runs` says what does now. */
+function end(context: StepContext, asked: Asked, status: FinalStatus, failure: Failure | null, runs: Pick<AppState, "current" | "previous"> = context.state): void {
+  const { target_id, deployment_id, attempt, release } = asked;
+  context.finish({ target_id, deployment_id, attempt, release_id: release?.id ?? null, status, failure, current: runs.current, previous: runs.previous });
+}
+
+function prune({ state, keep_versions }: StepContext): void {
+  keep_versions([state.current, state.previous].flatMap((release) => (release === null ? [] : [release.id])));
+}
+
+function begin({ enter }: StepContext, desired: DesiredApp, phase: Phase): void {
+  enter({ ...ofDesired(desired), verify_seconds: desired.policy.verify_seconds, phase, tries: 0, failure: null });
+}
+
+/** Failures of the step become the work's end; a step that was called off, or that the agent's end cut, has none. */
+async function attempt(work: () => Promise<void>, on_failure: (failure: Failure) => void): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (error instanceof StepAborted) throw error;
+    const { reason, message } = failureOf(error, "rejected_by_robot");
+    on_failure({ reason, message });
+  }
+}
+
+async function ensureRunning({ state, executor, signal }: StepContext, release: DesiredRelease): Promise<void> {
+  if (signal.aborted) throw new StepAborted();
+  await executor(release.kind).start(state.app, release, { fresh: false });
+  executor(release.kind).settle(state.app);
+}
+
+async function stage(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
+  const { app } = context.state;
+  const work = { ...before, tries: before.tries + 1 };
+  context.enter(work);
+  const io = { signal: context.signal, progress: (done: number, total: number) => context.progress(work, done, total) };
+  let failure: Failure | undefined;
+  await attempt(
+    () => context.executor(release.kind).stage(app, release, io),
+    (why) => (failure = why),
+  );
+  // The server may have raised the attempt meanwhile: what is journalled now carries the newest one.
+  const now = { ...work, attempt: context.state.work?.attempt ?? work.attempt };
+  if (failure === undefined) return context.enter({ ...now, phase: "staged", tries: 0 });
+  prune(context);
+  end(context, now, "failed", failure);
+}
+
+async function install(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
+  const { state, executor } = context;
+  const tries = before.phase === "installing" ? before.tries + 1 : 1;
+  context.enter({ ...before, phase: "installing", tries });
+  await attempt(
+    async () => {
+      // An app may change its kind: what runs under the old one must not stay beside the new one.
+      if (state.current !== null && state.current.kind !== release.kind) await executor(state.current.kind).stop(state.app);
+      await executor(release.kind).start(state.app, release, { fresh: true });
+      context.enter({ ...newest(context, before), phase: "verifying", tries: 0 });
+    },
+    (failure) => context.enter({ ...newest(context, before), phase: "rolling_back", tries: 0, failure }),
+  );
+}
+
+/** The work as journalled last: its attempt may have grown while a step ran. */
+const newest = (context: StepContext, work: Work): Work => context.state.work ?? work;
+
+async function verify(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
+  const { state, executor, signal } = context;
+  context.enter({ ...before, tries: before.tries + 1 });
+  let failure: Failure | undefined;
+  await attempt(
+    async () => {
+      // After a restart of the agent nothing runs yet; verification starts from the beginning.
+      await executor(release.kind).start(state.app, release, { fresh: false });
+      const verdict = await executor(release.kind).verify(state.app, release, before.verify_seconds, signal);
+      if (!verdict.healthy) failure = { reason: verdict.reason, message: verdict.message };
+    },
+    (why) => (failure = why),
+  );
+  const work = newest(context, before);
+  if (failure !== undefined) return context.enter({ ...work, phase: "rolling_back", tries: 0, failure });
+  const { current, previous } = context.state;
+  end(context, work, "applied", null, { current: release, previous: current?.id === release.id ? previous : current });
+  executor(release.kind).settle(state.app);
+  prune(context);
+}
+
+async function rollBack(context: StepContext, before: Work, release: DesiredRelease, failure: Failure): Promise<void> {
+  const { state, executor } = context;
+  const tries = before.phase === "rolling_back" ? before.tries + 1 : 1;
+  context.enter({ ...before, phase: "rolling_back", tries, failure });
+  if (state.current === null) {
+    await removeAll(context);
+    const message = `${failure.message}; there is no earlier release to go back to: it was stopped and removed`;
+    return end(context, newest(context, before), "failed", { reason: failure.reason, message }, { current: null, previous: null });
+  }
+  const old = state.current;
+  const problem = await bringBack(context, old, release);
+  const work = newest(context, before);
+  if (problem === undefined) end(context, work, "rolled_back", { reason: failure.reason, message: `${failure.message}; release ${old.tag} runs again` });
+  else end(context, work, "failed", { reason: "rollback_failed", message: `${failure.message}; release ${old.tag} did not come back: ${problem}` });
+  executor(old.kind).settle(state.app);
+  prune(context);
+}
+
+/** Answers why the old release does not run; it stays supervised all the same. */
+async function bringBack({ state, executor, signal }: StepContext, old: DesiredRelease, bad: DesiredRelease): Promise<string | undefined> {
+  try {
+    if (bad.kind !== old.kind) await executor(bad.kind).stop(state.app);
+    await executor(old.kind).start(state.app, old, { fresh: true });
+    const { ok, message } = await executor(old.kind).alive(state.app, signal);
+    return ok ? undefined : message;
+  } catch (error) {
+    if (error instanceof StepAborted) throw error;
+    return errorMessage(error);
+  }
+}
+
+async function removeAll({ state, executors }: StepContext): Promise<void> {
+  for (const executor of executors) await executor.remove(state.app);
+}
+
+async function remove(context: StepContext, before: Work): Promise<void> {
+  context.enter({ ...before, tries: before.tries + 1 });
+  await removeAll(context);
+  const work = newest(context, before);
+  end(context, work, "rolled_back", { reason: "rollback_requested", message: "stopped and removed" }, { current: null, previous: null });
+}

@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { releaseOf, shellRelease, tarGz, WELL } from "../testing/bundles.ts";
+import { DeploymentsRig, until, wish } from "../testing/deployments-rig.ts";
+
+const options = { timeout: 60_000 };
+
+test("a release is fetched, unpacked, started, verified and applied, each phase reported in order", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const one = await shellRelease("v1", WELL);
+  const target = rig.deploy(one);
+  const end = await rig.ended(target);
+  assert.equal(end.status, "applied");
+  assert.deepEqual(rig.statuses(target), ["downloading", "staged", "installing", "verifying", "applied"]);
+  assert.equal(rig.current(), "rel_v1");
+  assert.equal(rig.processes("main", "v1").length, 1);
+  assert.deepEqual(rig.deployments.workloads(), [{ app: "main", kind: "app_bundle", status: "running", restarts: 0, release_tag: "v1" }]);
+  assert.deepEqual(rig.reports.filter(({ kind }) => kind === "app").at(-1), { kind: "app", app: "main", release_id: "rel_v1", previous_release_id: null, status: "running" });
+  assert.ok(rig.logs.some(({ source, level, message }) => source === "main" && level === "info" && message === "up v1"));
+  assert.deepEqual(fs.readdirSync(path.join(rig.state, "downloads")), []);
+});
+
+test("a newer release replaces the older one, which is kept on disk until a third comes", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  for (const tag of ["v1", "v2", "v3"]) assert.equal((await rig.ended(rig.deploy(await shellRelease(tag, WELL)))).status, "applied");
+  assert.deepEqual(fs.readdirSync(path.join(rig.state, "apps/main/versions")).toSorted(), ["rel_v2", "rel_v3"]);
+  assert.equal(rig.processes("main").length, 1);
+  assert.equal(rig.processes("main", "v3").length, 1);
+  // The previous one is still there: going back needs no download.
+  const before = rig.server.requests.length;
+  assert.equal((await rig.ended(rig.deploy(await shellRelease("v2", WELL), { target: "tgt_back" }))).status, "applied");
+  assert.equal(rig.server.requests.length, before);
+});
+
+test("a release that becomes unhealthy is rolled back and the old version runs again", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
+  const sick = await shellRelease("v2", WELL, { health: { command: ["sh", "-c", "echo no motor; exit 3"] } });
+  const target = rig.deploy(sick);
+  const end = await rig.ended(target);
+  assert.equal(end.status, "rolled_back");
+  assert.equal(end.reason, "health_check_failed");
+  assert.match(end.message ?? "", /exited with 3: no motor; release v1 runs again/);
+  assert.deepEqual(rig.statuses(target), ["downloading", "staged", "installing", "verifying", "rolling_back", "rolled_back"]);
+  assert.equal(rig.current(), "rel_v1");
+  assert.equal(rig.processes("main", "v1").length, 1);
+  assert.equal(rig.processes("main", "v2").length, 0);
+  assert.deepEqual(fs.readdirSync(path.join(rig.state, "apps/main/versions")), ["rel_v1"]);
+});
+
+test("a release that keeps ending is rolled back with crash_loop and its exit code", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
+  const end = await rig.ended(rig.deploy(await shellRelease("v2", "echo dying >&2; exit 7"), { verify_seconds: 5 }));
+  assert.deepEqual([end.status, end.reason], ["rolled_back", "crash_loop"]);
+  assert.match(end.message ?? "", /exited with 7/);
+  assert.ok(rig.logs.some(({ source, level, message }) => source === "main" && level === "error" && message === "dying"));
+  assert.equal(rig.processes("main", "v1").length, 1);
+});
+
+test("a first install that fails is stopped and removed, and ends failed", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const end = await rig.ended(rig.deploy(await shellRelease("v1", WELL, { health: { file: { path: "alive", max_age_seconds: 1 } } })));
+  assert.deepEqual([end.status, end.reason], ["failed", "health_check_failed"]);
+  assert.match(end.message ?? "", /alive does not exist.*no earlier release/);
+  assert.deepEqual(rig.processes("main"), []);
+  assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
+  assert.deepEqual(rig.reports.filter(({ kind }) => kind === "app").at(-1), { kind: "app", app: "main", release_id: null, previous_release_id: null, status: "stopped" });
+});
+
+test("a release kind without an executor fails at once as incompatible, and what runs is not touched", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
+  const [pid] = rig.processes("main");
+  const end = await rig.ended(rig.deploy(releaseOf("v2", Buffer.from("x"), { kind: "container_image" })));
+  assert.deepEqual([end.status, end.reason], ["failed", "incompatible"]);
+  assert.deepEqual(rig.processes("main"), [pid]);
+});
+
+test("a bad release of one app leaves the other app's process alone", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("a1", WELL), { app: "arm" }));
+  await rig.ended(rig.deploy(await shellRelease("b1", WELL), { app: "base" }));
+  const arm = rig.processes("arm");
+  const end = await rig.ended(rig.deploy(await shellRelease("b2", "exit 1"), { app: "base" }));
+  assert.equal(end.status, "rolled_back");
+  assert.equal(arm.length, 1);
+  assert.deepEqual(rig.processes("arm"), arm);
+});
+
+test("a manifest without start is refused by name, and the old version keeps running untouched", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
+  const before = rig.processes("main");
+  const end = await rig.ended(rig.deploy(releaseOf("v2", await tarGz([{ name: "robofleet.json", content: "{}" }]))));
+  assert.deepEqual([end.status, end.reason, end.message], ["failed", "rejected_by_robot", "manifest: start is missing"]);
+  assert.deepEqual(rig.processes("main"), before);
+});
+
+test("deploying what runs already and is well ends applied, already_installed, without a restart", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const one = await shellRelease("v1", WELL);
+  await rig.ended(rig.deploy(one));
+  const before = rig.processes("main");
+  const end = await rig.ended(rig.deploy(one, { target: "tgt_again" }));
+  assert.deepEqual([end.status, end.reason], ["applied", "already_installed"]);
+  assert.deepEqual(rig.processes("main"), before);
+});
+
+test("a target that ended is told again when it is named again, and nothing else happens", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const bad = await shellRelease("v1", "exit 1");
+  const target = rig.deploy(bad);
+  await rig.ended(target);
+  const told = rig.statuses(target).length;
+  rig.deploy(bad);
+  assert.deepEqual(rig.statuses(target).slice(told), ["failed"]);
+  // A higher attempt is a new try.
+  rig.deploy(bad, { attempt: 2 });
+  await until("the second attempt", () => rig.targetReports(target).some(({ attempt, status }) => attempt === 2 && status === "failed"));
+});
+
+test("a download whose target is no longer wanted is called off and reported cancelled", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  rig.server.trouble = ({ path: asked }) => (asked.startsWith("/agent/artifacts/") ? "hang" : undefined);
+  const target = rig.deploy(await shellRelease("v1", WELL));
+  await until("the request", () => rig.server.requests.length > 0);
+  rig.want({});
+  assert.equal((await rig.ended(target)).status, "cancelled");
+  rig.server.trouble = () => undefined;
+  assert.equal((await rig.ended(rig.deploy(await shellRelease("v2", WELL)))).status, "applied");
+});
+
+test("a verification that is no longer wanted is finished first, then the newer release is looked at", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const first = rig.deploy(await shellRelease("v1", WELL), { verify_seconds: 1 });
+  await until("verification", () => rig.statuses(first).includes("verifying"));
+  const second = rig.deploy(await shellRelease("v2", WELL));
+  assert.equal((await rig.ended(second)).status, "applied");
+  assert.equal(rig.statuses(first).at(-1), "applied");
+  const order = rig.reports.flatMap((body) => (body.kind === "target" ? [`${body.target_id} ${body.status}`] : []));
+  assert.ok(order.indexOf(`${first} applied`) < order.indexOf(`${second} downloading`));
+});
+
+test("a higher attempt of the target in progress is taken over, and told under the new number", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const one = await shellRelease("v1", WELL);
+  const target = rig.deploy(one, { verify_seconds: 1 });
+  await until("verification", () => rig.statuses(target).includes("verifying"));
+  rig.deploy(one, { verify_seconds: 1, attempt: 2 });
+  assert.deepEqual(rig.targetReports(target).at(-1), { kind: "target", target_id: target, deployment_id: `dep_of_${target}`, attempt: 2, status: "verifying" });
+  await rig.ended(target);
+  assert.equal(rig.targetReports(target).at(-1)?.attempt, 2);
+  assert.equal(rig.statuses(target).filter((status) => status === "installing").length, 1);
+});
+
+test("without a target the robot converges silently, and an app wanted as none is stopped and removed", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const one = await shellRelease("v1", WELL);
+  rig.server.add(one.bytes);
+  rig.want({ main: wish(one.release, null) });
+  await until("the app report", () => rig.reports.some((body) => body.kind === "app" && body.release_id === "rel_v1" && body.status === "running"));
+  rig.want({ main: wish(null, null) });
+  await until("the removal", () => rig.reports.some((body) => body.kind === "app" && body.release_id === null));
+  assert.deepEqual(rig.processes("main"), []);
+  assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
+  assert.deepEqual(rig.reports.filter(({ kind }) => kind === "target"), []);
+});
+
+test("a workload that was killed is started again and counted", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
+  const [pid] = rig.processes("main");
+  process.kill(pid!, "SIGKILL");
+  await until("another process", () => rig.processes("main").some((other) => other !== pid));
+  assert.equal(rig.deployments.workloads()[0]?.restarts, 1);
+});
+
+test("a stopped agent leaves no process behind; the next one starts the release again", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
+  await rig.deployments.stop();
+  assert.deepEqual(rig.processes("main"), []);
+  await rig.boot();
+  await until("the release", () => rig.processes("main", "v1").length === 1);
+  rig.deployments.announce();
+  assert.equal(rig.targetReports("tgt_v1").at(-1)?.status, "applied");
+});
+
+test("an artifact too large for the disk is refused before a byte is fetched", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const one = await shellRelease("v1", WELL);
+  const end = await rig.ended(rig.deploy({ ...one, release: { ...one.release, artifact_size: 2 ** 50 } }));
+  assert.deepEqual([end.status, end.reason], ["failed", "insufficient_disk"]);
+  assert.deepEqual(rig.server.requests, []);
+});

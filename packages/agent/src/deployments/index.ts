@@ -1,0 +1,98 @@
+import fs from "node:fs";
+import type { Desired } from "@robofleet/protocol/link";
+import { Configs } from "../configs/index.ts";
+import type { Deployments, DeploymentsOptions, WorkloadStatus } from "../contract.ts";
+import { ArtifactStore } from "../runtime/artifact-store.ts";
+import { BundleExecutor, type RuntimeOptions } from "../runtime/bundle.ts";
+import type { Executor } from "../runtime/executor.ts";
+import { FileExecutor } from "../runtime/file.ts";
+import { type Timing, TIMING } from "../runtime/limits.ts";
+import { statePaths } from "../runtime/paths.ts";
+import { Journal } from "./journal.ts";
+import { type AppState, type Wish } from "./state.ts";
+import { AppWorker } from "./worker.ts";
+
+/** What only tests change. */
+export interface DeploymentsTuning {
+  timing?: Partial<Timing>;
+  /** Called between any two side effects with the name of the place. */
+  on_step?(name: string): void;
+}
+
+/** Brings the robot's apps and configs to what the server wants, and keeps them running without it. */
+export function createDeployments(options: DeploymentsOptions, tuning: DeploymentsTuning = {}): Deployments {
+  const { clock, log, logs, config, reporter, fetcher } = options;
+  const timing = { ...TIMING, ...tuning.timing };
+  const on_step = tuning.on_step ?? (() => {});
+  const paths = statePaths(options.state_directory);
+  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps]) fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
+  const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step };
+  const bundles = new BundleExecutor(runtime);
+  const files = new FileExecutor({ ...runtime, signal_app: (app, signal) => bundles.signal(app, signal) });
+  // Files first: when an app is removed, they know their places only as long as its directory is there.
+  const executors: Executor[] = [files, bundles];
+  const { journal, damaged } = Journal.open<AppState>(paths.journal, ({ app }) => app);
+  if (damaged > 0) log.warn({ damaged }, "deployment journal has damaged lines");
+  const workers = new Map<string, AppWorker>();
+  let desired = options.desired;
+  let running = false;
+
+  const configs = new Configs({
+    paths, clock, timing, log, reporter, fetcher, on_step,
+    on_change: () => {
+      for (const app of workers.keys()) bundles.reload(app);
+    },
+  });
+
+  const pruneDownloads = (): void => {
+    const releases = [...workers.values()].map(({ state }) => state.work?.release);
+    artifacts.prune(new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : []))));
+  };
+
+  const workerOf = (app: string): AppWorker => {
+    let worker = workers.get(app);
+    if (worker === undefined) {
+      worker = new AppWorker({ app, journal, paths, executors, clock, timing, log, reporter, on_step, on_finished: pruneDownloads });
+      workers.set(app, worker);
+      if (running) worker.start();
+    }
+    return worker;
+  };
+
+  const tellWishes = (): void => {
+    if (desired === undefined) return;
+    for (const app of Object.keys(desired.apps)) workerOf(app);
+    for (const [app, worker] of workers) worker.wishFor(wishOf(desired, app));
+    configs.desired(desired.configs);
+  };
+
+  return {
+    kinds: executors.map(({ kind }) => kind),
+    desired(newer) {
+      desired = newer;
+      if (running) tellWishes();
+    },
+    workloads: () => [...workers.values()].map((worker) => worker.workload()).filter((status): status is WorkloadStatus => status !== undefined),
+    announce() {
+      for (const worker of workers.values()) worker.announce();
+      configs.announce();
+    },
+    async start() {
+      running = true;
+      for (const app of journal.records.keys()) workerOf(app);
+      pruneDownloads();
+      tellWishes();
+      for (const worker of workers.values()) worker.start();
+      configs.start();
+    },
+    async stop() {
+      running = false;
+      await Promise.all([configs.stop(), ...[...workers.values()].map((worker) => worker.stop())]);
+      await Promise.all(executors.map((executor) => executor.close(config.keep_workloads)));
+      journal.close();
+    },
+  };
+}
+
+const wishOf = (desired: Desired, app: string): Wish => (Object.hasOwn(desired.apps, app) ? desired.apps[app]! : "absent");

@@ -1,0 +1,108 @@
+import type { DesiredApp, DesiredRelease } from "@robofleet/protocol/link";
+import { type AppState, type Failure, finishedTarget, type Phase, type Wish, type Work } from "./state.ts";
+
+/** The next thing to do for an app. */
+export type Step =
+  | { type: "idle" }
+  /** Bring up what runs already by the journal: after a restart. */
+  | { type: "ensure_running"; release: DesiredRelease }
+  /** A release of a kind that this robot cannot install. */
+  | { type: "refuse"; desired: DesiredApp; failure: Failure }
+  /** The release runs already: look whether it is well. */
+  | { type: "confirm"; desired: DesiredApp; release: DesiredRelease }
+  | { type: "begin"; desired: DesiredApp; phase: Extract<Phase, "downloading" | "removing"> }
+  | { type: "cancel"; work: Work }
+  | { type: "stage"; work: Work; release: DesiredRelease }
+  | { type: "install"; work: Work; release: DesiredRelease }
+  | { type: "verify"; work: Work; release: DesiredRelease }
+  /** Too often begun: the agent or the robot dies of it. */
+  | { type: "give_up"; work: Work; failure: Failure }
+  | { type: "roll_back"; work: Work; release: DesiredRelease; failure: Failure }
+  | { type: "remove"; work: Work };
+export type StepType = Step["type"];
+
+export interface Situation {
+  state: AppState;
+  wish: Wish;
+  /** Release kinds that this agent has an executor for. */
+  kinds: readonly string[];
+  /** Id of the release that runs now. */
+  running: string | null;
+  /** False while the last try to bring up the current release is too recent. */
+  may_start: boolean;
+  /** False while the last failed try to converge without a deployment is too recent. */
+  may_converge: boolean;
+}
+
+/** A phase that was begun this often and never ended kills the agent or the robot. */
+export const PHASE_TRIES_MAX = 5;
+/** Downloads resume, and a robot may well be switched off and on many times during a long one. */
+export const STAGE_TRIES_MAX = 100;
+
+const IDLE: Step = { type: "idle" };
+
+/** Decides the next step from what is wanted, what is there and what was begun. Pure: same situation, same step. */
+export function plan(situation: Situation): Step {
+  const { state, running, may_start, kinds } = situation;
+  const { current, work } = state;
+  const undisturbed = work === null || work.phase === "downloading" || work.phase === "staged";
+  if (undisturbed && current !== null && running !== current.id && may_start && kinds.includes(current.kind)) return { type: "ensure_running", release: current };
+  return work === null ? planNew(situation) : planWork(state, situation.wish, work);
+}
+
+function planNew({ state, wish, kinds, running, may_converge }: Situation): Step {
+  if (typeof wish === "string" || finishedTarget(state, wish) !== undefined) return IDLE;
+  const { release, target_id } = wish;
+  if (release === null) return target_id !== null || (state.current !== null && may_converge) ? { type: "begin", desired: wish, phase: "removing" } : IDLE;
+  if (!kinds.includes(release.kind)) {
+    const failure = { reason: "incompatible", message: `this agent cannot install releases of kind ${release.kind}, only ${kinds.join(", ")}` };
+    return target_id === null ? IDLE : { type: "refuse", desired: wish, failure };
+  }
+  if (state.current?.id === release.id) {
+    if (target_id === null) return IDLE;
+    return running === release.id ? { type: "confirm", desired: wish, release } : { type: "begin", desired: wish, phase: "downloading" };
+  }
+  if (target_id === null && (!may_converge || provenBad(state, release.id))) return IDLE;
+  return { type: "begin", desired: wish, phase: "downloading" };
+}
+
+/** Failures that say nothing about the release: worth another try. */
+const PASSING_REASONS: readonly (string | null)[] = ["download_failed", "insufficient_disk", "timeout"];
+
+/** This robot took the release back, or refused it, before: it does not go there again by itself. */
+function provenBad(state: AppState, release_id: string): boolean {
+  const last = state.finished.findLast((one) => one.release_id === release_id && one.status !== "cancelled");
+  return last !== undefined && (last.status === "rolled_back" || (last.status === "failed" && !PASSING_REASONS.includes(last.reason)));
+}
+
+/** Whether the work in progress is still what the wish asks for. */
+export function isWanted(work: Work, wish: Wish): boolean {
+  // Nobody has told us otherwise: what the journal says holds.
+  if (wish === "unknown") return true;
+  if (wish === "absent") return false;
+  if (wish.target_id !== work.target_id) return false;
+  return work.target_id !== null || (wish.release?.id ?? null) === (work.release?.id ?? null);
+}
+
+function planWork(state: AppState, wish: Wish, work: Work): Step {
+  const { release, phase, tries } = work;
+  const worn_out = tries >= (phase === "downloading" ? STAGE_TRIES_MAX : PHASE_TRIES_MAX);
+  if (phase === "removing" || release === null) {
+    return worn_out ? { type: "give_up", work, failure: { reason: "rollback_failed", message: `the app could not be removed in ${tries} tries` } } : { type: "remove", work };
+  }
+  const failure: Failure = { reason: "crash_loop", message: `the agent was restarted ${tries} times while ${phase.replace("_", " ")} release ${release.tag}` };
+  switch (phase) {
+    case "downloading":
+      if (!isWanted(work, wish)) return { type: "cancel", work };
+      return worn_out ? { type: "give_up", work, failure } : { type: "stage", work, release };
+    case "staged":
+      return isWanted(work, wish) ? { type: "install", work, release } : { type: "cancel", work };
+    case "installing":
+      return worn_out ? { type: "roll_back", work, release, failure } : { type: "install", work, release };
+    case "verifying":
+      return worn_out ? { type: "roll_back", work, release, failure } : { type: "verify", work, release };
+    case "rolling_back":
+      if (worn_out) return { type: "give_up", work, failure: { reason: "rollback_failed", message: `release ${state.current?.tag ?? "none"} could not be brought back in ${tries} tries` } };
+      return { type: "roll_back", work, release, failure: work.failure ?? failure };
+  }
+}

@@ -1,0 +1,309 @@
+import type { AppReport, TargetReport } from "@robofleet/protocol/link";
+import type { Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
+import type { Executor } from "../runtime/executor.ts";
+import { StepAborted, StepFailure } from "../runtime/failure.ts";
+import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
+import type { StatePaths } from "../runtime/paths.ts";
+import { pruneVersions } from "../runtime/staged-versions.ts";
+import { applyStep, type Outcome, type StepContext } from "./apply.ts";
+import type { Journal } from "./journal.ts";
+import { isWanted, plan, type Step } from "./plan.ts";
+import { type AppState, emptyState, type Finished, FINISHED_MAX, finishedTarget, namesTarget, type Wish, type Work } from "./state.ts";
+
+export interface WorkerOptions {
+  app: string;
+  journal: Journal<AppState>;
+  paths: StatePaths;
+  executors: readonly Executor[];
+  clock: Clock;
+  timing: Timing;
+  log: Logger;
+  reporter: Reporter;
+  /** Something ended: downloads that nobody wants may go. */
+  on_finished(): void;
+  on_step(name: string): void;
+}
+
+/** Does what is wanted of one app, one step at a time, beside the workers of other apps. */
+export class AppWorker {
+  readonly app: string;
+  readonly #options: WorkerOptions;
+  #wish: Wish = "unknown";
+  #state: AppState;
+  #stopped = false;
+  #step: { type: Step["type"]; abort: AbortController } | undefined;
+  #wake: (() => void) | undefined;
+  #woken = false;
+  #start_after = -Infinity;
+  #start_failures = 0;
+  #converge_after = -Infinity;
+  #converge_failures = 0;
+  #loop: Promise<void> | undefined;
+
+  constructor(options: WorkerOptions) {
+    this.app = options.app;
+    this.#options = options;
+    this.#state = options.journal.records.get(options.app) ?? emptyState(options.app);
+  }
+
+  get state(): AppState {
+    return this.#state;
+  }
+
+  start(): void {
+    for (const finished of this.#state.finished) if (!finished.reported) this.#reportFinished(finished);
+    this.#loop ??= this.#run();
+  }
+
+  /** Ends the step in progress where the journal can resume it. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#step?.abort.abort();
+    this.#wakeUp();
+    await this.#loop;
+  }
+
+  wishFor(wish: Wish): void {
+    this.#wish = wish;
+    const { work } = this.#state;
+    if (work !== null && namesTarget(wish) && wish.target_id === work.target_id && wish.attempt > work.attempt) {
+      const adopted = { ...work, attempt: wish.attempt };
+      this.#keep({ ...this.#state, work: adopted }, "a newer attempt could not be written down");
+      this.#reportPhase(adopted);
+    }
+    const finished = work === null ? finishedTarget(this.#state, wish) : undefined;
+    if (finished !== undefined) this.#reportFinished(finished);
+    // Only staging may be called off: from installing on the robot finishes what it began.
+    if (this.#step?.type === "stage" && work !== null && !isWanted(work, wish)) this.#step.abort.abort();
+    this.#wakeUp();
+  }
+
+  /** Tells again what runs and how the latest work stands: after each connect. */
+  announce(): void {
+    this.#reportApp();
+    const { work, finished } = this.#state;
+    const last = finished.at(-1);
+    if (work !== null) this.#reportPhase(work);
+    else if (last !== undefined) this.#reportFinished(last);
+  }
+
+  workload(): WorkloadStatus | undefined {
+    const release = this.#runningRelease();
+    const executor = release && this.#executor(release.kind);
+    if (!release || !executor) return undefined;
+    const { status, restarts } = executor.status(this.app);
+    const settled = this.#state.work === null || this.#state.work.phase === "downloading" || this.#state.work.phase === "staged";
+    return { app: this.app, kind: release.kind, status: settled || status !== "running" ? status : "starting", restarts, release_tag: release.tag };
+  }
+
+  #executor(kind: string): Executor | undefined {
+    return this.#options.executors.find((executor) => executor.kind === kind);
+  }
+
+  #runningRelease(): AppState["current"] {
+    const { work, current } = this.#state;
+    return work !== null && (work.phase === "installing" || work.phase === "verifying") ? work.release : current;
+  }
+
+  #running(): string | null {
+    for (const executor of this.#options.executors) {
+      const id = executor.running(this.app);
+      if (id !== null) return id;
+    }
+    return null;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, executors, log, timing } = this.#options;
+    const kinds = executors.map(({ kind }) => kind);
+    let failures = 0;
+    while (!this.#stopped) {
+      const now = clock.monotonic();
+      const step = plan({
+        state: this.#state, wish: this.#wish, kinds, running: this.#running(), may_start: now >= this.#start_after, may_converge: now >= this.#converge_after,
+      });
+      if (step.type === "idle") {
+        await this.#sleepUntilWoken();
+        continue;
+      }
+      try {
+        await this.#perform(step);
+        failures = 0;
+      } catch (error) {
+        if (error instanceof StepAborted) continue;
+        // Mostly a disk that does not take the journal's line: nothing was done, so the same step comes again.
+        failures += 1;
+        log.error({ app: this.app, step: step.type, err: error }, "step could not be taken");
+        if (step.type === "ensure_running") this.#putOffStart();
+        else await this.#sleep(this.#backoff(failures));
+      }
+    }
+  }
+
+  #backoff(failures: number): number {
+    const { retry_first_ms, retry_last_ms } = this.#options.timing;
+    return Math.min(retry_last_ms, retry_first_ms * 2 ** Math.min(failures - 1, 16));
+  }
+
+  #putOffStart(): void {
+    this.#start_failures += 1;
+    this.#start_after = this.#options.clock.monotonic() + this.#backoff(this.#start_failures);
+  }
+
+  async #perform(step: Exclude<Step, { type: "idle" }>): Promise<void> {
+    const { clock, timing, log, on_step } = this.#options;
+    const abort = new AbortController();
+    const limit_ms = step.type === "stage" ? timing.stage_timeout_ms : timing.step_timeout_ms + ("work" in step ? step.work.verify_seconds * 1_000 : 0);
+    const timer = clock.setTimer(limit_ms, () => abort.abort(new StepFailure("timeout", `${step.type.replace("_", " ")} did not end within ${limit_ms / 1_000} s`)));
+    this.#step = { type: step.type, abort };
+    log.info({ app: this.app, step: step.type }, "deployment step");
+    on_step(`step.${step.type}`);
+    try {
+      await applyStep(this.#context(abort.signal), step);
+      if (step.type === "ensure_running") {
+        this.#start_failures = 0;
+        this.#reportApp();
+      }
+    } finally {
+      timer.cancel();
+      this.#step = undefined;
+    }
+  }
+
+  #context(signal: AbortSignal): StepContext {
+    const state = (): AppState => this.#state;
+    return {
+      get state() {
+        return state();
+      },
+      signal,
+      executors: this.#options.executors,
+      executor: (kind) => {
+        const executor = this.#executor(kind);
+        if (executor === undefined) throw new StepFailure("incompatible", `this agent has no executor for ${kind}`);
+        return executor;
+      },
+      keep_versions: (release_ids) => pruneVersions(this.#options.paths, this.app, release_ids),
+      progress: ({ target_id }, bytes_done, bytes_total) => {
+        const attempt = this.#state.work?.attempt;
+        if (target_id !== null && attempt !== undefined) this.#options.reporter.progress({ target_id, attempt, bytes_done, bytes_total });
+      },
+      enter: (work) => this.#enter(work),
+      finish: (outcome) => this.#finish(outcome),
+    };
+  }
+
+  #save(state: AppState): void {
+    const { journal, on_step } = this.#options;
+    on_step(`journal.before.${state.work?.phase ?? "finished"}`);
+    journal.append(state);
+    this.#state = state;
+    on_step(`journal.after.${state.work?.phase ?? "finished"}`);
+  }
+
+  /** For what may be lost on a full disk: it holds at least until the agent ends. */
+  #keep(state: AppState, otherwise: string): void {
+    try {
+      this.#save(state);
+    } catch (error) {
+      this.#options.log.error({ app: this.app, err: error, otherwise }, "journal could not be written");
+      this.#state = state;
+    }
+  }
+
+  #enter(work: Work): void {
+    const before = this.#state.work;
+    this.#save({ ...this.#state, work });
+    if (before?.phase !== work.phase || before.target_id !== work.target_id) this.#reportPhase(work);
+  }
+
+  #finish({ failure, current, previous, ...outcome }: Outcome): void {
+    const { log, on_finished, on_step } = this.#options;
+    const finished: Finished = { ...outcome, reason: failure?.reason ?? null, message: failure?.message ?? null, reported: false };
+    const before = this.#state;
+    const state: AppState = { ...before, current, previous, work: null, finished: [...before.finished, finished].slice(-FINISHED_MAX) };
+    // What may be lost with it is only that it ended: after a restart it is done, or refused, once more.
+    this.#keep(state, "the end of a deployment could not be written down");
+    const nobody_asked = outcome.target_id === null && outcome.status === "failed";
+    this.#converge_failures = nobody_asked ? this.#converge_failures + 1 : 0;
+    if (nobody_asked) this.#converge_after = this.#options.clock.monotonic() + this.#options.timing.retry_last_ms * Math.min(60, 2 ** (this.#converge_failures - 1));
+    log.info({ app: this.app, status: finished.status, reason: finished.reason, explanation: finished.message }, "deployment ended on this robot");
+    on_step("finish.before_report");
+    this.#reportFinished(finished);
+    if (outcome.status !== "cancelled") this.#reportApp();
+    on_step("finish.after_report");
+    on_finished();
+  }
+
+  #report(body: TargetReport | AppReport): boolean {
+    try {
+      this.#options.reporter.report(body);
+      return true;
+    } catch (error) {
+      this.#options.log.error({ app: this.app, err: error }, "report could not be kept");
+      return false;
+    }
+  }
+
+  #reportPhase({ target_id, deployment_id, attempt, phase, failure }: Work): void {
+    if (target_id === null || deployment_id === null) return;
+    this.#report({ kind: "target", target_id, deployment_id, attempt, status: phase === "removing" ? "rolling_back" : phase, ...explain(failure?.reason, failure?.message) });
+  }
+
+  #reportFinished(finished: Finished): void {
+    const { target_id, deployment_id, attempt, status, reason, message } = finished;
+    const kept = target_id === null || deployment_id === null || this.#report({ kind: "target", target_id, deployment_id, attempt, status, ...explain(reason, message) });
+    if (!kept || finished.reported) return;
+    const list = this.#state.finished.map((one) => (one === finished ? { ...one, reported: true } : one));
+    this.#keep({ ...this.#state, finished: list }, "a report may be sent twice");
+  }
+
+  #reportApp(): void {
+    const { current, previous, work } = this.#state;
+    const release = this.#runningRelease();
+    if (release === null && this.#state.finished.length === 0) return;
+    const under_way = release !== current || work?.phase === "rolling_back";
+    const kept = under_way ? current : previous;
+    this.#report({ kind: "app", app: this.app, release_id: release?.id ?? null, previous_release_id: kept?.id ?? null, status: this.#appStatus(under_way) });
+  }
+
+  #appStatus(under_way: boolean): AppReport["status"] {
+    const release = this.#runningRelease();
+    if (release === null) return "stopped";
+    if (under_way) return "starting";
+    const status = this.#executor(release.kind)?.status(this.app).status ?? "stopped";
+    return status === "restarting" ? "failed" : status === "unhealthy" ? "running" : status;
+  }
+
+  #wakeUp(): void {
+    this.#woken = true;
+    this.#wake?.();
+  }
+
+  /** Until something is wished for, or one of the put-off times has come. */
+  async #sleepUntilWoken(): Promise<void> {
+    const now = this.#options.clock.monotonic();
+    const waits = [this.#start_after - now, this.#converge_after - now].filter((ms) => ms > 0);
+    await this.#sleep(waits.length > 0 ? Math.min(...waits) : undefined);
+  }
+
+  async #sleep(ms: number | undefined): Promise<void> {
+    if (this.#woken) {
+      this.#woken = false;
+      return;
+    }
+    await new Promise<void>((resolve) => {
+      const timer = ms === undefined ? undefined : this.#options.clock.setTimer(ms, resolve);
+      this.#wake = () => {
+        timer?.cancel();
+        resolve();
+      };
+    });
+    this.#wake = undefined;
+    this.#woken = false;
+  }
+}
+
+function explain(reason: string | null | undefined, message: string | null | undefined): { reason?: string; message?: string } {
+  return { ...(reason ? { reason } : {}), ...(message ? { message: message.slice(0, REPORT_MESSAGE_CHARACTERS_MAX) } : {}) };
+}

@@ -1,0 +1,44 @@
+import fs from "node:fs";
+import path from "node:path";
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import { type DownloadOptions, downloadArtifact } from "./download.ts";
+import type { StageIo } from "./executor.ts";
+import { throwIfAborted } from "./failure.ts";
+
+export type ArtifactStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
+
+/** Downloads by digest: two apps that want the same bytes take turns, so that one file has one writer. */
+export class ArtifactStore {
+  readonly #options: ArtifactStoreOptions;
+  readonly #turns = new Map<string, Promise<unknown>>();
+
+  constructor(options: ArtifactStoreOptions) {
+    this.#options = options;
+  }
+
+  /** Fetches the artifact, hands its path to `use` (which may move it away), then deletes what is left of it. */
+  async with(release: DesiredRelease, io: StageIo, use: (file: string) => Promise<void>): Promise<void> {
+    const sha256 = release.artifact_sha256;
+    const before = this.#turns.get(sha256) ?? Promise.resolve();
+    const turn = before.then(async () => {
+      throwIfAborted(io.signal);
+      const file = await downloadArtifact({ sha256, size: release.artifact_size }, { ...this.#options, ...io });
+      await use(file);
+      fs.rmSync(file, { force: true });
+    });
+    const settled = turn.catch(() => {});
+    this.#turns.set(sha256, settled);
+    await turn.finally(() => {
+      if (this.#turns.get(sha256) === settled) this.#turns.delete(sha256);
+    });
+  }
+
+  /** Deletes what no deployment in progress wants: parts of called off downloads, artifacts that turned out bad. */
+  prune(keep_sha256: ReadonlySet<string>): void {
+    if (!fs.existsSync(this.#options.directory)) return;
+    for (const name of fs.readdirSync(this.#options.directory)) {
+      const sha256 = name.replace(/\.part$/, "");
+      if (!keep_sha256.has(sha256) && !this.#turns.has(sha256)) fs.rmSync(path.join(this.#options.directory, name), { force: true });
+    }
+  }
+}

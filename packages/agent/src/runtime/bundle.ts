@@ -1,0 +1,200 @@
+import fs from "node:fs";
+import path from "node:path";
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { AgentConfig, Logger, LogSink } from "../contract.ts";
+import type { ArtifactStore } from "./artifact-store.ts";
+import { switchSymlink } from "./durable-file.ts";
+import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
+import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
+import type { Timing } from "./limits.ts";
+import { type BundleManifest, readBundleManifest } from "./manifest.ts";
+import type { StatePaths } from "./paths.ts";
+import { probe, type ProbeResult } from "./probe.ts";
+import { stopEarlierProcesses } from "./earlier-processes.ts";
+import { isStaged, stageVersion } from "./staged-versions.ts";
+import { unpackBounds, unpackBundle } from "./unpack.ts";
+import { verifyWorkload } from "./verify.ts";
+import { Workload } from "./workload.ts";
+
+export interface RuntimeOptions {
+  paths: StatePaths;
+  artifacts: ArtifactStore;
+  config: AgentConfig;
+  clock: Clock;
+  timing: Timing;
+  log: Logger;
+  logs: LogSink;
+  /** Called between any two side effects with the name of the place: tests end the process there. */
+  on_step(name: string): void;
+}
+
+interface Running {
+  release: DesiredRelease;
+  directory: string;
+  manifest: BundleManifest;
+  env: Record<string, string>;
+  workload: Workload;
+  health_timer: Timer | undefined;
+  healthy: boolean;
+}
+
+/** `app_bundle`: a tar.gz with a program, unpacked into a directory of its own and run under supervision. */
+export class BundleExecutor implements Executor {
+  readonly kind = "app_bundle";
+  readonly #options: RuntimeOptions;
+  readonly #running = new Map<string, Running>();
+
+  constructor(options: RuntimeOptions) {
+    this.#options = options;
+  }
+
+  async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
+    const { paths, artifacts, on_step } = this.#options;
+    if (isStaged(paths, app, release.id)) return;
+    await artifacts.with(release, io, (archive) =>
+      stageVersion(paths, app, release.id, async (directory) => {
+        on_step("bundle.downloaded");
+        await unpackBundle(archive, directory, unpackBounds(release.artifact_size), io.signal);
+        on_step("bundle.unpacked");
+        readBundleManifest(directory);
+      }),
+    );
+  }
+
+  async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
+    const { paths, clock, timing, log, logs, on_step } = this.#options;
+    if (!fresh && this.#running.get(app)?.release.id === release.id) return;
+    const directory = paths.version(app, release.id);
+    const manifest = readBundleManifest(directory);
+    await this.stop(app);
+    await stopEarlierProcesses({ app, paths, clock, log, grace_ms: manifest.stop_timeout_seconds * 1_000 });
+    on_step("bundle.stopped");
+    try {
+      switchSymlink(paths.current(app), path.relative(paths.app(app), directory));
+    } catch (error) {
+      throw failureOf(error, "rejected_by_robot");
+    }
+    on_step("bundle.switched");
+    const env = this.#environment(app, release, manifest);
+    const workload = new Workload({
+      app, argv: manifest.start, directory, env, stop_timeout_seconds: manifest.stop_timeout_seconds,
+      process_file: paths.process(app), clock, timing, log, logs,
+    });
+    this.#running.set(app, { release, directory, manifest, env, workload, health_timer: undefined, healthy: true });
+    workload.start();
+    on_step("bundle.started");
+  }
+
+  #environment(app: string, release: DesiredRelease, manifest: BundleManifest): Record<string, string> {
+    const { config, paths } = this.#options;
+    const inherited = config.workload_environment;
+    const search = [inherited["PATH"] ?? "/usr/local/bin:/usr/bin:/bin", path.dirname(process.execPath)].join(":");
+    return {
+      ...inherited,
+      // The agent's own Node comes last: a robot's own one wins.
+      PATH: search,
+      ...manifest.env,
+      ROBOFLEET_CONFIG_DIR: paths.configs,
+      ROBOFLEET_APP: app,
+      ROBOFLEET_RELEASE: release.tag,
+    };
+  }
+
+  running(app: string): string | null {
+    return this.#running.get(app)?.release.id ?? null;
+  }
+
+  async verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
+    const running = this.#expect(app, release);
+    const { clock, timing } = this.#options;
+    const check = running.manifest.health === null ? undefined : () => this.#probe(running);
+    return verifyWorkload({ workload: running.workload, probe: check, verify_seconds, clock, timing, signal });
+  }
+
+  #expect(app: string, release: DesiredRelease): Running {
+    const running = this.#running.get(app);
+    if (running?.release.id !== release.id) throw new StepFailure("rejected_by_robot", `release ${release.tag} was not started`);
+    return running;
+  }
+
+  async #probe({ manifest, workload, directory, env }: Running): Promise<ProbeResult> {
+    const { clock, timing } = this.#options;
+    if (!workload.alive) return { ok: false, message: `the program ${workload.last_exit ?? "is not running"}` };
+    if (manifest.health === null) return { ok: true, message: "it is up" };
+    return probe(manifest.health, { directory, env, timeout_ms: timing.probe_timeout_ms, clock });
+  }
+
+  async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
+    const running = this.#running.get(app);
+    if (running?.release.id !== release.id) return { ok: false, message: "it does not run" };
+    return this.#probe(running);
+  }
+
+  async alive(app: string, signal: AbortSignal): Promise<ProbeResult> {
+    const { clock, timing } = this.#options;
+    const workload = this.#running.get(app)?.workload;
+    const pid = workload?.pid;
+    await clock.sleep(timing.rollback_alive_ms, signal);
+    throwIfAborted(signal);
+    if (workload?.pid !== undefined && workload.pid === pid) return { ok: true, message: "it is up" };
+    return { ok: false, message: `the program ${workload?.last_exit ?? "is not running"}` };
+  }
+
+  settle(app: string): void {
+    const { clock, timing, log } = this.#options;
+    const running = this.#running.get(app);
+    if (running === undefined || running.manifest.health === null) return;
+    running.health_timer?.cancel();
+    running.health_timer = clock.every(timing.probe_idle_interval_ms, async () => {
+      const { ok, message } = await this.#probe(running);
+      if (ok !== running.healthy) log.warn({ app, healthy: ok, probe: message }, "workload health changed");
+      running.healthy = ok;
+    });
+  }
+
+  async stop(app: string): Promise<void> {
+    const running = this.#running.get(app);
+    if (running === undefined) return;
+    this.#running.delete(app);
+    running.health_timer?.cancel();
+    await running.workload.stop();
+  }
+
+  async remove(app: string): Promise<void> {
+    const { paths, clock, log, on_step } = this.#options;
+    await this.stop(app);
+    on_step("bundle.removing");
+    await stopEarlierProcesses({ app, paths, clock, log, grace_ms: 0 });
+    fs.rmSync(paths.app(app), { recursive: true, force: true });
+  }
+
+  status(app: string): RunStatus {
+    const running = this.#running.get(app);
+    if (running === undefined) return { status: "stopped", restarts: 0 };
+    const { alive, restarts } = running.workload;
+    if (!alive) return { status: "restarting", restarts };
+    return { status: running.healthy ? "running" : "unhealthy", restarts };
+  }
+
+  reload(app: string): void {
+    const running = this.#running.get(app);
+    if (running?.manifest.reload) running.workload.signal(running.manifest.reload.signal);
+  }
+
+  signal(app: string, signal: NodeJS.Signals): boolean {
+    return this.#running.get(app)?.workload.signal(signal) ?? false;
+  }
+
+  async close(keep_workloads: boolean): Promise<void> {
+    if (!keep_workloads) {
+      await Promise.all([...this.#running.keys()].map((app) => this.stop(app)));
+      return;
+    }
+    for (const running of this.#running.values()) {
+      running.health_timer?.cancel();
+      running.workload.release();
+    }
+    this.#running.clear();
+  }
+}

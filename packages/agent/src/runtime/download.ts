@@ -1,0 +1,164 @@
+import { createHash, type Hash } from "node:crypto";
+import fs, { type promises } from "node:fs";
+import path from "node:path";
+import type { Clock } from "@robofleet/clock";
+import type { Fetcher } from "../contract.ts";
+import { freeBytes, syncDirectory } from "./durable-file.ts";
+import { errorCode, errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
+import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
+
+export interface Artifact {
+  sha256: string;
+  size: number;
+}
+
+export interface DownloadOptions {
+  directory: string;
+  fetcher: Fetcher;
+  clock: Clock;
+  timing: Timing;
+  signal: AbortSignal;
+  progress(bytes_done: number, bytes_total: number): void;
+}
+
+const PROGRESS_INTERVAL_MS = 500;
+const READ_CHUNK_BYTES = 1024 * 1024;
+
+/** What is on disk so far, and its digest. */
+interface Part {
+  handle: promises.FileHandle;
+  bytes: number;
+  hash: Hash;
+}
+
+/**
+ * Fetches an artifact by its digest and answers the file's path. What a cut or a crash left is resumed by range; the
+ * digest over the whole decides at the end, so a server that answers another range does no harm. A wrong digest is
+ * tried once more from the first byte. Throws StepFailure (`download_failed`, `digest_mismatch`,
+ * `insufficient_disk`) or StepAborted.
+ */
+export async function downloadArtifact(artifact: Artifact, options: DownloadOptions): Promise<string> {
+  if (!/^[0-9a-f]{64}$/.test(artifact.sha256)) throw new StepFailure("rejected_by_robot", "the release's digest is not a SHA-256 in hex");
+  fs.mkdirSync(options.directory, { recursive: true });
+  const done = path.join(options.directory, artifact.sha256);
+  if (fs.existsSync(done)) return done;
+  const file = `${done}.part`;
+  try {
+    await checkSpace(artifact, file, options.directory);
+    await using handle = await promisesOpen(file);
+    const part = await readPart(handle, artifact);
+    for (const last of [false, true]) {
+      await fillPart(part, artifact, options);
+      if (part.hash.copy().digest("hex") === artifact.sha256) break;
+      if (last) {
+        await handle.truncate(0);
+        throw new StepFailure("digest_mismatch", `the artifact's bytes are not the ones of SHA-256 ${artifact.sha256}, twice`);
+      }
+      await restart(part);
+    }
+    await handle.sync();
+  } catch (error) {
+    throwIfAborted(options.signal);
+    throw failureOf(error, "download_failed");
+  }
+  fs.renameSync(file, done);
+  syncDirectory(options.directory);
+  return done;
+}
+
+const promisesOpen = (file: string): Promise<promises.FileHandle> => fs.promises.open(file, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
+
+async function checkSpace(artifact: Artifact, file: string, directory: string): Promise<void> {
+  const there = fs.statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+  const free = await freeBytes(directory);
+  const needed = Math.max(0, artifact.size - there) + DISK_FREE_FLOOR_BYTES;
+  if (free < needed) throw new StepFailure("insufficient_disk", `the artifact needs ${needed} bytes (with ${DISK_FREE_FLOOR_BYTES} to stay free), ${free} are free`);
+}
+
+async function readPart(handle: promises.FileHandle, artifact: Artifact): Promise<Part> {
+  const part: Part = { handle, bytes: 0, hash: createHash("sha256") };
+  const { size } = await handle.stat();
+  if (size > artifact.size) {
+    await handle.truncate(0);
+    return part;
+  }
+  const chunk = Buffer.allocUnsafe(READ_CHUNK_BYTES);
+  for (;;) {
+    const { bytesRead } = await handle.read(chunk, 0, chunk.length, part.bytes);
+    if (bytesRead === 0) return part;
+    part.hash.update(chunk.subarray(0, bytesRead));
+    part.bytes += bytesRead;
+  }
+}
+
+async function restart(part: Part): Promise<void> {
+  await part.handle.truncate(0);
+  part.bytes = 0;
+  part.hash = createHash("sha256");
+}
+
+/** Tries until all bytes are there; only tries that brought nothing count against the bound. */
+async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions): Promise<void> {
+  const { clock, timing, signal } = options;
+  let idle_tries = 0;
+  let last_error = "";
+  while (part.bytes < artifact.size) {
+    throwIfAborted(signal);
+    const before = part.bytes;
+    try {
+      await fetchOnce(part, artifact, options);
+    } catch (error) {
+      throwIfAborted(signal);
+      if (error instanceof StepFailure || errorCode(error) === "ENOSPC") throw error;
+      last_error = errorMessage(error);
+    }
+    if (part.bytes >= artifact.size) return;
+    idle_tries = part.bytes > before ? 0 : idle_tries + 1;
+    if (idle_tries >= timing.download_tries) {
+      throw new StepFailure("download_failed", `no byte of the artifact came in ${idle_tries} tries; the last: ${last_error || "the answer ended early"}`);
+    }
+    const ceiling = Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(idle_tries, 16));
+    await clock.sleep(ceiling * (0.5 + clock.random() / 2), signal);
+  }
+}
+
+/** One request: appends what it brings. */
+async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOptions): Promise<void> {
+  const cut = new AbortController();
+  const signal = AbortSignal.any([options.signal, cut.signal]);
+  const { clock, timing } = options;
+  const stalled = (): void => cut.abort(new Error(`nothing came for ${timing.download_stall_ms} ms`));
+  let stall = clock.setTimer(timing.download_stall_ms, stalled);
+  let told_at = -Infinity;
+  try {
+    const response = await options.fetcher.get(`/agent/artifacts/${artifact.sha256}`, { signal, ...(part.bytes > 0 ? { range_start: part.bytes } : {}) });
+    if (response.status === 200) await restart(part);
+    else if (response.status === 416) return await restart(part);
+    else if (response.status !== 206) throw new Error(`the server answered ${response.status}`);
+    for await (const chunk of response.body) {
+      stall.cancel();
+      // A body may be slow to notice that it was aborted: nothing is written after that.
+      if (signal.aborted) throw signal.reason;
+      if (part.bytes + chunk.length > artifact.size) throw new StepFailure("digest_mismatch", `the artifact is longer than the ${artifact.size} bytes that the release names`);
+      await append(part, chunk);
+      if (clock.monotonic() - told_at >= PROGRESS_INTERVAL_MS || part.bytes === artifact.size) {
+        told_at = clock.monotonic();
+        options.progress(part.bytes, artifact.size);
+      }
+      stall = clock.setTimer(timing.download_stall_ms, stalled);
+    }
+  } finally {
+    stall.cancel();
+    cut.abort();
+  }
+}
+
+async function append(part: Part, chunk: Uint8Array): Promise<void> {
+  let written = 0;
+  while (written < chunk.length) {
+    const { bytesWritten } = await part.handle.write(chunk, written, chunk.length - written, part.bytes + written);
+    written += bytesWritten;
+  }
+  part.hash.update(chunk);
+  part.bytes += chunk.length;
+}

@@ -1,0 +1,50 @@
+import fs from "node:fs";
+import path from "node:path";
+
+/** Makes renames and new names in this directory survive a power cut. */
+export function syncDirectory(directory: string): void {
+  const handle = fs.openSync(directory, "r");
+  try {
+    fs.fsyncSync(handle);
+  } finally {
+    fs.closeSync(handle);
+  }
+}
+
+/**
+ * Puts a file in place so that a reader, or a power cut at any instant, sees the old bytes or the new ones.
+ * The temporary name is beside it: rename is atomic within one file system only.
+ */
+export function writeFileDurably(file: string, bytes: string | Uint8Array, mode = 0o644): void {
+  const temporary = `${file}.tmp`;
+  fs.rmSync(temporary, { force: true });
+  const handle = fs.openSync(temporary, "wx", mode);
+  try {
+    fs.writeFileSync(handle, bytes);
+    // The mode of openSync is cut by the umask.
+    fs.fchmodSync(handle, mode);
+    fs.fsyncSync(handle);
+  } catch (error) {
+    fs.rmSync(temporary, { force: true });
+    throw error;
+  } finally {
+    fs.closeSync(handle);
+  }
+  fs.renameSync(temporary, file);
+  syncDirectory(path.dirname(file));
+}
+
+/** Points a symlink elsewhere in one step: there is no instant without it. */
+export function switchSymlink(link: string, target: string): void {
+  const temporary = `${link}.tmp`;
+  fs.rmSync(temporary, { force: true });
+  fs.symlinkSync(target, temporary);
+  fs.renameSync(temporary, link);
+  syncDirectory(path.dirname(link));
+}
+
+/** Bytes that may still be written below `directory`. */
+export async function freeBytes(directory: string): Promise<number> {
+  const { bavail, bsize } = await fs.promises.statfs(directory);
+  return bavail * bsize;
+}

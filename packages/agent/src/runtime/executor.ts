@@ -1,0 +1,47 @@
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { FailureReason } from "./failure.ts";
+import type { ProbeResult } from "./probe.ts";
+
+export type Verdict = { healthy: true } | { healthy: false; reason: FailureReason; message: string };
+
+export interface StageIo {
+  signal: AbortSignal;
+  progress(bytes_done: number, bytes_total: number): void;
+}
+
+export interface RunStatus {
+  status: "running" | "unhealthy" | "restarting" | "stopped";
+  restarts: number;
+}
+
+/**
+ * How one kind of release is brought onto the robot and run. Every method may be called again after a crash at any
+ * point of its last run, and then ends in the same state. They throw StepFailure (the deployment ends with that
+ * reason) or StepAborted.
+ */
+export interface Executor {
+  readonly kind: string;
+  /** Fetches and unpacks beside what runs, which is not touched. */
+  stage(app: string, release: DesiredRelease, io: StageIo): Promise<void>;
+  /** Makes a staged release the one that runs, ending another one first. `fresh`: restarts it even if it runs already. */
+  start(app: string, release: DesiredRelease, options: { fresh: boolean }): Promise<void>;
+  /** Id of the release that was started and not stopped since; null: none, as far as this process knows. */
+  running(app: string): string | null;
+  /** Watches the started release for the time of the policy. */
+  verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict>;
+  /** Whether this very release runs and is well now. */
+  probe(app: string, release: DesiredRelease): Promise<ProbeResult>;
+  /** Whether the release that was just started stays up: after a rollback. */
+  alive(app: string, signal: AbortSignal): Promise<ProbeResult>;
+  /** From here on its health is only shown. */
+  settle(app: string): void;
+  stop(app: string): Promise<void>;
+  /** Takes everything of the app off the robot; it is stopped first. */
+  remove(app: string): Promise<void>;
+  status(app: string): RunStatus;
+  /** Tells a running workload that a config file changed, if its manifest wants that. */
+  reload(app: string): void;
+  signal(app: string, signal: NodeJS.Signals): boolean;
+  /** The agent ends: stops workloads, or leaves them running. */
+  close(keep_workloads: boolean): Promise<void>;
+}

@@ -1,0 +1,169 @@
+import { createHash } from "node:crypto";
+import fs from "node:fs";
+import path from "node:path";
+import { pipeline } from "node:stream/promises";
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { RuntimeOptions } from "./bundle.ts";
+import { syncDirectory, writeFileDurably } from "./durable-file.ts";
+import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
+import { failureOf, StepFailure } from "./failure.ts";
+import { encodeFileName } from "./file-name.ts";
+import { RELOAD_TIMEOUT_MS } from "./limits.ts";
+import { type FileManifest, parseFileManifest } from "./manifest.ts";
+import { allowedPath } from "./allowed-path.ts";
+import { type PlacedFiles, readPlaced, writePlaced } from "./placed-files.ts";
+import type { ProbeResult } from "./probe.ts";
+import { runCommand } from "./run-command.ts";
+import { isStaged, stageVersion } from "./staged-versions.ts";
+
+export interface FileOptions extends RuntimeOptions {
+  /** Sends a signal to the workload of another app; false when it does not run. */
+  signal_app(app: string, signal: NodeJS.Signals): boolean;
+}
+
+const ARTIFACT = "artifact";
+
+/** `file`: one file put in place, in one step; who reads it may be told. */
+export class FileExecutor implements Executor {
+  readonly kind = "file";
+  readonly #options: FileOptions;
+  readonly #placed = new Map<string, DesiredRelease>();
+
+  constructor(options: FileOptions) {
+    this.#options = options;
+  }
+
+  async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
+    const { paths, artifacts } = this.#options;
+    this.#destination(app, parseFileManifest(release.manifest));
+    if (isStaged(paths, app, release.id)) return;
+    await artifacts.with(release, io, (file) =>
+      stageVersion(paths, app, release.id, async (directory) => {
+        fs.mkdirSync(directory);
+        fs.renameSync(file, path.join(directory, ARTIFACT));
+        syncDirectory(directory);
+      }),
+    );
+  }
+
+  #destination(app: string, manifest: FileManifest): string {
+    const { paths, config } = this.#options;
+    if (manifest.path === null) return path.join(paths.files, encodeFileName(app));
+    return allowedPath(manifest.path, config.file_directories);
+  }
+
+  async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
+    if (!fresh && (await this.probe(app, release)).ok) {
+      this.#placed.set(app, release);
+      return;
+    }
+    const manifest = parseFileManifest(release.manifest);
+    const { on_step } = this.#options;
+    try {
+      const destination = this.#destination(app, manifest);
+      const before = readPlaced(this.#options.paths, app);
+      // Both names are written down first: whichever is there after a crash, we know that it is ours.
+      const kept = this.#keepOriginal(app, destination, before);
+      writePlaced(this.#options.paths, app, { ...kept, files: [...new Set([...kept.files, destination])] });
+      on_step("file.written_down");
+      await this.#put(this.#artifact(app, release), destination, manifest.mode);
+      on_step("file.put");
+      this.#takeBack({ ...kept, files: kept.files.filter((file) => file !== destination) });
+      writePlaced(this.#options.paths, app, { ...kept, files: [destination] });
+    } catch (error) {
+      throw failureOf(error, "rejected_by_robot");
+    }
+    this.#placed.set(app, release);
+    await this.#tell(app, manifest);
+  }
+
+  running(app: string): string | null {
+    return this.#placed.get(app)?.id ?? null;
+  }
+
+  #artifact(app: string, release: DesiredRelease): string {
+    return path.join(this.#options.paths.version(app, release.id), ARTIFACT);
+  }
+
+  /** A file that was there before ours, and is not ours, comes back when ours goes. */
+  #keepOriginal(app: string, destination: string, placed: PlacedFiles): PlacedFiles {
+    if (placed.files.includes(destination) || placed.originals[destination] !== undefined || !fs.existsSync(destination)) return placed;
+    const copy = path.join(this.#options.paths.app(app), `original.${createHash("sha256").update(destination).digest("hex").slice(0, 16)}`);
+    fs.copyFileSync(destination, copy);
+    return { ...placed, originals: { ...placed.originals, [destination]: copy } };
+  }
+
+  async #put(source: string, destination: string, mode: number): Promise<void> {
+    fs.mkdirSync(path.dirname(destination), { recursive: true });
+    const temporary = path.join(path.dirname(destination), `.${path.basename(destination)}.robofleet-tmp`);
+    fs.rmSync(temporary, { force: true });
+    await pipeline(fs.createReadStream(source), fs.createWriteStream(temporary, { flags: "wx", mode: 0o600, flush: true }));
+    fs.chmodSync(temporary, mode);
+    fs.renameSync(temporary, destination);
+    syncDirectory(path.dirname(destination));
+  }
+
+  #takeBack({ files, originals }: PlacedFiles): void {
+    for (const file of files) {
+      const original = originals[file];
+      if (original !== undefined && fs.existsSync(original)) writeFileDurably(file, fs.readFileSync(original), fs.statSync(original).mode & 0o777);
+      else fs.rmSync(file, { force: true });
+    }
+  }
+
+  async #tell(app: string, { reload }: FileManifest): Promise<void> {
+    const { clock, log, paths, config } = this.#options;
+    if (reload === null) return;
+    if ("signal" in reload) {
+      if (!this.#options.signal_app(reload.app, reload.signal)) log.warn({ app, reader: reload.app }, "nobody to tell about the new file");
+      return;
+    }
+    const { ok, message } = await runCommand({ argv: reload.command, cwd: paths.app(app), env: config.workload_environment, timeout_ms: RELOAD_TIMEOUT_MS, clock });
+    if (!ok) throw new StepFailure("health_check_failed", `reload command ${reload.command[0]} ${message}`);
+  }
+
+  async verify(app: string, release: DesiredRelease): Promise<Verdict> {
+    const { ok, message } = await this.probe(app, release);
+    return ok ? { healthy: true } : { healthy: false, reason: "health_check_failed", message };
+  }
+
+  async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
+    const destination = this.#destination(app, parseFileManifest(release.manifest));
+    try {
+      const hash = createHash("sha256");
+      for await (const chunk of fs.createReadStream(destination)) hash.update(chunk);
+      const ok = hash.digest("hex") === release.artifact_sha256;
+      return { ok, message: ok ? "it is in place" : `${destination} holds other bytes` };
+    } catch {
+      return { ok: false, message: `${destination} cannot be read` };
+    }
+  }
+
+  async alive(app: string): Promise<ProbeResult> {
+    const release = this.#placed.get(app);
+    return release === undefined ? { ok: false, message: "no file is in place" } : this.probe(app, release);
+  }
+
+  settle(): void {}
+
+  async stop(): Promise<void> {}
+
+  async remove(app: string): Promise<void> {
+    const { paths } = this.#options;
+    this.#placed.delete(app);
+    this.#takeBack(readPlaced(paths, app));
+    fs.rmSync(paths.app(app), { recursive: true, force: true });
+  }
+
+  status(app: string): RunStatus {
+    return { status: this.#placed.has(app) ? "running" : "stopped", restarts: 0 };
+  }
+
+  reload(): void {}
+
+  signal(): boolean {
+    return false;
+  }
+
+  async close(): Promise<void> {}
+}

@@ -1,0 +1,42 @@
+import type { Readable } from "node:stream";
+import { StringDecoder } from "node:string_decoder";
+import { LOG_MESSAGE_CHARACTERS_MAX } from "@robofleet/protocol/link";
+
+/**
+ * Cuts a stream into lines. A line longer than what one log record carries is passed on cut, with the number of
+ * characters that are missing: a program without line breaks must not eat our memory. The last line needs no break.
+ */
+export function readLines(stream: Readable, line: (text: string, missing_characters: number) => void): void {
+  const decoder = new StringDecoder("utf8");
+  let kept = "";
+  let missing = 0;
+  const take = (text: string): void => {
+    const room = LOG_MESSAGE_CHARACTERS_MAX - kept.length;
+    kept += text.slice(0, room);
+    missing += Math.max(0, text.length - room);
+  };
+  const flush = (): void => {
+    const text = kept.endsWith("\r") ? kept.slice(0, -1) : kept;
+    if (text !== "" || missing > 0) line(text, missing);
+    kept = "";
+    missing = 0;
+  };
+  const push = (text: string): void => {
+    let from = 0;
+    for (;;) {
+      const end = text.indexOf("\n", from);
+      if (end < 0) break;
+      take(text.slice(from, end));
+      flush();
+      from = end + 1;
+    }
+    take(text.slice(from));
+  };
+  stream.on("data", (chunk: Buffer) => push(decoder.write(chunk)));
+  stream.on("end", () => {
+    push(decoder.end());
+    flush();
+  });
+  // A broken pipe ends the log of this process, nothing else.
+  stream.on("error", () => flush());
+}

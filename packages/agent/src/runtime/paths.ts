@@ -1,0 +1,39 @@
+import path from "node:path";
+import { encodeFileName } from "./file-name.ts";
+
+/** Where the agent keeps what it installs, below its state directory. */
+export interface StatePaths {
+  readonly downloads: string;
+  readonly files: string;
+  readonly configs: string;
+  readonly apps: string;
+  readonly journal: string;
+  readonly config_journal: string;
+  app(app: string): string;
+  versions(app: string): string;
+  version(app: string, release_id: string): string;
+  current(app: string): string;
+  /** Which process runs the app: written after each start, read after a crash. */
+  process(app: string): string;
+  config(namespace: string): string;
+}
+
+export function statePaths(state_directory: string): StatePaths {
+  const root = path.resolve(state_directory);
+  const apps = path.join(root, "apps");
+  const app = (name: string): string => path.join(apps, encodeFileName(name));
+  return {
+    downloads: path.join(root, "downloads"),
+    files: path.join(root, "files"),
+    configs: path.join(root, "configs"),
+    apps,
+    journal: path.join(root, "deployments.journal"),
+    config_journal: path.join(root, "configs.journal"),
+    app,
+    versions: (name) => path.join(app(name), "versions"),
+    version: (name, release_id) => path.join(app(name), "versions", encodeFileName(release_id)),
+    current: (name) => path.join(app(name), "current"),
+    process: (name) => path.join(app(name), "process.json"),
+    config: (namespace) => path.join(root, "configs", `${encodeFileName(namespace)}.json`),
+  };
+}

@@ -1,0 +1,33 @@
+import fs from "node:fs";
+import path from "node:path";
+import { syncDirectory } from "./durable-file.ts";
+import { encodeFileName } from "./file-name.ts";
+import type { StatePaths } from "./paths.ts";
+
+/** True when the version was staged whole: its directory got its name only after everything in it was on disk. */
+export const isStaged = (paths: StatePaths, app: string, release_id: string): boolean => fs.existsSync(paths.version(app, release_id));
+
+/** Fills a directory beside the versions, then gives it the version's name in one step. */
+export async function stageVersion(paths: StatePaths, app: string, release_id: string, fill: (directory: string) => Promise<void>): Promise<void> {
+  fs.mkdirSync(paths.versions(app), { recursive: true });
+  const directory = paths.version(app, release_id);
+  const temporary = `${directory}.tmp`;
+  fs.rmSync(temporary, { recursive: true, force: true });
+  try {
+    await fill(temporary);
+  } catch (error) {
+    fs.rmSync(temporary, { recursive: true, force: true });
+    throw error;
+  }
+  fs.renameSync(temporary, directory);
+  syncDirectory(paths.versions(app));
+}
+
+export function pruneVersions(paths: StatePaths, app: string, keep: readonly string[]): void {
+  const directory = paths.versions(app);
+  if (!fs.existsSync(directory)) return;
+  const kept = new Set(keep.map(encodeFileName));
+  for (const name of fs.readdirSync(directory)) {
+    if (!kept.has(name)) fs.rmSync(path.join(directory, name), { recursive: true, force: true });
+  }
+}

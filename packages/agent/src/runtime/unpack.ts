@@ -1,0 +1,204 @@
+import fs from "node:fs";
+import path from "node:path";
+import { pipeline } from "node:stream/promises";
+import { Transform } from "node:stream";
+import { createGunzip } from "node:zlib";
+import * as tar from "tar-stream";
+import { freeBytes, syncDirectory } from "./durable-file.ts";
+import { checkEntryPath, EntryNames } from "./entry-path.ts";
+import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
+import {
+  DISK_FREE_FLOOR_BYTES,
+  FSYNC_PARALLEL_MAX,
+  UNPACK_ALLOWANCE_BYTES,
+  UNPACK_BYTES_MAX,
+  UNPACK_ENTRIES_MAX,
+  UNPACK_RATIO_MAX,
+  UNPACK_SPACE_CHECK_BYTES,
+} from "./limits.ts";
+
+export interface UnpackBounds {
+  entries: number;
+  bytes: number;
+}
+
+/** How large an archive of this packed size may grow. */
+export const unpackBounds = (packed_bytes: number): UnpackBounds => ({
+  entries: UNPACK_ENTRIES_MAX,
+  bytes: Math.min(UNPACK_BYTES_MAX, UNPACK_ALLOWANCE_BYTES + UNPACK_RATIO_MAX * packed_bytes),
+});
+
+const refuse = (message: string): StepFailure => new StepFailure("rejected_by_robot", `unsafe archive: ${message}`);
+
+type Entry = tar.Extract extends AsyncIterable<infer Source> ? Source : never;
+
+interface Links {
+  hard: { file: string; target: string }[];
+  symbolic: { file: string; target: string }[];
+}
+
+/**
+ * Unpacks a tar.gz into `directory`, which must not exist, and makes it durable. Nothing is ever written outside of it:
+ * names are checked before a byte is written, files are created only where nothing is (O_EXCL), and links are made
+ * last, so that no file can be written through one. Throws StepFailure `rejected_by_robot` that names the entry.
+ */
+export async function unpackBundle(archive: string, directory: string, bounds: UnpackBounds, signal: AbortSignal): Promise<void> {
+  fs.mkdirSync(directory, { mode: 0o755 });
+  const extract = tar.extract();
+  const links: Links = { hard: [], symbolic: [] };
+  const names = new EntryNames();
+  try {
+    const feed = pipeline(fs.createReadStream(archive), createGunzip(), countBytes(bounds, directory), extract, { signal });
+    const read = readEntries(extract, directory, { bounds, names, links, signal });
+    await bothEnded(read, feed);
+    makeLinks(directory, names, links);
+    await syncTree(directory, signal);
+  } catch (error) {
+    extract.destroy();
+    fs.rmSync(directory, { recursive: true, force: true });
+    throwIfAborted(signal);
+    throw failureOf(error, "rejected_by_robot");
+  }
+}
+
+/** Waits for both, since neither may still write when we clean up; then throws the failure that came first: it is the one that explains. */
+async function bothEnded(...works: Promise<void>[]): Promise<void> {
+  const failures: unknown[] = [];
+  await Promise.all(works.map((work) => work.catch((error: unknown) => failures.push(error))));
+  if (failures.length > 0) throw failures[0];
+}
+
+/** Counts everything that comes out of gzip, padding and headers too: a bomb of zeros is no entry. */
+function countBytes(bounds: UnpackBounds, directory: string): Transform {
+  let bytes = 0;
+  let next_check = 0;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      bytes += chunk.length;
+      if (bytes > bounds.bytes) return done(refuse(`it unpacks to more than ${bounds.bytes} bytes`));
+      if (bytes < next_check) return done(null, chunk);
+      next_check = bytes + UNPACK_SPACE_CHECK_BYTES;
+      freeBytes(directory).then((free) => {
+        if (free < DISK_FREE_FLOOR_BYTES) done(new StepFailure("insufficient_disk", `only ${free} bytes are free, ${DISK_FREE_FLOOR_BYTES} must stay so`));
+        else done(null, chunk);
+      }, done);
+    },
+  });
+}
+
+interface Reading {
+  bounds: UnpackBounds;
+  names: EntryNames;
+  links: Links;
+  signal: AbortSignal;
+}
+
+async function readEntries(extract: tar.Extract, directory: string, reading: Reading): Promise<void> {
+  let count = 0;
+  for await (const entry of extract) {
+    throwIfAborted(reading.signal);
+    count += 1;
+    if (count > reading.bounds.entries) throw refuse(`it has more than ${reading.bounds.entries} entries`);
+    const parts = checkEntryPath(entry.header.name);
+    if (parts.length === 0) {
+      if (entry.header.type !== "directory") throw refuse(`entry ${quote(entry.header.name)} stands for the folder itself`);
+      entry.resume();
+      continue;
+    }
+    await writeEntry(entry, parts, directory, reading);
+  }
+}
+
+const quote = (name: string): string => JSON.stringify(name.length > 200 ? `${name.slice(0, 200)}…` : name);
+
+async function writeEntry(entry: Entry, parts: string[], directory: string, { names, links }: Reading): Promise<void> {
+  const { header } = entry;
+  const file = path.join(directory, ...parts);
+  switch (header.type) {
+    case "directory":
+      names.addDirectory(parts);
+      if (header.size !== 0) throw refuse(`folder ${quote(header.name)} has content`);
+      fs.mkdirSync(file, { recursive: true, mode: 0o755 });
+      entry.resume();
+      return;
+    case "file":
+    case "contiguous-file":
+      names.add(parts, "file");
+      fs.mkdirSync(path.dirname(file), { recursive: true, mode: 0o755 });
+      await writeFile(entry, file, fileMode(header));
+      return;
+    case "link":
+      names.add(parts, "link");
+      links.hard.push({ file, target: header.linkname ?? "" });
+      entry.resume();
+      return;
+    case "symlink":
+      names.add(parts, "link");
+      links.symbolic.push({ file, target: header.linkname ?? "" });
+      entry.resume();
+      return;
+    default:
+      // Also types that the library does not know, whatever its declaration says.
+      throw refuse(`entry ${quote(header.name)} is a ${String(header.type ?? "thing of unknown type")}`);
+  }
+}
+
+/** Only the permission bits, never setuid, setgid or sticky; the owner may always read. */
+const fileMode = (header: tar.Header): number => (header.mode & 0o777) | 0o400;
+
+async function writeFile(entry: Entry, file: string, mode: number): Promise<void> {
+  await using handle = await fs.promises.open(file, "wx", mode);
+  for await (const chunk of entry) await handle.writeFile(chunk as Uint8Array);
+  await handle.chmod(mode);
+}
+
+/**
+ * Hard links first, to files of the archive only; then symlinks, each of which must lead to something inside. The
+ * check is the file system's own answer (realpath): a chain of harmless looking links can leave the tree.
+ */
+function makeLinks(directory: string, names: EntryNames, links: Links): void {
+  for (const { file, target } of links.hard) {
+    const parts = checkEntryPath(target);
+    if (!names.isFile(parts)) throw refuse(`hard link ${quote(path.relative(directory, file))} leads to ${quote(target)}, which is no file of the archive`);
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.linkSync(path.join(directory, ...parts), file);
+  }
+  for (const { file, target } of links.symbolic) {
+    const name = path.relative(directory, file);
+    if (target === "" || target.includes("\0") || path.isAbsolute(target)) throw refuse(`link ${quote(name)} leads to ${quote(target)}`);
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.symlinkSync(target, file);
+  }
+  const root = fs.realpathSync(directory);
+  for (const { file, target } of links.symbolic) {
+    const real = realPath(file);
+    if (real !== root && !real?.startsWith(`${root}${path.sep}`)) {
+      throw refuse(`link ${quote(path.relative(directory, file))} leads to ${quote(target)}, which is not inside`);
+    }
+  }
+}
+
+function realPath(file: string): string | undefined {
+  try {
+    return fs.realpathSync(file);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Files first, then every directory, so that after the rename of the whole a power cut loses none of it. */
+async function syncTree(directory: string, signal: AbortSignal): Promise<void> {
+  const entries = await fs.promises.readdir(directory, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => path.join(entry.parentPath, entry.name));
+  const next = files.values();
+  const work = async (): Promise<void> => {
+    for (const file of next) {
+      throwIfAborted(signal);
+      await using handle = await fs.promises.open(file, "r");
+      await handle.sync();
+    }
+  };
+  await Promise.all(Array.from({ length: FSYNC_PARALLEL_MAX }, work));
+  for (const entry of entries) if (entry.isDirectory()) syncDirectory(path.join(entry.parentPath, entry.name));
+  syncDirectory(directory);
+}

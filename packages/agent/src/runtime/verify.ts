@@ -1,0 +1,58 @@
+import type { Clock } from "@robofleet/clock";
+import type { Verdict } from "./executor.ts";
+import { throwIfAborted } from "./failure.ts";
+import { CRASH_LOOP_EXITS, PROBE_STREAK, type Timing, VERIFY_SECONDS_MAX } from "./limits.ts";
+import type { ProbeResult } from "./probe.ts";
+import type { Workload } from "./workload.ts";
+
+export interface VerifyOptions {
+  workload: Workload;
+  /** undefined: being up is all the health there is. */
+  probe: (() => Promise<ProbeResult>) | undefined;
+  verify_seconds: number;
+  clock: Clock;
+  timing: Timing;
+  signal: AbortSignal;
+}
+
+/** A window too short for three probes a second apart is cut into this many. */
+const PROBES_MIN = 5;
+
+/**
+ * Watches a workload for the whole window: well means that the last probes in a row succeeded, up to the one at the
+ * end, all on one and the same process. One that keeps ending is told early.
+ */
+export async function verifyWorkload({ workload, probe, verify_seconds, clock, timing, signal }: VerifyOptions): Promise<Verdict> {
+  const window_ms = Math.min(Math.max(verify_seconds, 0), VERIFY_SECONDS_MAX) * 1_000;
+  const interval_ms = Math.min(timing.probe_interval_ms, window_ms / PROBES_MIN);
+  const end = clock.monotonic() + window_ms;
+  let streak = 0;
+  let pid = workload.pid;
+  let last: ProbeResult = { ok: false, message: "it was never probed" };
+  for (let probes = 1; ; probes += 1) {
+    throwIfAborted(signal);
+    // Asked before the probe, so that the last answer is one from the end of the window or later.
+    const at_end = clock.monotonic() >= end && probes >= PROBE_STREAK;
+    last = probe === undefined ? { ok: true, message: "it is up" } : await probe();
+    const up = workload.pid !== undefined && workload.pid === pid;
+    pid = workload.pid;
+    streak = last.ok && up ? streak + 1 : 0;
+    throwIfAborted(signal);
+    if (workload.exits >= CRASH_LOOP_EXITS) return crashed(workload);
+    if (at_end) return verdict(workload, streak, last);
+    await clock.sleep(Math.max(1, Math.min(interval_ms, end - clock.monotonic())), signal);
+  }
+}
+
+function verdict(workload: Workload, streak: number, last: ProbeResult): Verdict {
+  if (streak >= PROBE_STREAK) return { healthy: true };
+  if (!workload.alive || workload.exits > 0) return crashed(workload);
+  const message = last.ok ? `it was healthy only for the last ${streak} probes, ${PROBE_STREAK} in a row are needed` : last.message;
+  return { healthy: false, reason: "health_check_failed", message };
+}
+
+const crashed = ({ exits, last_exit }: Workload): Verdict => ({
+  healthy: false,
+  reason: "crash_loop",
+  message: `the program ${last_exit ?? "is not running"} (ended ${exits} ${exits === 1 ? "time" : "times"} during verification)`,
+});

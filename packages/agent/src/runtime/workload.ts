@@ -1,0 +1,156 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import fs from "node:fs";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { Logger, LogSink } from "../contract.ts";
+import { errorMessage } from "./failure.ts";
+import type { Timing } from "./limits.ts";
+import { readLines } from "./output-lines.ts";
+import { groupMembers, readProcess, signalGroup } from "./process-table.ts";
+import { stopGroup } from "./stop-group.ts";
+
+export interface WorkloadOptions {
+  app: string;
+  argv: string[];
+  directory: string;
+  env: Record<string, string>;
+  stop_timeout_seconds: number;
+  /** Where the running process is written down for the next agent. */
+  process_file: string;
+  clock: Clock;
+  timing: Timing;
+  log: Logger;
+  logs: LogSink;
+}
+
+/** What `process_file` holds. */
+export interface ProcessRecord {
+  pid: number;
+  start_time: number | null;
+}
+
+/**
+ * Keeps one program running: its own process group, its output into the log, started again with growing waits when it
+ * ends by itself. There is never a second copy: what is left of the group is killed before the next start.
+ */
+export class Workload {
+  /** Starts after the first one. */
+  restarts = 0;
+  /** Why it ended last, in words. */
+  last_exit: string | null = null;
+  /** How often it ended by itself. */
+  exits = 0;
+  readonly #options: WorkloadOptions;
+  #child: ChildProcess | undefined;
+  #started_at = 0;
+  #restart: Timer | undefined;
+  #failures_in_row = 0;
+  #stopping = false;
+  #ended: Promise<void> = Promise.resolve();
+
+  constructor(options: WorkloadOptions) {
+    this.#options = options;
+  }
+
+  /** undefined while it is down. */
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  get alive(): boolean {
+    return this.#child !== undefined;
+  }
+
+  start(): void {
+    const { argv, directory, env, clock, log, app, process_file } = this.#options;
+    const [program, ...args] = argv as [string, ...string[]];
+    this.#started_at = clock.monotonic();
+    let child: ChildProcess;
+    try {
+      child = spawn(program, args, { cwd: directory, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+    } catch (error) {
+      // Some errors (arguments too long, no memory) are thrown, others are events.
+      this.#ended = this.#onEnd(undefined, `could not be started: ${errorMessage(error)}`);
+      return;
+    }
+    this.#ended = new Promise((resolve) => {
+      child.once("error", (error) => {
+        // Without a pid it never ran; with one this is a signal that could not be sent, and `exit` will follow.
+        if (child.pid === undefined) void this.#onEnd(child, `could not be started: ${error.message}`).finally(resolve);
+      });
+      child.once("exit", (code, signal) => void this.#onEnd(child, signal === null ? `exited with ${code}` : `ended by ${signal}`).finally(resolve));
+    });
+    if (child.pid === undefined) return;
+    this.#child = child;
+    const record: ProcessRecord = { pid: child.pid, start_time: readProcess(child.pid)?.start_time ?? null };
+    try {
+      fs.writeFileSync(process_file, JSON.stringify(record));
+    } catch (error) {
+      // The next agent finds it by its environment as well.
+      log.warn({ app, err: error }, "could not write down the workload's process");
+    }
+    this.#readOutput(child);
+    log.info({ app, pid: child.pid }, "workload started");
+  }
+
+  #readOutput(child: ChildProcess): void {
+    const { app, logs } = this.#options;
+    const write = (level: "info" | "error") => (message: string, missing: number) =>
+      logs.write({ level, source: app, message, ...(missing > 0 ? { fields: { truncated_bytes: missing } } : {}) });
+    if (child.stdout) readLines(child.stdout, write("info"));
+    if (child.stderr) readLines(child.stderr, write("error"));
+  }
+
+  async #onEnd(child: ChildProcess | undefined, how: string): Promise<void> {
+    const { app, clock, timing, log, logs } = this.#options;
+    this.#child = undefined;
+    // Children that outlive their leader hold its ports and files.
+    if (child?.pid !== undefined && groupMembers(child.pid).length > 0) {
+      signalGroup(child.pid, "SIGKILL");
+      await stopGroup(child.pid, { clock, grace_ms: 0 });
+    }
+    if (this.#stopping) return;
+    this.exits += 1;
+    this.last_exit = how;
+    const up_ms = clock.monotonic() - this.#started_at;
+    this.#failures_in_row = up_ms >= timing.restart_reset_ms ? 1 : this.#failures_in_row + 1;
+    const wait_ms = Math.min(timing.restart_last_ms, timing.restart_first_ms * 2 ** Math.min(this.#failures_in_row - 1, 16));
+    log.warn({ app, how, up_ms: Math.round(up_ms), wait_ms }, "workload ended by itself");
+    logs.write({ level: "warn", source: "robofleet", message: `${app} ${how}; it is started again`, fields: { app, wait_ms } });
+    this.#restart = clock.setTimer(wait_ms, () => {
+      this.restarts += 1;
+      this.start();
+    });
+  }
+
+  /** Answers false when it is down or does not take the signal. */
+  signal(signal: NodeJS.Signals): boolean {
+    return this.#child?.kill(signal) ?? false;
+  }
+
+  /** SIGTERM to the whole group, SIGKILL after the manifest's time; resolves when nothing of it runs. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    this.#restart?.cancel();
+    const { clock, stop_timeout_seconds, log, app, process_file } = this.#options;
+    const pid = this.#child?.pid;
+    if (pid !== undefined) {
+      const ended = await stopGroup(pid, { clock, grace_ms: stop_timeout_seconds * 1_000 });
+      if (!ended) log.error({ app, pid }, "workload could not be killed");
+      else await this.#ended;
+    } else {
+      await this.#ended;
+    }
+    // #onEnd of a process that ended while we began to stop may have set it again.
+    this.#restart?.cancel();
+    fs.rmSync(process_file, { force: true });
+  }
+
+  /** Leaves it running when the agent goes: no restarts from here any more. */
+  release(): void {
+    this.#stopping = true;
+    this.#restart?.cancel();
+    this.#child?.stdout?.destroy();
+    this.#child?.stderr?.destroy();
+    this.#child?.unref();
+  }
+}

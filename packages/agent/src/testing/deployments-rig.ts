@@ -1,0 +1,132 @@
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { systemClock } from "@robofleet/clock";
+import type { Desired, DesiredApp, DesiredConfig, DesiredRelease, ReportBody, TargetReport } from "@robofleet/protocol/link";
+import { pino } from "pino";
+import type { AgentConfig, Deployments, LogRecord } from "../contract.ts";
+import { createDeployments, type DeploymentsTuning } from "../deployments/index.ts";
+import type { Timing } from "../runtime/limits.ts";
+import { processesWithEnvironment } from "../runtime/process-table.ts";
+import { ArtifactServer, plainFetcher } from "./artifact-server.ts";
+import type { TestRelease } from "./bundles.ts";
+
+/** Waits that a test need not sit through. */
+export const QUICK: Partial<Timing> = {
+  retry_first_ms: 5,
+  retry_last_ms: 50,
+  download_tries: 5,
+  download_stall_ms: 1_000,
+  restart_first_ms: 50,
+  restart_last_ms: 500,
+  probe_interval_ms: 100,
+  probe_timeout_ms: 1_000,
+  probe_idle_interval_ms: 100,
+  rollback_alive_ms: 150,
+  drift_interval_ms: 50,
+};
+
+export const VERIFY_SECONDS = 0.5;
+const WAIT_MS = 20_000;
+
+export function testConfig(state_directory: string, more: Partial<AgentConfig> = {}): AgentConfig {
+  return {
+    server: "http://127.0.0.1:1", state_directory, labels: {}, keep_workloads: false, allow_insecure_http: false, log_level: "silent", log_spool_bytes_max: 1_000_000,
+    file_directories: [], workload_environment: { PATH: process.env["PATH"] ?? "/usr/bin:/bin" }, system_root: "/", ...more,
+  };
+}
+
+export async function until<T>(what: string, condition: () => T | undefined | false): Promise<T> {
+  const deadline = Date.now() + WAIT_MS;
+  for (;;) {
+    const answer = condition();
+    if (answer !== undefined && answer !== false) return answer;
+    if (Date.now() > deadline) throw new Error(`waited ${WAIT_MS} ms in vain for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** The deployments part of an agent on a directory of its own, with a real server of artifacts. */
+export class DeploymentsRig {
+  readonly server: ArtifactServer;
+  readonly state: string;
+  readonly reports: ReportBody[] = [];
+  readonly logs: LogRecord[] = [];
+  deployments!: Deployments;
+  #desired: Desired = { type: "desired", generation: 0, apps: {}, configs: {} };
+  readonly #config: Partial<AgentConfig>;
+  readonly #tuning: DeploymentsTuning;
+
+  private constructor(server: ArtifactServer, state: string, config: Partial<AgentConfig>, tuning: DeploymentsTuning) {
+    this.server = server;
+    this.state = state;
+    this.#config = config;
+    this.#tuning = tuning;
+  }
+
+  static async start(options: { config?: Partial<AgentConfig>; tuning?: DeploymentsTuning } = {}): Promise<DeploymentsRig> {
+    const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-deployments-")));
+    const rig = new DeploymentsRig(await ArtifactServer.start(), state, options.config ?? {}, options.tuning ?? {});
+    await rig.boot();
+    return rig;
+  }
+
+  /** Starts an agent on what is on disk. */
+  async boot(): Promise<void> {
+    this.deployments = createDeployments(
+      {
+        state_directory: this.state, clock: systemClock, log: pino({ level: process.env["RIG_LOG"] ?? "silent" }), desired: this.#desired.generation === 0 ? undefined : this.#desired,
+        reporter: { report: (body) => void this.reports.push(body), progress: () => {} },
+        logs: { write: (record) => void this.logs.push(record) },
+        fetcher: plainFetcher(this.server.origin), config: testConfig(this.state, this.#config),
+      },
+      { ...this.#tuning, timing: { ...QUICK, ...this.#tuning.timing } },
+    );
+    await this.deployments.start();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.deployments.stop();
+    await this.server[Symbol.asyncDispose]();
+    fs.rmSync(this.state, { recursive: true, force: true });
+  }
+
+  want(apps: Record<string, DesiredApp>, configs: Record<string, DesiredConfig> = {}): void {
+    this.#desired = { type: "desired", generation: this.#desired.generation + 1, apps, configs };
+    this.deployments.desired(this.#desired);
+  }
+
+  /** Asks for a release on one app and answers with the name of the target. */
+  deploy(one: TestRelease, options: { app?: string; target?: string; attempt?: number; verify_seconds?: number } = {}): string {
+    const { app = "main", target = `tgt_${one.release.tag}`, attempt = 1, verify_seconds = VERIFY_SECONDS } = options;
+    this.server.add(one.bytes);
+    this.want({ ...this.#desired.apps, [app]: wish(one.release, target, attempt, verify_seconds) }, this.#desired.configs);
+    return target;
+  }
+
+  targetReports(target_id: string): TargetReport[] {
+    return this.reports.filter((body): body is TargetReport => body.kind === "target" && body.target_id === target_id);
+  }
+
+  statuses(target_id: string): string[] {
+    return this.targetReports(target_id).map(({ status }) => status);
+  }
+
+  ended(target_id: string): Promise<TargetReport> {
+    return until(`the end of ${target_id}`, () => this.targetReports(target_id).find(({ status }) => ["applied", "rolled_back", "failed", "cancelled"].includes(status)));
+  }
+
+  /** Pids of the leaders that run for this app, by the release tag in their environment. */
+  processes(app: string, tag?: string): number[] {
+    const variables = { ROBOFLEET_APP: app, ROBOFLEET_CONFIG_DIR: path.join(this.state, "configs"), ...(tag === undefined ? {} : { ROBOFLEET_RELEASE: tag }) };
+    return processesWithEnvironment(variables).filter(({ pid, group }) => pid === group).map(({ pid }) => pid);
+  }
+
+  current(app = "main"): string {
+    return path.basename(fs.readlinkSync(path.join(this.state, "apps", app, "current")));
+  }
+}
+
+export function wish(release: DesiredRelease | null, target_id: string | null, attempt = 1, verify_seconds = VERIFY_SECONDS): DesiredApp {
+  return { release, target_id, deployment_id: target_id === null ? null : `dep_of_${target_id}`, attempt, policy: { verify_seconds } };
+}
