@@ -1,6 +1,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bigint, bool, bytea, COMPOSED_TEXTS_MAX, float, identifier, int, json, jsonb, list, nullable, row, type RowOf, sql, type SqlValue, type Statement, text, textOf, timestamptz } from "./sql.ts";
+import {
+  bigint,
+  bool,
+  bytea,
+  COMPOSED_TEXTS_MAX,
+  float,
+  identifier,
+  int,
+  json,
+  jsonb,
+  list,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  type SqlValue,
+  type Statement,
+  text,
+  textOf,
+  timestamptz,
+} from "./sql.ts";
 
 const siteRow = row({ id: text, org_id: text, status: textOf<"on" | "off">(), note: nullable(text) });
 
@@ -18,7 +38,17 @@ test("a row stands for its column list, with an alias too", () => {
 });
 
 test("the row's type follows from its declaration", () => {
-  const all = row({ a: text, b: int, c: bigint, d: float, e: bool, f: timestamptz, g: bytea, h: jsonb<{ x: number }>(), i: nullable(textOf<"p" | "q">()) });
+  const all = row({
+    a: text,
+    b: int,
+    c: bigint,
+    d: float,
+    e: bool,
+    f: timestamptz,
+    g: bytea,
+    h: jsonb<{ x: number }>(),
+    i: nullable(textOf<"p" | "q">()),
+  });
   type All = { a: string; b: number; c: number; d: number; e: boolean; f: Date; g: Buffer; h: { x: number }; i: "p" | "q" | null };
   const same: [All] extends [RowOf<typeof all>] ? ([RowOf<typeof all>] extends [All] ? true : false) : false = true;
   const statement: Statement<All> = sql(all)`select ${all} from t`;
@@ -65,8 +95,15 @@ test("nothing that comes from outside becomes text", () => {
   const statement = sql`select ${hostile}`;
   assert.equal(statement.text, "select $1");
   // A look-alike of a statement or a row, as JSON from a client could be.
-  const forged = { text: "drop table site", sql: "drop table site", values: [], row: undefined, name: undefined, template: { chunks: ["drop"] } };
-  assert.throws(() => sql`select ${forged as unknown as SqlValue}`.text, /is an object/);
+  const forged = {
+    text: "drop table site",
+    sql: "drop table site",
+    values: [],
+    row: undefined,
+    name: undefined,
+    template: { chunks: ["drop"] },
+  };
+  assert.throws(() => sql`select ${forged}`.text, /is an object/);
   for (const name of ["site; drop", "Site", "", "1a", 'a"b', "é"]) assert.throws(() => identifier(name), /not a plain SQL name/);
   assert.throws(() => row({ "id, secret": text }), /not a plain SQL name/);
   assert.throws(() => siteRow.of("s s"), /not a plain SQL name/);
@@ -80,7 +117,12 @@ test("undefined, invalid dates and bare objects are refused and say where", () =
 });
 
 test("json: undefined is SQL null, null is JSON's null", () => {
-  assert.deepEqual(sql`select ${json(undefined)}, ${json(null)}, ${json({ a: [1] })}, ${json("x")}`.values, [null, "null", '{"a":[1]}', '"x"']);
+  assert.deepEqual(sql`select ${json(undefined)}, ${json(null)}, ${json({ a: [1] })}, ${json("x")}`.values, [
+    null,
+    "null",
+    '{"a":[1]}',
+    '"x"',
+  ]);
 });
 
 test("list binds one array", () => {
@@ -92,7 +134,10 @@ test("list binds one array", () => {
 test("composed texts without end do not fill the database with prepared statements", () => {
   const names = new Set<string | undefined>();
   for (let width = 1; width <= COMPOSED_TEXTS_MAX + 50; width += 1) {
-    const wide = Array.from({ length: width }, (_, i) => i).reduce<Statement<unknown>>((before, i) => sql`${before}, ${i}`, sql`select ${0}`);
+    const wide = Array.from({ length: width }, (_, i) => i).reduce<Statement<unknown>>(
+      (before, i) => sql`${before}, ${i}`,
+      sql`select ${0}`,
+    );
     names.add(wide.name);
   }
   assert.ok(names.has(undefined), "past the bound statements are unnamed");

@@ -29,9 +29,13 @@ export const nullable = <T>(of: Column<T>): Column<T | null> => ({ kind: of.kind
 
 /** Text that is part of the statement, not a parameter. Only this module makes it. */
 class Verbatim {
-  readonly sql: string;
+  readonly #sql: string;
   constructor(sql: string) {
-    this.sql = sql;
+    this.#sql = sql;
+  }
+
+  get sql(): string {
+    return this.#sql;
   }
 }
 
@@ -92,9 +96,13 @@ export type SqlValue = Scalar | readonly Scalar[] | JsonParameter | Verbatim | S
 type Tag<R> = (strings: TemplateStringsArray, ...values: SqlValue[]) => Statement<R>;
 
 class JsonParameter {
-  readonly json: string | null;
+  readonly #json: string | null;
   constructor(json: string | null) {
-    this.json = json;
+    this.#json = json;
+  }
+
+  get json(): string | null {
+    return this.#json;
   }
 }
 

@@ -8,7 +8,7 @@ import { BlobError, type BlobErrorCode, type Blobs } from "./blobs.ts";
 export interface BlobsUnderTest {
   blobs: Blobs;
   /** Uploads that are staged and neither committed nor discarded. */
-  stagedCount(): Promise<number>;
+  stagedCount: () => Promise<number>;
   close(): Promise<void>;
 }
 
@@ -17,7 +17,8 @@ const MAX = { max_bytes: 10 * 1024 * 1024 };
 const sha256 = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 const refusal =
   (code: BlobErrorCode) =>
-  (error: unknown): boolean => error instanceof BlobError && error.code === code;
+  (error: unknown): boolean =>
+    error instanceof BlobError && error.code === code;
 
 /** What every blob store must do; each implementation runs it. */
 export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): void {
@@ -37,7 +38,10 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
 
   check("what was committed is read back, whole and in ranges", async ({ blobs }) => {
     const bytes = Buffer.alloc(3_000_000, "0123456789abcdef-");
-    const staged = await blobs.receive(Readable.from([bytes.subarray(0, 100), bytes.subarray(100)]), { ...MAX, expect: { size: bytes.length, sha256: sha256(bytes) } });
+    const staged = await blobs.receive(Readable.from([bytes.subarray(0, 100), bytes.subarray(100)]), {
+      ...MAX,
+      expect: { size: bytes.length, sha256: sha256(bytes) },
+    });
     assert.deepEqual([staged.size, staged.sha256], [bytes.length, sha256(bytes)]);
     await staged.commit(`org_1/${staged.sha256}`);
     const read = async (range?: { start: number; end: number }): Promise<Buffer> => {
@@ -128,7 +132,23 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
   });
 
   check("keys that are not keys are refused everywhere", async ({ blobs, stagedCount }) => {
-    for (const key of ["", "a", "/a", "a/", "a/b/c", "../a", "a/..", "a/.", "a/.hidden", "a\\b/c", "a/b\0c", "a/b c", "a/%2e%2e", `a/${"x".repeat(200)}`, "é/a"]) {
+    for (const key of [
+      "",
+      "a",
+      "/a",
+      "a/",
+      "a/b/c",
+      "../a",
+      "a/..",
+      "a/.",
+      "a/.hidden",
+      "a\\b/c",
+      "a/b\0c",
+      "a/b c",
+      "a/%2e%2e",
+      `a/${"x".repeat(200)}`,
+      "é/a",
+    ]) {
       const staged = await blobs.receive(Readable.from([Buffer.from("x")]), MAX);
       await assert.rejects(staged.commit(key), refusal("bad_key"), key);
       await staged.discard();
@@ -136,13 +156,15 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
       await assert.rejects(blobs.stat(key), refusal("bad_key"), key);
       await assert.rejects(blobs.delete(key), refusal("bad_key"), key);
     }
-    for (const prefix of ["org_1", "../", "/", "a/b/"]) await assert.rejects(Array.fromAsync(blobs.list(prefix)), refusal("bad_key"), prefix);
+    for (const prefix of ["org_1", "../", "/", "a/b/"])
+      await assert.rejects(Array.fromAsync(blobs.list(prefix)), refusal("bad_key"), prefix);
     assert.equal(await stagedCount(), 0);
   });
 
   check("list finds an owner's blobs, or everybody's", async ({ blobs }) => {
     for (const key of ["org_1/aa1", "org_1/aa2", "org_1/b", "org_2/aa1", "org_10/x"]) await put(blobs, key, Buffer.from(key));
-    const keys = async (prefix: string): Promise<string[]> => (await Array.fromAsync(blobs.list(prefix))).map(({ key, size }) => `${key} ${size}`).toSorted();
+    const keys = async (prefix: string): Promise<string[]> =>
+      (await Array.fromAsync(blobs.list(prefix))).map(({ key, size }) => `${key} ${size}`).toSorted();
     assert.deepEqual(await keys("org_1/"), ["org_1/aa1 9", "org_1/aa2 9", "org_1/b 7"]);
     assert.deepEqual((await keys("")).length, 5);
     assert.deepEqual(await keys("org_3/"), []);
@@ -152,7 +174,10 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     const contents = Array.from({ length: 30 }, (_, i) => Buffer.alloc(50_000, `${i % 10}`));
     await Promise.all(
       contents.map(async (bytes) => {
-        const staged = await blobs.receive(Readable.from([bytes.subarray(0, 7), bytes.subarray(7)]), { ...MAX, expect: { sha256: sha256(bytes) } });
+        const staged = await blobs.receive(Readable.from([bytes.subarray(0, 7), bytes.subarray(7)]), {
+          ...MAX,
+          expect: { sha256: sha256(bytes) },
+        });
         await staged.commit(`org_1/${staged.sha256}`);
       }),
     );

@@ -48,21 +48,28 @@ test("what a crash left half uploaded is removed at start, blobs stay", async ()
   }
 });
 
-test("a full disk is no_space, nothing is kept, and it works again with space", { skip: canMount() ? false : "needs root to mount a small tmpfs" }, async () => {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-full-"));
-  execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "tmpfs", directory]);
-  try {
-    const blobs = await directoryBlobs(directory, { log });
-    await assert.rejects(blobs.receive(Readable.from([Buffer.alloc(2 * 1024 * 1024)]), MAX), (error) => error instanceof BlobError && error.code === "no_space");
-    assert.deepEqual(await readdir(join(directory, "staging")), []);
-    await (await blobs.receive(Readable.from([Buffer.alloc(512 * 1024)]), MAX)).commit("org_1/small");
-    assert.equal((await blobs.stat("org_1/small"))?.size, 512 * 1024);
-    assert.ok((await blobs.freeBytes()) < 600 * 1024);
-  } finally {
-    execFileSync("umount", [directory]);
-    await rm(directory, { recursive: true });
-  }
-});
+test(
+  "a full disk is no_space, nothing is kept, and it works again with space",
+  { skip: canMount() ? false : "needs root to mount a small tmpfs" },
+  async () => {
+    const directory = await mkdtemp(join(tmpdir(), "robofleet-full-"));
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "tmpfs", directory]);
+    try {
+      const blobs = await directoryBlobs(directory, { log });
+      await assert.rejects(
+        blobs.receive(Readable.from([Buffer.alloc(2 * 1024 * 1024)]), MAX),
+        (error) => error instanceof BlobError && error.code === "no_space",
+      );
+      assert.deepEqual(await readdir(join(directory, "staging")), []);
+      await (await blobs.receive(Readable.from([Buffer.alloc(512 * 1024)]), MAX)).commit("org_1/small");
+      assert.equal((await blobs.stat("org_1/small"))?.size, 512 * 1024);
+      assert.ok((await blobs.freeBytes()) < 600 * 1024);
+    } finally {
+      execFileSync("umount", [directory]);
+      await rm(directory, { recursive: true });
+    }
+  },
+);
 
 function canMount(): boolean {
   if (process.getuid?.() !== 0) return false;

@@ -161,11 +161,13 @@ async function store(stream: Readable, handle: FileHandle, options: ReceiveOptio
     if (size > max_bytes) throw new BlobError("too_large", `more than ${max_bytes} bytes`);
     if (expect?.size !== undefined && size > expect.size) throw new BlobError("mismatch", `more than the announced ${expect.size} bytes`);
     hash.update(chunk);
-    for (let written = 0; written < chunk.byteLength; ) written += (await handle.write(chunk, written)).bytesWritten;
+    for (let written = 0; written < chunk.byteLength;) written += (await handle.write(chunk, written)).bytesWritten;
   }
   const sha256 = hash.digest("hex");
-  if (expect?.size !== undefined && size !== expect.size) throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
-  if (expect?.sha256 !== undefined && sha256 !== expect.sha256) throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
+  if (expect?.size !== undefined && size !== expect.size)
+    throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
+  if (expect?.sha256 !== undefined && sha256 !== expect.sha256)
+    throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
   return { size, sha256 };
 }
 
@@ -175,7 +177,8 @@ async function* chunksOf(stream: Readable, signal: AbortSignal | undefined): Asy
   if (signal?.aborted === true) abort();
   signal?.addEventListener("abort", abort, { once: true });
   try {
-    for await (const chunk of stream.iterator({ destroyOnReturn: false })) yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk as string);
+    for await (const chunk of stream.iterator({ destroyOnReturn: false }))
+      yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk as string);
     if (!stream.readableEnded) throw new Error("the stream was closed before its end");
   } catch (error) {
     throw new BlobError("interrupted", "the upload broke off", { cause: error });
@@ -216,7 +219,8 @@ async function syncDirectory(directory: string): Promise<void> {
 
 /** Throws the error, as `no_space` when that is what it says: full disk, quota, or no inodes left. */
 function refuse(error: unknown): never {
-  if (isCode(error, "ENOSPC") || isCode(error, "EDQUOT")) throw new BlobError("no_space", "there is no space left for blobs", { cause: error });
+  if (isCode(error, "ENOSPC") || isCode(error, "EDQUOT"))
+    throw new BlobError("no_space", "there is no space left for blobs", { cause: error });
   throw error;
 }
 

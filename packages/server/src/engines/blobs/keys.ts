@@ -6,7 +6,8 @@ const PART = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/;
 /** Owner and name of a key `<owner>/<name>`. Throws `bad_key` for anything else, paths out of a directory included. */
 export function splitKey(key: string): { owner: string; name: string } {
   const [owner = "", name = "", ...rest] = key.split("/");
-  if (rest.length > 0 || !PART.test(owner) || !PART.test(name)) throw new BlobError("bad_key", `not a blob key: ${JSON.stringify(key.slice(0, 300))}`);
+  if (rest.length > 0 || !PART.test(owner) || !PART.test(name))
+    throw new BlobError("bad_key", `not a blob key: ${JSON.stringify(key.slice(0, 300))}`);
   return { owner, name };
 }
 
@@ -14,6 +15,7 @@ export function splitKey(key: string): { owner: string; name: string } {
 export function splitPrefix(prefix: string): string | undefined {
   if (prefix === "") return undefined;
   const owner = prefix.slice(0, -1);
-  if (!prefix.endsWith("/") || !PART.test(owner)) throw new BlobError("bad_key", `not a blob prefix: ${JSON.stringify(prefix.slice(0, 300))}`);
+  if (!prefix.endsWith("/") || !PART.test(owner))
+    throw new BlobError("bad_key", `not a blob prefix: ${JSON.stringify(prefix.slice(0, 300))}`);
   return owner;
 }

@@ -8,9 +8,9 @@ export interface BusUnderTest {
   publisher: Bus;
   subscriber: Bus;
   /** Errors logged so far. */
-  errors(): number;
+  errors: () => number;
   /** Makes the subscriber lose messages. */
-  loseMessages(): Promise<void>;
+  loseMessages: () => Promise<void>;
   close(): Promise<void>;
 }
 
@@ -32,7 +32,8 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>): void 
 
   check("a message reaches every subscriber of its subject, in order, and nobody else", async ({ publisher, subscriber }) => {
     const seen: Array<[string, JsonValue, string]> = [];
-    for (const listener of ["a", "b"]) subscriber.subscribe("rf.node.1", (message, subject) => void seen.push([listener, message, subject]));
+    for (const listener of ["a", "b"])
+      subscriber.subscribe("rf.node.1", (message, subject) => void seen.push([listener, message, subject]));
     subscriber.subscribe("rf.node.2", (message) => void seen.push(["other", message, ""]));
     const done = nextMessage(subscriber, "end");
     await settle(publisher, subscriber);

@@ -29,11 +29,13 @@ function findProblem(shape: RowShape, fields: readonly FieldDef[], rows: readonl
     if (column === undefined) return `column ${field.name} is not declared in the row`;
     if (seen.has(field.name)) return `column ${field.name} comes twice`;
     seen.add(field.name);
-    if (!OIDS[column.kind].includes(field.dataTypeID)) return `column ${field.name} is declared ${column.kind} but has type ${field.dataTypeID}`;
+    if (!OIDS[column.kind].includes(field.dataTypeID))
+      return `column ${field.name} is declared ${column.kind} but has type ${field.dataTypeID}`;
   }
   for (const [name, column] of Object.entries(shape.columns)) {
     if (!seen.has(name)) return `column ${name} is declared but not answered`;
-    if (!column.nullable && rows.some((row) => (row as Record<string, unknown>)[name] === null)) return `column ${name} is null but not declared nullable`;
+    if (!column.nullable && rows.some((row) => (row as Record<string, unknown>)[name] === null))
+      return `column ${name} is null but not declared nullable`;
   }
   return undefined;
 }

@@ -21,7 +21,17 @@ const LOST_MESSAGES = [
   "Cannot use a pool after calling end",
 ];
 
-const LOST_SOCKET_CODES = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE", "ENOENT", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"]);
+const LOST_SOCKET_CODES = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EPIPE",
+  "ENOENT",
+  "ETIMEDOUT",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+]);
 
 /** 08: connection exceptions, 57P: shutdown, crash, starting up; too many connections; an idle transaction ended by the server. */
 const LOST_STATES = /^(08...|57P0.|53300|25P03|25P04)$/;

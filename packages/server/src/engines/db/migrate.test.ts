@@ -63,16 +63,24 @@ test("a second start runs only what is new", TIMEOUT, async () => {
 
 test("nodes that start at once migrate once", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
-  await using files = await directoryWith({ "0001_slow.sql": "create table slow (id int); select pg_sleep(0.3); insert into slow values (1);" });
+  await using files = await directoryWith({
+    "0001_slow.sql": "create table slow (id int); select pg_sleep(0.3); insert into slow values (1);",
+  });
   const runs = await Promise.all([1, 2, 3].map(() => migrate(database.connection, files)));
-  assert.deepEqual(runs.toSorted((a, b) => a.length - b.length), [[], [], ["0001_slow"]]);
+  assert.deepEqual(
+    runs.toSorted((a, b) => a.length - b.length),
+    [[], [], ["0001_slow"]],
+  );
   const db = await database.connect();
   assert.equal((await db.one(sql(countRow)`select count(*)::int as n from slow`)).n, 1);
 });
 
 test("a database of a newer version is refused and left alone", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
-  await using newer = await directoryWith({ "0001_first.sql": "create table first (id int);", "0002_future.sql": "create table future (id int);" });
+  await using newer = await directoryWith({
+    "0001_first.sql": "create table first (id int);",
+    "0002_future.sql": "create table future (id int);",
+  });
   await migrate(database.connection, newer);
   await using older = await directoryWith({ "0001_first.sql": "create table first (id int);" });
   await assert.rejects(migrate(database.connection, older), /newer version of Robofleet.*0002_future/);
@@ -80,7 +88,10 @@ test("a database of a newer version is refused and left alone", TIMEOUT, async (
 
 test("a migration that fails leaves nothing of any that ran with it", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
-  await using files = await directoryWith({ "0001_good.sql": "create table good (id int);", "0002_bad.sql": "create table bad (id nosuchtype);" });
+  await using files = await directoryWith({
+    "0001_good.sql": "create table good (id int);",
+    "0002_bad.sql": "create table bad (id nosuchtype);",
+  });
   await assert.rejects(migrate(database.connection, files), /nosuchtype/);
   const db = await database.connect();
   assert.equal((await db.one(sql(countRow)`select count(*)::int as n from pg_class where relname in ('good', 'bad')`)).n, 0);

@@ -72,7 +72,11 @@ async function refuseNewer(client: pg.Client, known: ReadonlySet<string>): Promi
 async function runPending(client: pg.Client, directory: string, log: EngineLog): Promise<string[]> {
   // Loaded when needed: it pulls in a TypeScript loader and costs 150 ms that a client command need not pay.
   const { runner } = await import("node-pg-migrate");
-  const quiet = { info() {}, warn: (message: string) => log.warn({ detail: message }, "migration warning"), error: (message: string) => log.error({ detail: message }, "migration failed") };
+  const quiet = {
+    info() {},
+    warn: (message: string) => log.warn({ detail: message }, "migration warning"),
+    error: (message: string) => log.error({ detail: message }, "migration failed"),
+  };
   const done = await runner({
     dbClient: client,
     dir: directory,

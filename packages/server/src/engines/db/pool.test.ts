@@ -57,9 +57,21 @@ async function startProxy(cut_at: string, pass: boolean) {
 test("every kind of value comes back as it went in", TIMEOUT, async () => {
   const all = row({ t: text, i: int, b: bigint, f: float, o: bool, z: timestamptz, y: bytea, j: jsonb<unknown>(), n: nullable(text) });
   const z = new Date("2030-05-06T07:08:09.123Z");
-  const given = { t: "é\u{1f600}\\'\"", i: -5, b: 9_007_199_254_740_991, f: 0.1, o: true, z, y: Buffer.from([0, 255]), j: { a: ["\u2028", null] }, n: null };
+  const given = {
+    t: "é\u{1f600}\\'\"",
+    i: -5,
+    b: 9_007_199_254_740_991,
+    f: 0.1,
+    o: true,
+    z,
+    y: Buffer.from([0, 255]),
+    j: { a: ["\u2028", null] },
+    n: null,
+  };
   const found = await db.one(
-    sql(all)`select ${given.t}::text as t, ${given.i}::int as i, ${given.b}::bigint as b, ${given.f}::float8 as f, ${given.o}::bool as o, ${z}::timestamptz as z,
+    sql(
+      all,
+    )`select ${given.t}::text as t, ${given.i}::int as i, ${given.b}::bigint as b, ${given.f}::float8 as f, ${given.o}::bool as o, ${z}::timestamptz as z,
       ${given.y}::bytea as y, ${json(given.j)}::jsonb as j, ${null}::text as n`,
   );
   assert.deepEqual({ ...found }, given);
@@ -68,7 +80,10 @@ test("every kind of value comes back as it went in", TIMEOUT, async () => {
     assert.equal((await db.one(sql(times)`select ${at}::timestamptz as z`)).z.toISOString(), at);
   }
   const items = row({ item: text });
-  assert.deepEqual((await db.many(sql(items)`select unnest(${list(['a"b', "c,d", "", "NULL"])}::text[]) as item`)).map(({ item }) => item), ['a"b', "c,d", "", "NULL"]);
+  assert.deepEqual(
+    (await db.many(sql(items)`select unnest(${list(['a"b', "c,d", "", "NULL"])}::text[]) as item`)).map(({ item }) => item),
+    ['a"b', "c,d", "", "NULL"],
+  );
 });
 
 test("a bigint that JS cannot hold is an error, not another number", TIMEOUT, async () => {
@@ -184,7 +199,16 @@ test("a terminated backend is a lost connection, not a crash, and the pool goes 
   const sleeping = db.run(sql`select pg_sleep(30)`);
   const idle_in_transaction = db.transaction(async (tx) => {
     await tx.run(insert("terminated"));
-    await until(async () => (await db.one(sql(row({ n: int }))`select count(*)::int as n from pg_stat_activity where query like '%pg_sleep(30)%' and pid <> pg_backend_pid()`)).n > 0);
+    await until(
+      async () =>
+        (
+          await db.one(
+            sql(
+              row({ n: int }),
+            )`select count(*)::int as n from pg_stat_activity where query like '%pg_sleep(30)%' and pid <> pg_backend_pid()`,
+          )
+        ).n > 0,
+    );
     await db.run(kill_others);
     await tx.run(sql`select 1`);
   });
@@ -213,7 +237,10 @@ test("a database out of reach is a lost connection", TIMEOUT, async () => {
   for (const connection of [{ ...database.connection, host: "/nonexistent" }, "postgres://127.0.0.1:1/x"]) {
     await assert.rejects(connect({ connection, clock: systemClock, log: silentLog }), isConnectionLost);
   }
-  await assert.rejects(connect({ connection: { ...database.connection, database: "nosuch" }, clock: systemClock, log: silentLog }), (error) => !isConnectionLost(error));
+  await assert.rejects(
+    connect({ connection: { ...database.connection, database: "nosuch" }, clock: systemClock, log: silentLog }),
+    (error) => !isConnectionLost(error),
+  );
 });
 
 test("close waits for queries under way and refuses new ones", TIMEOUT, async () => {

@@ -21,7 +21,10 @@ export async function dumpSchema(db: Db): Promise<string> {
   const indexes = groupByTable(await db.many(selectIndexes));
   const tables = (await db.many(selectTables)).map(({ name, partition_key }) => {
     const lines = [
-      ...(columns.get(name) ?? []).map((column) => `${column.name} ${column.type}${column.required ? " not null" : ""}${column.default_value === null ? "" : ` default ${column.default_value}`}`),
+      ...(columns.get(name) ?? []).map(
+        (column) =>
+          `${column.name} ${column.type}${column.required ? " not null" : ""}${column.default_value === null ? "" : ` default ${column.default_value}`}`,
+      ),
       ...(constraints.get(name) ?? []).map((constraint) => `constraint ${constraint.name} ${constraint.definition}`),
     ];
     const partitioned = partition_key === null ? "" : ` partition by ${partition_key}`;

@@ -46,7 +46,7 @@ const asIs: Parse = (value) => value;
  */
 export const valueParsers = {
   getTypeParser(oid: number, format?: string): Parse {
-    if (format === "binary") return types.getTypeParser(oid, "binary") as unknown as Parse;
+    if (format === "binary") return types.getTypeParser(oid, "binary");
     switch (oid) {
       case OID.text:
       case OID.varchar:

@@ -23,7 +23,7 @@ export interface TestServer {
 export const silentLog: EngineLog = { info() {}, warn() {}, error() {} };
 
 /** Starts a PostgreSQL that keeps nothing, with a migrated template database in it. */
-export async function startTestServer(): Promise<{ server: TestServer; stop(): Promise<void> }> {
+export async function startTestServer(): Promise<{ server: TestServer; stop: () => Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), "robofleet-test-postgres-"));
   const data = join(directory, "postgres");
   const guard = startGuard(directory, data);
@@ -32,7 +32,15 @@ export async function startTestServer(): Promise<{ server: TestServer; stop(): P
       directory: data,
       log: silentLog,
       clock: systemClock,
-      parameters: { fsync: "off", synchronous_commit: "off", full_page_writes: "off", max_connections: "300", autovacuum: "off" },
+      parameters: {
+        fsync: "off",
+        synchronous_commit: "off",
+        full_page_writes: "off",
+        max_connections: "300",
+        autovacuum: "off",
+        wal_level: "minimal",
+        max_wal_senders: "0",
+      },
     });
     const stop = async (): Promise<void> => {
       await embedded.stop();
@@ -61,7 +69,8 @@ export async function startTestServer(): Promise<{ server: TestServer; stop(): P
  * Ctrl-C away from it.
  */
 function startGuard(directory: string, data: string): { end(): void } {
-  const script = 'cat > /dev/null; pid=$(head -n 1 "$2/postmaster.pid" 2> /dev/null) && kill -INT "$pid"; while [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null; do sleep 0.2; done; rm -rf "$1"';
+  const script =
+    'cat > /dev/null; pid=$(head -n 1 "$2/postmaster.pid" 2> /dev/null) && kill -INT "$pid"; while [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null; do sleep 0.2; done; rm -rf "$1"';
   const child = spawn("sh", ["-c", script, "sh", directory, data], { detached: true, stdio: ["pipe", "ignore", "ignore"] });
   child.unref();
   if (child.stdin instanceof Socket) child.stdin.unref();
