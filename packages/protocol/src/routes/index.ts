@@ -22,6 +22,7 @@ export type { Access, AnswerOf, BodyOf, Document, ParamsOf, QueryOf, Route, Rout
 export { type Actor, Problem, schemaNames } from "./shapes.ts";
 export type { ConfigDeployment, ConfigEntry, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
 export type { ApprovedOrg, Me, Org } from "./people.ts";
-export type { EnrollmentKey, Fleet, Site } from "./places.ts";
+export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
+export type { Enrolled } from "./operations.ts";
 export type { Release } from "./releases.ts";
 export type { HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { Platform } from "../link/messages.ts";
 import { defineRoute } from "./route.ts";
-import { DataOf, Id, Labels, Maybe, Name, named, Shape } from "./shapes.ts";
+import { DataOf, Id, Labels, Maybe, Name, named, type Of, Shape } from "./shapes.ts";
 
 const Document = Type.Record(Type.String(), Type.Unknown());
 
@@ -20,6 +20,7 @@ export const operationRoutes = {
 };
 
 export const Enrolled = named("Enrolled", Shape({ robot_id: Id, org_id: Id, name: Type.String() }));
+export type Enrolled = Of<typeof Enrolled>;
 
 export const agentRoutes = {
   getAgentOpenapi: defineRoute("getAgentOpenapi", { summary: "This document", tag: "Agent", access: "public", document: "agent", responses: { 200: Document } }),

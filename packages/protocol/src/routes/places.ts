@@ -44,6 +44,7 @@ export const NewEnrollmentKey = named(
   "NewEnrollmentKey",
   Shape({ ...EnrollmentKey.properties, key: Nullable(Type.String({ description: "The raw key, shown this once" })) }),
 );
+export type NewEnrollmentKey = Of<typeof NewEnrollmentKey>;
 
 const siteRoutes = {
   listSites: defineRoute("listSites", { summary: "List sites", tag: "Sites", access: "viewer", query: Shape({ ...page, q: Maybe(Type.String({ maxLength: 200 })) }), responses: { 200: ListOf(Site) } }),

@@ -1,7 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
 import { httpRequestText, ROBOT_SIGNATURE_SCHEME, ROBOT_SIGNATURE_WINDOW_MS } from "@robofleet/protocol/link";
 import type { Caller, RobotCaller } from "./caller.ts";
-import { forbidden, unauthorized } from "./fault.ts";
+import { Fault, forbidden, unauthorized } from "./fault.ts";
 import type { AdminPolicy, KernelPlane } from "./kernel-plane.ts";
 
 /** What authentication looks at; the same for HTTP requests and upgrades. */
@@ -30,8 +30,8 @@ export async function authenticatePortal(plane: KernelPlane, credentials: Creden
   try {
     caller = await plane.authenticators.portal(secret, org_id);
   } catch (error) {
-    // Guessing is slow; who knows a token is never held up by those who do not.
-    if ((error as { code?: string }).code === "unauthorized") plane.rate_limits.unknown.take(credentials.ip);
+    // Guessing is slow; who knows a token is never held up by those who do not, and a known one that has ended is no guess.
+    if (error instanceof Fault && error.code === "unauthorized" && error.detail.known !== true) plane.rate_limits.unknown.take(credentials.ip);
     throw error;
   }
   plane.rate_limits.token.take(caller.token_id);

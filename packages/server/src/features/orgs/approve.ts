@@ -1,0 +1,21 @@
+import type { ApprovedOrg } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Db } from "../../kernel/db.ts";
+import { conflict, notFound } from "../../kernel/fault.ts";
+import { createCredential } from "../tokens/index.ts";
+import { approveOrg, findOrg } from "./store.ts";
+import { toWire } from "./wire.ts";
+
+/** Lets a pending org in and makes its first token, which no later answer shows again. 409 for an org that is not pending. */
+export async function approve(plane: Plane, db: Db, id: string): Promise<ApprovedOrg> {
+  return await db.transaction(async (tx) => {
+    const org = await approveOrg(tx, id, plane.clock.now());
+    if (org === undefined) {
+      const present = await findOrg(tx, id);
+      if (present === undefined) throw notFound("org", id);
+      throw conflict(`org ${id} is ${present.status}, not pending; its token is answered by its approval only`);
+    }
+    const { secret } = await createCredential(tx, plane, { kind: "org", org_id: id, role: "admin", label: "bootstrap" });
+    return { ...toWire(org), status: "active", token: secret };
+  });
+}

@@ -1,0 +1,121 @@
+import { idSource, SimulatedClock } from "@robofleet/clock";
+import type { Role } from "@robofleet/protocol";
+import { LIMIT_DEFAULTS } from "../../config.ts";
+import type { Plane } from "../../context.ts";
+import { localBus } from "../../engines/bus/index.ts";
+import { isConnectionLost, isUniqueViolation } from "../../engines/db/index.ts";
+import { createTestDatabase, silentLog } from "../../engines/db/testing/index.ts";
+import { createHttp, type Http } from "../../kernel/http.ts";
+import { createLog } from "../../kernel/log.ts";
+import { createMetrics } from "../../kernel/metrics.ts";
+import { RateLimit } from "../../kernel/rate-limit.ts";
+import { sql } from "../../kernel/sql.ts";
+import type { Session } from "../../link/index.ts";
+import { createCredential, createPortalAuthenticator, type PortalAuthenticator } from "../tokens/index.ts";
+
+export interface Reply<T> {
+  status: number;
+  headers: Record<string, string | string[] | number | undefined>;
+  body: T;
+}
+
+export interface CallOptions {
+  token?: string | undefined;
+  body?: unknown;
+  headers?: Record<string, string>;
+  remote_address?: string;
+}
+
+export interface FeaturePlane extends AsyncDisposable {
+  plane: Plane;
+  clock: SimulatedClock;
+  portal: PortalAuthenticator;
+  /** An active org with a token of the role. */
+  org(options?: { role?: Role; name?: string }): Promise<{ org_id: string; token: string; token_id: string }>;
+  /** One request through the whole of HTTP; `T` is what the caller believes to get. */
+  call<T = { error: { code: string; message: string } }>(
+    method: "GET" | "POST" | "PATCH" | "DELETE" | "PUT",
+    url: string,
+    options?: CallOptions,
+  ): Promise<Reply<T>>;
+}
+
+/**
+ * The routes of a few features on a real database and the real HTTP kernel, without the robots' link: `sessions` are
+ * those that the plane believes to hold.
+ */
+export async function startFeaturePlane(
+  features: ((http: Http, plane: Plane) => void)[],
+  options: { admin_token?: string; sessions?: Map<string, Session>; robot?: (plane: Plane) => Plane["authenticators"]["robot"] } = {},
+): Promise<FeaturePlane> {
+  const database = await createTestDatabase();
+  const db = await database.connect();
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const portal = createPortalAuthenticator({ db, clock });
+  const sessions = options.sessions ?? new Map<string, Session>();
+  const metrics = createMetrics();
+  const plane = {
+    clock,
+    id: idSource(clock),
+    log: createLog({ level: "silent" }),
+    db,
+    db_errors: { isConnectionLost, isUniqueViolation },
+    authenticators: {
+      portal: (secret: string, org_id: string | undefined) => portal.authenticate(secret, org_id),
+      robot: (robot_id: string, text: string, signature: string) => {
+        if (options.robot === undefined) throw new Error("this test has no robots");
+        return options.robot(plane)(robot_id, text, signature);
+      },
+    },
+    admin: { token: options.admin_token, behind_proxy: false },
+    rate_limits: {
+      token: new RateLimit(clock, "token", { per_minute: 60_000, burst: 60_000 }),
+      unknown: new RateLimit(clock, "unknown", { per_minute: 20, burst: 20 }),
+    },
+    bus: localBus({ log: silentLog }),
+    blobs: { freeBytes: () => Promise.resolve(1e12) },
+    link: { session: (id: string) => sessions.get(id), count: sessions.size },
+    metrics,
+    settings: { limits: LIMIT_DEFAULTS },
+    node: { id: "node_a", epoch: 1 },
+  } as unknown as Plane;
+  const http = await createHttp(plane, { behind_proxy: false, metrics });
+  for (const routes of features) routes(http, plane);
+  await http.app.ready();
+  let orgs = 0;
+  return {
+    plane,
+    clock,
+    portal,
+    async org({ role = "admin", name } = {}) {
+      orgs += 1;
+      const org_id = plane.id("org");
+      const now = clock.now();
+      await db.run(
+        sql`insert into org (id, name, status, created_at, updated_at) values (${org_id}, ${name ?? `Org ${orgs}`}, 'active', ${now}, ${now})`,
+      );
+      const { id, secret } = await createCredential(db, plane, { kind: "org", org_id, role, label: role });
+      return { org_id, token: secret, token_id: id };
+    },
+    async call(method, url, { token, body, headers = {}, remote_address } = {}) {
+      const reply = await http.app.inject({
+        method,
+        url,
+        headers: {
+          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+          ...(body === undefined ? {} : { "content-type": "application/json" }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { payload: JSON.stringify(body) }),
+        ...(remote_address === undefined ? {} : { remoteAddress: remote_address }),
+      });
+      const is_json = String(reply.headers["content-type"]).startsWith("application/json");
+      return { status: reply.statusCode, headers: reply.headers, body: is_json ? reply.json() : (reply.body as never) };
+    },
+    async [Symbol.asyncDispose]() {
+      await http.app.close();
+      await plane.bus.close();
+      await database.drop();
+    },
+  };
+}
