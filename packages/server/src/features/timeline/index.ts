@@ -1,0 +1,2 @@
+export { recordTimeline, recordTimelineMany, type TimelineRecord } from "./record.ts";
+export { timelineRoutes } from "./routes.ts";

@@ -1,0 +1,31 @@
+import type { Clock, IdSource } from "@robofleet/clock";
+import { ID_PREFIXES } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
+import type { Db } from "../../kernel/db.ts";
+import { insertEntries } from "./store.ts";
+
+export interface TimelineRecord {
+  org_id: string;
+  robot_id: string;
+  /** `<resource>.<past participle>`, for example `robot.connected` or `deployment.applied`. */
+  kind: string;
+  actor: Actor;
+  /** One sentence for a person. */
+  summary: string;
+  data?: Record<string, unknown>;
+}
+
+type Stamps = { id: IdSource; clock: Pick<Clock, "now"> };
+
+/** Writes one entry on a robot's timeline, in the caller's transaction: what happened and that it is told are one. */
+export const recordTimeline = (db: Db, plane: Stamps, record: TimelineRecord): Promise<void> => recordTimelineMany(db, plane, [record]);
+
+/** The same for many robots at once, in one statement. */
+export async function recordTimelineMany(db: Db, plane: Stamps, records: readonly TimelineRecord[]): Promise<void> {
+  if (records.length === 0) return;
+  const at = plane.clock.now();
+  await insertEntries(
+    db,
+    records.map((record) => ({ ...record, data: record.data ?? {}, id: plane.id(ID_PREFIXES.event), at })),
+  );
+}
