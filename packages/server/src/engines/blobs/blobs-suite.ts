@@ -105,6 +105,10 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
       setImmediate(() => broken.destroy(error));
       await assert.rejects(received, refusal("interrupted"));
     }
+    const dead = new PassThrough();
+    dead.write("half");
+    dead.destroy();
+    await assert.rejects(blobs.receive(dead, MAX), refusal("interrupted"));
     assert.equal(await stagedCount(), 0);
   });
 

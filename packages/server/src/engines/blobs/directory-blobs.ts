@@ -179,7 +179,6 @@ async function* chunksOf(stream: Readable, signal: AbortSignal | undefined): Asy
   try {
     for await (const chunk of stream.iterator({ destroyOnReturn: false }))
       yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk as string);
-    if (!stream.readableEnded) throw new Error("the stream was closed before its end");
   } catch (error) {
     throw new BlobError("interrupted", "the upload broke off", { cause: error });
   } finally {

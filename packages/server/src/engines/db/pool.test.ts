@@ -86,6 +86,19 @@ test("every kind of value comes back as it went in", TIMEOUT, async () => {
   );
 });
 
+test("sessions are in UTC and bounded in time, whatever the database says", TIMEOUT, async () => {
+  await using other = await createTestDatabase({ empty: true });
+  const setup = await other.connect();
+  await setup.run(sql`do $$ begin
+    execute format('alter database %I set timezone to %L', current_database(), 'Asia/Kolkata');
+    execute format('alter database %I set statement_timeout to 0', current_database()); end $$`);
+  const setting = row({ zone: text, statement_timeout: text });
+  const found = await (
+    await other.connect()
+  ).one(sql(setting)`select current_setting('timezone') as zone, current_setting('statement_timeout') as statement_timeout`);
+  assert.deepEqual({ ...found }, { zone: "UTC", statement_timeout: "30s" });
+});
+
 test("a bigint that JS cannot hold is an error, not another number", TIMEOUT, async () => {
   await assert.rejects(db.one(sql(row({ b: bigint }))`select 9007199254740993::bigint as b`), /does not fit/);
 });
@@ -180,7 +193,8 @@ test("deadlocks and serialization failures are run again", TIMEOUT, async () => 
       await tx.run(sql`update counter set count = count + 1 where id = ${second}`);
     });
   await Promise.all([lock("d1", "d2"), lock("d2", "d1")]);
-  assert.equal(attempts, 3);
+  // One of the two lost at least once; when its next attempt came before the other went on, again.
+  assert.ok(attempts >= 3);
   assert.deepEqual([(await db.one(find("d1"))).count, (await db.one(find("d2"))).count], [2, 2]);
 });
 
@@ -196,7 +210,7 @@ test("a conflict that does not go away ends after six attempts", TIMEOUT, async 
 
 test("a terminated backend is a lost connection, not a crash, and the pool goes on", TIMEOUT, async () => {
   const kill_others = sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
-  const sleeping = db.run(sql`select pg_sleep(30)`);
+  const sleeping = assert.rejects(db.run(sql`select pg_sleep(30)`), isConnectionLost);
   const idle_in_transaction = db.transaction(async (tx) => {
     await tx.run(insert("terminated"));
     await until(
@@ -212,8 +226,7 @@ test("a terminated backend is a lost connection, not a crash, and the pool goes 
     await db.run(kill_others);
     await tx.run(sql`select 1`);
   });
-  await assert.rejects(sleeping, isConnectionLost);
-  await assert.rejects(idle_in_transaction, isConnectionLost);
+  await Promise.all([sleeping, assert.rejects(idle_in_transaction, isConnectionLost)]);
   await until(async () => await db.ready(5_000));
   assert.equal(await db.maybe(find("terminated")), undefined);
 });
