@@ -161,14 +161,26 @@ function writableCache() {
   const env = { ...process.env };
   // A script's own settings would be read as ours: `npm start -w x` must not install only x.
   for (const name of Object.keys(env)) if (/^npm_config_(workspaces?|global|omit|include|dry_run)$/i.test(name)) delete env[name];
-  if (env.npm_config_cache ?? env.NPM_CONFIG_CACHE) return { env, remove: () => {} };
+  // `npm run` passes its cache on, also when that is below a home that does not exist.
+  if (canWrite(env.npm_config_cache ?? path.join(os.homedir(), ".npm"))) return { env, remove: () => {} };
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-npm-cache-"));
+  env.npm_config_cache = directory;
+  return { env, remove: () => fs.rmSync(directory, { recursive: true, force: true }) };
+}
+
+/**
+ * May this user write to a directory, or make it?
+ *
+ * @param {string} directory
+ */
+function canWrite(directory) {
+  let existing = path.resolve(directory);
+  while (!fs.existsSync(existing) && existing !== path.dirname(existing)) existing = path.dirname(existing);
   try {
-    fs.accessSync(os.homedir(), fs.constants.W_OK);
-    return { env, remove: () => {} };
+    fs.accessSync(existing, fs.constants.W_OK);
+    return true;
   } catch {
-    const directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-npm-cache-"));
-    env.npm_config_cache = directory;
-    return { env, remove: () => fs.rmSync(directory, { recursive: true, force: true }) };
+    return false;
   }
 }
 

@@ -11,12 +11,12 @@ import { findDeadLinks } from "./tidy/links.ts";
 import { findBadNames } from "./tidy/names.ts";
 import { findOversize } from "./tidy/size.ts";
 import { type Finding, parseSource, readSources } from "./tidy/source.ts";
-import { READ_JOINS, TABLE_OWNERS, WITHOUT_ORG } from "./tidy/table-owners.ts";
+import { TABLE_OWNERS, WITHOUT_ORG } from "./tidy/table-owners.ts";
 import { findBadSql, findBadTables, readTables, type TableRules } from "./tidy/tables.ts";
 
 const sources = readSources();
 const tables = readTables(root);
-const rules: TableRules = { owners: TABLE_OWNERS, read_joins: READ_JOINS, without_org: WITHOUT_ORG };
+const rules: TableRules = { owners: TABLE_OWNERS, without_org: WITHOUT_ORG };
 
 function assertTidy(findings: readonly Finding[]): void {
   assert.ok(findings.length === 0, findings.map(({ file, line, message }) => `${file}:${line}: ${message}`).join("\n"));
@@ -104,7 +104,6 @@ test("an import cycle is found through types and package names, not through dyna
 test("SQL on another's table, without org_id or outside a store is found", () => {
   const owned: TableRules = {
     owners: { robot: "features/robots", site: "features/sites", node: "link" },
-    read_joins: { "features/robots": ["site"] },
     without_org: new Set(["node"]),
   };
   const found = (file: string, statement: string) =>
@@ -116,7 +115,14 @@ test("SQL on another's table, without org_id or outside a store is found", () =>
       ),
     );
   assert.deepEqual(found("features/robots/store.ts", "select id from robot where org_id = ${o}"), []);
-  assert.deepEqual(found("features/robots/store.ts", "select id from robot r join site s using (org_id)"), []);
+  assert.deepEqual(found("features/robots/store.ts", "-- reads: site\n select id from robot r join site s using (org_id)"), []);
+  assert.deepEqual(found("features/robots/store.ts", "select id from robot r join site s using (org_id)"), [
+    "table site belongs to features/sites",
+  ]);
+  assert.deepEqual(found("features/robots/store.ts", "-- reads: site\n update site set org_id = 1"), [
+    "table site belongs to features/sites",
+    "says that it reads site, and does not",
+  ]);
   assert.deepEqual(found("features/robots/store.ts", "select id from robot for update skip locked"), [
     "a statement on tenant data names org_id",
   ]);
@@ -136,9 +142,7 @@ test("a table without an owner or without an org is found", () => {
     ["robot", { file: "1.sql", has_org_id: true }],
     ["secret", { file: "1.sql", has_org_id: false }],
   ]);
-  const messages = messagesOf(
-    findBadTables(made, { owners: { robot: "features/robots", gone: "link" }, read_joins: {}, without_org: new Set() }),
-  );
+  const messages = messagesOf(findBadTables(made, { owners: { robot: "features/robots", gone: "link" }, without_org: new Set() }));
   assert.deepEqual(messages, [
     "table secret has no owner in tools/tidy/table-owners.ts",
     "table secret has no org_id and is not exempt",

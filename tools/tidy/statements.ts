@@ -10,6 +10,8 @@ export interface SqlText {
   is_statement: boolean;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;
+  /** Tables of others that it says it reads: `-- reads: robot` in it, or `// reads: robot` right above. */
+  declared_reads: ReadonlySet<string>;
 }
 
 const STATEMENT = /^\(?\s*(select|insert|update|delete|with|truncate|copy|lock|merge)\b/;
@@ -30,7 +32,8 @@ export function findSql(file: SourceFile, tables: ReadonlySet<string>): SqlText[
     TaggedTemplateExpression({ tag, quasi, start }) {
       const callee = tag.type === "CallExpression" ? tag.callee : tag;
       if (callee.type !== "Identifier" || callee.name !== "sql") return;
-      const text = plainSql(quasi.quasis.map(({ value }) => value.raw).join(" ? "));
+      const written = quasi.quasis.map(({ value }) => value.raw).join(" ? ");
+      const text = plainSql(written);
       found.push({
         file: file.path,
         line: lineAt(file.text, start),
@@ -38,10 +41,22 @@ export function findSql(file: SourceFile, tables: ReadonlySet<string>): SqlText[
         is_statement: STATEMENT.test(text),
         reads: namesIn(text, READS, tables),
         writes: namesIn(text, WRITES, tables),
+        declared_reads: declaredReads(written, commentAbove(file.text, start)),
       });
     },
   }).visit(file.program);
   return found;
+}
+
+function declaredReads(...places: readonly string[]): ReadonlySet<string> {
+  const lists = places.flatMap((place) => [...place.matchAll(/(?:--|\/\/) reads: ([a-z_, ]+)/g)].map(([, names = ""]) => names.split(",")));
+  return new Set(lists.flat().map((name) => name.trim()));
+}
+
+/** The comment line that stands above the line of an offset, if there is one. */
+function commentAbove(text: string, offset: number): string {
+  const above = text.slice(0, offset).split("\n").at(-2)?.trim() ?? "";
+  return above.startsWith("//") ? above : "";
 }
 
 function plainSql(text: string): string {

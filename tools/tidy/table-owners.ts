@@ -1,4 +1,7 @@
-/** Folder below packages/server/src whose SQL may touch the table. Every table has exactly one. */
+/**
+ * Folder below packages/server/src whose SQL may touch the table. Every table has exactly one. Another folder may read it
+ * in a statement that says so, `-- reads: robot, fleet`, and never write it.
+ */
 export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   org: "features/orgs",
   user_account: "features/users",
@@ -17,7 +20,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   robot_app: "features/deployments",
   robot_desired: "features/deployments",
   config_entry: "features/configs",
-  robot_config: "features/configs",
+  robot_config: "features/deployments",
   health_snapshot: "features/health",
   timeline_entry: "features/timeline",
   log_batch: "features/logs",
@@ -26,9 +29,6 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   idempotency: "kernel",
   node: "link",
 };
-
-/** Tables that a folder may read beside its own, for a join that would otherwise be a query a row. Never written. */
-export const READ_JOINS: Readonly<Record<string, readonly string[]>> = {};
 
 /** Tables looked up before an org is known, or across orgs: statements on these alone need no org_id. */
 export const WITHOUT_ORG: ReadonlySet<string> = new Set([

