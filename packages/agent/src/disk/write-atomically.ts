@@ -1,0 +1,72 @@
+import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
+import { dirname } from "node:path";
+
+/** Makes the entries of a directory (files made, renamed, removed) survive power loss. */
+export function syncDirectory(directory: string): void {
+  const handle = openSync(directory, "r");
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+/** Makes a directory that only this user may enter, and its parents. */
+export function makeDirectory(directory: string): void {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+}
+
+/** Replaces a file wholly or not at all, also when the power goes: temporary file, fsync, rename, fsync of the directory. */
+export function writeAtomically(path: string, content: string | Uint8Array, mode = 0o600): void {
+  const temporary = `${path}.tmp`;
+  const handle = openSync(temporary, "w", mode);
+  try {
+    writeWhole(handle, typeof content === "string" ? Buffer.from(content) : content);
+    fsyncSync(handle);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  } finally {
+    closeSync(handle);
+  }
+  renameSync(temporary, path);
+  syncDirectory(dirname(path));
+}
+
+/** writeSync may write a part only; answers when all of it is written. */
+export function writeWhole(handle: number, bytes: Uint8Array): void {
+  let written = 0;
+  while (written < bytes.length) written += writeSync(handle, bytes, written);
+}
+
+/** The parsed content of a JSON file; undefined when it is absent or torn. */
+export function readJson(path: string): unknown {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+export function isMissing(error: unknown): boolean {
+  return errorCode(error) === "ENOENT";
+}
+
+export function errorCode(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+}
+
+/** An error in few words for a log field: never a stack. */
+export function errorText(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  // A refused connection to a name with several addresses has an empty message of its own.
+  const inner = error instanceof AggregateError ? error.errors[0] : undefined;
+  return error.message || (inner instanceof Error ? inner.message : (errorCode(error) ?? error.name));
+}

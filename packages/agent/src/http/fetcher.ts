@@ -1,0 +1,23 @@
+import { httpRequestText, ROBOT_SIGNATURE_SCHEME } from "@robofleet/protocol/link";
+import type { Fetcher } from "../contract.ts";
+import type { RobotKey } from "../identity/identity.ts";
+import type { RobotTime } from "../robot-time.ts";
+import type { HttpClient } from "./request.ts";
+
+/** GETs from the server in the robot's name: each request is signed for its path and the server's time. */
+export function signedFetcher(options: { server: string; robot_id: string; key: RobotKey; time: RobotTime; http: HttpClient }): Fetcher {
+  const { server, robot_id, key, time, http } = options;
+  return {
+    get: (path, { range_start, signal }) => {
+      const at = time.serverTime();
+      const signature = key.sign(httpRequestText(robot_id, "GET", path, at));
+      const range: Record<string, string> = range_start ? { range: `bytes=${range_start}-` } : {};
+      return http({
+        method: "GET",
+        url: server + path,
+        headers: { authorization: `${ROBOT_SIGNATURE_SCHEME} ${robot_id}:${at}:${signature}`, "accept-encoding": "identity", ...range },
+        signal,
+      });
+    },
+  };
+}

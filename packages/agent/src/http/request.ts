@@ -1,0 +1,121 @@
+import { type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
+import { request as httpsRequest } from "node:https";
+import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
+import type { FetchAnswer } from "../contract.ts";
+
+/** Longest silence of the server, before the answer and within it. */
+export const HTTP_SILENCE_MS = 30_000;
+
+export interface HttpRequest {
+  method: "GET" | "POST";
+  url: string;
+  headers?: Record<string, string>;
+  body?: string;
+  signal: AbortSignal;
+}
+
+export type HttpClient = (request: HttpRequest) => Promise<FetchAnswer>;
+
+/**
+ * One HTTP request by node:http: no redirects, no decompression, no pooled connection that a robot's network left dead.
+ * Rejects when the server cannot be reached or is silent for HTTP_SILENCE_MS.
+ */
+export function httpClient(clock: Clock, activity: Activity = idleActivity): HttpClient {
+  return async ({ method, url, headers = {}, body, signal }) => {
+    signal.throwIfAborted();
+    const send = url.startsWith("https:") ? httpsRequest : httpRequest;
+    const length: Record<string, string> = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
+    const request = send(url, { method, agent: false, headers: { ...headers, ...length }, signal });
+    const silence = watchSilence(clock, request);
+    const ended = activity.begin();
+    try {
+      const response = await answerOf(request, body);
+      silence.heard();
+      return {
+        status: response.statusCode ?? 0,
+        headers: { get: (name) => headerOf(response, name) },
+        body: readBody(response, silence, activity),
+      };
+    } catch (error) {
+      silence.stop();
+      throw error;
+    } finally {
+      ended();
+    }
+  };
+}
+
+function answerOf(request: ClientRequest, body: string | undefined): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request.on("response", resolve);
+    // Stays on: an error after the answer has begun reaches the reader of the body too.
+    request.on("error", reject);
+    request.end(body);
+  });
+}
+
+interface Silence {
+  heard(): void;
+  stop(): void;
+}
+
+/** Destroys the request when nothing was heard for HTTP_SILENCE_MS. */
+function watchSilence(clock: Clock, request: ClientRequest): Silence {
+  let timer: Timer;
+  const arm = (): void => {
+    timer = clock.setTimer(HTTP_SILENCE_MS, () => request.destroy(new Error(`the server was silent for ${HTTP_SILENCE_MS / 1000} s`)));
+  };
+  arm();
+  return {
+    heard: () => {
+      timer.cancel();
+      arm();
+    },
+    stop: () => timer.cancel(),
+  };
+}
+
+async function* readBody(response: IncomingMessage, silence: Silence, activity: Activity): AsyncGenerator<Uint8Array> {
+  const ended = activity.begin();
+  try {
+    for await (const chunk of response) {
+      // Not while the reader is busy with the chunk: its slow disk is not the server's silence.
+      silence.stop();
+      yield chunk as Buffer;
+      silence.heard();
+    }
+    if (!response.complete) throw new Error("the connection broke before the end of the answer");
+  } finally {
+    silence.stop();
+    response.destroy();
+    ended();
+  }
+}
+
+function headerOf(response: IncomingMessage, name: string): string | null {
+  const value = response.headers[name.toLowerCase()];
+  return Array.isArray(value) ? value.join(", ") : (value ?? null);
+}
+
+/** Reads an answer to its end, at most `bytes_max` of it. Throws when it is longer. */
+export async function readText(answer: FetchAnswer, bytes_max: number): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of answer.body) {
+    bytes += part.length;
+    if (bytes > bytes_max) throw new Error(`the answer is over ${bytes_max} bytes`);
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString("utf8");
+}
+
+/** The message of an error envelope; undefined when the text is none (a proxy's page). */
+export function errorMessage(text: string): string | undefined {
+  try {
+    const value = JSON.parse(text) as { error?: { message?: unknown } } | null;
+    const message = value?.error?.message;
+    return typeof message === "string" ? message.slice(0, 500) : undefined;
+  } catch {
+    return undefined;
+  }
+}

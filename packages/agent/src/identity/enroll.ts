@@ -1,0 +1,96 @@
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import type { AgentConfig } from "../config.ts";
+import { errorText } from "../disk/write-atomically.ts";
+import { errorMessage, type HttpClient, readText } from "../http/request.ts";
+import { backoffMs, retryAfterMs } from "../link/backoff.ts";
+import { type Enrolment, parseEnrolment, readEnrolment, type RobotKey, writeEnrolment } from "./identity.ts";
+import { readPlatform } from "./platform.ts";
+
+/** The server will not enrol this robot; trying again changes nothing. */
+export class EnrolmentRefused extends Error {}
+/** There is neither an enrolment on disk nor a key to enrol with. */
+export class NotEnrolled extends Error {}
+
+const ANSWER_BYTES_MAX = 64 * 1024;
+
+export interface EnrollOptions {
+  config: AgentConfig;
+  key: RobotKey;
+  clock: Clock;
+  log: Logger;
+  http: HttpClient;
+  /** Gives up waiting for a server that cannot be reached. */
+  signal: AbortSignal;
+}
+
+/**
+ * Answers who this robot is: from disk, or by enrolling with the key of the config, tried until the server answers.
+ * The server knows a robot by its public key, so an enrolment whose answer was lost gives the same robot again.
+ */
+export async function enroll(options: EnrollOptions): Promise<Enrolment> {
+  const { config, clock, log, signal } = options;
+  const known = readEnrolment(config.state_directory);
+  if (known !== undefined) return known;
+  if (config.enroll_key === undefined) {
+    throw new NotEnrolled(`${config.state_directory} holds no enrolled robot: pass --enroll-key KEY (made by \`rf keys new\`)`);
+  }
+  for (let attempt = 0; ; attempt += 1) {
+    const result = await askOnce(options, config.enroll_key);
+    if ("enrolment" in result) {
+      writeEnrolment(config.state_directory, result.enrolment);
+      log.info({ robot_id: result.enrolment.robot_id, name: result.enrolment.name, server: config.server }, "enrolled");
+      return result.enrolment;
+    }
+    const wait_ms = result.retry_after_ms ?? backoffMs(clock, attempt);
+    log.warn({ server: config.server, reason: result.reason, wait_ms }, "could not enrol, trying again");
+    await clock.sleep(wait_ms, signal);
+    signal.throwIfAborted();
+  }
+}
+
+type Asked = { enrolment: Enrolment } | { reason: string; retry_after_ms?: number | undefined };
+
+async function askOnce({ config, key, clock, http, signal }: EnrollOptions, enroll_key: string): Promise<Asked> {
+  let status: number;
+  let text: string;
+  let retry_after_ms: number | undefined;
+  try {
+    const body = {
+      key: enroll_key,
+      public_key: key.public_key,
+      ...(config.name === undefined ? {} : { name: config.name }),
+      ...(Object.keys(config.labels).length === 0 ? {} : { labels: config.labels }),
+      platform: readPlatform(config.system_root),
+    };
+    const answer = await http({
+      method: "POST",
+      url: `${config.server}/agent/enroll`,
+      headers: { "content-type": "application/json", accept: "application/json" },
+      body: JSON.stringify(body),
+      signal,
+    });
+    status = answer.status;
+    retry_after_ms = retryAfterMs(answer.headers.get("retry-after"), answer.headers.get("date"), clock);
+    text = await readText(answer, ANSWER_BYTES_MAX);
+  } catch (error) {
+    signal.throwIfAborted();
+    return { reason: errorText(error) };
+  }
+  if (status === 200 || status === 201) {
+    const enrolment = parseEnrolment(dataOf(text));
+    return enrolment === undefined ? { reason: "the answer to the enrolment names no robot" } : { enrolment };
+  }
+  const message = errorMessage(text) ?? `HTTP status ${status}`;
+  if (status === 401 || status === 403) throw new EnrolmentRefused(`the server refused the enrolment key: ${message}`);
+  if (status >= 500 || status === 429 || status === 408) return { reason: message, retry_after_ms };
+  throw new Error(`${config.server} did not enrol this robot: ${message}`);
+}
+
+function dataOf(text: string): unknown {
+  try {
+    return (JSON.parse(text) as { data?: unknown } | null)?.data;
+  } catch {
+    return undefined;
+  }
+}

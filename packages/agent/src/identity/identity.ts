@@ -1,0 +1,82 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { isMissing, makeDirectory, readJson, writeAtomically } from "../disk/write-atomically.ts";
+
+/** Who this robot is once it has enrolled. */
+export interface Enrolment {
+  robot_id: string;
+  org_id: string;
+  name: string;
+}
+
+/** The robot's key: made on the robot, never leaves it. */
+export interface RobotKey {
+  /** base64 of the 32 raw bytes of the Ed25519 public key. */
+  readonly public_key: string;
+  /** base64 of the signature over the UTF-8 bytes of `text`. */
+  sign(text: string): string;
+}
+
+const keyFile = (state_directory: string): string => join(state_directory, "identity", "key.pem");
+const enrolmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
+
+/**
+ * The key in the state directory; made and fsynced (0600) if there is none, so that an enrolment whose answer was lost
+ * is repeated with the same key. Throws when the file is there but is no Ed25519 key: a new one would be another robot.
+ */
+export function openKey(state_directory: string): RobotKey {
+  const path = keyFile(state_directory);
+  const private_key = readKey(path) ?? makeKey(state_directory, path);
+  const der = createPublicKey(private_key).export({ type: "spki", format: "der" });
+  return {
+    // The SPKI form of Ed25519 is a fixed prefix and the raw key.
+    public_key: der.subarray(-32).toString("base64"),
+    sign: (text) => sign(null, Buffer.from(text), private_key).toString("base64"),
+  };
+}
+
+function readKey(path: string): KeyObject | undefined {
+  let pem: string;
+  try {
+    pem = readFileSync(path, "utf8");
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+  const key = parseKey(pem);
+  if (key?.asymmetricKeyType !== "ed25519") throw new Error(`${path} does not hold an Ed25519 key; restore it, or remove the state directory and enrol anew`);
+  return key;
+}
+
+function parseKey(pem: string): KeyObject | undefined {
+  try {
+    return createPrivateKey(pem);
+  } catch {
+    return undefined;
+  }
+}
+
+function makeKey(state_directory: string, path: string): KeyObject {
+  makeDirectory(join(state_directory, "identity"));
+  const { privateKey } = generateKeyPairSync("ed25519");
+  writeAtomically(path, privateKey.export({ type: "pkcs8", format: "pem" }).toString(), 0o600);
+  return privateKey;
+}
+
+/** Undefined on a robot that has not enrolled (or whose answer was torn: enrolling again gives the same). */
+export function readEnrolment(state_directory: string): Enrolment | undefined {
+  return parseEnrolment(readJson(enrolmentFile(state_directory)));
+}
+
+export function writeEnrolment(state_directory: string, enrolment: Enrolment): void {
+  writeAtomically(enrolmentFile(state_directory), `${JSON.stringify(enrolment, null, 2)}\n`);
+}
+
+/** Takes `{robot_id, org_id, name}` of the server's answer or the stored file; undefined when it is something else. */
+export function parseEnrolment(value: unknown): Enrolment | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { robot_id, org_id, name } = value as Partial<Record<keyof Enrolment, unknown>>;
+  if (typeof robot_id !== "string" || robot_id === "" || typeof org_id !== "string" || typeof name !== "string") return undefined;
+  return { robot_id, org_id, name };
+}

@@ -1,0 +1,33 @@
+import type { Clock } from "@robofleet/clock";
+
+const BACKOFF_MS_FIRST = 1_000;
+const BACKOFF_MS_MAX = 60_000;
+/** A server that asks for a longer wait than this is not believed. */
+const RETRY_AFTER_MS_MAX = 3_600_000;
+/** How long a robot waits that the server will not have: somebody has to act first. */
+const SLOW_MS = 300_000;
+
+/** Full jitter: uniform between 0 and a bound that doubles from 1 s to 60 s. `attempt` counts failures from 0. */
+export function backoffMs(clock: Pick<Clock, "random">, attempt: number): number {
+  return Math.round(clock.random() * Math.min(BACKOFF_MS_MAX, BACKOFF_MS_FIRST * 2 ** Math.min(attempt, 16)));
+}
+
+/** About five minutes, spread by a fifth so that refused robots do not come together. */
+export function slowMs(clock: Pick<Clock, "random">): number {
+  return Math.round(SLOW_MS * (1 - clock.random() / 5));
+}
+
+/** A wait the server asked for, in milliseconds; undefined when it is no sensible number. */
+export function sensibleWaitMs(value: unknown): number | undefined {
+  if (typeof value !== "number" || !Number.isFinite(value) || value < 0) return undefined;
+  return Math.min(value, RETRY_AFTER_MS_MAX);
+}
+
+/** Reads a Retry-After header (seconds or an HTTP date); `server_date` is the answer's own Date, as our clock may be wrong. */
+export function retryAfterMs(header: string | null | undefined, server_date: string | null | undefined, clock: Pick<Clock, "now">): number | undefined {
+  if (!header) return undefined;
+  if (/^\d+(\.\d+)?$/.test(header)) return sensibleWaitMs(Number(header) * 1000);
+  const at = Date.parse(header);
+  const now = Date.parse(server_date ?? "");
+  return sensibleWaitMs(Math.max(0, at - (Number.isNaN(now) ? clock.now().getTime() : now)));
+}

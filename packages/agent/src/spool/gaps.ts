@@ -1,0 +1,36 @@
+import { renameSync, rmSync, writeFileSync } from "node:fs";
+import { readJson } from "../disk/write-atomically.ts";
+
+/** Records that were dropped: `count` of them, with numbers between `from` and `to`. */
+export interface Gap {
+  from: number;
+  to: number;
+  count: number;
+}
+
+export const mergeGaps = (a: Gap, b: Gap): Gap => ({ from: a.from, to: b.to, count: a.count + b.count });
+
+/** Leaves out what the server turned out to have; only possible while every number in between was dropped. */
+export function trimGap(gap: Gap, acked: number): void {
+  if (gap.from > acked || gap.to <= acked || gap.count !== gap.to - gap.from + 1) return;
+  gap.from = acked + 1;
+  gap.count = gap.to - acked;
+}
+
+export function readGaps(path: string): Gap[] {
+  const value = readJson(path);
+  return Array.isArray(value) ? value.filter(isGap) : [];
+}
+
+/** Not fsynced: after power loss an older list or none is read. */
+export function writeGaps(path: string, gaps: Gap[]): void {
+  if (gaps.length === 0) return rmSync(path, { force: true });
+  writeFileSync(`${path}.tmp`, JSON.stringify(gaps), { mode: 0o600 });
+  renameSync(`${path}.tmp`, path);
+}
+
+function isGap(value: unknown): value is Gap {
+  if (typeof value !== "object" || value === null) return false;
+  const { from, to, count } = value as Partial<Gap>;
+  return Number.isSafeInteger(from) && Number.isSafeInteger(to) && Number.isSafeInteger(count) && from! <= to! && count! > 0;
+}

@@ -1,0 +1,148 @@
+import { closeSync, openSync, readSync, rmSync } from "node:fs";
+import { lineSeq, LOG_LINE_BYTES_MAX } from "../logs/record.ts";
+
+export interface LogLine {
+  seq: number;
+  text: string;
+}
+
+/** A run of records with numbers from `first` to `last`, all of them, in memory or in a file. */
+export interface LogPart {
+  readonly kind: "disk" | "memory";
+  readonly first: number;
+  last: number;
+  bytes: number;
+  /** Records after `seq`, in order, up to the bounds; fewer or none where the disk has damaged them. */
+  read(seq: number, bounds: { records: number; bytes: number }): LogLine[];
+  remove(): void;
+}
+
+/** Records that wait in memory because the disk takes none. */
+export class MemoryPart implements LogPart {
+  readonly kind = "memory";
+  readonly first: number;
+  last: number;
+  bytes = 0;
+  #lines: LogLine[] = [];
+
+  constructor(first: number) {
+    this.first = first;
+    this.last = first - 1;
+  }
+
+  add(line: LogLine): void {
+    this.#lines.push(line);
+    this.last = line.seq;
+    this.bytes += Buffer.byteLength(line.text) + 1;
+  }
+
+  /** All lines as a file holds them. */
+  content(): Buffer {
+    return Buffer.from(this.#lines.map(({ text }) => `${text}\n`).join(""));
+  }
+
+  read(seq: number, bounds: { records: number; bytes: number }): LogLine[] {
+    return take(this.#lines, Math.max(0, seq - this.first + 1), bounds);
+  }
+
+  remove(): void {
+    this.#lines = [];
+  }
+}
+
+function take(lines: LogLine[], from: number, bounds: { records: number; bytes: number }): LogLine[] {
+  const taken: LogLine[] = [];
+  let bytes = 0;
+  for (let i = from; i < lines.length && taken.length < bounds.records; i += 1) {
+    const line = lines[i]!;
+    bytes += Buffer.byteLength(line.text) + 1;
+    if (bytes > bounds.bytes && taken.length > 0) break;
+    taken.push(line);
+  }
+  return taken;
+}
+
+/** Enough for one line of any length that we write. */
+const READ_BYTES = LOG_LINE_BYTES_MAX;
+const NEWLINE = 0x0a;
+
+/** Records in a segment file. */
+export class DiskPart implements LogPart {
+  readonly kind = "disk";
+  readonly first: number;
+  last: number;
+  bytes: number;
+  path: string;
+  /** Written by an earlier run: the power may have gone in between, so each line is looked at before it is sent. */
+  readonly #recovered: boolean;
+  /** Where the line after number `seq` begins: reading goes on there. */
+  #position = { seq: 0, offset: 0 };
+
+  constructor(options: { path: string; first: number; last: number; bytes: number; recovered: boolean }) {
+    this.path = options.path;
+    this.first = options.first;
+    this.last = options.last;
+    this.bytes = options.bytes;
+    this.#recovered = options.recovered;
+  }
+
+  read(seq: number, bounds: { records: number; bytes: number }): LogLine[] {
+    if (this.#position.seq > seq) this.#position = { seq: 0, offset: 0 };
+    const found: LogLine[] = [];
+    let bytes = 0;
+    const handle = openSync(this.path, "r");
+    try {
+      while (found.length < bounds.records && bytes < bounds.bytes) {
+        const lines = this.#readLines(handle);
+        if (lines.length === 0) break;
+        for (const bytes_of_line of lines) {
+          const length = bytes_of_line.length + 1;
+          if (found.length === bounds.records || (found.length > 0 && bytes + length > bounds.bytes)) return found;
+          const line = this.#check(bytes_of_line.toString("utf8"));
+          this.#position = { seq: line?.seq ?? this.#position.seq, offset: this.#position.offset + length };
+          if (line === undefined || line.seq <= seq) continue;
+          found.push(line);
+          bytes += length;
+        }
+      }
+    } finally {
+      closeSync(handle);
+    }
+    return found;
+  }
+
+  remove(): void {
+    rmSync(this.path, { force: true });
+  }
+
+  /** Whole lines from the position on; none at the end, or where no newline comes for longer than a line can be. */
+  #readLines(handle: number): Buffer[] {
+    const room = Math.min(READ_BYTES, this.bytes - this.#position.offset);
+    if (room <= 0) return [];
+    const buffer = Buffer.allocUnsafe(room);
+    const count = readSync(handle, buffer, 0, room, this.#position.offset);
+    const lines: Buffer[] = [];
+    let start = 0;
+    for (let end = buffer.indexOf(NEWLINE, start); end >= 0 && end < count; end = buffer.indexOf(NEWLINE, start)) {
+      lines.push(buffer.subarray(start, end));
+      start = end + 1;
+    }
+    return lines;
+  }
+
+  #check(text: string): LogLine | undefined {
+    const seq = lineSeq(text);
+    if (seq === undefined || seq <= this.#position.seq || seq < this.first || seq > this.last) return undefined;
+    if (this.#recovered && !isJson(text)) return undefined;
+    return { seq, text };
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

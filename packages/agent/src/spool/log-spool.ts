@@ -1,0 +1,366 @@
+import { renameSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import type { Clock } from "@robofleet/clock";
+import type { LogRecord } from "../contract.ts";
+import { errorText, makeDirectory } from "../disk/write-atomically.ts";
+import { encodeGap, encodeRecord, lineSeq } from "../logs/record.ts";
+import { type Gap, mergeGaps, readGaps, trimGap, writeGaps } from "./gaps.ts";
+import { DiskPart, type LogLine, type LogPart, MemoryPart } from "./log-part.ts";
+import { listSegments, readWholeLines, segmentPath, SegmentWriter } from "./segment-file.ts";
+
+/** Numbers that a segment may hold: after a restart numbers go on behind them, so that none is used twice. */
+const SEGMENT_NUMBERS = 65_536;
+const SEGMENT_BYTES_MAX = 1024 * 1024;
+const MEMORY_PART_BYTES = 64 * 1024;
+/** What is kept while the disk takes nothing: the newest. */
+const MEMORY_BYTES_MAX = 1024 * 1024;
+/** Lines of one turn of the event loop are written together, but not more than this. */
+const UNFLUSHED_BYTES_MAX = 64 * 1024;
+const DISK_RETRY_MS = 5_000;
+
+export interface LogSpoolOptions {
+  directory: string;
+  /** On disk; the oldest records go when more come. */
+  bytes_max: number;
+  clock: Clock;
+  /** Time to put on records without one. */
+  now: () => Date;
+  /** The disk refused (reason) or takes writes again (undefined). */
+  on_disk: (reason: string | undefined) => void;
+}
+
+export interface LogBatch {
+  /** JSON objects of the records, in order. */
+  lines: string[];
+  last_seq: number;
+  bytes: number;
+}
+
+type Entry = { part: LogPart; gap?: undefined } | { gap: Gap; part?: undefined };
+
+/**
+ * Log records on their way to the server: numbered, kept on disk up to a bound, handed out in order from a cursor and
+ * forgotten when acknowledged. What had to be dropped is told by one gap record in its place. Numbers grow over
+ * restarts but may skip; only a gap record means loss. One reader.
+ */
+export class LogSpool {
+  readonly #options: LogSpoolOptions;
+  readonly #segment_bytes: number;
+  #entries: Entry[] = [];
+  #writer: SegmentWriter | undefined;
+  #unflushed: LogLine[] = [];
+  #unflushed_bytes = 0;
+  #next = 1;
+  /** Everything up to this number has been handed out. */
+  #sent = 0;
+  #acked = 0;
+  #disk_retry_at: number | undefined;
+  #dropped = 0;
+  #closed = false;
+
+  /** Throws when the directory cannot be read or made; a full disk is survived. */
+  constructor(options: LogSpoolOptions) {
+    this.#options = options;
+    this.#segment_bytes = Math.min(SEGMENT_BYTES_MAX, Math.ceil(options.bytes_max / 8));
+    makeDirectory(options.directory);
+    this.#recover();
+  }
+
+  /** Records dropped by this run. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Bytes held, on disk and in memory. */
+  get bytes(): number {
+    return this.#entries.reduce((sum, { part }) => sum + (part?.bytes ?? 0), this.#unflushed_bytes);
+  }
+
+  get has_unsent(): boolean {
+    return this.#unflushed.length > 0 || this.#entries.some((entry) => lastOf(entry) > this.#sent);
+  }
+
+  /** Numbers a record and keeps it; never throws. It is in the file system before anything else runs, so kill -9 loses none. */
+  append(record: LogRecord): void {
+    if (this.#closed) return;
+    const text = encodeRecord(this.#next, record, this.#options.now);
+    if (this.#unflushed.length === 0) queueMicrotask(() => this.#flush());
+    this.#unflushed.push({ seq: this.#next, text });
+    this.#unflushed_bytes += text.length + 1;
+    this.#next += 1;
+    if (this.#unflushed_bytes > UNFLUSHED_BYTES_MAX) this.#flush();
+  }
+
+  /** The next records that were not handed out, within the bounds (one record at least); undefined when there are none. */
+  next(bounds: { records: number; bytes: number }): LogBatch | undefined {
+    this.#flush();
+    const batch: LogBatch = { lines: [], last_seq: this.#sent, bytes: 0 };
+    const add = (line: LogLine): void => {
+      batch.lines.push(line.text);
+      batch.bytes += Buffer.byteLength(line.text) + 1;
+      batch.last_seq = line.seq;
+      this.#sent = line.seq;
+    };
+    for (const entry of this.#entries) {
+      const room = { records: bounds.records - batch.lines.length, bytes: bounds.bytes - batch.bytes };
+      if (room.records <= 0 || room.bytes <= 0) break;
+      if (lastOf(entry) <= this.#sent) continue;
+      if (entry.gap !== undefined) add({ seq: entry.gap.to, text: encodeGap(entry.gap, this.#options.now) });
+      else if (!this.#readPart(entry.part, room, add)) break;
+    }
+    return batch.lines.length === 0 ? undefined : batch;
+  }
+
+  /** Forgets what the server has, up to `seq`. */
+  acknowledge(seq: number): void {
+    if (seq <= this.#acked) return;
+    this.#acked = Math.min(seq, this.#next - 1);
+    this.#sent = Math.max(this.#sent, this.#acked);
+    this.#forget();
+  }
+
+  #forget(): void {
+    const newest = this.#entries.findLast((entry) => entry.part?.kind === "disk");
+    const had_gaps = this.#entries.some((entry) => entry.gap);
+    this.#entries = this.#entries.filter((entry) => {
+      if (lastOf(entry) > this.#acked) return true;
+      // The newest file's name tells the numbers used: it stays until the next one is there.
+      if (entry === newest) return true;
+      entry.part?.remove();
+      return false;
+    });
+    if (had_gaps) this.#saveGaps();
+  }
+
+  /** Goes back to what the server says it has: the rest is handed out again. */
+  rewind(acked: number): void {
+    if (acked >= this.#next) return this.#startBehind(acked);
+    this.acknowledge(acked);
+    this.#sent = this.#acked;
+    for (const { gap } of this.#entries) if (gap !== undefined) trimGap(gap, this.#acked);
+    this.#entries = mergeEntries(this.#entries, this.#sent);
+    this.#saveGaps();
+  }
+
+  close(): void {
+    this.#disk_retry_at = undefined;
+    this.#flush();
+    this.#tryDisk(() => this.#moveMemoryToDisk());
+    this.#closed = true;
+    this.#writer?.close();
+    this.#writer = undefined;
+  }
+
+  /** Hands out a part's records; where damage swallowed some, a gap record. Answers whether the part is through. */
+  #readPart(part: LogPart, room: { records: number; bytes: number }, add: (line: LogLine) => void): boolean {
+    const from = Math.max(this.#sent + 1, part.first);
+    let lines: LogLine[];
+    try {
+      lines = part.read(from - 1, room);
+    } catch (error) {
+      this.#options.on_disk(errorText(error));
+      lines = [];
+    }
+    let expected = from;
+    const addGap = (to: number): void => add({ seq: to, text: encodeGap({ from: expected, to, count: to - expected + 1 }, this.#options.now) });
+    for (const line of lines) {
+      if (line.seq > expected) addGap(line.seq - 1);
+      add(line);
+      expected = line.seq + 1;
+    }
+    if (lines.length === 0 && expected <= part.last) addGap(part.last);
+    return this.#sent >= part.last;
+  }
+
+  #recover(): void {
+    const { directory } = this.#options;
+    this.#entries = readGaps(join(directory, "gaps.json")).map((gap) => ({ gap }));
+    const empty: string[] = [];
+    for (const { path, first, last } of listSegments(directory)) {
+      this.#next = Math.max(this.#next, first + SEGMENT_NUMBERS, (last ?? 0) + 1);
+      const end = last ?? lastSeqOf(path, first);
+      if (end < first) empty.push(path);
+      else this.#entries.push({ part: new DiskPart({ path, first, last: end, bytes: statSync(path).size, recovered: true }) });
+      this.#next = Math.max(this.#next, end + 1);
+    }
+    this.#entries.sort((a, b) => lastOf(a) - lastOf(b));
+    this.#tryDisk(() => {
+      this.#startSegment(this.#next);
+      for (const path of empty) rmSync(path, { force: true });
+    });
+    this.#enforceBounds();
+  }
+
+  #flush(): void {
+    if (this.#unflushed.length === 0) return;
+    const lines = this.#unflushed;
+    this.#unflushed = [];
+    this.#unflushed_bytes = 0;
+    if (!this.#tryDisk(() => this.#writeToDisk(lines))) this.#keepInMemory(lines);
+    this.#enforceBounds();
+  }
+
+  #writeToDisk(lines: LogLine[]): void {
+    this.#moveMemoryToDisk();
+    const first = lines[0]!.seq;
+    const writer = this.#writer;
+    const current = this.#entries.at(-1)?.part;
+    const fits = writer?.usable === true && writer.bytes < this.#segment_bytes && lines.at(-1)!.seq < writer.first + SEGMENT_NUMBERS;
+    const follows = current instanceof DiskPart && current.path === writer?.path && current.last === first - 1;
+    if (!fits || !follows) this.#startSegment(first);
+    this.#writer!.append(Buffer.from(lines.map(({ text }) => `${text}\n`).join("")));
+    const part = this.#entries.at(-1)!.part!;
+    part.last = lines.at(-1)!.seq;
+    part.bytes = this.#writer!.bytes;
+  }
+
+  /** Closes the segment in work under its final name and begins the next. */
+  #startSegment(first: number): void {
+    const before = this.#writer;
+    const part = this.#entries.findLast((entry) => entry.part instanceof DiskPart && entry.part.path === before?.path)?.part;
+    if (before?.usable === true && before.bytes > 0) before.sync();
+    before?.close();
+    const writer = new SegmentWriter(this.#options.directory, first);
+    this.#writer = writer;
+    if (part instanceof DiskPart && part.path !== writer.path && part.last >= part.first) {
+      const path = segmentPath(this.#options.directory, part.first, part.last);
+      renameSync(part.path, path);
+      part.path = path;
+    } else if (before !== undefined && before.path !== writer.path) {
+      before.remove();
+      this.#entries = this.#entries.filter((entry) => entry.part === undefined || entry.part !== part);
+    }
+    this.#entries = this.#entries.filter((entry) => !(entry.part instanceof DiskPart && entry.part.path === writer.path));
+    this.#entries.push({ part: new DiskPart({ path: writer.path, first, last: first - 1, bytes: 0, recovered: false }) });
+    this.#forget();
+  }
+
+  #moveMemoryToDisk(): void {
+    for (const [index, { part }] of this.#entries.entries()) {
+      if (!(part instanceof MemoryPart)) continue;
+      const writer = new SegmentWriter(this.#options.directory, part.first);
+      try {
+        writer.append(part.content());
+      } finally {
+        writer.close();
+      }
+      const path = segmentPath(this.#options.directory, part.first, part.last);
+      renameSync(writer.path, path);
+      this.#entries[index] = { part: new DiskPart({ path, first: part.first, last: part.last, bytes: writer.bytes, recovered: false }) };
+    }
+  }
+
+  #keepInMemory(lines: LogLine[]): void {
+    for (const line of lines) {
+      let part = this.#entries.at(-1)?.part;
+      if (!(part instanceof MemoryPart) || part.bytes > MEMORY_PART_BYTES) {
+        part = new MemoryPart(line.seq);
+        this.#entries.push({ part });
+      }
+      (part as MemoryPart).add(line);
+    }
+  }
+
+  #enforceBounds(): void {
+    this.#enforce("disk", this.#options.bytes_max);
+    this.#enforce("memory", MEMORY_BYTES_MAX);
+  }
+
+  #enforce(kind: LogPart["kind"], bytes_max: number): void {
+    let bytes = 0;
+    for (const { part } of this.#entries) if (part?.kind === kind) bytes += part.bytes;
+    let changed = false;
+    while (bytes > bytes_max) {
+      const index = this.#entries.findIndex(({ part }) => part?.kind === kind);
+      const part = this.#entries[index]?.part;
+      if (part === undefined || index === this.#entries.length - 1) break;
+      bytes -= part.bytes;
+      part.remove();
+      this.#entries.splice(index, 1, ...this.#gapsFor(part));
+      changed = true;
+    }
+    if (!changed) return;
+    this.#entries = mergeEntries(this.#entries, this.#sent);
+    this.#saveGaps();
+  }
+
+  /** What was handed out already may have arrived: it is told apart, so that it is only counted when it must be sent again. */
+  #gapsFor(part: LogPart): Entry[] {
+    const gaps: Entry[] = [];
+    const from = Math.max(part.first, this.#acked + 1);
+    const middle = Math.min(part.last, this.#sent);
+    if (from <= middle) gaps.push({ gap: { from, to: middle, count: middle - from + 1 } });
+    const rest = Math.max(from, middle + 1);
+    if (rest <= part.last) gaps.push({ gap: { from: rest, to: part.last, count: part.last - rest + 1 } });
+    this.#dropped += Math.max(0, part.last - rest + 1);
+    return gaps;
+  }
+
+  /** The server has higher numbers than were ever used here: this is an old copy of the disk. What it holds cannot be told from the new. */
+  #startBehind(acked: number): void {
+    this.#flush();
+    let count = 0;
+    for (const { part, gap } of this.#entries) {
+      count += gap?.count ?? part!.last - part!.first + 1;
+      part?.remove();
+    }
+    this.#writer?.remove();
+    this.#writer = undefined;
+    this.#dropped += count;
+    this.#entries = count === 0 ? [] : [{ gap: { from: acked + 1, to: acked + 1, count } }];
+    this.#next = acked + (count === 0 ? 1 : 2);
+    this.#acked = acked;
+    this.#sent = acked;
+    this.#tryDisk(() => this.#startSegment(this.#next));
+    this.#saveGaps();
+  }
+
+  #saveGaps(): void {
+    const gaps = this.#entries.flatMap(({ gap }) => (gap === undefined ? [] : [gap]));
+    // A lost count is no reason to stop: without the file the numbers are merely not explained after a restart.
+    this.#tryDisk(() => writeGaps(join(this.#options.directory, "gaps.json"), gaps));
+  }
+
+  /** Answers false while the disk refuses; then it is left alone for DISK_RETRY_MS. */
+  #tryDisk(work: () => void): boolean {
+    const now = this.#options.clock.monotonic();
+    if (this.#disk_retry_at !== undefined && now < this.#disk_retry_at) return false;
+    try {
+      work();
+    } catch (error) {
+      if (this.#disk_retry_at === undefined) this.#options.on_disk(errorText(error));
+      this.#disk_retry_at = now + DISK_RETRY_MS;
+      return false;
+    }
+    if (this.#disk_retry_at !== undefined) this.#options.on_disk(undefined);
+    this.#disk_retry_at = undefined;
+    return true;
+  }
+}
+
+/** Highest number of an entry; 0 when it has none (a segment just begun). */
+function lastOf({ part, gap }: Entry): number {
+  if (gap !== undefined) return gap.to;
+  return part.last < part.first ? 0 : part.last;
+}
+
+/** Neighbouring gaps that were not handed out become one. */
+function mergeEntries(entries: Entry[], sent: number): Entry[] {
+  const merged: Entry[] = [];
+  for (const entry of entries) {
+    const before = merged.at(-1);
+    if (entry.gap && before?.gap && before.gap.to > sent) merged[merged.length - 1] = { gap: mergeGaps(before.gap, entry.gap) };
+    else merged.push(entry);
+  }
+  return merged;
+}
+
+/** Number of the last record of a segment that was in work when its writer ended. */
+function lastSeqOf(path: string, first: number): number {
+  let last = first - 1;
+  for (const line of readWholeLines(path)) {
+    const seq = lineSeq(line);
+    if (seq !== undefined && seq > last && seq < first + SEGMENT_NUMBERS) last = seq;
+  }
+  return last;
+}

@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { appendFileSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { test, type TestContext } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import type { ReportBody } from "@robofleet/protocol/link";
+import { Outbox, OUTBOX_REPORTS_MAX, OutboxFullError } from "./outbox.ts";
+
+const observed = (generation: number): ReportBody => ({ kind: "observed", generation });
+const target = (target_id: string, status: "downloading" | "staged" | "applied"): ReportBody => ({
+  kind: "target",
+  deployment_id: "dep_1",
+  target_id,
+  attempt: 1,
+  status,
+});
+
+function temporaryDirectory(t: TestContext): string {
+  const directory = mkdtempSync(join(tmpdir(), "rf-outbox-"));
+  t.after(() => {
+    if (statSync(directory).dev !== statSync(tmpdir()).dev) spawnSync("umount", ["-l", directory]);
+    rmSync(directory, { recursive: true, force: true });
+  });
+  return directory;
+}
+
+function open(directory: string, on_disk: (reason: string | undefined) => void = () => {}, clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" })): Outbox {
+  return new Outbox({ directory, clock, now: () => clock.now(), on_disk });
+}
+
+const bodies = (outbox: Outbox): ReportBody[] => outbox.after(0, OUTBOX_REPORTS_MAX).map((report) => report.body);
+
+test("reports are there after a restart, keep their numbers, and later ones get higher numbers", (t) => {
+  const directory = temporaryDirectory(t);
+  const first = open(directory);
+  const numbers = [1, 2, 3].map((generation) => first.append(observed(generation)).seq);
+  first.close();
+  const second = open(directory);
+  assert.equal(second.outbox_id, first.outbox_id);
+  assert.deepEqual(second.after(0, 10).map(({ seq }) => seq), numbers);
+  assert.ok(second.append(observed(4)).seq > numbers.at(-1)!);
+  assert.deepEqual(bodies(second), [1, 2, 3, 4].map(observed));
+  second.close();
+});
+
+test("a line cut by power loss is left out and the reports around it stay", (t) => {
+  const directory = temporaryDirectory(t);
+  const first = open(directory);
+  first.append(observed(1));
+  first.close();
+  const segment = join(directory, readdirSync(directory).find((name) => name.endsWith(".jsonl"))!);
+  appendFileSync(segment, '{"type":"report","seq":2,"at":"2030-');
+  const second = open(directory);
+  second.append(observed(3));
+  second.close();
+  assert.deepEqual(bodies(open(directory)), [observed(1), observed(3)]);
+});
+
+test("acknowledged reports are gone, also after a restart, and their numbers are not used again", (t) => {
+  const directory = temporaryDirectory(t);
+  const first = open(directory);
+  const [a, b, c] = [1, 2, 3].map((generation) => first.append(observed(generation)).seq);
+  assert.equal(first.reconcile(b!), true);
+  assert.deepEqual(first.after(0, 10).map(({ seq }) => seq), [c]);
+  first.acknowledge(c!);
+  first.close();
+  const second = open(directory);
+  // The newest segment may still hold what was acknowledged: the next welcome says so again.
+  assert.equal(second.reconcile(c!), true);
+  assert.deepEqual(bodies(second), []);
+  assert.ok(second.append(observed(4)).seq > Math.max(a!, b!, c!));
+  second.close();
+});
+
+test("segments do not pile up while reports are acknowledged", (t) => {
+  const directory = temporaryDirectory(t);
+  const outbox = open(directory);
+  for (let i = 0; i < 6_000; i += 1) outbox.acknowledge(outbox.append(observed(i)).seq);
+  assert.ok(readdirSync(directory).length <= 4, readdirSync(directory).join(" "));
+  outbox.close();
+});
+
+test("a server that knows higher numbers than this disk makes the outbox take a new name and keep its reports", (t) => {
+  const directory = temporaryDirectory(t);
+  const outbox = open(directory);
+  outbox.append(observed(1));
+  const id = outbox.outbox_id;
+  assert.equal(outbox.reconcile(1_000_000), false);
+  assert.notEqual(outbox.outbox_id, id);
+  assert.deepEqual(bodies(outbox), [observed(1)]);
+  assert.equal(open(directory).outbox_id, outbox.outbox_id);
+  outbox.close();
+});
+
+test("a full outbox drops superseded reports first, never how a target ended, and then refuses", { timeout: 120_000 }, (t) => {
+  const directory = temporaryDirectory(t);
+  const outbox = open(directory);
+  outbox.append(target("a", "downloading"));
+  outbox.append(target("a", "staged"));
+  outbox.append(target("a", "applied"));
+  outbox.append(target("b", "downloading"));
+  outbox.append(target("b", "staged"));
+  while (outbox.size < OUTBOX_REPORTS_MAX) outbox.append(observed(outbox.size));
+  outbox.append(observed(99_999));
+  const expected = [target("a", "applied"), target("b", "staged"), observed(OUTBOX_REPORTS_MAX - 1), observed(99_999)];
+  assert.deepEqual(bodies(outbox), expected);
+  outbox.close();
+  const reopened = open(directory);
+  assert.deepEqual(bodies(reopened), expected);
+  for (let i = reopened.size; i < OUTBOX_REPORTS_MAX; i += 1) reopened.append(target(`t${i}`, "applied"));
+  reopened.append(target("in place of the older observed", "applied"));
+  assert.throws(() => reopened.append(target("one more", "applied")), OutboxFullError);
+  assert.equal(reopened.size, OUTBOX_REPORTS_MAX);
+  reopened.close();
+});
+
+test("kill -9 at any moment loses no report whose append returned", { timeout: 60_000 }, async (t) => {
+  const directory = temporaryDirectory(t);
+  const program = `
+    import { Outbox } from ${JSON.stringify(join(import.meta.dirname, "outbox.ts"))};
+    import { systemClock } from "@robofleet/clock";
+    const outbox = new Outbox({ directory: process.argv[1], clock: systemClock, now: () => systemClock.now(), on_disk() {} });
+    for (let i = 1; ; i += 1) process.stdout.write(outbox.append({ kind: "observed", generation: i }).seq + "\\n");`;
+  const ledger: number[] = [];
+  for (let round = 0; round < 5; round += 1) {
+    const child = spawn(process.execPath, ["--input-type=module", "--eval", program, directory], { stdio: ["ignore", "pipe", "inherit"], cwd: import.meta.dirname });
+    const ended = once(child, "exit");
+    const stop_at = ledger.length + 50 + round * 13;
+    for await (const line of createInterface(child.stdout)) {
+      ledger.push(Number(line));
+      if (ledger.length === stop_at) child.kill("SIGKILL");
+    }
+    await ended;
+  }
+  const outbox = open(directory);
+  const kept = new Set(outbox.after(0, OUTBOX_REPORTS_MAX).map(({ seq }) => seq));
+  assert.ok(ledger.length >= 250);
+  assert.deepEqual(ledger.filter((seq) => !kept.has(seq)), []);
+  assert.equal(new Set(ledger).size, ledger.length, "a number was used twice");
+  outbox.close();
+});
+
+test("on a full disk reports stay in memory, are handed out, and reach the disk when it has room", { timeout: 30_000 }, async (t) => {
+  const directory = temporaryDirectory(t);
+  const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", directory]);
+  if (mount.status !== 0) return t.skip("needs root and tmpfs to make a disk that is full");
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const troubles: (string | undefined)[] = [];
+  const outbox = open(directory, (reason) => troubles.push(reason), clock);
+  outbox.append(observed(1));
+  const ballast = join(directory, "ballast");
+  assert.throws(() => writeFileSync(ballast, Buffer.alloc(128 * 1024)), { code: "ENOSPC" });
+  // The segment's last page has room for a few more lines.
+  let generation = 1;
+  while (troubles.length === 0) outbox.append(observed((generation += 1)));
+  outbox.append(observed((generation += 1)));
+  assert.match(troubles[0]!, /ENOSPC/);
+  const all = Array.from({ length: generation }, (_, i) => observed(i + 1));
+  assert.deepEqual(bodies(outbox), all);
+  assert.ok(statSync(ballast).size > 0);
+  rmSync(ballast);
+  await clock.advance({ seconds: 10 });
+  assert.deepEqual(troubles.slice(1), [undefined]);
+  outbox.close();
+  const reopened = open(directory);
+  assert.deepEqual(bodies(reopened), all);
+  reopened.close();
+});

@@ -1,0 +1,122 @@
+import { closeSync, constants, fsyncSync, ftruncateSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { syncDirectory, writeWhole } from "../disk/write-atomically.ts";
+
+const NUMBER_DIGITS = 16;
+const NEWLINE = 0x0a;
+
+export interface SegmentName {
+  path: string;
+  /** Number of the first line. */
+  first: number;
+  /** Number of the last line, once nothing more is written. */
+  last: number | undefined;
+}
+
+const digits = (number: number): string => String(number).padStart(NUMBER_DIGITS, "0");
+
+export const segmentPath = (directory: string, first: number, last?: number): string =>
+  join(directory, `${digits(first)}${last === undefined ? "" : `-${digits(last)}`}.jsonl`);
+
+/** The segments of a directory, oldest first. */
+export function listSegments(directory: string): SegmentName[] {
+  const segments: SegmentName[] = [];
+  for (const name of readdirSync(directory)) {
+    const match = /^(\d{16})(?:-(\d{16}))?\.jsonl$/.exec(name);
+    if (match) segments.push({ path: join(directory, name), first: Number(match[1]), last: match[2] === undefined ? undefined : Number(match[2]) });
+  }
+  return segments.sort((a, b) => a.first - b.first);
+}
+
+/** The whole lines of a file; what stands behind the last newline was being written when the power went. */
+export function readWholeLines(path: string): string[] {
+  const bytes = readFileSync(path);
+  const end = bytes.lastIndexOf(NEWLINE);
+  return end < 0 ? [] : bytes.toString("utf8", 0, end).split("\n");
+}
+
+/** A file that lines are appended to. Its name, durable from the start, says the number of its first line. */
+export class SegmentWriter {
+  readonly path: string;
+  readonly first: number;
+  #handle: number | undefined;
+  #bytes = 0;
+
+  constructor(directory: string, first: number) {
+    this.path = segmentPath(directory, first);
+    this.first = first;
+    // O_APPEND: after a torn line was cut off, the next one must not leave a hole where it was.
+    this.#handle = openSync(this.path, constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND, 0o600);
+    try {
+      syncDirectory(directory);
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  /** Bytes of whole lines. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** False once a torn line could not be cut off: the next lines belong into another segment. */
+  get usable(): boolean {
+    return this.#handle !== undefined;
+  }
+
+  /** Writes whole lines or, when it throws, none. */
+  append(lines: Uint8Array): void {
+    const handle = this.#open();
+    try {
+      writeWhole(handle, lines);
+    } catch (error) {
+      this.#cutBack(handle);
+      throw error;
+    }
+    this.#bytes += lines.length;
+  }
+
+  /** As `append`, and on the disk when it returns. */
+  appendDurably(lines: Uint8Array): void {
+    const handle = this.#open();
+    try {
+      writeWhole(handle, lines);
+      fsyncSync(handle);
+    } catch (error) {
+      this.#cutBack(handle);
+      throw error;
+    }
+    this.#bytes += lines.length;
+  }
+
+  sync(): void {
+    fsyncSync(this.#open());
+  }
+
+  close(): void {
+    if (this.#handle === undefined) return;
+    closeSync(this.#handle);
+    this.#handle = undefined;
+  }
+
+  remove(): void {
+    this.close();
+    rmSync(this.path, { force: true });
+  }
+
+  #open(): number {
+    if (this.#handle === undefined) throw new Error(`${this.path} is closed`);
+    return this.#handle;
+  }
+
+  /** A half-written line must not glue itself to the next one; cutting works on a full disk too. */
+  #cutBack(handle: number): void {
+    try {
+      ftruncateSync(handle, this.#bytes);
+    } catch {
+      // The disk does not even take that: nothing more is written here, readers skip the torn line.
+      this.close();
+    }
+  }
+}
