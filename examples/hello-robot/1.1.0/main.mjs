@@ -1,4 +1,5 @@
 // A better release: reads its config once, and again when the agent says (SIGHUP) that there is a new one.
+/* oxlint-disable no-console -- what it prints is the log of the robot */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 

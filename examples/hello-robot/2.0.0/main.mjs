@@ -1,4 +1,5 @@
 // A bad release: starts well, then stands still. It does not crash; only its health check can tell.
+/* oxlint-disable no-console -- what it prints is the log of the robot */
 import { writeFileSync } from "node:fs";
 
 const { ROBOFLEET_RELEASE } = process.env;

@@ -37,7 +37,9 @@ export async function fetchConfig(namespace: string, sha256: string, options: Fe
 
 async function fetchOnce(namespace: string, { fetcher, clock, timing, signal }: FetchConfigOptions): Promise<Buffer> {
   const cut = new AbortController();
-  const timer = clock.setTimer(timing.download_stall_ms, () => cut.abort(new Error(`no whole answer within ${timing.download_stall_ms} ms`)));
+  const timer = clock.setTimer(timing.download_stall_ms, () =>
+    cut.abort(new Error(`no whole answer within ${timing.download_stall_ms} ms`)),
+  );
   const both = AbortSignal.any([signal, cut.signal]);
   try {
     const response = await fetcher.get(`/agent/configs/${encodeURIComponent(namespace)}`, { signal: both });

@@ -20,8 +20,8 @@ export interface ConfigWorkerOptions {
   reporter: Reporter;
   fetcher: Fetcher;
   /** The file changed by our hand: workloads that want to hear it do. */
-  on_change(namespace: string): void;
-  on_step(name: string): void;
+  on_change: (namespace: string) => void;
+  on_step: (name: string) => void;
 }
 
 type Ending = Pick<FinishedConfig, "status" | "changed"> & { reason?: string; message?: string };
@@ -88,7 +88,9 @@ export class ConfigWorker {
 
   #actual(): string | undefined {
     try {
-      return createHash("sha256").update(fs.readFileSync(this.#options.paths.config(this.#state.namespace))).digest("hex");
+      return createHash("sha256")
+        .update(fs.readFileSync(this.#options.paths.config(this.#state.namespace)))
+        .digest("hex");
     } catch {
       return undefined;
     }
@@ -106,7 +108,7 @@ export class ConfigWorker {
 
   async #run(): Promise<void> {
     const { clock, timing, log } = this.#options;
-    for (let failures = 0; !this.#stopped; ) {
+    for (let failures = 0; !this.#stopped;) {
       const wish = this.#wish;
       if (wish === undefined || this.#isDone(wish)) return;
       this.#abort = new AbortController();
@@ -122,7 +124,8 @@ export class ConfigWorker {
         const { reason, message } = failureOf(error, "rejected_by_robot");
         log.error({ namespace: this.#state.namespace, reason, err: error }, "config could not be put in place");
         const now = this.#wish ?? wish;
-        if (wish.target_id !== null) this.#finish(now.target_id === wish.target_id ? now : wish, { status: "failed", changed: false, reason, message });
+        if (wish.target_id !== null)
+          this.#finish(now.target_id === wish.target_id ? now : wish, { status: "failed", changed: false, reason, message });
         else await clock.sleep(Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** failures), this.#abort.signal);
       } finally {
         this.#abort = undefined;
@@ -165,7 +168,16 @@ export class ConfigWorker {
 
   #finish({ target_id, deployment_id, attempt }: DesiredConfig, { status, changed, reason, message }: Ending): void {
     if (target_id === null || deployment_id === null) return;
-    const finished: FinishedConfig = { target_id, deployment_id, attempt, status, changed, reason: reason ?? null, message: message ?? null, reported: false };
+    const finished: FinishedConfig = {
+      target_id,
+      deployment_id,
+      attempt,
+      status,
+      changed,
+      reason: reason ?? null,
+      message: message ?? null,
+      reported: false,
+    };
     this.#keep({ ...this.#state, finished: [...this.#state.finished, finished].slice(-CONFIG_FINISHED_MAX) });
     this.#options.on_step("config.finished");
     this.#reportFinished(finished);
@@ -181,7 +193,8 @@ export class ConfigWorker {
       log.error({ namespace: this.#state.namespace, err: error }, "report could not be kept");
       return;
     }
-    if (!finished.reported) this.#keep({ ...this.#state, finished: this.#state.finished.map((one) => (one === finished ? { ...one, reported: true } : one)) });
+    if (!finished.reported)
+      this.#keep({ ...this.#state, finished: this.#state.finished.map((one) => (one === finished ? { ...one, reported: true } : one)) });
   }
 
   #save(state: ConfigState): void {

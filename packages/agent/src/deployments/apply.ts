@@ -8,16 +8,16 @@ import type { AppState, Failure, FinalStatus, Phase, Work } from "./state.ts";
 export interface StepContext {
   readonly state: AppState;
   readonly signal: AbortSignal;
-  executor(kind: string): Executor;
+  executor: (kind: string) => Executor;
   /** Every executor, those that only tidy up after themselves first. */
   readonly executors: readonly Executor[];
   /** Deletes what is staged of the app, but these releases. */
-  keep_versions(release_ids: string[]): void;
-  progress(work: Work, bytes_done: number, bytes_total: number): void;
+  keep_versions: (release_ids: string[]) => void;
+  progress: (work: Work, bytes_done: number, bytes_total: number) => void;
   /** Journals the work, then, if its phase is new, reports it. Nothing may be done before this has returned. */
-  enter(work: Work): void;
+  enter: (work: Work) => void;
   /** Journals how the work ended and what runs from now on, and reports both. */
-  finish(outcome: Outcome): void;
+  finish: (outcome: Outcome) => void;
 }
 
 export interface Outcome {
@@ -41,7 +41,11 @@ export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Pr
   confirm: async (context, { desired, release }) => {
     const { ok } = await context.executor(release.kind).probe(context.state.app, release);
     if (!ok) begin(context, desired, "downloading");
-    else end(context, ofDesired(desired), "applied", { reason: "already_installed", message: `release ${release.tag} runs already and is healthy` });
+    else
+      end(context, ofDesired(desired), "applied", {
+        reason: "already_installed",
+        message: `release ${release.tag} runs already and is healthy`,
+      });
   },
   begin: async (context, { desired, phase }) => begin(context, desired, phase),
   cancel: async (context, { work }) => {
@@ -61,7 +65,7 @@ export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Pr
 
 /** Runs one step through its function. */
 export function applyStep<T extends StepType>(context: StepContext, step: Of<T>): Promise<void> {
-  return apply[step.type as T](context, step);
+  return apply[step.type](context, step);
 }
 
 interface Asked {
@@ -74,9 +78,24 @@ interface Asked {
 const ofDesired = ({ target_id, deployment_id, attempt, release }: DesiredApp): Asked => ({ target_id, deployment_id, attempt, release });
 
 /** Ends work that changed nothing of what runs, unless `runs` says what does now. */
-function end(context: StepContext, asked: Asked, status: FinalStatus, failure: Failure | null, runs: Pick<AppState, "current" | "previous"> = context.state): void {
+function end(
+  context: StepContext,
+  asked: Asked,
+  status: FinalStatus,
+  failure: Failure | null,
+  runs: Pick<AppState, "current" | "previous"> = context.state,
+): void {
   const { target_id, deployment_id, attempt, release } = asked;
-  context.finish({ target_id, deployment_id, attempt, release_id: release?.id ?? null, status, failure, current: runs.current, previous: runs.previous });
+  context.finish({
+    target_id,
+    deployment_id,
+    attempt,
+    release_id: release?.id ?? null,
+    status,
+    failure,
+    current: runs.current,
+    previous: runs.previous,
+  });
 }
 
 function prune({ state, keep_versions }: StepContext): void {
@@ -88,7 +107,7 @@ function begin({ enter }: StepContext, desired: DesiredApp, phase: Phase): void 
 }
 
 /** Failures of the step become the work's end; a step that was called off, or that the agent's end cut, has none. */
-async function attempt(work: () => Promise<void>, on_failure: (failure: Failure) => void): Promise<void> {
+async function trying(work: () => Promise<void>, on_failure: (failure: Failure) => void): Promise<void> {
   try {
     await work();
   } catch (error) {
@@ -110,7 +129,7 @@ async function stage(context: StepContext, before: Work, release: DesiredRelease
   context.enter(work);
   const io = { signal: context.signal, progress: (done: number, total: number) => context.progress(work, done, total) };
   let failure: Failure | undefined;
-  await attempt(
+  await trying(
     () => context.executor(release.kind).stage(app, release, io),
     (why) => (failure = why),
   );
@@ -125,7 +144,7 @@ async function install(context: StepContext, before: Work, release: DesiredRelea
   const { state, executor } = context;
   const tries = before.phase === "installing" ? before.tries + 1 : 1;
   context.enter({ ...before, phase: "installing", tries });
-  await attempt(
+  await trying(
     async () => {
       // An app may change its kind: what runs under the old one must not stay beside the new one.
       if (state.current !== null && state.current.kind !== release.kind) await executor(state.current.kind).stop(state.app);
@@ -143,7 +162,7 @@ async function verify(context: StepContext, before: Work, release: DesiredReleas
   const { state, executor, signal } = context;
   context.enter({ ...before, tries: before.tries + 1 });
   let failure: Failure | undefined;
-  await attempt(
+  await trying(
     async () => {
       // After a restart of the agent nothing runs yet; verification starts from the beginning.
       await executor(release.kind).start(state.app, release, { fresh: false });
@@ -172,8 +191,13 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
   const old = state.current;
   const problem = await bringBack(context, old, release);
   const work = newest(context, before);
-  if (problem === undefined) end(context, work, "rolled_back", { reason: failure.reason, message: `${failure.message}; release ${old.tag} runs again` });
-  else end(context, work, "failed", { reason: "rollback_failed", message: `${failure.message}; release ${old.tag} did not come back: ${problem}` });
+  if (problem === undefined)
+    end(context, work, "rolled_back", { reason: failure.reason, message: `${failure.message}; release ${old.tag} runs again` });
+  else
+    end(context, work, "failed", {
+      reason: "rollback_failed",
+      message: `${failure.message}; release ${old.tag} did not come back: ${problem}`,
+    });
   executor(old.kind).settle(state.app);
   prune(context);
 }

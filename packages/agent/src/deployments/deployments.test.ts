@@ -17,7 +17,13 @@ test("a release is fetched, unpacked, started, verified and applied, each phase 
   assert.equal(rig.current(), "rel_v1");
   assert.equal(rig.processes("main", "v1").length, 1);
   assert.deepEqual(rig.deployments.workloads(), [{ app: "main", kind: "app_bundle", status: "running", restarts: 0, release_tag: "v1" }]);
-  assert.deepEqual(rig.reports.filter(({ kind }) => kind === "app").at(-1), { kind: "app", app: "main", release_id: "rel_v1", previous_release_id: null, status: "running" });
+  assert.deepEqual(rig.reports.filter(({ kind }) => kind === "app").at(-1), {
+    kind: "app",
+    app: "main",
+    release_id: "rel_v1",
+    previous_release_id: null,
+    status: "running",
+  });
   assert.ok(rig.logs.some(({ source, level, message }) => source === "main" && level === "info" && message === "up v1"));
   assert.deepEqual(fs.readdirSync(path.join(rig.state, "downloads")), []);
 });
@@ -67,7 +73,13 @@ test("a first install that fails is stopped and removed, and ends failed", optio
   assert.match(end.message ?? "", /alive does not exist.*no earlier release/);
   assert.deepEqual(rig.processes("main"), []);
   assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
-  assert.deepEqual(rig.reports.filter(({ kind }) => kind === "app").at(-1), { kind: "app", app: "main", release_id: null, previous_release_id: null, status: "stopped" });
+  assert.deepEqual(rig.reports.filter(({ kind }) => kind === "app").at(-1), {
+    kind: "app",
+    app: "main",
+    release_id: null,
+    previous_release_id: null,
+    status: "stopped",
+  });
 });
 
 test("a release kind without an executor fails at once as incompatible, and what runs is not touched", options, async () => {
@@ -150,7 +162,13 @@ test("a higher attempt of the target in progress is taken over, and told under t
   const target = rig.deploy(one, { verify_seconds: 1 });
   await until("verification", () => rig.statuses(target).includes("verifying"));
   rig.deploy(one, { verify_seconds: 1, attempt: 2 });
-  assert.deepEqual(rig.targetReports(target).at(-1), { kind: "target", target_id: target, deployment_id: `dep_of_${target}`, attempt: 2, status: "verifying" });
+  assert.deepEqual(rig.targetReports(target).at(-1), {
+    kind: "target",
+    target_id: target,
+    deployment_id: `dep_of_${target}`,
+    attempt: 2,
+    status: "verifying",
+  });
   await rig.ended(target);
   assert.equal(rig.targetReports(target).at(-1)?.attempt, 2);
   assert.equal(rig.statuses(target).filter((status) => status === "installing").length, 1);
@@ -161,12 +179,17 @@ test("without a target the robot converges silently, and an app wanted as none i
   const one = await shellRelease("v1", WELL);
   rig.server.add(one.bytes);
   rig.want({ main: wish(one.release, null) });
-  await until("the app report", () => rig.reports.some((body) => body.kind === "app" && body.release_id === "rel_v1" && body.status === "running"));
+  await until("the app report", () =>
+    rig.reports.some((body) => body.kind === "app" && body.release_id === "rel_v1" && body.status === "running"),
+  );
   rig.want({ main: wish(null, null) });
   await until("the removal", () => rig.reports.some((body) => body.kind === "app" && body.release_id === null));
   assert.deepEqual(rig.processes("main"), []);
   assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
-  assert.deepEqual(rig.reports.filter(({ kind }) => kind === "target"), []);
+  assert.deepEqual(
+    rig.reports.filter(({ kind }) => kind === "target"),
+    [],
+  );
 });
 
 test("a workload that was killed is started again and counted", options, async () => {

@@ -16,7 +16,7 @@ import { AppWorker } from "./worker.ts";
 export interface DeploymentsTuning {
   timing?: Partial<Timing>;
   /** Called between any two side effects with the name of the place. */
-  on_step?(name: string): void;
+  on_step?: (name: string) => void;
 }
 
 /** Brings the robot's apps and configs to what the server wants, and keeps them running without it. */
@@ -25,7 +25,8 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   const timing = { ...TIMING, ...tuning.timing };
   const on_step = tuning.on_step ?? (() => {});
   const paths = statePaths(options.state_directory);
-  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps]) fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps])
+    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
   const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
   const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step };
   const bundles = new BundleExecutor(runtime);
@@ -39,7 +40,13 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   let running = false;
 
   const configs = new Configs({
-    paths, clock, timing, log, reporter, fetcher, on_step,
+    paths,
+    clock,
+    timing,
+    log,
+    reporter,
+    fetcher,
+    on_step,
     on_change: () => {
       for (const app of workers.keys()) bundles.reload(app);
     },
@@ -73,7 +80,8 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
       desired = newer;
       if (running) tellWishes();
     },
-    workloads: () => [...workers.values()].map((worker) => worker.workload()).filter((status): status is WorkloadStatus => status !== undefined),
+    workloads: () =>
+      [...workers.values()].map((worker) => worker.workload()).filter((status): status is WorkloadStatus => status !== undefined),
     announce() {
       for (const worker of workers.values()) worker.announce();
       configs.announce();

@@ -75,7 +75,8 @@ export class Journal<T> {
   /** Room set aside for the last lines on a full disk. */
   #setAside(): void {
     try {
-      if (fs.statSync(this.#reserve, { throwIfNoEntry: false })?.size !== RESERVE_BYTES) fs.writeFileSync(this.#reserve, Buffer.alloc(RESERVE_BYTES, 1), { flush: true });
+      if (fs.statSync(this.#reserve, { throwIfNoEntry: false })?.size !== RESERVE_BYTES)
+        fs.writeFileSync(this.#reserve, Buffer.alloc(RESERVE_BYTES, 1), { flush: true });
     } catch {
       // The disk is full already: nothing to set aside.
     }

@@ -46,16 +46,21 @@ export function plan(situation: Situation): Step {
   const { state, running, may_start, kinds } = situation;
   const { current, work } = state;
   const undisturbed = work === null || work.phase === "downloading" || work.phase === "staged";
-  if (undisturbed && current !== null && running !== current.id && may_start && kinds.includes(current.kind)) return { type: "ensure_running", release: current };
+  if (undisturbed && current !== null && running !== current.id && may_start && kinds.includes(current.kind))
+    return { type: "ensure_running", release: current };
   return work === null ? planNew(situation) : planWork(state, situation.wish, work);
 }
 
 function planNew({ state, wish, kinds, running, may_converge }: Situation): Step {
   if (typeof wish === "string" || finishedTarget(state, wish) !== undefined) return IDLE;
   const { release, target_id } = wish;
-  if (release === null) return target_id !== null || (state.current !== null && may_converge) ? { type: "begin", desired: wish, phase: "removing" } : IDLE;
+  if (release === null)
+    return target_id !== null || (state.current !== null && may_converge) ? { type: "begin", desired: wish, phase: "removing" } : IDLE;
   if (!kinds.includes(release.kind)) {
-    const failure = { reason: "incompatible", message: `this agent cannot install releases of kind ${release.kind}, only ${kinds.join(", ")}` };
+    const failure = {
+      reason: "incompatible",
+      message: `this agent cannot install releases of kind ${release.kind}, only ${kinds.join(", ")}`,
+    };
     return target_id === null ? IDLE : { type: "refuse", desired: wish, failure };
   }
   if (state.current?.id === release.id) {
@@ -88,9 +93,14 @@ function planWork(state: AppState, wish: Wish, work: Work): Step {
   const { release, phase, tries } = work;
   const worn_out = tries >= (phase === "downloading" ? STAGE_TRIES_MAX : PHASE_TRIES_MAX);
   if (phase === "removing" || release === null) {
-    return worn_out ? { type: "give_up", work, failure: { reason: "rollback_failed", message: `the app could not be removed in ${tries} tries` } } : { type: "remove", work };
+    return worn_out
+      ? { type: "give_up", work, failure: { reason: "rollback_failed", message: `the app could not be removed in ${tries} tries` } }
+      : { type: "remove", work };
   }
-  const failure: Failure = { reason: "crash_loop", message: `the agent was restarted ${tries} times while ${phase.replace("_", " ")} release ${release.tag}` };
+  const failure: Failure = {
+    reason: "crash_loop",
+    message: `the agent was restarted ${tries} times while ${phase.replace("_", " ")} release ${release.tag}`,
+  };
   switch (phase) {
     case "downloading":
       if (!isWanted(work, wish)) return { type: "cancel", work };
@@ -102,7 +112,15 @@ function planWork(state: AppState, wish: Wish, work: Work): Step {
     case "verifying":
       return worn_out ? { type: "roll_back", work, release, failure } : { type: "verify", work, release };
     case "rolling_back":
-      if (worn_out) return { type: "give_up", work, failure: { reason: "rollback_failed", message: `release ${state.current?.tag ?? "none"} could not be brought back in ${tries} tries` } };
+      if (worn_out)
+        return {
+          type: "give_up",
+          work,
+          failure: {
+            reason: "rollback_failed",
+            message: `release ${state.current?.tag ?? "none"} could not be brought back in ${tries} tries`,
+          },
+        };
       return { type: "roll_back", work, release, failure: work.failure ?? failure };
   }
 }

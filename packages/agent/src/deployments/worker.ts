@@ -20,8 +20,8 @@ export interface WorkerOptions {
   log: Logger;
   reporter: Reporter;
   /** Something ended: downloads that nobody wants may go. */
-  on_finished(): void;
-  on_step(name: string): void;
+  on_finished: () => void;
+  on_step: (name: string) => void;
 }
 
 /** Does what is wanted of one app, one step at a time, beside the workers of other apps. */
@@ -93,7 +93,13 @@ export class AppWorker {
     if (!release || !executor) return undefined;
     const { status, restarts } = executor.status(this.app);
     const settled = this.#state.work === null || this.#state.work.phase === "downloading" || this.#state.work.phase === "staged";
-    return { app: this.app, kind: release.kind, status: settled || status !== "running" ? status : "starting", restarts, release_tag: release.tag };
+    return {
+      app: this.app,
+      kind: release.kind,
+      status: settled || status !== "running" ? status : "starting",
+      restarts,
+      release_tag: release.tag,
+    };
   }
 
   #executor(kind: string): Executor | undefined {
@@ -114,13 +120,18 @@ export class AppWorker {
   }
 
   async #run(): Promise<void> {
-    const { clock, executors, log, timing } = this.#options;
+    const { clock, executors, log } = this.#options;
     const kinds = executors.map(({ kind }) => kind);
     let failures = 0;
     while (!this.#stopped) {
       const now = clock.monotonic();
       const step = plan({
-        state: this.#state, wish: this.#wish, kinds, running: this.#running(), may_start: now >= this.#start_after, may_converge: now >= this.#converge_after,
+        state: this.#state,
+        wish: this.#wish,
+        kinds,
+        running: this.#running(),
+        may_start: now >= this.#start_after,
+        may_converge: now >= this.#converge_after,
       });
       if (step.type === "idle") {
         await this.#sleepUntilWoken();
@@ -151,13 +162,15 @@ export class AppWorker {
   }
 
   async #perform(step: Exclude<Step, { type: "idle" }>): Promise<void> {
-    const { clock, timing, log, on_step } = this.#options;
+    const { clock, timing, log } = this.#options;
     const abort = new AbortController();
-    const limit_ms = step.type === "stage" ? timing.stage_timeout_ms : timing.step_timeout_ms + ("work" in step ? step.work.verify_seconds * 1_000 : 0);
-    const timer = clock.setTimer(limit_ms, () => abort.abort(new StepFailure("timeout", `${step.type.replace("_", " ")} did not end within ${limit_ms / 1_000} s`)));
+    const limit_ms =
+      step.type === "stage" ? timing.stage_timeout_ms : timing.step_timeout_ms + ("work" in step ? step.work.verify_seconds * 1_000 : 0);
+    const timer = clock.setTimer(limit_ms, () =>
+      abort.abort(new StepFailure("timeout", `${step.type.replace("_", " ")} did not end within ${limit_ms / 1_000} s`)),
+    );
     this.#step = { type: step.type, abort };
     log.info({ app: this.app, step: step.type }, "deployment step");
-    on_step(`step.${step.type}`);
     try {
       await applyStep(this.#context(abort.signal), step);
       if (step.type === "ensure_running") {
@@ -226,8 +239,13 @@ export class AppWorker {
     this.#keep(state, "the end of a deployment could not be written down");
     const nobody_asked = outcome.target_id === null && outcome.status === "failed";
     this.#converge_failures = nobody_asked ? this.#converge_failures + 1 : 0;
-    if (nobody_asked) this.#converge_after = this.#options.clock.monotonic() + this.#options.timing.retry_last_ms * Math.min(60, 2 ** (this.#converge_failures - 1));
-    log.info({ app: this.app, status: finished.status, reason: finished.reason, explanation: finished.message }, "deployment ended on this robot");
+    if (nobody_asked)
+      this.#converge_after =
+        this.#options.clock.monotonic() + this.#options.timing.retry_last_ms * Math.min(60, 2 ** (this.#converge_failures - 1));
+    log.info(
+      { app: this.app, status: finished.status, reason: finished.reason, explanation: finished.message },
+      "deployment ended on this robot",
+    );
     on_step("finish.before_report");
     this.#reportFinished(finished);
     if (outcome.status !== "cancelled") this.#reportApp();
@@ -247,12 +265,22 @@ export class AppWorker {
 
   #reportPhase({ target_id, deployment_id, attempt, phase, failure }: Work): void {
     if (target_id === null || deployment_id === null) return;
-    this.#report({ kind: "target", target_id, deployment_id, attempt, status: phase === "removing" ? "rolling_back" : phase, ...explain(failure?.reason, failure?.message) });
+    this.#report({
+      kind: "target",
+      target_id,
+      deployment_id,
+      attempt,
+      status: phase === "removing" ? "rolling_back" : phase,
+      ...explain(failure?.reason, failure?.message),
+    });
   }
 
   #reportFinished(finished: Finished): void {
     const { target_id, deployment_id, attempt, status, reason, message } = finished;
-    const kept = target_id === null || deployment_id === null || this.#report({ kind: "target", target_id, deployment_id, attempt, status, ...explain(reason, message) });
+    const kept =
+      target_id === null ||
+      deployment_id === null ||
+      this.#report({ kind: "target", target_id, deployment_id, attempt, status, ...explain(reason, message) });
     if (!kept || finished.reported) return;
     const list = this.#state.finished.map((one) => (one === finished ? { ...one, reported: true } : one));
     this.#keep({ ...this.#state, finished: list }, "a report may be sent twice");
@@ -264,7 +292,13 @@ export class AppWorker {
     if (release === null && this.#state.finished.length === 0) return;
     const under_way = release !== current || work?.phase === "rolling_back";
     const kept = under_way ? current : previous;
-    this.#report({ kind: "app", app: this.app, release_id: release?.id ?? null, previous_release_id: kept?.id ?? null, status: this.#appStatus(under_way) });
+    this.#report({
+      kind: "app",
+      app: this.app,
+      release_id: release?.id ?? null,
+      previous_release_id: kept?.id ?? null,
+      status: this.#appStatus(under_way),
+    });
   }
 
   #appStatus(under_way: boolean): AppReport["status"] {

@@ -26,7 +26,7 @@ export interface RuntimeOptions {
   log: Logger;
   logs: LogSink;
   /** Called between any two side effects with the name of the place: tests end the process there. */
-  on_step(name: string): void;
+  on_step: (name: string) => void;
 }
 
 interface Running {
@@ -78,8 +78,16 @@ export class BundleExecutor implements Executor {
     on_step("bundle.switched");
     const env = this.#environment(app, release, manifest);
     const workload = new Workload({
-      app, argv: manifest.start, directory, env, stop_timeout_seconds: manifest.stop_timeout_seconds,
-      process_file: paths.process(app), clock, timing, log, logs,
+      app,
+      argv: manifest.start,
+      directory,
+      env,
+      stop_timeout_seconds: manifest.stop_timeout_seconds,
+      process_file: paths.process(app),
+      clock,
+      timing,
+      log,
+      logs,
     });
     this.#running.set(app, { release, directory, manifest, env, workload, health_timer: undefined, healthy: true });
     workload.start();

@@ -18,7 +18,7 @@ export interface DownloadOptions {
   clock: Clock;
   timing: Timing;
   signal: AbortSignal;
-  progress(bytes_done: number, bytes_total: number): void;
+  progress: (bytes_done: number, bytes_total: number) => void;
 }
 
 const PROGRESS_INTERVAL_MS = 500;
@@ -66,13 +66,18 @@ export async function downloadArtifact(artifact: Artifact, options: DownloadOpti
   return done;
 }
 
-const promisesOpen = (file: string): Promise<promises.FileHandle> => fs.promises.open(file, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
+const promisesOpen = (file: string): Promise<promises.FileHandle> =>
+  fs.promises.open(file, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
 
 async function checkSpace(artifact: Artifact, file: string, directory: string): Promise<void> {
   const there = fs.statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   const free = await freeBytes(directory);
   const needed = Math.max(0, artifact.size - there) + DISK_FREE_FLOOR_BYTES;
-  if (free < needed) throw new StepFailure("insufficient_disk", `the artifact needs ${needed} bytes (with ${DISK_FREE_FLOOR_BYTES} to stay free), ${free} are free`);
+  if (free < needed)
+    throw new StepFailure(
+      "insufficient_disk",
+      `the artifact needs ${needed} bytes (with ${DISK_FREE_FLOOR_BYTES} to stay free), ${free} are free`,
+    );
 }
 
 async function readPart(handle: promises.FileHandle, artifact: Artifact): Promise<Part> {
@@ -115,7 +120,10 @@ async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions
     if (part.bytes >= artifact.size) return;
     idle_tries = part.bytes > before ? 0 : idle_tries + 1;
     if (idle_tries >= timing.download_tries) {
-      throw new StepFailure("download_failed", `no byte of the artifact came in ${idle_tries} tries; the last: ${last_error || "the answer ended early"}`);
+      throw new StepFailure(
+        "download_failed",
+        `no byte of the artifact came in ${idle_tries} tries; the last: ${last_error || "the answer ended early"}`,
+      );
     }
     const ceiling = Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(idle_tries, 16));
     await clock.sleep(ceiling * (0.5 + clock.random() / 2), signal);
@@ -131,7 +139,10 @@ async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOption
   let stall = clock.setTimer(timing.download_stall_ms, stalled);
   let told_at = -Infinity;
   try {
-    const response = await options.fetcher.get(`/agent/artifacts/${artifact.sha256}`, { signal, ...(part.bytes > 0 ? { range_start: part.bytes } : {}) });
+    const response = await options.fetcher.get(`/agent/artifacts/${artifact.sha256}`, {
+      signal,
+      ...(part.bytes > 0 ? { range_start: part.bytes } : {}),
+    });
     if (response.status === 200) await restart(part);
     else if (response.status === 416) return await restart(part);
     else if (response.status !== 206) throw new Error(`the server answered ${response.status}`);
@@ -139,7 +150,8 @@ async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOption
       stall.cancel();
       // A body may be slow to notice that it was aborted: nothing is written after that.
       if (signal.aborted) throw signal.reason;
-      if (part.bytes + chunk.length > artifact.size) throw new StepFailure("digest_mismatch", `the artifact is longer than the ${artifact.size} bytes that the release names`);
+      if (part.bytes + chunk.length > artifact.size)
+        throw new StepFailure("digest_mismatch", `the artifact is longer than the ${artifact.size} bytes that the release names`);
       await append(part, chunk);
       if (clock.monotonic() - told_at >= PROGRESS_INTERVAL_MS || part.bytes === artifact.size) {
         told_at = clock.monotonic();

@@ -2,7 +2,10 @@ import { StepFailure } from "./failure.ts";
 import { ENTRY_NAME_BYTES_MAX, ENTRY_PATH_BYTES_MAX } from "./limits.ts";
 
 const refuse = (name: string, why: string): StepFailure =>
-  new StepFailure("rejected_by_robot", `unsafe archive: entry ${JSON.stringify(name.length > 200 ? `${name.slice(0, 200)}…` : name)} ${why}`);
+  new StepFailure(
+    "rejected_by_robot",
+    `unsafe archive: entry ${JSON.stringify(name.length > 200 ? `${name.slice(0, 200)}…` : name)} ${why}`,
+  );
 
 /** The components of an archive's entry name; empty for the root itself. Throws StepFailure for a name that is unsafe. */
 export function checkEntryPath(name: string): string[] {

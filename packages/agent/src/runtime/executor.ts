@@ -6,7 +6,7 @@ export type Verdict = { healthy: true } | { healthy: false; reason: FailureReaso
 
 export interface StageIo {
   signal: AbortSignal;
-  progress(bytes_done: number, bytes_total: number): void;
+  progress: (bytes_done: number, bytes_total: number) => void;
 }
 
 export interface RunStatus {

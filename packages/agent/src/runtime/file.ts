@@ -18,7 +18,7 @@ import { isStaged, stageVersion } from "./staged-versions.ts";
 
 export interface FileOptions extends RuntimeOptions {
   /** Sends a signal to the workload of another app; false when it does not run. */
-  signal_app(app: string, signal: NodeJS.Signals): boolean;
+  signal_app: (app: string, signal: NodeJS.Signals) => boolean;
 }
 
 const ARTIFACT = "artifact";
@@ -106,7 +106,8 @@ export class FileExecutor implements Executor {
   #takeBack({ files, originals }: PlacedFiles): void {
     for (const file of files) {
       const original = originals[file];
-      if (original !== undefined && fs.existsSync(original)) writeFileDurably(file, fs.readFileSync(original), fs.statSync(original).mode & 0o777);
+      if (original !== undefined && fs.existsSync(original))
+        writeFileDurably(file, fs.readFileSync(original), fs.statSync(original).mode & 0o777);
       else fs.rmSync(file, { force: true });
     }
   }
@@ -118,7 +119,13 @@ export class FileExecutor implements Executor {
       if (!this.#options.signal_app(reload.app, reload.signal)) log.warn({ app, reader: reload.app }, "nobody to tell about the new file");
       return;
     }
-    const { ok, message } = await runCommand({ argv: reload.command, cwd: paths.app(app), env: config.workload_environment, timeout_ms: RELOAD_TIMEOUT_MS, clock });
+    const { ok, message } = await runCommand({
+      argv: reload.command,
+      cwd: paths.app(app),
+      env: config.workload_environment,
+      timeout_ms: RELOAD_TIMEOUT_MS,
+      clock,
+    });
     if (!ok) throw new StepFailure("health_check_failed", `reload command ${reload.command[0]} ${message}`);
   }
 

@@ -36,7 +36,8 @@ type Fields = Record<string, unknown>;
 function object(value: unknown, field: string, known: readonly string[]): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw bad(field, "must be an object");
   for (const key of Object.keys(value)) {
-    if (!known.includes(key)) throw bad(field === MANIFEST_NAME ? JSON.stringify(key) : `${field}.${key}`, `is unknown; known are ${known.join(", ")}`);
+    if (!known.includes(key))
+      throw bad(field === MANIFEST_NAME ? JSON.stringify(key) : `${field}.${key}`, `is unknown; known are ${known.join(", ")}`);
   }
   return value as Fields;
 }
@@ -59,7 +60,8 @@ function argv(value: unknown, field: string): string[] {
 }
 
 function number(value: unknown, field: string, low: number, high: number): number {
-  if (typeof value !== "number" || !Number.isFinite(value) || value < low || value > high) throw bad(field, `must be a number from ${low} to ${high}`);
+  if (typeof value !== "number" || !Number.isFinite(value) || value < low || value > high)
+    throw bad(field, `must be a number from ${low} to ${high}`);
   return value;
 }
 
@@ -90,7 +92,12 @@ function healthCheck(value: unknown): HealthCheck | null {
     return { http: { url, expect_status: number(http["expect_status"] ?? 200, "health.http.expect_status", 100, 599) } };
   }
   const file = object(fields["file"], "health.file", ["path", "max_age_seconds"]);
-  return { file: { path: text(file["path"], "health.file.path"), max_age_seconds: number(file["max_age_seconds"], "health.file.max_age_seconds", 0.001, 86_400) } };
+  return {
+    file: {
+      path: text(file["path"], "health.file.path"),
+      max_age_seconds: number(file["max_age_seconds"], "health.file.max_age_seconds", 0.001, 86_400),
+    },
+  };
 }
 
 function signalName(value: unknown, field: string): NodeJS.Signals {
@@ -107,8 +114,14 @@ export function parseBundleManifest(value: unknown): BundleManifest {
     start: argv(fields["start"], "start"),
     env: environment(fields["env"]),
     health: healthCheck(fields["health"]),
-    stop_timeout_seconds: number(fields["stop_timeout_seconds"] ?? STOP_TIMEOUT_SECONDS_DEFAULT, "stop_timeout_seconds", 0, STOP_TIMEOUT_SECONDS_MAX),
-    reload: reload === null || reload === "none" ? null : { signal: signalName(object(reload, "reload", ["signal"])["signal"], "reload.signal") },
+    stop_timeout_seconds: number(
+      fields["stop_timeout_seconds"] ?? STOP_TIMEOUT_SECONDS_DEFAULT,
+      "stop_timeout_seconds",
+      0,
+      STOP_TIMEOUT_SECONDS_MAX,
+    ),
+    reload:
+      reload === null || reload === "none" ? null : { signal: signalName(object(reload, "reload", ["signal"])["signal"], "reload.signal") },
   };
 }
 
@@ -139,13 +152,18 @@ export function parseFileManifest(value: unknown): FileManifest {
   const place = fields["path"] ?? null;
   if (place !== null && !path.isAbsolute(text(place, "path"))) throw bad("path", "must be absolute");
   const reload = fields["reload"] ?? null;
-  return { path: place === null ? null : path.normalize(text(place, "path")), mode: fileMode(fields["mode"]), reload: reload === null ? null : fileReload(reload) };
+  return {
+    path: place === null ? null : path.normalize(text(place, "path")),
+    mode: fileMode(fields["mode"]),
+    reload: reload === null ? null : fileReload(reload),
+  };
 }
 
 function fileMode(value: unknown): number {
   if (value === undefined || value === null) return 0o644;
   const mode = typeof value === "string" && /^0?[0-7]{3}$/.test(value) ? Number.parseInt(value, 8) : value;
-  if (typeof mode !== "number" || !Number.isInteger(mode) || mode < 0 || mode > 0o777) throw bad("mode", 'must be permissions such as "0644"');
+  if (typeof mode !== "number" || !Number.isInteger(mode) || mode < 0 || mode > 0o777)
+    throw bad("mode", 'must be permissions such as "0644"');
   return mode;
 }
 

@@ -30,7 +30,10 @@ async function probeCommand(argv: string[], { directory, env, timeout_ms, clock 
   return { ok, message: `health command ${argv[0]} ${message}` };
 }
 
-function probeHttp({ url, expect_status }: { url: string; expect_status: number }, { timeout_ms, clock }: ProbeContext): Promise<ProbeResult> {
+function probeHttp(
+  { url, expect_status }: { url: string; expect_status: number },
+  { timeout_ms, clock }: ProbeContext,
+): Promise<ProbeResult> {
   return new Promise((resolve) => {
     const client = url.startsWith("https:") ? https : http;
     const timer = clock.setTimer(timeout_ms, () => request.destroy(new Error(`no answer within ${timeout_ms} ms`)));
@@ -53,7 +56,10 @@ function probeFile(check: { path: string; max_age_seconds: number }, { directory
     const { mtimeMs } = fs.statSync(path.resolve(directory, check.path));
     // A time in the future counts as age too: after the clock was set back, the file must be written again.
     const age_seconds = Math.abs(clock.now().getTime() - mtimeMs) / 1_000;
-    return { ok: age_seconds <= check.max_age_seconds, message: `${check.path} is ${age_seconds.toFixed(1)} s old, at most ${check.max_age_seconds} s are healthy` };
+    return {
+      ok: age_seconds <= check.max_age_seconds,
+      message: `${check.path} is ${age_seconds.toFixed(1)} s old, at most ${check.max_age_seconds} s are healthy`,
+    };
   } catch {
     return { ok: false, message: `${check.path} does not exist` };
   }

@@ -28,7 +28,10 @@ export function readProcess(pid: number): ProcessEntry | undefined {
 
 function listPids(): number[] {
   try {
-    return fs.readdirSync(PROC).map(Number).filter((pid) => Number.isInteger(pid) && pid > 1);
+    return fs
+      .readdirSync(PROC)
+      .map(Number)
+      .filter((pid) => Number.isInteger(pid) && pid > 1);
   } catch {
     return [];
   }

@@ -8,7 +8,12 @@ import type { StatePaths } from "./paths.ts";
 export const isStaged = (paths: StatePaths, app: string, release_id: string): boolean => fs.existsSync(paths.version(app, release_id));
 
 /** Fills a directory beside the versions, then gives it the version's name in one step. */
-export async function stageVersion(paths: StatePaths, app: string, release_id: string, fill: (directory: string) => Promise<void>): Promise<void> {
+export async function stageVersion(
+  paths: StatePaths,
+  app: string,
+  release_id: string,
+  fill: (directory: string) => Promise<void>,
+): Promise<void> {
   fs.mkdirSync(paths.versions(app), { recursive: true });
   const directory = paths.version(app, release_id);
   const temporary = `${directory}.tmp`;

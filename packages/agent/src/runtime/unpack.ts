@@ -79,7 +79,8 @@ function countBytes(bounds: UnpackBounds, directory: string): Transform {
       if (bytes < next_check) return done(null, chunk);
       next_check = bytes + UNPACK_SPACE_CHECK_BYTES;
       freeBytes(directory).then((free) => {
-        if (free < DISK_FREE_FLOOR_BYTES) done(new StepFailure("insufficient_disk", `only ${free} bytes are free, ${DISK_FREE_FLOOR_BYTES} must stay so`));
+        if (free < DISK_FREE_FLOOR_BYTES)
+          done(new StepFailure("insufficient_disk", `only ${free} bytes are free, ${DISK_FREE_FLOOR_BYTES} must stay so`));
         else done(null, chunk);
       }, done);
     },
@@ -139,7 +140,7 @@ async function writeEntry(entry: Entry, parts: string[], directory: string, { na
       return;
     default:
       // Also types that the library does not know, whatever its declaration says.
-      throw refuse(`entry ${quote(header.name)} is a ${String(header.type ?? "thing of unknown type")}`);
+      throw refuse(`entry ${quote(header.name)} is a ${header.type ?? "thing of unknown type"}`);
   }
 }
 
@@ -159,7 +160,8 @@ async function writeFile(entry: Entry, file: string, mode: number): Promise<void
 function makeLinks(directory: string, names: EntryNames, links: Links): void {
   for (const { file, target } of links.hard) {
     const parts = checkEntryPath(target);
-    if (!names.isFile(parts)) throw refuse(`hard link ${quote(path.relative(directory, file))} leads to ${quote(target)}, which is no file of the archive`);
+    if (!names.isFile(parts))
+      throw refuse(`hard link ${quote(path.relative(directory, file))} leads to ${quote(target)}, which is no file of the archive`);
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.linkSync(path.join(directory, ...parts), file);
   }

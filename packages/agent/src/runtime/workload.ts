@@ -77,7 +77,10 @@ export class Workload {
         // Without a pid it never ran; with one this is a signal that could not be sent, and `exit` will follow.
         if (child.pid === undefined) void this.#onEnd(child, `could not be started: ${error.message}`).finally(resolve);
       });
-      child.once("exit", (code, signal) => void this.#onEnd(child, signal === null ? `exited with ${code}` : `ended by ${signal}`).finally(resolve));
+      child.once(
+        "exit",
+        (code, signal) => void this.#onEnd(child, signal === null ? `exited with ${code}` : `ended by ${signal}`).finally(resolve),
+      );
     });
     if (child.pid === undefined) return;
     this.#child = child;

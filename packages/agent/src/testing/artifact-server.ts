@@ -5,7 +5,10 @@ import { Readable } from "node:stream";
 import type { Fetcher } from "../contract.ts";
 
 /** What a request for this path is answered with; undefined: the stored bytes. */
-export type Trouble = (request: { path: string; start: number }) => { status: number } | { bytes: Buffer } | { cut_after: number } | "hang" | undefined;
+export type Trouble = (request: {
+  path: string;
+  start: number;
+}) => { status: number } | { bytes: Buffer } | { cut_after: number } | "hang" | undefined;
 
 /** A small real HTTP server of artifacts and configs with ranges, and with troubles on demand. */
 export class ArtifactServer {

@@ -25,14 +25,31 @@ export interface TestRelease {
 
 export function releaseOf(id: string, bytes: Buffer, more: Partial<DesiredRelease> = {}): TestRelease {
   const artifact_sha256 = createHash("sha256").update(bytes).digest("hex");
-  return { bytes, release: { id: `rel_${id}`, tag: id, kind: "app_bundle", artifact_sha256, artifact_size: bytes.length, image: null, manifest: null, ...more } };
+  return {
+    bytes,
+    release: {
+      id: `rel_${id}`,
+      tag: id,
+      kind: "app_bundle",
+      artifact_sha256,
+      artifact_size: bytes.length,
+      image: null,
+      manifest: null,
+      ...more,
+    },
+  };
 }
 
 /** A shell program is up at once and costs little: hundreds of them are started here. */
 export const WELL = 'trap "exit 0" TERM; echo "up $ROBOFLEET_RELEASE"; while :; do sleep 0.05; done';
 
 /** A bundle that runs a shell script. */
-export async function shellRelease(id: string, script: string, manifest: Record<string, unknown> = {}, entries: TestEntry[] = []): Promise<TestRelease> {
+export async function shellRelease(
+  id: string,
+  script: string,
+  manifest: Record<string, unknown> = {},
+  entries: TestEntry[] = [],
+): Promise<TestRelease> {
   const content = JSON.stringify({ start: ["sh", "run.sh"], stop_timeout_seconds: 1, ...manifest });
   return releaseOf(id, await tarGz([{ name: "robofleet.json", content }, { name: "run.sh", content: script }, ...entries]));
 }

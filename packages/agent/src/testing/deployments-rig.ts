@@ -31,8 +31,17 @@ const WAIT_MS = 20_000;
 
 export function testConfig(state_directory: string, more: Partial<AgentConfig> = {}): AgentConfig {
   return {
-    server: "http://127.0.0.1:1", state_directory, labels: {}, keep_workloads: false, allow_insecure_http: false, log_level: "silent", log_spool_bytes_max: 1_000_000,
-    file_directories: [], workload_environment: { PATH: process.env["PATH"] ?? "/usr/bin:/bin" }, system_root: "/", ...more,
+    server: "http://127.0.0.1:1",
+    state_directory,
+    labels: {},
+    keep_workloads: false,
+    allow_insecure_http: false,
+    log_level: "silent",
+    log_spool_bytes_max: 1_000_000,
+    file_directories: [],
+    workload_environment: { PATH: process.env["PATH"] ?? "/usr/bin:/bin" },
+    system_root: "/",
+    ...more,
   };
 }
 
@@ -75,10 +84,14 @@ export class DeploymentsRig {
   async boot(): Promise<void> {
     this.deployments = createDeployments(
       {
-        state_directory: this.state, clock: systemClock, log: pino({ level: process.env["RIG_LOG"] ?? "silent" }), desired: this.#desired.generation === 0 ? undefined : this.#desired,
+        state_directory: this.state,
+        clock: systemClock,
+        log: pino({ level: process.env["RIG_LOG"] ?? "silent" }),
+        desired: this.#desired.generation === 0 ? undefined : this.#desired,
         reporter: { report: (body) => void this.reports.push(body), progress: () => {} },
         logs: { write: (record) => void this.logs.push(record) },
-        fetcher: plainFetcher(this.server.origin), config: testConfig(this.state, this.#config),
+        fetcher: plainFetcher(this.server.origin),
+        config: testConfig(this.state, this.#config),
       },
       { ...this.#tuning, timing: { ...QUICK, ...this.#tuning.timing } },
     );
@@ -113,13 +126,21 @@ export class DeploymentsRig {
   }
 
   ended(target_id: string): Promise<TargetReport> {
-    return until(`the end of ${target_id}`, () => this.targetReports(target_id).find(({ status }) => ["applied", "rolled_back", "failed", "cancelled"].includes(status)));
+    return until(`the end of ${target_id}`, () =>
+      this.targetReports(target_id).find(({ status }) => ["applied", "rolled_back", "failed", "cancelled"].includes(status)),
+    );
   }
 
   /** Pids of the leaders that run for this app, by the release tag in their environment. */
   processes(app: string, tag?: string): number[] {
-    const variables = { ROBOFLEET_APP: app, ROBOFLEET_CONFIG_DIR: path.join(this.state, "configs"), ...(tag === undefined ? {} : { ROBOFLEET_RELEASE: tag }) };
-    return processesWithEnvironment(variables).filter(({ pid, group }) => pid === group).map(({ pid }) => pid);
+    const variables = {
+      ROBOFLEET_APP: app,
+      ROBOFLEET_CONFIG_DIR: path.join(this.state, "configs"),
+      ...(tag === undefined ? {} : { ROBOFLEET_RELEASE: tag }),
+    };
+    return processesWithEnvironment(variables)
+      .filter(({ pid, group }) => pid === group)
+      .map(({ pid }) => pid);
   }
 
   current(app = "main"): string {
