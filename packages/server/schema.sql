@@ -321,8 +321,7 @@ create table robot (
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   constraint robot_pkey PRIMARY KEY (org_id, id),
-  constraint robot_org_id_fleet_id_fkey FOREIGN KEY (org_id, fleet_id) REFERENCES fleet(org_id, id),
-  constraint robot_org_id_site_id_fkey FOREIGN KEY (org_id, site_id) REFERENCES site(org_id, id)
+  constraint robot_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
 );
 CREATE INDEX robot_fleet ON robot USING btree (org_id, fleet_id, id) WHERE decommissioned_at IS NULL;
 CREATE INDEX robot_labels ON robot USING gin (labels jsonb_path_ops);
@@ -343,6 +342,7 @@ create table robot_app (
   verify_seconds integer not null default 30,
   status text not null default 'unknown'::text,
   failed_release_id text,
+  last_target_id text not null default ''::text,
   updated_at timestamp with time zone not null,
   constraint robot_app_pkey PRIMARY KEY (org_id, robot_id, app),
   constraint robot_app_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
@@ -357,13 +357,12 @@ create table robot_config (
   version integer not null default 0,
   content text not null,
   sha256 text not null,
-  previous_content text,
-  previous_sha256 text,
   reported_version integer,
   reported_sha256 text,
   target_id text,
   deployment_id text,
   attempt integer not null default 0,
+  last_target_id text not null default ''::text,
   updated_at timestamp with time zone not null,
   constraint robot_config_pkey PRIMARY KEY (org_id, robot_id, namespace),
   constraint robot_config_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE

@@ -99,9 +99,10 @@ create table robot (
   decommissioned_at timestamptz,
   created_at timestamptz not null,
   updated_at timestamptz not null,
+  -- No foreign keys to site and fleet: a decommissioned robot keeps the names of places that may be deleted. Whoever puts
+  -- a robot into a fleet locks the fleet's row.
   primary key (org_id, id),
-  foreign key (org_id, fleet_id) references fleet (org_id, id),
-  foreign key (org_id, site_id) references site (org_id, id)
+  foreign key (org_id) references org (id) on delete cascade
 );
 create index robot_fleet on robot (org_id, fleet_id, id) where decommissioned_at is null;
 create index robot_site on robot (org_id, site_id, id) where decommissioned_at is null;
@@ -199,6 +200,8 @@ create table robot_app (
   status text not null default 'unknown',
   -- the last target of this app that failed or was rolled back brought this release
   failed_release_id text,
+  -- the newest target ever dispatched: an older one is not dispatched after it
+  last_target_id text not null default '',
   updated_at timestamptz not null,
   primary key (org_id, robot_id, app),
   foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
@@ -345,6 +348,7 @@ create table robot_config (
   -- the exact bytes of the file
   content text not null,
   sha256 text not null,
+  -- what it was to have before the target under way
   previous_content text,
   previous_sha256 text,
   reported_version integer,
@@ -352,6 +356,7 @@ create table robot_config (
   target_id text,
   deployment_id text,
   attempt integer not null default 0,
+  last_target_id text not null default '',
   updated_at timestamptz not null,
   primary key (org_id, robot_id, namespace),
   foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade

@@ -22,6 +22,12 @@ export interface Window {
 }
 
 /**
+ * Sorts behind every id, in the C locale and in any other: `id < ${after ?? BEHIND_ALL_IDS}` reads an index from where
+ * the page starts, which `after is null or id < after` does not once the statement is planned for all parameters.
+ */
+export const BEHIND_ALL_IDS = "zzzz";
+
+/**
  * Reads one page by keyset. The cursor is bound to the list and its filters: `scope` is whatever must stay the same
  * from page to page (route, org, filters). Rows inserted meanwhile neither repeat nor hide others.
  */

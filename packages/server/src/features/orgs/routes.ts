@@ -11,7 +11,7 @@ import { insertOrg, listOrgs } from "./store.ts";
 import { toWire } from "./wire.ts";
 
 export function orgRoutes(http: Http, plane: Plane): void {
-  serve(http, plane, routes.listOrgs, (_plane, { query, db }) =>
+  serve(http, plane, routes.listOrgs, (_, { query, db }) =>
     readPage(
       query,
       [routes.listOrgs.name],
@@ -21,7 +21,7 @@ export function orgRoutes(http: Http, plane: Plane): void {
     ),
   );
 
-  serve(http, plane, routes.createOrg, async (plane, { body, db }) => {
+  serve(http, plane, routes.createOrg, async (_, { body, db }) => {
     try {
       const org = await insertOrg(db, { id: plane.id(ID_PREFIXES.org), name: body.name, status: "pending", at: plane.clock.now() });
       return created(routes.createOrg.path, { data: toWire(org) });
@@ -31,5 +31,5 @@ export function orgRoutes(http: Http, plane: Plane): void {
     }
   });
 
-  serve(http, plane, routes.approveOrg, async (plane, { params, db }) => ({ data: await approve(plane, db, params.id) }));
+  serve(http, plane, routes.approveOrg, async (_, { params, db }) => ({ data: await approve(plane, db, params.id) }));
 }

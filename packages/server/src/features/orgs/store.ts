@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import type { Window } from "../../kernel/page.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 export type OrgStatus = "pending" | "active" | "suspended";
@@ -10,7 +10,7 @@ export type OrgRow = RowOf<typeof orgRow>;
 export const listOrgs = (db: Db, status: OrgStatus | undefined, { after, limit }: Window): Promise<OrgRow[]> =>
   db.many(sql(orgRow)`
     select ${orgRow} from org
-    where (${status ?? null}::text is null or status = ${status ?? null}) and (${after}::text is null or id < ${after})
+    where (${status ?? null}::text is null or status = ${status ?? null}) and id < ${after ?? BEHIND_ALL_IDS}
     order by id desc limit ${limit}`);
 
 export const findOrg = (db: Db, id: string): Promise<OrgRow | undefined> =>

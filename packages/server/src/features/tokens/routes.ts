@@ -8,7 +8,7 @@ import { wireTime } from "../../kernel/time.ts";
 import { getCredential, listOrgOfToken, listOrgsOfUser } from "./store.ts";
 
 export function tokenRoutes(http: Http, plane: Plane): void {
-  serve(http, plane, routes.getMe, async (_plane, { caller, db }) => ({ data: await describe(db, caller) }));
+  serve(http, plane, routes.getMe, async (_, { caller, db }) => ({ data: await describe(db, caller) }));
 }
 
 async function describe(db: Db, caller: Caller): Promise<Me> {

@@ -1,0 +1,2 @@
+export { fleetRoutes, requireFleet } from "./routes.ts";
+export type { FleetPlace } from "./store.ts";

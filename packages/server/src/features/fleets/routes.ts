@@ -1,0 +1,96 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
+import { type Fleet, routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { isUniqueViolation } from "../../engines/db/index.ts";
+import type { Db } from "../../kernel/db.ts";
+import { conflict, notFound, printable } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { readPage } from "../../kernel/page.ts";
+import { created, serve } from "../../kernel/serve.ts";
+import { requireSite } from "../sites/index.ts";
+import {
+  deleteFleet,
+  findFleet,
+  type FleetPlace,
+  type FleetRow,
+  hasRobots,
+  insertFleet,
+  listFleets,
+  lockFleet,
+  type NewFleet,
+  shareFleet,
+  updateFleet,
+} from "./store.ts";
+import { toWire } from "./wire.ts";
+
+export function fleetRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.listFleets, async (_, { query, caller, db }) => {
+    if (query.site_id !== undefined) await requireSite(db, caller.org_id, query.site_id);
+    return readPage(
+      query,
+      [routes.listFleets.name, caller.org_id],
+      (window) => listFleets(db, caller.org_id, query, window),
+      ({ id }) => id,
+      toWire,
+    );
+  });
+
+  serve(http, plane, routes.createFleet, async (_, { body, caller, db }) => {
+    const { name, site_id, follow = true } = body;
+    const fleet = { org_id: caller.org_id, id: plane.id(ID_PREFIXES.fleet), site_id, name, follow, at: plane.clock.now() };
+    return created(routes.createFleet.path, { data: await create(db, fleet) });
+  });
+
+  serve(http, plane, routes.getFleet, async (_, { params, caller, db }) => ({
+    data: toWire(await readFleet(db, caller.org_id, params.id)),
+  }));
+
+  serve(http, plane, routes.updateFleet, async (_, { params, body, caller, db }) => {
+    if (body.name !== undefined || body.follow !== undefined) {
+      await orTaken(body.name ?? "", updateFleet(db, caller.org_id, params.id, body, plane.clock.now()));
+    }
+    return { data: toWire(await readFleet(db, caller.org_id, params.id)) };
+  });
+
+  serve(http, plane, routes.deleteFleet, async (_, { params, caller, db }) => ({ data: await remove(db, caller.org_id, params.id) }));
+}
+
+async function create(db: Db, fleet: NewFleet): Promise<Fleet> {
+  return await db.transaction(async (tx) => {
+    await requireSite(tx, fleet.org_id, fleet.site_id);
+    return toWire(await orTaken(fleet.name, insertFleet(tx, fleet)));
+  });
+}
+
+async function readFleet(db: Db, org_id: string, id: string): Promise<FleetRow> {
+  const fleet = await findFleet(db, org_id, id);
+  if (fleet === undefined) throw notFound("fleet", id);
+  return fleet;
+}
+
+/** Answers the fleet as it was, and deletes its enrolment keys too. 409 while a robot is in it; decommissioned ones do not count. */
+async function remove(db: Db, org_id: string, id: string): Promise<Fleet> {
+  return await db.transaction(async (tx) => {
+    if ((await lockFleet(tx, org_id, id)) === undefined) throw notFound("fleet", id);
+    const fleet = await readFleet(tx, org_id, id);
+    if (await hasRobots(tx, org_id, id)) throw conflict(`fleet ${id} still has robots; move or delete them first`);
+    await deleteFleet(tx, org_id, id);
+    return toWire(fleet);
+  });
+}
+
+async function orTaken<T>(name: string, write: Promise<T>): Promise<T> {
+  try {
+    return await write;
+  } catch (error) {
+    if (isUniqueViolation(error)) throw conflict(`a fleet with the name ${printable(name)} exists already at this site`);
+    throw error;
+  }
+}
+
+/** The fleet's place, or 404; inside a transaction the fleet cannot be deleted until that ends. */
+export async function requireFleet(db: Db, org_id: string, id: string): Promise<FleetPlace> {
+  const fleet = await shareFleet(db, org_id, id);
+  if (fleet === undefined) throw notFound("fleet", id);
+  return fleet;
+}

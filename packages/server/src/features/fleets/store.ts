@@ -1,0 +1,100 @@
+import { containing } from "../../kernel/contains.ts";
+import type { Db } from "../../kernel/db.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bool, int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+
+const fleetRow = row({
+  id: text,
+  name: text,
+  site_id: text,
+  desired: jsonb<Record<string, { id: string; tag: string }>>(),
+  config_revision: nullable(text),
+  follow: bool,
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+const countedRow = row({ ...fleetRow.columns, robot_count: int, online_count: int });
+export type FleetRow = RowOf<typeof countedRow>;
+const placeRow = row({ id: text, site_id: text, name: text });
+export type FleetPlace = RowOf<typeof placeRow>;
+const anyRow = row({ present: bool });
+
+export const listFleets = (
+  db: Db,
+  org_id: string,
+  filter: { site_id?: string | undefined; q?: string | undefined },
+  { after, limit }: Window,
+): Promise<FleetRow[]> => {
+  const site_id = filter.site_id ?? null;
+  const pattern = filter.q === undefined ? null : containing(filter.q);
+  // reads: robot
+  return db.many(sql(countedRow)`
+    with page as (
+      select ${fleetRow} from fleet
+      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} and (${site_id}::text is null or site_id = ${site_id})
+        and (${pattern}::text is null or name ~ ${pattern})
+      order by id desc limit ${limit}),
+    counts as (
+      select fleet_id, count(*)::int as robots, count(node_id)::int as online from robot
+      where org_id = ${org_id} and decommissioned_at is null and fleet_id in (select id from page)
+      group by fleet_id)
+    select ${fleetRow.of("page")}, coalesce(robots, 0) as robot_count, coalesce(online, 0) as online_count
+    from page left join counts on counts.fleet_id = page.id
+    order by page.id desc`);
+};
+
+export const findFleet = (db: Db, org_id: string, id: string): Promise<FleetRow | undefined> =>
+  // reads: robot
+  db.maybe(sql(countedRow)`
+    select ${fleetRow.of("f")}, counts.robot_count, counts.online_count
+    from fleet f cross join lateral (
+      select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
+      where r.org_id = f.org_id and r.fleet_id = f.id and r.decommissioned_at is null) counts
+    where f.org_id = ${org_id} and f.id = ${id}`);
+
+export interface NewFleet {
+  org_id: string;
+  id: string;
+  site_id: string;
+  name: string;
+  follow: boolean;
+  at: Date;
+}
+
+export const insertFleet = async (db: Db, fleet: NewFleet): Promise<FleetRow> => ({
+  ...(await db.one(sql(fleetRow)`
+    insert into fleet (org_id, id, site_id, name, follow, created_at, updated_at)
+    values (${fleet.org_id}, ${fleet.id}, ${fleet.site_id}, ${fleet.name}, ${fleet.follow}, ${fleet.at}, ${fleet.at})
+    returning ${fleetRow}`)),
+  robot_count: 0,
+  online_count: 0,
+});
+
+export const updateFleet = (
+  db: Db,
+  org_id: string,
+  id: string,
+  change: { name?: string | undefined; follow?: boolean | undefined },
+  now: Date,
+): Promise<number> =>
+  db.run(sql`
+    update fleet set name = coalesce(${change.name ?? null}, name), follow = coalesce(${change.follow ?? null}, follow), updated_at = ${now}
+    where org_id = ${org_id} and id = ${id}`);
+
+/** Keeps the fleet from being deleted until the transaction ends. */
+export const shareFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
+  db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for key share`);
+
+/** No robot can join the fleet until the transaction ends. */
+export const lockFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
+  db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for update`);
+
+export const hasRobots = async (db: Db, org_id: string, id: string): Promise<boolean> =>
+  // reads: robot
+  (
+    await db.one(sql(anyRow)`
+    select exists (select from robot where org_id = ${org_id} and fleet_id = ${id} and decommissioned_at is null) as present`)
+  ).present;
+
+export const deleteFleet = (db: Db, org_id: string, id: string): Promise<number> =>
+  db.run(sql`delete from fleet where org_id = ${org_id} and id = ${id}`);

@@ -1,0 +1,1 @@
+export { requireSite, siteRoutes } from "./routes.ts";

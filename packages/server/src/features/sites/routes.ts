@@ -1,0 +1,68 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
+import { routes, type Site } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { isUniqueViolation } from "../../engines/db/index.ts";
+import type { Db } from "../../kernel/db.ts";
+import { conflict, notFound, printable } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { readPage } from "../../kernel/page.ts";
+import { created, serve } from "../../kernel/serve.ts";
+import { deleteSite, findSite, hasFleets, insertSite, listSites, lockSite, renameSite, shareSite, type SiteRow } from "./store.ts";
+import { toWire } from "./wire.ts";
+
+export function siteRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.listSites, (_, { query, caller, db }) =>
+    readPage(
+      query,
+      [routes.listSites.name, caller.org_id],
+      (window) => listSites(db, caller.org_id, query.q, window),
+      ({ id }) => id,
+      toWire,
+    ),
+  );
+
+  serve(http, plane, routes.createSite, async (_, { body, caller, db }) => {
+    const site = { org_id: caller.org_id, id: plane.id(ID_PREFIXES.site), name: body.name, at: plane.clock.now() };
+    return created(routes.createSite.path, { data: toWire(await orTaken(body.name, insertSite(db, site))) });
+  });
+
+  serve(http, plane, routes.getSite, async (_, { params, caller, db }) => ({ data: toWire(await readSite(db, caller.org_id, params.id)) }));
+
+  serve(http, plane, routes.updateSite, async (_, { params, body, caller, db }) => {
+    if (body.name !== undefined) await orTaken(body.name, renameSite(db, caller.org_id, params.id, body.name, plane.clock.now()));
+    return { data: toWire(await readSite(db, caller.org_id, params.id)) };
+  });
+
+  serve(http, plane, routes.deleteSite, async (_, { params, caller, db }) => ({ data: await remove(db, caller.org_id, params.id) }));
+}
+
+async function readSite(db: Db, org_id: string, id: string): Promise<SiteRow> {
+  const site = await findSite(db, org_id, id);
+  if (site === undefined) throw notFound("site", id);
+  return site;
+}
+
+/** Answers the site as it was. 409 while a fleet is there. */
+async function remove(db: Db, org_id: string, id: string): Promise<Site> {
+  return await db.transaction(async (tx) => {
+    if ((await lockSite(tx, org_id, id)) === undefined) throw notFound("site", id);
+    const site = await readSite(tx, org_id, id);
+    if (await hasFleets(tx, org_id, id)) throw conflict(`site ${id} still has fleets; delete or move them first`);
+    await deleteSite(tx, org_id, id);
+    return toWire(site);
+  });
+}
+
+async function orTaken<T>(name: string, write: Promise<T>): Promise<T> {
+  try {
+    return await write;
+  } catch (error) {
+    if (isUniqueViolation(error)) throw conflict(`a site with the name ${printable(name)} exists already`);
+    throw error;
+  }
+}
+
+/** Throws 404 unless the org has the site; inside a transaction it cannot be deleted until that ends. */
+export async function requireSite(db: Db, org_id: string, id: string): Promise<void> {
+  if ((await shareSite(db, org_id, id)) === undefined) throw notFound("site", id);
+}

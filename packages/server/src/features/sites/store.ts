@@ -1,0 +1,64 @@
+import { containing } from "../../kernel/contains.ts";
+import type { Db } from "../../kernel/db.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bool, int, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+
+const siteRow = row({ id: text, name: text, created_at: timestamptz, updated_at: timestamptz });
+const countedRow = row({ ...siteRow.columns, robot_count: int, online_count: int });
+export type SiteRow = RowOf<typeof countedRow>;
+const idRow = row({ id: text });
+const anyRow = row({ present: bool });
+
+const newSite = { robot_count: 0, online_count: 0 };
+
+export const listSites = (db: Db, org_id: string, q: string | undefined, { after, limit }: Window): Promise<SiteRow[]> => {
+  const pattern = q === undefined ? null : containing(q);
+  // reads: robot
+  return db.many(sql(countedRow)`
+    with page as (
+      select ${siteRow} from site
+      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} and (${pattern}::text is null or name ~ ${pattern})
+      order by id desc limit ${limit}),
+    counts as (
+      select site_id, count(*)::int as robots, count(node_id)::int as online from robot
+      where org_id = ${org_id} and decommissioned_at is null and site_id in (select id from page)
+      group by site_id)
+    select ${siteRow.of("page")}, coalesce(robots, 0) as robot_count, coalesce(online, 0) as online_count
+    from page left join counts on counts.site_id = page.id
+    order by page.id desc`);
+};
+
+export const findSite = (db: Db, org_id: string, id: string): Promise<SiteRow | undefined> =>
+  // reads: robot
+  db.maybe(sql(countedRow)`
+    select ${siteRow.of("s")}, counts.robot_count, counts.online_count
+    from site s cross join lateral (
+      select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
+      where r.org_id = s.org_id and r.site_id = s.id and r.decommissioned_at is null) counts
+    where s.org_id = ${org_id} and s.id = ${id}`);
+
+export const insertSite = async (db: Db, site: { org_id: string; id: string; name: string; at: Date }): Promise<SiteRow> => ({
+  ...(await db.one(sql(siteRow)`
+    insert into site (org_id, id, name, created_at, updated_at) values (${site.org_id}, ${site.id}, ${site.name}, ${site.at}, ${site.at})
+    returning ${siteRow}`)),
+  ...newSite,
+});
+
+export const renameSite = (db: Db, org_id: string, id: string, name: string, now: Date): Promise<number> =>
+  db.run(sql`update site set name = ${name}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and name <> ${name}`);
+
+/** Keeps the site from being deleted until the transaction ends. */
+export const shareSite = (db: Db, org_id: string, id: string): Promise<{ id: string } | undefined> =>
+  db.maybe(sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for key share`);
+
+/** Nothing can be put at the site until the transaction ends. */
+export const lockSite = (db: Db, org_id: string, id: string): Promise<{ id: string } | undefined> =>
+  db.maybe(sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for update`);
+
+/** Robots need no look of their own: each is in a fleet of its site. */
+export const hasFleets = async (db: Db, org_id: string, id: string): Promise<boolean> =>
+  // reads: fleet
+  (await db.one(sql(anyRow)`select exists (select from fleet where org_id = ${org_id} and site_id = ${id}) as present`)).present;
+
+export const deleteSite = (db: Db, org_id: string, id: string): Promise<number> =>
+  db.run(sql`delete from site where org_id = ${org_id} and id = ${id}`);
