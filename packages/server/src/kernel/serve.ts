@@ -1,4 +1,4 @@
-import { type Readable, Stream } from "node:stream";
+import { Readable } from "node:stream";
 import type { ParamsOf, QueryOf, BodyOf, AnswerOf, Route, RouteSpec } from "@robofleet/protocol/routes";
 import { type Role, SECRET_PREFIXES } from "@robofleet/protocol";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -6,10 +6,21 @@ import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credenti
 import { type Caller, requireRole, type RobotCaller } from "./caller.ts";
 import type { Db } from "./db.ts";
 import { notFound } from "./fault.ts";
-import { contentHash, readIdempotencyKey, type StoredAnswer } from "./idempotency.ts";
-import type { Http } from "./http.ts";
+import { contentHash, type Idempotency, readIdempotencyKey, type StoredAnswer } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
+import { allowBody } from "./receiving.ts";
 import { validator } from "./validate.ts";
+
+/** What serving a route needs of the HTTP server; http.ts makes it. */
+export interface RouteHost {
+  /** Where routes with JSON bodies live. */
+  json: FastifyInstance;
+  /** Where routes live that read their body as a stream. */
+  streams: FastifyInstance;
+  idempotency: Idempotency;
+  /** Which methods each path knows, to tell 405 from 404. */
+  methods: { add(method: string, path: string): void };
+}
 
 /** Who is behind a call, by the route's access: nobody known, a portal token, the service's admin, a robot. */
 export type CallerFor<A> = A extends Role ? Caller : A extends "robot" ? RobotCaller : undefined;
@@ -23,8 +34,10 @@ export interface Call<R extends RouteSpec> {
   db: Db;
   headers: Record<string, string | string[] | undefined>;
   ip: string;
-  /** The raw body of a route that `consumes` something else than JSON. */
+  /** The raw body of a route that `consumes` something else than JSON; call `allowBody` before reading it. */
   stream: Readable;
+  /** Lets a client send its body that asked first; until then it can be refused before the first byte. */
+  allowBody: () => void;
   signal: AbortSignal;
 }
 
@@ -45,7 +58,7 @@ export const created = <B extends { data: { id: string } }>(path: string, body: 
 export type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promise<AnswerOf<R> | Answer<AnswerOf<R>>>;
 
 /** Puts a route of the protocol on the server: authenticates, checks, runs the handler (once per Idempotency-Key), answers. */
-export function serve<P extends KernelPlane, R extends Route>(http: Http, plane: P, route: R, handler: Handler<P, R>): void {
+export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, plane: P, route: R, handler: Handler<P, R>): void {
   const check = validator(route);
   const state = new WeakMap<FastifyRequest, Caller | RobotCaller | undefined>();
   const idempotency = route.idempotency;
@@ -60,6 +73,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: Http, plane:
         requireRole(caller, route.access as Role);
       }
     }
+    if (route.consumes === undefined) allowBody(request.raw, reply.raw);
   };
 
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
@@ -74,6 +88,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: Http, plane:
       headers: request.headers,
       ip: request.ip,
       stream: (route.consumes === undefined ? undefined : (request.body ?? request.raw)) as Readable,
+      allowBody: () => allowBody(request.raw, reply.raw),
       signal: request.signal,
     };
     const key = idempotency === undefined ? undefined : readIdempotencyKey(request.headers["idempotency-key"], idempotency === "required");
@@ -89,7 +104,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: Http, plane:
   };
 
   const instance: FastifyInstance = route.consumes === undefined ? http.json : http.streams;
-  instance.route({ method: route.method, url: route.path.replace(/\{(\w+)\}/g, ":$1"), onRequest, handler: handle, config: { route: route.name } });
+  instance.route({ method: route.method, url: route.path.replace(/\{(\w+)\}/g, ":$1"), onRequest, handler: handle, config: { route: route.name, streams: route.consumes !== undefined } });
   http.methods.add(route.method, route.path);
 }
 
@@ -98,7 +113,12 @@ const JSON_TYPE = "application/json; charset=utf-8";
 function send(reply: FastifyReply, default_status: number, answer: unknown): FastifyReply {
   if (!(answer instanceof Answer)) return reply.code(default_status).header("content-type", JSON_TYPE).send(JSON.stringify(answer));
   reply.code(answer.status).headers(answer.headers);
-  if (answer.body instanceof Stream || typeof answer.body === "string") return reply.send(answer.body);
+  if (answer.body instanceof Readable && reply.request.method === "HEAD") {
+    // Its headers are all that is wanted; nobody reads gigabytes to throw them away.
+    answer.body.destroy();
+    return reply.send();
+  }
+  if (answer.body instanceof Readable || typeof answer.body === "string") return reply.send(answer.body);
   return reply.header("content-type", JSON_TYPE).send(JSON.stringify(answer.body));
 }
 

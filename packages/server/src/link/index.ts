@@ -1,1 +1,4 @@
 export type { Admission, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
+export { Gateway } from "./gateway.ts";
+export { giveUpLease, keepLease, takeLease } from "./lease.ts";
+export { refuseUpgrade } from "./refuse-upgrade.ts";

@@ -1,0 +1,13 @@
+import { realpath } from "node:fs/promises";
+import { SUPERUSER } from "./cluster.ts";
+import type { Connection } from "./connect.ts";
+import { identifyPostgres, readPostmasterFile } from "./postmaster.ts";
+import { DATABASE } from "./supervisor.ts";
+
+/** The database that some process runs on this directory right now; undefined when none does. */
+export async function runningDatabase(given: string): Promise<Connection | undefined> {
+  const directory = await realpath(given).catch(() => given);
+  const file = await readPostmasterFile(directory);
+  if (file?.status !== "ready" || (await identifyPostgres(file.pid, directory)) === undefined) return undefined;
+  return { host: file.socketDirectory, port: file.port, user: SUPERUSER, database: DATABASE };
+}

@@ -1,0 +1,108 @@
+import type { BodyOf, Routes } from "@robofleet/protocol/routes";
+import type { Caller } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
+import { parseTime } from "../../kernel/time.ts";
+import { beginFanOut } from "./fan-out.ts";
+import { deploymentReleaseRow, findRelease, findTargetRobot, fleetExists, insertDeployment, insertDue, type NewDeployment } from "./store/deployments.ts";
+import { insertEvents } from "./store/events.ts";
+import type { DeploymentRow } from "./store/rows.ts";
+import { type CreateContext, deploymentEvent } from "./transition.ts";
+import type { RowOf } from "../../kernel/sql.ts";
+
+/** Scheduling further ahead than this is a typing error. */
+const SCHEDULE_DAYS_MAX = 365;
+const DAY_MS = 86_400_000;
+
+export interface Target {
+  target_kind: "robot" | "fleet";
+  robot_id: string | null;
+  fleet_id: string | null;
+}
+
+type TargetBody = Pick<BodyOf<Routes["createDeployment"]>, "robot_id" | "fleet_id" | "target_kind" | "target_id">;
+
+/** Reads which robot or fleet is meant, in either spelling, and checks that it exists in the org. */
+export async function resolveTarget(db: Db, org_id: string, body: TargetBody): Promise<Target> {
+  const target = readTarget(body);
+  if (target.robot_id !== null) {
+    const robot = await findTargetRobot(db, org_id, target.robot_id);
+    if (robot === undefined) throw notFound("robot", target.robot_id);
+    if (robot.decommissioned) throw conflict(`robot ${robot.id} is decommissioned`);
+  } else if (target.fleet_id !== null && !(await fleetExists(db, org_id, target.fleet_id))) throw notFound("fleet", target.fleet_id);
+  return target;
+}
+
+function readTarget({ robot_id, fleet_id, target_kind, target_id }: TargetBody): Target {
+  if (target_id !== undefined) {
+    if (robot_id !== undefined || fleet_id !== undefined) throw badRequest("target_id and robot_id or fleet_id mean the same; send one of them");
+    if (target_kind === undefined) throw badRequest("target_id needs target_kind beside it: robot or fleet");
+    return target_kind === "robot" ? { target_kind, robot_id: target_id, fleet_id: null } : { target_kind, robot_id: null, fleet_id: target_id };
+  }
+  if ((robot_id === undefined) === (fleet_id === undefined)) throw badRequest("exactly one of robot_id and fleet_id is required");
+  const kind = robot_id === undefined ? "fleet" : "robot";
+  if (target_kind !== undefined && target_kind !== kind) throw badRequest(`target_kind is ${target_kind}, but ${kind}_id is given`);
+  return { target_kind: kind, robot_id: robot_id ?? null, fleet_id: fleet_id ?? null };
+}
+
+/** Creates a deployment of a release: its row, first event and, when it starts now, its first targets in one transaction. */
+export async function createDeployment(db: Db, engine: CreateContext, caller: Caller, body: BodyOf<Routes["createDeployment"]>): Promise<{ row: DeploymentRow; release: RowOf<typeof deploymentReleaseRow> }> {
+  const { org_id } = caller;
+  const release = await findRelease(db, org_id, body.release);
+  if (release === undefined) throw notFound("release", body.release);
+  const target = await resolveTarget(db, org_id, body);
+  const scheduled_at = body.scheduled_at === undefined ? null : parseTime(body.scheduled_at);
+  const now = engine.clock.now();
+  if (scheduled_at !== null && scheduled_at.getTime() > now.getTime() + SCHEDULE_DAYS_MAX * DAY_MS) throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
+  const row = await start(db, engine, {
+    org_id,
+    id: engine.id("dep"),
+    kind: "release",
+    ...target,
+    release_id: release.id,
+    app: release.app,
+    namespace: null,
+    revision: null,
+    rollout: body.rollout ?? {},
+    scheduled_at,
+    created_by: caller.actor,
+  });
+  return { row, release };
+}
+
+/** Creates a deployment of the effective config; the values are frozen per robot when it is dispatched. */
+export async function createConfigDeployment(db: Db, engine: CreateContext, caller: Caller, body: BodyOf<Routes["createConfigDeployment"]>): Promise<DeploymentRow> {
+  const target = await resolveTarget(db, caller.org_id, body);
+  const id = engine.id("cdep");
+  return start(db, engine, {
+    org_id: caller.org_id,
+    id,
+    kind: "config",
+    ...target,
+    release_id: null,
+    app: null,
+    namespace: body.namespace ?? null,
+    revision: id,
+    rollout: {},
+    scheduled_at: null,
+    created_by: caller.actor,
+  });
+}
+
+async function start(db: Db, engine: CreateContext, d: Omit<NewDeployment, "status" | "expires_at" | "count_total" | "fan_out_at">): Promise<DeploymentRow> {
+  return db.transaction(async (tx) => {
+    const now = engine.clock.now();
+    const held = d.scheduled_at !== null && d.scheduled_at > now;
+    const inserted = await insertDeployment(tx, { ...d, status: held ? "scheduled" : "queued", expires_at: null, count_total: 0, fan_out_at: null }, now);
+    const late = d.scheduled_at !== null && !held;
+    const message = late ? `queued at once: its time ${d.scheduled_at?.toISOString() ?? ""} has passed` : undefined;
+    const events = [deploymentEvent(engine, inserted, 1, d.created_by, now, message === undefined ? {} : { message })];
+    await insertEvents(tx, d.org_id, d.id, events);
+    if (held && d.scheduled_at !== null) {
+      await insertDue(tx, d.org_id, d.id, d.scheduled_at);
+      tx.afterCommit(() => engine.bus.publish("rf.deployments.scheduled", null));
+      return inserted;
+    }
+    return beginFanOut(tx, engine, inserted);
+  });
+}

@@ -1,0 +1,30 @@
+import type { Reason, WaitingFor } from "@robofleet/protocol";
+import { isCommitted, isRevocable } from "./state.ts";
+import type { TargetRow } from "./store/rows.ts";
+
+/** What dispatch knows of one queued target's robot and rivals. */
+export interface DispatchFacts {
+  target: Pick<TargetRow, "id" | "kind">;
+  robot: { online: boolean; decommissioned: boolean; kinds: readonly string[] } | undefined;
+  /** The release; undefined for a config. */
+  release: { kind: string; artifact_state: "awaiting_upload" | "stored" | "external" } | undefined;
+  /** Open targets of other deployments for the same robot and subject. */
+  rivals: readonly Pick<TargetRow, "id" | "status">[];
+  /** The newest target of the same robot and subject that was ever dispatched. */
+  last_target_id: string;
+}
+
+export type Decision = { dispatch: true; supersede: string[] } | { wait: WaitingFor } | { end: "cancelled" | "failed"; reason: Reason };
+
+/** Whether a queued target goes out now, waits, or ends here. Pure. */
+export function decide({ target, robot, release, rivals, last_target_id }: DispatchFacts): Decision {
+  if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
+  // Ids grow with time: a newer target went first, this one would undo it.
+  if (last_target_id > target.id) return { end: "cancelled", reason: "superseded" };
+  if (release?.artifact_state === "awaiting_upload") return { wait: "artifact" };
+  if (!robot.online) return { wait: "robot_online" };
+  if (release !== undefined && !robot.kinds.includes(release.kind)) return { end: "failed", reason: "incompatible" };
+  if (rivals.some(({ status }) => isCommitted(status))) return { wait: "previous_deployment" };
+  const older = rivals.filter(({ id, status }) => id < target.id && (isRevocable(status) || status === "queued"));
+  return { dispatch: true, supersede: older.map(({ id }) => id) };
+}

@@ -1,0 +1,140 @@
+import { hash } from "node:crypto";
+import type { Actor } from "@robofleet/protocol/routes";
+import type { Db } from "../../kernel/db.ts";
+import { SYSTEM } from "../../kernel/caller.ts";
+import { effectiveFiles } from "../configs/index.ts";
+import { type Decision, decide } from "./decide.ts";
+import { deadlineOf, VERIFY_SECONDS_DEFAULT } from "./policy.ts";
+import { listReleases, lockDeployments } from "./store/deployments.ts";
+import { bumpGenerations, type ConfigFileChange, listAppStates, listConfigNamespaces, listLastConfigTargets, setDesiredApps, setDesiredConfigs } from "./store/robot-state.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import { getTargets, holdRobots, listClaimable, listRivals, lockQueued, lockTargets, setWaitingFor, type TargetChange } from "./store/targets.ts";
+import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
+
+/** Targets looked at per turn; each deployment among them is one transaction. */
+const CLAIM_TARGETS = 500;
+
+/** Background: hands queued targets to their robots. Answers true when there may be more. */
+export async function dispatchQueued(db: Db, engine: Engine): Promise<boolean> {
+  const claimable = await listClaimable(db, engine.clock.now(), CLAIM_TARGETS);
+  const by_deployment = Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`);
+  for (const targets of by_deployment.values()) {
+    const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
+    await dispatchTargets(db, engine, org_id, deployment_id, targets.map(({ id }) => id));
+  }
+  return claimable.length === CLAIM_TARGETS;
+}
+
+async function dispatchTargets(db: Db, engine: Engine, org_id: string, deployment_id: string, ids: readonly string[]): Promise<void> {
+  await db.transaction(async (tx) => {
+    const rivals_before = await rivalsOf(tx, org_id, deployment_id, ids);
+    // The deployments that may lose a target to this one are locked with it, in one order for everybody.
+    const locked = await lockDeployments(tx, org_id, [...new Set([deployment_id, ...rivals_before.map((rival) => rival.deployment_id)])]);
+    const deployment = locked.find(({ id }) => id === deployment_id);
+    if (deployment === undefined || deployment.cancel_requested_at !== null) return;
+    const targets = await lockQueued(tx, org_id, deployment_id, ids);
+    if (targets.length === 0) return;
+    const decided = await decideAll(tx, deployment, targets);
+    const waits = decided.flatMap(({ target, decision }) => ("wait" in decision ? [{ id: target.id, wait: decision.wait }] : []));
+    if (waits.length > 0) await setWaitingFor(tx, org_id, waits.map(({ id }) => id), waits.map(({ wait }) => wait));
+    await supersede(tx, engine, locked, decided.flatMap(({ decision }) => ("dispatch" in decision ? decision.supersede : [])), deployment.created_by);
+    const going = decided.filter(({ decision }) => "dispatch" in decision).map(({ target }) => target);
+    const ended = decided.flatMap(({ target, decision }): TargetChange[] => ("end" in decision ? [{ target, to: decision.end, reason: decision.reason }] : []));
+    const dispatched = going.length === 0 ? [] : await (deployment.kind === "release" ? handOver : handOverConfigs)(tx, engine, deployment, going);
+    await moveTargets(tx, engine, deployment, [...dispatched, ...ended], SYSTEM);
+    if (dispatched.length > 0) {
+      engine.metrics.targets_dispatched.inc(dispatched.length);
+      tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: going.map(({ robot_id }) => robot_id) }));
+    }
+  });
+}
+
+async function rivalsOf(tx: Db, org_id: string, deployment_id: string, ids: readonly string[]): Promise<TargetRow[]> {
+  const [first, ...rest] = await getTargets(tx, org_id, ids);
+  if (first === undefined) return [];
+  return listRivals(tx, org_id, { deployment_id, kind: first.kind, subject: first.subject, robot_ids: [first, ...rest].map(({ robot_id }) => robot_id) });
+}
+
+async function decideAll(tx: Db, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<{ target: TargetRow; decision: Decision }[]> {
+  const { org_id, kind } = deployment;
+  const robot_ids = targets.map(({ robot_id }) => robot_id);
+  const subject = targets[0]?.subject ?? "";
+  const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
+  const rivals = Map.groupBy(await listRivals(tx, org_id, { deployment_id: deployment.id, kind, subject, robot_ids }), ({ robot_id }) => robot_id);
+  const last = new Map(
+    (kind === "release" ? await listAppStates(tx, org_id, robot_ids, subject) : await listLastConfigTargets(tx, org_id, robot_ids, subject)).map((row) => [row.robot_id, row.last_target_id]),
+  );
+  const [release] = deployment.release_id === null ? [] : await listReleases(tx, org_id, [deployment.release_id]);
+  return targets.map((target) => ({
+    target,
+    decision: decide({ target, robot: robots.get(target.robot_id), release, rivals: rivals.get(target.robot_id) ?? [], last_target_id: last.get(target.robot_id) ?? "" }),
+  }));
+}
+
+/** Ends older targets of the same robots and subject, deployment by deployment; their rows are locked already. */
+async function supersede(tx: Db, engine: Engine, locked: readonly DeploymentRow[], ids: readonly string[], actor: Actor): Promise<void> {
+  if (ids.length === 0) return;
+  const targets = await lockTargets(tx, locked[0]?.org_id ?? "", ids);
+  for (const [deployment_id, own] of Map.groupBy(targets, (target) => target.deployment_id)) {
+    const deployment = locked.find(({ id }) => id === deployment_id);
+    if (deployment === undefined) continue; // it became a rival after the locks were taken; the next turn finds it
+    await moveTargets(tx, engine, deployment, own.map((target) => ({ target, to: "cancelled", reason: "superseded" })), actor);
+  }
+}
+
+/** Writes what the robots are to look like from now on, and answers the targets' change to `dispatched`. */
+async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<TargetChange[]> {
+  const { org_id } = deployment;
+  const now = engine.clock.now();
+  const verify_seconds = deployment.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
+  const robot_ids = targets.map(({ robot_id }) => robot_id);
+  const app = deployment.app ?? "main";
+  const previous = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state.current_release_id]));
+  const changes = targets.map((target) => ({ robot_id: target.robot_id, release_id: deployment.release_id ?? "", target_id: target.id, deployment_id: deployment.id, attempt: target.attempt + 1, verify_seconds }));
+  await setDesiredApps(tx, org_id, app, changes, now);
+  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
+  return targets.map((target) => ({
+    target,
+    to: "dispatched",
+    reason: null,
+    attempt: target.attempt + 1,
+    deadline_at: deadlineOf("dispatched", verify_seconds, now),
+    dispatch_generation: generations.get(target.robot_id) ?? null,
+    previous_release_id: previous.get(target.robot_id) ?? null,
+  }));
+}
+
+/** Freezes each robot's files. A robot for which there are none has what it is to have. */
+async function handOverConfigs(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<TargetChange[]> {
+  const { org_id } = deployment;
+  const now = engine.clock.now();
+  const robot_ids = targets.map(({ robot_id }) => robot_id);
+  const files = await configFiles(tx, deployment, robot_ids);
+  await setDesiredConfigs(tx, org_id, targets.flatMap((target) => filesOf(files.get(target.robot_id), deployment, target)), now);
+  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
+  return targets.map((target): TargetChange => {
+    const attempt = target.attempt + 1;
+    if ((files.get(target.robot_id)?.size ?? 0) === 0) return { target, to: "applied", reason: "already_installed", attempt };
+    return { target, to: "dispatched", reason: null, attempt, deadline_at: deadlineOf("dispatched", 0, now), dispatch_generation: generations.get(target.robot_id) ?? null };
+  });
+}
+
+type Files = Map<string, { content: string; sha256: string }>;
+const EMPTY_FILE = { content: "{}\n", sha256: hash("sha256", "{}\n") };
+
+/** Effective files of each robot; a namespace whose last value is gone leaves an empty file, not the old one. */
+async function configFiles(tx: Db, { org_id, namespace }: DeploymentRow, robot_ids: readonly string[]): Promise<Map<string, Files>> {
+  const effective = await effectiveFiles(tx, org_id, robot_ids, namespace);
+  const files = new Map<string, Files>(robot_ids.map((robot_id) => [robot_id, new Map(effective.get(robot_id) ?? [])]));
+  if (namespace !== null) for (const own of files.values()) if (!own.has(namespace)) own.set(namespace, EMPTY_FILE);
+  if (namespace === null) {
+    for (const had of await listConfigNamespaces(tx, org_id, robot_ids)) {
+      const own = files.get(had.robot_id);
+      if (own !== undefined && !own.has(had.namespace)) own.set(had.namespace, EMPTY_FILE);
+    }
+  }
+  return files;
+}
+
+const filesOf = (files: Files | undefined, deployment: DeploymentRow, target: TargetRow): ConfigFileChange[] =>
+  [...(files ?? [])].map(([namespace, { content, sha256 }]) => ({ robot_id: target.robot_id, namespace, content, sha256, target_id: target.id, deployment_id: deployment.id, attempt: target.attempt + 1 }));

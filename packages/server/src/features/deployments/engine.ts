@@ -1,0 +1,68 @@
+import type { JsonValue } from "@robofleet/protocol";
+import type { Plane } from "../../context.ts";
+import { background } from "../../kernel/background.ts";
+import { continueCancellations } from "./cancel.ts";
+import { dispatchQueued } from "./dispatch.ts";
+import { continueFanOuts, HINT_FAN_OUT } from "./fan-out.ts";
+import { pushDesired } from "./push.ts";
+import { releaseDue } from "./schedule.ts";
+import { nextDueAt } from "./store/deployments.ts";
+import { wakeMissed } from "./store/targets.ts";
+import { endLateSteps, expireDeployments } from "./time-out.ts";
+import { HINT_DISPATCH, HINT_PUSH } from "./transition.ts";
+
+/** Hints make things quick; these intervals make them certain. */
+const DISPATCH_EVERY_MS = 5_000;
+const SCHEDULE_EVERY_MS = 30_000;
+const DEADLINES_EVERY_MS = 5_000;
+const REPAIR_EVERY_MS = 30_000;
+
+export interface DeploymentEngine {
+  stop(): Promise<void>;
+}
+
+/** Starts the loops that move deployments on. Every node runs them; rows that one holds are skipped by the others. */
+export function startDeploymentEngine(plane: Plane): DeploymentEngine {
+  const { db, bus, clock } = plane;
+  const dispatch = background(plane, "dispatch", DISPATCH_EVERY_MS, () => dispatchQueued(db, plane));
+  const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, async () => {
+    const more = await continueFanOuts(db, plane);
+    return (await continueCancellations(db, plane)) || more;
+  });
+  const deadlines = background(plane, "deadlines", DEADLINES_EVERY_MS, async () => {
+    const late = await endLateSteps(db, plane);
+    return (await expireDeployments(db, plane)) || late;
+  });
+  const repair = background(plane, "repair", REPAIR_EVERY_MS, async () => {
+    if ((await wakeMissed(db)) > 0) dispatch.wake();
+  });
+  let alarm = clock.setTimer(0, () => schedule.wake());
+  const schedule = background(plane, "schedule", SCHEDULE_EVERY_MS, async () => {
+    const more = await releaseDue(db, plane);
+    const { due_at } = await nextDueAt(db);
+    alarm.cancel();
+    if (due_at !== null) alarm = clock.setTimer(Math.min(due_at.getTime() - clock.now().getTime(), SCHEDULE_EVERY_MS), () => schedule.wake());
+    return more;
+  });
+  const loops = [dispatch, fan_out, deadlines, repair, schedule];
+  const subscriptions = [
+    bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
+    bus.subscribe(HINT_FAN_OUT, () => fan_out.wake()),
+    bus.subscribe("rf.deployments.scheduled", () => schedule.wake()),
+    bus.subscribe(HINT_PUSH, (message) => pushHinted(plane, message)),
+    bus.onGap(() => loops.forEach((loop) => loop.wake())),
+  ];
+  loops.forEach((loop) => loop.wake());
+  return {
+    stop: async () => {
+      alarm.cancel();
+      subscriptions.forEach((unsubscribe) => unsubscribe());
+      await Promise.all(loops.map((loop) => loop.stop()));
+    },
+  };
+}
+
+async function pushHinted(plane: Plane, message: JsonValue): Promise<void> {
+  const { org_id, robot_ids } = message as { org_id: string; robot_ids: string[] };
+  await pushDesired(plane, org_id, robot_ids);
+}

@@ -1,0 +1,21 @@
+import type { Db } from "../../kernel/db.ts";
+import { bumpGenerations, revertConfigs, revertDesiredApps } from "./store/robot-state.ts";
+import type { TargetRow } from "./store/rows.ts";
+import { type Engine, HINT_PUSH } from "./transition.ts";
+
+/**
+ * Targets ended, or are to be called off, without what they brought: their robots are told to be as they were. A robot
+ * that has begun to install finishes first and decides by itself.
+ */
+export async function giveBack(tx: Db, engine: Engine, org_id: string, targets: readonly Pick<TargetRow, "id" | "kind">[]): Promise<void> {
+  const now = engine.clock.now();
+  const ids = (kind: TargetRow["kind"]): string[] => targets.filter((target) => target.kind === kind).map(({ id }) => id);
+  const [releases, configs] = [ids("release"), ids("config")];
+  const robots = new Set<string>();
+  if (releases.length > 0) for (const { robot_id } of await revertDesiredApps(tx, org_id, releases, now)) robots.add(robot_id);
+  if (configs.length > 0) for (const { robot_id } of await revertConfigs(tx, org_id, configs, now)) robots.add(robot_id);
+  if (robots.size === 0) return;
+  const robot_ids = [...robots];
+  await bumpGenerations(tx, org_id, robot_ids, now);
+  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids }));
+}

@@ -1,0 +1,64 @@
+import type { Reason, TargetStatus } from "@robofleet/protocol";
+import type { DeploymentKind, DeploymentRow } from "./store/rows.ts";
+import type { TargetChange } from "./store/targets.ts";
+
+/** What a reason means, as the end of a sentence for people. */
+const REASONS: Record<Reason, string> = {
+  already_installed: "it was there already",
+  timeout: "the step took too long",
+  health_check_failed: "its health check failed",
+  crash_loop: "it kept crashing",
+  download_failed: "the download failed",
+  digest_mismatch: "the bytes are not those of the release",
+  signature_invalid: "its signature is not valid",
+  incompatible: "this robot cannot run it",
+  insufficient_disk: "the robot's disk is too full",
+  rejected_by_robot: "the robot refused it",
+  rollback_requested: "a rollback was asked for",
+  rollback_failed: "the version before could not be brought back",
+  superseded: "a newer deployment took its place",
+  expired: "it was not done before it expired",
+  no_targets: "there is no robot to deploy to",
+  robot_removed: "the robot was removed",
+  user_cancelled: "it was cancelled",
+  threshold_exceeded: "too many robots failed",
+  agent_lost: "the robot was not heard of any more",
+};
+
+const STEPS: Record<TargetStatus, string> = {
+  pending: "waits for its wave",
+  queued: "queued",
+  dispatched: "dispatched to the robot",
+  downloading: "downloading",
+  staged: "downloaded and unpacked",
+  installing: "installing",
+  verifying: "running and being watched",
+  rolling_back: "going back to the version before",
+  applied: "applied",
+  failed: "failed",
+  rolled_back: "rolled back",
+  cancelled: "cancelled",
+};
+
+export function targetSentence(kind: DeploymentKind, change: TargetChange): string {
+  const subject = kind === "release" ? "release" : "config";
+  const why = change.reason === null ? "" : `: ${REASONS[change.reason]}`;
+  const again = change.to === "queued" ? " again" : "";
+  return `${subject} ${STEPS[change.to]}${again}${why}`;
+}
+
+export function deploymentSentence(row: DeploymentRow): string {
+  const why = row.reason === null ? "" : `: ${REASONS[row.reason]}`;
+  switch (row.status) {
+    case "scheduled":
+      return `scheduled for ${row.scheduled_at?.toISOString() ?? "later"}`;
+    case "queued":
+      return "queued";
+    case "in_progress":
+      return "in progress";
+    case "cancelling":
+      return "cancelling: robots that have begun to install finish first";
+    default:
+      return `${row.status.replace("_", " ")}${why}`;
+  }
+}

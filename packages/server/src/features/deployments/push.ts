@@ -1,0 +1,21 @@
+import type { Session } from "../../link/index.ts";
+import type { Plane } from "../../context.ts";
+import { desiredOf } from "./desired.ts";
+
+/** Robots told in one go: two statements for all of them. */
+const PUSH_ROBOTS = 200;
+
+/** Sends robots of this node what they are to look like. A robot that is elsewhere or away hears it when it connects. */
+export async function pushDesired(plane: Pick<Plane, "db" | "link">, org_id: string, robot_ids: readonly string[]): Promise<void> {
+  const here = robot_ids.filter((id) => plane.link.session(id) !== undefined);
+  for (let i = 0; i < here.length; i += PUSH_ROBOTS) {
+    const desired = await desiredOf(plane.db, org_id, here.slice(i, i + PUSH_ROBOTS));
+    for (const [robot_id, message] of desired) plane.link.send(robot_id, message);
+  }
+}
+
+/** First thing a robot hears after the welcome. */
+export async function greetRobot(plane: Pick<Plane, "db">, session: Session): Promise<void> {
+  const desired = (await desiredOf(plane.db, session.org_id, [session.robot_id])).get(session.robot_id);
+  if (desired !== undefined) session.send(desired);
+}

@@ -1,0 +1,96 @@
+import { isTerminal, type Reason, REASONS } from "@robofleet/protocol";
+import type { AppReport, ConfigReport, Progress, Report, TargetReport } from "@robofleet/protocol/link";
+import type { Session } from "../../link/index.ts";
+import type { Db } from "../../kernel/db.ts";
+import { robotActor } from "../../kernel/caller.ts";
+import { deadlineOf, retryAt, VERIFY_SECONDS_DEFAULT } from "./policy.ts";
+import { giveBack } from "./give-back.ts";
+import { afterReport, type Verdict } from "./state.ts";
+import { lockDeployments } from "./store/deployments.ts";
+import { getConfigTarget, listConfigStates, releaseConfigs, setAppApplied, setAppReported, setConfigReported, setObserved, takePosition } from "./store/robot-state.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import { getTarget, lockTargets, setProgress, type TargetChange } from "./store/targets.ts";
+import { type Engine, moveTargets } from "./transition.ts";
+
+/**
+ * Takes a robot's durable report, once: its number, what it changes and the events are one transaction, and only then
+ * is it acknowledged. A report that was taken before is acknowledged again and changes nothing.
+ */
+export async function takeReport(db: Db, engine: Engine, session: Session, report: Report): Promise<void> {
+  const { org_id, robot_id, hello } = session;
+  const { body } = report;
+  const deployment_id = body.kind === "target" ? body.deployment_id : body.kind === "config" ? await deploymentOfConfig(db, org_id, robot_id, body) : undefined;
+  await db.transaction(async (tx) => {
+    // Locked before anything of the robot: dispatch takes its locks in the same order.
+    const [deployment] = deployment_id === undefined ? [] : await lockDeployments(tx, org_id, [deployment_id]);
+    const fresh = await takePosition(tx, org_id, robot_id, hello.outbox_id, report.seq, engine.clock.now());
+    if (fresh === 0) return;
+    if (body.kind === "target") await takeTarget(tx, engine, session, deployment, body);
+    else if (body.kind === "app") await takeApp(tx, engine, session, body);
+    else if (body.kind === "config") await takeConfig(tx, engine, session, deployment, body);
+    else await setObserved(tx, org_id, robot_id, body.generation);
+  });
+  session.send({ type: "ack", seq: report.seq });
+}
+
+const reasonOf = (text: string | undefined): Reason | null => ((REASONS as readonly string[]).includes(text ?? "") ? (text as Reason) : null);
+
+async function takeTarget(tx: Db, engine: Engine, session: Session, deployment: DeploymentRow | undefined, body: TargetReport): Promise<void> {
+  const { org_id, robot_id } = session;
+  const ignore = (why: string): void => engine.log.info({ robot_id, target_id: body.target_id, attempt: body.attempt, status: body.status, why }, "report ignored");
+  const [target] = deployment === undefined ? [] : await lockTargets(tx, org_id, [body.target_id]);
+  // A robot speaks for itself only: a target of another robot or org is as good as none.
+  if (deployment === undefined || target === undefined || target.robot_id !== robot_id || target.deployment_id !== deployment.id) return ignore("unknown_target");
+  const verdict = afterReport(target, { status: body.status, attempt: body.attempt, reason: reasonOf(body.reason) }, { cancel_requested: deployment.cancel_requested_at !== null });
+  if ("ignored" in verdict) return ignore(verdict.ignored);
+  // Its files tell when a config is there, all of them: see takeConfig.
+  if (target.kind === "config" && verdict.to === "applied") {
+    if (!(await configArrived(tx, target))) return ignore("files_missing");
+  }
+  await move(tx, engine, deployment, target, verdict, robot_id, body);
+}
+
+async function move(tx: Db, engine: Engine, deployment: DeploymentRow, target: TargetRow, verdict: Exclude<Verdict, { ignored: string }>, robot_id: string, body?: TargetReport): Promise<void> {
+  const now = engine.clock.now();
+  const verify_seconds = deployment.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
+  const change: TargetChange = { target, to: verdict.to, reason: verdict.reason, deadline_at: deadlineOf(verdict.to, verify_seconds, now), not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null };
+  await moveTargets(tx, engine, deployment, [change], robotActor(robot_id));
+  if (body?.message !== undefined && isTerminal(verdict.to)) engine.log.info({ robot_id, target_id: target.id, status: verdict.to, detail: body.message }, "target ended");
+  if (verdict.to === "applied") {
+    if (target.kind === "config") await releaseConfigs(tx, target.org_id, [target.id]);
+    else await setAppApplied(tx, target.org_id, { robot_id, app: target.subject, release_id: target.release_id ?? "", target_id: target.id }, now);
+  } else if (isTerminal(verdict.to)) await giveBack(tx, engine, target.org_id, [target]);
+}
+
+async function takeApp(tx: Db, engine: Engine, { org_id, robot_id }: Session, body: AppReport): Promise<void> {
+  await setAppReported(tx, org_id, { robot_id, app: body.app, release_id: body.release_id, previous_release_id: body.previous_release_id, status: body.status }, engine.clock.now());
+}
+
+/** A file arrived on the robot; with the last one its target is applied, also when the robot's own word for it was lost. */
+async function takeConfig(tx: Db, engine: Engine, { org_id, robot_id }: Session, deployment: DeploymentRow | undefined, body: ConfigReport): Promise<void> {
+  await setConfigReported(tx, org_id, { robot_id, namespace: body.namespace, version: body.version, sha256: body.sha256 }, engine.clock.now());
+  if (deployment === undefined) return;
+  const target_id = await targetOfConfig(tx, org_id, robot_id, body.namespace);
+  const [target] = target_id === undefined ? [] : await lockTargets(tx, org_id, [target_id]);
+  if (target === undefined || target.deployment_id !== deployment.id || target.status === "queued" || isTerminal(target.status)) return;
+  if (await configArrived(tx, target)) await move(tx, engine, deployment, target, { to: "applied", reason: null }, robot_id);
+}
+
+async function configArrived(tx: Db, target: TargetRow): Promise<boolean> {
+  const states = await listConfigStates(tx, target.org_id, target.id);
+  return states.length > 0 && states.every(({ state }) => state === "there");
+}
+
+async function deploymentOfConfig(db: Db, org_id: string, robot_id: string, body: ConfigReport): Promise<string | undefined> {
+  const target_id = await targetOfConfig(db, org_id, robot_id, body.namespace);
+  return target_id === undefined ? undefined : (await getTarget(db, org_id, target_id))?.deployment_id;
+}
+
+async function targetOfConfig(db: Db, org_id: string, robot_id: string, namespace: string): Promise<string | undefined> {
+  return (await getConfigTarget(db, org_id, robot_id, namespace))?.target_id ?? undefined;
+}
+
+/** How far a download is: shown, and proof that the step is alive. */
+export async function takeProgress(db: Db, engine: Engine, { org_id, robot_id }: Session, { target_id, attempt, bytes_done, bytes_total }: Progress): Promise<void> {
+  await setProgress(db, org_id, { id: target_id, robot_id, attempt, progress: { bytes_done, bytes_total }, deadline_at: deadlineOf("downloading", 0, engine.clock.now()) });
+}

@@ -1,0 +1,41 @@
+import { routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Http } from "../../kernel/http.ts";
+import { created, serve } from "../../kernel/serve.ts";
+import { cancelDeployment } from "./cancel.ts";
+import { createConfigDeployment, createDeployment } from "./create.ts";
+import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withReleases } from "./read.ts";
+import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
+
+export function deploymentRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.listDeployments, async (_, { db, caller, query }) => listDeployments(db, caller, query));
+  serve(http, plane, routes.createDeployment, async (_, { db, caller, body }) => {
+    const { row, release } = await createDeployment(db, plane, caller, body);
+    const { id, tag, kind, app } = release;
+    return created("/api/deployments", { data: deploymentToWire(row, { id, tag, kind, app }) });
+  });
+  serve(http, plane, routes.getDeployment, async (_, { db, caller, params }) => {
+    const row = await requireDeployment(db, caller.org_id, "release", params.id);
+    const [data] = await withReleases(db, caller.org_id, [row]);
+    if (data === undefined) throw new Error("a deployment vanished while it was read");
+    return { data };
+  });
+  serve(http, plane, routes.listDeploymentEvents, async (_, { db, caller, params, query }) => listEvents(db, caller, "release", params.id, query));
+  serve(http, plane, routes.listDeploymentTargets, async (_, { db, caller, params, query }) => listTargets(db, caller, params.id, query));
+  serve(http, plane, routes.cancelDeployment, async (_, { db, caller, params }) => {
+    const row = await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor);
+    const [data] = await withReleases(db, caller.org_id, [row]);
+    if (data === undefined) throw new Error("a deployment vanished while it was cancelled");
+    return { data };
+  });
+}
+
+export function configDeploymentRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.listConfigDeployments, async (_, { db, caller, query }) => listConfigDeployments(db, caller, query));
+  serve(http, plane, routes.createConfigDeployment, async (_, { db, caller, body }) => {
+    const row = await createConfigDeployment(db, plane, caller, body);
+    return created("/api/configs/deployments", { data: configDeploymentToWire(row) });
+  });
+  serve(http, plane, routes.getConfigDeployment, async (_, { db, caller, params }) => ({ data: configDeploymentToWire(await requireDeployment(db, caller.org_id, "config", params.id)) }));
+  serve(http, plane, routes.listConfigDeploymentEvents, async (_, { db, caller, params, query }) => listEvents(db, caller, "config", params.id, query));
+}

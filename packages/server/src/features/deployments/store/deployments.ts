@@ -1,0 +1,150 @@
+import type { DeploymentStatus, Reason } from "@robofleet/protocol";
+import type { Db } from "../../../kernel/db.ts";
+import type { Window } from "../../../kernel/page.ts";
+import { bool, int, json, list, nullable, row, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import type { Counts } from "../state.ts";
+import { type DeploymentKind, type DeploymentRow, deploymentRow } from "./rows.ts";
+
+export type NewDeployment = Pick<
+  DeploymentRow,
+  "org_id" | "id" | "kind" | "target_kind" | "robot_id" | "fleet_id" | "release_id" | "app" | "namespace" | "revision" | "rollout" | "scheduled_at" | "status" | "expires_at" | "created_by" | "count_total" | "fan_out_at"
+>;
+
+/** The first event takes number 1; the caller writes it in the same transaction. */
+export const insertDeployment = (db: Db, d: NewDeployment, now: Date) =>
+  db.one(sql(deploymentRow)`
+    insert into deployment (org_id, id, kind, target_kind, robot_id, fleet_id, release_id, app, namespace, revision, rollout, scheduled_at, status, expires_at, created_by, count_total, fan_out_at, event_seq, created_at, updated_at)
+    values (${d.org_id}, ${d.id}, ${d.kind}, ${d.target_kind}, ${d.robot_id}, ${d.fleet_id}, ${d.release_id}, ${d.app}, ${d.namespace}, ${d.revision}, ${json(d.rollout)}, ${d.scheduled_at},
+      ${d.status}, ${d.expires_at}, ${json(d.created_by)}, ${d.count_total}, ${d.fan_out_at}, 1, ${now}, ${now})
+    returning ${deploymentRow}`);
+
+export const insertDue = (db: Db, org_id: string, id: string, due_at: Date) => db.run(sql`insert into deployment_due (org_id, id, due_at) values (${org_id}, ${id}, ${due_at})`);
+export const deleteDue = (db: Db, org_id: string, id: string) => db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id}`);
+
+const dueRow = row({ org_id: text, id: text });
+/** Takes due deployments off the shelf, once, on whichever node asks first: rows that another node holds are skipped. */
+export const takeDue = (db: Db, now: Date, limit: number) =>
+  db.many(sql(dueRow)`
+    delete from deployment_due where (org_id, id) in (
+      select org_id, id from deployment_due where due_at <= ${now} order by due_at limit ${limit} for update skip locked)
+    returning org_id, id`);
+
+export const nextDueAt = (db: Db) => db.one(sql(row({ due_at: nullable(timestamptz) }))`select min(due_at) as due_at from deployment_due`);
+
+export const getDeploymentRow = (db: Db, org_id: string, kind: DeploymentKind, id: string) =>
+  db.maybe(sql(deploymentRow)`select ${deploymentRow} from deployment where org_id = ${org_id} and id = ${id} and kind = ${kind}`);
+
+/** Locks deployments in the order of their ids, so that two transactions never wait for each other. */
+export const lockDeployments = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(deploymentRow)`select ${deploymentRow} from deployment where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`);
+
+export interface DeploymentFilter {
+  kind: DeploymentKind;
+  status?: string | undefined;
+  robot_id?: string | undefined;
+  fleet_id?: string | undefined;
+  release_id?: string | undefined;
+  namespace?: string | undefined;
+  since?: Date | undefined;
+  until?: Date | undefined;
+}
+
+export const listDeploymentRows = (db: Db, org_id: string, f: DeploymentFilter, { after, limit }: Window) =>
+  db.many(sql(deploymentRow)`
+    select ${deploymentRow} from deployment where org_id = ${org_id} and kind = ${f.kind}
+    ${f.status === undefined ? sql`` : sql`and status = ${f.status}`}
+    ${f.robot_id === undefined ? sql`` : sql`and robot_id = ${f.robot_id}`}
+    ${f.fleet_id === undefined ? sql`` : sql`and fleet_id = ${f.fleet_id}`}
+    ${f.release_id === undefined ? sql`` : sql`and release_id = ${f.release_id}`}
+    ${f.namespace === undefined ? sql`` : sql`and namespace = ${f.namespace}`}
+    ${f.since === undefined ? sql`` : sql`and created_at >= ${f.since}`}
+    ${f.until === undefined ? sql`` : sql`and created_at < ${f.until}`}
+    ${after === null ? sql`` : sql`and id < ${after}`}
+    order by id desc limit ${limit}`);
+
+export interface DeploymentUpdate {
+  status: DeploymentStatus;
+  reason: Reason | null;
+  delta: Counts;
+  events: number;
+  started_at: Date | null;
+  finished_at: Date | null;
+}
+
+/** Moves the counters by what changed and takes numbers for events; the row is locked by the caller. */
+export const updateDeployment = (db: Db, org_id: string, id: string, u: DeploymentUpdate, now: Date) =>
+  db.one(sql(deploymentRow)`
+    update deployment set status = ${u.status}, reason = ${u.reason}, event_seq = event_seq + ${u.events},
+      count_total = count_total + ${u.delta.total}, count_pending = count_pending + ${u.delta.pending}, count_queued = count_queued + ${u.delta.queued},
+      count_active = count_active + ${u.delta.active}, count_applied = count_applied + ${u.delta.applied}, count_failed = count_failed + ${u.delta.failed},
+      count_rolled_back = count_rolled_back + ${u.delta.rolled_back}, count_cancelled = count_cancelled + ${u.delta.cancelled},
+      started_at = coalesce(started_at, ${u.started_at}), finished_at = coalesce(finished_at, ${u.finished_at}), updated_at = ${now}
+    where org_id = ${org_id} and id = ${id}
+    returning ${deploymentRow}`);
+
+export const setCancelRequested = (db: Db, org_id: string, id: string, now: Date) =>
+  db.run(sql`update deployment set cancel_requested_at = coalesce(cancel_requested_at, ${now}), updated_at = ${now} where org_id = ${org_id} and id = ${id}`);
+
+/** A deployment leaves the shelf: from now on its robots are resolved and it may expire. */
+export const setFanOut = (db: Db, org_id: string, id: string, u: { fan_out_at: Date; expires_at: Date; count_total: number }) =>
+  db.run(sql`update deployment set fan_out_at = ${u.fan_out_at}, expires_at = ${u.expires_at}, count_total = ${u.count_total} where org_id = ${org_id} and id = ${id}`);
+
+/** A chunk of targets was written; with the last one the total is what was really found. */
+export const setFanOutProgress = (db: Db, org_id: string, id: string, u: { cursor: string; written: number; done_at: Date | null }) =>
+  db.one(sql(deploymentRow)`
+    update deployment set fan_out_cursor = ${u.cursor}, fan_out_done_at = ${u.done_at}, count_queued = count_queued + ${u.written},
+      count_total = case when ${u.done_at}::timestamptz is null then count_total else count_queued + ${u.written} end
+    where org_id = ${org_id} and id = ${id}
+    returning ${deploymentRow}`);
+
+const refRow = row({ org_id: text, id: text });
+export const listUnfinishedFanOuts = (db: Db, limit: number) =>
+  db.many(sql(refRow)`select org_id, id from deployment where fan_out_at is not null and fan_out_done_at is null and finished_at is null order by fan_out_at limit ${limit}`);
+
+export const listExpired = (db: Db, now: Date, limit: number) =>
+  db.many(sql(refRow)`select org_id, id from deployment where finished_at is null and expires_at <= ${now} order by expires_at limit ${limit}`);
+
+export const listCancelling = (db: Db, limit: number) =>
+  db.many(sql(refRow)`select org_id, id from deployment where finished_at is null and cancel_requested_at is not null and count_pending + count_queued > 0 limit ${limit}`);
+
+/** Members of the fleet behind a cursor; robots that enrolled after the deployment was made are not part of it. */
+export const listMembers = (db: Db, org_id: string, fleet_id: string, before: Date, after: string, limit: number) =>
+  db.many(sql(row({ id: text }))`
+    -- reads: robot
+    select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and created_at <= ${before} and id > ${after}
+    order by id limit ${limit}`);
+
+export const countMembers = (db: Db, org_id: string, fleet_id: string, before: Date) =>
+  db.one(sql(row({ count: int }))`
+    -- reads: robot
+    select count(*)::int as count from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and created_at <= ${before}`);
+
+export const deploymentReleaseRow = row({ id: text, tag: text, kind: text, app: text, artifact_state: textOf<"awaiting_upload" | "stored" | "external">() });
+/** A release by its id or its tag. */
+export const findRelease = (db: Db, org_id: string, name: string) =>
+  db.maybe(sql(deploymentReleaseRow)`
+    -- reads: release
+    select ${deploymentReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1`);
+
+export const listReleases = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(deploymentReleaseRow)`
+    -- reads: release
+    select ${deploymentReleaseRow} from release where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
+
+export const findTargetRobot = (db: Db, org_id: string, id: string) =>
+  db.maybe(sql(row({ id: text, decommissioned: bool }))`
+    -- reads: robot
+    select id, decommissioned_at is not null as decommissioned from robot where org_id = ${org_id} and id = ${id}`);
+
+export const fleetExists = async (db: Db, org_id: string, id: string): Promise<boolean> =>
+  (await db.maybe(sql(row({ id: text }))`
+    -- reads: fleet
+    select id from fleet where org_id = ${org_id} and id = ${id}`)) !== undefined;
+
+export const releaseIsDeployed = async (db: Db, org_id: string, release_id: string): Promise<boolean> =>
+  (
+    await db.one(sql(row({ used: bool }))`
+      select exists (select 1 from robot_app where org_id = ${org_id} and (current_release_id = ${release_id} or desired_release_id = ${release_id} or previous_release_id = ${release_id}))
+        or exists (select 1 from deployment where org_id = ${org_id} and release_id = ${release_id} and finished_at is null) as used`)
+  ).used;
+

@@ -1,0 +1,25 @@
+import type { Db } from "../../../kernel/db.ts";
+import { json, sql } from "../../../kernel/sql.ts";
+import { type EventRow, eventRow } from "./rows.ts";
+
+/** Events of one deployment in one statement. */
+export const insertEvents = (db: Db, org_id: string, deployment_id: string, events: readonly EventRow[]) =>
+  db.run(sql`
+    insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, target_status, robot_id, reason, message, actor, data)
+    select ${org_id}, ${deployment_id}, e.seq, e.id, e.at, e.kind, e.status, e.target_status, e.robot_id, e.reason, e.message, e.actor, e.data
+    from jsonb_to_recordset(${json(events)}::jsonb)
+      as e (seq bigint, id text, at timestamptz, kind text, status text, target_status text, robot_id text, reason text, message text, actor jsonb, data jsonb)`);
+
+export interface EventFilter {
+  targets: boolean;
+  robot_id?: string | undefined;
+  after_seq: number;
+}
+
+/** Oldest first. Without `targets` or a robot only the deployment's own events: few, whatever the size of the fleet. */
+export const listEventRows = (db: Db, org_id: string, deployment_id: string, f: EventFilter, limit: number) =>
+  db.many(sql(eventRow)`
+    select ${eventRow} from deployment_event where org_id = ${org_id} and deployment_id = ${deployment_id} and seq > ${f.after_seq}
+    ${f.robot_id === undefined ? (f.targets ? sql`` : sql`and robot_id is null`) : sql`and robot_id = ${f.robot_id}`}
+    order by seq limit ${limit}`);
+

@@ -1,0 +1,85 @@
+import type { DeploymentStatus, Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
+import { bigint, int, jsonb, nullable, row, type RowOf, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+
+export type DeploymentKind = "release" | "config";
+
+export const deploymentRow = row({
+  org_id: text,
+  id: text,
+  kind: textOf<DeploymentKind>(),
+  target_kind: textOf<"robot" | "fleet">(),
+  robot_id: nullable(text),
+  fleet_id: nullable(text),
+  release_id: nullable(text),
+  app: nullable(text),
+  namespace: nullable(text),
+  revision: nullable(text),
+  rollout: jsonb<{ verify_seconds?: number }>(),
+  scheduled_at: nullable(timestamptz),
+  status: textOf<DeploymentStatus>(),
+  reason: nullable(textOf<Reason>()),
+  fan_out_at: nullable(timestamptz),
+  fan_out_done_at: nullable(timestamptz),
+  fan_out_cursor: nullable(text),
+  count_total: int,
+  count_pending: int,
+  count_queued: int,
+  count_active: int,
+  count_applied: int,
+  count_failed: int,
+  count_rolled_back: int,
+  count_cancelled: int,
+  event_seq: bigint,
+  cancel_requested_at: nullable(timestamptz),
+  expires_at: nullable(timestamptz),
+  retry_of: nullable(text),
+  rollback_of: nullable(text),
+  created_by: jsonb<Actor>(),
+  started_at: nullable(timestamptz),
+  finished_at: nullable(timestamptz),
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type DeploymentRow = RowOf<typeof deploymentRow>;
+
+export const targetRow = row({
+  org_id: text,
+  deployment_id: text,
+  id: text,
+  kind: textOf<DeploymentKind>(),
+  robot_id: text,
+  subject: text,
+  release_id: nullable(text),
+  wave: int,
+  status: textOf<TargetStatus>(),
+  reason: nullable(textOf<Reason>()),
+  attempt: int,
+  waiting_for: nullable(textOf<WaitingFor>()),
+  progress: nullable(jsonb<{ bytes_done: number; bytes_total: number }>()),
+  previous_release_id: nullable(text),
+  dispatch_generation: nullable(bigint),
+  deadline_at: nullable(timestamptz),
+  not_before_at: nullable(timestamptz),
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type TargetRow = RowOf<typeof targetRow>;
+
+export const eventRow = row({
+  id: text,
+  seq: bigint,
+  at: timestamptz,
+  kind: text,
+  status: textOf<DeploymentStatus>(),
+  target_status: nullable(textOf<TargetStatus>()),
+  robot_id: nullable(text),
+  reason: nullable(text),
+  message: text,
+  actor: jsonb<Actor>(),
+  data: jsonb<Record<string, unknown>>(),
+});
+export type EventRow = RowOf<typeof eventRow>;
+
+/** What stands in the place of a namespace when a config deployment brings all of them. */
+export const ALL_NAMESPACES = "";

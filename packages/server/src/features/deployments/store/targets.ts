@@ -1,0 +1,161 @@
+import type { Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
+import type { Db } from "../../../kernel/db.ts";
+import type { Window } from "../../../kernel/page.ts";
+import { bool, json, jsonb, list, nullable, row, sql, text, textOf } from "../../../kernel/sql.ts";
+import { type TargetRow, targetRow } from "./rows.ts";
+
+export interface NewTargets {
+  org_id: string;
+  deployment_id: string;
+  kind: TargetRow["kind"];
+  subject: string;
+  release_id: string | null;
+  robots: readonly { id: string; robot_id: string }[];
+}
+
+/** One statement for a whole chunk; a chunk that was written before a crash is not written twice. */
+export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
+  db.run(sql`
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
+    select ${t.org_id}, ${t.deployment_id}, r.id, ${t.kind}, r.robot_id, ${t.subject}, ${t.release_id}, 'queued', ${now}, ${now}
+    from unnest(${list(t.robots.map((r) => r.id))}::text[], ${list(t.robots.map((r) => r.robot_id))}::text[]) as r (id, robot_id)
+    on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
+
+export const countTargets = (db: Db, org_id: string, deployment_id: string) =>
+  db.one(sql(row({ count: text }))`select count(*)::text as count from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id}`);
+
+const claimRow = row({ org_id: text, deployment_id: text, id: text });
+/** Targets that may be dispatched, oldest first; not locked: dispatch locks their deployment and looks again. */
+export const listClaimable = (db: Db, now: Date, limit: number) =>
+  db.many(sql(claimRow)`
+    select t.org_id, t.deployment_id, t.id from deployment_target t
+    join deployment d on d.org_id = t.org_id and d.id = t.deployment_id
+    where t.status = 'queued' and t.waiting_for is null and (t.not_before_at is null or t.not_before_at <= ${now}) and d.fan_out_done_at is not null and d.cancel_requested_at is null
+    order by t.created_at limit ${limit}`);
+
+/** Those of the claimed targets that are still to be dispatched; what another node holds is skipped. */
+export const lockQueued = (db: Db, org_id: string, deployment_id: string, ids: readonly string[]) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target
+    where org_id = ${org_id} and deployment_id = ${deployment_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
+    order by id for update skip locked`);
+
+/** Open targets of other deployments on the same robots and subjects; a config deployment of all namespaces touches each. */
+export const listRivals = (db: Db, org_id: string, t: { deployment_id: string; kind: TargetRow["kind"]; subject: string; robot_ids: readonly string[] }) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target
+    where org_id = ${org_id} and robot_id = any(${list(t.robot_ids)}::text[]) and status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back', 'queued', 'pending')
+      and deployment_id <> ${t.deployment_id} and kind = ${t.kind} and (subject = ${t.subject} or (kind = 'config' and ${t.subject} = ''))`);
+
+export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`);
+
+export const getTargets = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
+
+export const getTarget = (db: Db, org_id: string, id: string) => db.maybe(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = ${id}`);
+
+/** Open targets of a deployment by status, at most `limit`, locked. */
+export const lockTargetsByStatus = (db: Db, org_id: string, deployment_id: string, statuses: readonly TargetStatus[], limit: number) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = any(${list(statuses)}::text[])
+    order by id limit ${limit} for update`);
+
+export const listOpenOfRobot = (db: Db, org_id: string, robot_id: string) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target
+    where org_id = ${org_id} and robot_id = ${robot_id} and status not in ('applied', 'failed', 'rolled_back', 'cancelled')`);
+
+export const listTargetRows = (db: Db, org_id: string, deployment_id: string, f: { status?: string | undefined; robot_id?: string | undefined }, { after, limit }: Window) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id}
+    ${f.status === undefined ? sql`` : sql`and status = ${f.status}`}
+    ${f.robot_id === undefined ? sql`` : sql`and robot_id = ${f.robot_id}`}
+    ${after === null ? sql`` : sql`and id < ${after}`}
+    order by id desc limit ${limit}`);
+
+export interface TargetChange {
+  target: TargetRow;
+  to: TargetStatus;
+  reason: Reason | null;
+  waiting_for?: WaitingFor | null;
+  attempt?: number;
+  deadline_at?: Date | null;
+  not_before_at?: Date | null;
+  dispatch_generation?: number | null;
+  previous_release_id?: string | null;
+}
+
+const changedRow = row({ id: text });
+/** Compare-and-set of many targets of one deployment: those whose status or attempt is another by now stay as they are. */
+export const changeTargets = (db: Db, org_id: string, deployment_id: string, changes: readonly TargetChange[], now: Date) =>
+  db.many(sql(changedRow)`
+    update deployment_target t set status = c.status, reason = c.reason, waiting_for = c.waiting_for, attempt = c.attempt, deadline_at = c.deadline_at,
+      not_before_at = c.not_before_at, dispatch_generation = c.dispatch_generation, previous_release_id = c.previous_release_id, updated_at = ${now}
+    from unnest(
+      ${list(changes.map((c) => c.target.id))}::text[], ${list(changes.map((c) => c.target.status))}::text[], ${list(changes.map((c) => c.target.attempt))}::int[],
+      ${list(changes.map((c) => c.to))}::text[], ${list(changes.map((c) => c.reason))}::text[], ${list(changes.map((c) => c.waiting_for ?? null))}::text[],
+      ${list(changes.map((c) => c.attempt ?? c.target.attempt))}::int[], ${list(changes.map((c) => c.deadline_at ?? null))}::timestamptz[],
+      ${list(changes.map((c) => c.not_before_at ?? null))}::timestamptz[],
+      ${list(changes.map((c) => (c.dispatch_generation === undefined ? c.target.dispatch_generation : c.dispatch_generation)))}::bigint[],
+      ${list(changes.map((c) => (c.previous_release_id === undefined ? c.target.previous_release_id : c.previous_release_id)))}::text[]
+    ) as c (id, from_status, from_attempt, status, reason, waiting_for, attempt, deadline_at, not_before_at, dispatch_generation, previous_release_id)
+    where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
+    returning t.id`);
+
+/** Says what queued targets wait for; no transition, so no event. */
+export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], waiting_for: readonly WaitingFor[]) =>
+  db.run(sql`
+    update deployment_target t set waiting_for = c.waiting_for
+    from unnest(${list(ids)}::text[], ${list(waiting_for)}::text[]) as c (id, waiting_for)
+    where t.org_id = ${org_id} and t.id = c.id and t.status = 'queued'`);
+
+export const wakeWaitingForRobot = (db: Db, org_id: string, robot_id: string) =>
+  db.run(sql`
+    update deployment_target set waiting_for = null
+    where org_id = ${org_id} and robot_id = ${robot_id} and status = 'queued' and waiting_for = 'robot_online'`);
+
+export const wakeWaitingForArtifact = (db: Db, org_id: string, release_id: string) =>
+  db.run(sql`
+    update deployment_target set waiting_for = null
+    where org_id = ${org_id} and release_id = ${release_id} and status = 'queued' and waiting_for = 'artifact'`);
+
+export const wakeWaitingForPrevious = (db: Db, org_id: string, robot_ids: readonly string[]) =>
+  db.run(sql`
+    update deployment_target set waiting_for = null
+    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and status = 'queued' and waiting_for = 'previous_deployment'`);
+
+/** The safety net under the wake-ups: targets that wait for a robot that is connected. */
+export const wakeMissed = (db: Db) =>
+  db.run(sql`
+    -- reads: robot
+    update deployment_target t set waiting_for = null from robot r
+    where r.node_id is not null and r.org_id = t.org_id and r.id = t.robot_id and t.status = 'queued' and t.waiting_for = 'robot_online'`);
+
+const lateRow = row({ org_id: text, deployment_id: text, id: text });
+export const listLate = (db: Db, now: Date, limit: number) =>
+  db.many(sql(lateRow)`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} order by deadline_at limit ${limit}`);
+
+/** Download progress; it also starts the step's timeout anew. */
+export const setProgress = (db: Db, org_id: string, p: { id: string; robot_id: string; attempt: number; progress: { bytes_done: number; bytes_total: number }; deadline_at: Date | null }) =>
+  db.run(sql`
+    update deployment_target set progress = ${json(p.progress)}, deadline_at = ${p.deadline_at}
+    where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and status in ('dispatched', 'downloading')`);
+
+export const setDeadlines = (db: Db, org_id: string, ids: readonly string[], deadline_at: Date) =>
+  db.run(sql`update deployment_target set deadline_at = ${deadline_at} where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
+
+const reasonRow = row({ reason: nullable(textOf<Reason>()) });
+/** The commonest reason among targets that ended with one of these statuses. */
+export const commonestReason = (db: Db, org_id: string, deployment_id: string, statuses: readonly TargetStatus[]) =>
+  db.maybe(sql(reasonRow)`
+    select reason from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = any(${list(statuses)}::text[])
+    group by reason order by count(*) desc, reason limit 1`);
+
+export const robotStateRow = row({ id: text, online: bool, decommissioned: bool, kinds: jsonb<string[]>() });
+/** Robots as dispatch needs them, held against a connect or disconnect until it commits: a wake-up cannot slip between. */
+export const holdRobots = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(robotStateRow)`
+    -- reads: robot
+    select id, node_id is not null as online, decommissioned_at is not null as decommissioned, kinds from robot
+    where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for share`);

@@ -1,0 +1,66 @@
+import type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "@robofleet/protocol/routes";
+import { wireTime } from "../../kernel/time.ts";
+import { VERIFY_SECONDS_DEFAULT } from "./policy.ts";
+import type { Counts } from "./state.ts";
+import type { DeploymentRow, EventRow, TargetRow } from "./store/rows.ts";
+
+export const countsOf = (row: DeploymentRow): Counts => ({
+  total: row.count_total,
+  pending: row.count_pending,
+  queued: row.count_queued,
+  active: row.count_active,
+  applied: row.count_applied,
+  failed: row.count_failed,
+  rolled_back: row.count_rolled_back,
+  cancelled: row.count_cancelled,
+});
+
+const commonToWire = (row: DeploymentRow) => ({
+  target_kind: row.target_kind,
+  robot_id: row.robot_id,
+  fleet_id: row.fleet_id,
+  status: row.status,
+  reason: row.reason,
+  counts: countsOf(row),
+  created_by: row.created_by,
+  cancel_requested_at: wireTime(row.cancel_requested_at),
+  expires_at: wireTime(row.expires_at),
+  started_at: wireTime(row.started_at),
+  finished_at: wireTime(row.finished_at),
+  created_at: wireTime(row.created_at),
+  updated_at: wireTime(row.updated_at),
+});
+
+export function deploymentToWire(row: DeploymentRow, release: Deployment["release"] | undefined): Deployment {
+  const { id, release_id, app } = row;
+  if (release_id === null) throw new Error("a deployment of a release has none");
+  return {
+    id,
+    release_id,
+    release: release ?? { id: release_id, tag: "", kind: "", app: app ?? "main" },
+    scheduled_at: wireTime(row.scheduled_at),
+    rollout: { verify_seconds: row.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT },
+    retry_of: row.retry_of,
+    rollback_of: row.rollback_of,
+    ...commonToWire(row),
+  };
+}
+
+export const configDeploymentToWire = (row: DeploymentRow): ConfigDeployment => ({ id: row.id, namespace: row.namespace, revision: row.revision ?? row.id, ...commonToWire(row) });
+
+export const targetToWire = (row: TargetRow): DeploymentTarget => ({
+  id: row.id,
+  deployment_id: row.deployment_id,
+  robot_id: row.robot_id,
+  wave: row.wave,
+  status: row.status,
+  reason: row.reason,
+  attempt: row.attempt,
+  waiting_for: row.waiting_for,
+  progress: row.progress,
+  previous_release_id: row.previous_release_id,
+  created_at: wireTime(row.created_at),
+  updated_at: wireTime(row.updated_at),
+});
+
+export const eventToWire = (row: EventRow): DeploymentEvent => ({ ...row, at: wireTime(row.at) });

@@ -1,0 +1,241 @@
+import { randomBytes } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
+import { CONTROL_CHANNEL, decodeFrame, FrameType, LINK_SUBPROTOCOL, MessageAssembler, messageFrames, type Refused, type ServerMessage } from "@robofleet/protocol/link";
+import type { RobotMessage } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import { type WebSocket, WebSocketServer } from "ws";
+import type { Admission, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
+import { parseMessage } from "./inbound.ts";
+import { LiveSession } from "./live-session.ts";
+import { refuseUpgrade } from "./refuse-upgrade.ts";
+
+const HELLO_TIMEOUT_MS = 10_000;
+/** Heartbeats that may fail to come before a link counts as half open. */
+const MISSED_HEARTBEATS_MAX = 3;
+const FRAME_BYTES_MAX = 64 * 1024 + 8;
+const CONTROL_BUFFER_TIMEOUT_MS = 5_000;
+/** Robots that are sent away come back within this time, spread evenly. */
+const DRAIN_SPREAD_MS = 10_000;
+
+export interface GatewayContext {
+  clock: Clock;
+  id: IdSource;
+  log: Logger;
+  activity: Activity;
+  settings: LinkSettings;
+  handlers: () => LinkHandlers;
+}
+
+/** Takes the robots' sockets: challenge, hello, welcome, then frames in and messages out. Knows nothing of what they mean. */
+export class Gateway implements Link {
+  readonly #context: GatewayContext;
+  readonly #server = new WebSocketServer({
+    noServer: true,
+    perMessageDeflate: false,
+    maxPayload: FRAME_BYTES_MAX,
+    handleProtocols: (offered) => (offered.has(LINK_SUBPROTOCOL) ? LINK_SUBPROTOCOL : false),
+  });
+  readonly #sessions = new Map<string, LiveSession>();
+  readonly #timer: Timer;
+  #unauthenticated = 0;
+  #draining = false;
+  readonly #ending = new Set<Promise<void>>();
+  #emptied: (() => void) | undefined;
+
+  constructor(context: GatewayContext) {
+    this.#context = context;
+    this.#timer = context.clock.every(context.settings.heartbeat_seconds * 1_000, () => this.#cutSilent());
+  }
+
+  get count(): number {
+    return this.#sessions.size;
+  }
+
+  session(robot_id: string): Session | undefined {
+    return this.#sessions.get(robot_id);
+  }
+
+  send(robot_id: string, message: ServerMessage): boolean {
+    return this.#sessions.get(robot_id)?.send(message) ?? false;
+  }
+
+  takeSeen(): Map<string, { org_id: string; at: Date }> {
+    const { clock } = this.#context;
+    const [now, monotonic] = [clock.now().getTime(), clock.monotonic()];
+    const seen = new Map<string, { org_id: string; at: Date }>();
+    for (const session of this.#sessions.values()) {
+      if (!session.seen) continue;
+      session.seen = false;
+      seen.set(session.robot_id, { org_id: session.org_id, at: new Date(now - (monotonic - session.heard_at)) });
+    }
+    return seen;
+  }
+
+  async drain(reason: string): Promise<void> {
+    this.#draining = true;
+    this.#timer.cancel();
+    for (const session of this.#sessions.values()) session.goAway(Math.floor(this.#context.clock.random() * DRAIN_SPREAD_MS), reason);
+    // The other end answers a close in a round trip; one that does not is cut.
+    const cut = this.#context.clock.setTimer(CONTROL_BUFFER_TIMEOUT_MS, () => {
+      for (const session of this.#sessions.values()) session.terminate(reason);
+    });
+    if (this.#sessions.size > 0) await new Promise<void>((resolve) => (this.#emptied = resolve));
+    cut.cancel();
+    await Promise.allSettled(this.#ending);
+    this.#server.close();
+  }
+
+  /** Takes over an upgrade request for the link's path. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, ip: string): void {
+    const { settings } = this.#context;
+    if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
+    if (this.#sessions.size >= settings.robots_max || this.#unauthenticated >= settings.unauthenticated_links_max) {
+      return refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; try again", { "retry-after": "10" });
+    }
+    if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
+      return refuseUpgrade(socket, 400, "bad_request", `the subprotocol ${LINK_SUBPROTOCOL} is needed`);
+    }
+    this.#unauthenticated += 1;
+    let counted = true;
+    const uncount = (): void => {
+      if (counted) this.#unauthenticated -= 1;
+      counted = false;
+    };
+    socket.once("close", uncount);
+    this.#server.handleUpgrade(request, socket, head, (ws) => {
+      ws.on("error", () => {}); // a close event follows
+      void this.#greet(ws, ip).finally(uncount);
+    });
+  }
+
+  /** Challenge → hello → welcome; anything else within the timeout ends the link. */
+  async #greet(ws: WebSocket, ip: string): Promise<void> {
+    const { clock, log, settings, id } = this.#context;
+    const nonce = randomBytes(32).toString("base64url");
+    const timeout = clock.setTimer(HELLO_TIMEOUT_MS, () => ws.terminate());
+    try {
+      const first = firstMessage(ws);
+      sendTo(ws, { type: "challenge", nonce });
+      const hello = await first;
+      if (hello === undefined) return;
+      if (hello.type !== "hello") return ws.close(1008, "hello must come first");
+      const end = this.#context.activity.begin();
+      try {
+        const admission: Admission = hello.protocols.includes(1)
+          ? await this.#context.handlers().admit(hello, nonce)
+          : { admitted: false, code: "unsupported_protocol", message: "this server speaks protocol 1" };
+        if (!admission.admitted) return refuse(ws, { type: "refused", code: admission.code, message: admission.message });
+        if (ws.readyState !== ws.OPEN) return;
+        const session = new LiveSession(ws, { session_id: id("sess"), org_id: admission.org_id, hello, ip, now: clock.monotonic() }, this.#events);
+        sendTo(ws, {
+          type: "welcome",
+          protocol: 1,
+          session_id: session.session_id,
+          server_time: clock.now().getTime(),
+          heartbeat_seconds: settings.heartbeat_seconds,
+          health_seconds: settings.health_seconds,
+          log_flush_ms: settings.log_flush_ms,
+          acked_seq: admission.acked_seq,
+          acked_log_seq: admission.acked_log_seq,
+        });
+        this.#adopt(ws, session);
+        await this.#context.handlers().connected(session);
+      } finally {
+        end();
+      }
+    } catch (error) {
+      log.error({ err: error }, "a robot could not be let in");
+      ws.close(1011, "the server could not let the robot in");
+    } finally {
+      timeout.cancel();
+    }
+  }
+
+  /** The newer link of a robot wins: the older one may be half open, and nobody could tell. */
+  #adopt(ws: WebSocket, session: LiveSession): void {
+    const { clock } = this.#context;
+    const older = this.#sessions.get(session.robot_id);
+    this.#sessions.set(session.robot_id, session);
+    older?.close(4000, "replaced by a newer link");
+    ws.on("message", (data, binary) => session.receive(data as Buffer, binary, clock.monotonic()));
+    ws.once("close", (code, reason) => {
+      if (this.#sessions.get(session.robot_id) === session) this.#sessions.delete(session.robot_id);
+      if (this.#sessions.size === 0) this.#emptied?.();
+      const why = session.end_reason ?? (reason.length > 0 ? reason.toString("utf8").slice(0, 120) : `closed with ${code}`);
+      const ended = this.#disconnected(session, why).finally(() => this.#ending.delete(ended));
+      this.#ending.add(ended);
+    });
+  }
+
+  async #disconnected(session: LiveSession, reason: string): Promise<void> {
+    const end = this.#context.activity.begin();
+    try {
+      await this.#context.handlers().disconnected(session, reason);
+    } catch (error) {
+      this.#context.log.error({ err: error, robot_id: session.robot_id }, "a robot's going could not be recorded");
+    } finally {
+      end();
+    }
+  }
+
+  readonly #events = {
+    message: async (session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void> => {
+      const end = this.#context.activity.begin();
+      try {
+        const { messages } = this.#context.handlers();
+        await (messages[message.type] as (session: Session, message: RobotMessage) => Promise<void>)(session, message);
+      } finally {
+        end();
+      }
+    },
+    // Not acknowledged, so it comes again on the next link.
+    failed: (session: LiveSession, error: unknown): void => {
+      this.#context.log.error({ err: error, robot_id: session.robot_id }, "a robot's message could not be taken");
+      session.close(1011, "the server could not take a message");
+    },
+  };
+
+  #cutSilent(): void {
+    const limit_ms = this.#context.settings.heartbeat_seconds * 1_000 * MISSED_HEARTBEATS_MAX;
+    const now = this.#context.clock.monotonic();
+    for (const session of this.#sessions.values()) if (now - session.heard_at > limit_ms) session.terminate("no heartbeat");
+  }
+}
+
+const sendTo = (ws: WebSocket, message: ServerMessage): void => {
+  for (const frame of messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)))) ws.send(frame);
+};
+
+function refuse(ws: WebSocket, message: Refused): void {
+  sendTo(ws, message);
+  ws.close(4001, message.code);
+}
+
+/** The first control message, or undefined when the link closes before or breaks the protocol. */
+function firstMessage(ws: WebSocket): Promise<RobotMessage | undefined> {
+  return new Promise((resolve) => {
+    const assembler = new MessageAssembler();
+    const onMessage = (data: unknown, binary: boolean): void => {
+      try {
+        if (!binary) throw new Error("text frames are not part of the link");
+        const frame = decodeFrame(data as Buffer);
+        if (frame.type !== FrameType.DATA || frame.channel !== CONTROL_CHANNEL) throw new Error("hello must come first");
+        const bytes = assembler.push(frame);
+        if (bytes !== undefined) done(parseMessage(bytes));
+      } catch (error) {
+        ws.close(1002, (error as Error).message.slice(0, 120));
+        done(undefined);
+      }
+    };
+    const onClose = (): void => done(undefined);
+    const done = (message: RobotMessage | undefined): void => {
+      ws.off("message", onMessage);
+      ws.off("close", onClose);
+      resolve(message);
+    };
+    ws.on("message", onMessage);
+    ws.once("close", onClose);
+  });
+}

@@ -1,0 +1,111 @@
+import path from "node:path";
+import { systemClock } from "@robofleet/clock";
+import { Command, InvalidArgumentError } from "commander";
+import packageJson from "../package.json" with { type: "json" };
+import { LIMIT_DEFAULTS, readSettings, type ServeFlags, SettingsError } from "./config.ts";
+import { migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
+import { backup, Refusal, restore, runningDatabase, startEmbedded, upgradeDatabase } from "./engines/db/embedded/index.ts";
+import { createLog } from "./kernel/log.ts";
+import { startPlane } from "./plane.ts";
+
+const limitsHelp = Object.entries(LIMIT_DEFAULTS)
+  .map(([name, value]) => `  ${name}=${value}`)
+  .join("\n");
+
+const program = new Command("robofleet").description("The control plane for robot fleets").version(packageJson.version);
+
+program
+  .command("serve", { isDefault: true })
+  .description("run the server")
+  .option("--data <dir>", "where everything is kept (default: ./.robofleet)")
+  .option("--listen <host:port>", "where the API answers (default: 127.0.0.1:7600)")
+  .option("--tls-cert <file>", "certificate chain in PEM form")
+  .option("--tls-key <file>", "private key of the certificate")
+  .option("--behind-proxy", "a proxy in front of this server speaks TLS; its X-Forwarded headers are believed")
+  .option("--log-level <level>", "trace, debug, info, warn or error (default: info)")
+  .option("--limit <name=number>", "change a limit; may be repeated", (one: string, all: string[]) => [...all, one], [])
+  .addHelpText(
+    "after",
+    `
+Limits and their defaults:
+${limitsHelp}
+
+Environment:
+  DATABASE_URL           use this PostgreSQL (15 or newer) instead of the embedded one
+  SERVICE_ADMIN_TOKEN    token of the admin routes; unset, they are open to this machine only
+  ROBOFLEET_DATA, ROBOFLEET_LISTEN, ROBOFLEET_TLS_CERT, ROBOFLEET_TLS_KEY,
+  ROBOFLEET_BEHIND_PROXY=1, ROBOFLEET_LOG_LEVEL
+                         the same as the flags, which win`,
+  )
+  .action((flags: ServeFlags) => serve(flags));
+
+program
+  .command("backup")
+  .description("copy the embedded database of a running or stopped server")
+  .requiredOption("--to <dir>", "new directory for the backup")
+  .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
+  .action((flags: { to: string; data?: string }) => runBackup(flags));
+
+program
+  .command("restore")
+  .description("make a data directory's database from a backup")
+  .requiredOption("--from <dir>", "the backup")
+  .option("--data <dir>", "the data directory, which must have no database yet (default: ./.robofleet)")
+  .action(async (flags: { from: string; data?: string }) => {
+    await restore({ from: flags.from, directory: databaseDirectory(flags.data) });
+    print(`restored into ${databaseDirectory(flags.data)}`);
+  });
+
+program
+  .command("upgrade-database")
+  .description("move the embedded database to the newest PostgreSQL here; the old one is kept")
+  .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
+  .action(async (flags: { data?: string }) => {
+    const log = createLog({ level: "warn" });
+    const result = await upgradeDatabase({ directory: databaseDirectory(flags.data), clock: systemClock, log, migrate: (connection) => migrate(connection, { directory: MIGRATIONS_DIRECTORY, log }) });
+    print(result.kept === undefined ? `the database is of PostgreSQL ${result.to} already` : `PostgreSQL ${result.from} → ${result.to}: ${result.tables} tables, ${result.rows} rows; the old database is kept in ${result.kept}`);
+  });
+
+const print = (line: string): void => void process.stdout.write(`${line}\n`);
+const databaseDirectory = (data: string | undefined): string => path.join(data ?? readSettings({}).data_directory, "postgres");
+
+async function serve(flags: ServeFlags): Promise<void> {
+  const settings = readSettings(flags);
+  const log = createLog({ level: settings.log_level });
+  const stopped = new AbortController();
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => stopped.abort(signal));
+  const running = await startPlane({ settings, clock: systemClock, log });
+  log.info({ url: running.url, data: path.resolve(settings.data_directory) }, "listening");
+  if (settings.admin_token === undefined) log.warn({}, "SERVICE_ADMIN_TOKEN is not set: admin routes are open to this machine");
+  if (!stopped.signal.aborted) await new Promise((resolve) => stopped.signal.addEventListener("abort", resolve, { once: true }));
+  log.info({ signal: String(stopped.signal.reason) }, "stopping");
+  await running.stop();
+  log.info({}, "stopped");
+}
+
+/** Backs up beside a running server, or starts the database for as long as it takes. */
+async function runBackup(flags: { to: string; data?: string }): Promise<void> {
+  const directory = databaseDirectory(flags.data);
+  const running = await runningDatabase(directory);
+  const started = running === undefined ? await startEmbedded({ directory, clock: systemClock, log: createLog({ level: "warn" }) }) : undefined;
+  try {
+    const connection = running ?? started?.connection;
+    if (connection === undefined) throw new Refusal(`there is no database in ${directory}`);
+    await backup({ connection, dataDirectory: directory, to: flags.to });
+    print(`backup written to ${path.resolve(flags.to)}`);
+  } finally {
+    await started?.stop();
+  }
+}
+
+try {
+  await program.parseAsync();
+  process.exit(0);
+} catch (error) {
+  if (error instanceof SettingsError || error instanceof Refusal || error instanceof InvalidArgumentError) {
+    process.stderr.write(`robofleet: ${error.message}\n`);
+    process.exit(2);
+  }
+  process.stderr.write(`robofleet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  process.exit(1);
+}

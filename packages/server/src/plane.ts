@@ -1,0 +1,231 @@
+import { randomBytes } from "node:crypto";
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import { type Activity, type Clock, idleActivity, idSource } from "@robofleet/clock";
+import { LINK_PATH } from "@robofleet/protocol";
+import type { Logger } from "pino";
+import type { Settings } from "./config.ts";
+import type { Plane } from "./context.ts";
+import { directoryBlobs } from "./engines/blobs/index.ts";
+import { localBus } from "./engines/bus/index.ts";
+import { connect, type DbAddress, isConnectionLost, isUniqueViolation, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
+import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
+import { configRoutes } from "./features/configs/index.ts";
+import { configDeploymentRoutes, deploymentRoutes, greetRobot, robotOnline, startDeploymentEngine, takeProgress, takeReport } from "./features/deployments/index.ts";
+import { enrollmentRoutes } from "./features/enrollment/index.ts";
+import { fleetRoutes } from "./features/fleets/index.ts";
+import { healthRoutes, ingestHealth } from "./features/health/index.ts";
+import { ingestLogs, logRoutes, startLogRetention } from "./features/logs/index.ts";
+import { operationRoutes } from "./features/operation/index.ts";
+import { orgRoutes } from "./features/orgs/index.ts";
+import { referenceRoutes } from "./features/reference/index.ts";
+import { releaseRoutes, startBlobSweep } from "./features/releases/index.ts";
+import { admit, authenticateRobot, flushSeen, robotConnected, robotDisconnected, robotRoutes, sweepDeadNodes } from "./features/robots/index.ts";
+import { siteRoutes } from "./features/sites/index.ts";
+import { createStreams } from "./features/streams/index.ts";
+import { timelineRoutes } from "./features/timeline/index.ts";
+import { createPortalAuthenticator, tokenRoutes } from "./features/tokens/index.ts";
+import { background, type Background } from "./kernel/background.ts";
+import { createHttp, type Http } from "./kernel/http.ts";
+import { deleteExpiredKeys } from "./kernel/idempotency.ts";
+import { createMetrics } from "./kernel/metrics.ts";
+import { RateLimit } from "./kernel/rate-limit.ts";
+import { Gateway, giveUpLease, keepLease, type LinkHandlers, refuseUpgrade, takeLease } from "./link/index.ts";
+
+export interface PlaneOptions {
+  settings: Settings;
+  clock: Clock;
+  log: Logger;
+  /** Counts work in flight, for tests that own time. */
+  activity?: Activity;
+  /** A database that exists already; otherwise the settings' URL, or one of our own in the data directory. */
+  database?: DbAddress;
+  /** Compare every row with its declaration: for tests. */
+  check_rows?: boolean;
+}
+
+export interface RunningPlane {
+  plane: Plane;
+  /** Where the API answers, for example http://127.0.0.1:7600 */
+  url: string;
+  /** Ends in good order: robots are sent away, requests under way finish, loops stop, the database is closed. */
+  stop(): Promise<void>;
+}
+
+const SEEN_FLUSH_EVERY_MS = 15_000;
+const KEY_SWEEP_EVERY_MS = 600_000;
+/** Requests under way may finish for this long when the server stops. */
+const STOP_TIMEOUT_MS = 10_000;
+
+/** Puts the plane together and starts it; on failure what was started is stopped again. */
+export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
+  const started: (() => Promise<unknown>)[] = [];
+  const stop = async (): Promise<void> => {
+    for (const undo of started.splice(0).reverse()) await undo();
+  };
+  try {
+    const { plane, gateway } = await buildPlane(options, started);
+    const streams = createStreams(plane);
+    const http = await createHttp(plane, { ...(await readTlsFiles(options.settings)), behind_proxy: options.settings.behind_proxy, metrics: plane.metrics });
+    mountRoutes(http, plane);
+    streams.routes(http);
+    started.push(() => stopHttp(http, options.clock));
+    started.push(() => streams.drain());
+    http.server.on("upgrade", (request, socket, head) => {
+      const { pathname } = new URL(request.url ?? "/", "http://localhost");
+      if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, request.socket.remoteAddress ?? "");
+      else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path opens no WebSocket");
+    });
+    const loops = await startLoops(plane);
+    started.push(() => Promise.all(loops.map((loop) => loop.stop())));
+    started.push(() => gateway.drain("the server is stopping"));
+    const { host, port } = options.settings.listen;
+    await http.app.listen({ host, port });
+    const address = http.server.address() as AddressInfo;
+    const shown = host.includes(":") ? `[${host}]` : host;
+    return { plane, url: `${options.settings.tls === undefined ? "http" : "https"}://${shown}:${address.port}`, stop };
+  } catch (error) {
+    await stop().catch(() => {});
+    throw error;
+  }
+}
+
+async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown>)[]): Promise<{ plane: Plane; gateway: Gateway }> {
+  const { settings, clock, log, activity = idleActivity } = options;
+  const { limits } = settings;
+  await mkdir(settings.data_directory, { recursive: true, mode: 0o700 });
+  const connection = options.database ?? settings.database_url ?? (await startOwnDatabase(options, started)).connection;
+  if (options.database === undefined) await migrate(connection, { directory: MIGRATIONS_DIRECTORY, log });
+  const db = await connect({ connection, pool_size: limits.database_connections, clock, log, check_rows: options.check_rows, activity });
+  started.push(() => db.close());
+  const node_id = await nodeId(settings.data_directory);
+  const node = { id: node_id, epoch: await takeLease(db, clock, node_id) };
+  started.push(() => giveUpLease({ db, clock, log, node }).catch(() => {}));
+  const blobs = await directoryBlobs(path.join(settings.data_directory, "blobs"), { log });
+  started.push(() => blobs.close());
+  const bus = localBus({ log, activity });
+  started.push(() => bus.close());
+  const id = idSource(clock);
+  const portal = createPortalAuthenticator({ db, clock });
+  let handlers: LinkHandlers | undefined;
+  const gateway = new Gateway({
+    clock,
+    id,
+    log,
+    activity,
+    settings: limits,
+    handlers: () => {
+      if (handlers === undefined) throw new Error("a robot came before the plane was put together");
+      return handlers;
+    },
+  });
+  const plane: Plane = {
+    clock,
+    id,
+    log,
+    db,
+    db_errors: { isConnectionLost, isUniqueViolation },
+    authenticators: {
+      portal: (secret, org_id) => portal.authenticate(secret, org_id),
+      robot: (robot_id, text, signature) => authenticateRobot(plane, robot_id, text, signature),
+    },
+    admin: { token: settings.admin_token, behind_proxy: settings.behind_proxy },
+    rate_limits: {
+      token: new RateLimit(clock, "token", { per_minute: limits.token_requests_per_minute, burst: limits.token_burst }),
+      unknown: new RateLimit(clock, "unknown", { per_minute: limits.unknown_requests_per_minute, burst: limits.unknown_requests_per_minute }),
+    },
+    bus,
+    blobs,
+    link: gateway,
+    metrics: createMetrics(),
+    settings,
+    node,
+  };
+  handlers = linkHandlers(plane);
+  const flush_tokens = background(plane, "token use", SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
+  started.push(() => flush_tokens.stop());
+  return { plane, gateway };
+}
+
+async function startOwnDatabase({ settings, clock, log }: PlaneOptions, started: (() => Promise<unknown>)[]): Promise<Embedded> {
+  const embedded = await startEmbedded({ directory: path.join(settings.data_directory, "postgres"), clock, log });
+  started.push(() => embedded.stop());
+  return embedded;
+}
+
+/** The node keeps its id over restarts, so that it knows the robots that its dead runs held. */
+async function nodeId(data_directory: string): Promise<string> {
+  const file = path.join(data_directory, "node-id");
+  const kept = await readFile(file, "utf8").catch(() => "");
+  if (/^node_[0-9a-f]{16}$/.test(kept.trim())) return kept.trim();
+  const made = `node_${randomBytes(8).toString("hex")}`;
+  await writeFile(`${file}.tmp`, `${made}\n`);
+  await rename(`${file}.tmp`, file);
+  return made;
+}
+
+async function readTlsFiles({ tls }: Settings): Promise<{ tls?: { cert: Buffer; key: Buffer } }> {
+  return tls === undefined ? {} : { tls: { cert: await readFile(tls.cert_file), key: await readFile(tls.key_file) } };
+}
+
+function mountRoutes(http: Http, plane: Plane): void {
+  for (const mount of [
+    operationRoutes,
+    referenceRoutes,
+    orgRoutes,
+    tokenRoutes,
+    siteRoutes,
+    fleetRoutes,
+    robotRoutes,
+    enrollmentRoutes,
+    releaseRoutes,
+    deploymentRoutes,
+    configDeploymentRoutes,
+    configRoutes,
+    healthRoutes,
+    logRoutes,
+    timelineRoutes,
+  ]) {
+    mount(http, plane);
+  }
+}
+
+/** What the plane does with robots: the map names every message type that exists. */
+function linkHandlers(plane: Plane): LinkHandlers {
+  return {
+    admit: (hello, nonce) => admit(plane, hello, nonce),
+    connected: async (session) => {
+      plane.metrics.robots_connected.set(plane.link.count);
+      await robotConnected(plane, session);
+      await greetRobot(plane, session);
+      await robotOnline(plane.db, plane, session.org_id, session.robot_id);
+    },
+    disconnected: async (session, reason) => {
+      plane.metrics.robots_connected.set(plane.link.count);
+      await robotDisconnected(plane, session, reason);
+    },
+    messages: {
+      report: (session, message) => takeReport(plane.db, plane, session, message),
+      progress: (session, message) => takeProgress(plane.db, plane, session, message),
+      health: (session, message) => ingestHealth(plane, session, message),
+      logs: (session, message) => ingestLogs(plane, session, message),
+    },
+  };
+}
+
+async function startLoops(plane: Plane): Promise<{ stop(): Promise<void> }[]> {
+  await sweepDeadNodes(plane);
+  const lease: Background = keepLease(plane, () => sweepDeadNodes(plane));
+  const seen = background(plane, "last seen", SEEN_FLUSH_EVERY_MS, () => flushSeen(plane, plane.link.takeSeen()));
+  const keys = background(plane, "idempotency keys", KEY_SWEEP_EVERY_MS, async () => void (await deleteExpiredKeys(plane.db, plane.clock.now())));
+  return [lease, seen, keys, await startLogRetention(plane), startBlobSweep(plane), startDeploymentEngine(plane)];
+}
+
+/** Stops listening, lets requests under way finish, and cuts what is left after a while. */
+async function stopHttp(http: Http, clock: Clock): Promise<void> {
+  http.server.closeIdleConnections();
+  const cut = clock.setTimer(STOP_TIMEOUT_MS, () => http.server.closeAllConnections());
+  await http.app.close();
+  cut.cancel();
+}
