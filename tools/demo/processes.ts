@@ -1,0 +1,101 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, openSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const READY_TIMEOUT_MS = 90_000;
+const STOP_TIMEOUT_MS = 20_000;
+const LOG_LINES_SHOWN = 15;
+
+interface Running {
+  name: string;
+  child: ChildProcess;
+  log_file: string;
+  ended: Promise<void>;
+}
+
+/** The demo's server and robots: real processes, each with its log in a file. */
+export class Processes {
+  readonly #logs: string;
+  readonly #running: Running[] = [];
+  #stopping = false;
+
+  constructor(logs: string) {
+    this.#logs = logs;
+  }
+
+  /** Starts the server and answers its address once it is ready. */
+  async startServer(options: { root: string; data: string; listen: string }): Promise<string> {
+    const url = `http://${options.listen}`;
+    if (await answers(`${url}/healthz`)) throw new Error(`something answers at ${url} already. Is another demo running? Choose another port: npm start -- --listen 127.0.0.1:7601`);
+    const server = this.#start("server", options.root, "packages/server/src/main.ts", ["serve", "--data", options.data, "--listen", options.listen]);
+    const deadline = performance.now() + READY_TIMEOUT_MS;
+    while (!(await answers(`${url}/readyz`))) {
+      if (server.child.exitCode !== null) throw new Error(`the server ended:\n${lastLines(server.log_file)}`);
+      if (performance.now() > deadline) throw new Error(`the server was not ready within ${READY_TIMEOUT_MS / 1_000} s; its log: ${server.log_file}`);
+      await sleep(100);
+    }
+    return url;
+  }
+
+  startRobot(options: { root: string; url: string; key: string; state: string; name: string }): void {
+    this.#start(options.name, options.root, "packages/agent/src/main.ts", [
+      "run",
+      "--server",
+      options.url,
+      "--enroll-key",
+      options.key,
+      "--state",
+      options.state,
+      "--name",
+      options.name,
+      "--label",
+      "demo=true",
+    ]);
+  }
+
+  /** Why the demo cannot go on, when a process ended by itself. */
+  failure(): string | undefined {
+    const dead = this.#running.find(({ child }) => child.exitCode !== null || child.signalCode !== null);
+    return dead === undefined ? undefined : `${dead.name} ended by itself; the last lines of ${dead.log_file}:\n${lastLines(dead.log_file)}`;
+  }
+
+  async untilOneEnds(): Promise<void> {
+    await Promise.race(this.#running.map(({ ended }) => ended));
+  }
+
+  /** Robots first, so that the server sees them go; whoever does not end in time is killed. */
+  async stop(): Promise<void> {
+    if (this.#stopping) return;
+    this.#stopping = true;
+    const [servers, robots] = [this.#running.filter(({ name }) => name === "server"), this.#running.filter(({ name }) => name !== "server")];
+    for (const group of [robots, servers]) {
+      for (const { child } of group) child.kill("SIGTERM");
+      const late = setTimeout(() => group.forEach(({ child }) => child.kill("SIGKILL")), STOP_TIMEOUT_MS);
+      await Promise.all(group.map(({ ended }) => ended));
+      clearTimeout(late);
+    }
+  }
+
+  /** In a process group of its own: Ctrl-C reaches the demo alone, which then stops everything in order. */
+  #start(name: string, root: string, entry: string, args: string[]): Running {
+    mkdirSync(this.#logs, { recursive: true });
+    const log_file = path.join(this.#logs, `${name}.log`);
+    const log = openSync(log_file, "a");
+    const child = spawn(process.execPath, [path.join(root, entry), ...args], { stdio: ["ignore", log, log], detached: true });
+    const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+    const running = { name, child, log_file, ended };
+    this.#running.push(running);
+    return running;
+  }
+}
+
+async function answers(url: string): Promise<boolean> {
+  try {
+    return (await fetch(url, { signal: AbortSignal.timeout(2_000) })).ok;
+  } catch {
+    return false;
+  }
+}
+
+const lastLines = (file: string): string => readFileSync(file, "utf8").trimEnd().split("\n").slice(-LOG_LINES_SHOWN).join("\n");
