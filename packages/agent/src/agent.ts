@@ -1,0 +1,196 @@
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
+import type { Desired } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import type { AgentConfig } from "./config.ts";
+import type { CreateDeployments, Deployments, LogSink, Reporter } from "./contract.ts";
+import { createDeployments } from "./deployments/index.ts";
+import { lockState } from "./disk/lock.ts";
+import { errorText, makeDirectory } from "./disk/write-atomically.ts";
+import { HealthMeter } from "./health/health.ts";
+import { signedFetcher } from "./http/fetcher.ts";
+import { httpClient } from "./http/request.ts";
+import { enroll } from "./identity/enroll.ts";
+import { type Enrolment, openKey, type RobotKey } from "./identity/identity.ts";
+import { readBootId, readPlatform } from "./identity/platform.ts";
+import { DesiredStore } from "./link/desired-store.ts";
+import { Link } from "./link/link.ts";
+import { agentLog } from "./logs/agent-log.ts";
+import { LogShipper } from "./logs/shipper.ts";
+import { RobotTime } from "./robot-time.ts";
+import { LogSpool } from "./spool/log-spool.ts";
+import { Outbox } from "./spool/outbox.ts";
+
+export const AGENT_VERSION: string = (createRequire(import.meta.url)("../package.json") as { version: string }).version;
+
+export interface AgentOptions {
+  config: AgentConfig;
+  clock: Clock;
+  /** Counts work in flight, for tests that own time. */
+  activity?: Activity;
+  /** Takes the agent's own log as human-readable lines; dropped, if absent. */
+  log?: (line: string) => void;
+  /** Gives up an enrolment that waits for its server; a started agent is stopped by `stop`. */
+  signal?: AbortSignal;
+  /** What installs and runs releases; simulated robots bring their own. */
+  create_deployments?: CreateDeployments;
+}
+
+export interface Agent {
+  readonly robot_id: string;
+  readonly name: string;
+  /** True while the server has welcomed this robot. */
+  readonly connected: boolean;
+  /** Stops the workloads (unless the config keeps them), says goodbye, and releases the state directory. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts an agent on its state directory: enrols first if it must (waiting for a server that cannot be reached), then
+ * runs what it last was told to run, and keeps the link. Throws StateLockedError, EnrolmentRefused, NotEnrolled.
+ */
+export async function startAgent(options: AgentOptions): Promise<Agent> {
+  const { config } = options;
+  makeDirectory(config.state_directory);
+  const unlock = lockState(config.state_directory);
+  const disk = openDisk(options);
+  try {
+    const key = openKey(config.state_directory);
+    const enrolment = await enroll({ ...options, key, log: disk.log, http: httpClient(options.clock, options.activity), signal: options.signal ?? new AbortController().signal });
+    return await run(options, disk, key, enrolment, unlock);
+  } catch (error) {
+    disk.close();
+    unlock();
+    throw error;
+  }
+}
+
+interface Disk {
+  time: RobotTime;
+  log: Logger;
+  local: Logger;
+  sink: LogSink;
+  spool: LogSpool;
+  shipper: LogShipper;
+  outbox: Outbox;
+  close(): void;
+}
+
+/** The spools, and the log that goes into one of them. */
+function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk {
+  const time = new RobotTime(clock);
+  const now = (): Date => time.now();
+  const parts: { spool?: LogSpool; shipper?: LogShipper } = {};
+  const sink: LogSink = {
+    write: (record) => {
+      parts.spool?.append(record);
+      parts.shipper?.recordAdded();
+    },
+  };
+  const { log, local } = agentLog({ level: config.log_level, now, print, sink });
+  const diskLog = (what: "log" | "outbox") => (reason: string | undefined) =>
+    reason === undefined ? local.info({ what }, "the disk takes writes again") : local.error({ what, reason }, "the disk refuses writes, keeping the newest in memory");
+  const spool = new LogSpool({ directory: join(config.state_directory, "logs"), bytes_max: config.log_spool_bytes_max, clock, now, on_disk: diskLog("log") });
+  const shipper = new LogShipper(spool, clock);
+  parts.spool = spool;
+  parts.shipper = shipper;
+  const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
+  const close = (): void => {
+    shipper.stop();
+    spool.close();
+    outbox.close();
+  };
+  return { time, log, local, sink, spool, shipper, outbox, close };
+}
+
+async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: Enrolment, unlock: () => void): Promise<Agent> {
+  const { config, clock, activity = idleActivity } = options;
+  const { time, log, local, outbox, spool, shipper } = disk;
+  const { robot_id } = enrolment;
+  const store = new DesiredStore({ state_directory: config.state_directory, clock, log });
+  // The link is made last, from what reports to it.
+  const parts: { link?: Link } = {};
+  const reporter: Reporter = {
+    report: (body) => {
+      outbox.append(body);
+      parts.link?.reportAdded();
+    },
+    progress: (progress) => parts.link?.progress(progress),
+  };
+  const deployments = (options.create_deployments ?? createDeployments)({
+    state_directory: config.state_directory,
+    clock,
+    log,
+    reporter,
+    logs: disk.sink,
+    fetcher: signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity) }),
+    desired: store.current,
+    config,
+  });
+  const boot_id = readBootId(config.system_root);
+  const meter = new HealthMeter({ system_root: config.system_root, clock, time, boot_id, workloads: () => deployments.workloads(), metrics: () => agentMetrics(outbox, spool) });
+  const link = new Link({
+    server: config.server,
+    robot_id,
+    key,
+    clock,
+    activity,
+    log,
+    local,
+    time,
+    outbox,
+    shipper,
+    introduce: () => ({ boot_id, agent_version: AGENT_VERSION, platform: readPlatform(config.system_root), kinds: deployments.kinds, generation: store.generation }),
+    health: () => meter.measure(),
+    announce: () => deployments.announce(),
+    desired: (desired) => takeDesired({ store, reporter, deployments, log }, desired),
+  });
+  parts.link = link;
+  log.info({ robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
+  await deployments.start();
+  link.start();
+  const stop = async (): Promise<void> => {
+    store.stop();
+    await deployments.stop();
+    await link.stop();
+    log.info("agent stopped");
+    disk.close();
+    unlock();
+  };
+  return {
+    robot_id,
+    name: enrolment.name,
+    get connected() {
+      return link.connected;
+    },
+    stop: onceOnly(stop),
+  };
+}
+
+/** On disk first, then acted on, then reported; what was stored before is reported again, as the server may not know. */
+function takeDesired(parts: { store: DesiredStore; reporter: Reporter; deployments: Deployments; log: Logger }, desired: Desired): void {
+  const { store, reporter, deployments, log } = parts;
+  store.take(desired, (fresh) => {
+    try {
+      if (fresh) deployments.desired(desired);
+      reporter.report({ kind: "observed", generation: store.generation });
+    } catch (error) {
+      log.error({ generation: desired.generation, reason: errorText(error) }, "could not act on the desired state");
+    }
+  });
+}
+
+function agentMetrics(outbox: Outbox, spool: LogSpool): Record<string, number> {
+  return {
+    agent_rss_bytes: process.memoryUsage.rss(),
+    outbox_reports: outbox.size,
+    log_spool_bytes: spool.bytes,
+    log_records_dropped: spool.dropped,
+  };
+}
+
+function onceOnly(work: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | undefined;
+  return () => (running ??= work());
+}

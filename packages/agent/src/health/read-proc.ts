@@ -1,0 +1,106 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** Reads of /proc and /sys below a root that tests replace. What a machine does not have is null, empty or 0, never an error. */
+
+/** Content of a small file; empty when it cannot be read. */
+export function readSmall(...path: string[]): string {
+  try {
+    return readFileSync(join(...path), "utf8");
+  } catch {
+    return "";
+  }
+}
+
+export function listNames(...path: string[]): string[] {
+  try {
+    return readdirSync(join(...path)).sort();
+  } catch {
+    return [];
+  }
+}
+
+const numberOr = (text: string | undefined, otherwise: number): number => {
+  const value = Number.parseFloat(text ?? "");
+  return Number.isFinite(value) ? value : otherwise;
+};
+
+export const readUptimeSeconds = (root: string): number => numberOr(readSmall(root, "proc/uptime").split(" ")[0], 0);
+export const readLoad1m = (root: string): number => numberOr(readSmall(root, "proc/loadavg").split(" ")[0], 0);
+
+export interface CpuTimes {
+  busy: number;
+  total: number;
+  cores: number;
+}
+
+/** Ticks since boot over all cores. */
+export function readCpuTimes(root: string): CpuTimes {
+  const lines = readSmall(root, "proc/stat").split("\n");
+  // user nice system idle iowait irq softirq steal; guest time is within user.
+  const ticks = (lines[0] ?? "").trim().split(/\s+/).slice(1, 9).map((tick) => numberOr(tick, 0));
+  const total = ticks.reduce((sum, tick) => sum + tick, 0);
+  const idle = (ticks[3] ?? 0) + (ticks[4] ?? 0);
+  return { busy: total - idle, total, cores: Math.max(1, lines.filter((line) => /^cpu\d/.test(line)).length) };
+}
+
+/** Used is what cannot be had by dropping caches: total minus MemAvailable. */
+export function readMemory(root: string): { used_bytes: number; total_bytes: number } {
+  const values = new Map<string, number>();
+  for (const line of readSmall(root, "proc/meminfo").split("\n")) {
+    const match = /^(\w+):\s+(\d+) kB/.exec(line);
+    if (match) values.set(match[1]!, Number(match[2]) * 1024);
+  }
+  const total_bytes = values.get("MemTotal") ?? 0;
+  const available = values.get("MemAvailable") ?? (values.get("MemFree") ?? 0) + (values.get("Cached") ?? 0);
+  return { used_bytes: Math.max(0, total_bytes - available), total_bytes };
+}
+
+/** Hottest thermal zone, else hottest hardware sensor; null where there is none. Sensors that are off read as nonsense and do not count. */
+export function readTemperatureCelsius(root: string): number | null {
+  const zones = listNames(root, "sys/class/thermal")
+    .filter((name) => name.startsWith("thermal_zone"))
+    .map((name) => readSmall(root, "sys/class/thermal", name, "temp"));
+  const sensors = listNames(root, "sys/class/hwmon").flatMap((device) =>
+    listNames(root, "sys/class/hwmon", device)
+      .filter((name) => /^temp\d+_input$/.test(name))
+      .map((name) => readSmall(root, "sys/class/hwmon", device, name)),
+  );
+  return hottest(zones) ?? hottest(sensors);
+}
+
+function hottest(texts: string[]): number | null {
+  const celsius = texts.map((text) => numberOr(text, Number.NaN) / 1000).filter((value) => value > -50 && value < 200);
+  return celsius.length === 0 ? null : Math.max(...celsius);
+}
+
+/** The robot's battery: several are one, as large as the average. */
+export function readBattery(root: string): { percent: number; charging: boolean } | null {
+  const percents: number[] = [];
+  let charging = false;
+  for (const name of listNames(root, "sys/class/power_supply")) {
+    const read = (file: string): string => readSmall(root, "sys/class/power_supply", name, file).trim();
+    // A wireless mouse has a battery too: scope Device.
+    if (read("type") !== "Battery" || read("scope") === "Device") continue;
+    const percent = numberOr(read("capacity"), Number.NaN);
+    if (Number.isNaN(percent)) continue;
+    percents.push(Math.min(100, Math.max(0, percent)));
+    charging ||= read("status") === "Charging" || read("status") === "Full";
+  }
+  if (percents.length === 0) return null;
+  return { percent: Math.round(percents.reduce((sum, percent) => sum + percent, 0) / percents.length), charging };
+}
+
+const INTERFACES_MAX = 64;
+
+/** Counters since boot of each interface but the loopback. */
+export function readNetwork(root: string): { name: string; rx_bytes: number; tx_bytes: number }[] {
+  const interfaces: { name: string; rx_bytes: number; tx_bytes: number }[] = [];
+  for (const line of readSmall(root, "proc/net/dev").split("\n")) {
+    const match = /^\s*([^:\s]+):\s*(.*)$/.exec(line);
+    if (!match || match[1] === "lo") continue;
+    const counters = match[2]!.split(/\s+/);
+    interfaces.push({ name: match[1]!, rx_bytes: numberOr(counters[0], 0), tx_bytes: numberOr(counters[8], 0) });
+  }
+  return interfaces.slice(0, INTERFACES_MAX);
+}

@@ -1,0 +1,72 @@
+import { join } from "node:path";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { Desired } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import { errorText, readJson, writeAtomically } from "../disk/write-atomically.ts";
+
+const STORE_RETRY_MS = 10_000;
+
+export interface DesiredStoreOptions {
+  state_directory: string;
+  clock: Clock;
+  log: Logger;
+}
+
+/** The newest desired state, on disk before anybody acts on it. */
+export class DesiredStore {
+  readonly #options: DesiredStoreOptions;
+  readonly #path: string;
+  #current: Desired | undefined;
+  #retry: Timer | undefined;
+
+  constructor(options: DesiredStoreOptions) {
+    this.#options = options;
+    this.#path = join(options.state_directory, "desired.json");
+    this.#current = parseDesired(readJson(this.#path));
+  }
+
+  get current(): Desired | undefined {
+    return this.#current;
+  }
+
+  /** 0 before the first. */
+  get generation(): number {
+    return this.#current?.generation ?? 0;
+  }
+
+  /**
+   * Takes what the server sends. `stored` is called once it is on disk, also for a generation that was there already (the
+   * server may not know); `fresh` is false then and for an older one. While the disk refuses, it is tried again.
+   */
+  take(desired: Desired, stored: (fresh: boolean) => void): void {
+    this.stop();
+    if (desired.generation <= this.generation) return stored(false);
+    try {
+      writeAtomically(this.#path, JSON.stringify(desired));
+    } catch (error) {
+      this.#options.log.error({ generation: desired.generation, reason: errorText(error) }, "could not store the desired state, trying again");
+      this.#retry = this.#options.clock.setTimer(STORE_RETRY_MS, () => this.take(desired, stored));
+      return;
+    }
+    this.#current = desired;
+    stored(true);
+  }
+
+  stop(): void {
+    this.#retry?.cancel();
+    this.#retry = undefined;
+  }
+}
+
+/** Undefined for what is no desired state: a torn file, a server that speaks another protocol. */
+export function parseDesired(value: unknown): Desired | undefined {
+  if (!isObject(value)) return undefined;
+  const { generation, apps, configs } = value;
+  if (!Number.isSafeInteger(generation) || Number(generation) < 0 || !isObject(apps) || !isObject(configs)) return undefined;
+  const whole = Object.values(apps).every((app) => isObject(app) && (app.release === null || isObject(app.release))) && Object.values(configs).every(isObject);
+  return whole ? (value as unknown as Desired) : undefined;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

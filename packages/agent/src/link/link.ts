@@ -1,0 +1,204 @@
+import type { Activity, Clock } from "@robofleet/clock";
+import { type Desired, type HealthBody, type Hello, linkChallengeText, type Progress, type Welcome } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import { errorText } from "../disk/write-atomically.ts";
+import type { RobotKey } from "../identity/identity.ts";
+import type { LogShipper } from "../logs/shipper.ts";
+import type { RobotTime } from "../robot-time.ts";
+import type { Outbox } from "../spool/outbox.ts";
+import { backoffMs, slowMs } from "./backoff.ts";
+import { connect, ConnectFailed } from "./connect.ts";
+import { ReportSender } from "./report-sender.ts";
+import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
+
+/** A link that held for so long was a good one: the next failure starts from the shortest wait again. */
+const STABLE_MS = 30_000;
+
+export interface LinkOptions {
+  server: string;
+  robot_id: string;
+  key: RobotKey;
+  clock: Clock;
+  activity: Activity;
+  log: Logger;
+  /** For what would be said again for each batch of logs if it were shipped. */
+  local: Logger;
+  time: RobotTime;
+  outbox: Outbox;
+  shipper: LogShipper;
+  /** What `hello` says besides who we are; asked at each connect. */
+  introduce: () => Pick<Hello, "boot_id" | "agent_version" | "platform" | "kinds" | "generation">;
+  health: () => Promise<HealthBody>;
+  /** Called after each welcome: reports what runs. */
+  announce: () => void;
+  desired: (desired: Desired) => void;
+}
+
+/** The robot's end of the link: connects, keeps it up, comes back. */
+export class Link {
+  readonly #options: LinkOptions;
+  readonly #stopping = new AbortController();
+  readonly #reports: ReportSender;
+  #session: Session | undefined;
+  #welcomed_at: number | undefined;
+  #running: Promise<void> | undefined;
+  #last_failure: string | undefined;
+
+  constructor(options: LinkOptions) {
+    this.#options = options;
+    this.#reports = new ReportSender(options.outbox, options.clock);
+  }
+
+  /** True between welcome and the end of the session. */
+  get connected(): boolean {
+    return this.#welcomed_at !== undefined;
+  }
+
+  start(): void {
+    this.#running ??= this.#run();
+  }
+
+  /** Says goodbye and resolves when the socket is gone. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#session?.close("the agent is stopping");
+    await this.#running;
+  }
+
+  /** The outbox has a new report. */
+  reportAdded(): void {
+    this.#reports.pump();
+  }
+
+  progress(progress: Omit<Progress, "type">): void {
+    this.#session?.send({ type: "progress", ...progress });
+  }
+
+  async #run(): Promise<void> {
+    const { clock } = this.#options;
+    const { signal } = this.#stopping;
+    for (let attempt = 0; !signal.aborted; attempt += 1) {
+      const end = await this.#once();
+      if (signal.aborted) break;
+      if (end.up_ms >= STABLE_MS) attempt = 0;
+      const wait_ms = end.wait_ms ?? (end.slow === true ? slowMs(clock) : backoffMs(clock, attempt));
+      this.#logFailure(end, wait_ms);
+      await clock.sleep(wait_ms, signal);
+    }
+  }
+
+  /** One connection from the attempt to its end. */
+  async #once(): Promise<SessionEnd & { up_ms: number }> {
+    const { server, clock, activity, local } = this.#options;
+    let session: Session | undefined;
+    try {
+      await connect({
+        server,
+        clock,
+        activity,
+        signal: this.#stopping.signal,
+        on_open: (socket) => {
+          session = new Session(socket, { clock, activity, log: local, handlers: this.#handlers(() => session) });
+          this.#session = session;
+        },
+      });
+    } catch (error) {
+      if (!(error instanceof ConnectFailed)) throw error;
+      return { reason: error.message, wait_ms: error.retry_after_ms, slow: error.slow, up_ms: 0 };
+    }
+    if (this.#stopping.signal.aborted) session!.close("the agent is stopping");
+    const end = await session!.ended;
+    const up_ms = this.#welcomed_at === undefined ? 0 : clock.monotonic() - this.#welcomed_at;
+    this.#welcomed_at = undefined;
+    this.#session = undefined;
+    this.#reports.stop();
+    this.#options.shipper.stop();
+    return { ...end, up_ms };
+  }
+
+  #handlers(session: () => Session | undefined): ConstructorParameters<typeof Session>[1]["handlers"] {
+    return {
+      hello: (nonce) => this.#hello(nonce),
+      welcomed: (welcome) => this.#welcomed(session()!, welcome),
+      message: (message) => this.#message(message),
+      room: () => {
+        this.#reports.pump();
+        this.#options.shipper.pump();
+      },
+    };
+  }
+
+  #hello(nonce: string): Hello {
+    const { robot_id, key, outbox, introduce } = this.#options;
+    return {
+      type: "hello",
+      protocols: [1],
+      robot_id,
+      signature: key.sign(linkChallengeText(robot_id, nonce)),
+      outbox_id: outbox.outbox_id,
+      streams: [],
+      ...introduce(),
+    };
+  }
+
+  #welcomed(session: Session, welcome: Welcome): SessionEnd | undefined {
+    const { time, outbox, shipper, log, clock } = this.#options;
+    time.sync(welcome.server_time);
+    try {
+      if (!outbox.reconcile(welcome.acked_seq)) return { reason: "this state directory is an old copy: its reports go under a new name", wait_ms: 0 };
+    } catch (error) {
+      return { reason: `the outbox could not be renamed: ${errorText(error)}` };
+    }
+    this.#welcomed_at = clock.monotonic();
+    this.#last_failure = undefined;
+    log.info({ session_id: welcome.session_id, clock_offset_ms: Math.round(time.offset() ?? 0), waiting_reports: outbox.size }, "link is up");
+    this.#reports.start(session, welcome.acked_seq);
+    this.#announce();
+    void this.#sendHealth(session);
+    session.every(welcome.health_seconds * 1000, () => this.#sendHealth(session));
+    shipper.start({ room: () => session.room("logs"), send: (message) => session.sendLogs(message) }, { acked: welcome.acked_log_seq, flush_ms: welcome.log_flush_ms });
+    return undefined;
+  }
+
+  #message(message: AfterWelcome): void {
+    switch (message.type) {
+      case "desired":
+        return this.#options.desired(message);
+      case "ack":
+        return this.#reports.acknowledge(message.seq);
+      case "log_ack":
+        return this.#options.shipper.acknowledge(message.seq);
+      case "log_follow":
+        return this.#options.shipper.follow(message.on);
+      case "challenge":
+      case "welcome":
+        return this.#options.local.debug({ type: message.type }, "a message out of turn was ignored");
+    }
+  }
+
+  #announce(): void {
+    try {
+      this.#options.announce();
+    } catch (error) {
+      this.#options.log.error({ reason: errorText(error) }, "could not report what runs");
+    }
+  }
+
+  async #sendHealth(session: Session): Promise<void> {
+    const ended = this.#options.activity.begin();
+    try {
+      session.send({ type: "health", snapshot: await this.#options.health() });
+    } catch (error) {
+      this.#options.log.error({ reason: errorText(error) }, "could not measure health");
+    } finally {
+      ended();
+    }
+  }
+
+  /** A server that is gone for weeks is told once, not once a minute. */
+  #logFailure(end: SessionEnd, wait_ms: number): void {
+    const level = end.reason === this.#last_failure ? "debug" : "warn";
+    this.#last_failure = end.reason;
+    this.#options.log[level]({ reason: end.reason, wait_ms }, end.slow === true ? "the server does not accept this robot" : "link is down");
+  }
+}

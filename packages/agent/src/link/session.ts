@@ -1,0 +1,229 @@
+import type { Activity, Clock, Timer } from "@robofleet/clock";
+import {
+  CONTROL_CHANNEL,
+  decodeFrame,
+  encodeFrame,
+  FLAG_REPLY,
+  type Frame,
+  FrameError,
+  FrameType,
+  LOG_CHANNEL,
+  MessageAssembler,
+  messageFrames,
+  type ServerMessage,
+  type Welcome,
+} from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import type WebSocket from "ws";
+import type { RawData } from "ws";
+import { sensibleWaitMs } from "./backoff.ts";
+import { parseObject, parseServerMessage } from "./parse.ts";
+import { type Priority, SendQueue } from "./send-queue.ts";
+
+const HELLO_TIMEOUT_MS = 10_000;
+/** Without any frame for so many heartbeats the link is half open. */
+const SILENT_HEARTBEATS_MAX = 3;
+const CLOSE_TIMEOUT_MS = 2_000;
+const CLOSE_GOING_AWAY = 1001;
+const CLOSE_PROTOCOL_ERROR = 1002;
+
+/** Why a session ended, and what that means for the next. */
+export interface SessionEnd {
+  reason: string;
+  /** The server said when to come back. */
+  wait_ms?: number | undefined;
+  /** Somebody has to act first: do not hurry. */
+  slow?: boolean;
+}
+
+/** What the server says to a robot that it has welcomed; a refusal ends the session before anybody hears of it. */
+export type AfterWelcome = Exclude<ServerMessage, { type: "refused" }>;
+
+/** What a session calls when something arrives; everything here is synchronous. */
+export interface SessionHandlers {
+  /** The signed `hello` for this nonce. */
+  hello(nonce: string): unknown;
+  /** The server took us. Answers why this link is not to be used, if so. */
+  welcomed(welcome: Welcome): SessionEnd | undefined;
+  message(message: AfterWelcome): void;
+  /** Frames have left: there may be room for more. */
+  room(): void;
+}
+
+export interface SessionOptions {
+  clock: Clock;
+  activity: Activity;
+  log: Logger;
+  handlers: SessionHandlers;
+}
+
+/** One link from the upgrade to its end. */
+export class Session {
+  /** Resolves once, when the socket is closed or given up. */
+  readonly ended: Promise<SessionEnd>;
+  readonly #socket: WebSocket;
+  readonly #options: SessionOptions;
+  readonly #queue: SendQueue;
+  readonly #control = new MessageAssembler();
+  readonly #resolve: (end: SessionEnd) => void;
+  #end: SessionEnd | undefined;
+  #timers: Timer[] = [];
+  #last_heard: number;
+  #welcomed = false;
+  readonly #greeted: () => void;
+
+  readonly #on_frame: Record<FrameType, (frame: Frame) => void> = {
+    [FrameType.DATA]: (frame) => this.#data(frame),
+    [FrameType.PING]: (frame) => this.#ping(frame),
+    [FrameType.GOAWAY]: (frame) => this.#goAway(frame),
+    [FrameType.OPEN]: (frame) => this.#refuseChannel(frame),
+    // This agent opens no channels, so nothing that is about one concerns it.
+    [FrameType.ACCEPT]: () => {},
+    [FrameType.CREDIT]: () => {},
+    [FrameType.CLOSE]: () => {},
+    [FrameType.RESET]: () => {},
+  };
+
+  /** To be made before the first message can arrive. */
+  constructor(socket: WebSocket, options: SessionOptions) {
+    const { promise, resolve } = Promise.withResolvers<SessionEnd>();
+    this.ended = promise;
+    this.#resolve = resolve;
+    this.#socket = socket;
+    this.#options = options;
+    this.#queue = new SendQueue(socket, () => this.#welcomed && options.handlers.room(), options.activity);
+    this.#last_heard = options.clock.monotonic();
+    this.#greeted = options.activity.begin();
+    this.#after(HELLO_TIMEOUT_MS, () => this.#finish({ reason: `no welcome after ${HELLO_TIMEOUT_MS / 1000} s` }));
+    socket.on("message", (data, is_binary) => this.#receive(data, is_binary));
+    socket.on("close", (code, reason) => this.#closed({ reason: `the connection was closed (${code}${reason.length > 0 ? ` ${reason.toString()}` : ""})` }));
+  }
+
+  /** Queues a control message; false when the queue is full or the session is not up. */
+  send(message: unknown): boolean {
+    return this.#welcomed && this.#queue.push("control", messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message))));
+  }
+
+  /** Queues a batch of logs, already JSON. */
+  sendLogs(message: string): boolean {
+    return this.#welcomed && this.#queue.push("logs", messageFrames(LOG_CHANNEL, Buffer.from(message)));
+  }
+
+  room(priority: Priority): number {
+    return this.#queue.room(priority);
+  }
+
+  /** Calls `work` after `ms` unless the session has ended. */
+  #after(ms: number, work: () => void): void {
+    this.#timers.push(this.#options.clock.setTimer(ms, work));
+  }
+
+  every(ms: number, work: () => unknown): void {
+    this.#timers.push(this.#options.clock.every(ms, work));
+  }
+
+  /** Says goodbye (1001) and ends. */
+  close(reason: string): void {
+    this.#finish({ reason }, CLOSE_GOING_AWAY);
+  }
+
+  #receive(data: RawData, is_binary: boolean): void {
+    if (this.#end !== undefined) return;
+    this.#last_heard = this.#options.clock.monotonic();
+    try {
+      if (!is_binary || !Buffer.isBuffer(data)) throw new FrameError("a text message is no frame");
+      const frame = decodeFrame(data);
+      this.#on_frame[frame.type](frame);
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error;
+      this.#finish({ reason: `the server broke the protocol: ${error.message}` }, CLOSE_PROTOCOL_ERROR);
+    }
+  }
+
+  #data(frame: Frame): void {
+    if (frame.channel !== CONTROL_CHANNEL) return;
+    const bytes = this.#control.push(frame);
+    if (bytes === undefined) return;
+    const message = parseServerMessage(bytes);
+    // A newer server may say what this agent does not know.
+    if (message === undefined) return this.#options.log.debug("a message of unknown type was ignored");
+    if (message.type === "refused") {
+      const wait_ms = sensibleWaitMs(message.retry_after_ms);
+      return this.#finish({ reason: `${message.code}: ${message.message}`, wait_ms, slow: message.code !== "busy" }, CLOSE_GOING_AWAY);
+    }
+    if (this.#welcomed) return this.#options.handlers.message(message);
+    this.#greet(message);
+  }
+
+  /** Before the welcome: challenge → hello → welcome. */
+  #greet(message: AfterWelcome): void {
+    if (message.type === "challenge") {
+      this.#queue.push("control", messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(this.#options.handlers.hello(message.nonce)))));
+    } else if (message.type === "welcome") {
+      this.#welcome(message);
+    } else {
+      throw new FrameError(`${message.type} before welcome`);
+    }
+  }
+
+  #welcome(welcome: Welcome): void {
+    this.#welcomed = true;
+    this.#greeted();
+    this.#stopTimers();
+    const refused = this.#options.handlers.welcomed(welcome);
+    if (refused !== undefined) return this.#finish(refused, CLOSE_GOING_AWAY);
+    const heartbeat_ms = welcome.heartbeat_seconds * 1000;
+    this.every(heartbeat_ms, () => this.#beat(heartbeat_ms));
+  }
+
+  #beat(heartbeat_ms: number): void {
+    const silent_ms = this.#options.clock.monotonic() - this.#last_heard;
+    if (silent_ms >= heartbeat_ms * SILENT_HEARTBEATS_MAX) return this.#finish({ reason: `the server was silent for ${Math.round(silent_ms / 1000)} s` });
+    this.#queue.push("control", [encodeFrame(FrameType.PING, CONTROL_CHANNEL, Buffer.alloc(0))]);
+  }
+
+  #ping(frame: Frame): void {
+    if (frame.flags & FLAG_REPLY) return;
+    this.#queue.push("control", [encodeFrame(FrameType.PING, frame.channel, Uint8Array.from(frame.payload), FLAG_REPLY)]);
+  }
+
+  #goAway(frame: Frame): void {
+    const wait_ms = sensibleWaitMs(parseObject(frame.payload)?.retry_after_ms);
+    this.#finish({ reason: "the server is going away", wait_ms }, CLOSE_GOING_AWAY);
+  }
+
+  #refuseChannel(frame: Frame): void {
+    const reason = Buffer.from(JSON.stringify({ code: 4410, reason: "not supported by this agent" }));
+    this.#queue.push("control", [encodeFrame(FrameType.RESET, frame.channel, reason)]);
+  }
+
+  /** Ends the session for our own reason: with a close code if the other end may still hear it. */
+  #finish(end: SessionEnd, code?: number): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
+    this.#stopTimers();
+    this.#greeted();
+    this.#queue.close();
+    if (code === undefined) {
+      this.#socket.terminate();
+      this.#resolve(end);
+      return;
+    }
+    this.#socket.close(code);
+    // The close event resolves; without an answer to our close the socket is given up.
+    this.#after(CLOSE_TIMEOUT_MS, () => this.#socket.terminate());
+  }
+
+  #closed(end: SessionEnd): void {
+    this.#stopTimers();
+    this.#greeted();
+    this.#queue.close();
+    this.#end ??= end;
+    this.#resolve(this.#end);
+  }
+
+  #stopTimers(): void {
+    for (const timer of this.#timers) timer.cancel();
+    this.#timers = [];
+  }
+}

@@ -1,0 +1,45 @@
+import { type Level, type Logger, pino } from "pino";
+import { LOG_LEVELS, type LogLevel } from "@robofleet/protocol/link";
+import type { LogSink } from "../contract.ts";
+
+/** Log lines of this component stay on the robot: they are about shipping the log, shipping them would make more of them. */
+const LOCAL = { local: true };
+const SOURCE = "agent";
+const OWN_FIELDS = new Set(["level", "time", "msg", "local"]);
+
+export interface AgentLogOptions {
+  level: string;
+  now: () => Date;
+  /** Takes human-readable lines, newline included (stderr). */
+  print: (line: string) => void;
+  /** Takes the same as records. */
+  sink: LogSink;
+}
+
+/** The agent's own log: for people on stderr, as records of source `agent` to the server. `local` is for the parts that ship records. */
+export function agentLog({ level, now, print, sink }: AgentLogOptions): { log: Logger; local: Logger } {
+  const write = (line: string): void => {
+    const entry = JSON.parse(line) as Record<string, unknown>;
+    const name = levelName(entry.level);
+    const at = new Date(Number(entry.time));
+    const message = String(entry.msg ?? "");
+    const fields = Object.fromEntries(Object.entries(entry).filter(([key]) => !OWN_FIELDS.has(key)));
+    print(`${at.toISOString()} ${name.padEnd(5)} ${oneLine(message)}${humanFields(fields)}\n`);
+    if (entry.local !== true) sink.write({ level: name, source: SOURCE, message, fields, at });
+  };
+  const log = pino({ level: level as Level, base: null, timestamp: () => `,"time":${now().getTime()}` }, { write });
+  return { log, local: log.child(LOCAL) };
+}
+
+function levelName(level: unknown): LogLevel {
+  const name = pino.levels.labels[Number(level)];
+  return LOG_LEVELS.find((one) => one === name) ?? "info";
+}
+
+function humanFields(fields: Record<string, unknown>): string {
+  return Object.entries(fields).map(([key, value]) => ` ${key}=${oneLine(typeof value === "string" ? value : JSON.stringify(value))}`).join("");
+}
+
+/** A value from outside must not write lines or terminal commands of its own. */
+// oxlint-disable-next-line no-control-regex
+const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f]/g, (character) => JSON.stringify(character).slice(1, -1).replace(/[\u007f-\u009f]/, "?"));

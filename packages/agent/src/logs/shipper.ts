@@ -1,0 +1,119 @@
+import type { Clock, Timer } from "@robofleet/clock";
+import { LOG_BATCH_RECORDS_MAX } from "@robofleet/protocol/link";
+import type { LogSpool } from "../spool/log-spool.ts";
+
+export const LOG_BATCH_BYTES_MAX = 256 * 1024;
+/** Sent and not acknowledged. */
+const LOG_IN_FLIGHT_BYTES_MAX = 1024 * 1024;
+/** While somebody follows the log. */
+const FOLLOW_FLUSH_MS = 50;
+/** No acknowledgement for so long: the server lost the batch without losing the link. */
+const LOG_ACK_TIMEOUT_MS = 30_000;
+
+/** Where batches go while the link is up. */
+export interface LogOutlet {
+  /** Bytes that can be sent now. */
+  room(): number;
+  /** False when it could not be taken; then the batch is handed out again later. */
+  send(message: string): boolean;
+}
+
+/** Sends what the spool holds in batches, a bounded number of bytes ahead of the acknowledgements. */
+export class LogShipper {
+  readonly #spool: LogSpool;
+  readonly #clock: Clock;
+  #outlet: LogOutlet | undefined;
+  #flush_ms = FOLLOW_FLUSH_MS;
+  #following = false;
+  #flush: Timer | undefined;
+  #ack_timeout: Timer | undefined;
+  #in_flight: { last_seq: number; bytes: number }[] = [];
+  #acked = 0;
+
+  constructor(spool: LogSpool, clock: Clock) {
+    this.#spool = spool;
+    this.#clock = clock;
+  }
+
+  /** The link is up: everything after `acked` is sent, then new records every `flush_ms`. */
+  start(outlet: LogOutlet, options: { acked: number; flush_ms: number }): void {
+    this.stop();
+    this.#outlet = outlet;
+    this.#acked = options.acked;
+    this.#flush_ms = options.flush_ms;
+    this.#spool.rewind(options.acked);
+    this.pump();
+  }
+
+  /** The link is down. */
+  stop(): void {
+    this.#outlet = undefined;
+    this.#following = false;
+    this.#in_flight = [];
+    this.#cancelFlush();
+    this.#ack_timeout?.cancel();
+  }
+
+  follow(on: boolean): void {
+    this.#following = on;
+    this.#cancelFlush();
+    if (on) this.pump();
+    else this.recordAdded();
+  }
+
+  /** Called for each record: makes sure that a flush is coming. No timer runs while nothing is written. */
+  recordAdded(): void {
+    if (this.#outlet === undefined || this.#flush !== undefined) return;
+    this.#flush = this.#clock.setTimer(this.#following ? Math.min(FOLLOW_FLUSH_MS, this.#flush_ms) : this.#flush_ms, () => {
+      this.#flush = undefined;
+      this.pump();
+    });
+  }
+
+  acknowledge(seq: number): void {
+    if (seq <= this.#acked) return;
+    this.#acked = seq;
+    this.#spool.acknowledge(seq);
+    const behind = this.#in_flight.length > 0;
+    this.#in_flight = this.#in_flight.filter((batch) => batch.last_seq > seq);
+    this.#watchAck();
+    // A flush that is coming collects more records; without one, records wait for this acknowledgement.
+    if (behind && this.#flush === undefined) this.pump();
+  }
+
+  /** Sends what there is, as far as the bounds allow. */
+  pump(): void {
+    const outlet = this.#outlet;
+    if (outlet === undefined) return;
+    while (this.#bytesInFlight() < LOG_IN_FLIGHT_BYTES_MAX && outlet.room() > LOG_BATCH_BYTES_MAX) {
+      const batch = this.#spool.next({ records: LOG_BATCH_RECORDS_MAX, bytes: LOG_BATCH_BYTES_MAX });
+      if (batch === undefined) break;
+      if (!outlet.send(`{"type":"logs","records":[${batch.lines.join(",")}]}`)) {
+        this.#spool.rewind(this.#acked);
+        this.#in_flight = [];
+        break;
+      }
+      this.#in_flight.push({ last_seq: batch.last_seq, bytes: batch.bytes });
+      if (this.#in_flight.length === 1) this.#watchAck();
+    }
+  }
+
+  #bytesInFlight(): number {
+    return this.#in_flight.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  #watchAck(): void {
+    this.#ack_timeout?.cancel();
+    if (this.#in_flight.length === 0) return;
+    this.#ack_timeout = this.#clock.setTimer(LOG_ACK_TIMEOUT_MS, () => {
+      this.#in_flight = [];
+      this.#spool.rewind(this.#acked);
+      this.pump();
+    });
+  }
+
+  #cancelFlush(): void {
+    this.#flush?.cancel();
+    this.#flush = undefined;
+  }
+}

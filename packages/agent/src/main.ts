@@ -1,0 +1,78 @@
+import { systemClock } from "@robofleet/clock";
+import { Command, CommanderError } from "commander";
+import { AGENT_VERSION, startAgent } from "./agent.ts";
+import { type ConfigFlags, readConfig, UsageError } from "./config.ts";
+import { StateLockedError } from "./disk/lock.ts";
+import { errorText } from "./disk/write-atomically.ts";
+import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
+import { install, type InstallFlags } from "./install.ts";
+
+const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, conflict: 6 } as const;
+
+const collect = (value: string, before: string[] = []): string[] => [...before, value];
+
+function withRunOptions(command: Command): Command {
+  return command
+    .option("--server <url>", "address of the Robofleet server (or ROBOFLEET_SERVER)")
+    .option("--enroll-key <key>", "enrolment key, needed once (or ROBOFLEET_ENROLL_KEY, which other users of the machine cannot see)")
+    .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROBOFLEET_STATE)")
+    .option("--name <name>", "name of the robot when it enrols (or ROBOFLEET_ROBOT_NAME)")
+    .option("--label <key=value>", "label of the robot when it enrols; repeatable", collect)
+    .option("--keep-workloads", "let workloads go on when the agent stops")
+    .option("--allow-files <dir>", "directory below which `file` releases may be put in place; repeatable", collect)
+    .option("--log-spool-mib <number>", "log records kept on disk while the server is away, in MiB (64)")
+    .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (info)")
+    .option("--allow-insecure-http", "accept a plain http server on another machine");
+}
+
+async function run(flags: ConfigFlags): Promise<void> {
+  const config = readConfig(flags);
+  const stopping = new AbortController();
+  const stopped = new Promise<void>((resolve) => stopping.signal.addEventListener("abort", () => resolve()));
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stopping.abort());
+  // Whoever reads our log may go away (a closed terminal, a full pipe's reader): the robot goes on.
+  process.stderr.on("error", () => {});
+  process.on("SIGHUP", () => {});
+  let agent;
+  try {
+    agent = await startAgent({ config, clock: systemClock, log: (line) => process.stderr.write(line), signal: stopping.signal });
+  } catch (error) {
+    if (stopping.signal.aborted) return;
+    throw error;
+  }
+  await stopped;
+  await agent.stop();
+}
+
+function program(): Command {
+  const command = new Command("rf-agent")
+    .description("The Robofleet agent: runs on a robot, keeps one connection to the server, installs and supervises releases.")
+    .version(AGENT_VERSION)
+    .exitOverride()
+    .showHelpAfterError("(rf-agent --help shows what can be said)");
+  withRunOptions(command.command("run").description("enrol if needed, then run until SIGTERM")).action(run);
+  withRunOptions(command.command("install").description("print a systemd unit that runs the agent at boot, or write it with --write"))
+    .option("--write", "write the unit and its environment file, as root")
+    .action((flags: InstallFlags) => install(flags, (text) => process.stdout.write(text)));
+  return command;
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof UsageError || error instanceof NotEnrolled) return EXIT.usage;
+  if (error instanceof EnrolmentRefused) return EXIT.auth;
+  if (error instanceof StateLockedError) return EXIT.conflict;
+  return EXIT.error;
+}
+
+try {
+  await program().parseAsync();
+  process.exitCode = EXIT.ok;
+} catch (error) {
+  if (error instanceof CommanderError) {
+    // Commander has said what was wrong; help and version end here too.
+    process.exitCode = error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+  } else {
+    process.stderr.write(`rf-agent: ${errorText(error)}\n`);
+    process.exitCode = exitCodeOf(error);
+  }
+}
