@@ -59,10 +59,28 @@ export async function copyHashed(from: string, to: string): Promise<{ bytes: num
 }
 
 /** Directories whose contents PostgreSQL makes anew at each start; the directories themselves must exist. */
-const CONTENTS_LEFT_OUT = new Set(["pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans", "pg_wal"]);
-const FILES_LEFT_OUT = new Set(["postmaster.pid", "postmaster.opts", "backup_label", "backup_label.old", "tablespace_map", "tablespace_map.old", "current_logfiles"]);
+const CONTENTS_LEFT_OUT = new Set([
+  "pg_dynshmem",
+  "pg_notify",
+  "pg_replslot",
+  "pg_serial",
+  "pg_snapshots",
+  "pg_stat_tmp",
+  "pg_subtrans",
+  "pg_wal",
+]);
+const FILES_LEFT_OUT = new Set([
+  "postmaster.pid",
+  "postmaster.opts",
+  "backup_label",
+  "backup_label.old",
+  "tablespace_map",
+  "tablespace_map.old",
+  "current_logfiles",
+]);
 
-const isLeftOut = (name: string): boolean => FILES_LEFT_OUT.has(name) || name.startsWith("pgsql_tmp") || name.startsWith("pg_internal.init");
+const isLeftOut = (name: string): boolean =>
+  FILES_LEFT_OUT.has(name) || name.startsWith("pgsql_tmp") || name.startsWith("pg_internal.init");
 
 /**
  * Walks a live data directory as a base backup must (PostgreSQL manual, "Making a Base Backup Using the Low Level API").

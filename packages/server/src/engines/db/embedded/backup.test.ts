@@ -44,7 +44,8 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     place = await scratch();
     embedded = await startOn(place.database);
     await withClient(embedded.connection, async (client) => {
-      for (const table of ["debit", "credit"]) await client.query(`create table ${table} (writer int, move int, n int, filler text, primary key (writer, move, n))`);
+      for (const table of ["debit", "credit"])
+        await client.query(`create table ${table} (writer int, move int, n int, filler text, primary key (writer, move, n))`);
       await client.query("create table balance (moves int)");
       await client.query("insert into balance values (0)");
       await client.query("insert into debit select 0, m, 1, repeat('x', 500) from generate_series(1, 8000) m");
@@ -87,7 +88,10 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
   });
 
   test("a restore into a database, and a backup into a directory with contents, are refused", { timeout: TIMEOUT }, async () => {
-    await assert.rejects(backup({ connection: embedded.connection, dataDirectory: place.database, to: good }), { name: "Refusal", message: /is not empty/ });
+    await assert.rejects(backup({ connection: embedded.connection, dataDirectory: place.database, to: good }), {
+      name: "Refusal",
+      message: /is not empty/,
+    });
     await using other = await scratch();
     await mkdir(other.database);
     await writeFile(path.join(other.database, "PG_VERSION"), "18\n");
@@ -99,7 +103,10 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
   test("a backup that cannot be written leaves nothing at its target", { timeout: TIMEOUT }, async () => {
     await using other = await scratch();
     const to = path.join(other.root, "failed");
-    await assert.rejects(backup({ connection: { ...embedded.connection, database: "absent" }, dataDirectory: place.database, to }), /"absent" does not exist/);
+    await assert.rejects(
+      backup({ connection: { ...embedded.connection, database: "absent" }, dataDirectory: place.database, to }),
+      /"absent" does not exist/,
+    );
     assert.deepEqual(await readdir(other.root), []);
   });
 
@@ -109,34 +116,40 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     assert.equal(output, "");
   });
 
-  test("a backup taken while writes go on restores to a consistent database with all that was committed before", { timeout: TIMEOUT }, async () => {
-    const writing = startWriting(embedded.connection);
-    await until("something is committed", () => writing.acknowledged() > 5);
-    const to = path.join(place.root, "backups", "first");
-    const committed = writing.acknowledged();
-    const manifest = await backup({ connection: embedded.connection, dataDirectory: place.database, to });
-    const during = writing.acknowledged() - committed;
-    await writing.stop();
-    assert.ok(during > 0, "the writers must have written during the backup");
-    assert.equal(manifest.postgresql, embedded.major);
+  test(
+    "a backup taken while writes go on restores to a consistent database with all that was committed before",
+    { timeout: TIMEOUT },
+    async () => {
+      const writing = startWriting(embedded.connection);
+      await until("something is committed", () => writing.acknowledged() > 5);
+      const to = path.join(place.root, "backups", "first");
+      const committed = writing.acknowledged();
+      const manifest = await backup({ connection: embedded.connection, dataDirectory: place.database, to });
+      const during = writing.acknowledged() - committed;
+      await writing.stop();
+      assert.ok(during > 0, "the writers must have written during the backup");
+      assert.equal(manifest.postgresql, embedded.major);
 
-    await using other = await scratch();
-    await restore({ from: to, directory: other.database });
-    const restored = await startOn(other.database);
-    await withClient(restored.connection, async (client) => {
-      const moves = await client.query<{ debit: number; credit: number; unequal: number }>(
-        `select (select count(distinct (writer, move)) from debit where writer > 0)::int as debit, (select count(distinct (writer, move)) from credit where writer > 0)::int as credit,
+      await using other = await scratch();
+      await restore({ from: to, directory: other.database });
+      const restored = await startOn(other.database);
+      await withClient(restored.connection, async (client) => {
+        const moves = await client.query<{ debit: number; credit: number; unequal: number }>(
+          `select (select count(distinct (writer, move)) from debit where writer > 0)::int as debit, (select count(distinct (writer, move)) from credit where writer > 0)::int as credit,
            (select count(*) from debit full join credit using (writer, move, n) where debit.filler is null or credit.filler is null)::int as unequal`,
-      );
-      const [row] = moves.rows;
-      assert.ok(row && row.debit >= committed);
-      assert.deepEqual({ credit: row.credit, unequal: row.unequal }, { credit: row.debit, unequal: 0 });
-      await client.query("create extension amcheck");
-      await client.query("select bt_index_check(c.oid::regclass, true) from pg_class c join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relpersistence = 'p'");
-      await client.query("insert into balance values (1)");
-    });
-    await restored.stop();
-  });
+        );
+        const [row] = moves.rows;
+        assert.ok(row && row.debit >= committed);
+        assert.deepEqual({ credit: row.credit, unequal: row.unequal }, { credit: row.debit, unequal: 0 });
+        await client.query("create extension amcheck");
+        await client.query(
+          "select bt_index_check(c.oid::regclass, true) from pg_class c join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relpersistence = 'p'",
+        );
+        await client.query("insert into balance values (1)");
+      });
+      await restored.stop();
+    },
+  );
 });
 
 async function flipByte(file: string): Promise<void> {

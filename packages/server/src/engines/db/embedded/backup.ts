@@ -1,7 +1,16 @@
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type pg from "pg";
-import { BACKUP_FORMAT, type BackupFile, type BackupManifest, copyHashed, DATABASE_NAME, listDatabaseFiles, MANIFEST_NAME, missingIsEmpty } from "./backup-files.ts";
+import {
+  BACKUP_FORMAT,
+  type BackupFile,
+  type BackupManifest,
+  copyHashed,
+  DATABASE_NAME,
+  listDatabaseFiles,
+  MANIFEST_NAME,
+  missingIsEmpty,
+} from "./backup-files.ts";
 import { type Connection, withClient } from "./connect.ts";
 import { errorCode, Refusal } from "./refusal.ts";
 import { syncDirectory, syncTree } from "./sync.ts";
@@ -27,7 +36,8 @@ const PG_CONTROL_READS_MAX = 100;
  */
 export async function backup({ connection, dataDirectory, to }: BackupOptions): Promise<BackupManifest> {
   const target = path.resolve(to);
-  if ((await readdir(target).catch(missingIsEmpty)).length > 0) throw new Refusal(`${target} is not empty: name a new directory for the backup`);
+  if ((await readdir(target).catch(missingIsEmpty)).length > 0)
+    throw new Refusal(`${target} is not empty: name a new directory for the backup`);
   await mkdir(path.dirname(target), { recursive: true });
   const partial = await mkdtemp(`${target}.partial-`);
   try {
@@ -49,18 +59,25 @@ async function copyRunning(client: pg.Client, dataDirectory: string, target: str
   if (tablespaces.length > 0) throw new Refusal("the database uses tablespaces, which this backup does not copy: use pg_basebackup");
   // The slot keeps the log from our start on, however much is written while we copy.
   await client.query("select pg_create_physical_replication_slot('robofleet_backup_' || pg_backend_pid(), true, true)");
-  const start = await one<{ lsn: string; wal: string }>(client, "select lsn::text, pg_walfile_name(lsn) as wal from pg_backup_start('robofleet backup', true) as lsn");
+  const start = await one<{ lsn: string; wal: string }>(
+    client,
+    "select lsn::text, pg_walfile_name(lsn) as wal from pg_backup_start('robofleet backup', true) as lsn",
+  );
 
   const listed = await listDatabaseFiles(dataDirectory);
   await mkdir(target, { mode: 0o700 });
   for (const name of listed.directories) await mkdir(path.join(target, name), { recursive: true, mode: 0o700 });
   const files: BackupFile[] = [];
   for (const name of listed.files) {
-    const copied = name === PG_CONTROL ? await copyControlFile(dataDirectory, target) : await copyUnlessDropped(dataDirectory, target, name);
+    const copied =
+      name === PG_CONTROL ? await copyControlFile(dataDirectory, target) : await copyUnlessDropped(dataDirectory, target, name);
     if (copied) files.push({ path: name, ...copied });
   }
 
-  const stop = await one<{ lsn: string; wal: string; label: string }>(client, "select lsn::text, pg_walfile_name(lsn) as wal, labelfile as label from pg_backup_stop(false)");
+  const stop = await one<{ lsn: string; wal: string; label: string }>(
+    client,
+    "select lsn::text, pg_walfile_name(lsn) as wal, labelfile as label from pg_backup_stop(false)",
+  );
   for (const name of await listLog(dataDirectory, start.wal, stop.wal)) {
     const relative = path.join("pg_wal", name);
     files.push({ path: relative, ...(await copyHashed(path.join(dataDirectory, relative), path.join(target, relative))) });

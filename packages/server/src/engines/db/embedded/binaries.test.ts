@@ -11,7 +11,8 @@ const TIMEOUT = 60_000;
 const sources = findSources();
 const { embedded } = sources;
 const withoutPackage = embedded === undefined ? "the embedded PostgreSQL package is not installed" : false;
-const withoutSystem15 = (await run(path.join(sources.systemRoot, "15", "bin", "postgres"), ["--version"])).code === 0 ? false : "PostgreSQL 15 is not installed";
+const withoutSystem15 =
+  (await run(path.join(sources.systemRoot, "15", "bin", "postgres"), ["--version"])).code === 0 ? false : "PostgreSQL 15 is not installed";
 
 /** A package directory whose files are links to the installed one's, without the library links of its install script. */
 async function bareCopy(root: string): Promise<string> {
@@ -37,14 +38,20 @@ describe("the choice of binaries", () => {
     assert.deepEqual({ major: chosen.major, bin: chosen.bin }, { major: 18, bin: path.join(embedded ?? "", "bin") });
   });
 
-  test("without the package a new directory takes the newest system PostgreSQL of at least 15, and runs on it", { skip: withoutSystem15, timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    const started = await startOn(place.database, { sources: { ...sources, embedded: undefined } });
-    const { rows } = await withClient(started.connection, (client) => client.query<{ major: string }>("select current_setting('server_version_num')::int / 10000 as major"));
-    assert.equal(started.major, rows[0]?.major);
-    assert.equal(await readMajor(place.database), started.major);
-    await started.stop();
-  });
+  test(
+    "without the package a new directory takes the newest system PostgreSQL of at least 15, and runs on it",
+    { skip: withoutSystem15, timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      const started = await startOn(place.database, { sources: { ...sources, embedded: undefined } });
+      const { rows } = await withClient(started.connection, (client) =>
+        client.query<{ major: string }>("select current_setting('server_version_num')::int / 10000 as major"),
+      );
+      assert.equal(started.major, rows[0]?.major);
+      assert.equal(await readMajor(place.database), started.major);
+      await started.stop();
+    },
+  );
 
   test("the newest of several is taken, one older than 15 never", async () => {
     await using place = await scratch();
@@ -62,20 +69,27 @@ describe("the choice of binaries", () => {
     assert.equal((await chooseBinaries(place.database, machine)).major, 14, "an existing database keeps its major");
   });
 
-  test("an existing database gets the binary that made it although a newer one is there", { skip: withoutPackage || withoutSystem15, timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    await (await startOn(place.database, { sources: { ...sources, embedded: undefined } })).stop();
-    const again = await startOn(place.database);
-    assert.equal(again.major, await readMajor(place.database));
-    assert.notEqual(again.major, 18);
-    await again.stop();
-  });
+  test(
+    "an existing database gets the binary that made it although a newer one is there",
+    { skip: withoutPackage || withoutSystem15, timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      await (await startOn(place.database, { sources: { ...sources, embedded: undefined } })).stop();
+      const again = await startOn(place.database);
+      assert.equal(again.major, await readMajor(place.database));
+      assert.notEqual(again.major, 18);
+      await again.stop();
+    },
+  );
 
   test("no matching binary: refused with what to install, and nothing is touched", async () => {
     await using place = await scratch();
     await mkdir(place.database, { mode: 0o700 });
     await writeFile(path.join(place.database, "PG_VERSION"), "13\n");
-    await assert.rejects(startOn(place.database), { name: "Refusal", message: /made by PostgreSQL 13, which is not installed: install it \(apt-get install postgresql-13\)/ });
+    await assert.rejects(startOn(place.database), {
+      name: "Refusal",
+      message: /made by PostgreSQL 13, which is not installed: install it \(apt-get install postgresql-13\)/,
+    });
     assert.deepEqual(await readdir(place.root), ["postgres"]);
     assert.deepEqual(await readdir(place.database), ["PG_VERSION"]);
   });
@@ -95,15 +109,19 @@ describe("the choice of binaries", () => {
     assert.ok(await readMajor(place.database));
   });
 
-  test("library links that the install script did not make are made in the package", { skip: withoutPackage, timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    const native = await bareCopy(place.root);
-    assert.notEqual((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0, "the copy must lack its links");
-    const chosen = await chooseBinaries(place.database, { ...sources, embedded: native });
-    assert.equal(chosen.bin, path.join(native, "bin"));
-    assert.equal(await readlink(path.join(native, "lib", "libpq.so.5")), "libpq.so.5.18");
-    assert.equal((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0);
-  });
+  test(
+    "library links that the install script did not make are made in the package",
+    { skip: withoutPackage, timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      const native = await bareCopy(place.root);
+      assert.notEqual((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0, "the copy must lack its links");
+      const chosen = await chooseBinaries(place.database, { ...sources, embedded: native });
+      assert.equal(chosen.bin, path.join(native, "bin"));
+      assert.equal(await readlink(path.join(native, "lib", "libpq.so.5")), "libpq.so.5.18");
+      assert.equal((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0);
+    },
+  );
 
   test(
     "in a read-only package the links are made beside the database, and it starts",
@@ -125,7 +143,10 @@ describe("the choice of binaries", () => {
     const native = path.join(place.root, "native");
     await mkdir(path.join(native, "bin"), { recursive: true });
     for (const name of ["postgres", "initdb"]) await writeFile(path.join(native, "bin", name), "#!/bin/sh\nexit 127\n", { mode: 0o755 });
-    await assert.rejects(chooseBinaries(place.database, { embedded: native, systemRoot: path.join(place.root, "none") }), { name: "Refusal", message: /does not run here/ });
+    await assert.rejects(chooseBinaries(place.database, { embedded: native, systemRoot: path.join(place.root, "none") }), {
+      name: "Refusal",
+      message: /does not run here/,
+    });
     await rm(native, { recursive: true });
   });
 });

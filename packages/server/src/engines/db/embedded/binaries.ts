@@ -45,7 +45,9 @@ export async function readMajor(directory: string): Promise<number | undefined> 
   const text = await readFile(path.join(directory, "PG_VERSION"), "utf8").catch(() => undefined);
   const major = Number(text?.trim());
   if (text === undefined || !Number.isInteger(major)) {
-    throw new Refusal(`${directory} holds files but no PostgreSQL database (no PG_VERSION): move them away, or choose another --data directory`);
+    throw new Refusal(
+      `${directory} holds files but no PostgreSQL database (no PG_VERSION): move them away, or choose another --data directory`,
+    );
   }
   return major;
 }
@@ -79,7 +81,10 @@ export async function chooseBinaries(directory: string, sources: BinarySources =
 /** Binaries of the system's packages, newest first. */
 async function listSystem(root: string): Promise<Binaries[]> {
   const names = await readdir(root).catch(() => []);
-  const majors = names.filter((name) => /^\d+$/.test(name)).map(Number).toSorted((a, b) => b - a);
+  const majors = names
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .toSorted((a, b) => b - a);
   const found: Binaries[] = [];
   for (const major of majors) {
     const bin = path.join(root, String(major), "bin");
@@ -90,7 +95,11 @@ async function listSystem(root: string): Promise<Binaries[]> {
   return found;
 }
 
-const isExecutable = (file: string): Promise<boolean> => access(file, constants.X_OK).then(() => true, () => false);
+const isExecutable = (file: string): Promise<boolean> =>
+  access(file, constants.X_OK).then(
+    () => true,
+    () => false,
+  );
 
 /** Makes the package's library links if need be and proves that its binaries run here (another libc would not). */
 async function prepareEmbedded(native: string | undefined, directory: string): Promise<Binaries | undefined> {
@@ -144,4 +153,8 @@ async function linkLibraries(native: string, fallback: string): Promise<string |
   return `${fallback}:${path.join(native, "lib")}`;
 }
 
-const exists = (file: string): Promise<boolean> => lstat(file).then(() => true, () => false);
+const exists = (file: string): Promise<boolean> =>
+  lstat(file).then(
+    () => true,
+    () => false,
+  );

@@ -79,7 +79,18 @@ async function makeCluster(directory: string, binaries: Binaries, runAs: RunAs, 
   const parent = path.dirname(directory);
   const half = await mkdtemp(path.join(parent, halfMadePrefix(directory)));
   await giveTo(runAs, half);
-  const args = ["-D", half, "--username", SUPERUSER, "--auth", "trust", "--locale=C", "--encoding=UTF8", "--data-checksums", "--no-instructions"];
+  const args = [
+    "-D",
+    half,
+    "--username",
+    SUPERUSER,
+    "--auth",
+    "trust",
+    "--locale=C",
+    "--encoding=UTF8",
+    "--data-checksums",
+    "--no-instructions",
+  ];
   if (parameters["fsync"] === "off") args.push("--no-sync");
   const command = commandFor(runAs, path.join(binaries.bin, "initdb"), args);
   const { code, output } = await run(command.file, command.args, { env: binaries.environment, cwd: "/", ...command.account });

@@ -5,7 +5,7 @@ import path from "node:path";
 import type { Cluster } from "./cluster.ts";
 import { openLogFile, readLogTail } from "./log-file.ts";
 import { tryLock } from "./lock.ts";
-import { findPostgresOn, identifyPostgres, isRunning, type ProcessIdentity, readPostmasterFile } from "./postmaster.ts";
+import { findPostgresOn, identifyPostgres, isRunning, type ProcessIdentity, readPostmasterFile, sendSignal } from "./postmaster.ts";
 import { Refusal } from "./refusal.ts";
 import { commandFor } from "./run-as.ts";
 import { settingsFor } from "./settings.ts";
@@ -70,12 +70,16 @@ async function adopt(cluster: Cluster, signal?: AbortSignal): Promise<Running | 
     if (!file || !identity) return undefined;
     if (file.status === "ready") {
       if (file.socketDirectory === "") {
-        throw new Refusal(`a PostgreSQL that Robofleet did not start (process ${file.pid}) runs on ${directory} without a Unix socket: stop it first`);
+        throw new Refusal(
+          `a PostgreSQL that Robofleet did not start (process ${file.pid}) runs on ${directory} without a Unix socket: stop it first`,
+        );
       }
       return adoptedRunning(cluster, identity, file.socketDirectory, file.port);
     }
     if (clock.monotonic() > deadline) {
-      throw new Error(`PostgreSQL (process ${file.pid}) on ${directory} is neither ready nor gone after ${READY_TIMEOUT_MS} ms: its state is ${file.status || "unknown"}`);
+      throw new Error(
+        `PostgreSQL (process ${file.pid}) on ${directory} is neither ready nor gone after ${READY_TIMEOUT_MS} ms: its state is ${file.status || "unknown"}`,
+      );
     }
     await clock.sleep(ADOPTED_POLL_MS, signal);
   }
@@ -101,14 +105,6 @@ function adoptedRunning(cluster: Cluster, identity: ProcessIdentity, socketDirec
       return sendSignal(identity.pid, name);
     },
   };
-}
-
-function sendSignal(pid: number, name: NodeJS.Signals): boolean {
-  try {
-    return process.kill(pid, name);
-  } catch {
-    return false; // gone in between
-  }
 }
 
 /**
@@ -177,7 +173,11 @@ async function clearStaleFiles(cluster: Cluster): Promise<void> {
   await removeStaleSocket(cluster.socketDirectory);
 }
 
-async function waitUntilReady(cluster: Cluster, running: Running, signal?: AbortSignal): Promise<"ready" | "exited" | "timeout" | "aborted"> {
+async function waitUntilReady(
+  cluster: Cluster,
+  running: Running,
+  signal?: AbortSignal,
+): Promise<"ready" | "exited" | "timeout" | "aborted"> {
   const { clock, directory, log } = cluster;
   const started = clock.monotonic();
   let reported = started;

@@ -19,7 +19,9 @@ const HELD_ELSEWHERE = 9;
  */
 export async function tryLock(file: string): Promise<FileHandle | undefined> {
   const handle = await open(file, constants.O_RDWR | constants.O_CREAT, 0o600).catch((error: unknown) => {
-    throw new Refusal(`cannot write ${file} (${errorCode(error) ?? String(error)}): the data directory must belong to the user who starts the server`);
+    throw new Refusal(
+      `cannot write ${file} (${errorCode(error) ?? String(error)}): the data directory must belong to the user who starts the server`,
+    );
   });
   const args = ["--exclusive", "--nonblock", "--conflict-exit-code", String(HELD_ELSEWHERE), "3"];
   const { code, output } = await run("flock", args, { stdio: ["ignore", "pipe", "pipe", handle.fd] });

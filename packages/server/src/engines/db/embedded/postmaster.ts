@@ -83,3 +83,12 @@ export async function findPostgresOn(directory: string): Promise<ProcessIdentity
   const found = await Promise.all(pids.map((pid) => identifyPostgres(Number(pid), directory)));
   return found.filter((identity) => identity !== undefined);
 }
+
+/** False when the process is gone. The caller has just identified it. */
+export function sendSignal(pid: number, name: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, name);
+  } catch {
+    return false;
+  }
+}

@@ -24,7 +24,8 @@ export async function restore({ from, directory: given }: RestoreOptions): Promi
   const directory = await placeDirectory(given);
   const lock = await lockDirectory(directory);
   try {
-    if ((await readMajor(directory)) !== undefined) throw new Refusal(`${directory} already holds a database: restore into a new --data directory`);
+    if ((await readMajor(directory)) !== undefined)
+      throw new Refusal(`${directory} already holds a database: restore into a new --data directory`);
     // The name of half-made databases: a start sweeps what a killed restore left.
     const half = await mkdtemp(`${directory}.init-`);
     try {
@@ -48,7 +49,8 @@ async function copyVerified(from: string, to: string, manifest: BackupManifest):
     const copied = await copyHashed(path.join(from, inside(name)), path.join(to, name)).catch((error: unknown) => {
       throw new Refusal(`the backup lacks ${name}`, { cause: error });
     });
-    if (copied.bytes !== bytes || copied.sha256 !== sha256) throw new Refusal(`the backup is damaged: ${name} does not have the contents that were backed up`);
+    if (copied.bytes !== bytes || copied.sha256 !== sha256)
+      throw new Refusal(`the backup is damaged: ${name} does not have the contents that were backed up`);
   }
 }
 

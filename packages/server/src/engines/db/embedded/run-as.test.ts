@@ -10,9 +10,13 @@ import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";
 const TIMEOUT = 60_000;
 const isRoot = process.getuid?.() === 0;
 const needsRoot = isRoot ? false : "only root can change users";
-const needsNamespaces = !isRoot || (await run("unshare", ["--user", "--map-user=1000", "true"])).code === 0 ? false : "user namespaces are switched off here";
+const needsNamespaces =
+  !isRoot || (await run("unshare", ["--user", "--map-user=1000", "true"])).code === 0 ? false : "user namespaces are switched off here";
 const NOBODY = 65534;
-const needsReach = !isRoot || (await run("/bin/sh", ["-c", 'cd -- "$0"', import.meta.dirname], { cwd: "/", uid: NOBODY, gid: NOBODY })).code === 0 ? false : "no other user reaches this checkout";
+const needsReach =
+  !isRoot || (await run("/bin/sh", ["-c", 'cd -- "$0"', import.meta.dirname], { cwd: "/", uid: NOBODY, gid: NOBODY })).code === 0
+    ? false
+    : "no other user reaches this checkout";
 
 describe("the account that PostgreSQL runs as", () => {
   test("a database below a 0700 home starts, and its files are the starter's", { skip: needsNamespaces, timeout: TIMEOUT }, async () => {
@@ -27,31 +31,46 @@ describe("the account that PostgreSQL runs as", () => {
     await (await startOn(directory)).stop();
   });
 
-  test("without user namespaces root starts it as an unprivileged account", { skip: needsRoot || needsReach, timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    await chmod(place.root, 0o755);
-    const directory = path.join(place.root, "data", "postgres");
-    const embedded = await startOn(directory, { userNamespaces: false });
-    const owner = (await stat(path.join(directory, "PG_VERSION"))).uid;
-    assert.notEqual(owner, 0);
-    assert.equal((await stat(`/proc/${embedded.pid}`)).uid, owner);
-    await withClient(embedded.connection, (client) => client.query("create table t as select 1"));
-    await embedded.stop();
-  });
+  test(
+    "without user namespaces root starts it as an unprivileged account",
+    { skip: needsRoot || needsReach, timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      await chmod(place.root, 0o755);
+      const directory = path.join(place.root, "data", "postgres");
+      const embedded = await startOn(directory, { userNamespaces: false });
+      const owner = (await stat(path.join(directory, "PG_VERSION"))).uid;
+      assert.notEqual(owner, 0);
+      assert.equal((await stat(`/proc/${embedded.pid}`)).uid, owner);
+      await withClient(embedded.connection, (client) => client.query("create table t as select 1"));
+      await embedded.stop();
+    },
+  );
 
-  test("without user namespaces a place that no account reaches is refused with what to do", { skip: needsRoot, timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    await assert.rejects(startOn(place.database, { userNamespaces: false }), { name: "Refusal", message: /user namespaces are switched off here, and user \d+ cannot reach .* start the server as a plain user/ });
-  });
+  test(
+    "without user namespaces a place that no account reaches is refused with what to do",
+    { skip: needsRoot, timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      await assert.rejects(startOn(place.database, { userNamespaces: false }), {
+        name: "Refusal",
+        message: /user namespaces are switched off here, and user \d+ cannot reach .* start the server as a plain user/,
+      });
+    },
+  );
 
-  test("root's database is handed over when user namespaces are gone", { skip: needsRoot || needsReach || needsNamespaces, timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    await chmod(place.root, 0o755);
-    await (await startOn(place.database)).stop();
-    const embedded = await startOn(place.database, { userNamespaces: false });
-    await embedded.stop();
-    assert.notEqual((await stat(path.join(place.database, "PG_VERSION"))).uid, 0);
-  });
+  test(
+    "root's database is handed over when user namespaces are gone",
+    { skip: needsRoot || needsReach || needsNamespaces, timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      await chmod(place.root, 0o755);
+      await (await startOn(place.database)).stop();
+      const embedded = await startOn(place.database, { userNamespaces: false });
+      await embedded.stop();
+      assert.notEqual((await stat(path.join(place.database, "PG_VERSION"))).uid, 0);
+    },
+  );
 
   test("root runs another user's database as that user", { skip: needsRoot || needsReach, timeout: TIMEOUT }, async () => {
     await using place = await scratch();
@@ -67,6 +86,9 @@ describe("the account that PostgreSQL runs as", () => {
   });
 
   test("a plain user is refused another user's database", { skip: isRoot ? "root may use every directory" : false }, async () => {
-    await assert.rejects(chooseRunAs("/etc", "/bin", true), { name: "Refusal", message: /belongs to user 0 and this server runs as user \d+/ });
+    await assert.rejects(chooseRunAs("/etc", "/bin", true), {
+      name: "Refusal",
+      message: /belongs to user 0 and this server runs as user \d+/,
+    });
   });
 });

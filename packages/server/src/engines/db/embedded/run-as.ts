@@ -29,7 +29,9 @@ export async function chooseRunAs(directory: string, bin: string, userNamespaces
   const existing = await stat(directory).catch(() => undefined);
   if (me !== 0) {
     if (existing && existing.uid !== me) {
-      throw new Refusal(`${directory} belongs to user ${existing.uid} and this server runs as user ${me}: start it as that user, or choose another --data directory`);
+      throw new Refusal(
+        `${directory} belongs to user ${existing.uid} and this server runs as user ${me}: start it as that user, or choose another --data directory`,
+      );
     }
     return { prefix: [] };
   }
@@ -52,14 +54,21 @@ export async function chooseRunAs(directory: string, bin: string, userNamespaces
 async function plainAccount(): Promise<{ uid: number; gid: number }> {
   const passwd = await readFile("/etc/passwd", "utf8").catch(() => "");
   for (const name of ["postgres", "nobody"]) {
-    const fields = passwd.split("\n").find((line) => line.startsWith(`${name}:`))?.split(":");
+    const fields = passwd
+      .split("\n")
+      .find((line) => line.startsWith(`${name}:`))
+      ?.split(":");
     if (fields) return { uid: Number(fields[2]), gid: Number(fields[3]) };
   }
   return { uid: 65534, gid: 65534 };
 }
 
 /** Program and arguments with the prefix applied, and the spawn options that switch the account. */
-export function commandFor(runAs: RunAs, program: string, args: readonly string[]): { file: string; args: string[]; account: { uid?: number; gid?: number } } {
+export function commandFor(
+  runAs: RunAs,
+  program: string,
+  args: readonly string[],
+): { file: string; args: string[]; account: { uid?: number; gid?: number } } {
   const [file = program, ...rest] = [...runAs.prefix, program, ...args];
   return { file, args: rest, account: runAs.account ?? {} };
 }

@@ -1,6 +1,7 @@
+import type { Clock } from "@robofleet/clock";
 import type { Cluster } from "./cluster.ts";
 import type { Running } from "./launch.ts";
-import { findPostgresOn } from "./postmaster.ts";
+import { findPostgresOn, sendSignal } from "./postmaster.ts";
 
 /** Fast shutdown ends transactions and writes a checkpoint. */
 const FAST_TIMEOUT_MS = 30_000;
@@ -37,4 +38,16 @@ async function endsWithin(cluster: Cluster, running: Running, timeout: number): 
   const result = await Promise.race([ended, late]);
   abort.abort();
   return result;
+}
+
+/** Ends whatever PostgreSQL runs on a directory whose contents are worth nothing. */
+export async function killPostgresOn(directory: string, clock: Clock): Promise<void> {
+  const deadline = clock.monotonic() + KILLED_TIMEOUT_MS;
+  for (;;) {
+    const left = await findPostgresOn(directory);
+    if (left.length === 0) return;
+    for (const { pid } of left) sendSignal(pid, "SIGKILL");
+    if (clock.monotonic() > deadline) throw new Error(`PostgreSQL processes on ${directory} survive SIGKILL`);
+    await clock.sleep(LEFTOVER_POLL_MS);
+  }
 }

@@ -68,22 +68,32 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.notDeepEqual(await findPostgresOn(place.database), []);
 
     const second = await startOn(place.database);
-    assert.deepEqual({ adopted: second.adopted, pid: second.pid, connection: second.connection }, { adopted: true, pid: first.pid, connection: first.connection });
+    assert.deepEqual(
+      { adopted: second.adopted, pid: second.pid, connection: second.connection },
+      { adopted: true, pid: first.pid, connection: first.connection },
+    );
     const { rows } = await withClient(second.connection, (client) => client.query("select n from kept"));
     assert.deepEqual(rows, [{ n: 42 }]);
     await second.stop();
     assert.deepEqual(await findPostgresOn(place.database), []);
   });
 
-  test("a second server on the directory is refused with the first one's process id, and the first is unharmed", { timeout: TIMEOUT }, async () => {
-    await using place = await fresh();
-    const first = await holdServer(place.database);
-    await assert.rejects(startOn(place.database), { name: "Refusal", message: new RegExp(`already in use by process ${first.child.pid}: stop that server first`) });
-    const { rows } = await withClient(first.connection, (client) => client.query("select 1 as one"));
-    assert.deepEqual(rows, [{ one: 1 }]);
-    await endServer(first, "SIGTERM");
-    await (await startOn(place.database)).stop();
-  });
+  test(
+    "a second server on the directory is refused with the first one's process id, and the first is unharmed",
+    { timeout: TIMEOUT },
+    async () => {
+      await using place = await fresh();
+      const first = await holdServer(place.database);
+      await assert.rejects(startOn(place.database), {
+        name: "Refusal",
+        message: new RegExp(`already in use by process ${first.child.pid}: stop that server first`),
+      });
+      const { rows } = await withClient(first.connection, (client) => client.query("select 1 as one"));
+      assert.deepEqual(rows, [{ one: 1 }]);
+      await endServer(first, "SIGTERM");
+      await (await startOn(place.database)).stop();
+    },
+  );
 
   test("two starts in one process: one is refused", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
@@ -92,20 +102,24 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     for (const result of results) if (result.status === "fulfilled") await result.value.stop();
   });
 
-  test("killed PostgreSQL is restarted on the same connection, listeners are told, committed rows are there", { timeout: TIMEOUT }, async () => {
-    await using place = await fresh();
-    const embedded = await startOn(place.database);
-    const exits: { pid: number; signal: string | null }[] = [];
-    embedded.onExit(({ pid, signal }) => exits.push({ pid, signal }));
-    const first = embedded.pid;
-    await withClient(embedded.connection, (client) => client.query("insert into kept values (7)"));
-    process.kill(first, "SIGKILL");
-    await until("PostgreSQL runs again", () => embedded.pid !== first);
-    assert.deepEqual(exits, [{ pid: first, signal: "SIGKILL" }]);
-    const { rows } = await withClient(embedded.connection, (client) => client.query("select n from kept"));
-    assert.deepEqual(rows, [{ n: 7 }]);
-    await embedded.stop();
-  });
+  test(
+    "killed PostgreSQL is restarted on the same connection, listeners are told, committed rows are there",
+    { timeout: TIMEOUT },
+    async () => {
+      await using place = await fresh();
+      const embedded = await startOn(place.database);
+      const exits: { pid: number; signal: string | null }[] = [];
+      embedded.onExit(({ pid, signal }) => exits.push({ pid, signal }));
+      const first = embedded.pid;
+      await withClient(embedded.connection, (client) => client.query("insert into kept values (7)"));
+      process.kill(first, "SIGKILL");
+      await until("PostgreSQL runs again", () => embedded.pid !== first);
+      assert.deepEqual(exits, [{ pid: first, signal: "SIGKILL" }]);
+      const { rows } = await withClient(embedded.connection, (client) => client.query("select n from kept"));
+      assert.deepEqual(rows, [{ n: 7 }]);
+      await embedded.stop();
+    },
+  );
 
   test("an adopted PostgreSQL that ends is restarted as well", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
@@ -128,46 +142,77 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.deepEqual(await findPostgresOn(place.database), []);
   });
 
-  test("server and postmaster killed at once, a child still at work: the next start waits for the child's end", { timeout: TIMEOUT }, async () => {
-    await using place = await fresh();
-    const first = await holdServer(place.database);
-    await withClient(first.connection, async (client) => {
-      const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
-      const backend = rows[0]?.pid ?? 0;
-      // A stopped child cannot notice that its postmaster is gone: it holds the database as a dying one does, only longer.
-      process.kill(backend, "SIGSTOP");
-      await endServer(first, "SIGKILL");
-      process.kill(first.pid, "SIGKILL");
-      const waiting = Promise.withResolvers<void>();
-      const log = { ...quietLog, info: (_: object, message: string) => message.includes("still holds") && waiting.resolve() };
-      const second = startOn(place.database, { log });
-      await waiting.promise;
-      assert.deepEqual((await findPostgresOn(place.database)).map(({ pid }) => pid), [backend]);
-      process.kill(backend, "SIGKILL");
-      const embedded = await second;
+  test(
+    "server and postmaster killed at once, a child still at work: the next start waits for the child's end",
+    { timeout: TIMEOUT },
+    async () => {
+      await using place = await fresh();
+      const first = await holdServer(place.database);
+      await withClient(first.connection, async (client) => {
+        const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+        const backend = rows[0]?.pid ?? 0;
+        // A stopped child cannot notice that its postmaster is gone: it holds the database as a dying one does, only longer.
+        process.kill(backend, "SIGSTOP");
+        await endServer(first, "SIGKILL");
+        process.kill(first.pid, "SIGKILL");
+        const waiting = Promise.withResolvers<void>();
+        const log = { ...quietLog, info: (_: object, message: string) => message.includes("still holds") && waiting.resolve() };
+        const second = startOn(place.database, { log });
+        await waiting.promise;
+        assert.deepEqual(
+          (await findPostgresOn(place.database)).map(({ pid }) => pid),
+          [backend],
+        );
+        process.kill(backend, "SIGKILL");
+        const embedded = await second;
+        assert.equal(embedded.adopted, false);
+        await embedded.stop();
+      });
+    },
+  );
+
+  test(
+    "a pid file that names a stranger's process does not keep PostgreSQL from starting, and the stranger lives",
+    { timeout: TIMEOUT },
+    async () => {
+      await using place = await fresh();
+      const embedded = await startOn(place.database);
+      const file = path.join(place.database, "postmaster.pid");
+      const text = await readFile(file, "utf8");
+      await embedded.stop();
+      const stranger = spawn("sleep", ["60"]);
+      await writeFile(file, text.replace(/^\d+/, String(stranger.pid)), { mode: 0o600 });
+      const again = await startOn(place.database);
+      assert.equal(again.adopted, false);
+      await again.stop();
+      assert.equal(stranger.exitCode ?? stranger.signalCode, null);
+      stranger.kill();
+    },
+  );
+
+  test(
+    "a pid file that names the PostgreSQL of another directory: that one is neither adopted nor harmed",
+    { timeout: TIMEOUT },
+    async () => {
+      await using place = await fresh();
+      await using elsewhere = await fresh();
+      const other = await startOn(elsewhere.database);
+      const file = await readFile(path.join(elsewhere.database, "postmaster.pid"), "utf8");
+      await writeFile(path.join(place.database, "postmaster.pid"), file, { mode: 0o600 });
+      const embedded = await startOn(place.database);
       assert.equal(embedded.adopted, false);
       await embedded.stop();
-    });
-  });
-
-  test("a pid file that names a stranger's process does not keep PostgreSQL from starting, and the stranger lives", { timeout: TIMEOUT }, async () => {
-    await using place = await fresh();
-    const embedded = await startOn(place.database);
-    const file = path.join(place.database, "postmaster.pid");
-    const text = await readFile(file, "utf8");
-    await embedded.stop();
-    const stranger = spawn("sleep", ["60"]);
-    await writeFile(file, text.replace(/^\d+/, String(stranger.pid)), { mode: 0o600 });
-    const again = await startOn(place.database);
-    assert.equal(again.adopted, false);
-    await again.stop();
-    assert.equal(stranger.exitCode ?? stranger.signalCode, null);
-    stranger.kill();
-  });
+      await withClient(other.connection, (client) => client.query("select 1"));
+      await other.stop();
+    },
+  );
 
   test("when PostgreSQL cannot start, the error carries its own words and nothing runs", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
-    await assert.rejects(startOn(place.database, { parameters: { shared_buffers: "nonsense" } }), /did not start on .*invalid value for parameter "shared_buffers"/s);
+    await assert.rejects(
+      startOn(place.database, { parameters: { shared_buffers: "nonsense" } }),
+      /did not start on .*invalid value for parameter "shared_buffers"/s,
+    );
     assert.deepEqual(await findPostgresOn(place.database), []);
     await (await startOn(place.database)).stop();
   });

@@ -12,7 +12,11 @@ interface Switch {
 }
 
 const switchFileOf = (directory: string): string => `${directory}.switch`;
-const exists = (file: string): Promise<boolean> => access(file).then(() => true, () => false);
+const exists = (file: string): Promise<boolean> =>
+  access(file).then(
+    () => true,
+    () => false,
+  );
 
 /**
  * Replaces the database at `directory` by the one at `upgraded` and keeps the present one as `kept`. Two renames cannot

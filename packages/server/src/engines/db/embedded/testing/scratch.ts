@@ -4,8 +4,8 @@ import os from "node:os";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
 import { type Connection, type Embedded, type EmbeddedOptions, type Log, startEmbedded } from "../index.ts";
-import { findPostgresOn } from "../postmaster.ts";
 import { run } from "../run.ts";
+import { killPostgresOn } from "../shutdown.ts";
 
 const ignore = (): void => {};
 export const quietLog: Log = { info: ignore, warn: ignore, error: ignore };
@@ -18,25 +18,10 @@ export async function scratch(): Promise<{ root: string; database: string; [Symb
     root,
     database,
     async [Symbol.asyncDispose]() {
-      await killAll(database);
+      await killPostgresOn(database, systemClock);
       await rm(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
     },
   };
-}
-
-/** SIGKILL to every PostgreSQL process on the directory, until none is left. */
-export async function killAll(directory: string): Promise<void> {
-  await until("PostgreSQL is gone", async () => {
-    const left = await findPostgresOn(directory);
-    for (const { pid } of left) {
-      try {
-        process.kill(pid, "SIGKILL");
-      } catch {
-        // gone by itself
-      }
-    }
-    return left.length === 0;
-  });
 }
 
 export function startOn(directory: string, more: Partial<EmbeddedOptions> = {}): Promise<Embedded> {
@@ -67,7 +52,9 @@ export interface HeldServer {
 
 /** Starts the server process of hold.ts. */
 export function spawnServer(directory: string): { child: ChildProcess & { stdout: NonNullable<ChildProcess["stdout"]> } } {
-  return { child: spawn(process.execPath, [path.join(import.meta.dirname, "hold.ts"), directory], { stdio: ["ignore", "pipe", "inherit"] }) };
+  return {
+    child: spawn(process.execPath, [path.join(import.meta.dirname, "hold.ts"), directory], { stdio: ["ignore", "pipe", "inherit"] }),
+  };
 }
 
 /** Starts the server process of hold.ts and waits for its line; rejects with its refusal. */
