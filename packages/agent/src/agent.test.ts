@@ -1,0 +1,252 @@
+import assert from "node:assert/strict";
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { SimulatedClock, systemClock } from "@robofleet/clock";
+import type { Desired } from "@robofleet/protocol/link";
+import { type Agent, type AgentOptions, startAgent } from "./agent.ts";
+import { StateLockedError } from "./disk/lock.ts";
+import { EnrolmentRefused } from "./identity/enroll.ts";
+import { agentConfig, idleDeployments, temporaryDirectory, until } from "./testing/agent-rig.ts";
+import { type LinkPeer, startLinkPeer } from "./testing/link-peer.ts";
+
+const LIMIT = { timeout: 60_000 };
+
+interface Rig {
+  peer: LinkPeer;
+  agent: Agent;
+  directory: string;
+  clock: SimulatedClock;
+  deployments: ReturnType<typeof idleDeployments>;
+}
+
+async function startRig(t: TestContext, prepare: (peer: LinkPeer) => void = () => {}, more: Partial<AgentOptions> = {}): Promise<Rig> {
+  const peer = await startLinkPeer();
+  t.after(() => peer.stop());
+  prepare(peer);
+  const directory = temporaryDirectory(t);
+  const clock = new SimulatedClock({ at: new Date().toISOString() });
+  const deployments = idleDeployments();
+  const agent = await startAgent({ config: agentConfig(peer.url, directory), clock, create_deployments: deployments.create, ...more });
+  t.after(() => agent.stop());
+  return { peer, agent, directory, clock, deployments };
+}
+
+const desiredOf = (generation: number): Desired => ({ type: "desired", generation, apps: {}, configs: {} });
+const statuses = (peer: LinkPeer): string[] => peer.reports.map(({ body }) => (body.kind === "observed" ? `observed ${body.generation}` : body.kind));
+
+test("a new robot enrols with a key of its own, signs the challenge, and says what runs, how it is and what it logged, in this order", LIMIT, async (t) => {
+  const { peer, agent, directory, clock } = await startRig(t);
+  assert.equal(statSync(join(directory, "identity", "key.pem")).mode & 0o777, 0o600);
+  assert.equal(statSync(directory).mode & 0o777, 0o700);
+  await until("logs", () => peer.records.some(({ message }) => message === "agent started"), () => clock.advance({ seconds: 1 }));
+  assert.equal(agent.connected, true);
+  assert.deepEqual(peer.order.slice(0, 2), ["hello", "report"]);
+  assert.ok(peer.order.includes("health"));
+  const [hello] = peer.hellos;
+  assert.deepEqual([hello!.robot_id, hello!.kinds, hello!.streams, hello!.generation], [agent.robot_id, ["app_bundle"], [], 0]);
+  assert.deepEqual(peer.health[0]!.workloads.map(({ app }) => app), ["main"]);
+  assert.equal(peer.records[0]!.source, "agent");
+});
+
+test("an enrolled robot comes back without a key as the same robot, with the same outbox and generation", LIMIT, async (t) => {
+  const { peer, agent, directory, clock } = await startRig(t);
+  await until("the link", () => peer.connected);
+  peer.send(desiredOf(7));
+  await until("the report", () => statuses(peer).includes("observed 7"));
+  await agent.stop();
+  assert.equal(peer.close_code, 1001);
+  const config = agentConfig(peer.url, directory);
+  delete config.enroll_key;
+  const again = await startAgent({ config, clock, create_deployments: idleDeployments().create });
+  t.after(() => again.stop());
+  await until("the second hello", () => peer.hellos.length === 2);
+  assert.equal(again.robot_id, agent.robot_id);
+  assert.equal(peer.hellos[1]!.generation, 7);
+  assert.equal(peer.hellos[1]!.outbox_id, peer.hellos[0]!.outbox_id);
+  assert.equal(peer.enrolments.length, 1);
+});
+
+test("desired state is on disk before it is acted on, an old generation is not acted on but told again", LIMIT, async (t) => {
+  const rig = await startRig(t);
+  const { peer, deployments, directory } = rig;
+  await until("the link", () => peer.connected);
+  peer.send(desiredOf(5));
+  peer.send(desiredOf(4));
+  peer.send(desiredOf(5));
+  peer.send(desiredOf(6));
+  await until("the last report", () => statuses(peer).includes("observed 6"));
+  assert.deepEqual(deployments.received.map(({ generation }) => generation), [5, 6]);
+  assert.deepEqual(statuses(peer).filter((status) => status.startsWith("observed")), ["observed 5", "observed 5", "observed 5", "observed 6"]);
+  assert.equal((JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation, 6);
+});
+
+test("reports and logs that were not acknowledged are sent again on the next link, once they are they are not", LIMIT, async (t) => {
+  const { peer, clock, deployments } = await startRig(t, ({ behaviour }) => (behaviour.ack = false));
+  await until("the link", () => peer.connected);
+  for (const generation of [1, 2, 3]) deployments.given().reporter.report({ kind: "observed", generation });
+  deployments.given().logs.write({ level: "warn", source: "main", message: "kept" });
+  await until("the record", () => peer.records.some(({ message }) => message === "kept"), () => clock.advance({ seconds: 1 }));
+  await until("the reports", () => statuses(peer).includes("observed 3"));
+  const first = statuses(peer);
+  peer.reports.length = 0;
+  peer.records.length = 0;
+  peer.behaviour.ack = true;
+  peer.drop();
+  await until("the second link", () => peer.hellos.length === 2 && peer.connected, () => clock.advance({ seconds: 1 }));
+  await until("the reports again", () => statuses(peer).length > first.length);
+  assert.deepEqual(statuses(peer).slice(0, first.length), first);
+  await until("the record again", () => peer.records.some(({ message }) => message === "kept"), () => clock.advance({ seconds: 1 }));
+  await until("acknowledged", () => peer.health.length > 1);
+  peer.drop();
+  const count = peer.reports.length;
+  await until("the third link", () => peer.hellos.length === 3 && peer.connected, () => clock.advance({ seconds: 1 }));
+  await until("its announcement", () => peer.reports.length > count);
+  assert.equal(new Set(peer.reports.map(({ seq }) => seq)).size, peer.reports.length);
+  assert.deepEqual(statuses(peer).slice(count), ["app"]);
+});
+
+test("a server that answers no ping is given up after three heartbeats", LIMIT, async (t) => {
+  const { peer, agent, clock } = await startRig(t, ({ behaviour }) => (behaviour.ignore_pings = true));
+  await until("the link", () => agent.connected);
+  await clock.advance({ seconds: 44 });
+  assert.equal(agent.connected, true);
+  await clock.advance({ seconds: 2 });
+  await until("the link given up", () => peer.attempts > 1 || !agent.connected);
+});
+
+test("a server that answers pings is kept for an hour of silence", LIMIT, async (t) => {
+  const { peer, agent, clock } = await startRig(t);
+  await until("the link", () => agent.connected);
+  for (let minute = 0; minute < 60; minute += 1) await clock.advance({ minutes: 1 });
+  assert.equal(peer.attempts, 1);
+  assert.equal(agent.connected, true);
+});
+
+test("a server that says nothing is left after ten seconds", LIMIT, async (t) => {
+  const { peer, clock } = await startRig(t, ({ behaviour }) => (behaviour.mute = true));
+  await until("the first attempt", () => peer.attempts === 1);
+  await clock.advance({ seconds: 9 });
+  assert.equal(peer.attempts, 1);
+  await until("the second attempt", () => peer.attempts === 2, () => clock.advance({ seconds: 1 }));
+});
+
+/** Seconds of simulated time until the next attempt, looked at second by second. */
+async function secondsToNextAttempt(rig: Rig, seconds_max: number): Promise<number> {
+  const { peer, clock } = rig;
+  const before = peer.attempts;
+  for (let seconds = 1; seconds <= seconds_max; seconds += 1) {
+    await clock.advance({ seconds: 1 });
+    // The attempt itself takes real time on the loopback.
+    for (let look = 0; look < 4 && peer.attempts === before; look += 1) await new Promise((resolve) => setImmediate(resolve));
+    if (peer.attempts > before) return seconds;
+  }
+  return seconds_max + 1;
+}
+
+test("503 with Retry-After 42 at the upgrade: the next attempt comes after 42 s", LIMIT, async (t) => {
+  const lines: string[] = [];
+  const rig = await startRig(t, undefined, { log: (line) => void lines.push(line) });
+  await until("the link", () => rig.agent.connected);
+  rig.peer.behaviour.refuse_http = { status: 503, headers: { "Retry-After": "42" }, message: "starting" };
+  rig.peer.drop();
+  await until("the refusal", () => lines.some((line) => line.includes("starting")), () => rig.clock.advance({ milliseconds: 100 }));
+  const waited = await secondsToNextAttempt(rig, 100);
+  assert.ok(waited >= 42 && waited <= 43, `${waited} s`);
+});
+
+const REFUSALS = [
+  { refuse: { code: "busy", message: "full", retry_after_ms: 33_000 }, seconds: [33, 34] },
+  { refuse: { code: "decommissioned", message: "this robot was removed" }, seconds: [239, 301] },
+  { refuse: { code: "unknown_robot", message: "no such robot" }, seconds: [239, 301] },
+] as const;
+
+for (const { refuse, seconds } of REFUSALS) {
+  test(`refused ${refuse.code}: told in the log, and tried again after ${seconds[0]} to ${seconds[1]} s`, LIMIT, async (t) => {
+    const lines: string[] = [];
+    const rig = await startRig(t, ({ behaviour }) => (behaviour.refuse = refuse), { log: (line) => void lines.push(line) });
+    await until("the refusal", () => lines.some((line) => line.includes(`${refuse.code}: ${refuse.message}`)));
+    const waited = await secondsToNextAttempt(rig, 310);
+    assert.ok(waited >= seconds[0] && waited <= seconds[1], `${waited} s`);
+  });
+}
+
+test("GOAWAY with retry_after_ms 20,000: the link is closed and comes back after 20 s", LIMIT, async (t) => {
+  const rig = await startRig(t);
+  await until("the link", () => rig.agent.connected);
+  rig.peer.goAway(20_000);
+  await until("the goodbye", () => rig.peer.close_code === 1001);
+  await until("the end", () => !rig.agent.connected);
+  const waited = await secondsToNextAttempt(rig, 60);
+  assert.ok(waited >= 20 && waited <= 21, `${waited} s`);
+});
+
+test("followed, records come at once; not followed, at the flush interval", LIMIT, async (t) => {
+  const { peer, agent, clock, deployments } = await startRig(t, ({ behaviour }) => (behaviour.welcome.log_flush_ms = 5_000));
+  await until("the link and what was logged before", () => agent.connected && peer.records.length > 0);
+  const { logs } = deployments.given();
+  const arrived = (message: string): boolean => peer.records.some((record) => record.message === message);
+  logs.write({ level: "info", source: "main", message: "slow" });
+  await clock.advance({ seconds: 4 });
+  assert.equal(arrived("slow"), false);
+  await clock.advance({ seconds: 2 });
+  await until("the record", () => arrived("slow"));
+  peer.send({ type: "log_follow", on: true });
+  // Half of the flush interval in steps of 100 ms: the first few let the message itself arrive.
+  for (let step = 0; step < 25 && !arrived("fast"); step += 1) {
+    logs.write({ level: "info", source: "main", message: "fast" });
+    await clock.advance({ milliseconds: 100 });
+  }
+  assert.equal(arrived("fast"), true);
+});
+
+test("a wrong clock is corrected by the server's time on records, and told as an error", LIMIT, async (t) => {
+  const wrong = new SimulatedClock({ at: "1970-01-01T00:10:00Z" });
+  const { peer, deployments } = await startRig(t, undefined, { clock: wrong });
+  await until("health", () => peer.health.length === 1);
+  deployments.given().reporter.report({ kind: "observed", generation: 1 });
+  await until("the report", () => statuses(peer).includes("observed 1"));
+  const at = Date.parse(peer.reports.at(-1)!.at);
+  assert.ok(Math.abs(at - Date.now()) < 60_000, peer.reports.at(-1)!.at);
+  const check = peer.health[0]!.checks.find(({ name }) => name === "clock");
+  assert.equal(check!.status, "error");
+});
+
+test("a state directory that is in use is refused, and free again after stop", LIMIT, async (t) => {
+  const { peer, agent, directory, clock } = await startRig(t);
+  const options = { config: agentConfig(peer.url, directory), clock, create_deployments: idleDeployments().create };
+  await assert.rejects(startAgent(options), StateLockedError);
+  await agent.stop();
+  await (await startAgent(options)).stop();
+});
+
+test("a refused enrolment key ends the start with the server's reason", LIMIT, async (t) => {
+  await assert.rejects(
+    startRig(t, ({ behaviour }) => (behaviour.refuse_http = { status: 403, message: "the key is exhausted" })),
+    (error) => error instanceof EnrolmentRefused && error.message.includes("the key is exhausted"),
+  );
+});
+
+test("a server that cannot be reached is tried until it can, and gets the same public key", LIMIT, async (t) => {
+  const peer = await startLinkPeer();
+  t.after(() => peer.stop());
+  peer.behaviour.refuse_http = { status: 503, message: "starting" };
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const directory = temporaryDirectory(t);
+  const lines: string[] = [];
+  const starting = startAgent({ config: agentConfig(peer.url, directory), clock, create_deployments: idleDeployments().create, log: (line) => void lines.push(line) });
+  await until("a few tries", () => lines.filter((line) => line.includes("could not enrol")).length >= 3, () => clock.advance({ seconds: 5 }));
+  const key = readFileSync(join(directory, "identity", "key.pem"), "utf8");
+  peer.behaviour.refuse_http = undefined;
+  await until("the enrolment", () => peer.enrolments.length === 1, () => clock.advance({ seconds: 5 }));
+  const agent = await starting;
+  t.after(() => agent.stop());
+  assert.equal(readFileSync(join(directory, "identity", "key.pem"), "utf8"), key);
+});
+
+test("stopping gives up an enrolment that waits for its server", LIMIT, async (t) => {
+  const stopping = new AbortController();
+  const starting = startAgent({ config: agentConfig("http://127.0.0.1:9", temporaryDirectory(t)), clock: systemClock, signal: stopping.signal });
+  setImmediate(() => stopping.abort());
+  await assert.rejects(starting);
+});

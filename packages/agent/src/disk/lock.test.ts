@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
+import { lockState, StateLockedError } from "./lock.ts";
+
+const HOLD = `
+  import { lockState } from ${JSON.stringify(join(import.meta.dirname, "lock.ts"))};
+  lockState(process.argv[1]);
+  process.stdout.write("held");
+  setInterval(() => {}, 1000);`;
+
+test("another process is refused while the holder lives and takes over after kill -9", { timeout: 30_000 }, async (t) => {
+  const directory = temporaryDirectory(t);
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", HOLD, directory], { stdio: ["ignore", "pipe", "inherit"] });
+  const ended = once(child, "exit");
+  await once(child.stdout, "data");
+  assert.throws(() => lockState(directory), (error) => error instanceof StateLockedError && error.message.includes(String(child.pid)));
+  child.kill("SIGKILL");
+  await ended;
+  const unlock = lockState(directory);
+  unlock();
+  assert.deepEqual(readdirSync(directory), []);
+});
+
+test("a lock of an earlier process with a living number, of another boot, or torn is taken over", (t) => {
+  const directory = temporaryDirectory(t);
+  const path = join(directory, "agent.lock");
+  for (const content of ["", "{", JSON.stringify({ pid: process.pid, started: "1", boot_id: "x" }), JSON.stringify({ pid: 1, started: "0", boot_id: "another" })]) {
+    writeFileSync(path, content);
+    lockState(directory)();
+    assert.equal(existsSync(path), false);
+  }
+});
+
+test("the same process cannot lock twice, but again after giving back", (t) => {
+  const directory = temporaryDirectory(t);
+  const unlock = lockState(directory);
+  assert.throws(() => lockState(directory), StateLockedError);
+  unlock();
+  unlock();
+  lockState(directory)();
+});

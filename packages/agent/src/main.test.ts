@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { temporaryDirectory, until } from "./testing/agent-rig.ts";
+import { startLinkPeer } from "./testing/link-peer.ts";
+
+const LIMIT = { timeout: 60_000 };
+
+interface Run {
+  child: ChildProcess;
+  stderr: () => string;
+  code: Promise<number | null>;
+}
+
+function rfAgent(t: TestContext, ...args: string[]): Run {
+  const child = spawn(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], { stdio: ["ignore", "ignore", "pipe"] });
+  let text = "";
+  child.stderr.on("data", (chunk) => (text += String(chunk)));
+  const code = once(child, "exit").then(([exit_code]) => exit_code as number | null);
+  t.after(() => child.kill("SIGKILL"));
+  return { child, stderr: () => text, code };
+}
+
+test("runs until SIGTERM, says goodbye and exits 0; after kill -9 it starts again as the same robot", LIMIT, async (t) => {
+  const peer = await startLinkPeer();
+  t.after(() => peer.stop());
+  const args = ["run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t), "--name", "arm", "--label", "line=3"];
+  const first = rfAgent(t, ...args);
+  await until("the link", () => peer.connected);
+  const second = rfAgent(t, ...args);
+  assert.equal(await second.code, 6);
+  assert.match(second.stderr(), /in use by another agent/);
+  first.child.kill("SIGKILL");
+  await first.code;
+  const third = rfAgent(t, ...args);
+  await until("the second link", () => peer.hellos.length === 2 && peer.connected);
+  assert.equal(peer.hellos[1]!.robot_id, peer.hellos[0]!.robot_id);
+  assert.equal(peer.enrolments.length, 1);
+  third.child.kill("SIGTERM");
+  assert.equal(await third.code, 0, third.stderr());
+  assert.equal(peer.close_code, 1001);
+});
+
+test("a refused key: exit 4 and the server's reason, no stack", LIMIT, async (t) => {
+  const peer = await startLinkPeer();
+  t.after(() => peer.stop());
+  peer.behaviour.refuse_http = { status: 401, message: "no such enrolment key" };
+  const run = rfAgent(t, "run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
+  assert.equal(await run.code, 4);
+  assert.match(run.stderr(), /no such enrolment key/);
+  assert.doesNotMatch(run.stderr(), /\n {4}at |rf_enroll_x/);
+});
+
+test("no key and no enrolment: exit 2 and what to pass", LIMIT, async (t) => {
+  const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--state", temporaryDirectory(t));
+  assert.equal(await run.code, 2);
+  assert.match(run.stderr(), /--enroll-key/);
+});
+
+test("SIGTERM while it waits for the server to enrol: exit 0", LIMIT, async (t) => {
+  const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
+  await until("the first try", () => run.stderr().includes("could not enrol"));
+  run.child.kill("SIGTERM");
+  assert.equal(await run.code, 0);
+});

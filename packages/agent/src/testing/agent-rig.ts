@@ -1,0 +1,64 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import type { Desired } from "@robofleet/protocol/link";
+import type { AgentConfig } from "../config.ts";
+import type { CreateDeployments, DeploymentsOptions } from "../contract.ts";
+
+export function temporaryDirectory(t: TestContext): string {
+  const directory = mkdtempSync(join(tmpdir(), "rf-agent-"));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+export function agentConfig(server: string, state_directory: string, more: Partial<AgentConfig> = {}): AgentConfig {
+  return {
+    server,
+    state_directory,
+    enroll_key: "rf_enroll_test",
+    labels: {},
+    keep_workloads: false,
+    allow_insecure_http: false,
+    log_level: "info",
+    log_spool_bytes_max: 8 * 1024 * 1024,
+    file_directories: [],
+    workload_environment: {},
+    system_root: "/",
+    ...more,
+  };
+}
+
+/** A robot that installs nothing, as the swarm's do: it notes what it is told, and lets a test report through it. */
+export function idleDeployments(): { create: CreateDeployments; received: Desired[]; given: () => DeploymentsOptions } {
+  const received: Desired[] = [];
+  let given: DeploymentsOptions | undefined;
+  return {
+    received,
+    given: () => given!,
+    create: (options) => {
+      given = options;
+      return {
+        kinds: ["app_bundle"],
+        desired: (desired) => void received.push(desired),
+        workloads: () => [{ app: "main", kind: "app_bundle", status: "running", restarts: 0, release_tag: "v1" }],
+        announce: () => options.reporter.report({ kind: "app", app: "main", release_id: null, previous_release_id: null, status: "stopped" }),
+        start: async () => {},
+        stop: async () => {},
+      };
+    },
+  };
+}
+
+const WAIT_MS = 10_000;
+const POLL_MS = 5;
+
+/** Polls until the condition holds; throws after ten seconds. `meanwhile` runs between the looks (it moves a simulated clock). */
+export async function until(what: string, condition: () => boolean, meanwhile: () => Promise<void> | void = () => {}): Promise<void> {
+  const deadline = performance.now() + WAIT_MS;
+  while (!condition()) {
+    if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms for: ${what}`);
+    await meanwhile();
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}

@@ -1,0 +1,193 @@
+import { createPublicKey, verify } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import {
+  CONTROL_CHANNEL,
+  decodeFrame,
+  encodeFrame,
+  FLAG_REPLY,
+  FrameType,
+  type HealthBody,
+  type Hello,
+  LINK_SUBPROTOCOL,
+  linkChallengeText,
+  LOG_CHANNEL,
+  type Logs,
+  type LogRecordBody,
+  MessageAssembler,
+  messageFrames,
+  type Report,
+  type RobotMessage,
+  type ServerMessage,
+  type Welcome,
+} from "@robofleet/protocol/link";
+import { type WebSocket, WebSocketServer } from "ws";
+
+/** The other end of the link, as small as can be: it checks signatures, acknowledges, and does what a test tells it to do wrong. */
+export interface LinkPeer {
+  readonly url: string;
+  /** Everything that robots said since the start. */
+  readonly hellos: Hello[];
+  readonly reports: Report[];
+  readonly records: LogRecordBody[];
+  readonly health: HealthBody[];
+  readonly enrolments: { key: string; public_key: string }[];
+  /** Upgrades asked for, refused ones too. */
+  attempts: number;
+  /** Types of the messages of the session in work, in order. */
+  readonly order: string[];
+  readonly behaviour: Behaviour;
+  send(message: ServerMessage): void;
+  goAway(retry_after_ms: number): void;
+  /** Drops the connection without a goodbye. */
+  drop(): void;
+  readonly connected: boolean;
+  /** Close code of the last session that a robot ended. */
+  close_code: number | undefined;
+  stop(): Promise<void>;
+}
+
+export interface Behaviour {
+  /** Answers an upgrade or an enrolment instead of accepting it. */
+  refuse_http?: { status: number; headers?: Record<string, string>; message: string } | undefined;
+  /** Says this in place of welcome. */
+  refuse?: Omit<Extract<ServerMessage, { type: "refused" }>, "type"> | undefined;
+  /** Never sends a challenge. */
+  mute?: boolean;
+  ignore_pings?: boolean;
+  ack?: boolean;
+  welcome: Partial<Welcome>;
+}
+
+export async function startLinkPeer(port = 0): Promise<LinkPeer> {
+  const http = createServer((request, response) => void answer(request, response));
+  const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => LINK_SUBPROTOCOL });
+  const keys = new Map<string, string>();
+  let current: WebSocket | undefined;
+  const behaviour: Behaviour = { welcome: {}, ack: true };
+  const peer: LinkPeer = {
+    url: "",
+    hellos: [],
+    reports: [],
+    records: [],
+    health: [],
+    enrolments: [],
+    attempts: 0,
+    order: [],
+    behaviour,
+    send: (message) => sendTo(current!, message),
+    goAway: (retry_after_ms) => current!.send(encodeFrame(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms })))),
+    drop: () => current?.terminate(),
+    get connected() {
+      return current !== undefined;
+    },
+    close_code: undefined,
+    stop: async () => {
+      for (const socket of sockets.clients) socket.terminate();
+      await closeServer(http);
+    },
+  };
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    let text = "";
+    for await (const chunk of request) text += String(chunk);
+    const { refuse_http } = behaviour;
+    if (refuse_http !== undefined) {
+      response.writeHead(refuse_http.status, { "content-type": "application/json", ...refuse_http.headers });
+      response.end(JSON.stringify({ error: { code: "refused", message: refuse_http.message } }));
+      return;
+    }
+    if (request.url !== "/agent/enroll") return void response.writeHead(404).end();
+    const body = JSON.parse(text) as { key: string; public_key: string; name?: string };
+    peer.enrolments.push(body);
+    const known = [...keys].find(([, public_key]) => public_key === body.public_key)?.[0];
+    const robot_id = known ?? `rob_${keys.size + 1}`;
+    keys.set(robot_id, body.public_key);
+    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ data: { robot_id, org_id: "org_1", name: body.name ?? robot_id } }));
+  }
+
+  http.on("upgrade", (request, socket, head) => {
+    peer.attempts += 1;
+    const { refuse_http } = behaviour;
+    if (refuse_http !== undefined) {
+      const headers = Object.entries(refuse_http.headers ?? {}).map(([name, value]) => `${name}: ${value}\r\n`).join("");
+      const body = JSON.stringify({ error: { code: "refused", message: refuse_http.message } });
+      socket.end(`HTTP/1.1 ${refuse_http.status} Refused\r\n${headers}Content-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`);
+      return;
+    }
+    sockets.handleUpgrade(request, socket, head, serve);
+  });
+
+  function serve(socket: WebSocket): void {
+    const assemblers = { [CONTROL_CHANNEL]: new MessageAssembler(), [LOG_CHANNEL]: new MessageAssembler() };
+    const nonce = `nonce-${peer.attempts}`;
+    socket.on("message", (data) => {
+      const frame = decodeFrame(data as Buffer);
+      if (frame.type === FrameType.PING && !(frame.flags & FLAG_REPLY) && behaviour.ignore_pings !== true) {
+        socket.send(encodeFrame(FrameType.PING, CONTROL_CHANNEL, frame.payload, FLAG_REPLY));
+      }
+      if (frame.type !== FrameType.DATA) return;
+      const bytes = assemblers[frame.channel as 0 | 1].push(frame);
+      if (bytes !== undefined) hear(socket, JSON.parse(Buffer.from(bytes).toString()) as RobotMessage, nonce);
+    });
+    socket.on("close", (code) => {
+      peer.close_code = code;
+      if (current === socket) current = undefined;
+    });
+    peer.order.length = 0;
+    if (behaviour.mute !== true) sendTo(socket, { type: "challenge", nonce });
+  }
+
+  function hear(socket: WebSocket, message: RobotMessage, nonce: string): void {
+    peer.order.push(message.type);
+    if (message.type === "hello") greet(socket, message, nonce);
+    else if (message.type === "health") peer.health.push(message.snapshot);
+    else if (message.type === "report") {
+      if (message.seq > (peer.reports.at(-1)?.seq ?? 0)) peer.reports.push(message);
+      if (behaviour.ack) sendTo(socket, { type: "ack", seq: message.seq });
+    } else if (message.type === "logs") hearLogs(socket, message);
+  }
+
+  function hearLogs(socket: WebSocket, { records }: Logs): void {
+    for (const record of records) if (record.seq > (peer.records.at(-1)?.seq ?? 0)) peer.records.push(record);
+    if (behaviour.ack) sendTo(socket, { type: "log_ack", seq: records.at(-1)!.seq });
+  }
+
+  function greet(socket: WebSocket, hello: Hello, nonce: string): void {
+    peer.hellos.push(hello);
+    if (behaviour.refuse !== undefined) return sendTo(socket, { type: "refused", ...behaviour.refuse });
+    const raw = Buffer.from(keys.get(hello.robot_id) ?? "", "base64");
+    const key = createPublicKey({ key: Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), raw]), format: "der", type: "spki" });
+    if (!verify(null, Buffer.from(linkChallengeText(hello.robot_id, nonce)), key, Buffer.from(hello.signature, "base64"))) {
+      return sendTo(socket, { type: "refused", code: "bad_signature", message: "the signature does not fit" });
+    }
+    current = socket;
+    sendTo(socket, {
+      type: "welcome",
+      protocol: 1,
+      session_id: `ses_${peer.hellos.length}`,
+      server_time: Date.now(),
+      heartbeat_seconds: 15,
+      health_seconds: 60,
+      log_flush_ms: 1_000,
+      acked_seq: behaviour.ack ? (peer.reports.at(-1)?.seq ?? 0) : 0,
+      acked_log_seq: behaviour.ack ? (peer.records.at(-1)?.seq ?? 0) : 0,
+      ...behaviour.welcome,
+    });
+  }
+
+  http.listen(port, "127.0.0.1");
+  await once(http, "listening");
+  return Object.defineProperty(peer, "url", { value: `http://127.0.0.1:${(http.address() as AddressInfo).port}` });
+}
+
+function sendTo(socket: WebSocket, message: ServerMessage): void {
+  for (const frame of messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)))) socket.send(frame);
+}
+
+async function closeServer(http: Server): Promise<void> {
+  http.close();
+  http.closeAllConnections();
+  await once(http, "close");
+}
