@@ -1,0 +1,222 @@
+import { isWanted, plan, type Step } from "@robofleet/agent/deployments/plan";
+import { type AppState, emptyState, type Failure, type Finished, FINISHED_MAX, finishedTarget, namesTarget, type Phase, type Wish, type Work } from "@robofleet/agent/deployments/state";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { DesiredApp, DesiredRelease, ReportBody, ReportedStatus } from "@robofleet/protocol/link";
+import type { Behaviour, RobotStep } from "./behaviour.ts";
+
+/** What an app of a simulated robot may use of it. */
+export interface RobotSide {
+  readonly clock: Clock;
+  readonly kinds: readonly string[];
+  behaviourOf(release: DesiredRelease): Behaviour;
+  report(body: ReportBody): void;
+  /** Tells how far a download is; not durable. */
+  progress(target_id: string, attempt: number, bytes_done: number, bytes_total: number): void;
+  /** Loses the link, after what was reported has left. */
+  loseLink(): void;
+}
+
+/** Steps taken at once, one after the other, before something must be wrong: with the agent's plan nobody takes so many. */
+const STEPS_AT_ONCE_MAX = 100;
+
+/** One app of a simulated robot: the agent's own plan, with behaviours in place of executors. */
+export class AppRunner {
+  readonly app: string;
+  readonly #robot: RobotSide;
+  #state: AppState;
+  #wish: Wish = "unknown";
+  #timer: Timer | undefined;
+  /** Silent for ever in the work at hand. */
+  #stuck = false;
+  /** A convergence without a deployment failed; nothing is tried until something else is wanted. */
+  #gave_up = false;
+
+  constructor(app: string, robot: RobotSide) {
+    this.app = app;
+    this.#robot = robot;
+    this.#state = emptyState(app);
+  }
+
+  /** What runs and what is being done. */
+  get state(): AppState {
+    return this.#state;
+  }
+
+  wishFor(wish: Wish): void {
+    if (typeof wish === "object" && wish.release !== null && this.#robot.behaviourOf(wish.release).ignores === true) return;
+    if (JSON.stringify(wish) !== JSON.stringify(this.#wish)) this.#gave_up = false;
+    this.#wish = wish;
+    const { work } = this.#state;
+    if (work !== null && !this.#stuck && namesTarget(wish) && wish.target_id === work.target_id && wish.attempt > work.attempt) {
+      this.#state = { ...this.#state, work: { ...work, attempt: wish.attempt } };
+      this.#reportPhase();
+    }
+    const finished = work === null ? finishedTarget(this.#state, wish) : undefined;
+    if (finished !== undefined) this.#reportFinished(finished);
+    if (work !== null && (work.phase === "downloading" || work.phase === "staged") && !isWanted(work, wish) && !this.#stuck) this.#stopWaiting();
+    if (this.#timer === undefined) this.#run();
+  }
+
+  /** Tells again what runs and how the latest work stands: after each connect. */
+  announce(): void {
+    this.#reportApp();
+    if (this.#stuck) return;
+    const last = this.#state.finished.at(-1);
+    if (this.#state.work !== null) this.#reportPhase();
+    else if (last !== undefined) this.#reportFinished(last);
+  }
+
+  /** Ends all waiting; nothing more is reported. */
+  stop(): void {
+    this.#stuck = true;
+    this.#stopWaiting();
+  }
+
+  /** The agent starts again: what was under way goes on from the journal. */
+  resume(): void {
+    this.#stopWaiting();
+    this.#stuck = false;
+    this.#run();
+  }
+
+  #stopWaiting(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  #run(): void {
+    for (let steps = 0; this.#timer === undefined && !this.#stuck; steps += 1) {
+      if (steps > STEPS_AT_ONCE_MAX) throw new Error(`app ${this.app} does not come to rest`);
+      const step = plan({
+        state: this.#state,
+        wish: this.#wish,
+        kinds: this.#robot.kinds,
+        running: this.#running(),
+        may_start: true,
+        may_converge: !this.#gave_up,
+      });
+      if (step.type === "idle") return;
+      this.#perform(step);
+    }
+  }
+
+  #running(): string | null {
+    const { work, current } = this.#state;
+    return (work?.phase === "installing" || work?.phase === "verifying" ? work.release : current)?.id ?? null;
+  }
+
+  #perform(step: Exclude<Step, { type: "idle" }>): void {
+    switch (step.type) {
+      case "ensure_running":
+        throw new Error("a simulated app cannot have stopped");
+      case "refuse":
+        return this.#end(step.desired, "failed", step.failure);
+      case "confirm":
+        return this.#end(step.desired, "applied", { reason: "already_installed", message: `release ${step.release.tag} runs already` });
+      case "begin":
+        return this.#enter({ ...asked(step.desired), verify_seconds: step.desired.policy.verify_seconds, phase: step.phase, tries: 0, failure: null });
+      case "cancel":
+        return this.#end(step.work, "cancelled", null);
+      case "give_up":
+        return this.#end(step.work, "failed", step.failure);
+      case "stage":
+        return this.#take(step.work, step.release, "downloading", "staged");
+      case "install":
+        return step.work.phase === "staged" ? this.#take(step.work, step.release, "staged", "installing") : this.#take(step.work, step.release, "installing", "verifying");
+      case "verify":
+        return this.#take(step.work, step.release, "verifying", "applied");
+      case "roll_back":
+        return this.#rollBack(step.work, step.release, step.failure);
+      case "remove":
+        return this.#end(step.work, "rolled_back", { reason: "rollback_requested", message: "stopped and removed" }, { current: null, previous: null });
+    }
+  }
+
+  /** Spends a step's time, then goes on to the next one or fails as the behaviour says. */
+  #take(work: Work, release: DesiredRelease, step: Exclude<RobotStep, "rolling_back">, next: Phase | "applied"): void {
+    const { failure } = this.#robot.behaviourOf(release);
+    this.#spend(release, step, () => {
+      const now = this.#state.work ?? work;
+      if (failure?.at === step) return this.#failed(now, release, { reason: failure.reason, message: `simulated: ${failure.reason}` });
+      if (next !== "applied") return this.#enter({ ...now, phase: next });
+      const { current } = this.#state;
+      this.#end(now, "applied", null, { current: release, previous: current?.id === release.id ? this.#state.previous : current });
+    });
+  }
+
+  #failed(work: Work, release: DesiredRelease, failure: Failure): void {
+    if (work.phase === "downloading" || work.phase === "staged") return this.#end(work, "failed", failure);
+    this.#enter({ ...work, phase: "rolling_back", failure, release });
+  }
+
+  #rollBack(work: Work, release: DesiredRelease, failure: Failure): void {
+    this.#spend(release, "rolling_back", () => {
+      const now = this.#state.work ?? work;
+      const old = this.#state.current;
+      if (old === null) return this.#end(now, "failed", failure, { current: null, previous: null });
+      if (this.#robot.behaviourOf(release).rollback_fails === true) return this.#end(now, "failed", { reason: "rollback_failed", message: `release ${old.tag} did not come back` });
+      this.#end(now, "rolled_back", failure);
+    });
+  }
+
+  #spend(release: DesiredRelease, step: RobotStep, then: () => void): void {
+    const ms = this.#robot.behaviourOf(release).step_ms?.[step] ?? 0;
+    if (ms === 0) return then();
+    const { work } = this.#state;
+    if (step === "downloading" && work?.target_id != null) this.#robot.progress(work.target_id, work.attempt, 0, release.artifact_size);
+    this.#timer = this.#robot.clock.setTimer(ms, () => {
+      this.#timer = undefined;
+      then();
+      this.#run();
+    });
+  }
+
+  #enter(work: Work): void {
+    this.#state = { ...this.#state, work };
+    this.#reportPhase();
+    if (work.release !== null && this.#robot.behaviourOf(work.release).stuck_at === work.phase) this.#stuck = true;
+    this.#maybeLoseLink(work.release, work.phase);
+  }
+
+  #end(work: Pick<DesiredApp, "target_id" | "deployment_id" | "attempt" | "release">, status: Finished["status"], failure: Failure | null, runs: Pick<AppState, "current" | "previous"> = this.#state): void {
+    const { target_id, deployment_id, attempt, release } = work;
+    const finished: Finished = { target_id, deployment_id, attempt, release_id: release?.id ?? null, status, reason: failure?.reason ?? null, message: failure?.message ?? null, reported: true };
+    this.#state = { ...this.#state, current: runs.current, previous: runs.previous, work: null, finished: [...this.#state.finished, finished].slice(-FINISHED_MAX) };
+    if (target_id === null && status === "failed") this.#gave_up = true;
+    this.#reportFinished(finished);
+    if (status !== "cancelled") this.#reportApp();
+    this.#maybeLoseLink(release, status);
+  }
+
+  #maybeLoseLink(release: DesiredRelease | null, status: Phase | ReportedStatus): void {
+    if (release !== null && this.#robot.behaviourOf(release).offline_at === status) this.#robot.loseLink();
+  }
+
+  #reportPhase(): void {
+    const { work } = this.#state;
+    if (work === null || work.target_id === null || work.deployment_id === null) return;
+    const { target_id, deployment_id, attempt, phase, failure } = work;
+    this.#robot.report({ kind: "target", target_id, deployment_id, attempt, status: phase === "removing" ? "rolling_back" : phase, ...explain(failure) });
+  }
+
+  #reportFinished({ target_id, deployment_id, attempt, status, reason, message }: Finished): void {
+    if (target_id === null || deployment_id === null) return;
+    this.#robot.report({ kind: "target", target_id, deployment_id, attempt, status, ...explain({ reason, message }) });
+  }
+
+  #reportApp(): void {
+    const { current, previous, work, finished } = this.#state;
+    const under_way = work?.phase === "installing" || work?.phase === "verifying";
+    const release = under_way ? work.release : current;
+    if (release === null && finished.length === 0) return;
+    const kept = under_way || work?.phase === "rolling_back" ? current : previous;
+    const status = release === null ? "stopped" : under_way || work?.phase === "rolling_back" ? "starting" : "running";
+    this.#robot.report({ kind: "app", app: this.app, release_id: release?.id ?? null, previous_release_id: kept?.id ?? null, status });
+  }
+}
+
+const asked = ({ target_id, deployment_id, attempt, release }: DesiredApp): Pick<Work, "target_id" | "deployment_id" | "attempt" | "release"> => ({ target_id, deployment_id, attempt, release });
+
+function explain(why: { reason: string | null; message: string | null } | null): { reason?: string; message?: string } {
+  return { ...(why?.reason ? { reason: why.reason } : {}), ...(why?.message ? { message: why.message } : {}) };
+}

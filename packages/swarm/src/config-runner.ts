@@ -1,0 +1,92 @@
+import { hash } from "node:crypto";
+import type { DesiredConfig, ReportBody } from "@robofleet/protocol/link";
+
+/** What the configs of a simulated robot may use of it. */
+export interface ConfigSide {
+  report(body: ReportBody): void;
+  /** The file as the server has it; throws when it cannot be had. */
+  fetchConfig(namespace: string): Promise<string>;
+}
+
+/** The config file of one namespace on a simulated robot, in memory. */
+export class ConfigRunner {
+  readonly #namespace: string;
+  readonly #robot: ConfigSide;
+  #content: string | undefined;
+  /** What was put in place last; the file itself may have been changed by hand since. */
+  #applied: { version: number; sha256: string } | undefined;
+  #wish: DesiredConfig | undefined;
+  #last: { target_id: string; attempt: number; body: ReportBody } | undefined;
+  #busy = false;
+
+  constructor(namespace: string, robot: ConfigSide) {
+    this.#namespace = namespace;
+    this.#robot = robot;
+  }
+
+  /** The file's content; undefined before the first. */
+  get content(): string | undefined {
+    return this.#content;
+  }
+
+  wishFor(wish: DesiredConfig): void {
+    this.#wish = wish;
+    void this.#work();
+  }
+
+  announce(): void {
+    if (this.#content !== undefined) this.#reportFile();
+    if (this.#last !== undefined) this.#robot.report(this.#last.body);
+    void this.#work();
+  }
+
+  /** Somebody changes the file by hand: the robot tells. */
+  edit(content: string): void {
+    this.#content = content;
+    this.#reportFile();
+  }
+
+  async #work(): Promise<void> {
+    if (this.#busy) return;
+    this.#busy = true;
+    try {
+      for (let done: DesiredConfig | undefined; this.#wish !== undefined && this.#wish !== done; ) {
+        done = this.#wish;
+        await this.#bring(done);
+      }
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  async #bring(wish: DesiredConfig): Promise<void> {
+    if (wish.target_id !== null && this.#last?.target_id === wish.target_id && this.#last.attempt >= wish.attempt) return this.#robot.report(this.#last.body);
+    // Nobody deploys: a file changed by hand stays as it is and is told as drift.
+    if (wish.target_id === null && this.#applied?.version === wish.version && this.#applied.sha256 === wish.sha256) return;
+    const changed = this.#sha256() !== wish.sha256;
+    if (changed) {
+      const content = await this.#robot.fetchConfig(this.#namespace).catch(() => undefined);
+      if (this.#wish !== wish) return this.#finish(wish, { status: "cancelled" }); // something newer is wanted by now
+      if (content === undefined || hash("sha256", content) !== wish.sha256) return this.#finish(wish, { status: "failed", reason: content === undefined ? "download_failed" : "digest_mismatch" });
+      this.#content = content;
+    }
+    this.#applied = { version: wish.version, sha256: wish.sha256 };
+    this.#finish(wish, { status: "applied", changed });
+    this.#reportFile();
+  }
+
+  #finish({ target_id, deployment_id, attempt }: DesiredConfig, ending: { status: "applied"; changed: boolean } | { status: "cancelled" } | { status: "failed"; reason: string }): void {
+    if (target_id === null || deployment_id === null) return;
+    const body: ReportBody = { kind: "target", target_id, deployment_id, attempt, ...ending };
+    this.#last = { target_id, attempt, body };
+    this.#robot.report(body);
+  }
+
+  #sha256(): string {
+    return this.#content === undefined ? "" : hash("sha256", this.#content);
+  }
+
+  #reportFile(): void {
+    this.#robot.report({ kind: "config", namespace: this.#namespace, version: this.#applied?.version ?? 0, sha256: this.#sha256() });
+  }
+}

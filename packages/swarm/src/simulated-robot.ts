@@ -1,0 +1,285 @@
+import type { Timer } from "@robofleet/clock";
+import type { Desired, DesiredRelease, Hello, LogLevel, LogRecordBody, Report, ReportBody, ServerMessage, Welcome } from "@robofleet/protocol/link";
+import { AppRunner, type RobotSide } from "./app-runner.ts";
+import type { Behaviour } from "./behaviour.ts";
+import { type ConfigSide, ConfigRunner } from "./config-runner.ts";
+import { enroll, type Enrolled, type EnrollOptions } from "./enroll.ts";
+import { healthOf } from "./health.ts";
+import { answerChallenge, authorizeGet, type Identity, makeIdentity } from "./identity.ts";
+import { MemoryOutbox } from "./outbox.ts";
+import { RobotLink } from "./robot-link.ts";
+import type { Member, Swarm } from "./swarm.ts";
+
+export interface RobotOptions extends EnrollOptions {
+  /** How it takes releases that have no behaviour of their own. */
+  behaviour?: Behaviour | undefined;
+  /** Release kinds that it says it can install. */
+  kinds?: readonly string[] | undefined;
+}
+
+const KINDS = ["app_bundle", "file"];
+/** Desired states that are kept to look at. */
+const RECEIVED_MAX = 100;
+const LOG_RECORDS_WAITING_MAX = 10_000;
+const RECONNECT_FIRST_MS = 1_000;
+const RECONNECT_LAST_MS = 60_000;
+
+/** A robot that speaks the real protocol over a real WebSocket, and only pretends to install. */
+export class SimulatedRobot implements Member, RobotSide, ConfigSide {
+  readonly id: string;
+  readonly org_id: string;
+  readonly name: string;
+  readonly identity: Identity;
+  readonly kinds: readonly string[];
+  /** What the server wanted of it, in the order in which it came. */
+  readonly received: Desired[] = [];
+  readonly #swarm: Swarm;
+  readonly #outbox: MemoryOutbox;
+  readonly #apps = new Map<string, AppRunner>();
+  readonly #configs = new Map<string, ConfigRunner>();
+  readonly #behaviours = new Map<string, Behaviour>();
+  #behaviour: Behaviour;
+  #link: RobotLink | undefined;
+  #desired: Desired | undefined;
+  #server_offset_ms = 0;
+  #boot = 1;
+  #wants_link = false;
+  #failures = 0;
+  #retry: Timer | undefined;
+  #logs: LogRecordBody[] = [];
+  #last_log_seq = 0;
+
+  /** A robot that has enrolled already. */
+  constructor(swarm: Swarm, identity: Identity, enrolled: Enrolled, options: Pick<RobotOptions, "behaviour" | "kinds"> = {}) {
+    this.#swarm = swarm;
+    this.id = enrolled.robot_id;
+    this.org_id = enrolled.org_id;
+    this.name = enrolled.name;
+    this.identity = identity;
+    this.kinds = options.kinds ?? KINDS;
+    this.#behaviour = options.behaviour ?? {};
+    this.#outbox = new MemoryOutbox(`outbox-${this.id}`);
+    swarm.robots.add(this);
+  }
+
+  /** Makes a key, enrols with it and answers the robot, not yet connected. Throws EnrolmentFailed. */
+  static async enroll(swarm: Swarm, options: RobotOptions): Promise<SimulatedRobot> {
+    const identity = makeIdentity();
+    return new SimulatedRobot(swarm, identity, await enroll(swarm, identity, options), options);
+  }
+
+  get clock(): Swarm["clock"] {
+    return this.#swarm.clock;
+  }
+
+  get connected(): boolean {
+    return this.#link?.up ?? false;
+  }
+
+  /** Reports that the server has not acknowledged. */
+  get unacknowledged(): readonly Report[] {
+    return this.#outbox.waiting;
+  }
+
+  /** Tag of the release that an app runs; undefined: none. */
+  runs(app = "main"): string | undefined {
+    return this.#apps.get(app)?.state.current?.tag;
+  }
+
+  /** The config file of a namespace, as text; undefined: there is none. */
+  config(namespace = "default"): string | undefined {
+    return this.#configs.get(namespace)?.content;
+  }
+
+  /** Changes a config file by hand. */
+  editConfig(namespace: string, content: string): void {
+    this.#configOf(namespace).edit(content);
+  }
+
+  /** From now on the robot takes this release, by tag or id, or without one any other, like so. */
+  behave(behaviour: Behaviour, release?: string): void {
+    if (release === undefined) this.#behaviour = behaviour;
+    else this.#behaviours.set(release, behaviour);
+  }
+
+  behaviourOf({ id, tag }: DesiredRelease): Behaviour {
+    return this.#behaviours.get(id) ?? this.#behaviours.get(tag) ?? this.#behaviour;
+  }
+
+  /** Opens the link and resolves when the server has welcomed the robot; rejects when it does not. */
+  async connect(): Promise<void> {
+    this.#wants_link = true;
+    await this.#open();
+  }
+
+  /** Closes the link in good order; what happens meanwhile is told after the next connect. */
+  async disconnect(): Promise<void> {
+    this.#wants_link = false;
+    this.#retry?.cancel();
+    await this.#link?.close();
+  }
+
+  /** The power is cut: the link breaks without a word. What was under way goes on from where it was when the robot is back. */
+  async restart(): Promise<void> {
+    this.#wants_link = false;
+    await this.#link?.terminate();
+    this.#boot += 1;
+    for (const app of this.#apps.values()) app.resume();
+    await this.connect();
+  }
+
+  /** Ends the robot for good. */
+  async close(): Promise<void> {
+    this.#swarm.robots.delete(this);
+    for (const app of this.#apps.values()) app.stop();
+    await this.disconnect();
+  }
+
+  /** Resolves when everything that was sent before, in either direction, has been received. */
+  async barrier(): Promise<void> {
+    await this.#link?.barrier();
+  }
+
+  beat(): void {
+    this.#link?.ping();
+  }
+
+  sendHealth(changes: Partial<ReturnType<typeof healthOf>> = {}): void {
+    if (this.connected) this.#link?.send({ type: "health", snapshot: { ...healthOf(this.clock, `boot-${this.#boot}`, [...this.#apps.values()]), ...changes } });
+  }
+
+  /** Appends to the robot's log and sends it when there is a link. */
+  log(message: string, options: { level?: LogLevel; source?: string; fields?: Record<string, unknown> } = {}): void {
+    const { level = "info", source = "main", fields = {} } = options;
+    const record: LogRecordBody = { seq: (this.#last_log_seq += 1), at: this.clock.now().toISOString(), level, source, message, fields };
+    this.#logs.push(record);
+    if (this.#logs.length > LOG_RECORDS_WAITING_MAX) this.#logs.shift();
+    if (this.connected) this.#link?.send({ type: "logs", records: [record] });
+  }
+
+  /** Appends to the outbox and sends it when there is a link; tests report with it what no honest robot would. */
+  report(body: ReportBody): void {
+    const report = this.#outbox.add(body, this.clock.now().toISOString());
+    if (this.connected) this.#link?.send(report);
+  }
+
+  progress(target_id: string, attempt: number, bytes_done: number, bytes_total: number): void {
+    if (this.connected) this.#link?.send({ type: "progress", target_id, attempt, bytes_done, bytes_total });
+  }
+
+  loseLink(): void {
+    void this.disconnect();
+  }
+
+  /** A GET that the robot signs, such as of an artifact. */
+  async get(path: string): Promise<Response> {
+    const at = this.clock.now().getTime() + this.#server_offset_ms;
+    const end = this.#swarm.activity.begin();
+    try {
+      return await this.#swarm.fetch(this.#swarm.url + path, { headers: { authorization: authorizeGet(this.identity, this.id, path, at) } });
+    } finally {
+      end();
+    }
+  }
+
+  async fetchConfig(namespace: string): Promise<string> {
+    const end = this.#swarm.activity.begin();
+    try {
+      const response = await this.get(`/agent/configs/${encodeURIComponent(namespace)}`);
+      if (response.status !== 200) throw new Error(`the server answered ${response.status}`);
+      return await response.text();
+    } finally {
+      end();
+    }
+  }
+
+  async #open(): Promise<void> {
+    this.#retry?.cancel();
+    await this.#link?.close();
+    this.#link = new RobotLink(this.#swarm, {
+      hello: (nonce) => this.#hello(nonce),
+      message: (message) => this.#take(message),
+      closed: () => this.#closed(),
+    });
+    await this.#link.welcomed;
+  }
+
+  #closed(): void {
+    this.#link = undefined;
+    if (!this.#wants_link || !this.#swarm.reconnects || this.#swarm.stopped) return;
+    const ceiling_ms = Math.min(RECONNECT_LAST_MS, RECONNECT_FIRST_MS * 2 ** Math.min(this.#failures, 10));
+    this.#failures += 1;
+    this.#retry = this.clock.setTimer(this.clock.random() * ceiling_ms, () => void this.#open().catch(() => {})); // a close event follows
+  }
+
+  #hello(nonce: string): Hello {
+    return {
+      type: "hello",
+      protocols: [1],
+      robot_id: this.id,
+      signature: answerChallenge(this.identity, this.id, nonce),
+      boot_id: `boot-${this.#boot}`,
+      outbox_id: this.#outbox.outbox_id,
+      agent_version: "0.1.0-simulated",
+      platform: { os: "Simulated", arch: "x64", hostname: this.name, kernel: "0" },
+      kinds: [...this.kinds],
+      streams: [],
+      generation: this.#desired?.generation ?? 0,
+    };
+  }
+
+  #take(message: ServerMessage): void {
+    switch (message.type) {
+      case "welcome":
+        return this.#welcomed(message);
+      case "desired":
+        return this.#wish(message);
+      case "ack":
+        return this.#outbox.acknowledge(message.seq);
+      case "log_ack":
+        this.#logs = this.#logs.filter(({ seq }) => seq > message.seq);
+        return;
+      case "challenge":
+      case "refused":
+      case "log_follow":
+    }
+  }
+
+  #welcomed({ server_time, acked_seq, acked_log_seq }: Welcome): void {
+    this.#failures = 0;
+    this.#server_offset_ms = server_time - this.clock.now().getTime();
+    this.#outbox.acknowledge(acked_seq);
+    for (const report of this.#outbox.waiting) this.#link?.send(report);
+    this.#logs = this.#logs.filter(({ seq }) => seq > acked_log_seq);
+    for (const record of this.#logs) this.#link?.send({ type: "logs", records: [record] });
+    for (const app of this.#apps.values()) app.announce();
+    for (const config of this.#configs.values()) config.announce();
+  }
+
+  #wish(desired: Desired): void {
+    this.received.push(desired);
+    if (this.received.length > RECEIVED_MAX) this.received.shift();
+    if (desired.generation <= (this.#desired?.generation ?? 0)) return;
+    this.#desired = desired;
+    this.report({ kind: "observed", generation: desired.generation });
+    for (const app of Object.keys(desired.apps)) this.#appOf(app);
+    for (const [app, runner] of this.#apps) runner.wishFor(desired.apps[app] ?? "absent");
+    for (const [namespace, wish] of Object.entries(desired.configs)) this.#configOf(namespace).wishFor(wish);
+  }
+
+  #appOf(app: string): AppRunner {
+    const known = this.#apps.get(app);
+    if (known !== undefined) return known;
+    const made = new AppRunner(app, this);
+    this.#apps.set(app, made);
+    return made;
+  }
+
+  #configOf(namespace: string): ConfigRunner {
+    const known = this.#configs.get(namespace);
+    if (known !== undefined) return known;
+    const made = new ConfigRunner(namespace, this);
+    this.#configs.set(namespace, made);
+    return made;
+  }
+}
