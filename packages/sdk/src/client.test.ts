@@ -17,7 +17,9 @@ interface Seen {
 }
 
 /** A peer that answers what it is told and keeps what it was asked. */
-async function startPeer(answer: (seen: Seen, response: ServerResponse, count: number) => void): Promise<{ base_url: string; seen: Seen[] }> {
+async function startPeer(
+  answer: (seen: Seen, response: ServerResponse, count: number) => void,
+): Promise<{ base_url: string; seen: Seen[] }> {
   const seen: Seen[] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
@@ -65,34 +67,48 @@ test("a base URL with a path keeps it in front of every route", async () => {
 });
 
 test("an address that is none is refused at once", () => {
-  for (const base_url of ["localhost:7600", "", "ftp://x", "http://a:b@x", "http://x?y=1"]) assert.throws(() => createClient({ base_url }), TypeError);
+  for (const base_url of ["localhost:7600", "", "ftp://x", "http://a:b@x", "http://x?y=1"])
+    assert.throws(() => createClient({ base_url }), TypeError);
 });
 
 test("an error answer is an ApiError with status, code, message and request id", async () => {
   const body = { error: { code: "not_found", message: "robot rob_x does not exist" } };
   const peer = await startPeer((_, response) => json(response, 404, body, { "x-request-id": "r1" }));
-  const error = await createClient({ base_url: peer.base_url }).getRobot({ params: { id: "rob_x" } }).catch((thrown: unknown) => thrown);
+  const error = await createClient({ base_url: peer.base_url })
+    .getRobot({ params: { id: "rob_x" } })
+    .catch((thrown: unknown) => thrown);
   assert.ok(error instanceof ApiError);
-  assert.deepEqual([error.status, error.code, error.message, error.request_id, error.body], [404, "not_found", body.error.message, "r1", body]);
+  assert.deepEqual(
+    [error.status, error.code, error.message, error.request_id, error.body],
+    [404, "not_found", body.error.message, "r1", body],
+  );
 });
 
 test("an answer that is no JSON is an error that says so", async () => {
   const peer = await startPeer((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<h1>hi</h1>"));
-  const error = await createClient({ base_url: peer.base_url }).listRobots().catch((thrown: unknown) => thrown);
+  const error = await createClient({ base_url: peer.base_url })
+    .listRobots()
+    .catch((thrown: unknown) => thrown);
   assert.ok(error instanceof ApiError);
   assert.match(error.message, /does not look like Robofleet: status 200 with text\/html/);
 });
 
 test("a redirect is not followed, the message names its target", async () => {
-  const peer = await startPeer((_, response) => response.writeHead(301, { location: "https://elsewhere.example/api/robots?token=x" }).end());
-  const error = await createClient({ base_url: peer.base_url, token: "rf_user_a" }).listRobots().catch((thrown: unknown) => thrown);
+  const peer = await startPeer((_, response) =>
+    response.writeHead(301, { location: "https://elsewhere.example/api/robots?token=x" }).end(),
+  );
+  const error = await createClient({ base_url: peer.base_url, token: "rf_user_a" })
+    .listRobots()
+    .catch((thrown: unknown) => thrown);
   assert.ok(error instanceof ApiError);
   assert.match(error.message, /redirects to https:\/\/elsewhere\.example\/api\/robots: use/);
 });
 
 test("429 and 503 are tried again after Retry-After, a POST without a key too", async () => {
   const waits: number[] = [];
-  const peer = await startPeer((_, response, count) => (count < 3 ? json(response, count === 1 ? 429 : 503, {}, { "retry-after": "0" }) : json(response, 201, { data: {} })));
+  const peer = await startPeer((_, response, count) =>
+    count < 3 ? json(response, count === 1 ? 429 : 503, {}, { "retry-after": "0" }) : json(response, 201, { data: {} }),
+  );
   const client = createClient({ base_url: peer.base_url, on_retry: ({ wait_ms }) => waits.push(wait_ms) });
   await client.createSite({ body: { name: "a" } });
   assert.equal(peer.seen.length, 3);
@@ -100,20 +116,28 @@ test("429 and 503 are tried again after Retry-After, a POST without a key too", 
 });
 
 test("a Retry-After beyond the bound is not waited for", async () => {
-  const peer = await startPeer((_, response) => json(response, 429, { error: { code: "http_error", message: "slow down" } }, { "retry-after": "3600" }));
-  const error = await createClient({ base_url: peer.base_url }).listRobots().catch((thrown: unknown) => thrown);
+  const peer = await startPeer((_, response) =>
+    json(response, 429, { error: { code: "http_error", message: "slow down" } }, { "retry-after": "3600" }),
+  );
+  const error = await createClient({ base_url: peer.base_url })
+    .listRobots()
+    .catch((thrown: unknown) => thrown);
   assert.ok(error instanceof ApiError);
   assert.deepEqual([error.status, error.retry_after_seconds, peer.seen.length], [429, 3600, 1]);
 });
 
 test("tries end, and the last answer counts", async () => {
-  const peer = await startPeer((_, response) => json(response, 503, { error: { code: "http_error", message: "no database" } }, { "retry-after": "0" }));
+  const peer = await startPeer((_, response) =>
+    json(response, 503, { error: { code: "http_error", message: "no database" } }, { "retry-after": "0" }),
+  );
   await assert.rejects(createClient({ base_url: peer.base_url, retries: 2 }).listRobots(), { status: 503, message: "no database" });
   assert.equal(peer.seen.length, 3);
 });
 
 test("a cut connection is tried again for GET and for a POST with a key, never for another POST", async () => {
-  const peer = await startPeer((seen, response, count) => (count % 2 === 1 ? response.socket!.destroy() : json(response, 200, seen.method === "GET" ? list : { data: {} })));
+  const peer = await startPeer((seen, response, count) =>
+    count % 2 === 1 ? response.socket!.destroy() : json(response, 200, seen.method === "GET" ? list : { data: {} }),
+  );
   const client = createClient({ base_url: peer.base_url });
   await client.listRobots();
   await client.createSite({ body: { name: "a" }, idempotency_key: "k" });
@@ -125,14 +149,19 @@ test("a cut connection is tried again for GET and for a POST with a key, never f
 test("an address where nothing listens is Unreachable, in words and without a token", async () => {
   const peer = await startPeer(() => {});
   for (const close of closers.splice(0)) close();
-  const error = await createClient({ base_url: peer.base_url, token: "rf_user_secret", retries: 0 }).getMe().catch((thrown: unknown) => thrown);
+  const error = await createClient({ base_url: peer.base_url, token: "rf_user_secret", retries: 0 })
+    .getMe()
+    .catch((thrown: unknown) => thrown);
   assert.ok(error instanceof Unreachable);
   assert.equal(error.message, `cannot reach ${peer.base_url}: nothing listens there (connection refused)`);
 });
 
 test("an answer that does not come is Unreachable when the time is over", { timeout: 10_000 }, async () => {
   const peer = await startPeer(() => {});
-  await assert.rejects(createClient({ base_url: peer.base_url, timeout_ms: 50, retries: 0 }).getMe(), { name: "Unreachable", reason: "timeout" });
+  await assert.rejects(createClient({ base_url: peer.base_url, timeout_ms: 50, retries: 0 }).getMe(), {
+    name: "Unreachable",
+    reason: "timeout",
+  });
 });
 
 test("an aborted call throws the signal's reason", { timeout: 10_000 }, async () => {
@@ -142,11 +171,17 @@ test("an aborted call throws the signal's reason", { timeout: 10_000 }, async ()
 });
 
 test("pages follow the cursor to the end and keep the filters", async () => {
-  const peer = await startPeer((_, response, count) => json(response, 200, { items: [count], next_cursor: count < 3 ? `c${count}` : null }));
+  const peer = await startPeer((_, response, count) =>
+    json(response, 200, { items: [count], next_cursor: count < 3 ? `c${count}` : null }),
+  );
   const items: unknown[] = [];
-  for await (const page of createClient({ base_url: peer.base_url }).pages("listRobots", { query: { status: "online" } })) items.push(...page.items);
+  for await (const page of createClient({ base_url: peer.base_url }).pages("listRobots", { query: { status: "online" } }))
+    items.push(...page.items);
   assert.deepEqual(items, [1, 2, 3]);
-  assert.deepEqual(peer.seen.map(({ url }) => url), ["/api/robots?status=online", "/api/robots?status=online&cursor=c1", "/api/robots?status=online&cursor=c2"]);
+  assert.deepEqual(
+    peer.seen.map(({ url }) => url),
+    ["/api/robots?status=online", "/api/robots?status=online&cursor=c1", "/api/robots?status=online&cursor=c2"],
+  );
 });
 
 test("a cursor that comes back ends the pages with an error", async () => {
@@ -164,7 +199,12 @@ test("the admin token goes to admin routes only, beside a portal token in its ow
   await createClient({ base_url: peer.base_url, admin_token: "adm" }).listRobots();
   assert.deepEqual(
     peer.seen.map(({ headers }) => [headers.authorization, headers["x-service-admin-token"]]),
-    [["Bearer adm", undefined], ["Bearer rf_org_a", "adm"], ["Bearer rf_org_a", undefined], [undefined, undefined]],
+    [
+      ["Bearer adm", undefined],
+      ["Bearer rf_org_a", "adm"],
+      ["Bearer rf_org_a", undefined],
+      [undefined, undefined],
+    ],
   );
 });
 
@@ -172,5 +212,8 @@ test("request answers any status, and sends text as it is", async () => {
   const peer = await startPeer((_, response) => json(response, 418, { a: 1 }));
   const response = await createClient({ base_url: peer.base_url }).request("POST", "/api/x?y=1", { body: "{ }", query: { z: 2 } });
   assert.deepEqual([response.status, await response.json()], [418, { a: 1 }]);
-  assert.deepEqual([peer.seen[0]!.url, peer.seen[0]!.body, peer.seen[0]!.headers["content-type"]], ["/api/x?y=1&z=2", "{ }", "application/json"]);
+  assert.deepEqual(
+    [peer.seen[0]!.url, peer.seen[0]!.body, peer.seen[0]!.headers["content-type"]],
+    ["/api/x?y=1&z=2", "{ }", "application/json"],
+  );
 });

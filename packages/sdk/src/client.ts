@@ -1,12 +1,13 @@
 import { fillPath, paths, type RouteName } from "@robofleet/protocol/paths";
 import { type Connection, credentialHeaders, openConnection, urlOf, withDeadline, withRetries } from "./connection.ts";
 import { readJson } from "./incoming.ts";
-import type { Answer, Client, ClientOptions, RequestArguments } from "./types.ts";
+import type { ClientOptions, Query } from "./options.ts";
+import type { Answer, Client, RequestArguments } from "./types.ts";
 
 /** What every route is called with, before its name gives the parts their types. */
 interface AnyArguments {
   params?: Record<string, string> | undefined;
-  query?: Record<string, unknown> | undefined;
+  query?: Query | undefined;
   body?: unknown;
   idempotency_key?: string | undefined;
   signal?: AbortSignal | undefined;
@@ -24,7 +25,8 @@ export function createClient(options: ClientOptions): Client {
     upload: async (args: never) => (await import("./upload.ts")).upload(connection, args),
     stream: async (name: never, args: never) => (await import("./stream.ts")).openStream(connection, name, args),
   };
-  for (const name of Object.keys(paths) as RouteName[]) client[name] = async (args?: AnyArguments) => (await call(connection, name, args)).body;
+  for (const name of Object.keys(paths) as RouteName[])
+    client[name] = async (args?: AnyArguments) => (await call(connection, name, args)).body;
   // The one place where the table of paths meets the types that TypeScript derives from the routes.
   return client as unknown as Client;
 }
@@ -56,7 +58,9 @@ async function request(connection: Connection, method: string, path: string, arg
   const url = urlOf(connection, path, args.query);
   const repeatable = method === "GET" || method === "HEAD" || method === "PUT" || headers.has("idempotency-key");
   return withRetries(connection, { repeatable, signal: args.signal }, () =>
-    withDeadline(connection, args, (signal) => connection.fetch(url, { method, headers, redirect: "manual", signal, ...(body === undefined ? {} : { body }) })),
+    withDeadline(connection, args, (signal) =>
+      connection.fetch(url, { method, headers, redirect: "manual", signal, ...(body === undefined ? {} : { body }) }),
+    ),
   );
 }
 

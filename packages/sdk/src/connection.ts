@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "@robofleet/clock";
 import { retryAfterSeconds, unreachable, Unreachable } from "./errors.ts";
-import type { ClientOptions } from "./types.ts";
+import type { ClientOptions, Query } from "./options.ts";
 
 /** A longer Retry-After is not waited for: the caller hears of it instead. */
 export const RETRY_AFTER_SECONDS_MAX = 60;
@@ -42,7 +42,8 @@ export function checkBaseUrl(text: string): string {
     throw new TypeError(`"${text}" is not an address of a service: write it like http://127.0.0.1:7600`);
   }
   if (url.username !== "" || url.password !== "") throw new TypeError("the address of the service may not hold a user name or password");
-  if (url.search !== "" || url.hash !== "") throw new TypeError(`"${url.origin}${url.pathname}" is the address of the service; leave out what follows it`);
+  if (url.search !== "" || url.hash !== "")
+    throw new TypeError(`"${url.origin}${url.pathname}" is the address of the service; leave out what follows it`);
   return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
 }
 
@@ -56,7 +57,7 @@ export function credentialHeaders(connection: Connection, path: string): Record<
   return headers;
 }
 
-export function urlOf(connection: Connection, path: string, query: Record<string, unknown> = {}): string {
+export function urlOf(connection: Connection, path: string, query: Query = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== null) search.append(name, String(value));
   const text = search.toString();
@@ -85,11 +86,16 @@ export async function withRetries(connection: Connection, attempts: Attempts, at
   }
 }
 
-function nextWait(connection: Connection, attempts: Attempts, outcome: unknown, tried: number): { wait_ms: number; error: Error } | undefined {
+function nextWait(
+  connection: Connection,
+  attempts: Attempts,
+  outcome: unknown,
+  tried: number,
+): { wait_ms: number; error: Error } | undefined {
   const backoff_ms = BACKOFF_FIRST_MS * 2 ** (tried - 1) * (0.5 + connection.clock.random());
   if (outcome instanceof Unreachable) return attempts.repeatable && outcome.passing ? { wait_ms: backoff_ms, error: outcome } : undefined;
   if (!(outcome instanceof Response) || (outcome.status !== 429 && outcome.status !== 503)) return undefined;
-  const seconds = retryAfterSeconds(outcome.headers, connection.clock.now().getTime());
+  const seconds = retryAfterSeconds(outcome.headers, connection.clock);
   if (seconds !== undefined && seconds > RETRY_AFTER_SECONDS_MAX) return undefined;
   const busy = new Error(outcome.status === 429 ? "too many requests" : "the service is not available");
   return { wait_ms: seconds === undefined ? backoff_ms : seconds * 1000, error: busy };
@@ -105,7 +111,9 @@ export async function withDeadline<T>(
   const controller = new AbortController();
   const abort = (): void => controller.abort(options.signal?.reason);
   options.signal?.addEventListener("abort", abort, { once: true });
-  const timer = connection.clock.setTimer(options.timeout_ms ?? connection.timeout_ms, () => controller.abort(new Unreachable(connection.base_url, "timeout")));
+  const timer = connection.clock.setTimer(options.timeout_ms ?? connection.timeout_ms, () =>
+    controller.abort(new Unreachable(connection.base_url, "timeout")),
+  );
   try {
     return await work(controller.signal);
   } catch (error) {

@@ -1,3 +1,5 @@
+import { type Clock, systemClock } from "@robofleet/clock";
+
 /** An answer that is an error: the status, and the envelope's code and message when there was one. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
@@ -87,12 +89,12 @@ export function unreachable(base_url: string, error: unknown): Unreachable {
 }
 
 /** Seconds of Retry-After, a number or a date; undefined when absent or unreadable. */
-export function retryAfterSeconds(headers: Headers, now = Date.now()): number | undefined {
+export function retryAfterSeconds(headers: Headers, clock: Pick<Clock, "now"> = systemClock): number | undefined {
   const text = headers.get("retry-after");
   if (text === null) return undefined;
   if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
   const at = Date.parse(text);
-  return Number.isNaN(at) ? undefined : Math.max(0, (at - now) / 1000);
+  return Number.isNaN(at) ? undefined : Math.max(0, (at - clock.now().getTime()) / 1000);
 }
 
 function readEnvelope(body: unknown): { code: string; message: string } | undefined {
@@ -104,7 +106,9 @@ function readEnvelope(body: unknown): { code: string; message: string } | undefi
 
 function unexplained(status: number, headers: Headers): string {
   const target = headers.get("location");
-  if (status >= 300 && status < 400 && target !== null) return `the server redirects to ${target.split("?")[0]}: use that address as base URL`;
-  if (status < 300) return `this does not look like Robofleet: status ${status} with ${headers.get("content-type") ?? "no content type"} where JSON was expected`;
+  if (status >= 300 && status < 400 && target !== null)
+    return `the server redirects to ${target.split("?")[0]}: use that address as base URL`;
+  if (status < 300)
+    return `this does not look like Robofleet: status ${status} with ${headers.get("content-type") ?? "no content type"} where JSON was expected`;
   return `the server answered ${status} without saying why`;
 }

@@ -5,7 +5,10 @@ import { test } from "node:test";
 import { type WebSocket, WebSocketServer } from "ws";
 import { createClient, type Stream } from "./index.ts";
 
-async function withPeer(accept: (socket: WebSocket, url: string) => void, work: (base_url: string, server: Server) => Promise<void>): Promise<void> {
+async function withPeer(
+  accept: (socket: WebSocket, url: string) => void,
+  work: (base_url: string, server: Server) => Promise<void>,
+): Promise<void> {
   const server = createServer();
   const sockets = new WebSocketServer({ noServer: true });
   server.on("upgrade", (request, socket, head) => {
@@ -49,34 +52,52 @@ test("a stream gives every frame and then its close code; the token goes in the 
 });
 
 test("a refusal instead of the upgrade is an ApiError with the envelope", { timeout: 20_000 }, async () => {
-  await withPeer(() => {}, async (base_url) => {
-    await assert.rejects(createClient({ base_url }).stream("logs", { robot_id: "rob_refused" }), { name: "ApiError", status: 404, code: "not_found" });
-  });
+  await withPeer(
+    () => {},
+    async (base_url) => {
+      await assert.rejects(createClient({ base_url }).stream("logs", { robot_id: "rob_refused" }), {
+        name: "ApiError",
+        status: 404,
+        code: "not_found",
+      });
+    },
+  );
 });
 
 test("a stream whose server is not there is Unreachable without the token in the message", { timeout: 20_000 }, async () => {
-  await withPeer(() => {}, async (base_url, server) => {
-    server.close();
-    const error = await createClient({ base_url, token: "rf_user_a" }).stream("logs", { robot_id: "rob_1" }).catch((thrown: unknown) => thrown);
-    assert.ok(error instanceof Error);
-    assert.equal(error.name, "Unreachable");
-    assert.doesNotMatch(error.message, /rf_user_a/);
-  });
+  await withPeer(
+    () => {},
+    async (base_url, server) => {
+      server.close();
+      const error = await createClient({ base_url, token: "rf_user_a" })
+        .stream("logs", { robot_id: "rob_1" })
+        .catch((thrown: unknown) => thrown);
+      assert.ok(error instanceof Error);
+      assert.equal(error.name, "Unreachable");
+      assert.doesNotMatch(error.message, /rf_user_a/);
+    },
+  );
 });
 
 test("a cut stream ends with 1006, an aborted one ends too", { timeout: 20_000 }, async () => {
-  await withPeer((socket) => setImmediate(() => socket.terminate()), async (base_url) => {
-    const stream = await createClient({ base_url }).stream("logs", { robot_id: "rob_1" });
-    assert.deepEqual(await read(stream), []);
-    assert.equal(stream.ending?.code, 1006);
-  });
-  await withPeer((socket) => socket.send("one"), async (base_url) => {
-    const controller = new AbortController();
-    const stream = await createClient({ base_url }).stream("logs", { robot_id: "rob_1", signal: controller.signal });
-    for await (const frame of stream) {
-      assert.equal(frame.data.toString(), "one");
-      controller.abort();
-    }
-    assert.equal(stream.ending?.code, 1006);
-  });
+  await withPeer(
+    (socket) => setImmediate(() => socket.terminate()),
+    async (base_url) => {
+      const stream = await createClient({ base_url }).stream("logs", { robot_id: "rob_1" });
+      assert.deepEqual(await read(stream), []);
+      assert.equal(stream.ending?.code, 1006);
+    },
+  );
+  await withPeer(
+    (socket) => socket.send("one"),
+    async (base_url) => {
+      const controller = new AbortController();
+      const stream = await createClient({ base_url }).stream("logs", { robot_id: "rob_1", signal: controller.signal });
+      for await (const frame of stream) {
+        assert.equal(frame.data.toString(), "one");
+        controller.abort();
+      }
+      assert.equal(stream.ending?.code, 1006);
+    },
+  );
 });

@@ -4,6 +4,7 @@ import type { RawData, WebSocket } from "ws";
 import { type Connection, urlOf } from "./connection.ts";
 import { ApiError, unreachable } from "./errors.ts";
 import { readIncoming, readJson } from "./incoming.ts";
+import type { Query } from "./options.ts";
 
 const HANDSHAKE_MS_MAX = 15_000;
 const PING_INTERVAL_MS = 20_000;
@@ -15,7 +16,7 @@ const FRAME_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface StreamArguments {
   robot_id: string;
-  query?: Record<string, unknown> | undefined;
+  query?: Query | undefined;
   /** Closes the stream. */
   signal?: AbortSignal | undefined;
 }
@@ -52,9 +53,14 @@ export async function openStream(connection: Connection, name: StreamName, args:
   await new Promise<void>((resolve, reject) => {
     socket.once("open", resolve);
     socket.once("unexpected-response", (_request, response) => {
-      refusal(response).then(reject, reject).finally(() => socket.terminate());
+      refusal(response)
+        .then(reject, reject)
+        .finally(() => socket.terminate());
     });
-    socket.once("error", (error) => reject(args.signal?.aborted ? args.signal.reason : unreachable(connection.base_url, error)));
+    socket.once("error", (error) => reject(unreachable(connection.base_url, error)));
+  }).catch((error: unknown) => {
+    args.signal?.throwIfAborted();
+    throw error;
   });
   return stream;
 }

@@ -44,7 +44,12 @@ test("an upload streams the file with its length and reports progress", { timeou
   };
   await withPeer(listener, async (base_url) => {
     const progress: number[] = [];
-    const answer = await createClient({ base_url, token: "t" }).upload({ release_id: "rel_1", file, size: SIZE, on_progress: (done) => progress.push(done) });
+    const answer = await createClient({ base_url, token: "t" }).upload({
+      release_id: "rel_1",
+      file,
+      size: SIZE,
+      on_progress: (done) => progress.push(done),
+    });
     assert.equal(answer.data.artifact_state, "stored");
     assert.equal(length, String(SIZE));
     assert.ok(received.equals(content));
@@ -55,10 +60,16 @@ test("an upload streams the file with its length and reports progress", { timeou
 
 test("a refusal before the first byte is the answer, though the server reads no more", { timeout: 30_000 }, async () => {
   const listener: RequestListener = (_request, response) => {
-    response.writeHead(413, { "content-type": "application/json", connection: "close" }).end('{"error":{"code":"http_error","message":"the quota of this org is used up"}}');
+    response
+      .writeHead(413, { "content-type": "application/json", connection: "close" })
+      .end('{"error":{"code":"http_error","message":"the quota of this org is used up"}}');
   };
   await withPeer(listener, async (base_url) => {
-    await assert.rejects(createClient({ base_url }).upload({ release_id: "rel_1", file, size: SIZE }), { name: "ApiError", status: 413, message: "the quota of this org is used up" });
+    await assert.rejects(createClient({ base_url }).upload({ release_id: "rel_1", file, size: SIZE }), {
+      name: "ApiError",
+      status: 413,
+      message: "the quota of this org is used up",
+    });
   });
 });
 
@@ -76,10 +87,15 @@ test("an upload that is cut begins again", { timeout: 30_000 }, async () => {
 });
 
 test("a server that is gone is Unreachable, a file that is gone is its own error", { timeout: 30_000 }, async () => {
-  await withPeer(() => {}, async (base_url, server) => {
-    await assert.rejects(createClient({ base_url }).upload({ release_id: "rel_1", file: `${file}.gone`, size: SIZE }), { code: "ENOENT" });
-    server.closeAllConnections();
-    server.close();
-    await assert.rejects(createClient({ base_url, retries: 0 }).upload({ release_id: "rel_1", file, size: SIZE }), Unreachable);
-  });
+  await withPeer(
+    () => {},
+    async (base_url, server) => {
+      await assert.rejects(createClient({ base_url }).upload({ release_id: "rel_1", file: `${file}.gone`, size: SIZE }), {
+        code: "ENOENT",
+      });
+      server.closeAllConnections();
+      server.close();
+      await assert.rejects(createClient({ base_url, retries: 0 }).upload({ release_id: "rel_1", file, size: SIZE }), Unreachable);
+    },
+  );
 });

@@ -7,7 +7,7 @@ import { fillPath, paths } from "@robofleet/protocol/paths";
 import { type Connection, credentialHeaders, urlOf, withRetries } from "./connection.ts";
 import { unreachable, Unreachable } from "./errors.ts";
 import { readIncoming, readJson } from "./incoming.ts";
-import type { Body } from "./types.ts";
+import type { Body } from "./route-types.ts";
 
 /** Without a byte moving for this long, the upload has ended. */
 const IDLE_MS_MAX = 60_000;
@@ -41,7 +41,12 @@ async function put(connection: Connection, args: UploadArguments): Promise<Respo
   const signal = args.signal === undefined ? ending.signal : AbortSignal.any([args.signal, ending.signal]);
   const request = (url.protocol === "https:" ? httpsRequest : httpRequest)(url, {
     method,
-    headers: { ...credentialHeaders(connection, path), accept: "application/json", "content-type": "application/octet-stream", "content-length": args.size },
+    headers: {
+      ...credentialHeaders(connection, path),
+      accept: "application/json",
+      "content-type": "application/octet-stream",
+      "content-length": args.size,
+    },
     signal,
     timeout: IDLE_MS_MAX,
   });
@@ -54,7 +59,13 @@ async function put(connection: Connection, args: UploadArguments): Promise<Respo
   // A server that refuses answers before it has read all: then that answer counts, not the pipe it closed.
   sent.catch(() => {});
   try {
-    const answer = await Promise.race([answered, sent.then(() => answered, (error: unknown) => firstOf(answered, error))]);
+    const answer = await Promise.race([
+      answered,
+      sent.then(
+        () => answered,
+        (error: unknown) => firstOf(answered, error),
+      ),
+    ]);
     return await readIncoming(answer);
   } catch (error) {
     if (args.signal?.aborted) throw args.signal.reason;

@@ -1,0 +1,53 @@
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { readFile, stat } from "node:fs/promises";
+import path from "node:path";
+import { usage } from "./failure.ts";
+
+const MANIFEST_BYTES_MAX = 262_144;
+
+/** What a release says of its artifact; the size in bytes. */
+export interface Artifact {
+  sha256: string;
+  size: number;
+}
+
+/**
+ * A file's name without its last extension. `.tar.gz` and its like count as one; a dot before a digit is part of a
+ * version: `app-1.2.0` stays whole.
+ */
+export function defaultTag(file: string): string {
+  const name = path.basename(file);
+  const extension = /\.(?:tar\.gz|tar\.xz|tar\.zst|tgz)$/i.exec(name) ?? /\.[^.\d][^.]*$/.exec(name);
+  return extension === null || extension.index === 0 ? name : name.slice(0, extension.index);
+}
+
+/** Digest and size of a file, read once from its beginning to its end. */
+export async function digestFile(file: string, on_progress: (done: number, total: number) => void): Promise<Artifact> {
+  const status = await stat(file);
+  if (status.isDirectory()) throw usage(`${file} is a directory`, `Pack it first: tar -czf ${path.basename(file)}.tar.gz -C ${file} .`);
+  if (!status.isFile()) throw usage(`${file} is no regular file`);
+  const hash = createHash("sha256");
+  let size = 0;
+  for await (const chunk of createReadStream(file, { highWaterMark: 1024 * 1024 }) as AsyncIterable<Buffer>) {
+    hash.update(chunk);
+    size += chunk.length;
+    on_progress(size, status.size);
+  }
+  return { sha256: hash.digest("hex"), size };
+}
+
+/** The JSON object in a file. */
+export async function readManifest(file: string): Promise<Record<string, unknown>> {
+  const content = await readFile(file);
+  if (content.length > MANIFEST_BYTES_MAX)
+    throw usage(`${file} is too long for a manifest: ${content.length} bytes of at most ${MANIFEST_BYTES_MAX}`);
+  let value: unknown;
+  try {
+    value = JSON.parse(content.toString());
+  } catch (error) {
+    throw usage(`${file} is no JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw usage(`${file} holds no JSON object`);
+  return value as Record<string, unknown>;
+}

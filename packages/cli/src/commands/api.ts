@@ -1,0 +1,111 @@
+import { readFile } from "node:fs/promises";
+import { pipeline } from "node:stream/promises";
+import { Readable, Writable } from "node:stream";
+import { ApiError } from "@robofleet/sdk";
+import { addExamples, collect, type Define } from "../command.ts";
+import type { Context } from "../context.ts";
+import { usage } from "../failure.ts";
+import { readStdin } from "../secret.ts";
+import { plain } from "../text.ts";
+import { fieldsToObject } from "../values.ts";
+
+const INPUT_BYTES_MAX = 1_073_741_824;
+const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+
+interface Options {
+  field?: string[];
+  rawField?: string[];
+  input?: string;
+  header?: string[];
+  include?: boolean;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description(
+      "Call any route of the service with your token, and print what it answers. Fields become the JSON body, or the query of a GET. " +
+        "The routes are described at /docs and in /openapi.json of the service.",
+    )
+    .argument("<method>", METHODS.join(", "))
+    .argument("<path>", "Path of the route, such as /api/robots?status=online")
+    .option(
+      "-F, --field <key=value>",
+      "Field whose value is JSON, else text; @FILE and @- read it (repeatable; key[sub]=, key[]=)",
+      collect,
+    )
+    .option("-f, --raw-field <key=value>", "Field whose value is text (repeatable)", collect)
+    .option("--input <file>", "File with the body; - reads stdin")
+    .option("-H, --header <name:value>", "Header of the request (repeatable)", collect)
+    .option("-i, --include", "Print status and headers first")
+    .action(act<[string, string, Options]>(run));
+  addExamples(command, [
+    "rf api GET /api/robots",
+    "rf api PATCH /api/robots/rob_… -f name=kiosk-3 -F labels[zone]=a",
+    "rf api POST /api/deployments -H 'Idempotency-Key: 1' --input deployment.json",
+  ]);
+};
+
+async function run(context: Context, word: string, given: string, options: Options): Promise<void> {
+  const method = word.toUpperCase();
+  if (!METHODS.includes(method)) throw usage(`${word} is no method`, `It is one of ${METHODS.join(", ")}.`);
+  if (URL.canParse(given)) throw usage("the path goes without the address of the service", "Choose the service with --base-url.");
+  const client = await context.client();
+  const fields = await fieldsToObject([
+    ...(options.rawField ?? []).map((text) => ({ text, typed: false })),
+    ...(options.field ?? []).map((text) => ({ text, typed: true })),
+  ]);
+  const has_fields = Object.keys(fields).length > 0;
+  const in_query = method === "GET" || method === "HEAD" || options.input !== undefined;
+  const response = await client.request(method, given.startsWith("/") ? given : `/${given}`, {
+    query: in_query && has_fields ? toQuery(fields) : undefined,
+    body: options.input === undefined ? (in_query || !has_fields ? undefined : fields) : await readInput(options.input),
+    headers: Object.fromEntries((options.header ?? []).map(parseHeader)),
+  });
+  if (options.include && !context.json) {
+    context.out.line(`HTTP ${response.status} ${plain(response.statusText)}`);
+    for (const [name, value] of response.headers) context.out.line(plain(`${name}: ${value}`));
+    context.out.line();
+  }
+  if (response.ok && !isJson(response)) return writeBody(response);
+  const text = await response.text();
+  if (response.ok) return text === "" ? undefined : writeJson(text);
+  const error = new ApiError({ status: response.status, headers: response.headers, body: tryParse(text) });
+  // With --json the failure itself prints the body.
+  if (!context.json && text !== "") writeJson(text);
+  throw error;
+}
+
+const toQuery = (fields: Record<string, unknown>): Record<string, string> =>
+  Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
+
+const isJson = (response: Response): boolean => /[/+]json\b/.test(response.headers.get("content-type") ?? "");
+
+function tryParse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** As it came, but indented on a terminal. */
+function writeJson(text: string): void {
+  const value = process.stdout.isTTY ? tryParse(text) : text;
+  process.stdout.write(typeof value === "string" ? `${text.trimEnd()}\n` : `${JSON.stringify(value, undefined, 2)}\n`);
+}
+
+async function writeBody(response: Response): Promise<void> {
+  if (response.body === null) return;
+  const sink = new Writable({ write: (chunk: Buffer, _encoding, done) => void process.stdout.write(chunk, () => done()) });
+  await pipeline(Readable.fromWeb(response.body), sink);
+}
+
+async function readInput(file: string): Promise<Uint8Array> {
+  return file === "-" ? readStdin(INPUT_BYTES_MAX) : readFile(file);
+}
+
+function parseHeader(text: string): [string, string] {
+  const at = text.indexOf(":");
+  if (at < 1) throw usage(`"${text}" is no header: write name:value`);
+  return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
+}

@@ -1,0 +1,21 @@
+import { isTerminal } from "@robofleet/protocol";
+import type { Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { line } from "../../text.ts";
+
+export const define: Define = (command, act) => {
+  command
+    .description("Cancel a deployment: robots that have not begun to install stop, those that install finish.")
+    .argument("<id>", "Id of the deployment")
+    .action(act<[string]>(run));
+};
+
+async function run(context: Context, id: string): Promise<void> {
+  const { out } = context;
+  const answer = await (await context.client()).cancelDeployment({ params: { id }, idempotency_key: context.idempotencyKey() });
+  const { status, counts } = answer.data;
+  await out.result(answer, () => {
+    out.line(line`Deployment ${id} is ${out.status(status)}.`);
+    if (!isTerminal(status)) out.line(line`${counts.active} robots finish what they do. Follow it: rf deployments watch ${id}`);
+  });
+}

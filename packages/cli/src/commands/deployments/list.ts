@@ -1,0 +1,38 @@
+import { DEPLOYMENT_STATUSES, type DeploymentStatus } from "@robofleet/protocol";
+import { Option } from "commander";
+import type { Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { relative } from "../../duration.ts";
+import { type LimitOption, limitOption, readList } from "../../lists.ts";
+
+interface Options extends LimitOption {
+  status?: DeploymentStatus;
+  robot?: string;
+  fleet?: string;
+}
+
+export const define: Define = (command, act) => {
+  limitOption(command)
+    .addOption(new Option("--status <status>", "Only those in this status").choices(DEPLOYMENT_STATUSES))
+    .option("--robot <id>", "Only those to this robot")
+    .option("--fleet <id>", "Only those to this fleet")
+    .action(act<[Options]>(run));
+};
+
+async function run(context: Context, options: Options): Promise<void> {
+  const { out } = context;
+  const query = { status: options.status, robot_id: options.robot, fleet_id: options.fleet };
+  const answer = await readList(await context.client(), "listDeployments", options.limit, { query });
+  await out.result(answer, () => {
+    if (answer.items.length === 0) return out.line("No deployments. Deploy a release: rf deploy <release> --fleet <id>");
+    return out.table(answer.items, [
+      { title: "ID", value: ({ id }) => id },
+      { title: "RELEASE", value: ({ release }) => release.tag },
+      { title: "TARGET", value: ({ robot_id, fleet_id }) => robot_id ?? fleet_id },
+      { title: "STATUS", value: ({ status }) => out.status(status) },
+      { title: "APPLIED", value: ({ counts }) => `${counts.applied}/${counts.total}` },
+      { title: "REASON", value: ({ reason }) => reason ?? "" },
+      { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
+    ]);
+  });
+}

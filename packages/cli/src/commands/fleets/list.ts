@@ -1,0 +1,29 @@
+import type { Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { type LimitOption, limitOption, readList } from "../../lists.ts";
+
+export const define: Define = (command, act) => {
+  limitOption(command).action(act<[LimitOption]>(run));
+};
+
+async function run(context: Context, options: LimitOption): Promise<void> {
+  const { out } = context;
+  const answer = await readList(await context.client(), "listFleets", options.limit, {});
+  await out.result(answer, () => {
+    if (answer.items.length === 0) return out.line("No fleets yet. Create one: rf fleets create <name> --site <id>");
+    return out.table(answer.items, [
+      { title: "ID", value: ({ id }) => id },
+      { title: "NAME", value: ({ name }) => name },
+      { title: "SITE", value: ({ site_id }) => site_id },
+      { title: "ROBOTS", value: ({ robot_count }) => robot_count },
+      { title: "ONLINE", value: ({ online_count }) => online_count },
+      {
+        title: "DESIRED",
+        value: ({ desired }) =>
+          Object.entries(desired)
+            .map(([app, { tag }]) => `${app} ${tag}`)
+            .join(", ") || "–",
+      },
+    ]);
+  });
+}

@@ -1,0 +1,49 @@
+import { type Define, wholeNumber } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { relative } from "../../duration.ts";
+import { line } from "../../text.ts";
+
+interface Options {
+  site: string;
+  fleet: string;
+  label?: string;
+  maxUses?: number;
+  expiresInHours?: number;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description("Create an enrolment key, with which robots join a fleet. The key itself is shown this once.")
+    .requiredOption("--site <id>", "Site of the robots")
+    .requiredOption("--fleet <id>", "Fleet of the robots, at that site")
+    .option("--label <text>", "What the key is for")
+    .option("--max-uses <n>", "How many robots may enrol with it; 0 is any number", wholeNumber(0))
+    .option("--expires-in-hours <n>", "How long it works; 0 is for ever", wholeNumber(0))
+    .action(act<[Options]>(run));
+};
+
+async function run(context: Context, options: Options): Promise<void> {
+  const client = await context.client();
+  // Without an idempotency key: the answer to a repeat would not hold the secret any more.
+  const answer = await client.createEnrollmentKey({
+    body: {
+      site_id: options.site,
+      fleet_id: options.fleet,
+      label: options.label,
+      max_uses: options.maxUses,
+      expires_in_hours: options.expiresInHours,
+    },
+  });
+  const { out } = context;
+  await out.result(answer, () => {
+    const { id, key, max_uses, expires_at } = answer.data;
+    out.details([
+      ["Id", id],
+      ["Key", out.paint("strong", key)],
+      ["Uses", max_uses === 0 ? "any number" : max_uses],
+      ["Expires", relative(expires_at, context.now())],
+    ]);
+    out.line("\nThe key is not shown again. On the robot:");
+    out.line(line`  rf-agent run --server ${client.base_url} --enroll-key ${key} --state ./state`);
+  });
+}

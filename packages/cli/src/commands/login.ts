@@ -1,0 +1,82 @@
+import { ApiError, checkBaseUrl, type Client, Unreachable } from "@robofleet/sdk";
+import { addExamples, type Define } from "../command.ts";
+import { DEFAULT_BASE_URL } from "../config.ts";
+import type { Context } from "../context.ts";
+import { credentialsPath, loginAddress, saveCredentials } from "../credentials.ts";
+import { EXIT } from "../exit-codes.ts";
+import { Failure, usage } from "../failure.ts";
+import { askSecret } from "../secret.ts";
+import { line } from "../text.ts";
+
+interface Options {
+  token?: string;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description(
+      `Save a token and the address of the service (--base-url, default ${DEFAULT_BASE_URL}) to the credentials file. ` +
+        "Without --token it asks for the token; without a terminal it reads it from stdin. " +
+        "The token is checked first: one that the service refuses is not saved.",
+    )
+    .option("--token <token>", "Token; better asked for or piped, as other users can see a command's arguments")
+    .action(act<[Options]>(run));
+  addExamples(command, [
+    "rf login",
+    "rf login --base-url https://fleet.example.org < token.txt",
+    "rf login --profile lab --base-url https://lab.example.org",
+  ]);
+};
+
+async function run(context: Context, options: Options): Promise<void> {
+  const file = credentialsPath(context.environment);
+  const profile = context.flags.profile ?? context.environment.profile;
+  const base_url = await loginAddress(context.flags, context.environment);
+  const client_url = checkedUrl(base_url);
+  const token = checkToken(options.token ?? (await askSecret("Token")));
+  const client = await context.connect({ base_url: client_url, token, org_id: context.flags.org ?? context.environment.org, retries: 0 });
+  const check = await checkLogin(client);
+  await saveCredentials(file, profile, { token, base_url: client_url });
+  const saved = { base_url: client_url, file, profile: profile ?? null, checked: check.warning === undefined };
+  if (check.warning !== undefined) context.out.note(line`warning: ${check.warning}; the token was saved without being checked`);
+  if (client_url.startsWith("http://") && !/^http:\/\/(127\.|localhost|\[::1\])/.test(client_url)) {
+    context.out.note("warning: the address is http://, so everybody on the way can read the token; use https://");
+  }
+  await context.out.result({ data: saved }, () => {
+    context.out.line(
+      check.who === undefined
+        ? line`Saved to ${file} for ${client_url}.`
+        : line`Logged in to ${client_url} as ${check.who}. Saved to ${file}.`,
+    );
+  });
+}
+
+function checkedUrl(text: string): string {
+  try {
+    return checkBaseUrl(text);
+  } catch (error) {
+    throw usage(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function checkToken(text: string): string {
+  const token = text.trim();
+  if (token === "") throw usage("no token was given", "Pass --token TOKEN, pipe it in, or run `rf login` on a terminal.");
+  if (!/^[\u0021-\u007e]+$/.test(token)) throw usage("this is no token: it holds spaces or characters that a token cannot have");
+  return token;
+}
+
+/** Who the token is, or why that could not be found out. Only a refusal keeps it from being saved. */
+async function checkLogin(client: Client): Promise<{ who?: string; warning?: string }> {
+  try {
+    const { data } = await client.getMe();
+    return { who: `${data.actor.name ?? data.actor.id} (${data.org.role} of ${data.org.name})` };
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) {
+      const hints = ["The saved credentials were left as they were."];
+      throw new Failure(EXIT.auth, `the service refused this token: ${error.message}`, { hints, document: error.body, cause: error });
+    }
+    if (error instanceof ApiError || error instanceof Unreachable) return { warning: error.message };
+    return { warning: "the service answered something unexpected" };
+  }
+}

@@ -1,0 +1,25 @@
+import type { Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { bytes, relative } from "../../duration.ts";
+import { type LimitOption, limitOption, readList } from "../../lists.ts";
+
+export const define: Define = (command, act) => {
+  limitOption(command).action(act<[LimitOption]>(run));
+};
+
+async function run(context: Context, options: LimitOption): Promise<void> {
+  const { out } = context;
+  const answer = await readList(await context.client(), "listReleases", options.limit, {});
+  await out.result(answer, () => {
+    if (answer.items.length === 0) return out.line("No releases yet. Push one: rf releases push <path>");
+    return out.table(answer.items, [
+      { title: "TAG", value: ({ tag }) => tag },
+      { title: "APP", value: ({ app }) => app },
+      { title: "KIND", value: ({ kind }) => kind },
+      { title: "SIZE", value: ({ artifact_size }) => bytes(artifact_size) },
+      { title: "ARTIFACT", value: ({ artifact_state }) => out.status(artifact_state) },
+      { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
+      { title: "ID", value: ({ id }) => id },
+    ]);
+  });
+}

@@ -1,0 +1,109 @@
+import type { Body, Client } from "@robofleet/sdk";
+import { ApiError } from "@robofleet/sdk";
+import { type Artifact, defaultTag, digestFile, readManifest } from "../../artifact.ts";
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { bytes } from "../../duration.ts";
+import { EXIT } from "../../exit-codes.ts";
+import { Failure, usage } from "../../failure.ts";
+import { startProgress } from "../../progress.ts";
+import { showRelease } from "../../show-release.ts";
+import { line } from "../../text.ts";
+
+interface Options {
+  tag?: string;
+  notes?: string;
+  kind: string;
+  app?: string;
+  manifest?: string;
+  image?: string;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description("Create a release of a file and upload it. Pushing the same file again is fine: what is stored already is not sent again.")
+    .argument("[path]", "File to release; not needed with --image")
+    .option("--tag <tag>", "Tag of the release (default: the file name without its extension)")
+    .option("--notes <text>", "What is new")
+    .option("--kind <kind>", "container_image, app_bundle, file, or a kind that your agents know", "container_image")
+    .option("--app <name>", "App that this is a release of (default: main)")
+    .option("--manifest <file>", "JSON file that says how it is run")
+    .option("--image <ref>", "registry/name@sha256:… to run, instead of a file")
+    .action(act<[string | undefined, Options]>(run));
+  addExamples(command, [
+    "rf releases push build/navigation-1.4.0.tar.gz --kind app_bundle",
+    "rf releases push --image ghcr.io/acme/nav@sha256:… --tag 1.4.0",
+  ]);
+};
+
+async function run(context: Context, file: string | undefined, options: Options): Promise<void> {
+  const client = await context.client();
+  const manifest = options.manifest === undefined ? undefined : await readManifest(options.manifest);
+  const { artifact, tag } = await describe(context, file, options);
+  const { notes, kind, app, image } = options;
+  const created = await create(client, {
+    tag,
+    notes,
+    kind,
+    app,
+    image,
+    manifest,
+    artifact_sha256: artifact.sha256,
+    artifact_size: artifact.size,
+  });
+  const uploads = file !== undefined && created.data.artifact_state === "awaiting_upload";
+  const release = uploads ? await upload(context, client, file, artifact, created.data.id) : created;
+  await context.out.result(release, () => {
+    if (!uploads && file !== undefined) context.out.note("The service has this artifact already: nothing was uploaded.");
+    showRelease(context, release.data);
+    context.out.line(line`\nDeploy it: rf deploy ${release.data.tag} --fleet <id>`);
+  });
+}
+
+async function describe(context: Context, file: string | undefined, options: Options): Promise<{ artifact: Artifact; tag: string }> {
+  if ((file === undefined) === (options.image === undefined)) {
+    throw usage(file === undefined ? "say what to push: the path of a file, or --image" : "a path and --image exclude each other");
+  }
+  if (file !== undefined) {
+    const progress = await startProgress(context.out, "Reading", bytes);
+    try {
+      return { artifact: await digestFile(file, (done, total) => progress.update(done, total)), tag: options.tag ?? defaultTag(file) };
+    } finally {
+      progress.stop();
+    }
+  }
+  const sha256 = /@sha256:([0-9a-f]{64})$/.exec(options.image ?? "")?.[1];
+  if (sha256 === undefined) throw usage("--image takes registry/name@sha256:<64 hex digits>: a name alone could be another image tomorrow");
+  if (options.tag === undefined) throw usage("--image needs --tag: there is no file to take the tag from");
+  return { artifact: { sha256, size: 0 }, tag: options.tag };
+}
+
+async function create(client: Client, body: Parameters<Client["createRelease"]>[0]["body"]): Promise<Body<"createRelease">> {
+  try {
+    return await client.createRelease({ body });
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 409) throw error;
+    const hints = ["A tag names one content for ever: push under another one with --tag <tag>."];
+    throw new Failure(EXIT.conflict, error.message, { hints, document: error.body, cause: error });
+  }
+}
+
+async function upload(
+  context: Context,
+  client: Client,
+  file: string,
+  artifact: Artifact,
+  release_id: string,
+): Promise<Body<"createRelease">> {
+  const progress = await startProgress(context.out, "Uploading", bytes);
+  try {
+    progress.update(0, artifact.size);
+    return await client.upload({ release_id, file, size: artifact.size, on_progress: (done) => progress.update(done, artifact.size) });
+  } catch (error) {
+    const failure = context.failure(error);
+    const hints = [...failure.hints, "Nothing of the upload was kept. The same command again takes up from here."];
+    throw new Failure(failure.exit_code, failure.message, { hints, document: failure.document, cause: error });
+  } finally {
+    progress.stop();
+  }
+}

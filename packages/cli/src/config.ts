@@ -1,0 +1,31 @@
+/** The address of `robofleet serve` when nothing else is said. */
+export const DEFAULT_BASE_URL = "http://127.0.0.1:7600";
+
+/** What the environment says; the only place of this package that reads it. */
+export interface Environment {
+  token: string | undefined;
+  base_url: string | undefined;
+  org: string | undefined;
+  profile: string | undefined;
+  admin_token: string | undefined;
+  /** XDG_CONFIG_HOME. */
+  config_home: string | undefined;
+  /** Whether a terminal may be given colours. */
+  colors: boolean;
+  debug: boolean;
+}
+
+export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
+  // An empty variable is an unset one, as in `ROBOFLEET_TOKEN= rf …`.
+  const read = (name: string): string | undefined => env[name] || undefined;
+  return {
+    token: read("ROBOFLEET_TOKEN"),
+    base_url: read("ROBOFLEET_BASE_URL"),
+    org: read("ROBOFLEET_ORG"),
+    profile: read("ROBOFLEET_PROFILE"),
+    admin_token: read("ROBOFLEET_ADMIN_TOKEN"),
+    config_home: read("XDG_CONFIG_HOME"),
+    colors: read("NO_COLOR") === undefined && env.TERM !== "dumb",
+    debug: read("ROBOFLEET_DEBUG") !== undefined && env.ROBOFLEET_DEBUG !== "0",
+  };
+}

@@ -1,0 +1,91 @@
+import { type Clock, systemClock } from "@robofleet/clock";
+import type { Client } from "@robofleet/sdk";
+import type { Environment } from "./config.ts";
+import { type Access, type Flags, resolveAccess } from "./credentials.ts";
+import { EXIT } from "./exit-codes.ts";
+import { Failure, toFailure, usage } from "./failure.ts";
+import type { Output } from "./output.ts";
+
+/** A wait that is worth a line: shorter ones are over before they are read. */
+const RETRY_NOTE_MS_MIN = 2_000;
+
+/** What a command runs with. */
+export class Context {
+  readonly out: Output;
+  readonly flags: Flags;
+  readonly environment: Environment;
+  readonly clock: Clock = systemClock;
+  #access: Promise<Access> | undefined;
+  #base_url_source: string | undefined;
+
+  constructor(out: Output, flags: Flags, environment: Environment) {
+    this.out = out;
+    this.flags = flags;
+    this.environment = environment;
+  }
+
+  get json(): boolean {
+    return this.out.json;
+  }
+
+  now(): Date {
+    return this.clock.now();
+  }
+
+  async access(): Promise<Access> {
+    this.#access ??= resolveAccess(this.flags, this.environment);
+    const access = await this.#access;
+    this.#base_url_source = access.base_url_source;
+    return access;
+  }
+
+  /** The client of a logged-in person. */
+  async client(): Promise<Client> {
+    const access = await this.access();
+    if (access.token === undefined) {
+      const profile = this.flags.profile ?? this.environment.profile;
+      const login = profile === undefined ? "rf login" : `rf login --profile ${profile}`;
+      throw new Failure(EXIT.auth, "you are not logged in", { hints: [`Run \`${login}\`, or set ROBOFLEET_TOKEN.`] });
+    }
+    return this.connect({ base_url: access.base_url, token: access.token, org_id: access.org_id });
+  }
+
+  async connect(options: {
+    base_url: string;
+    token?: string | undefined;
+    org_id?: string | undefined;
+    admin_token?: string | undefined;
+    retries?: number;
+  }): Promise<Client> {
+    const { createClient } = await import("@robofleet/sdk");
+    try {
+      return createClient({ ...options, clock: this.clock, on_retry: ({ wait_ms, error }) => this.#tellRetry(wait_ms, error) });
+    } catch (error) {
+      if (error instanceof TypeError) throw usage(error.message, `The address is from ${this.#base_url_source ?? "--base-url"}.`);
+      throw error;
+    }
+  }
+
+  /** A fresh UUIDv4: the same call sent twice then happens once. */
+  idempotencyKey(): string {
+    const bytes = Buffer.from(this.clock.randomBytes(16));
+    bytes[6] = (bytes[6]! & 0x0f) | 0x40;
+    bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+    return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  }
+
+  /** Aborts at the first Ctrl-C, so that a command can end in its own words; the second one ends the process. */
+  interruptible(): AbortSignal {
+    const controller = new AbortController();
+    process.once("SIGINT", () => controller.abort(new Failure(EXIT.interrupted, "interrupted", { bare: true, document: undefined })));
+    return controller.signal;
+  }
+
+  failure(error: unknown): Failure {
+    return toFailure(error, this.#base_url_source);
+  }
+
+  #tellRetry(wait_ms: number, error: Error): void {
+    if (wait_ms >= RETRY_NOTE_MS_MIN && !this.json) this.out.note(`${error.message}, trying again in ${Math.ceil(wait_ms / 1000)} s`);
+  }
+}

@@ -1,0 +1,33 @@
+const UNITS = [
+  ["d", 86_400],
+  ["h", 3_600],
+  ["min", 60],
+  ["s", 1],
+] as const;
+
+/** A length of time in its largest whole unit: `3 min`. */
+export function duration(seconds: number): string {
+  for (const [unit, length] of UNITS) if (seconds >= length) return `${Math.floor(seconds / length)} ${unit}`;
+  return "0 s";
+}
+
+/** A time as people say it: `3 min ago`, `in 2 h`; `never` when there is none. */
+export function relative(time: string | null | undefined, now: Date): string {
+  if (time === null || time === undefined) return "never";
+  const seconds = (now.getTime() - Date.parse(time)) / 1000;
+  if (Number.isNaN(seconds)) return time;
+  if (Math.abs(seconds) < 5) return "just now";
+  return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;
+}
+
+/** Bytes as people say them: `4.2 MB`. */
+export function bytes(count: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let value = count;
+  let at = 0;
+  while (value >= 1000 && at < units.length - 1) {
+    value /= 1000;
+    at += 1;
+  }
+  return `${at === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
+}

@@ -1,0 +1,119 @@
+import { ApiError, Unreachable } from "@robofleet/sdk";
+import { CommanderError } from "commander";
+import { EXIT, type ExitCode } from "./exit-codes.ts";
+import { plain } from "./text.ts";
+
+/** How a command ends without success: a sentence, what to do next, an exit code, and what `--json` prints. */
+export class Failure extends Error {
+  override readonly name = "Failure";
+  readonly exit_code: ExitCode;
+  /** What to do next, a line each. */
+  readonly hints: readonly string[];
+  /** The document that `--json` writes to stdout; undefined writes none. */
+  readonly document: unknown;
+  /** Printed as it is, without `error:` in front: a line that SPEC fixes, or no error at all. */
+  readonly bare: boolean;
+
+  constructor(
+    exit_code: ExitCode,
+    message: string,
+    options: { hints?: string[]; document?: unknown; bare?: boolean; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.exit_code = exit_code;
+    this.hints = options.hints ?? [];
+    this.document = "document" in options ? options.document : { error: { code: CODES[exit_code], message } };
+    this.bare = options.bare ?? false;
+  }
+}
+
+const CODES: Record<ExitCode, string> = {
+  0: "ok",
+  1: "error",
+  2: "usage",
+  4: "unauthorized",
+  5: "not_found",
+  6: "conflict",
+  7: "agent_offline",
+  8: "not_applied",
+  130: "interrupted",
+};
+
+export const usage = (message: string, ...hints: string[]): Failure => new Failure(EXIT.usage, message, { hints });
+
+/** Any error as a Failure. `base_url_source` says where the address came from that could not be reached. */
+export function toFailure(error: unknown, base_url_source?: string): Failure {
+  if (error instanceof Failure) return error;
+  if (error instanceof CommanderError) return fromCommander(error);
+  if (error instanceof ApiError) return fromApi(error);
+  if (error instanceof Unreachable) return fromUnreachable(error, base_url_source);
+  if (isFileError(error)) return new Failure(EXIT.error, `${error.path}: ${FILE_ERRORS[error.code] ?? error.code}`, { cause: error });
+  const message = error instanceof Error ? error.message : String(error);
+  return new Failure(EXIT.error, message || "something went wrong", {
+    cause: error,
+    hints: ["ROBOFLEET_DEBUG=1 shows where it happened."],
+  });
+}
+
+const FILE_ERRORS: Record<string, string> = {
+  ENOENT: "there is no such file",
+  EACCES: "this user may not open it",
+  EPERM: "this user may not open it",
+  EISDIR: "this is a directory",
+  ENOTDIR: "a part of the path is no directory",
+  ENOSPC: "the disk is full",
+  EROFS: "the file system is read-only",
+};
+
+const isFileError = (error: unknown): error is Error & { code: string; path: string } =>
+  error instanceof Error && "path" in error && "code" in error && typeof error.path === "string" && typeof error.code === "string";
+
+function fromCommander(error: CommanderError): Failure {
+  const [first = "", ...more] = error.message.replace(/^error: /, "").split("\n");
+  return usage(first, ...more.map((text) => text.replace(/^\((.*)\)$/, "$1")).filter((text) => text !== ""));
+}
+
+const STATUS_EXITS: Record<number, ExitCode> = { 401: EXIT.auth, 403: EXIT.auth, 404: EXIT.not_found, 409: EXIT.conflict };
+
+function fromApi(error: ApiError): Failure {
+  const document =
+    typeof error.body === "object" && error.body !== null ? error.body : { error: { code: error.code, message: error.message } };
+  return new Failure(STATUS_EXITS[error.status] ?? EXIT.error, error.message, { hints: apiHints(error), document, cause: error });
+}
+
+/** Where to see what there is, by the kind that the server's message begins with. */
+const LISTS: [RegExp, string][] = [
+  [/^robot\b/, "rf robots list"],
+  [/^release\b/, "rf releases list"],
+  [/^config deployment\b/, "rf configs deployments"],
+  [/^config\b/, "rf configs list"],
+  [/^deployment\b/, "rf deployments list"],
+  [/^fleet\b/, "rf fleets list"],
+  [/^site\b/, "rf sites list"],
+  [/^enrol?lment key\b/, "rf keys list"],
+  [/^org\b/, "rf orgs list"],
+];
+
+function apiHints(error: ApiError): string[] {
+  if (error.status === 401) return ["Run `rf login` to save a valid token, or set ROBOFLEET_TOKEN."];
+  if (error.status === 403) return ["`rf whoami` shows who you are and what your role is."];
+  if (error.status === 429 || error.status === 503) return [`Try again in ${Math.ceil(error.retry_after_seconds ?? 10)} s.`];
+  if (error.status === 404) {
+    const list = LISTS.find(([kind]) => kind.test(error.message));
+    return list === undefined ? [] : [`\`${list[1]}\` shows what there is.`];
+  }
+  if (error.status >= 500 && error.request_id !== undefined) return [`The server's log has more under request ${plain(error.request_id)}.`];
+  return [];
+}
+
+function fromUnreachable(error: Unreachable, source: string | undefined): Failure {
+  const hints = source === undefined ? [] : [`The address is from ${source}.`];
+  if (error.reason.includes("CERT") || error.reason.includes("UNABLE_TO"))
+    hints.push("To trust its authority: NODE_EXTRA_CA_CERTS=FILE.pem rf …");
+  else hints.push("Is the server running (`robofleet serve`), and is the address right (`--base-url`, `rf login`)?");
+  return new Failure(EXIT.error, error.message, {
+    hints,
+    document: { error: { code: "unreachable", message: error.message } },
+    cause: error,
+  });
+}

@@ -1,0 +1,33 @@
+import type { Arguments, Body, Client, ListRouteName } from "@robofleet/sdk";
+import type { Command } from "commander";
+import { wholeNumber } from "./command.ts";
+
+const PAGE_ROWS_MAX = 1_000;
+
+export interface LimitOption {
+  limit?: number;
+}
+
+export const limitOption = (command: Command): Command => command.option("--limit <n>", "Show at most this many", wholeNumber(1));
+
+/** All of a list as one answer: pages are followed to the end, or until there are `limit` rows. */
+export async function readList<N extends ListRouteName>(
+  client: Client,
+  name: N,
+  limit: number | undefined,
+  args: Arguments<N>,
+): Promise<Body<N>> {
+  const items: unknown[] = [];
+  let next_cursor: string | null = null;
+  const query = limit === undefined ? args.query : { ...args.query, limit: Math.min(limit, PAGE_ROWS_MAX) };
+  // The type of one route's arguments, put together from its parts, is beyond what the compiler follows.
+  const { pages } = client as unknown as {
+    pages: (name: N, args: unknown) => AsyncGenerator<{ items: unknown[]; next_cursor: string | null }>;
+  };
+  for await (const page of pages(name, { ...args, query })) {
+    items.push(...page.items);
+    next_cursor = page.next_cursor;
+    if (limit !== undefined && items.length >= limit) break;
+  }
+  return { items: limit === undefined ? items : items.slice(0, limit), next_cursor } as Body<N>;
+}

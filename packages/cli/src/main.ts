@@ -1,0 +1,56 @@
+import { CommanderError } from "commander";
+import type { Act } from "./command.ts";
+import { readEnvironment } from "./config.ts";
+import type { Context } from "./context.ts";
+import { EXIT } from "./exit-codes.ts";
+import { Output } from "./output.ts";
+import { buildProgram, commandPath, failedCommands, type GlobalOptions } from "./program.ts";
+import { registry } from "./registry.ts";
+import { topics } from "./topics.ts";
+
+// A reader that has seen enough (`rf … | head`) is no error.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.error));
+await main(helpInOrder(process.argv.slice(2)));
+
+async function main(args: string[]): Promise<void> {
+  const environment = readEnvironment();
+  const end = args.indexOf("--");
+  const json = args.slice(0, end === -1 ? args.length : end).includes("--json");
+  const out = new Output({ json, colors: environment.colors });
+  let context: Context | undefined;
+  const act: Act =
+    (run) =>
+    async (...actuals) => {
+      const flags = program.opts<GlobalOptions>();
+      const loaded = await import("./context.ts");
+      context = new loaded.Context(out, { base_url: flags.baseUrl, profile: flags.profile, org: flags.org }, environment);
+      await run(context, ...actuals);
+    };
+  const { program } = buildProgram(act);
+  try {
+    await program.parseAsync(args, { from: "user" });
+  } catch (error) {
+    if (error instanceof CommanderError && (error.exitCode === 0 || error.code === "commander.help")) return;
+    const { Failure, toFailure } = await import("./failure.ts");
+    let failure = context === undefined ? toFailure(error) : context.failure(error);
+    if (error instanceof CommanderError) {
+      const help = `\`${commandPath(failedCommands.get(error) ?? program)} --help\` shows what there is.`;
+      failure = new Failure(failure.exit_code, failure.message, { hints: [...failure.hints, help] });
+    }
+    process.exitCode = failure.exit_code;
+    out.fail(failure, environment.debug);
+  }
+}
+
+/**
+ * `rf help robots list` and `rf robots help list` as `rf robots list --help`, which loads the command's options. A word
+ * that is no command is left for commander to complain about.
+ */
+function helpInOrder(args: string[]): string[] {
+  const entries = registry.flatMap(({ commands }) => commands);
+  const nouns = entries.filter((entry) => "verbs" in entry).map(({ name }) => name);
+  if (args[1] === "help" && nouns.includes(args[0]!)) return [...args.toSpliced(1, 1), "--help"];
+  if (args[0] !== "help" || args.length === 1) return args;
+  const known = [...entries, ...topics].some(({ name }) => name === args[1]) || args[1]!.startsWith("-");
+  return known ? [...args.slice(1), "--help"] : args.slice(1, 2);
+}

@@ -1,0 +1,86 @@
+import { Command, type CommanderError } from "commander";
+import metadata from "../package.json" with { type: "json" };
+import type { Act } from "./command.ts";
+import { type Noun, registry, type Verb } from "./registry.ts";
+import { type Topic, topics } from "./topics.ts";
+
+/** Flags that every command takes, in front of it or behind it. */
+export interface GlobalOptions {
+  json?: boolean;
+  baseUrl?: string;
+  profile?: string;
+  org?: string;
+}
+
+/** The command that an error of commander is about: its help is what to read next. */
+export const failedCommands = new WeakMap<CommanderError, Command>();
+
+/**
+ * The command tree. Commands have names and summaries only until they are called or their help is: `complete` gives a
+ * noun its verbs, and a verb its arguments and options.
+ */
+export function buildProgram(act: Act): { program: Command; complete: (command: Command) => Promise<void> } {
+  const pending = new Map<Command, () => void | Promise<void>>();
+  const complete = async (command: Command): Promise<void> => {
+    const step = pending.get(command);
+    pending.delete(command);
+    await step?.();
+  };
+  const addVerb = (parent: Command, { name, summary, load }: Verb): void => {
+    const command = watchErrors(parent.command(name)).summary(summary).description(`${summary}.`);
+    pending.set(command, async () => (await load()).define(command, act));
+  };
+  const addNoun = (parent: Command, { name, summary, verbs }: Noun): void => {
+    const command = watchErrors(parent.command(name)).summary(summary).description(`${summary}.`).usage("<command>").helpCommand(false);
+    command.hook("preSubcommand", (_noun, verb) => complete(verb));
+    pending.set(command, () => {
+      for (const verb of verbs) addVerb(command, verb);
+    });
+  };
+
+  const program = watchErrors(addRoot()).hook("preSubcommand", (_root, command) => complete(command));
+  for (const { heading, commands } of registry) {
+    program.commandsGroup(`${heading}:`);
+    for (const entry of commands) {
+      if ("verbs" in entry) addNoun(program, entry);
+      else addVerb(program, entry);
+    }
+  }
+  program.commandsGroup("Help:");
+  for (const topic of topics) addTopic(program, topic);
+  return { program, complete };
+}
+
+function addRoot(): Command {
+  return new Command("rf")
+    .description("The command line of Robofleet: releases, deployments, configs, logs and robots.")
+    .usage("<command> [options]")
+    .version(metadata.version, "-V, --version", "Show the version")
+    .option("--json", "Print exactly one JSON document on stdout")
+    .option("--base-url <url>", "Address of the service, for this call")
+    .option("--profile <name>", "Profile of the credentials file")
+    .option("--org <id>", "Org to act in, when the token has several")
+    .helpOption("-h, --help", "Show help")
+    .helpCommand("help [command]", "Show the help of a command or topic")
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({ writeErr: (text) => process.stdout.write(text), outputError: () => {} })
+    .addHelpText("after", `\nTopics (rf help TOPIC):\n${topics.map(({ name, summary }) => `  ${name.padEnd(12)} ${summary}`).join("\n")}`);
+}
+
+function addTopic(program: Command, topic: Topic): void {
+  const command = watchErrors(program.command(topic.name, { hidden: true })).summary(topic.summary);
+  command.configureHelp({ formatHelp: () => topic.text }).action(() => void process.stdout.write(topic.text));
+}
+
+/** Commander then throws instead of ending the process, and the error knows its command. */
+function watchErrors(command: Command): Command {
+  return command.exitOverride((error) => {
+    failedCommands.set(error, command);
+    throw error;
+  });
+}
+
+/** Words of a command as they are typed: `rf robots list`. */
+export function commandPath(command: Command): string {
+  return command.parent === null ? command.name() : `${commandPath(command.parent)} ${command.name()}`;
+}

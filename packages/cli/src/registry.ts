@@ -1,0 +1,91 @@
+import type { Define } from "./command.ts";
+
+/** A command's name and summary, and where the rest of it is: loaded when it is called, so that `rf` starts fast. */
+export interface Verb {
+  name: string;
+  summary: string;
+  load: () => Promise<{ define: Define }>;
+}
+export interface Noun {
+  name: string;
+  summary: string;
+  verbs: readonly Verb[];
+}
+export interface Group {
+  heading: string;
+  commands: readonly (Verb | Noun)[];
+}
+
+const verb = (name: string, summary: string, load: Verb["load"]): Verb => ({ name, summary, load });
+const noun = (name: string, summary: string, verbs: readonly Verb[]): Noun => ({ name, summary, verbs });
+
+export const registry: readonly Group[] = [
+  {
+    heading: "Deploy",
+    commands: [
+      verb("deploy", "Deploy a release to a robot or a fleet", () => import("./commands/deploy.ts")),
+      noun("deployments", "See, follow and cancel deployments", [
+        verb("list", "List deployments", () => import("./commands/deployments/list.ts")),
+        verb("show", "Show a deployment and its robots", () => import("./commands/deployments/show.ts")),
+        verb("watch", "Follow a deployment to its end", () => import("./commands/deployments/watch.ts")),
+        verb("cancel", "Cancel a deployment", () => import("./commands/deployments/cancel.ts")),
+      ]),
+      noun("releases", "Push and see releases", [
+        verb("list", "List releases", () => import("./commands/releases/list.ts")),
+        verb("show", "Show a release", () => import("./commands/releases/show.ts")),
+        verb("push", "Create a release and upload its artifact", () => import("./commands/releases/push.ts")),
+      ]),
+      noun("configs", "Set config values and deploy them", [
+        verb("list", "List config entries", () => import("./commands/configs/list.ts")),
+        verb("set", "Set a config value, and deploy it when a target is given", () => import("./commands/configs/set.ts")),
+        verb("deployments", "List config deployments", () => import("./commands/configs/deployments.ts")),
+        verb("events", "List the events of a config deployment", () => import("./commands/configs/events.ts")),
+      ]),
+    ],
+  },
+  {
+    heading: "Robots",
+    commands: [
+      noun("robots", "See robots, their health, logs and history", [
+        verb("list", "List robots", () => import("./commands/robots/list.ts")),
+        verb("show", "Show a robot", () => import("./commands/robots/show.ts")),
+        verb("inspect", "Show the latest health snapshot of a robot", () => import("./commands/robots/inspect.ts")),
+        verb("logs", "Show or follow the logs of a robot", () => import("./commands/robots/logs.ts")),
+        verb("timeline", "Show what happened to a robot", () => import("./commands/robots/timeline.ts")),
+      ]),
+      noun("sites", "Places where fleets are", [
+        verb("list", "List sites", () => import("./commands/sites/list.ts")),
+        verb("create", "Create a site", () => import("./commands/sites/create.ts")),
+      ]),
+      noun("fleets", "Groups of robots at a site", [
+        verb("list", "List fleets", () => import("./commands/fleets/list.ts")),
+        verb("create", "Create a fleet at a site", () => import("./commands/fleets/create.ts")),
+        verb("logs", "Show the latest logs of a fleet's robots", () => import("./commands/fleets/logs.ts")),
+      ]),
+      noun("keys", "Enrolment keys, with which robots join", [
+        verb("list", "List enrolment keys", () => import("./commands/keys/list.ts")),
+        verb("new", "Create an enrolment key; it is shown once", () => import("./commands/keys/new.ts")),
+        verb("revoke", "Revoke an enrolment key", () => import("./commands/keys/revoke.ts")),
+      ]),
+    ],
+  },
+  {
+    heading: "Account",
+    commands: [
+      verb("login", "Save a token and the address of the service", () => import("./commands/login.ts")),
+      verb("logout", "Delete the saved credentials", () => import("./commands/logout.ts")),
+      verb("whoami", "Show who you are", () => import("./commands/whoami.ts")),
+    ],
+  },
+  {
+    heading: "Service",
+    commands: [
+      verb("api", "Call any route of the service", () => import("./commands/api.ts")),
+      noun("orgs", "Orgs of the service, for its administrator", [
+        verb("list", "List orgs", () => import("./commands/orgs/list.ts")),
+        verb("create", "Create an org", () => import("./commands/orgs/create.ts")),
+        verb("approve", "Approve an org; its bootstrap token is shown once", () => import("./commands/orgs/approve.ts")),
+      ]),
+    ],
+  },
+];

@@ -1,0 +1,140 @@
+import { isDeepStrictEqual } from "node:util";
+import { parse, type TomlTable } from "smol-toml";
+
+/**
+ * Changes single values of a TOML text and leaves every other character as it is: comments, order and keys that are
+ * not ours. A TOML library would write the file anew without them.
+ */
+
+/** One key and value, header, comment or empty line, with its line end. */
+interface Statement {
+  text: string;
+  /** Where the value begins: behind the first `=`; -1 without one. */
+  value_at: number;
+  /** Where a comment begins; the length of the text without one. */
+  comment_at: number;
+}
+
+/**
+ * Sets (or with undefined removes) keys of the table at `path`, [] being the top. Throws when the text is no TOML, or
+ * is written in a way that cannot be changed line by line: then nothing may be saved.
+ */
+export function editToml(text: string, path: readonly string[], values: Readonly<Record<string, string | undefined>>): string {
+  const wanted = parse(text);
+  applyTo(wanted, path, values);
+  const edited = rewrite(text, path, values);
+  if (!isDeepStrictEqual(readOrUndefined(edited), wanted))
+    throw new Error("its form is one that cannot be changed without losing something");
+  return edited;
+}
+
+function readOrUndefined(text: string): TomlTable | undefined {
+  try {
+    return parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function applyTo(table: TomlTable, path: readonly string[], values: Readonly<Record<string, string | undefined>>): void {
+  let at = table;
+  for (const name of path) {
+    // Made by the parser, so that it is equal to what the parser makes of the edited text.
+    at[name] ??= parse("");
+    at = at[name] as TomlTable;
+  }
+  for (const [key, value] of Object.entries(values)) {
+    if (value === undefined) delete at[key];
+    else at[key] = value;
+  }
+}
+
+function rewrite(text: string, path: readonly string[], values: Readonly<Record<string, string | undefined>>): string {
+  const newline = text.includes("\r\n") ? "\r\n" : "\n";
+  const statements = split(text);
+  const [from, to] = section(statements, path);
+  const missing = new Map(Object.entries(values).filter((entry): entry is [string, string] => entry[1] !== undefined));
+  const kept: string[] = [];
+  let insert_at = 0;
+  for (const statement of statements.slice(from, to)) {
+    const key = keyOf(statement);
+    if (key === undefined || !(key in values)) kept.push(statement.text);
+    else if (values[key] !== undefined) kept.push(withValue(statement, values[key], newline));
+    if (key !== undefined) {
+      missing.delete(key);
+      insert_at = kept.length;
+    }
+  }
+  const added = [...missing].map(([key, value]) => `${key} = ${JSON.stringify(value)}${newline}`);
+  kept.splice(insert_at === 0 && path.length === 0 ? kept.length : insert_at, 0, ...added);
+  const before = statements.slice(0, from).map((statement) => statement.text);
+  const after = statements.slice(to).map((statement) => statement.text);
+  const is_new = from === statements.length && path.length > 0;
+  const header = is_new && added.length > 0 ? [`${before.length > 0 ? newline : ""}[${path.map(keyText).join(".")}]${newline}`] : [];
+  return joinLines([...before, ...header, ...kept, ...after], newline);
+}
+
+/** A last line without an end gets one when something follows it. */
+function joinLines(parts: readonly string[], newline: string): string {
+  return parts.map((part, at) => (at < parts.length - 1 && part !== "" && !part.endsWith("\n") ? part + newline : part)).join("");
+}
+
+const keyText = (name: string): string => (/^[A-Za-z0-9_-]+$/.test(name) ? name : JSON.stringify(name));
+
+/** Index of the first statement of a table and the one behind its last. */
+function section(statements: readonly Statement[], path: readonly string[]): [number, number] {
+  const headers = statements.flatMap((statement, at) => (statement.text.trimStart().startsWith("[") ? [at] : []));
+  if (path.length === 0) return [0, headers[0] ?? statements.length];
+  for (const [order, at] of headers.entries()) {
+    if (isDeepStrictEqual(headerPath(statements[at]!.text), path)) return [at + 1, headers[order + 1] ?? statements.length];
+  }
+  return [statements.length, statements.length];
+}
+
+function headerPath(header: string): string[] {
+  const names: string[] = [];
+  let at: unknown = readOrUndefined(header);
+  while (typeof at === "object" && at !== null && !Array.isArray(at)) {
+    const [name] = Object.keys(at);
+    if (name === undefined) break;
+    names.push(name);
+    at = (at as TomlTable)[name];
+  }
+  return names;
+}
+
+function keyOf(statement: Statement): string | undefined {
+  if (statement.value_at === -1) return undefined;
+  return Object.keys(readOrUndefined(statement.text) ?? {})[0];
+}
+
+function withValue(statement: Statement, value: string, newline: string): string {
+  const comment = statement.text.slice(statement.comment_at).trimEnd();
+  const end = statement.text.endsWith("\n") ? newline : "";
+  return `${statement.text.slice(0, statement.value_at)} ${JSON.stringify(value)}${comment === "" ? "" : ` ${comment}`}${end}`;
+}
+
+/** A string of several lines, a string, a comment, or any one character. */
+const TOKENS = /"""(?:[^\\]|\\[^])*?"""+|'''[^]*?'''+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[^]/g;
+
+function split(text: string): Statement[] {
+  const statements: Statement[] = [];
+  let current: Statement = { text: "", value_at: -1, comment_at: -1 };
+  let depth = 0;
+  const end = (): void => {
+    if (current.comment_at === -1) current.comment_at = current.text.length;
+    if (current.text !== "") statements.push(current);
+    current = { text: "", value_at: -1, comment_at: -1 };
+    depth = 0;
+  };
+  for (const [token] of text.matchAll(TOKENS)) {
+    if (token === "=" && current.value_at === -1 && depth === 0) current.value_at = current.text.length + 1;
+    if (token.startsWith("#") && depth === 0) current.comment_at = current.text.length;
+    if (token === "[" || token === "{") depth += 1;
+    if (token === "]" || token === "}") depth -= 1;
+    current.text += token;
+    if (token === "\n" && depth <= 0) end();
+  }
+  end();
+  return statements;
+}

@@ -1,0 +1,186 @@
+import { isTerminal } from "@robofleet/protocol";
+import { ApiError, type Body, type Client, Unreachable } from "@robofleet/sdk";
+import type { Context } from "./context.ts";
+import { relative } from "./duration.ts";
+import { EXIT } from "./exit-codes.ts";
+import { Failure } from "./failure.ts";
+import { line, plain } from "./text.ts";
+
+const POLL_MS = 2_000;
+/** Nothing moved for this long: people are told what is waited for, and again each time it has passed. */
+const STILL_MS = 60_000;
+/** A server that cannot be reached may be restarting; after this long it is not. */
+const UNREACHABLE_MS_MAX = 300_000;
+const TARGETS_EXPLAINED_MAX = 1_000;
+const TARGETS_SHOWN_MAX = 10;
+
+type Deployment = Body<"getDeployment">["data"];
+type DeploymentEvent = Body<"listDeploymentEvents">["items"][number];
+type Target = Body<"listDeploymentTargets">["items"][number];
+
+/**
+ * Polls the events of a deployment every 2 seconds until the first terminal status, and shows on the way how it goes.
+ * Throws a Failure when it ends other than `applied`, and on Ctrl-C; the deployment goes on then.
+ */
+export async function watchDeployment(context: Context, client: Client, start: Deployment): Promise<void> {
+  const signal = context.interruptible();
+  const watch = new Watch(context, client, start, signal);
+  try {
+    const last = await watch.run();
+    await finish(context, client, watch.deployment, last);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    const message = `stopped watching; the deployment goes on. See it: rf deployments watch ${start.id}`;
+    throw new Failure(EXIT.interrupted, message, { bare: true, document: { data: watch.deployment } });
+  } finally {
+    watch.clear();
+  }
+}
+
+class Watch {
+  deployment: Deployment;
+  readonly #context: Context;
+  readonly #client: Client;
+  readonly #signal: AbortSignal;
+  #shown = "";
+  #events_seen = 0;
+  #state = "";
+  #moved_at_ms: number;
+
+  constructor(context: Context, client: Client, start: Deployment, signal: AbortSignal) {
+    this.#context = context;
+    this.#client = client;
+    this.#signal = signal;
+    this.deployment = start;
+    this.#moved_at_ms = context.clock.monotonic();
+  }
+
+  /** The event with the first terminal status. */
+  async run(): Promise<DeploymentEvent> {
+    const { clock, json } = this.#context;
+    let reached_at_ms = clock.monotonic();
+    for (;;) {
+      try {
+        const { items } = await this.#client.listDeploymentEvents({ params: { id: this.deployment.id }, signal: this.#signal });
+        const last = items.find(({ status }) => isTerminal(status));
+        if (!json) await this.#show(items, last);
+        if (last !== undefined) return last;
+        reached_at_ms = clock.monotonic();
+      } catch (error) {
+        const passing = error instanceof Unreachable ? error.passing : error instanceof ApiError && error.status >= 500;
+        if (this.#signal.aborted || !passing || clock.monotonic() - reached_at_ms > UNREACHABLE_MS_MAX) throw error;
+        if (!json) this.#progress(plain(`${error instanceof Error ? error.message : ""}, still trying`));
+      }
+      await clock.sleep(POLL_MS, this.#signal);
+      this.#signal.throwIfAborted();
+    }
+  }
+
+  async #show(events: readonly DeploymentEvent[], last: DeploymentEvent | undefined): Promise<void> {
+    const { out, clock } = this.#context;
+    for (const event of events.slice(this.#events_seen)) {
+      this.clear();
+      out.line(line`${out.paint("quiet", event.at)}  ${out.status(event.status)}  ${event.message}`);
+    }
+    this.#events_seen = Math.max(this.#events_seen, events.length);
+    const { data } = await this.#client.getDeployment({ params: { id: this.deployment.id }, signal: this.#signal });
+    this.deployment = data;
+    if (last !== undefined) return;
+    const targets = data.counts.total === 1 ? await this.#targets(1) : [];
+    const progress = progressText(data, targets[0]);
+    const state = JSON.stringify([events.length, data.counts, targets]);
+    const now_ms = clock.monotonic();
+    if (state !== this.#state) this.#moved_at_ms = now_ms;
+    else if (now_ms - this.#moved_at_ms >= STILL_MS) {
+      this.#moved_at_ms = now_ms;
+      this.clear();
+      for (const reason of explainStillness(data, await this.#targets(TARGETS_EXPLAINED_MAX), this.#context.now())) out.note(reason);
+    }
+    this.#state = state;
+    this.#progress(progress);
+  }
+
+  async #targets(limit: number): Promise<Target[]> {
+    return (await this.#client.listDeploymentTargets({ params: { id: this.deployment.id }, query: { limit }, signal: this.#signal })).items;
+  }
+
+  /** One line that is written over on a terminal; elsewhere a line for each change. */
+  #progress(text: string): void {
+    if (!this.#context.out.can_animate) {
+      if (text !== this.#shown) this.#context.out.line(text);
+    } else {
+      const width = process.stderr.columns || 80;
+      process.stderr.write(`\r\u001b[2K${text.slice(0, width - 1)}`);
+    }
+    this.#shown = text;
+  }
+
+  /** Takes the updating line away. */
+  clear(): void {
+    if (this.#shown !== "" && this.#context.out.can_animate) process.stderr.write("\r\u001b[2K");
+  }
+}
+
+function progressText({ status, counts }: Deployment, only: Target | undefined): string {
+  if (only !== undefined) {
+    const share =
+      only.progress === null || only.progress.bytes_total === 0
+        ? ""
+        : ` ${Math.floor((100 * only.progress.bytes_done) / only.progress.bytes_total)} %`;
+    return plain(`${status}: robot ${only.status}${share}${only.waiting_for === null ? "" : `, waiting for ${only.waiting_for}`}`);
+  }
+  const parts = (["queued", "active", "failed", "rolled_back", "cancelled"] as const).flatMap((name) =>
+    counts[name] === 0 ? [] : [`${counts[name]} ${name}`],
+  );
+  return plain([`${status}: ${counts.applied} of ${counts.total} applied`, ...parts].join(", "));
+}
+
+const WAITS: Record<string, string> = {
+  robot_online: "are not connected; they get it when they come back",
+  artifact: "wait for the release's artifact; upload it with rf releases push",
+  previous_deployment: "still install an older release",
+  slot: "wait for a free slot",
+  window: "wait for their maintenance window",
+  gate: "wait for a person to open the next wave",
+};
+
+/** Why nothing moves, a sentence each. */
+function explainStillness(deployment: Deployment, targets: readonly Target[], now: Date): string[] {
+  if (deployment.status === "scheduled")
+    return [`scheduled: it starts ${relative(deployment.scheduled_at, now)}, at ${plain(deployment.scheduled_at)}`];
+  const groups = new Map<string, number>();
+  for (const { status, waiting_for } of targets) {
+    if (isTerminal(status)) continue;
+    const key = waiting_for === null ? `are ${status}` : (WAITS[waiting_for] ?? `wait for ${waiting_for}`);
+    groups.set(key, (groups.get(key) ?? 0) + 1);
+  }
+  if (groups.size === 0) return ["nothing has moved for a minute"];
+  return [...groups].map(([what, count]) => plain(`nothing has moved for a minute: ${count} of ${deployment.counts.total} robots ${what}`));
+}
+
+async function finish(context: Context, client: Client, known: Deployment, last: DeploymentEvent): Promise<void> {
+  const { out } = context;
+  const answer = await client
+    .getDeployment({ params: { id: known.id } })
+    .catch(() => ({ data: { ...known, status: last.status, reason: last.reason } }));
+  const { id, counts, release, reason } = answer.data;
+  if (last.status === "applied") {
+    return out.result(answer, () =>
+      out.line(line`${out.status("applied")}: ${release.tag} runs on ${counts.applied} of ${counts.total} robots (${id})`),
+    );
+  }
+  const why = reason ?? last.reason;
+  const hints = [...(context.json ? [] : await failedTargets(client, id)), `More: rf deployments show ${id}`];
+  throw new Failure(EXIT.not_applied, `deployment ${id} ended ${last.status}${why === null ? "" : `: ${why}`}`, {
+    hints,
+    document: answer,
+  });
+}
+
+async function failedTargets(client: Client, id: string): Promise<string[]> {
+  const { items } = await client.listDeploymentTargets({ params: { id }, query: { limit: TARGETS_EXPLAINED_MAX } });
+  const lines = items
+    .filter(({ status }) => status !== "applied")
+    .map(({ robot_id, status, reason }) => `${robot_id}: ${status}${reason === null ? "" : `, ${reason}`}`);
+  return lines.length > TARGETS_SHOWN_MAX ? [...lines.slice(0, TARGETS_SHOWN_MAX), `and ${lines.length - TARGETS_SHOWN_MAX} more`] : lines;
+}
