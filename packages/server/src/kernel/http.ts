@@ -1,4 +1,4 @@
-import type { IncomingMessage, Server } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer } from "node:http";
 import type { Socket } from "node:net";
@@ -9,6 +9,7 @@ import { Fault, httpError, notFound } from "./fault.ts";
 import { Idempotency } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import type { Metrics } from "./metrics.ts";
+import { JSON_BODY_TIMEOUT_MS, ReceivingBodies } from "./receiving.ts";
 import { credentialsOf } from "./serve.ts";
 
 export interface HttpOptions {
@@ -28,8 +29,14 @@ export interface Http {
   methods: Methods;
 }
 
-/** Headers and body must arrive within these times: a slow-loris holds a socket no longer. */
-const HEADERS_TIMEOUT_MS = 10_000;
+const SERVER_OPTIONS = {
+  // Headers must arrive within this time: a slow-loris holds a socket no longer. Bodies: ReceivingBodies.
+  headersTimeout: 10_000,
+  connectionsCheckingInterval: 2_500,
+  requestTimeout: 0,
+  // Anything else than a WebSocket (curl offers h2c) is served as if the client had not asked.
+  shouldUpgradeCallback: (request: IncomingMessage): boolean => request.headers.upgrade?.toLowerCase() === "websocket",
+};
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 const REQUEST_ID = /^[\w.:-]{1,100}$/;
 const URL_CHARACTERS_MAX = 8_192;
@@ -52,8 +59,9 @@ export class Methods {
 export async function createHttp(plane: KernelPlane, options: HttpOptions): Promise<Http> {
   const app: FastifyInstance = Fastify({
     serverFactory: (handler) => {
-      const server = options.tls === undefined ? createServer(handler) : createTlsServer(options.tls, handler);
-      server.headersTimeout = HEADERS_TIMEOUT_MS;
+      const server = options.tls === undefined ? createServer(SERVER_OPTIONS, handler) : createTlsServer({ ...SERVER_OPTIONS, ...options.tls }, handler);
+      // Without a listener Node says "100 Continue" to everyone, before anybody has looked at the request.
+      server.on("checkContinue", handler);
       server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT_MS;
       return server;
     },
@@ -65,14 +73,18 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     clientErrorHandler: (error, socket) => refuseRaw(error, socket as Socket),
   }) as unknown as FastifyInstance;
   app.setErrorHandler((error, request, reply) => sendError(plane, error, request, reply));
+  const receiving = new ReceivingBodies(plane.clock, refuseLate);
+  app.addHook("onClose", async () => receiving.close());
   app.addHook("onRequest", (request, reply, next) => {
     reply.headers({ "x-request-id": request.id, "cache-control": "no-store", "x-content-type-options": "nosniff" });
     if ((request.raw.url?.length ?? 0) > URL_CHARACTERS_MAX) return next(httpError(414, `the URL is longer than ${URL_CHARACTERS_MAX} characters`) as never);
     // A request without a body has no content type to object to.
     if (!hasBody(request.raw)) delete request.raw.headers["content-type"];
+    else receiving.watch(request.raw, reply.raw, (request.routeOptions.config as { streams?: boolean }).streams === true ? undefined : JSON_BODY_TIMEOUT_MS);
     next();
   });
   app.addHook("onResponse", (request, reply, next) => {
+    receiving.forget(request.raw);
     const route = String((request.routeOptions.config as { route?: string }).route ?? "unknown");
     options.metrics.http_requests.inc({ route, status: reply.statusCode });
     options.metrics.http_duration.observe({ route }, reply.elapsedTime / 1_000);
@@ -123,6 +135,12 @@ async function answerUnknown(plane: KernelPlane, methods: Methods, request: Fast
   const allowed = methods.of(path);
   if (allowed.length > 0) throw httpError(405, `${request.method} is not possible here`, { allow: allowed.join(", ") });
   throw notFound("path", path);
+}
+
+/** The body did not come: the answer, then the end of the connection, since what may still come is not worth reading. */
+function refuseLate(response: ServerResponse): void {
+  const body = JSON.stringify(httpError(408, "the request took too long to arrive").body);
+  response.writeHead(408, { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(body), connection: "close" }).end(body);
 }
 
 /** Any error as the envelope; what is not meant for the client stays in the log. */

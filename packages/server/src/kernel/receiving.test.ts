@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { startFeaturePlane } from "../features/testing/feature-plane.ts";
+import type { Http } from "./http.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+
+/** A server on a port, with a route that reads a stream and one that answers at once. */
+async function listen() {
+  let http: Http | undefined;
+  const rig = await startFeaturePlane([
+    (of) => {
+      http = of;
+      of.streams.put("/stream", { config: { streams: true } }, async (request) => {
+        let bytes = 0;
+        for await (const chunk of request.raw) bytes += (chunk as Buffer).length;
+        return { bytes };
+      });
+      of.json.post("/json", async (request) => request.body);
+      of.json.get("/plain", async () => ({ ok: true }));
+    },
+  ]);
+  if (http === undefined) throw new Error("no http");
+  const { server } = http;
+  return {
+    rig,
+    open: async (
+      text: string,
+    ): Promise<{ socket: Socket; all: Promise<string>; received: () => string; send: (text: string) => Promise<void> }> => {
+      const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+      await once(socket, "connect");
+      let received = "";
+      socket.setEncoding("utf8").on("data", (chunk) => (received += chunk));
+      socket.on("error", () => {});
+      const request = once(server, "request") as Promise<[IncomingMessage]>;
+      socket.write(text);
+      const [{ socket: peer }] = await request;
+      const send = async (more: string): Promise<void> => {
+        const wanted = peer.bytesRead + more.length;
+        socket.write(more);
+        while (peer.bytesRead < wanted) await setImmediate();
+      };
+      return { socket, send, received: () => received, all: once(socket, "close").then(() => received) };
+    },
+    [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose](),
+  };
+}
+
+test("408: a JSON body that dribbles in is cut after its time, whatever keeps coming", TIMEOUT, async () => {
+  await using server = await listen();
+  const { send, all } = await server.open(
+    "POST /json HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
+  );
+  await server.rig.clock.advance({ seconds: 10 });
+  await send(" ");
+  await server.rig.clock.advance({ seconds: 10 });
+  assert.match(await all, /^HTTP\/1\.1 408 [\s\S]*"http_error"/);
+});
+
+test("an upload may take longer than that while bytes come, and ends when they stop", TIMEOUT, async () => {
+  await using server = await listen();
+  const { send, all, received } = await server.open("PUT /stream HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n");
+  for (let minute = 0; minute < 5; minute += 1) {
+    await send("x");
+    await server.rig.clock.advance({ seconds: 50 });
+  }
+  assert.equal(received(), "");
+  await server.rig.clock.advance({ seconds: 70 });
+  assert.match(await all, /^HTTP\/1\.1 408 /);
+});
+
+test("an upgrade to something else than a WebSocket is served as if it had not been asked for", TIMEOUT, async () => {
+  await using server = await listen();
+  const { all } = await server.open("GET /plain HTTP/1.1\r\nhost: x\r\nconnection: Upgrade, close\r\nupgrade: h2c\r\n\r\n");
+  assert.match(await all, /^HTTP\/1\.1 200 [\s\S]*"ok":true/);
+});
