@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test, type TestContext } from "node:test";
 import { seededRandom, SimulatedClock } from "@robofleet/clock";
-import type { LogRecordBody } from "@robofleet/protocol/link";
+import { LogRecordBody } from "@robofleet/protocol/link/messages";
+import { Value } from "typebox/value";
 import { LogSpool } from "./log-spool.ts";
 
 const ALL = { records: 100_000, bytes: 1e9 };
@@ -161,6 +162,7 @@ test("any text stays one record: newlines, control characters, broken Unicode, t
   write(spool, `${"é".repeat(16_383)}😀tail`);
   spool.append({ level: "info", source: "", message: "", fields: { nested: nest(10_000), key: 1n } });
   const records = drain(spool);
+  for (const record of records) assert.deepEqual(Value.Errors(LogRecordBody, record), []);
   assert.equal(records[0]!.message, "a\nb\r\u0000\u001b[31m");
   assert.equal(records[1]!.message, "lone \ufffd half");
   assert.equal(records[2]!.message, "é".repeat(16_383));

@@ -8,6 +8,8 @@ import { createInterface } from "node:readline";
 import { test, type TestContext } from "node:test";
 import { SimulatedClock } from "@robofleet/clock";
 import type { ReportBody } from "@robofleet/protocol/link";
+import { Report } from "@robofleet/protocol/link/messages";
+import { Value } from "typebox/value";
 import { Outbox, OUTBOX_REPORTS_MAX, OutboxFullError } from "./outbox.ts";
 
 const observed = (generation: number): ReportBody => ({ kind: "observed", generation });
@@ -169,4 +171,14 @@ test("on a full disk reports stay in memory, are handed out, and reach the disk 
   const reopened = open(directory);
   assert.deepEqual(bodies(reopened), all);
   reopened.close();
+});
+
+test("a report is cut to what the server takes, so that it cannot hold up the ones behind it", (t) => {
+  const outbox = open(temporaryDirectory(t));
+  const message = `${"x".repeat(3_999)}😀 and more`;
+  const { body } = outbox.append({ kind: "target", deployment_id: "d", target_id: "t", attempt: 1, status: "failed", reason: "r".repeat(500), message });
+  const report = { type: "report", seq: 1, at: "2030-01-01T00:00:00.000Z", body };
+  assert.deepEqual(Value.Errors(Report, report), []);
+  assert.ok(body.kind === "target" && body.message?.isWellFormed());
+  outbox.close();
 });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { type Clock, idSource, type Timer } from "@robofleet/clock";
 import type { Report, ReportBody } from "@robofleet/protocol/link";
 import { errorText, makeDirectory, readJson, syncDirectory, writeAtomically } from "../disk/write-atomically.ts";
+import { boundedBody } from "./bounded-body.ts";
 import { compactReports } from "./compact.ts";
 import { listSegments, readWholeLines, segmentPath, SegmentWriter } from "./segment-file.ts";
 
@@ -81,7 +82,7 @@ export class Outbox {
     if (this.#disk_refuses && this.#unwritten() >= OUTBOX_UNWRITTEN_MAX && !this.#writePending()) {
       throw new OutboxFullError(`the disk takes no reports and ${OUTBOX_UNWRITTEN_MAX} wait in memory`);
     }
-    const report: Report = { type: "report", seq: this.#next, at: this.#options.now().toISOString(), body };
+    const report: Report = { type: "report", seq: this.#next, at: this.#options.now().toISOString(), body: boundedBody(body) };
     this.#next += 1;
     this.#pending.push({ report, line: Buffer.from(`${JSON.stringify(report)}\n`), written: false });
     this.#writePending();

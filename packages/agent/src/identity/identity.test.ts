@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
+import { openKey, readEnrolment, writeEnrolment } from "./identity.ts";
+
+test("a key is made once, readable by its owner only, with a public half of 32 bytes", (t) => {
+  const directory = temporaryDirectory(t);
+  const first = openKey(directory);
+  assert.equal(Buffer.from(first.public_key, "base64").length, 32);
+  assert.equal(openKey(directory).public_key, first.public_key);
+  assert.equal(statSync(join(directory, "identity", "key.pem")).mode & 0o777, 0o600);
+  assert.notEqual(openKey(temporaryDirectory(t)).public_key, first.public_key);
+});
+
+test("a damaged key is never replaced by a new one: that would be another robot", (t) => {
+  const directory = temporaryDirectory(t);
+  openKey(directory);
+  const path = join(directory, "identity", "key.pem");
+  writeFileSync(path, "torn");
+  assert.throws(() => openKey(directory), /does not hold an Ed25519 key/);
+  assert.equal(readFileSync(path, "utf8"), "torn");
+});
+
+test("an enrolment is read back; a torn one counts as none", (t) => {
+  const directory = temporaryDirectory(t);
+  assert.equal(readEnrolment(directory), undefined);
+  openKey(directory);
+  writeEnrolment(directory, { robot_id: "rob_1", org_id: "org_1", name: "arm" });
+  assert.deepEqual(readEnrolment(directory), { robot_id: "rob_1", org_id: "org_1", name: "arm" });
+  writeFileSync(join(directory, "identity", "robot.json"), '{"robot_id":"rob');
+  assert.equal(readEnrolment(directory), undefined);
+});

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import type { Desired } from "@robofleet/protocol/link";
+import { pino } from "pino";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
+import { DesiredStore } from "./desired-store.ts";
+
+const log = pino({ level: "silent" });
+const desiredOf = (generation: number): Desired => ({ type: "desired", generation, apps: {}, configs: {} });
+
+function open(state_directory: string): { store: DesiredStore; clock: SimulatedClock } {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  return { store: new DesiredStore({ state_directory, clock, log }), clock };
+}
+
+test("what is handed on is on the disk already, and read again after a restart", (t) => {
+  const directory = temporaryDirectory(t);
+  const { store } = open(directory);
+  const seen: [boolean, number][] = [];
+  for (const generation of [3, 2, 3, 4]) {
+    store.take(desiredOf(generation), (fresh) => seen.push([fresh, (JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation]));
+  }
+  assert.deepEqual(seen, [[true, 3], [false, 3], [false, 3], [true, 4]]);
+  assert.equal(open(directory).store.generation, 4);
+});
+
+test("a disk that refuses is tried again, and nobody acts before it takes the state", async (t) => {
+  const directory = temporaryDirectory(t);
+  const { store, clock } = open(directory);
+  mkdirSync(join(directory, "desired.json.tmp"));
+  const seen: boolean[] = [];
+  store.take(desiredOf(1), (fresh) => seen.push(fresh));
+  await clock.advance({ seconds: 30 });
+  assert.deepEqual([seen, store.generation], [[], 0]);
+  rmdirSync(join(directory, "desired.json.tmp"));
+  await clock.advance({ seconds: 11 });
+  assert.deepEqual([seen, store.generation], [[true], 1]);
+});
+
+test("a torn or foreign file counts as none, so that the server sends it again", (t) => {
+  const directory = temporaryDirectory(t);
+  for (const content of ["", '{"type":"desired","generation":4,"apps":{', "[]", '{"generation":-1,"apps":{},"configs":{}}', '{"generation":1,"apps":{"main":null},"configs":{}}']) {
+    writeFileSync(join(directory, "desired.json"), content);
+    const { store } = open(directory);
+    assert.deepEqual([store.current, store.generation], [undefined, 0], content);
+  }
+});
