@@ -351,6 +351,8 @@ create table robot_config (
   -- what it was to have before the target under way
   previous_content text,
   previous_sha256 text,
+  -- the robot had these bytes before the target under way
+  unchanged boolean not null default false,
   reported_version integer,
   reported_sha256 text,
   target_id text,

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
 import { Command, InvalidArgumentError } from "commander";
@@ -86,11 +87,12 @@ async function serve(flags: ServeFlags): Promise<void> {
 /** Backs up beside a running server, or starts the database for as long as it takes. */
 async function runBackup(flags: { to: string; data?: string }): Promise<void> {
   const directory = databaseDirectory(flags.data);
+  if (!existsSync(directory)) throw new Refusal(`there is no database in ${directory}`);
   const running = await runningDatabase(directory);
   const started = running === undefined ? await startEmbedded({ directory, clock: systemClock, log: createLog({ level: "warn" }) }) : undefined;
   try {
     const connection = running ?? started?.connection;
-    if (connection === undefined) throw new Refusal(`there is no database in ${directory}`);
+    if (connection === undefined) throw new Error("the database was started without a connection");
     await backup({ connection, dataDirectory: directory, to: flags.to });
     print(`backup written to ${path.resolve(flags.to)}`);
   } finally {

@@ -16,7 +16,7 @@ import { configDeploymentRoutes, deploymentRoutes, greetRobot, robotOnline, star
 import { enrollmentRoutes } from "./features/enrollment/index.ts";
 import { fleetRoutes } from "./features/fleets/index.ts";
 import { healthRoutes, ingestHealth } from "./features/health/index.ts";
-import { ingestLogs, logRoutes, startLogRetention } from "./features/logs/index.ts";
+import { ingestLogs, logPosition, logRoutes, startLogRetention } from "./features/logs/index.ts";
 import { operationRoutes } from "./features/operation/index.ts";
 import { orgRoutes } from "./features/orgs/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
@@ -94,7 +94,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
 async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown>)[]): Promise<{ plane: Plane; gateway: Gateway }> {
   const { settings, clock, log, activity = idleActivity } = options;
   const { limits } = settings;
-  await mkdir(settings.data_directory, { recursive: true, mode: 0o700 });
+  await mkdir(settings.data_directory, { recursive: true, mode: 0o711 });
   const connection = options.database ?? settings.database_url ?? (await startOwnDatabase(options, started)).connection;
   if (options.database === undefined) await migrate(connection, { directory: MIGRATIONS_DIRECTORY, log });
   const db = await connect({ connection, pool_size: limits.database_connections, clock, log, check_rows: options.check_rows, activity });
@@ -194,7 +194,7 @@ function mountRoutes(http: Http, plane: Plane): void {
 /** What the plane does with robots: the map names every message type that exists. */
 function linkHandlers(plane: Plane): LinkHandlers {
   return {
-    admit: (hello, nonce) => admit(plane, hello, nonce),
+    admit: (hello, nonce) => admit(plane, hello, nonce, logPosition),
     connected: async (session) => {
       plane.metrics.robots_connected.set(plane.link.count);
       await robotConnected(plane, session);

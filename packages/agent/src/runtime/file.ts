@@ -7,7 +7,7 @@ import type { RuntimeOptions } from "./bundle.ts";
 import { syncDirectory, writeFileDurably } from "./durable-file.ts";
 import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
 import { failureOf, StepFailure } from "./failure.ts";
-import { encodeFileName } from "./file-name.ts";
+import { encodeFileName } from "@robofleet/protocol";
 import { RELOAD_TIMEOUT_MS } from "./limits.ts";
 import { type FileManifest, parseFileManifest } from "./manifest.ts";
 import { allowedPath } from "./allowed-path.ts";

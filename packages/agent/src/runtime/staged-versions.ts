@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { syncDirectory } from "./durable-file.ts";
-import { encodeFileName } from "./file-name.ts";
+import { encodeFileName } from "@robofleet/protocol";
 import type { StatePaths } from "./paths.ts";
 
 /** True when the version was staged whole: its directory got its name only after everything in it was on disk. */

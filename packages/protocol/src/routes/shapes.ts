@@ -9,7 +9,8 @@ export function named<T extends TSchema>(name: string, schema: T): T {
 }
 
 /** An object that knows all its fields. */
-export const Shape = <P extends TProperties>(properties: P, options: object = {}) => Type.Object(properties, { additionalProperties: false, ...options });
+export const Shape = <P extends TProperties>(properties: P, options: object = {}) =>
+  Type.Object(properties, { additionalProperties: false, ...options });
 
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 export const Maybe = <T extends TSchema>(schema: T) => Type.Optional(schema);
@@ -21,7 +22,12 @@ export const Time = Type.String({ format: "date-time", maxLength: 64, descriptio
 /** 1–200 characters of any language, none of them a control or line separator, no space at either end. */
 const VISIBLE = "[^\\p{Cc}\\p{Zl}\\p{Zp}\\s]";
 const INNER = "[^\\p{Cc}\\p{Zl}\\p{Zp}]";
-export const Name = Type.String({ minLength: 1, maxLength: 200, pattern: `^${VISIBLE}(${INNER}*${VISIBLE})?$`, description: "1 to 200 characters, no control characters, no space at either end" });
+export const Name = Type.String({
+  minLength: 1,
+  maxLength: 200,
+  pattern: `^${VISIBLE}(${INNER}*${VISIBLE})?$`,
+  description: "1 to 200 characters, no control characters, no space at either end",
+});
 export const Tag = Type.String({
   minLength: 1,
   maxLength: 200,
@@ -30,14 +36,21 @@ export const Tag = Type.String({
 });
 export const AppName = Type.String({ pattern: "^[a-z0-9][a-z0-9._-]{0,62}$" });
 export const Sha256 = Type.String({ pattern: "^[0-9a-f]{64}$", description: "SHA-256 as 64 hexadecimal digits" });
-export const Labels = Type.Record(Type.String({ pattern: "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$" }), Type.String({ maxLength: 200, pattern: `^${INNER}*$` }), { maxProperties: 64, description: "Labels of a robot" });
+export const Labels = Type.Record(
+  Type.String({ pattern: "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$" }),
+  Type.String({ maxLength: 200, pattern: `^${INNER}*$` }),
+  { maxProperties: 64, additionalProperties: false, description: "Labels of a robot" },
+);
 export const Count = Type.Integer({ minimum: 0 });
 /** Any JSON value. */
 export const Json = Type.Unknown({ description: "Any JSON value" });
 
 export const stamps = { created_at: Time, updated_at: Time };
 
-export const Actor = named("Actor", Shape({ type: OneOf(["user", "org_token", "robot", "system", "admin"]), id: Nullable(Type.String()), name: Nullable(Type.String()) }));
+export const Actor = named(
+  "Actor",
+  Shape({ type: OneOf(["user", "org_token", "robot", "system", "admin"]), id: Nullable(Type.String()), name: Nullable(Type.String()) }),
+);
 export type Actor = Static<typeof Actor>;
 
 export const IdParams = Shape({ id: Id });

@@ -114,7 +114,7 @@ async function handOverConfigs(tx: Db, engine: Engine, deployment: DeploymentRow
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   return targets.map((target): TargetChange => {
     const attempt = target.attempt + 1;
-    if ((files.get(target.robot_id)?.size ?? 0) === 0) return { target, to: "applied", reason: "already_installed", attempt };
+    if ((files.get(target.robot_id)?.size ?? 0) === 0) return { target, to: "applied", reason: "already_installed", attempt, data: { changed: false } };
     return { target, to: "dispatched", reason: null, attempt, deadline_at: deadlineOf("dispatched", 0, now), dispatch_generation: generations.get(target.robot_id) ?? null };
   });
 }

@@ -45,17 +45,19 @@ async function takeTarget(tx: Db, engine: Engine, session: Session, deployment: 
   if ("ignored" in verdict) return ignore(verdict.ignored);
   // Its files tell when a config is there, all of them: see takeConfig.
   if (target.kind === "config" && verdict.to === "applied") {
-    if (!(await configArrived(tx, target))) return ignore("files_missing");
+    const arrived = await configArrived(tx, target);
+    if (arrived === undefined) return ignore("files_missing");
+    return move(tx, engine, deployment, target, verdict, robot_id, arrived);
   }
-  await move(tx, engine, deployment, target, verdict, robot_id, body);
+  await move(tx, engine, deployment, target, verdict, robot_id);
+  if (body.message !== undefined && isTerminal(verdict.to)) engine.log.info({ robot_id, target_id: target.id, status: verdict.to, detail: body.message }, "target ended");
 }
 
-async function move(tx: Db, engine: Engine, deployment: DeploymentRow, target: TargetRow, verdict: Exclude<Verdict, { ignored: string }>, robot_id: string, body?: TargetReport): Promise<void> {
+async function move(tx: Db, engine: Engine, deployment: DeploymentRow, target: TargetRow, verdict: Exclude<Verdict, { ignored: string }>, robot_id: string, data: Record<string, unknown> = {}): Promise<void> {
   const now = engine.clock.now();
   const verify_seconds = deployment.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
-  const change: TargetChange = { target, to: verdict.to, reason: verdict.reason, deadline_at: deadlineOf(verdict.to, verify_seconds, now), not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null };
+  const change: TargetChange = { target, to: verdict.to, reason: verdict.reason, deadline_at: deadlineOf(verdict.to, verify_seconds, now), not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null, data };
   await moveTargets(tx, engine, deployment, [change], robotActor(robot_id));
-  if (body?.message !== undefined && isTerminal(verdict.to)) engine.log.info({ robot_id, target_id: target.id, status: verdict.to, detail: body.message }, "target ended");
   if (verdict.to === "applied") {
     if (target.kind === "config") await releaseConfigs(tx, target.org_id, [target.id]);
     else await setAppApplied(tx, target.org_id, { robot_id, app: target.subject, release_id: target.release_id ?? "", target_id: target.id }, now);
@@ -73,12 +75,15 @@ async function takeConfig(tx: Db, engine: Engine, { org_id, robot_id }: Session,
   const target_id = await targetOfConfig(tx, org_id, robot_id, body.namespace);
   const [target] = target_id === undefined ? [] : await lockTargets(tx, org_id, [target_id]);
   if (target === undefined || target.deployment_id !== deployment.id || target.status === "queued" || isTerminal(target.status)) return;
-  if (await configArrived(tx, target)) await move(tx, engine, deployment, target, { to: "applied", reason: null }, robot_id);
+  const arrived = await configArrived(tx, target);
+  if (arrived !== undefined) await move(tx, engine, deployment, target, { to: "applied", reason: null }, robot_id, arrived);
 }
 
-async function configArrived(tx: Db, target: TargetRow): Promise<boolean> {
+/** Once every file that the target brought is on the robot: whether that changed anything there. */
+async function configArrived(tx: Db, target: TargetRow): Promise<{ changed: boolean } | undefined> {
   const states = await listConfigStates(tx, target.org_id, target.id);
-  return states.length > 0 && states.every(({ state }) => state === "there");
+  if (states.length === 0 || states.some(({ state }) => state === "missing")) return undefined;
+  return { changed: states.some(({ unchanged }) => !unchanged) };
 }
 
 async function deploymentOfConfig(db: Db, org_id: string, robot_id: string, body: ConfigReport): Promise<string | undefined> {

@@ -1,10 +1,12 @@
 import { routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Http } from "../../kernel/http.ts";
-import { created, serve } from "../../kernel/serve.ts";
+import { Answer, created, serve } from "../../kernel/serve.ts";
+import { notFound } from "../../kernel/fault.ts";
 import { cancelDeployment } from "./cancel.ts";
 import { createConfigDeployment, createDeployment } from "./create.ts";
 import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withReleases } from "./read.ts";
+import { getConfigContent } from "./store/robot-state.ts";
 import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
 
 export function deploymentRoutes(http: Http, plane: Plane): void {
@@ -38,4 +40,10 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
   });
   serve(http, plane, routes.getConfigDeployment, async (_, { db, caller, params }) => ({ data: configDeploymentToWire(await requireDeployment(db, caller.org_id, "config", params.id)) }));
   serve(http, plane, routes.listConfigDeploymentEvents, async (_, { db, caller, params, query }) => listEvents(db, caller, "config", params.id, query));
+  serve(http, plane, routes.getAgentConfig, async (_, { db, caller, params }) => {
+    const file = await getConfigContent(db, caller.org_id, caller.robot_id, params.namespace);
+    if (file === undefined) throw notFound("config of namespace", params.namespace);
+    // The exact bytes whose digest the robot was told.
+    return new Answer<never>(200, file.content, { "content-type": "application/json; charset=utf-8", etag: `"${file.sha256}"` });
+  });
 }

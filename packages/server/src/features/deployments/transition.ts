@@ -62,7 +62,7 @@ export async function moveTargets(tx: Db, engine: Engine, deployment: Deployment
     reason: change.reason,
     message: targetSentence(deployment.kind, change),
     actor,
-    data: { target_id: change.target.id, attempt: change.attempt ?? change.target.attempt },
+    data: { target_id: change.target.id, attempt: change.attempt ?? change.target.attempt, ...change.data },
   }));
   if (moved) events.push(deploymentEvent(engine, row, row.event_seq, actor, now));
   await insertEvents(tx, org_id, id, events);

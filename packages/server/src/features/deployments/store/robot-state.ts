@@ -1,5 +1,5 @@
 import type { Db } from "../../../kernel/db.ts";
-import { bigint, int, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
 
 /** Takes the next generation of each robot's desired state; locks those rows until the transaction ends. */
 export const bumpGenerations = (db: Db, org_id: string, robot_ids: readonly string[], now: Date) =>
@@ -141,6 +141,7 @@ export const setDesiredConfigs = (db: Db, org_id: string, files: readonly Config
     on conflict (org_id, robot_id, namespace) do update set version = robot_config.version + case when robot_config.target_id = excluded.target_id then 0 else 1 end, 
       previous_content = case when robot_config.target_id is null then robot_config.content else robot_config.previous_content end,
       previous_sha256 = case when robot_config.target_id is null then robot_config.sha256 else robot_config.previous_sha256 end,
+      unchanged = robot_config.reported_sha256 is not distinct from excluded.sha256,
       content = excluded.content, sha256 = excluded.sha256, target_id = excluded.target_id, deployment_id = excluded.deployment_id, attempt = excluded.attempt, last_target_id = excluded.last_target_id, updated_at = excluded.updated_at`);
 
 export const setConfigReported = (db: Db, org_id: string, c: { robot_id: string; namespace: string; version: number; sha256: string }, now: Date) =>
@@ -148,11 +149,11 @@ export const setConfigReported = (db: Db, org_id: string, c: { robot_id: string;
     update robot_config set reported_version = ${c.version}, reported_sha256 = ${c.sha256}, updated_at = ${now}
     where org_id = ${org_id} and robot_id = ${c.robot_id} and namespace = ${c.namespace}`);
 
-const configStateRow = row({ namespace: text, state: textOf<"missing" | "there">(), target_id: nullable(text) });
-/** Whether the robot has reported each file that the target brought. */
+const configStateRow = row({ namespace: text, state: textOf<"missing" | "there">(), unchanged: bool });
+/** Whether the robot has reported each file that the target brought, and whether it had it before. */
 export const listConfigStates = (db: Db, org_id: string, target_id: string) =>
   db.many(sql(configStateRow)`
-    select namespace, case when reported_sha256 = sha256 then 'there' else 'missing' end as state, target_id from robot_config
+    select namespace, case when reported_sha256 = sha256 then 'there' else 'missing' end as state, unchanged from robot_config
     where org_id = ${org_id} and target_id = ${target_id}`);
 
 /** The newest config target that was dispatched to each robot for a namespace, or for any when it is ''. */

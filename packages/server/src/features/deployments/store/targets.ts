@@ -84,6 +84,8 @@ export interface TargetChange {
   not_before_at?: Date | null;
   dispatch_generation?: number | null;
   previous_release_id?: string | null;
+  /** More for the event's data. */
+  data?: Record<string, unknown>;
 }
 
 const changedRow = row({ id: text });

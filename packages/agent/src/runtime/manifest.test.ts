@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { StepFailure } from "./failure.ts";
+import { decodeFileName, encodeFileName } from "@robofleet/protocol";
+import { parseBundleManifest, parseFileManifest } from "./manifest.ts";
+
+test("a full manifest is read, a small one gets its defaults", () => {
+  assert.deepEqual(parseBundleManifest({ start: ["node", "main.js"] }), {
+    start: ["node", "main.js"],
+    env: {},
+    health: null,
+    stop_timeout_seconds: 10,
+    reload: null,
+  });
+  const full = {
+    start: ["./run", ""],
+    env: { A: "1" },
+    health: { http: { url: "http://127.0.0.1:1/health" } },
+    stop_timeout_seconds: 0.5,
+    reload: { signal: "SIGHUP" },
+  };
+  assert.deepEqual(parseBundleManifest(full), { ...full, health: { http: { url: "http://127.0.0.1:1/health", expect_status: 200 } } });
+});
+
+const start = ["x"];
+const wrong: [string, unknown][] = [
+  ["robofleet.json must be an object", []],
+  ["start is missing", {}],
+  ["start must be a list", { start: "node main.js" }],
+  ["start must be a list", { start: [] }],
+  ["start[0] must be a text", { start: [""] }],
+  ["start[1] must be a text", { start: ["a", 1] }],
+  ["start[1] must be a text", { start: ["a", "b\0c"] }],
+  ['"helth" is unknown', { start, helth: {} }],
+  ["env must be an object", { start, env: [] }],
+  ["env.A must be a text", { start, env: { A: 1 } }],
+  ["env.A-B is not a name", { start, env: { "A-B": "1" } }],
+  ["env.ROBOFLEET_APP belongs to the agent", { start, env: { ROBOFLEET_APP: "x" } }],
+  ["health must have exactly one", { start, health: {} }],
+  ["health must have exactly one", { start, health: { command: ["a"], file: {} } }],
+  ["health.http.url must be", { start, health: { http: { url: "ftp://x" } } }],
+  ["health.http.expect_status must be", { start, health: { http: { url: "http://x", expect_status: "200" } } }],
+  ["health.http.path is unknown", { start, health: { http: { url: "http://x", path: "/" } } }],
+  ["health.command must be", { start, health: { command: "true" } }],
+  ["health.file.max_age_seconds must be", { start, health: { file: { path: "a" } } }],
+  ["stop_timeout_seconds must be", { start, stop_timeout_seconds: 1e9 }],
+  ["reload.signal must be one of", { start, reload: { signal: "SIGKILL" } }],
+];
+
+for (const [message, manifest] of wrong) {
+  test(`a manifest is refused: ${message} (${JSON.stringify(manifest)})`, () => {
+    assert.throws(
+      () => parseBundleManifest(manifest),
+      (error: unknown) => {
+        assert.ok(error instanceof StepFailure);
+        assert.ok(error.message.startsWith(`manifest: ${message}`), error.message);
+        return true;
+      },
+    );
+  });
+}
+
+test("a file release's manifest is optional; a relative path or a strange mode is refused", () => {
+  assert.deepEqual(parseFileManifest(null), { path: null, mode: 0o644, reload: null });
+  assert.deepEqual(parseFileManifest({ path: "/etc/robot/../robot/map.yaml", mode: "0600", reload: { signal: "SIGHUP" } }), {
+    path: "/etc/robot/map.yaml",
+    mode: 0o600,
+    reload: { signal: "SIGHUP", app: "main" },
+  });
+  assert.throws(() => parseFileManifest({ path: "map.yaml" }), /path must be absolute/);
+  assert.throws(() => parseFileManifest({ mode: "4755" }), /mode must be permissions/);
+});
+
+test("any text becomes one file name that is no path, and comes back", () => {
+  for (const text of ["default", "a/b", "..", ".", ".hidden", "a.b", "ü", "a b", "%", "100%25", "nul\0", "A_b-c~1", "\u{1F916}"]) {
+    const name = encodeFileName(text);
+    assert.match(name, /^[A-Za-z0-9_~%-][A-Za-z0-9_~%.-]*$/);
+    assert.equal(decodeFileName(name), text);
+  }
+  assert.equal(encodeFileName("../x"), "%2E.%2Fx");
+  assert.equal(decodeFileName("a%2fb"), undefined);
+});

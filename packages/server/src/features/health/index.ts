@@ -1,0 +1,2 @@
+export { ingestHealth } from "./ingest.ts";
+export { healthRoutes } from "./routes.ts";
