@@ -5,7 +5,7 @@
 export const containing = (text: string): string => Array.from(text, either).join("");
 
 function either(character: string): string {
-  const cases = [...new Set([character, character.toLowerCase(), character.toUpperCase()])].filter((one) => [...one].length === 1);
+  const cases = [...new Set([character, character.toLowerCase(), character.toUpperCase()])].filter((one) => Array.from(one).length === 1);
   if (cases.length > 1) return `[${cases.join("")}]`;
   return /[\p{L}\p{N}\s]/u.test(character) ? character : `\\${character}`;
 }

@@ -1,2 +1,2 @@
 export { fleetRoutes, requireFleet } from "./routes.ts";
-export type { FleetPlace } from "./store.ts";
+export { type FleetPlace, shareFleet } from "./store.ts";

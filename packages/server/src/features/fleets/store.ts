@@ -89,12 +89,12 @@ export const shareFleet = (db: Db, org_id: string, id: string): Promise<FleetPla
 export const lockFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for update`);
 
-export const hasRobots = async (db: Db, org_id: string, id: string): Promise<boolean> =>
-  // reads: robot
-  (
-    await db.one(sql(anyRow)`
-    select exists (select from robot where org_id = ${org_id} and fleet_id = ${id} and decommissioned_at is null) as present`)
-  ).present;
+export async function hasRobots(db: Db, org_id: string, id: string): Promise<boolean> {
+  const { present } = await db.one(sql(anyRow)`
+    -- reads: robot
+    select exists (select from robot where org_id = ${org_id} and fleet_id = ${id} and decommissioned_at is null) as present`);
+  return present;
+}
 
 export const deleteFleet = (db: Db, org_id: string, id: string): Promise<number> =>
   db.run(sql`delete from fleet where org_id = ${org_id} and id = ${id}`);

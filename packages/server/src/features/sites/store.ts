@@ -56,9 +56,12 @@ export const lockSite = (db: Db, org_id: string, id: string): Promise<{ id: stri
   db.maybe(sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for update`);
 
 /** Robots need no look of their own: each is in a fleet of its site. */
-export const hasFleets = async (db: Db, org_id: string, id: string): Promise<boolean> =>
-  // reads: fleet
-  (await db.one(sql(anyRow)`select exists (select from fleet where org_id = ${org_id} and site_id = ${id}) as present`)).present;
+export async function hasFleets(db: Db, org_id: string, id: string): Promise<boolean> {
+  const { present } = await db.one(sql(anyRow)`
+    -- reads: fleet
+    select exists (select from fleet where org_id = ${org_id} and site_id = ${id}) as present`);
+  return present;
+}
 
 export const deleteSite = (db: Db, org_id: string, id: string): Promise<number> =>
   db.run(sql`delete from site where org_id = ${org_id} and id = ${id}`);

@@ -1,3 +1,5 @@
+import { Agent, request, type RequestOptions } from "node:http";
+import type { AddressInfo } from "node:net";
 import { idSource, SimulatedClock } from "@robofleet/clock";
 import type { Role } from "@robofleet/protocol";
 import { LIMIT_DEFAULTS } from "../../config.ts";
@@ -23,6 +25,7 @@ export interface CallOptions {
   token?: string | undefined;
   body?: unknown;
   headers?: Record<string, string>;
+  /** Where the request comes from: any address of 127.0.0.0/8. */
   remote_address?: string;
 }
 
@@ -81,7 +84,9 @@ export async function startFeaturePlane(
   } as unknown as Plane;
   const http = await createHttp(plane, { behind_proxy: false, metrics });
   for (const routes of features) routes(http, plane);
-  await http.app.ready();
+  await http.app.listen({ host: "127.0.0.1", port: 0 });
+  const url_of_server = `http://127.0.0.1:${(http.server.address() as AddressInfo).port}`;
+  const agent = new Agent({ keepAlive: true });
   let orgs = 0;
   return {
     plane,
@@ -98,24 +103,41 @@ export async function startFeaturePlane(
       return { org_id, token: secret, token_id: id };
     },
     async call(method, url, { token, body, headers = {}, remote_address } = {}) {
-      const reply = await http.app.inject({
+      const reply = await send(`${url_of_server}${url}`, {
         method,
-        url,
+        localAddress: remote_address,
+        agent,
         headers: {
           ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
           ...(body === undefined ? {} : { "content-type": "application/json" }),
           ...headers,
         },
-        ...(body === undefined ? {} : { payload: JSON.stringify(body) }),
-        ...(remote_address === undefined ? {} : { remoteAddress: remote_address }),
+        payload: body === undefined ? undefined : JSON.stringify(body),
       });
       const is_json = String(reply.headers["content-type"]).startsWith("application/json");
-      return { status: reply.statusCode, headers: reply.headers, body: is_json ? reply.json() : (reply.body as never) };
+      return { ...reply, body: is_json ? JSON.parse(reply.body) : (reply.body as never) };
     },
     async [Symbol.asyncDispose]() {
+      agent.destroy();
       await http.app.close();
       await plane.bus.close();
       await database.drop();
     },
   };
+}
+
+type Sent = RequestOptions & { payload: string | undefined; localAddress: string | undefined };
+
+async function send(url: string, { payload, localAddress, ...options }: Sent): Promise<Reply<string>> {
+  const { promise, resolve, reject } = Promise.withResolvers<Reply<string>>();
+  const outgoing = request(url, { ...options, ...(localAddress === undefined ? {} : { localAddress }) }, (incoming) => {
+    let body = "";
+    incoming.setEncoding("utf8");
+    incoming.on("data", (chunk: string) => (body += chunk));
+    incoming.on("error", reject);
+    incoming.on("end", () => resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, body }));
+  });
+  outgoing.on("error", reject);
+  outgoing.end(payload);
+  return await promise;
 }

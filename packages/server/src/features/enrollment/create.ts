@@ -1,0 +1,49 @@
+import { hash, randomBytes } from "node:crypto";
+import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
+import type { BodyOf, NewEnrollmentKey, Routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Caller } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { badRequest } from "../../kernel/fault.ts";
+import { requireFleet } from "../fleets/index.ts";
+import { requireSite } from "../sites/index.ts";
+import { insertKey } from "./store.ts";
+import { toWire } from "./wire.ts";
+
+const SECRET_BYTES = 32;
+const HOUR_MS = 3_600_000;
+const MAX_USES_DEFAULT = 100;
+const EXPIRES_IN_HOURS_DEFAULT = 24;
+
+export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
+
+/** Makes a key; only its hash is kept, so the answer's `key` is the one time it is seen. */
+export async function createKey(
+  plane: Plane,
+  db: Db,
+  caller: Caller,
+  body: BodyOf<Routes["createEnrollmentKey"]>,
+): Promise<NewEnrollmentKey> {
+  const { site_id, fleet_id, label, max_uses = MAX_USES_DEFAULT, expires_in_hours = EXPIRES_IN_HOURS_DEFAULT } = body;
+  const { org_id } = caller;
+  const secret = SECRET_PREFIXES.enrollment_key + randomBytes(SECRET_BYTES).toString("hex");
+  const at = plane.clock.now();
+  return await db.transaction(async (tx) => {
+    await requireSite(tx, org_id, site_id);
+    const fleet = await requireFleet(tx, org_id, fleet_id);
+    if (fleet.site_id !== site_id) throw badRequest(`fleet_id: fleet ${fleet_id} is not at site ${site_id}`);
+    const key = await insertKey(tx, {
+      org_id,
+      id: plane.id(ID_PREFIXES.enrollment_key),
+      hash: keyHash(secret),
+      label: label ?? null,
+      site_id,
+      fleet_id,
+      max_uses,
+      expires_at: expires_in_hours === 0 ? null : new Date(at.getTime() + expires_in_hours * HOUR_MS),
+      created_by: caller.actor.id,
+      at,
+    });
+    return { ...toWire(key, at), key: secret };
+  });
+}

@@ -1,0 +1,113 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
+import type { BodyOf, Enrolled, Routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { isUniqueViolation } from "../../engines/db/index.ts";
+import { robotActor } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { Fault, forbidden, unauthorized } from "../../kernel/fault.ts";
+import { shareFleet } from "../fleets/index.ts";
+import { insertRobot } from "../robots/index.ts";
+import { recordTimeline } from "../timeline/index.ts";
+import { keyHash } from "./create.ts";
+import { findKey, findKeyByHash, findOwner, insertRobotKey, type KeyRow, type KeyStatus, takeUse } from "./store.ts";
+import { statusOf } from "./wire.ts";
+
+type EnrollBody = BodyOf<Routes["enrollRobot"]>;
+export interface Enrollment {
+  is_new: boolean;
+  data: Enrolled;
+}
+
+const NAME_CHARACTERS_MAX = 200;
+const ID_TAIL_CHARACTERS = 6;
+
+/**
+ * Makes a robot of whoever holds an enrolment key, once per public key: a robot that lost the answer asks again and
+ * gets the same one. Throws 401 for a key nobody issued (counted against `ip`), 403 that names why a real key does not
+ * serve any more or that the robot was decommissioned.
+ */
+export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
+  const found = await findKeyByHash(plane.db, keyHash(body.key));
+  const key = found === undefined ? undefined : await findKey(plane.db, found.org_id, found.id);
+  if (key === undefined) {
+    plane.rate_limits.unknown.take(ip);
+    throw unknownKey();
+  }
+  const public_key = Buffer.from(body.public_key, "base64");
+  const known = await findEnrolled(plane.db, key, public_key);
+  if (known !== undefined) return known;
+  const status = statusOf(key, plane.clock.now());
+  if (status !== "active") throw unusable(status);
+  try {
+    return await plane.db.transaction((tx) => enrollNew(plane, tx, key, public_key, body));
+  } catch (error) {
+    // The same robot twice at once: the other request won, perhaps the key's last use, and that use is the only one.
+    if (!isUniqueViolation(error) && !(error instanceof Fault)) throw error;
+    const enrolled = await findEnrolled(plane.db, key, public_key);
+    if (enrolled === undefined) throw error;
+    return enrolled;
+  }
+}
+
+/** Not counted as a guess: hundreds of robots may come with a key whose uses are over. */
+const unusable = (status: KeyStatus): Fault => forbidden(`the enrolment key is ${status}`);
+
+const unknownKey = (): Fault => unauthorized("the enrolment key is not known");
+
+async function findEnrolled(db: Db, key: KeyRow, public_key: Buffer): Promise<Enrollment | undefined> {
+  const owner = await findOwner(db, public_key);
+  if (owner === undefined) return undefined;
+  if (owner.org_id !== key.org_id) throw forbidden("this public key is enrolled in another org");
+  if (owner.decommissioned) throw forbidden("the robot with this public key was decommissioned; enrol it with a new one");
+  return { is_new: false, data: { robot_id: owner.robot_id, org_id: owner.org_id, name: owner.name } };
+}
+
+async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, body: EnrollBody): Promise<Enrollment> {
+  const { org_id, id: key_id, fleet_id } = key;
+  const at = plane.clock.now();
+  // The fleet first: deleting it takes the same locks in the same order.
+  const fleet = await shareFleet(tx, org_id, fleet_id);
+  if (fleet === undefined) throw unknownKey();
+  if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
+  const robot_id = plane.id(ID_PREFIXES.robot);
+  const name = body.name ?? defaultName(robot_id, body.platform?.hostname);
+  const { labels = {}, platform } = body;
+  await insertRobot(tx, {
+    org_id,
+    id: robot_id,
+    name,
+    site_id: fleet.site_id,
+    fleet_id,
+    labels,
+    public_key,
+    enrollment_key_id: key_id,
+    platform,
+    at,
+  });
+  await insertRobotKey(tx, org_id, robot_id, public_key, at);
+  await recordTimeline(tx, plane, {
+    org_id,
+    robot_id,
+    kind: "robot.enrolled",
+    actor: robotActor(robot_id),
+    summary: `The robot enrolled into fleet ${fleet.name}`,
+    data: { enrollment_key_id: key_id, label: key.label, site_id: fleet.site_id, fleet_id },
+  });
+  return { is_new: true, data: { robot_id, org_id, name } };
+}
+
+async function refusal(db: Db, { org_id, id }: KeyRow, now: Date): Promise<Fault> {
+  const key = await findKey(db, org_id, id);
+  if (key === undefined) return unknownKey();
+  return unusable(statusOf(key, now));
+}
+
+/** The hostname as far as it can be a name, else one made of the id. */
+function defaultName(robot_id: string, hostname: string | undefined): string {
+  const clean = (hostname ?? "")
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, "")
+    .slice(0, NAME_CHARACTERS_MAX)
+    .toWellFormed()
+    .trim();
+  return clean === "" ? `robot-${robot_id.slice(-ID_TAIL_CHARACTERS)}` : clean;
+}

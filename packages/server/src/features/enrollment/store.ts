@@ -1,0 +1,85 @@
+import type { Db } from "../../kernel/db.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bool, int, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+
+const keyRow = row({
+  org_id: text,
+  id: text,
+  label: nullable(text),
+  site_id: text,
+  fleet_id: text,
+  max_uses: int,
+  uses: int,
+  expires_at: nullable(timestamptz),
+  revoked_at: nullable(timestamptz),
+  created_by: nullable(text),
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type KeyRow = RowOf<typeof keyRow>;
+
+export type KeyStatus = "active" | "expired" | "exhausted" | "revoked";
+export interface KeyFilter {
+  status?: KeyStatus | undefined;
+  site_id?: string | undefined;
+  fleet_id?: string | undefined;
+}
+
+/** The status is derived, here as in wire.ts: what was decided by a person comes before what time or use did. */
+export const listKeys = (db: Db, org_id: string, filter: KeyFilter, now: Date, { after, limit }: Window): Promise<KeyRow[]> => {
+  const { status = null, site_id = null, fleet_id = null } = filter;
+  return db.many(sql(keyRow)`
+    select ${keyRow} from enrollment_key
+    where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS}
+      and (${site_id}::text is null or site_id = ${site_id}) and (${fleet_id}::text is null or fleet_id = ${fleet_id})
+      and (${status}::text is null or ${status} = case
+        when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired'
+        when max_uses > 0 and uses >= max_uses then 'exhausted' else 'active' end)
+    order by id desc limit ${limit}`);
+};
+
+export const findKey = (db: Db, org_id: string, id: string): Promise<KeyRow | undefined> =>
+  db.maybe(sql(keyRow)`select ${keyRow} from enrollment_key where org_id = ${org_id} and id = ${id}`);
+
+const foundRow = row({ org_id: text, id: text });
+
+/** The one look-up before an org is known: says whose key it is, and nothing more. */
+export const findKeyByHash = (db: Db, hash: Buffer): Promise<RowOf<typeof foundRow> | undefined> =>
+  db.maybe(sql(foundRow)`select org_id, id from enrollment_key where hash = ${hash}`);
+
+export interface NewKey extends Omit<KeyRow, "uses" | "revoked_at" | "created_at" | "updated_at"> {
+  hash: Buffer;
+  at: Date;
+}
+
+export const insertKey = (db: Db, k: NewKey): Promise<KeyRow> =>
+  db.one(sql(keyRow)`
+    insert into enrollment_key (org_id, id, hash, label, site_id, fleet_id, max_uses, expires_at, created_by, created_at, updated_at)
+    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.max_uses}, ${k.expires_at}, ${k.created_by}, ${k.at}, ${k.at})
+    returning ${keyRow}`);
+
+/** Revoking again changes nothing. */
+export const revokeKey = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>
+  db.maybe(sql(keyRow)`
+    update enrollment_key set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
+    where org_id = ${org_id} and id = ${id} returning ${keyRow}`);
+
+/** Takes one use, if there is one: two that want the last one at once wait for each other here, and one gets it. */
+export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>
+  db.maybe(sql(keyRow)`
+    update enrollment_key set uses = uses + 1, updated_at = ${now}
+    where org_id = ${org_id} and id = ${id} and (max_uses = 0 or uses < max_uses) and revoked_at is null and (expires_at is null or expires_at > ${now})
+    returning ${keyRow}`);
+
+const ownerRow = row({ org_id: text, robot_id: text, name: text, decommissioned: bool });
+export type KeyOwner = RowOf<typeof ownerRow>;
+
+/** The robot that enrolled with this public key, whatever its org. */
+export const findOwner = (db: Db, public_key: Buffer): Promise<KeyOwner | undefined> =>
+  // reads: robot
+  db.maybe(sql(ownerRow)`
+    select k.org_id, k.robot_id, r.name, r.decommissioned_at is not null as decommissioned
+    from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id where k.public_key = ${public_key}`);
+
+export const insertRobotKey = (db: Db, org_id: string, robot_id: string, public_key: Buffer, now: Date): Promise<number> =>
+  db.run(sql`insert into robot_key (public_key, org_id, robot_id, created_at) values (${public_key}, ${org_id}, ${robot_id}, ${now})`);

@@ -1,0 +1,25 @@
+import type { EnrollmentKey } from "@robofleet/protocol/routes";
+import { wireTime } from "../../kernel/time.ts";
+import type { KeyRow, KeyStatus } from "./store.ts";
+
+/** Why the key cannot be used, or `active`: what a person decided comes before what time or use did. */
+export function statusOf({ revoked_at, expires_at, max_uses, uses }: KeyRow, now: Date): KeyStatus {
+  if (revoked_at !== null) return "revoked";
+  if (expires_at !== null && expires_at <= now) return "expired";
+  return max_uses > 0 && uses >= max_uses ? "exhausted" : "active";
+}
+
+export const toWire = (key: KeyRow, now: Date): EnrollmentKey => ({
+  id: key.id,
+  label: key.label,
+  site_id: key.site_id,
+  fleet_id: key.fleet_id,
+  max_uses: key.max_uses,
+  uses: key.uses,
+  expires_at: wireTime(key.expires_at),
+  status: statusOf(key, now),
+  revoked_at: wireTime(key.revoked_at),
+  created_by: key.created_by,
+  created_at: wireTime(key.created_at),
+  updated_at: wireTime(key.updated_at),
+});

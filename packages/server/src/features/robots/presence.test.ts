@@ -1,0 +1,233 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { httpRequestText } from "@robofleet/protocol/link";
+import type { Robot, TimelineEntry } from "@robofleet/protocol/routes";
+import { sql } from "../../kernel/sql.ts";
+import type { Session } from "../../link/index.ts";
+import { enrollmentRoutes } from "../enrollment/index.ts";
+import { fleetRoutes } from "../fleets/index.ts";
+import { siteRoutes } from "../sites/index.ts";
+import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
+import { enrollRobot, fakeSession, helloOf, makePlace, newIdentity, signedHello, signText } from "../testing/places.ts";
+import { timelineRoutes } from "../timeline/index.ts";
+import { admit, authenticateRobot, flushSeen, robotConnected, robotDisconnected, robotRoutes, sweepDeadNodes } from "./index.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+
+async function withRobot() {
+  const sessions = new Map<string, Session>();
+  const it = await startFeaturePlane([siteRoutes, fleetRoutes, enrollmentRoutes, robotRoutes, timelineRoutes], { sessions });
+  const { token, org_id } = await it.org();
+  const place = await makePlace(it, token);
+  const { robot_id, identity } = await enrollRobot(it, place);
+  const robot = async () => (await it.call<{ data: Robot }>("GET", `/api/robots/${robot_id}`, { token })).body.data;
+  const timeline = async () => {
+    const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${robot_id}/timeline`, { token })).body;
+    return items.toReversed().filter(({ kind }) => kind !== "robot.enrolled");
+  };
+  const kinds = async () => (await timeline()).map(({ kind }) => kind);
+  const session = (name: string, extra: Parameters<typeof helloOf>[1] = {}) => {
+    const made = fakeSession(name, org_id, helloOf(robot_id, extra));
+    sessions.set(robot_id, made);
+    return made;
+  };
+  return { it, token, org_id, place, robot_id, identity, robot, timeline, kinds, session, sessions };
+}
+
+const position = (value: number) => () => Promise.resolve(value);
+
+test("a hello signed with the enrolled key is admitted, with the positions of its outbox", TIMEOUT, async () => {
+  const { it, org_id, robot_id, identity } = await withRobot();
+  await using _ = it;
+  await it.plane.db.run(sql`
+    insert into robot_desired (org_id, robot_id, outbox_id, outbox_seq, updated_at) values (${org_id}, ${robot_id}, 'outbox-1', 41, ${it.clock.now()})`);
+  const hello = signedHello(identity, robot_id, "nonce");
+  assert.deepEqual(await admit(it.plane, hello, "nonce", position(7)), { admitted: true, org_id, acked_seq: 41, acked_log_seq: 7 });
+  const other = await admit(it.plane, { ...hello, outbox_id: "outbox-2" }, "nonce", position(0));
+  assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0 });
+});
+
+test("refused: an unknown robot, another nonce's signature, another key's, rubbish, a decommissioned robot", TIMEOUT, async () => {
+  const { it, token, robot_id, identity } = await withRobot();
+  await using _ = it;
+  const code = async (hello: Parameters<typeof admit>[1], nonce = "nonce") => {
+    const admission = await admit(it.plane, hello, nonce, position(0));
+    return admission.admitted ? "admitted" : admission.code;
+  };
+  const good = signedHello(identity, robot_id, "nonce");
+  assert.equal(await code(signedHello(identity, "rob_gone", "nonce")), "unknown_robot");
+  assert.equal(await code(good, "another nonce"), "bad_signature");
+  assert.equal(await code(signedHello(newIdentity(), robot_id, "nonce")), "bad_signature");
+  for (const signature of ["", "x", "!".repeat(86), Buffer.alloc(64).toString("base64"), Buffer.alloc(63).toString("base64")]) {
+    assert.equal(await code({ ...good, signature }), "bad_signature", signature);
+  }
+  assert.equal(await code(good), "admitted");
+  await it.call("DELETE", `/api/robots/${robot_id}`, { token });
+  assert.equal(await code(good), "decommissioned");
+  assert.equal(await code({ ...good, signature: "" }), "bad_signature");
+});
+
+test("401: a request signed by nobody, for another path, or by a decommissioned robot", TIMEOUT, async () => {
+  const { it, token, org_id, robot_id, identity } = await withRobot();
+  await using _ = it;
+  const text = httpRequestText(robot_id, "GET", "/agent/artifacts/aa", 1);
+  const signature = signText(identity, text);
+  assert.deepEqual(await authenticateRobot(it.plane, robot_id, text, signature), { org_id, robot_id });
+  const refused = { code: "unauthorized", message: "the robot's signature is not valid" };
+  await assert.rejects(
+    authenticateRobot(it.plane, robot_id, httpRequestText(robot_id, "GET", "/agent/artifacts/bb", 1), signature),
+    refused,
+  );
+  await assert.rejects(authenticateRobot(it.plane, "rob_gone", text, signature), refused);
+  await it.call("DELETE", `/api/robots/${robot_id}`, { token });
+  await assert.rejects(authenticateRobot(it.plane, robot_id, text, signature), refused);
+});
+
+test("a robot is online from its link's coming to its going, and its timeline says both", TIMEOUT, async () => {
+  const { it, robot, timeline, session } = await withRobot();
+  await using _ = it;
+  const link = session("sess_1", { agent_version: "0.2.0" });
+  await robotConnected(it.plane, link);
+  const online = await robot();
+  assert.deepEqual(
+    [online.status, online.agent_version, online.platform?.hostname, online.last_seen_at],
+    ["online", "0.2.0", "arm-7", "2030-01-01T00:00:00.000Z"],
+  );
+  await robotDisconnected(it.plane, link, "no heartbeat");
+  assert.equal((await robot()).status, "offline");
+  const [connected, disconnected, ...more] = await timeline();
+  assert.deepEqual([connected?.kind, connected?.data["session_id"]], ["robot.connected", "sess_1"]);
+  assert.deepEqual([disconnected?.kind, disconnected?.data["reason"], more], ["robot.disconnected", "no heartbeat", []]);
+});
+
+test("a newer link wins: the going of the older one changes nothing, and the same machine is no duplicate", TIMEOUT, async () => {
+  const { it, robot, kinds, session } = await withRobot();
+  await using _ = it;
+  const [older, newer] = [session("sess_1"), session("sess_2")];
+  await robotConnected(it.plane, older);
+  await robotConnected(it.plane, newer);
+  await robotDisconnected(it.plane, older, "replaced by a newer link");
+  assert.equal((await robot()).status, "online");
+  assert.deepEqual(await kinds(), ["robot.connected", "robot.connected"]);
+  await robotDisconnected(it.plane, newer, "closed");
+  assert.equal((await robot()).status, "offline");
+  assert.deepEqual(await kinds(), ["robot.connected", "robot.connected", "robot.disconnected"]);
+});
+
+test("a second machine with the same identity is told for both links, one that came after the first had gone is not", TIMEOUT, async () => {
+  const { it, timeline, kinds, session } = await withRobot();
+  await using _ = it;
+  const [first, second] = [session("sess_1"), session("sess_2", { boot_id: "boot-2" })];
+  await robotConnected(it.plane, first);
+  await robotConnected(it.plane, second);
+  const duplicates = (await timeline()).filter(({ kind }) => kind === "robot.duplicate_identity");
+  assert.deepEqual(
+    duplicates.map(({ data }) => [data["session_id"], data["boot_id"], data["kept"]]),
+    [
+      ["sess_1", "boot-1", false],
+      ["sess_2", "boot-2", true],
+    ],
+  );
+  await robotDisconnected(it.plane, second, "closed");
+  await robotConnected(it.plane, session("sess_3", { boot_id: "boot-3" }));
+  assert.equal((await kinds()).filter((kind) => kind === "robot.duplicate_identity").length, 2);
+});
+
+test("a socket that closes while its coming is written leaves the robot offline", TIMEOUT, async () => {
+  const { it, robot, kinds, session } = await withRobot();
+  await using _ = it;
+  const link = session("sess_1");
+  await Promise.all([robotConnected(it.plane, link), robotDisconnected(it.plane, link, "closed")]);
+  assert.equal((await robot()).status, "offline");
+  assert.deepEqual(await kinds(), ["robot.connected", "robot.disconnected"]);
+});
+
+test("of many links that come and go at once the last one is what the robot's row says", TIMEOUT, async () => {
+  const { it, org_id, robot_id, robot, session } = await withRobot();
+  await using _ = it;
+  const links = Array.from({ length: 20 }, (_unused, i) => session(`sess_${i}`));
+  await Promise.all(
+    links.flatMap((link, i) => [
+      robotConnected(it.plane, link),
+      ...(i === 0 ? [] : [robotDisconnected(it.plane, links[i - 1] as Session, "replaced by a newer link")]),
+    ]),
+  );
+  assert.equal((await robot()).status, "online");
+  assert.deepEqual(await it.plane.db.many(sql`select session_id from robot where org_id = ${org_id} and id = ${robot_id}`), [
+    { session_id: "sess_19" },
+  ]);
+});
+
+test("a robot that was decommissioned while it connected is sent away", TIMEOUT, async () => {
+  const { it, token, robot_id, robot, kinds, session } = await withRobot();
+  await using _ = it;
+  await it.call("DELETE", `/api/robots/${robot_id}`, { token });
+  const link = session("sess_1");
+  await robotConnected(it.plane, link);
+  assert.deepEqual(link.closed, { code: 4404, reason: "robot removed" });
+  assert.equal((await robot()).status, "decommissioned");
+  await robotDisconnected(it.plane, link, "robot removed");
+  assert.deepEqual(await kinds(), ["robot.decommissioned"]);
+});
+
+test("last_seen_at is written for many robots at once and never goes back", TIMEOUT, async () => {
+  const { it, token, org_id, place, robot_id, robot } = await withRobot();
+  await using _ = it;
+  const second = await enrollRobot(it, place);
+  const at = new Date("2030-01-01T00:00:09Z");
+  const seen = new Map([robot_id, second.robot_id, "rob_gone"].map((id) => [id, { org_id, at }]));
+  await flushSeen(it.plane, seen);
+  assert.equal((await robot()).last_seen_at, "2030-01-01T00:00:09.000Z");
+  await flushSeen(it.plane, new Map([[robot_id, { org_id, at: new Date("2030-01-01T00:00:01Z") }]]));
+  assert.equal((await robot()).last_seen_at, "2030-01-01T00:00:09.000Z");
+  assert.equal((await it.call<{ data: Robot }>("GET", `/api/robots/${second.robot_id}`, { token })).body.data.status, "offline");
+  await flushSeen(it.plane, new Map());
+});
+
+const putNode = (it: FeaturePlane, id: string, epoch: number, lease_ms: number) =>
+  it.plane.db.run(sql`
+    insert into node (id, epoch, lease_expires_at, started_at) values (${id}, ${epoch}, ${new Date(it.clock.now().getTime() + lease_ms)}, ${it.clock.now()})`);
+
+test("robots of dead nodes and of this node's earlier runs become offline, those of living ones stay", TIMEOUT, async () => {
+  const { it, token, org_id, place, robot_id } = await withRobot();
+  await using _ = it;
+  await putNode(it, "node_dead", 1, 0);
+  await putNode(it, "node_alive", 5, 60_000);
+  const held = { node_dead: 1, node_alive: 5, node_alive_before: 4, node_gone: 1, node_a: 0 };
+  const robots = new Map<string, string>();
+  for (const [name, epoch] of Object.entries(held)) {
+    const one = robots.size === 0 ? robot_id : (await enrollRobot(it, place)).robot_id;
+    robots.set(name, one);
+    const node_id = name.replace("_before", "");
+    await it.plane.db.run(
+      sql`update robot set node_id = ${node_id}, node_epoch = ${epoch}, last_seen_at = ${it.clock.now()} where org_id = ${org_id} and id = ${one}`,
+    );
+  }
+  assert.equal(await sweepDeadNodes(it.plane), false);
+  const statuses: Record<string, string> = {};
+  for (const [name, id] of robots)
+    statuses[name] = (await it.call<{ data: Robot }>("GET", `/api/robots/${id}`, { token })).body.data.status;
+  assert.deepEqual(statuses, {
+    node_dead: "offline",
+    node_alive: "online",
+    node_alive_before: "offline",
+    node_gone: "offline",
+    node_a: "offline",
+  });
+  const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${robot_id}/timeline`, { token })).body;
+  assert.equal(items[0]?.kind, "robot.disconnected");
+});
+
+test("a robot of this node without a link becomes offline, one with a link stays", TIMEOUT, async () => {
+  const { it, org_id, place, robot, session } = await withRobot();
+  await using _ = it;
+  await robotConnected(it.plane, session("sess_1"));
+  const lost = await enrollRobot(it, place);
+  await it.plane.db.run(sql`
+    update robot set node_id = ${it.plane.node.id}, node_epoch = ${it.plane.node.epoch} where org_id = ${org_id} and id = ${lost.robot_id}`);
+  await sweepDeadNodes(it.plane);
+  assert.equal((await robot()).status, "online");
+  assert.deepEqual(await it.plane.db.many(sql`select node_id from robot where org_id = ${org_id} and id = ${lost.robot_id}`), [
+    { node_id: null },
+  ]);
+});

@@ -1,0 +1,34 @@
+import { CLOSE } from "@robofleet/protocol";
+import type { Plane } from "../../context.ts";
+import type { Caller } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { notFound } from "../../kernel/fault.ts";
+import { endTargetsOfRobot } from "../deployments/index.ts";
+import { recordTimeline } from "../timeline/index.ts";
+import { decommissionRobot, lockRobot } from "./store.ts";
+
+export const CLOSE_REMOVED = CLOSE.robot_removed;
+export const CLOSE_REMOVED_REASON = "robot removed";
+/** Told to every node when a robot was decommissioned, as {org_id, robot_id}. */
+export const ROBOT_REMOVED = "rf.robots.removed";
+
+/** Decommissions a robot: what is under way for it ends, its link is closed, its key opens nothing any more. Again: no change. */
+export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id: string): Promise<void> {
+  const { org_id, actor } = caller;
+  await db.transaction(async (tx) => {
+    const robot = await lockRobot(tx, org_id, robot_id);
+    if (robot === undefined) throw notFound("robot", robot_id);
+    if (robot.decommissioned) return;
+    await decommissionRobot(tx, org_id, robot_id, plane.clock.now());
+    await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
+    await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.decommissioned", actor, summary: "The robot was decommissioned" });
+    tx.afterCommit(() => plane.bus.publish(ROBOT_REMOVED, { org_id, robot_id }));
+  });
+}
+
+/** Closes the links of robots that are decommissioned, wherever that happened. The answer ends it. */
+export const closeRemovedRobots = (plane: Pick<Plane, "bus" | "link">): (() => void) =>
+  plane.bus.subscribe(ROBOT_REMOVED, (message) => {
+    const { robot_id } = message as { robot_id: string };
+    plane.link.session(robot_id)?.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
+  });

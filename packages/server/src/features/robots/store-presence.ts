@@ -1,0 +1,58 @@
+import type { Hello } from "@robofleet/protocol/link";
+import type { Db } from "../../kernel/db.ts";
+import { json, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+
+export interface NodeRun {
+  id: string;
+  epoch: number;
+}
+
+const robotRef = row({ org_id: text, id: text });
+export type RobotRef = RowOf<typeof robotRef>;
+
+/** The link's session holds the robot's presence from now on. 0: the robot is decommissioned. */
+export const setOnline = (db: Db, org_id: string, node: NodeRun, session_id: string, hello: Hello, now: Date): Promise<number> =>
+  db.run(sql`
+    update robot set node_id = ${node.id}, node_epoch = ${node.epoch}, session_id = ${session_id}, connected_at = ${now}, last_seen_at = ${now},
+      agent_version = ${hello.agent_version}, platform = ${json(hello.platform)}, kinds = ${json(hello.kinds)}, streams = ${json(hello.streams)}
+    where org_id = ${org_id} and id = ${hello.robot_id} and decommissioned_at is null`);
+
+/** Ends the presence of robots that this run of this node holds, and of no others. Answers those that were online. */
+export const setOffline = (db: Db, node: NodeRun, robots: readonly RobotRef[]): Promise<RobotRef[]> =>
+  db.many(sql(robotRef)`
+    update robot r set node_id = null, node_epoch = null, session_id = null
+    from unnest(${list(robots.map(({ org_id }) => org_id))}::text[], ${list(robots.map(({ id }) => id))}::text[]) as gone (org_id, id)
+    where r.org_id = gone.org_id and r.id = gone.id and r.node_id = ${node.id} and r.node_epoch = ${node.epoch}
+    returning r.org_id, r.id`);
+
+export const listOnlineOf = (db: Db, node: NodeRun): Promise<RobotRef[]> =>
+  db.many(sql(robotRef)`select org_id, id from robot where node_id = ${node.id} and node_epoch = ${node.epoch}`);
+
+/** Ends the presence of robots whose node does not live any more, `limit` at a time: its lease is over, or it runs anew. */
+export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, now: Date, limit: number): Promise<RobotRef[]> =>
+  // reads: node
+  db.many(sql(robotRef)`
+    with gone as (
+      select r.org_id, r.id from robot r
+      where r.node_id is not null and not (r.node_id = ${self.id} and r.node_epoch = ${self.epoch})
+        and not exists (select from node n where n.id = r.node_id and n.epoch = r.node_epoch and n.lease_expires_at > ${now})
+      limit ${limit} for update skip locked)
+    update robot r set node_id = null, node_epoch = null, session_id = null
+    from gone where r.org_id = gone.org_id and r.id = gone.id
+    returning r.org_id, r.id`);
+
+export interface Seen extends RobotRef {
+  at: Date;
+}
+
+/** One statement for many robots; times never go back. In order of id, so that two nodes never wait for each other. */
+export const updateSeen = (db: Db, seen: readonly Seen[]): Promise<number> =>
+  db.run(sql`
+    with v as (
+      select v.org_id, v.id, v.at
+      from unnest(${list(seen.map(({ org_id }) => org_id))}::text[], ${list(seen.map(({ id }) => id))}::text[], ${list(seen.map(({ at }) => at))}::timestamptz[])
+        as v (org_id, id, at)
+      join robot r on r.org_id = v.org_id and r.id = v.id
+      where r.last_seen_at is null or r.last_seen_at < v.at
+      order by v.org_id, v.id for no key update of r)
+    update robot r set last_seen_at = v.at from v where r.org_id = v.org_id and r.id = v.id`);

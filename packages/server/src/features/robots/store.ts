@@ -1,0 +1,162 @@
+import type { Platform } from "@robofleet/protocol/link";
+import { containing } from "../../kernel/contains.ts";
+import type { Db } from "../../kernel/db.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bool, bytea, json, jsonb, nullable, row, type RowOf, sql, type Statement, text, timestamptz } from "../../kernel/sql.ts";
+
+const robotRow = row({
+  id: text,
+  name: text,
+  site_id: text,
+  fleet_id: text,
+  labels: jsonb<Record<string, string>>(),
+  public_key: bytea,
+  agent_version: nullable(text),
+  platform: nullable(jsonb<Platform>()),
+  node_id: nullable(text),
+  last_seen_at: nullable(timestamptz),
+  decommissioned_at: nullable(timestamptz),
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type RobotRow = RowOf<typeof robotRow>;
+
+interface ReleaseRef {
+  id: string;
+  tag: string;
+}
+export interface AppColumn {
+  app: string;
+  status: string;
+  current: ReleaseRef | null;
+  desired: ReleaseRef | null;
+  /** A deployment of this app is under way. */
+  under_way: boolean;
+  failed: boolean;
+}
+/** How many namespaces of a robot are in which state. */
+export interface ConfigColumn {
+  drifted: number;
+  pending: number;
+  in_sync: number;
+}
+const shownRow = row({ ...robotRow.columns, apps: jsonb<AppColumn[]>(), configs: jsonb<ConfigColumn>() });
+export type ShownRobotRow = RowOf<typeof shownRow>;
+
+export type RobotStatus = "online" | "offline" | "never_connected" | "decommissioned";
+export interface RobotFilter {
+  status?: RobotStatus | undefined;
+  fleet_id?: string | undefined;
+  site_id?: string | undefined;
+  label?: { key: string; value: string } | undefined;
+  q?: string | undefined;
+}
+
+const STATUS_CONDITIONS: Record<RobotStatus | "any", Statement<unknown>> = {
+  // Decommissioned robots are shown to those who ask for them.
+  any: sql`and decommissioned_at is null`,
+  online: sql`and decommissioned_at is null and node_id is not null`,
+  offline: sql`and decommissioned_at is null and node_id is null and last_seen_at is not null`,
+  never_connected: sql`and decommissioned_at is null and last_seen_at is null`,
+  decommissioned: sql`and decommissioned_at is not null`,
+};
+const NOTHING = sql``;
+
+/** With each robot of the page (a common table expression) what it runs and whether its configs are what they should be. */
+const shown = (page: Statement<unknown>): Statement<ShownRobotRow> =>
+  // reads: robot_app, release, robot_config
+  sql(shownRow)`
+    with page as (${page})
+    select ${robotRow.of("page")}, coalesce(apps.list, '[]') as apps, configs.counts as configs
+    from page
+    cross join lateral (
+      select json_agg(json_build_object(
+        'app', a.app, 'status', a.status, 'under_way', a.target_id is not null, 'failed', a.failed_release_id is not null,
+        'current', case when cur.id is not null then json_build_object('id', cur.id, 'tag', cur.tag) end,
+        'desired', case when des.id is not null then json_build_object('id', des.id, 'tag', des.tag) end) order by a.app) as list
+      from robot_app a
+      left join release cur on cur.org_id = a.org_id and cur.id = a.current_release_id
+      left join release des on des.org_id = a.org_id and des.id = a.desired_release_id
+      where a.org_id = page.org_id and a.robot_id = page.id) apps
+    cross join lateral (
+      select json_build_object(
+        'in_sync', count(*) filter (where c.reported_sha256 = c.sha256),
+        'pending', count(*) filter (where c.reported_sha256 is distinct from c.sha256 and (c.target_id is not null or c.reported_version is distinct from c.version)),
+        'drifted', count(*) filter (where c.reported_sha256 <> c.sha256 and c.target_id is null and c.reported_version = c.version)) as counts
+      from robot_config c where c.org_id = page.org_id and c.robot_id = page.id) configs
+    order by page.id desc`;
+
+export function listRobots(db: Db, org_id: string, filter: RobotFilter, { after, limit }: Window): Promise<ShownRobotRow[]> {
+  const { status = "any", fleet_id, site_id, label, q } = filter;
+  return db.many(
+    shown(sql`
+      select org_id, ${robotRow} from robot
+      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${STATUS_CONDITIONS[status]}
+        ${fleet_id === undefined ? NOTHING : sql`and fleet_id = ${fleet_id}`}
+        ${site_id === undefined ? NOTHING : sql`and site_id = ${site_id}`}
+        ${label === undefined ? NOTHING : sql`and labels @> ${json({ [label.key]: label.value })}::jsonb`}
+        ${q === undefined ? NOTHING : sql`and name ~ ${containing(q)}`}
+      order by id desc limit ${limit}`),
+  );
+}
+
+export const findRobot = (db: Db, org_id: string, id: string): Promise<ShownRobotRow | undefined> =>
+  db.maybe(shown(sql`select org_id, ${robotRow} from robot where org_id = ${org_id} and id = ${id}`));
+
+const placeRow = row({ id: text, name: text, site_id: text, fleet_id: text, online: bool, decommissioned: bool });
+export type RobotPlace = RowOf<typeof placeRow>;
+const placeColumns = sql`id, name, site_id, fleet_id, node_id is not null as online, decommissioned_at is not null as decommissioned`;
+
+export const findPlace = (db: Db, org_id: string, id: string): Promise<RobotPlace | undefined> =>
+  db.maybe(sql(placeRow)`select ${placeColumns} from robot where org_id = ${org_id} and id = ${id}`);
+
+/** Nobody else changes the robot's row until the transaction ends; rows that refer to it can still be made. */
+export const lockRobot = (db: Db, org_id: string, id: string): Promise<RobotPlace | undefined> =>
+  db.maybe(sql(placeRow)`select ${placeColumns} from robot where org_id = ${org_id} and id = ${id} for no key update`);
+
+export interface RobotChange {
+  name?: string | undefined;
+  labels?: Record<string, string> | undefined;
+  place?: { site_id: string; fleet_id: string } | undefined;
+}
+
+export const updateRobot = (db: Db, org_id: string, id: string, { name, labels, place }: RobotChange, now: Date): Promise<number> =>
+  db.run(sql`
+    update robot set name = coalesce(${name ?? null}, name), labels = coalesce(${json(labels)}::jsonb, labels),
+      site_id = coalesce(${place?.site_id ?? null}, site_id), fleet_id = coalesce(${place?.fleet_id ?? null}, fleet_id), updated_at = ${now}
+    where org_id = ${org_id} and id = ${id}`);
+
+export const decommissionRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
+  db.run(sql`
+    update robot set decommissioned_at = ${now}, node_id = null, node_epoch = null, session_id = null, updated_at = ${now}
+    where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
+
+export interface NewRobot {
+  org_id: string;
+  id: string;
+  name: string;
+  site_id: string;
+  fleet_id: string;
+  labels: Record<string, string>;
+  /** The 32 raw Ed25519 bytes. */
+  public_key: Buffer;
+  enrollment_key_id: string;
+  platform: Platform | undefined;
+  at: Date;
+}
+
+export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
+  db.run(sql`
+    insert into robot (org_id, id, name, site_id, fleet_id, labels, public_key, enrollment_key_id, platform, created_at, updated_at)
+    values (${robot.org_id}, ${robot.id}, ${robot.name}, ${robot.site_id}, ${robot.fleet_id}, ${json(robot.labels)}, ${robot.public_key},
+      ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.at}, ${robot.at})`);
+
+const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool });
+
+/** Whose identity this is: the one look-up of a robot that knows no org yet. */
+export const findIdentity = (db: Db, robot_id: string): Promise<RowOf<typeof identityRow> | undefined> =>
+  // reads: robot_key
+  db.maybe(sql(identityRow)`
+    select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned
+    from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id
+    where k.robot_id = ${robot_id}`);

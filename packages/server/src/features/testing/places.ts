@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
+import type { Enrolled, Fleet, NewEnrollmentKey, Site } from "@robofleet/protocol/routes";
+import { type Hello, linkChallengeText } from "@robofleet/protocol/link";
+import type { Session } from "../../link/index.ts";
+import type { FeaturePlane } from "./feature-plane.ts";
+
+export interface Identity {
+  private_key: KeyObject;
+  /** base64 of the 32 raw bytes, as it is enrolled */
+  public_key: string;
+}
+
+export function newIdentity(): Identity {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  return { private_key: privateKey, public_key: publicKey.export({ format: "der", type: "spki" }).subarray(-32).toString("base64") };
+}
+
+export const signText = ({ private_key }: Identity, text: string): string => sign(null, Buffer.from(text), private_key).toString("base64");
+
+async function create<T>(it: FeaturePlane, token: string, path: string, body: unknown): Promise<T> {
+  const reply = await it.call<{ data: T }>("POST", path, { token, body });
+  assert.equal(reply.status, 201, JSON.stringify(reply.body));
+  return reply.body.data;
+}
+
+export interface Place {
+  site: Site;
+  fleet: Fleet;
+  key: NewEnrollmentKey;
+}
+
+/** A site with a fleet and an enrolment key for it. */
+export async function makePlace(
+  it: FeaturePlane,
+  token: string,
+  name = "one",
+  key: { max_uses?: number; expires_in_hours?: number } = {},
+): Promise<Place> {
+  const site = await create<Site>(it, token, "/api/sites", { name: `Site ${name}` });
+  const fleet = await create<Fleet>(it, token, "/api/fleets", { name: `Fleet ${name}`, site_id: site.id });
+  return {
+    site,
+    fleet,
+    key: await create<NewEnrollmentKey>(it, token, "/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id, ...key }),
+  };
+}
+
+export async function enrollRobot(
+  it: FeaturePlane,
+  { key }: Place,
+  extra: { name?: string; labels?: Record<string, string> } = {},
+): Promise<Enrolled & { identity: Identity }> {
+  const identity = newIdentity();
+  const { status, body } = await it.call<{ data: Enrolled }>("POST", "/agent/enroll", {
+    body: { key: key.key, public_key: identity.public_key, ...extra },
+  });
+  assert.equal(status, 201, JSON.stringify(body));
+  return { ...body.data, identity };
+}
+
+export const helloOf = (robot_id: string, extra: Partial<Hello> = {}): Hello => ({
+  type: "hello",
+  protocols: [1],
+  robot_id,
+  signature: "",
+  boot_id: "boot-1",
+  outbox_id: "outbox-1",
+  agent_version: "0.1.0",
+  platform: { os: "linux", arch: "x64", hostname: "arm-7" },
+  kinds: ["app_bundle", "file"],
+  streams: ["logs"],
+  generation: 0,
+  ...extra,
+});
+
+export const signedHello = (identity: Identity, robot_id: string, nonce: string, extra: Partial<Hello> = {}): Hello =>
+  helloOf(robot_id, { signature: signText(identity, linkChallengeText(robot_id, nonce)), ...extra });
+
+export interface FakeSession extends Session {
+  closed: { code: number; reason: string } | undefined;
+}
+
+/** A link that only remembers how it was closed. */
+export function fakeSession(session_id: string, org_id: string, hello: Hello): FakeSession {
+  return {
+    session_id,
+    org_id,
+    robot_id: hello.robot_id,
+    hello,
+    ip: "192.0.2.7",
+    closed: undefined,
+    send: () => true,
+    close(code, reason) {
+      this.closed = { code, reason };
+    },
+  };
+}
