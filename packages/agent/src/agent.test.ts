@@ -33,21 +33,33 @@ async function startRig(t: TestContext, prepare: (peer: LinkPeer) => void = () =
 }
 
 const desiredOf = (generation: number): Desired => ({ type: "desired", generation, apps: {}, configs: {} });
-const statuses = (peer: LinkPeer): string[] => peer.reports.map(({ body }) => (body.kind === "observed" ? `observed ${body.generation}` : body.kind));
+const statuses = (peer: LinkPeer): string[] =>
+  peer.reports.map(({ body }) => (body.kind === "observed" ? `observed ${body.generation}` : body.kind));
 
-test("a new robot enrols with a key of its own, signs the challenge, and says what runs, how it is and what it logged, in this order", LIMIT, async (t) => {
-  const { peer, agent, directory, clock } = await startRig(t);
-  assert.equal(statSync(join(directory, "identity", "key.pem")).mode & 0o777, 0o600);
-  assert.equal(statSync(directory).mode & 0o777, 0o700);
-  await until("logs", () => peer.records.some(({ message }) => message === "agent started"), () => clock.advance({ seconds: 1 }));
-  assert.equal(agent.connected, true);
-  assert.deepEqual(peer.order.slice(0, 2), ["hello", "report"]);
-  assert.ok(peer.order.includes("health"));
-  const [hello] = peer.hellos;
-  assert.deepEqual([hello!.robot_id, hello!.kinds, hello!.streams, hello!.generation], [agent.robot_id, ["app_bundle"], [], 0]);
-  assert.deepEqual(peer.health[0]!.workloads.map(({ app }) => app), ["main"]);
-  assert.equal(peer.records[0]!.source, "agent");
-});
+test(
+  "a new robot enrols with a key of its own, signs the challenge, and says what runs, how it is and what it logged, in this order",
+  LIMIT,
+  async (t) => {
+    const { peer, agent, directory, clock } = await startRig(t);
+    assert.equal(statSync(join(directory, "identity", "key.pem")).mode & 0o777, 0o600);
+    assert.equal(statSync(directory).mode & 0o777, 0o700);
+    await until(
+      "logs",
+      () => peer.records.some(({ message }) => message === "agent started"),
+      () => clock.advance({ seconds: 1 }),
+    );
+    assert.equal(agent.connected, true);
+    assert.deepEqual(peer.order.slice(0, 2), ["hello", "report"]);
+    assert.ok(peer.order.includes("health"));
+    const [hello] = peer.hellos;
+    assert.deepEqual([hello!.robot_id, hello!.kinds, hello!.streams, hello!.generation], [agent.robot_id, ["app_bundle"], [], 0]);
+    assert.deepEqual(
+      peer.health[0]!.workloads.map(({ app }) => app),
+      ["main"],
+    );
+    assert.equal(peer.records[0]!.source, "agent");
+  },
+);
 
 test("an enrolled robot comes back without a key as the same robot, with the same outbox and generation", LIMIT, async (t) => {
   const { peer, agent, directory, clock } = await startRig(t);
@@ -76,8 +88,14 @@ test("desired state is on disk before it is acted on, an old generation is not a
   peer.send(desiredOf(5));
   peer.send(desiredOf(6));
   await until("the last report", () => statuses(peer).includes("observed 6"));
-  assert.deepEqual(deployments.received.map(({ generation }) => generation), [5, 6]);
-  assert.deepEqual(statuses(peer).filter((status) => status.startsWith("observed")), ["observed 5", "observed 5", "observed 5", "observed 6"]);
+  assert.deepEqual(
+    deployments.received.map(({ generation }) => generation),
+    [5, 6],
+  );
+  assert.deepEqual(
+    statuses(peer).filter((status) => status.startsWith("observed")),
+    ["observed 5", "observed 5", "observed 5", "observed 6"],
+  );
   assert.equal((JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation, 6);
 });
 
@@ -86,21 +104,37 @@ test("reports and logs that were not acknowledged are sent again on the next lin
   await until("the link", () => peer.connected);
   for (const generation of [1, 2, 3]) deployments.given().reporter.report({ kind: "observed", generation });
   deployments.given().logs.write({ level: "warn", source: "main", message: "kept" });
-  await until("the record", () => peer.records.some(({ message }) => message === "kept"), () => clock.advance({ seconds: 1 }));
+  await until(
+    "the record",
+    () => peer.records.some(({ message }) => message === "kept"),
+    () => clock.advance({ seconds: 1 }),
+  );
   await until("the reports", () => statuses(peer).includes("observed 3"));
   const first = statuses(peer);
   peer.reports.length = 0;
   peer.records.length = 0;
   peer.behaviour.ack = true;
   peer.drop();
-  await until("the second link", () => peer.hellos.length === 2 && peer.connected, () => clock.advance({ seconds: 1 }));
+  await until(
+    "the second link",
+    () => peer.hellos.length === 2 && peer.connected,
+    () => clock.advance({ seconds: 1 }),
+  );
   await until("the reports again", () => statuses(peer).length > first.length);
   assert.deepEqual(statuses(peer).slice(0, first.length), first);
-  await until("the record again", () => peer.records.some(({ message }) => message === "kept"), () => clock.advance({ seconds: 1 }));
+  await until(
+    "the record again",
+    () => peer.records.some(({ message }) => message === "kept"),
+    () => clock.advance({ seconds: 1 }),
+  );
   await until("acknowledged", () => peer.health.length > 1);
   peer.drop();
   const count = peer.reports.length;
-  await until("the third link", () => peer.hellos.length === 3 && peer.connected, () => clock.advance({ seconds: 1 }));
+  await until(
+    "the third link",
+    () => peer.hellos.length === 3 && peer.connected,
+    () => clock.advance({ seconds: 1 }),
+  );
   await until("its announcement", () => peer.reports.length > count);
   assert.equal(new Set(peer.reports.map(({ seq }) => seq)).size, peer.reports.length);
   assert.deepEqual(statuses(peer).slice(count), ["app"]);
@@ -128,7 +162,11 @@ test("a server that says nothing is left after ten seconds", LIMIT, async (t) =>
   await until("the first attempt", () => peer.attempts === 1);
   await clock.advance({ seconds: 9 });
   assert.equal(peer.attempts, 1);
-  await until("the second attempt", () => peer.attempts === 2, () => clock.advance({ seconds: 1 }));
+  await until(
+    "the second attempt",
+    () => peer.attempts === 2,
+    () => clock.advance({ seconds: 1 }),
+  );
 });
 
 /** Seconds of simulated time until the next attempt, looked at second by second. */
@@ -150,7 +188,11 @@ test("503 with Retry-After 42 at the upgrade: the next attempt comes after 42 s"
   await until("the link", () => rig.agent.connected);
   rig.peer.behaviour.refuse_http = { status: 503, headers: { "Retry-After": "42" }, message: "starting" };
   rig.peer.drop();
-  await until("the refusal", () => lines.some((line) => line.includes("starting")), () => rig.clock.advance({ milliseconds: 100 }));
+  await until(
+    "the refusal",
+    () => lines.some((line) => line.includes("starting")),
+    () => rig.clock.advance({ milliseconds: 100 }),
+  );
   const waited = await secondsToNextAttempt(rig, 100);
   assert.ok(waited >= 42 && waited <= 43, `${waited} s`);
 });
@@ -234,11 +276,24 @@ test("a server that cannot be reached is tried until it can, and gets the same p
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const directory = temporaryDirectory(t);
   const lines: string[] = [];
-  const starting = startAgent({ config: agentConfig(peer.url, directory), clock, create_deployments: idleDeployments().create, log: (line) => void lines.push(line) });
-  await until("a few tries", () => lines.filter((line) => line.includes("could not enrol")).length >= 3, () => clock.advance({ seconds: 5 }));
+  const starting = startAgent({
+    config: agentConfig(peer.url, directory),
+    clock,
+    create_deployments: idleDeployments().create,
+    log: (line) => void lines.push(line),
+  });
+  await until(
+    "a few tries",
+    () => lines.filter((line) => line.includes("could not enrol")).length >= 3,
+    () => clock.advance({ seconds: 5 }),
+  );
   const key = readFileSync(join(directory, "identity", "key.pem"), "utf8");
   peer.behaviour.refuse_http = undefined;
-  await until("the enrolment", () => peer.enrolments.length === 1, () => clock.advance({ seconds: 5 }));
+  await until(
+    "the enrolment",
+    () => peer.enrolments.length === 1,
+    () => clock.advance({ seconds: 5 }),
+  );
   const agent = await starting;
   t.after(() => agent.stop());
   assert.equal(readFileSync(join(directory, "identity", "key.pem"), "utf8"), key);
@@ -246,7 +301,11 @@ test("a server that cannot be reached is tried until it can, and gets the same p
 
 test("stopping gives up an enrolment that waits for its server", LIMIT, async (t) => {
   const stopping = new AbortController();
-  const starting = startAgent({ config: agentConfig("http://127.0.0.1:9", temporaryDirectory(t)), clock: systemClock, signal: stopping.signal });
+  const starting = startAgent({
+    config: agentConfig("http://127.0.0.1:9", temporaryDirectory(t)),
+    clock: systemClock,
+    signal: stopping.signal,
+  });
   setImmediate(() => stopping.abort());
   await assert.rejects(starting);
 });

@@ -57,7 +57,13 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const disk = openDisk(options);
   try {
     const key = openKey(config.state_directory);
-    const enrolment = await enroll({ ...options, key, log: disk.log, http: httpClient(options.clock, options.activity), signal: options.signal ?? new AbortController().signal });
+    const enrolment = await enroll({
+      ...options,
+      key,
+      log: disk.log,
+      http: httpClient(options.clock, options.activity),
+      signal: options.signal ?? new AbortController().signal,
+    });
     return await run(options, disk, key, enrolment, unlock);
   } catch (error) {
     disk.close();
@@ -90,8 +96,16 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   };
   const { log, local } = agentLog({ level: config.log_level, now, print, sink });
   const diskLog = (what: "log" | "outbox") => (reason: string | undefined) =>
-    reason === undefined ? local.info({ what }, "the disk takes writes again") : local.error({ what, reason }, "the disk refuses writes, keeping the newest in memory");
-  const spool = new LogSpool({ directory: join(config.state_directory, "logs"), bytes_max: config.log_spool_bytes_max, clock, now, on_disk: diskLog("log") });
+    reason === undefined
+      ? local.info({ what }, "the disk takes writes again")
+      : local.error({ what, reason }, "the disk refuses writes, keeping the newest in memory");
+  const spool = new LogSpool({
+    directory: join(config.state_directory, "logs"),
+    bytes_max: config.log_spool_bytes_max,
+    clock,
+    now,
+    on_disk: diskLog("log"),
+  });
   const shipper = new LogShipper(spool, clock);
   parts.spool = spool;
   parts.shipper = shipper;
@@ -129,7 +143,14 @@ async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: 
     config,
   });
   const boot_id = readBootId(config.system_root);
-  const meter = new HealthMeter({ system_root: config.system_root, clock, time, boot_id, workloads: () => deployments.workloads(), metrics: () => agentMetrics(outbox, spool) });
+  const meter = new HealthMeter({
+    system_root: config.system_root,
+    clock,
+    time,
+    boot_id,
+    workloads: () => deployments.workloads(),
+    metrics: () => agentMetrics(outbox, spool),
+  });
   const link = new Link({
     server: config.server,
     robot_id,
@@ -141,13 +162,22 @@ async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: 
     time,
     outbox,
     shipper,
-    introduce: () => ({ boot_id, agent_version: AGENT_VERSION, platform: readPlatform(config.system_root), kinds: deployments.kinds, generation: store.generation }),
+    introduce: () => ({
+      boot_id,
+      agent_version: AGENT_VERSION,
+      platform: readPlatform(config.system_root),
+      kinds: deployments.kinds,
+      generation: store.generation,
+    }),
     health: () => meter.measure(),
     announce: () => deployments.announce(),
     desired: (desired) => takeDesired({ store, reporter, deployments, log }, desired),
   });
   parts.link = link;
-  log.info({ robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
+  log.info(
+    { robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation },
+    "agent started",
+  );
   await deployments.start();
   link.start();
   const stop = async (): Promise<void> => {

@@ -4,21 +4,39 @@ import { parseServer, readConfig, UsageError } from "./config.ts";
 import { unitText } from "./install.ts";
 
 test("plain http is accepted from this machine only, unless it is allowed", () => {
-  for (const address of ["http://127.0.0.1:7600", "http://localhost", "http://[::1]:1", "http://127.9.9.9", "https://fleet.example.com"]) parseServer(address, false);
-  for (const address of ["http://10.0.0.1", "http://fleet.example.com", "http://127.0.0.1.example.com", "http://localhost.example.com", "http://0.0.0.0"]) {
-    assert.throws(() => parseServer(address, false), (error) => error instanceof UsageError && error.message.includes("--allow-insecure-http"), address);
+  for (const address of ["http://127.0.0.1:7600", "http://localhost", "http://[::1]:1", "http://127.9.9.9", "https://fleet.example.com"])
+    parseServer(address, false);
+  for (const address of [
+    "http://10.0.0.1",
+    "http://fleet.example.com",
+    "http://127.0.0.1.example.com",
+    "http://localhost.example.com",
+    "http://0.0.0.0",
+  ]) {
+    assert.throws(
+      () => parseServer(address, false),
+      (error) => error instanceof UsageError && error.message.includes("--allow-insecure-http"),
+      address,
+    );
     parseServer(address, true);
   }
 });
 
 test("an address that is none is refused, a slash at its end dropped, a path kept", () => {
-  for (const address of ["", "fleet", "ftp://x", "https://user:pw@x", "https://x/?q", "ws://x"]) assert.throws(() => parseServer(address, true), UsageError, address);
+  for (const address of ["", "fleet", "ftp://x", "https://user:pw@x", "https://x/?q", "ws://x"])
+    assert.throws(() => parseServer(address, true), UsageError, address);
   assert.equal(parseServer("https://Fleet.example.com/", false), "https://fleet.example.com");
   assert.equal(parseServer("https://x/robots/", false), "https://x/robots");
 });
 
 test("flags win over the environment, and workloads do not inherit the agent's settings", () => {
-  const env = { ROBOFLEET_SERVER: "https://env", ROBOFLEET_STATE: "/env", ROBOFLEET_ENROLL_KEY: "rf_enroll_1", PATH: "/bin", NODE_OPTIONS: "--x" };
+  const env = {
+    ROBOFLEET_SERVER: "https://env",
+    ROBOFLEET_STATE: "/env",
+    ROBOFLEET_ENROLL_KEY: "rf_enroll_1",
+    PATH: "/bin",
+    NODE_OPTIONS: "--x",
+  };
   const config = readConfig({ server: "https://flag", label: ["a=b", "c=d=e", "empty="] }, env);
   assert.deepEqual([config.server, config.state_directory, config.enroll_key], ["https://flag", "/env", "rf_enroll_1"]);
   assert.deepEqual(config.labels, { a: "b", c: "d=e", empty: "" });
@@ -35,7 +53,11 @@ test("what is missing or malformed is a usage error that names the flag", () => 
     [{ ...whole, logSpoolMib: "0" }, "--log-spool-mib"],
     [{ ...whole, logSpoolMib: "many" }, "--log-spool-mib"],
   ] as const) {
-    assert.throws(() => readConfig({ ...flags, ...("label" in flags ? { label: [...flags.label] } : {}) } as Parameters<typeof readConfig>[0], {}), (error) => error instanceof UsageError && error.message.includes(named), named);
+    assert.throws(
+      () => readConfig({ ...flags, ...("label" in flags ? { label: [...flags.label] } : {}) } as Parameters<typeof readConfig>[0], {}),
+      (error) => error instanceof UsageError && error.message.includes(named),
+      named,
+    );
   }
 });
 
@@ -43,5 +65,7 @@ test("the unit never holds the enrolment key and quotes what a shell would not e
   const config = readConfig({ server: "https://x", state: "/var/lib/my robot", enrollKey: "rf_enroll_secret", name: '50% "x"' }, {});
   const unit = unitText(config, "/usr/bin/node", "/opt/rf/main.ts");
   assert.ok(!unit.includes("rf_enroll_secret"));
-  assert.ok(unit.includes('ExecStart=/usr/bin/node /opt/rf/main.ts run --server https://x --state "/var/lib/my robot" --name "50%% \\"x\\""\n'));
+  assert.ok(
+    unit.includes('ExecStart=/usr/bin/node /opt/rf/main.ts run --server https://x --state "/var/lib/my robot" --name "50%% \\"x\\""\n'),
+  );
 });

@@ -57,7 +57,8 @@ export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
   const enroll_key = flags.enrollKey ?? env.ROBOFLEET_ENROLL_KEY;
   const name = flags.name ?? env.ROBOFLEET_ROBOT_NAME;
   const log_level = flags.logLevel ?? env.ROBOFLEET_AGENT_LOG_LEVEL ?? "info";
-  if (!LOG_LEVELS_ALLOWED.includes(log_level)) throw new UsageError(`--log-level is one of ${LOG_LEVELS_ALLOWED.join(", ")}, not "${log_level}"`);
+  if (!LOG_LEVELS_ALLOWED.includes(log_level))
+    throw new UsageError(`--log-level is one of ${LOG_LEVELS_ALLOWED.join(", ")}, not "${log_level}"`);
   return {
     server: parseServer(server, allow_insecure_http),
     state_directory: resolve(state),
@@ -107,7 +108,8 @@ function parseLabels(pairs: string[]): Record<string, string> {
 function parseSpoolBytes(mib: string | undefined): number {
   if (mib === undefined) return LOG_SPOOL_BYTES_DEFAULT;
   const bytes = Math.floor(Number(mib) * 1024 * 1024);
-  if (!Number.isSafeInteger(bytes) || bytes < LOG_SPOOL_BYTES_MIN) throw new UsageError(`--log-spool-mib wants a number of at least 0.25, not "${mib}"`);
+  if (!Number.isSafeInteger(bytes) || bytes < LOG_SPOOL_BYTES_MIN)
+    throw new UsageError(`--log-spool-mib wants a number of at least 0.25, not "${mib}"`);
   return bytes;
 }
 

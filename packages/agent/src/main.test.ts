@@ -26,7 +26,19 @@ function rfAgent(t: TestContext, ...args: string[]): Run {
 test("runs until SIGTERM, says goodbye and exits 0; after kill -9 it starts again as the same robot", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
-  const args = ["run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t), "--name", "arm", "--label", "line=3"];
+  const args = [
+    "run",
+    "--server",
+    peer.url,
+    "--enroll-key",
+    "rf_enroll_x",
+    "--state",
+    temporaryDirectory(t),
+    "--name",
+    "arm",
+    "--label",
+    "line=3",
+  ];
   const first = rfAgent(t, ...args);
   await until("the link", () => peer.connected);
   const second = rfAgent(t, ...args);

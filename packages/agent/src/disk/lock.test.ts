@@ -18,7 +18,10 @@ test("another process is refused while the holder lives and takes over after kil
   const child = spawn(process.execPath, ["--input-type=module", "--eval", HOLD, directory], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = once(child, "exit");
   await once(child.stdout, "data");
-  assert.throws(() => lockState(directory), (error) => error instanceof StateLockedError && error.message.includes(String(child.pid)));
+  assert.throws(
+    () => lockState(directory),
+    (error) => error instanceof StateLockedError && error.message.includes(String(child.pid)),
+  );
   child.kill("SIGKILL");
   await ended;
   const unlock = lockState(directory);
@@ -29,7 +32,12 @@ test("another process is refused while the holder lives and takes over after kil
 test("a lock of an earlier process with a living number, of another boot, or torn is taken over", (t) => {
   const directory = temporaryDirectory(t);
   const path = join(directory, "agent.lock");
-  for (const content of ["", "{", JSON.stringify({ pid: process.pid, started: "1", boot_id: "x" }), JSON.stringify({ pid: 1, started: "0", boot_id: "another" })]) {
+  for (const content of [
+    "",
+    "{",
+    JSON.stringify({ pid: process.pid, started: "1", boot_id: "x" }),
+    JSON.stringify({ pid: 1, started: "0", boot_id: "another" }),
+  ]) {
     writeFileSync(path, content);
     lockState(directory)();
     assert.equal(existsSync(path), false);

@@ -30,7 +30,8 @@ export function lockState(directory: string): () => void {
       if (linked(mine, path)) break;
       const content = readText(path);
       const holder = parseHolder(content);
-      if (holder !== undefined && lives(holder)) throw new StateLockedError(`${directory} is in use by another agent (process ${holder.pid})`);
+      if (holder !== undefined && lives(holder))
+        throw new StateLockedError(`${directory} is in use by another agent (process ${holder.pid})`);
       if (tries === TAKEOVERS_MAX) throw new StateLockedError(`${directory} could not be locked: others keep taking it`);
       removeStale(path, content);
     }

@@ -25,13 +25,21 @@ export function runChecks(
   const checks: Check[] = [];
   for (const disk of measured.disks) {
     const percent = percentOf(disk.used_bytes, disk.total_bytes);
-    checks.push({ name: `disk:${disk.mount}`.slice(0, 255), status: grade(percent, DISK_PERCENT), message: `${percent.toFixed(0)} % used` });
+    checks.push({
+      name: `disk:${disk.mount}`.slice(0, 255),
+      status: grade(percent, DISK_PERCENT),
+      message: `${percent.toFixed(0)} % used`,
+    });
   }
   const memory = percentOf(measured.memory.used_bytes, measured.memory.total_bytes);
   checks.push({ name: "memory", status: grade(memory, MEMORY_PERCENT), message: `${memory.toFixed(0)} % used` });
   const { temperature_celsius } = measured.cpu;
   if (temperature_celsius !== null) {
-    checks.push({ name: "temperature", status: grade(temperature_celsius, TEMPERATURE_CELSIUS), message: `${temperature_celsius.toFixed(1)} °C` });
+    checks.push({
+      name: "temperature",
+      status: grade(temperature_celsius, TEMPERATURE_CELSIUS),
+      message: `${temperature_celsius.toFixed(1)} °C`,
+    });
   }
   if (clock_offset_ms !== undefined) checks.push(clockCheck(clock_offset_ms));
   checks.push(...workloads.map(workloadCheck));

@@ -28,9 +28,11 @@ const ROBOT = {
   "proc/loadavg": "0.75 0.50 0.25 1/200 4242\n",
   "proc/uptime": "12345.67 20000.00\n",
   "proc/meminfo": "MemTotal:        8388608 kB\nMemFree:          100 kB\nMemAvailable:    6291456 kB\nCached:         1 kB\n",
-  "proc/mounts": "proc /proc proc rw 0 0\n/dev/sda1 / ext4 rw 0 0\n/dev/sda1 /var/lib/bind ext4 rw 0 0\nserver:/x /nfs nfs4 rw 0 0\n/dev/sdb1 /media/a\\040b vfat rw 0 0\n/dev/gone /gone ext4 rw 0 0\n",
+  "proc/mounts":
+    "proc /proc proc rw 0 0\n/dev/sda1 / ext4 rw 0 0\n/dev/sda1 /var/lib/bind ext4 rw 0 0\nserver:/x /nfs nfs4 rw 0 0\n/dev/sdb1 /media/a\\040b vfat rw 0 0\n/dev/gone /gone ext4 rw 0 0\n",
   "media/a b/file": "",
-  "proc/net/dev": "Inter-|   Receive\n face |bytes    packets\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n  eth0: 1000 5 0 0 0 0 0 0 2000 6 0 0 0 0 0 0\n",
+  "proc/net/dev":
+    "Inter-|   Receive\n face |bytes    packets\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n  eth0: 1000 5 0 0 0 0 0 0 2000 6 0 0 0 0 0 0\n",
   "sys/class/thermal/thermal_zone0/temp": "45500\n",
   "sys/class/thermal/thermal_zone1/temp": "61000\n",
   "sys/class/thermal/thermal_zone2/temp": "-274000\n",
@@ -66,7 +68,10 @@ test("every figure is read from /proc, /sys and statfs", async (t) => {
   assert.equal(health.uptime_seconds, 12_345.67);
   assert.deepEqual(health.network, [{ name: "eth0", rx_bytes: 1_000, tx_bytes: 2_000, addresses: ["10.0.0.2", "fe80::1"] }]);
   assert.deepEqual(health.battery, { percent: 80, charging: false });
-  assert.deepEqual(health.disks.map(({ mount }) => mount), ["/", "/media/a b"]);
+  assert.deepEqual(
+    health.disks.map(({ mount }) => mount),
+    ["/", "/media/a b"],
+  );
   assert.ok(health.disks.every(({ used_bytes, total_bytes }) => total_bytes > 0 && used_bytes >= 0 && used_bytes <= total_bytes));
   assert.deepEqual(health.metrics, { outbox_reports: 3 });
   assert.equal(health.ros, null);
@@ -80,18 +85,37 @@ test("a machine that tells nothing has a snapshot all the same", async (t) => {
 
 test("this machine's own snapshot is what the protocol wants", async () => {
   const clock = systemClock;
-  const health = await new HealthMeter({ system_root: "/", clock, time: new RobotTime(clock), boot_id: "boot", workloads: () => [], metrics: () => ({}) }).measure();
+  const health = await new HealthMeter({
+    system_root: "/",
+    clock,
+    time: new RobotTime(clock),
+    boot_id: "boot",
+    workloads: () => [],
+    metrics: () => ({}),
+  }).measure();
   assert.deepEqual(Value.Errors(HealthBody, health), []);
   assert.ok(health.memory.total_bytes > 0 && health.memory.used_bytes > 0);
   assert.ok(health.uptime_seconds > 0);
-  assert.ok(health.disks.some(({ mount }) => mount === "/"), JSON.stringify(health.disks));
+  assert.ok(
+    health.disks.some(({ mount }) => mount === "/"),
+    JSON.stringify(health.disks),
+  );
 });
 
 test("checks grade disk, memory, temperature, clock and workloads, and the worst is the status", () => {
-  const workload = (app: string, status: string, restarts = 0): WorkloadStatus => ({ app, kind: "app_bundle", status, restarts, release_tag: null });
+  const workload = (app: string, status: string, restarts = 0): WorkloadStatus => ({
+    app,
+    kind: "app_bundle",
+    status,
+    restarts,
+    release_tag: null,
+  });
   const checks = runChecks(
     {
-      disks: [{ mount: "/", used_bytes: 86, total_bytes: 100 }, { mount: "/data", used_bytes: 10, total_bytes: 100 }],
+      disks: [
+        { mount: "/", used_bytes: 86, total_bytes: 100 },
+        { mount: "/data", used_bytes: 10, total_bytes: 100 },
+      ],
       memory: { used_bytes: 98, total_bytes: 100 },
       cpu: { percent: 0, load_1m: 0, cores: 1, temperature_celsius: 79 },
     },

@@ -5,7 +5,16 @@ import type { WorkloadStatus } from "../contract.ts";
 import type { RobotTime } from "../robot-time.ts";
 import { runChecks, worstStatus } from "./checks.ts";
 import { readDisks } from "./read-disks.ts";
-import { type CpuTimes, readBattery, readCpuTimes, readLoad1m, readMemory, readNetwork, readTemperatureCelsius, readUptimeSeconds } from "./read-proc.ts";
+import {
+  type CpuTimes,
+  readBattery,
+  readCpuTimes,
+  readLoad1m,
+  readMemory,
+  readNetwork,
+  readTemperatureCelsius,
+  readUptimeSeconds,
+} from "./read-proc.ts";
 
 const ADDRESSES_MAX = 64;
 
@@ -65,12 +74,21 @@ export class HealthMeter {
     this.#last_cpu = now;
     const total = now.total - before.total;
     const percent = total > 0 ? Math.min(100, Math.max(0, (100 * (now.busy - before.busy)) / total)) : 0;
-    return { percent: Math.round(percent * 10) / 10, load_1m: readLoad1m(root), cores: now.cores, temperature_celsius: readTemperatureCelsius(root) };
+    return {
+      percent: Math.round(percent * 10) / 10,
+      load_1m: readLoad1m(root),
+      cores: now.cores,
+      temperature_celsius: readTemperatureCelsius(root),
+    };
   }
 }
 
 function machineAddresses(): Map<string, string[]> {
   const addresses = new Map<string, string[]>();
-  for (const [name, list] of Object.entries(networkInterfaces())) addresses.set(name, (list ?? []).map(({ address }) => address));
+  for (const [name, list] of Object.entries(networkInterfaces()))
+    addresses.set(
+      name,
+      (list ?? []).map(({ address }) => address),
+    );
   return addresses;
 }

@@ -38,7 +38,11 @@ export interface CpuTimes {
 export function readCpuTimes(root: string): CpuTimes {
   const lines = readSmall(root, "proc/stat").split("\n");
   // user nice system idle iowait irq softirq steal; guest time is within user.
-  const ticks = (lines[0] ?? "").trim().split(/\s+/).slice(1, 9).map((tick) => numberOr(tick, 0));
+  const ticks = (lines[0] ?? "")
+    .trim()
+    .split(/\s+/)
+    .slice(1, 9)
+    .map((tick) => numberOr(tick, 0));
   const total = ticks.reduce((sum, tick) => sum + tick, 0);
   const idle = (ticks[3] ?? 0) + (ticks[4] ?? 0);
   return { busy: total - idle, total, cores: Math.max(1, lines.filter((line) => /^cpu\d/.test(line)).length) };

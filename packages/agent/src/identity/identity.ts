@@ -45,7 +45,8 @@ function readKey(path: string): KeyObject | undefined {
     throw error;
   }
   const key = parseKey(pem);
-  if (key?.asymmetricKeyType !== "ed25519") throw new Error(`${path} does not hold an Ed25519 key; restore it, or remove the state directory and enrol anew`);
+  if (key?.asymmetricKeyType !== "ed25519")
+    throw new Error(`${path} does not hold an Ed25519 key; restore it, or remove the state directory and enrol anew`);
   return key;
 }
 

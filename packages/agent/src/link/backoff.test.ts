@@ -5,7 +5,13 @@ import { backoffMs, retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
 test("waits are spread over the whole of a window that doubles from 1 s to 60 s", () => {
   const clock = { random: seededRandom(3) };
-  for (const [attempt, bound] of [[0, 1_000], [1, 2_000], [5, 32_000], [6, 60_000], [5_000, 60_000]] as const) {
+  for (const [attempt, bound] of [
+    [0, 1_000],
+    [1, 2_000],
+    [5, 32_000],
+    [6, 60_000],
+    [5_000, 60_000],
+  ] as const) {
     const waits = Array.from({ length: 2_000 }, () => backoffMs(clock, attempt));
     assert.ok(Math.max(...waits) <= bound && Math.max(...waits) > bound * 0.98, `${attempt}`);
     assert.ok(Math.min(...waits) < bound * 0.02, `${attempt}`);

@@ -24,7 +24,11 @@ export function sensibleWaitMs(value: unknown): number | undefined {
 }
 
 /** Reads a Retry-After header (seconds or an HTTP date); `server_date` is the answer's own Date, as our clock may be wrong. */
-export function retryAfterMs(header: string | null | undefined, server_date: string | null | undefined, clock: Pick<Clock, "now">): number | undefined {
+export function retryAfterMs(
+  header: string | null | undefined,
+  server_date: string | null | undefined,
+  clock: Pick<Clock, "now">,
+): number | undefined {
   if (!header) return undefined;
   if (/^\d+(\.\d+)?$/.test(header)) return sensibleWaitMs(Number(header) * 1000);
   const at = Date.parse(header);

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
 import { FRAME_HEADER_BYTES, FRAME_PAYLOAD_BYTES_MAX, LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
-import WebSocket from "ws";
+import { WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
 import { errorMessage } from "../http/request.ts";
 import { retryAfterMs } from "./backoff.ts";
@@ -72,7 +72,10 @@ async function refusal(response: IncomingMessage, clock: Clock): Promise<Connect
   const status = response.statusCode ?? 0;
   const retry_after_ms = retryAfterMs(response.headers["retry-after"], response.headers.date, clock);
   const message = errorMessage(await firstBytes(response)) ?? `HTTP status ${status}`;
-  return new ConnectFailed(`the server refused the link: ${message}`, { retry_after_ms, slow: status === 401 || status === 403 || status === 404 });
+  return new ConnectFailed(`the server refused the link: ${message}`, {
+    retry_after_ms,
+    slow: status === 401 || status === 403 || status === 404,
+  });
 }
 
 /** The connect timeout bounds this too: it destroys the socket. */

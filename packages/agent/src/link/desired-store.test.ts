@@ -21,9 +21,16 @@ test("what is handed on is on the disk already, and read again after a restart",
   const { store } = open(directory);
   const seen: [boolean, number][] = [];
   for (const generation of [3, 2, 3, 4]) {
-    store.take(desiredOf(generation), (fresh) => seen.push([fresh, (JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation]));
+    store.take(desiredOf(generation), (fresh) =>
+      seen.push([fresh, (JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation]),
+    );
   }
-  assert.deepEqual(seen, [[true, 3], [false, 3], [false, 3], [true, 4]]);
+  assert.deepEqual(seen, [
+    [true, 3],
+    [false, 3],
+    [false, 3],
+    [true, 4],
+  ]);
   assert.equal(open(directory).store.generation, 4);
 });
 
@@ -42,7 +49,13 @@ test("a disk that refuses is tried again, and nobody acts before it takes the st
 
 test("a torn or foreign file counts as none, so that the server sends it again", (t) => {
   const directory = temporaryDirectory(t);
-  for (const content of ["", '{"type":"desired","generation":4,"apps":{', "[]", '{"generation":-1,"apps":{},"configs":{}}', '{"generation":1,"apps":{"main":null},"configs":{}}']) {
+  for (const content of [
+    "",
+    '{"type":"desired","generation":4,"apps":{',
+    "[]",
+    '{"generation":-1,"apps":{},"configs":{}}',
+    '{"generation":1,"apps":{"main":null},"configs":{}}',
+  ]) {
     writeFileSync(join(directory, "desired.json"), content);
     const { store } = open(directory);
     assert.deepEqual([store.current, store.generation], [undefined, 0], content);

@@ -44,7 +44,10 @@ export class DesiredStore {
     try {
       writeAtomically(this.#path, JSON.stringify(desired));
     } catch (error) {
-      this.#options.log.error({ generation: desired.generation, reason: errorText(error) }, "could not store the desired state, trying again");
+      this.#options.log.error(
+        { generation: desired.generation, reason: errorText(error) },
+        "could not store the desired state, trying again",
+      );
       this.#retry = this.#options.clock.setTimer(STORE_RETRY_MS, () => this.take(desired, stored));
       return;
     }
@@ -63,7 +66,9 @@ export function parseDesired(value: unknown): Desired | undefined {
   if (!isObject(value)) return undefined;
   const { generation, apps, configs } = value;
   if (!Number.isSafeInteger(generation) || Number(generation) < 0 || !isObject(apps) || !isObject(configs)) return undefined;
-  const whole = Object.values(apps).every((app) => isObject(app) && (app.release === null || isObject(app.release))) && Object.values(configs).every(isObject);
+  const whole =
+    Object.values(apps).every((app) => isObject(app) && (app.release === null || isObject(app.release))) &&
+    Object.values(configs).every(isObject);
   return whole ? (value as unknown as Desired) : undefined;
 }
 

@@ -145,18 +145,25 @@ export class Link {
     const { time, outbox, shipper, log, clock } = this.#options;
     time.sync(welcome.server_time);
     try {
-      if (!outbox.reconcile(welcome.acked_seq)) return { reason: "this state directory is an old copy: its reports go under a new name", wait_ms: 0 };
+      if (!outbox.reconcile(welcome.acked_seq))
+        return { reason: "this state directory is an old copy: its reports go under a new name", wait_ms: 0 };
     } catch (error) {
       return { reason: `the outbox could not be renamed: ${errorText(error)}` };
     }
     this.#welcomed_at = clock.monotonic();
     this.#last_failure = undefined;
-    log.info({ session_id: welcome.session_id, clock_offset_ms: Math.round(time.offset() ?? 0), waiting_reports: outbox.size }, "link is up");
+    log.info(
+      { session_id: welcome.session_id, clock_offset_ms: Math.round(time.offset() ?? 0), waiting_reports: outbox.size },
+      "link is up",
+    );
     this.#reports.start(session, welcome.acked_seq);
     this.#announce();
     void this.#sendHealth(session);
     session.every(welcome.health_seconds * 1000, () => this.#sendHealth(session));
-    shipper.start({ room: () => session.room("logs"), send: (message) => session.sendLogs(message) }, { acked: welcome.acked_log_seq, flush_ms: welcome.log_flush_ms });
+    shipper.start(
+      { room: () => session.room("logs"), send: (message) => session.sendLogs(message) },
+      { acked: welcome.acked_log_seq, flush_ms: welcome.log_flush_ms },
+    );
     return undefined;
   }
 

@@ -69,7 +69,8 @@ function text(value: Record<string, unknown>, field: string): string {
 
 function count(value: Record<string, unknown>, field: string): number {
   const found = value[field];
-  if (typeof found !== "number" || !Number.isSafeInteger(found) || found < 0) throw new FrameError(`${String(value.type)}.${field} is no count`);
+  if (typeof found !== "number" || !Number.isSafeInteger(found) || found < 0)
+    throw new FrameError(`${String(value.type)}.${field} is no count`);
   return found;
 }
 

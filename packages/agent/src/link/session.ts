@@ -96,7 +96,9 @@ export class Session {
     this.#greeted = options.activity.begin();
     this.#after(HELLO_TIMEOUT_MS, () => this.#finish({ reason: `no welcome after ${HELLO_TIMEOUT_MS / 1000} s` }));
     socket.on("message", (data, is_binary) => this.#receive(data, is_binary));
-    socket.on("close", (code, reason) => this.#closed({ reason: `the connection was closed (${code}${reason.length > 0 ? ` ${reason.toString()}` : ""})` }));
+    socket.on("close", (code, reason) =>
+      this.#closed({ reason: `the connection was closed (${code}${reason.length > 0 ? ` ${reason.toString()}` : ""})` }),
+    );
   }
 
   /** Queues a control message; false when the queue is full or the session is not up. */
@@ -178,7 +180,8 @@ export class Session {
 
   #beat(heartbeat_ms: number): void {
     const silent_ms = this.#options.clock.monotonic() - this.#last_heard;
-    if (silent_ms >= heartbeat_ms * SILENT_HEARTBEATS_MAX) return this.#finish({ reason: `the server was silent for ${Math.round(silent_ms / 1000)} s` });
+    if (silent_ms >= heartbeat_ms * SILENT_HEARTBEATS_MAX)
+      return this.#finish({ reason: `the server was silent for ${Math.round(silent_ms / 1000)} s` });
     this.#queue.push("control", [encodeFrame(FrameType.PING, CONTROL_CHANNEL, Buffer.alloc(0))]);
   }
 

@@ -7,13 +7,20 @@ test("an entry is one human line and one record; a local one is only a line; not
   const lines: string[] = [];
   const records: LogRecord[] = [];
   const at = new Date("2030-01-01T00:00:00Z");
-  const { log, local } = agentLog({ level: "info", now: () => at, print: (line) => void lines.push(line), sink: { write: (record) => void records.push(record) } });
+  const { log, local } = agentLog({
+    level: "info",
+    now: () => at,
+    print: (line) => void lines.push(line),
+    sink: { write: (record) => void records.push(record) },
+  });
   log.warn({ reason: "a\nb\u001b[2J", count: 2 }, "it happened");
   local.error({ x: 1 }, "stays here");
   log.debug("not at this level");
   assert.deepEqual(lines, [
-    "2030-01-01T00:00:00.000Z warn  it happened reason=a\\nb\\u001b[2J count=2\n",
+    "2030-01-01T00:00:00.000Z warn  it happened reason=a\\u000ab\\u001b[2J count=2\n",
     "2030-01-01T00:00:00.000Z error stays here x=1\n",
   ]);
-  assert.deepEqual(records, [{ level: "warn", source: "agent", message: "it happened", fields: { reason: "a\nb\u001b[2J", count: 2 }, at }]);
+  assert.deepEqual(records, [
+    { level: "warn", source: "agent", message: "it happened", fields: { reason: "a\nb\u001b[2J", count: 2 }, at },
+  ]);
 });

@@ -1,4 +1,4 @@
-import { type Level, type Logger, pino } from "pino";
+import { type Logger, pino } from "pino";
 import { LOG_LEVELS, type LogLevel } from "@robofleet/protocol/link";
 import type { LogSink } from "../contract.ts";
 
@@ -22,12 +22,12 @@ export function agentLog({ level, now, print, sink }: AgentLogOptions): { log: L
     const entry = JSON.parse(line) as Record<string, unknown>;
     const name = levelName(entry.level);
     const at = new Date(Number(entry.time));
-    const message = String(entry.msg ?? "");
+    const message = typeof entry.msg === "string" ? entry.msg : "";
     const fields = Object.fromEntries(Object.entries(entry).filter(([key]) => !OWN_FIELDS.has(key)));
     print(`${at.toISOString()} ${name.padEnd(5)} ${oneLine(message)}${humanFields(fields)}\n`);
     if (entry.local !== true) sink.write({ level: name, source: SOURCE, message, fields, at });
   };
-  const log = pino({ level: level as Level, base: null, timestamp: () => `,"time":${now().getTime()}` }, { write });
+  const log = pino({ level, base: null, timestamp: () => `,"time":${now().getTime()}` }, { write });
   return { log, local: log.child(LOCAL) };
 }
 
@@ -37,9 +37,11 @@ function levelName(level: unknown): LogLevel {
 }
 
 function humanFields(fields: Record<string, unknown>): string {
-  return Object.entries(fields).map(([key, value]) => ` ${key}=${oneLine(typeof value === "string" ? value : JSON.stringify(value))}`).join("");
+  return Object.entries(fields)
+    .map(([key, value]) => ` ${key}=${oneLine(typeof value === "string" ? value : JSON.stringify(value))}`)
+    .join("");
 }
 
 /** A value from outside must not write lines or terminal commands of its own. */
-// oxlint-disable-next-line no-control-regex
-const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f]/g, (character) => JSON.stringify(character).slice(1, -1).replace(/[\u007f-\u009f]/, "?"));
+const oneLine = (text: string): string =>
+  text.replace(/\p{Cc}/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);

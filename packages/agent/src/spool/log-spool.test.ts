@@ -28,7 +28,10 @@ interface Opening {
   clock?: SimulatedClock;
 }
 
-function open(directory: string, { bytes_max = 1e8, on_disk = () => {}, clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" }) }: Opening = {}): LogSpool {
+function open(
+  directory: string,
+  { bytes_max = 1e8, on_disk = () => {}, clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" }) }: Opening = {},
+): LogSpool {
   return new LogSpool({ directory, bytes_max, clock, now: () => clock.now(), on_disk });
 }
 
@@ -54,7 +57,10 @@ test("records come out in order, in batches within the bounds, and again after a
   const second = spool.next({ records: 1_000, bytes: 10_000 })!;
   assert.ok(second.bytes <= 10_000 && second.lines.length > 50);
   spool.rewind(first.last_seq);
-  assert.deepEqual(drain(spool).map(({ message }) => message), Array.from({ length: 1_500 }, (_, i) => `message ${i + 1_000}`));
+  assert.deepEqual(
+    drain(spool).map(({ message }) => message),
+    Array.from({ length: 1_500 }, (_, i) => `message ${i + 1_000}`),
+  );
   assert.equal(spool.has_unsent, false);
   spool.close();
 });
@@ -70,7 +76,10 @@ test("after a restart everything that was not acknowledged comes out and new num
   write(second, "b");
   second.rewind(sent[4]!.seq);
   const records = drain(second);
-  assert.deepEqual(records.map(({ message }) => message), ["a5", "a6", "a7", "a8", "a9", "b"]);
+  assert.deepEqual(
+    records.map(({ message }) => message),
+    ["a5", "a6", "a7", "a8", "a9", "b"],
+  );
   assert.ok(records.at(-1)!.seq > sent.at(-1)!.seq);
   second.close();
 });
@@ -88,10 +97,16 @@ test("over the bound the oldest records go and one gap record tells how many", (
   const { count, from_seq, to_seq } = gapOf(gap!)!;
   assert.equal(gap!.message, `${count} records dropped`);
   assert.deepEqual([from_seq, to_seq, gap!.seq], [1, count, count]);
-  assert.deepEqual(rest.map(({ message }) => message), Array.from({ length: total - count }, (_, i) => `message ${i + count}`));
+  assert.deepEqual(
+    rest.map(({ message }) => message),
+    Array.from({ length: total - count }, (_, i) => `message ${i + count}`),
+  );
   assert.equal(spool.dropped, count);
   spool.close();
-  assert.deepEqual(drain(open(directory, { bytes_max: 64 * 1024 })).map(({ message }) => message), records.map(({ message }) => message));
+  assert.deepEqual(
+    drain(open(directory, { bytes_max: 64 * 1024 })).map(({ message }) => message),
+    records.map(({ message }) => message),
+  );
 });
 
 test("whatever is dropped, torn, resent or restarted: each record arrives once or is counted in a gap", { timeout: 120_000 }, (t) => {
@@ -133,7 +148,11 @@ test("whatever is dropped, torn, resent or restarted: each record arrives once o
       assert.ok(tries < 10_000, `seed ${seed}: records are there but none comes out`);
       receive();
     }
-    assert.deepEqual(arrived, arrived.toSorted((a, b) => a - b), `seed ${seed}`);
+    assert.deepEqual(
+      arrived,
+      arrived.toSorted((a, b) => a - b),
+      `seed ${seed}`,
+    );
     assert.equal(new Set(arrived).size, arrived.length, `seed ${seed}`);
     assert.equal(arrived.length + counted, written, `seed ${seed}`);
     spool.close();
@@ -145,13 +164,19 @@ test("a line cut by power loss is left out; damage inside a file becomes a gap",
   const first = open(directory);
   for (let i = 1; i <= 5; i += 1) write(first, `message ${i}`);
   first.close();
-  const path = join(directory, readdirSync(directory).find((name) => name.endsWith(".jsonl"))!);
+  const path = join(
+    directory,
+    readdirSync(directory).find((name) => name.endsWith(".jsonl"))!,
+  );
   const lines = readFileSync(path, "utf8").trimEnd().split("\n");
   lines[2] = "\0".repeat(lines[2]!.length);
   writeFileSync(path, `${lines.join("\n")}\n`);
   appendFileSync(path, '{"seq":6,"at":"20');
   const second = open(directory);
-  assert.deepEqual(drain(second).map(({ message }) => message), ["message 1", "message 2", "1 records dropped", "message 4", "message 5"]);
+  assert.deepEqual(
+    drain(second).map(({ message }) => message),
+    ["message 1", "message 2", "1 records dropped", "message 4", "message 5"],
+  );
   second.close();
 });
 
@@ -191,7 +216,10 @@ test("a server that knows higher numbers than this disk gets the loss told and t
   const again = open(directory);
   again.rewind(1_000_002);
   write(again, "after");
-  assert.deepEqual(drain(again).map(({ message }) => message), ["after"]);
+  assert.deepEqual(
+    drain(again).map(({ message }) => message),
+    ["after"],
+  );
   again.close();
 });
 
@@ -207,7 +235,10 @@ test("kill -9 loses no record of a turn of the event loop that has ended", { tim
       setImmediate(() => process.stdout.write(i + "\\n", turn));
     };
     turn();`;
-  const child = spawn(process.execPath, ["--input-type=module", "--eval", program, directory], { stdio: ["ignore", "pipe", "inherit"], cwd: import.meta.dirname });
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", program, directory], {
+    stdio: ["ignore", "pipe", "inherit"],
+    cwd: import.meta.dirname,
+  });
   const ended = once(child, "exit");
   let told = 0;
   for await (const line of createInterface(child.stdout)) {
@@ -218,44 +249,57 @@ test("kill -9 loses no record of a turn of the event loop that has ended", { tim
   const spool = open(directory);
   const kept = drain(spool).map(({ message }) => Number(message));
   assert.ok(told >= 500);
-  assert.deepEqual(kept.slice(0, told), Array.from({ length: told }, (_, i) => i + 1));
+  assert.deepEqual(
+    kept.slice(0, told),
+    Array.from({ length: told }, (_, i) => i + 1),
+  );
   spool.close();
 });
 
-test("on a full disk the newest records stay in bounded memory, the rest is counted, and the disk is used again when it has room", { timeout: 30_000 }, async (t) => {
-  const directory = temporaryDirectory(t);
-  const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", directory]);
-  if (mount.status !== 0) return t.skip("needs root and tmpfs to make a disk that is full");
-  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-  const troubles: (string | undefined)[] = [];
-  const spool = open(directory, { clock, on_disk: (reason) => troubles.push(reason) });
-  write(spool, "0");
-  drain(spool);
-  spool.rewind(0);
-  const ballast = join(directory, "ballast");
-  assert.throws(() => writeFileSync(ballast, Buffer.alloc(512 * 1024)), { code: "ENOSPC" });
-  const total = 20_000;
-  for (let i = 1; i < total; i += 1) write(spool, `${i} ${"x".repeat(100)}`);
-  assert.match((drain(spool), troubles[0]!), /ENOSPC/);
-  assert.ok(spool.bytes < 1.5 * 1024 * 1024, `${spool.bytes} bytes`);
-  assert.ok(spool.dropped > 0);
-  spool.rewind(0);
-  rmSync(ballast);
-  await clock.advance({ seconds: 10 });
-  const records = drain(spool);
-  const counted = records.reduce((sum, record) => sum + (gapOf(record)?.count ?? 0), 0);
-  const arrived = records.filter((record) => gapOf(record) === undefined).map(({ message }) => Number(message.split(" ")[0]));
-  assert.equal(arrived.length + counted, total);
-  assert.equal(arrived[0], 0);
-  assert.equal(arrived.at(-1), total - 1);
-  // Everything was handed out, so it can be acknowledged, and the next record finds the disk usable.
-  spool.acknowledge(records.at(-1)!.seq);
-  write(spool, "after");
-  assert.deepEqual(drain(spool).map(({ message }) => message), ["after"]);
-  assert.equal(troubles.at(-1), undefined);
-  spool.close();
-  const reopened = open(directory);
-  reopened.rewind(records.at(-1)!.seq);
-  assert.deepEqual(drain(reopened).map(({ message }) => message), ["after"]);
-  reopened.close();
-});
+test(
+  "on a full disk the newest records stay in bounded memory, the rest is counted, and the disk is used again when it has room",
+  { timeout: 30_000 },
+  async (t) => {
+    const directory = temporaryDirectory(t);
+    const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", directory]);
+    if (mount.status !== 0) return t.skip("needs root and tmpfs to make a disk that is full");
+    const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+    const troubles: (string | undefined)[] = [];
+    const spool = open(directory, { clock, on_disk: (reason) => troubles.push(reason) });
+    write(spool, "0");
+    drain(spool);
+    spool.rewind(0);
+    const ballast = join(directory, "ballast");
+    assert.throws(() => writeFileSync(ballast, Buffer.alloc(512 * 1024)), { code: "ENOSPC" });
+    const total = 20_000;
+    for (let i = 1; i < total; i += 1) write(spool, `${i} ${"x".repeat(100)}`);
+    assert.match((drain(spool), troubles[0]!), /ENOSPC/);
+    assert.ok(spool.bytes < 1.5 * 1024 * 1024, `${spool.bytes} bytes`);
+    assert.ok(spool.dropped > 0);
+    spool.rewind(0);
+    rmSync(ballast);
+    await clock.advance({ seconds: 10 });
+    const records = drain(spool);
+    const counted = records.reduce((sum, record) => sum + (gapOf(record)?.count ?? 0), 0);
+    const arrived = records.filter((record) => gapOf(record) === undefined).map(({ message }) => Number(message.split(" ")[0]));
+    assert.equal(arrived.length + counted, total);
+    assert.equal(arrived[0], 0);
+    assert.equal(arrived.at(-1), total - 1);
+    // Everything was handed out, so it can be acknowledged, and the next record finds the disk usable.
+    spool.acknowledge(records.at(-1)!.seq);
+    write(spool, "after");
+    assert.deepEqual(
+      drain(spool).map(({ message }) => message),
+      ["after"],
+    );
+    assert.equal(troubles.at(-1), undefined);
+    spool.close();
+    const reopened = open(directory);
+    reopened.rewind(records.at(-1)!.seq);
+    assert.deepEqual(
+      drain(reopened).map(({ message }) => message),
+      ["after"],
+    );
+    reopened.close();
+  },
+);

@@ -162,7 +162,8 @@ export class LogSpool {
       lines = [];
     }
     let expected = from;
-    const addGap = (to: number): void => add({ seq: to, text: encodeGap({ from: expected, to, count: to - expected + 1 }, this.#options.now) });
+    const addGap = (to: number): void =>
+      add({ seq: to, text: encodeGap({ from: expected, to, count: to - expected + 1 }, this.#options.now) });
     for (const line of lines) {
       if (line.seq > expected) addGap(line.seq - 1);
       add(line);

@@ -30,7 +30,11 @@ function temporaryDirectory(t: TestContext): string {
   return directory;
 }
 
-function open(directory: string, on_disk: (reason: string | undefined) => void = () => {}, clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" })): Outbox {
+function open(
+  directory: string,
+  on_disk: (reason: string | undefined) => void = () => {},
+  clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" }),
+): Outbox {
   return new Outbox({ directory, clock, now: () => clock.now(), on_disk });
 }
 
@@ -43,7 +47,10 @@ test("reports are there after a restart, keep their numbers, and later ones get 
   first.close();
   const second = open(directory);
   assert.equal(second.outbox_id, first.outbox_id);
-  assert.deepEqual(second.after(0, 10).map(({ seq }) => seq), numbers);
+  assert.deepEqual(
+    second.after(0, 10).map(({ seq }) => seq),
+    numbers,
+  );
   assert.ok(second.append(observed(4)).seq > numbers.at(-1)!);
   assert.deepEqual(bodies(second), [1, 2, 3, 4].map(observed));
   second.close();
@@ -54,7 +61,10 @@ test("a line cut by power loss is left out and the reports around it stay", (t) 
   const first = open(directory);
   first.append(observed(1));
   first.close();
-  const segment = join(directory, readdirSync(directory).find((name) => name.endsWith(".jsonl"))!);
+  const segment = join(
+    directory,
+    readdirSync(directory).find((name) => name.endsWith(".jsonl"))!,
+  );
   appendFileSync(segment, '{"type":"report","seq":2,"at":"2030-');
   const second = open(directory);
   second.append(observed(3));
@@ -67,7 +77,10 @@ test("acknowledged reports are gone, also after a restart, and their numbers are
   const first = open(directory);
   const [a, b, c] = [1, 2, 3].map((generation) => first.append(observed(generation)).seq);
   assert.equal(first.reconcile(b!), true);
-  assert.deepEqual(first.after(0, 10).map(({ seq }) => seq), [c]);
+  assert.deepEqual(
+    first.after(0, 10).map(({ seq }) => seq),
+    [c],
+  );
   first.acknowledge(c!);
   first.close();
   const second = open(directory);
@@ -129,7 +142,10 @@ test("kill -9 at any moment loses no report whose append returned", { timeout: 6
     for (let i = 1; ; i += 1) process.stdout.write(outbox.append({ kind: "observed", generation: i }).seq + "\\n");`;
   const ledger: number[] = [];
   for (let round = 0; round < 5; round += 1) {
-    const child = spawn(process.execPath, ["--input-type=module", "--eval", program, directory], { stdio: ["ignore", "pipe", "inherit"], cwd: import.meta.dirname });
+    const child = spawn(process.execPath, ["--input-type=module", "--eval", program, directory], {
+      stdio: ["ignore", "pipe", "inherit"],
+      cwd: import.meta.dirname,
+    });
     const ended = once(child, "exit");
     const stop_at = ledger.length + 50 + round * 13;
     for await (const line of createInterface(child.stdout)) {
@@ -141,7 +157,10 @@ test("kill -9 at any moment loses no report whose append returned", { timeout: 6
   const outbox = open(directory);
   const kept = new Set(outbox.after(0, OUTBOX_REPORTS_MAX).map(({ seq }) => seq));
   assert.ok(ledger.length >= 250);
-  assert.deepEqual(ledger.filter((seq) => !kept.has(seq)), []);
+  assert.deepEqual(
+    ledger.filter((seq) => !kept.has(seq)),
+    [],
+  );
   assert.equal(new Set(ledger).size, ledger.length, "a number was used twice");
   outbox.close();
 });
@@ -176,7 +195,15 @@ test("on a full disk reports stay in memory, are handed out, and reach the disk 
 test("a report is cut to what the server takes, so that it cannot hold up the ones behind it", (t) => {
   const outbox = open(temporaryDirectory(t));
   const message = `${"x".repeat(3_999)}😀 and more`;
-  const { body } = outbox.append({ kind: "target", deployment_id: "d", target_id: "t", attempt: 1, status: "failed", reason: "r".repeat(500), message });
+  const { body } = outbox.append({
+    kind: "target",
+    deployment_id: "d",
+    target_id: "t",
+    attempt: 1,
+    status: "failed",
+    reason: "r".repeat(500),
+    message,
+  });
   const report = { type: "report", seq: 1, at: "2030-01-01T00:00:00.000Z", body };
   assert.deepEqual(Value.Errors(Report, report), []);
   assert.ok(body.kind === "target" && body.message?.isWellFormed());

@@ -23,7 +23,8 @@ export function listSegments(directory: string): SegmentName[] {
   const segments: SegmentName[] = [];
   for (const name of readdirSync(directory)) {
     const match = /^(\d{16})(?:-(\d{16}))?\.jsonl$/.exec(name);
-    if (match) segments.push({ path: join(directory, name), first: Number(match[1]), last: match[2] === undefined ? undefined : Number(match[2]) });
+    if (match)
+      segments.push({ path: join(directory, name), first: Number(match[1]), last: match[2] === undefined ? undefined : Number(match[2]) });
   }
   return segments.sort((a, b) => a.first - b.first);
 }

@@ -42,7 +42,8 @@ export function idleDeployments(): { create: CreateDeployments; received: Desire
         kinds: ["app_bundle"],
         desired: (desired) => void received.push(desired),
         workloads: () => [{ app: "main", kind: "app_bundle", status: "running", restarts: 0, release_tag: "v1" }],
-        announce: () => options.reporter.report({ kind: "app", app: "main", release_id: null, previous_release_id: null, status: "stopped" }),
+        announce: () =>
+          options.reporter.report({ kind: "app", app: "main", release_id: null, previous_release_id: null, status: "stopped" }),
         start: async () => {},
         stop: async () => {},
       };

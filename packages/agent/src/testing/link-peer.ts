@@ -77,7 +77,8 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     order: [],
     behaviour,
     send: (message) => sendTo(current!, message),
-    goAway: (retry_after_ms) => current!.send(encodeFrame(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms })))),
+    goAway: (retry_after_ms) =>
+      current!.send(encodeFrame(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms })))),
     drop: () => current?.terminate(),
     get connected() {
       return current !== undefined;
@@ -104,14 +105,18 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     const known = [...keys].find(([, public_key]) => public_key === body.public_key)?.[0];
     const robot_id = known ?? `rob_${keys.size + 1}`;
     keys.set(robot_id, body.public_key);
-    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ data: { robot_id, org_id: "org_1", name: body.name ?? robot_id } }));
+    response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify({ data: { robot_id, org_id: "org_1", name: body.name ?? robot_id } }));
   }
 
   http.on("upgrade", (request, socket, head) => {
     peer.attempts += 1;
     const { refuse_http } = behaviour;
     if (refuse_http !== undefined) {
-      const headers = Object.entries(refuse_http.headers ?? {}).map(([name, value]) => `${name}: ${value}\r\n`).join("");
+      const headers = Object.entries(refuse_http.headers ?? {})
+        .map(([name, value]) => `${name}: ${value}\r\n`)
+        .join("");
       const body = JSON.stringify({ error: { code: "refused", message: refuse_http.message } });
       socket.end(`HTTP/1.1 ${refuse_http.status} Refused\r\n${headers}Content-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`);
       return;
