@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Clock, Fetcher } from "../contract.ts";
+import { discardBody } from "../runtime/download.ts";
 import { errorMessage, StepFailure, throwIfAborted } from "../runtime/failure.ts";
 import { CONFIG_BYTES_MAX, type Timing } from "../runtime/limits.ts";
 
@@ -43,7 +44,10 @@ async function fetchOnce(namespace: string, { fetcher, clock, timing, signal }: 
   const both = AbortSignal.any([signal, cut.signal]);
   try {
     const response = await fetcher.get(`/agent/configs/${encodeURIComponent(namespace)}`, { signal: both });
-    if (response.status !== 200) throw new Error(`the server answered ${response.status}`);
+    if (response.status !== 200) {
+      await discardBody(response.body);
+      throw new Error(`the server answered ${response.status}`);
+    }
     const chunks: Uint8Array[] = [];
     let bytes = 0;
     for await (const chunk of response.body) {
@@ -55,6 +59,5 @@ async function fetchOnce(namespace: string, { fetcher, clock, timing, signal }: 
     return Buffer.concat(chunks);
   } finally {
     timer.cancel();
-    cut.abort();
   }
 }

@@ -33,10 +33,11 @@ export class Journal<T> {
   /** Reads what an earlier agent wrote. Answers with the number of lines that could not be read. */
   static open<T>(file: string, key: (record: T) => string): { journal: Journal<T>; damaged: number } {
     fs.mkdirSync(path.dirname(file), { recursive: true });
-    const { records, damaged, bytes } = readRecords(file, key);
-    const last = bytes.at(-1);
-    // A torn tail must not run into the next record; a full disk must not keep the agent from starting.
-    if (last !== undefined && last !== 0x0a) fs.truncateSync(file, bytes.lastIndexOf(0x0a) + 1);
+    const bytes = fs.existsSync(file) ? fs.readFileSync(file) : Buffer.alloc(0);
+    const whole = bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1);
+    // A torn tail must not run into the next record.
+    if (whole.length < bytes.length) fs.truncateSync(file, whole.length);
+    const { records, damaged } = readRecords(whole.toString("utf8"), key);
     const journal = new Journal(file, records, key);
     syncDirectory(path.dirname(file));
     return { journal, damaged };
@@ -107,11 +108,10 @@ function encodeLine(record: unknown): string {
   return `${crc32(json).toString(16).padStart(8, "0")} ${json}\n`;
 }
 
-function readRecords<T>(file: string, key: (record: T) => string): { records: Map<string, T>; damaged: number; bytes: Buffer } {
+function readRecords<T>(lines: string, key: (record: T) => string): { records: Map<string, T>; damaged: number } {
   const records = new Map<string, T>();
-  const bytes = fs.existsSync(file) ? fs.readFileSync(file) : Buffer.alloc(0);
   let damaged = 0;
-  for (const line of bytes.toString("utf8").split("\n")) {
+  for (const line of lines.split("\n")) {
     if (line === "") continue;
     const json = line.slice(9);
     if (line[8] !== " " || crc32(json).toString(16).padStart(8, "0") !== line.slice(0, 8)) {
@@ -121,5 +121,5 @@ function readRecords<T>(file: string, key: (record: T) => string): { records: Ma
     const record = JSON.parse(json) as T;
     records.set(key(record), record);
   }
-  return { records, damaged, bytes };
+  return { records, damaged };
 }

@@ -102,27 +102,34 @@ async function restart(part: Part): Promise<void> {
   part.hash = createHash("sha256");
 }
 
-/** Tries until all bytes are there; only tries that brought nothing count against the bound. */
+/** Tries until all bytes are there. */
 async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions): Promise<void> {
   const { clock, timing, signal } = options;
+  /** Tries without progress: all of them space the next one out, only the answered ones count against the bound. */
   let idle_tries = 0;
+  let answered_tries = 0;
+  let most = part.bytes;
   let last_error = "";
   while (part.bytes < artifact.size) {
     throwIfAborted(signal);
-    const before = part.bytes;
+    let answered = false;
     try {
-      await fetchOnce(part, artifact, options);
+      await fetchOnce(part, artifact, { ...options, on_answer: () => (answered = true) });
     } catch (error) {
       throwIfAborted(signal);
       if (error instanceof StepFailure || errorCode(error) === "ENOSPC") throw error;
       last_error = errorMessage(error);
     }
     if (part.bytes >= artifact.size) return;
-    idle_tries = part.bytes > before ? 0 : idle_tries + 1;
-    if (idle_tries >= timing.download_tries) {
+    // Measured against the most there ever was: a server that begins anew each time makes no progress.
+    idle_tries = part.bytes > most ? 0 : idle_tries + 1;
+    // A robot out of reach waits for its line to come back, until the step as a whole has taken too long.
+    if (answered) answered_tries = part.bytes > most ? 0 : answered_tries + 1;
+    most = Math.max(most, part.bytes);
+    if (answered_tries >= timing.download_tries) {
       throw new StepFailure(
         "download_failed",
-        `no byte of the artifact came in ${idle_tries} tries; the last: ${last_error || "the answer ended early"}`,
+        `no byte of the artifact came in ${answered_tries} tries; the last: ${last_error || "the answer ended early"}`,
       );
     }
     const ceiling = Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(idle_tries, 16));
@@ -131,7 +138,7 @@ async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions
 }
 
 /** One request: appends what it brings. */
-async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOptions): Promise<void> {
+async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOptions & { on_answer: () => void }): Promise<void> {
   const cut = new AbortController();
   const signal = AbortSignal.any([options.signal, cut.signal]);
   const { clock, timing } = options;
@@ -143,9 +150,13 @@ async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOption
       signal,
       ...(part.bytes > 0 ? { range_start: part.bytes } : {}),
     });
-    if (response.status === 200) await restart(part);
-    else if (response.status === 416) return await restart(part);
-    else if (response.status !== 206) throw new Error(`the server answered ${response.status}`);
+    options.on_answer();
+    if (response.status === 200 || response.status === 416) await restart(part);
+    if (response.status !== 200 && response.status !== 206) {
+      await discardBody(response.body);
+      if (response.status === 416) return;
+      throw new Error(`the server answered ${response.status}`);
+    }
     for await (const chunk of response.body) {
       stall.cancel();
       // A body may be slow to notice that it was aborted: nothing is written after that.
@@ -161,8 +172,14 @@ async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOption
     }
   } finally {
     stall.cancel();
-    cut.abort();
   }
+}
+
+/** Reads a little, then leaves: that ends the connection without an abort, which nobody would be listening for. */
+export async function discardBody(body: AsyncIterable<Uint8Array>): Promise<void> {
+  const reading = body[Symbol.asyncIterator]();
+  await reading.next();
+  await reading.return?.();
 }
 
 async function append(part: Part, chunk: Uint8Array): Promise<void> {

@@ -67,7 +67,7 @@ export function plainFetcher(origin: string): Fetcher {
   return {
     async get(path, { range_start, signal }) {
       const response = await fetch(origin + path, { signal, headers: range_start === undefined ? {} : { range: `bytes=${range_start}-` } });
-      return { status: response.status, headers: response.headers, body: Readable.fromWeb(response.body ?? new ReadableStream()) };
+      return { status: response.status, headers: response.headers, body: response.body ?? Readable.from([]) };
     },
   };
 }

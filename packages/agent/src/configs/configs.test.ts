@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import type { ConfigReport, DesiredConfig } from "@robofleet/protocol/link";
+import { shellRelease } from "../testing/bundles.ts";
+import { DeploymentsRig, until } from "../testing/deployments-rig.ts";
+
+const options = { timeout: 30_000 };
+const digest = (text: string): string => createHash("sha256").update(text).digest("hex");
+
+function serve(
+  rig: DeploymentsRig,
+  namespace: string,
+  text: string,
+  target_id: string | null,
+  more: Partial<DesiredConfig> = {},
+): Record<string, DesiredConfig> {
+  rig.server.setConfig(namespace, Buffer.from(text));
+  return { [namespace]: { version: 1, sha256: digest(text), target_id, deployment_id: target_id && "cdep_1", attempt: 1, ...more } };
+}
+
+const fileOf = (rig: DeploymentsRig, name: string): string => path.join(rig.state, "configs", name);
+const configReports = (rig: DeploymentsRig): ConfigReport[] => rig.reports.filter((body): body is ConfigReport => body.kind === "config");
+
+test("a config lands as its namespace's file, is reported applied and changed, and heard by the workload", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const listening = 'trap "exit 0" TERM; trap "cat $ROBOFLEET_CONFIG_DIR/default.json; echo" HUP; echo ready; while :; do sleep 0.05; done';
+  await rig.ended(rig.deploy(await shellRelease("v1", listening, { reload: { signal: "SIGHUP" } })));
+  rig.want({}, serve(rig, "default", '{"greeting":"hej"}', "tgt_c"));
+  const end = await rig.ended("tgt_c");
+  assert.deepEqual([end.status, end.changed], ["applied", true]);
+  assert.equal(fs.readFileSync(fileOf(rig, "default.json"), "utf8"), '{"greeting":"hej"}');
+  assert.deepEqual(configReports(rig).at(-1), { kind: "config", namespace: "default", version: 1, sha256: digest('{"greeting":"hej"}') });
+  await until("the workload to print its config", () =>
+    rig.logs.some(({ source, message }) => source === "main" && message === '{"greeting":"hej"}'),
+  );
+});
+
+test("values that are there already are applied unchanged, and an ended target is told again", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  rig.want({}, serve(rig, "default", "{}", "tgt_1"));
+  await rig.ended("tgt_1");
+  rig.want({}, serve(rig, "default", "{}", "tgt_2", { version: 2 }));
+  assert.equal((await rig.ended("tgt_2")).changed, false);
+  const told = rig.targetReports("tgt_2").length;
+  rig.want({}, serve(rig, "default", "{}", "tgt_2", { version: 2 }));
+  await until("the second telling", () => rig.targetReports("tgt_2").length > told);
+  assert.equal(rig.server.requests.length, 1);
+});
+
+test("a namespace that looks like a path stays one file in the folder", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  rig.want({}, serve(rig, "../../evil/x", "{}", "tgt_1"));
+  assert.equal((await rig.ended("tgt_1")).status, "applied");
+  assert.deepEqual(fs.readdirSync(fileOf(rig, "")), ["%2E.%2F..%2Fevil%2Fx.json"]);
+});
+
+test("other bytes than those announced are never written; the newer desired state is waited for", options, async () => {
+  await using rig = await DeploymentsRig.start({ tuning: { timing: { download_tries: 1_000 } } });
+  const configs = serve(rig, "default", "old", "tgt_1");
+  rig.server.setConfig("default", Buffer.from("new"));
+  rig.want({}, configs);
+  await until("a few tries", () => rig.server.requests.length > 3);
+  assert.ok(!fs.existsSync(fileOf(rig, "default.json")));
+  rig.want({}, serve(rig, "default", "new", "tgt_2", { version: 2 }));
+  assert.equal((await rig.ended("tgt_2")).status, "applied");
+  assert.equal((await rig.ended("tgt_1")).status, "cancelled");
+});
+
+test("a config that cannot be fetched ends failed after bounded tries", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  rig.server.trouble = () => ({ status: 500 });
+  rig.want({}, serve(rig, "default", "{}", "tgt_1"));
+  const end = await rig.ended("tgt_1");
+  assert.deepEqual([end.status, end.reason], ["failed", "download_failed"]);
+});
+
+test("a file changed or deleted by hand is told as what it is, and left alone", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  rig.want({}, serve(rig, "default", "{}", "tgt_1"));
+  await rig.ended("tgt_1");
+  fs.writeFileSync(fileOf(rig, "default.json"), "by hand");
+  await until("drift", () => configReports(rig).at(-1)?.sha256 === digest("by hand"));
+  fs.rmSync(fileOf(rig, "default.json"));
+  await until("the loss", () => configReports(rig).at(-1)?.sha256 === "");
+  const told = configReports(rig).length;
+  rig.deployments.announce();
+  assert.equal(configReports(rig).length, told + 1);
+  assert.ok(!fs.existsSync(fileOf(rig, "default.json")));
+});
+
+test("without a target a missing config is fetched silently", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  rig.want({}, serve(rig, "default", "{}", null));
+  await until("the file", () => fs.existsSync(fileOf(rig, "default.json")) && configReports(rig).length > 0);
+  assert.deepEqual(
+    rig.reports.filter(({ kind }) => kind === "target"),
+    [],
+  );
+});

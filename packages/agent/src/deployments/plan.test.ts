@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { DesiredApp, DesiredRelease } from "@robofleet/protocol/link";
+import { PHASE_TRIES_MAX, plan, type Situation, STAGE_TRIES_MAX, type StepType } from "./plan.ts";
+import { emptyState, type Finished, type Phase, type Work } from "./state.ts";
+
+const release = (tag: string, kind = "app_bundle"): DesiredRelease => ({
+  id: `rel_${tag}`,
+  tag,
+  kind,
+  artifact_sha256: "0".repeat(64),
+  artifact_size: 1,
+  image: null,
+  manifest: null,
+});
+const [A, B] = [release("a"), release("b")];
+
+const asks = (wanted: DesiredRelease | null, target_id: string | null = "tgt_1", attempt = 1): DesiredApp => ({
+  release: wanted,
+  target_id,
+  deployment_id: target_id && "dep_1",
+  attempt,
+  policy: { verify_seconds: 30 },
+});
+const doing = (phase: Phase, more: Partial<Work> = {}): Work => ({
+  target_id: "tgt_1",
+  deployment_id: "dep_1",
+  attempt: 1,
+  release: B,
+  verify_seconds: 30,
+  phase,
+  tries: 0,
+  failure: null,
+  ...more,
+});
+const ended = (status: Finished["status"], more: Partial<Finished> = {}): Finished => ({
+  target_id: "tgt_1",
+  deployment_id: "dep_1",
+  attempt: 1,
+  release_id: B.id,
+  status,
+  reason: null,
+  message: null,
+  reported: true,
+  ...more,
+});
+
+interface Row {
+  when: string;
+  state?: Partial<Situation["state"]>;
+  wish: Situation["wish"];
+  running?: string | null;
+  may_start?: boolean;
+  may_converge?: boolean;
+  step: StepType;
+}
+
+const rows: Row[] = [
+  { when: "nothing was ever asked", wish: "unknown", step: "idle" },
+  { when: "the app is not named", state: { current: A }, running: A.id, wish: "absent", step: "idle" },
+  { when: "a target asks for a first release", wish: asks(A), step: "begin" },
+  { when: "a target asks for another release", state: { current: A }, running: A.id, wish: asks(B), step: "begin" },
+  { when: "a target asks for what runs", state: { current: A }, running: A.id, wish: asks(A), step: "confirm" },
+  { when: "a target asks for what should run but is down", state: { current: A }, may_start: false, wish: asks(A), step: "begin" },
+  { when: "nobody deploys what runs", state: { current: A }, running: A.id, wish: asks(A, null), step: "idle" },
+  { when: "nobody deploys, but another release is wanted", state: { current: A }, running: A.id, wish: asks(B, null), step: "begin" },
+  { when: "converging failed a moment ago", state: { current: A }, running: A.id, wish: asks(B, null), may_converge: false, step: "idle" },
+  {
+    when: "the wanted release was rolled back here",
+    state: { current: A, finished: [ended("rolled_back")] },
+    running: A.id,
+    wish: asks(B, null),
+    step: "idle",
+  },
+  {
+    when: "the wanted release was refused here",
+    state: { finished: [ended("failed", { reason: "rejected_by_robot" })] },
+    wish: asks(B, null),
+    step: "idle",
+  },
+  {
+    when: "the wanted release could not be fetched before",
+    state: { finished: [ended("failed", { reason: "download_failed" })] },
+    wish: asks(B, null),
+    step: "begin",
+  },
+  { when: "the kind is unknown", wish: asks(release("c", "container_image")), step: "refuse" },
+  { when: "the kind is unknown and nobody deploys", wish: asks(release("c", "container_image"), null), step: "idle" },
+  { when: "the target ended", state: { finished: [ended("failed")] }, wish: asks(B), step: "idle" },
+  {
+    when: "the target ended at a later attempt",
+    state: { finished: [ended("failed", { attempt: 3 })] },
+    wish: asks(B, "tgt_1", 2),
+    step: "idle",
+  },
+  {
+    when: "the target ended, and a newer attempt is asked for",
+    state: { finished: [ended("failed")] },
+    wish: asks(B, "tgt_1", 2),
+    step: "begin",
+  },
+  { when: "the app is to go", state: { current: A }, running: A.id, wish: asks(null, null), step: "begin" },
+  { when: "the app is to go and is gone", wish: asks(null, null), step: "idle" },
+  { when: "the agent was restarted", state: { current: A }, wish: asks(A, null), step: "ensure_running" },
+  { when: "the agent was restarted offline", state: { current: A }, wish: "unknown", step: "ensure_running" },
+  {
+    when: "the agent was restarted during a download",
+    state: { current: A, work: doing("downloading") },
+    wish: asks(B),
+    step: "ensure_running",
+  },
+  { when: "starting failed a moment ago", state: { current: A }, wish: asks(A, null), may_start: false, step: "idle" },
+  { when: "downloading", state: { current: A, work: doing("downloading") }, running: A.id, wish: asks(B), step: "stage" },
+  { when: "downloading, nothing heard since the restart", state: { work: doing("downloading") }, wish: "unknown", step: "stage" },
+  { when: "downloading for a target that is not named any more", state: { work: doing("downloading") }, wish: "absent", step: "cancel" },
+  { when: "downloading while another target is named", state: { work: doing("downloading") }, wish: asks(A, "tgt_2"), step: "cancel" },
+  {
+    when: "downloading began too often",
+    state: { work: doing("downloading", { tries: STAGE_TRIES_MAX }) },
+    wish: asks(B),
+    step: "give_up",
+  },
+  { when: "staged", state: { work: doing("staged") }, wish: asks(B), step: "install" },
+  { when: "staged for a target that is not named any more", state: { work: doing("staged") }, wish: asks(A, null), step: "cancel" },
+  { when: "installing, killed in between", state: { current: A, work: doing("installing", { tries: 1 }) }, wish: asks(B), step: "install" },
+  { when: "installing is finished though nobody wants it any more", state: { work: doing("installing") }, wish: "absent", step: "install" },
+  {
+    when: "installing kills the agent each time",
+    state: { work: doing("installing", { tries: PHASE_TRIES_MAX }) },
+    wish: asks(B),
+    step: "roll_back",
+  },
+  { when: "verifying", state: { current: A, work: doing("verifying") }, running: B.id, wish: asks(B), step: "verify" },
+  {
+    when: "verifying is finished though another target is named",
+    state: { work: doing("verifying") },
+    wish: asks(A, "tgt_2"),
+    step: "verify",
+  },
+  {
+    when: "verifying kills the agent each time",
+    state: { current: A, work: doing("verifying", { tries: PHASE_TRIES_MAX }) },
+    wish: asks(B),
+    step: "roll_back",
+  },
+  { when: "rolling back", state: { current: A, work: doing("rolling_back") }, wish: asks(B), step: "roll_back" },
+  {
+    when: "rolling back kills the agent each time",
+    state: { current: A, work: doing("rolling_back", { tries: PHASE_TRIES_MAX }) },
+    wish: asks(B),
+    step: "give_up",
+  },
+  { when: "removing", state: { current: A, work: doing("removing", { release: null }) }, wish: asks(null, null), step: "remove" },
+  {
+    when: "removing fails each time",
+    state: { current: A, work: doing("removing", { release: null, tries: PHASE_TRIES_MAX }) },
+    wish: asks(null, null),
+    step: "give_up",
+  },
+];
+
+for (const { when, state, wish, running = null, may_start = true, may_converge = true, step } of rows) {
+  test(`${when}: ${step}`, () => {
+    const situation = { state: { ...emptyState("main"), ...state }, wish, kinds: ["app_bundle", "file"], running, may_start, may_converge };
+    assert.equal(plan(situation).type, step);
+  });
+}

@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import { test } from "node:test";
+import { LOG_MESSAGE_CHARACTERS_MAX } from "@robofleet/protocol/link";
+import { buildHelloRobot, HELLO_VERSIONS } from "../../../../examples/hello-robot/build.ts";
+import { groupMembers } from "../runtime/process-table.ts";
+import { releaseOf, shellRelease, WELL } from "../testing/bundles.ts";
+import { DeploymentsRig, until } from "../testing/deployments-rig.ts";
+
+const options = { timeout: 60_000 };
+
+test("an http health check decides by the status that the manifest expects", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  let status = 204;
+  const server = http.createServer((_request, response) => response.writeHead(status).end());
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const health = { http: { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, expect_status: 204 } };
+  assert.equal((await rig.ended(rig.deploy(await shellRelease("v1", WELL, { health })))).status, "applied");
+  status = 500;
+  await until("the workload to be shown as unhealthy", () => rig.deployments.workloads()[0]?.status === "unhealthy");
+  const end = await rig.ended(rig.deploy(await shellRelease("v2", WELL, { health })));
+  assert.deepEqual([end.status, end.reason], ["rolled_back", "health_check_failed"]);
+  assert.match(end.message ?? "", /answered 500, expected 204/);
+  server.closeAllConnections();
+  server.close();
+});
+
+test("a health command that hangs is cut and counts as unhealthy, and nothing of it is left", options, async () => {
+  await using rig = await DeploymentsRig.start({ tuning: { timing: { probe_timeout_ms: 100 } } });
+  const end = await rig.ended(rig.deploy(await shellRelease("v1", WELL, { health: { command: ["sh", "-c", "sleep 60 & sleep 60"] } })));
+  assert.match(end.message ?? "", /did not end within 100 ms/);
+  assert.deepEqual(rig.processes("main"), []);
+});
+
+test("a program that cannot be started is a crash loop that names it", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const end = await rig.ended(rig.deploy(await shellRelease("v1", WELL, { start: ["./not-there"] })));
+  assert.deepEqual([end.status, end.reason], ["failed", "crash_loop"]);
+  assert.match(end.message ?? "", /could not be started: .*not-there/);
+});
+
+test("a program that ignores SIGTERM is killed with all its children when its time is over", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const stubborn = 'trap "" TERM; sleep 1000 & while :; do sleep 0.1; done';
+  await rig.ended(rig.deploy(await shellRelease("v1", stubborn, { stop_timeout_seconds: 0.2 })));
+  const [leader] = rig.processes("main");
+  assert.ok(groupMembers(leader!).length >= 2);
+  await rig.ended(rig.deploy(await shellRelease("v2", WELL)));
+  assert.deepEqual(groupMembers(leader!), []);
+  assert.equal(rig.processes("main").length, 1);
+});
+
+test("children that outlive their leader are ended before the next start", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", `sleep 1000 & ${WELL}`)));
+  const [leader] = rig.processes("main");
+  process.kill(leader!, "SIGKILL");
+  await until("the restart", () => rig.processes("main").some((pid) => pid !== leader));
+  assert.deepEqual(groupMembers(leader!), []);
+});
+
+test("a process of an agent that died before it wrote down the pid is found by its environment", options, async () => {
+  await using rig = await DeploymentsRig.start({ config: { keep_workloads: true } });
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
+  const [old] = rig.processes("main");
+  await rig.deployments.stop();
+  assert.deepEqual(rig.processes("main"), [old]);
+  fs.rmSync(path.join(rig.state, "apps/main/process.json"));
+  await rig.boot();
+  await until("one new process", () => rig.processes("main").length === 1 && rig.processes("main")[0] !== old);
+  // Not left behind by this test: this agent keeps its workloads.
+  const [last] = rig.processes("main");
+  await until("the journal", () => rig.deployments.workloads().length === 1);
+  await rig.deployments.stop();
+  process.kill(-last!, "SIGKILL");
+  await rig.boot();
+  await until("the end of it", () => rig.processes("main").length === 1);
+  process.kill(-rig.processes("main")[0]!, "SIGSTOP");
+  process.kill(-rig.processes("main")[0]!, "SIGKILL");
+});
+
+test("a line without an end is cut at the record's bound and says what is missing", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(
+    rig.deploy(await shellRelease("v1", `head -c 100000 /dev/zero | tr "\\\\0" x; echo; printf "caf\\\\303\\\\251\\\\n"; ${WELL}`)),
+  );
+  const long = await until("the long line", () => rig.logs.find(({ message }) => message.startsWith("xxx")));
+  assert.equal(long.message.length, LOG_MESSAGE_CHARACTERS_MAX);
+  assert.deepEqual(long.fields, { truncated_bytes: 100_000 - LOG_MESSAGE_CHARACTERS_MAX });
+  await until("the line after it", () => rig.logs.some(({ message }) => message === "café"));
+});
+
+test("a workload sees the agent's variables, its manifest's and the machine's, and finds node", options, async () => {
+  await using rig = await DeploymentsRig.start({ config: { workload_environment: { PATH: "/usr/bin:/bin", LANG: "C.UTF-8" } } });
+  const script = `env; node -e 'console.log("node " + process.version)'; ${WELL}`;
+  await rig.ended(rig.deploy(await shellRelease("v1", script, { env: { SPEED: "3" } }), { app: "arm", verify_seconds: 1 }));
+  const lines = rig.logs.map(({ message }) => message);
+  for (const line of [
+    "ROBOFLEET_APP=arm",
+    "ROBOFLEET_RELEASE=v1",
+    `ROBOFLEET_CONFIG_DIR=${rig.state}/configs`,
+    "SPEED=3",
+    "LANG=C.UTF-8",
+    `PWD=${rig.state}/apps/arm/versions/rel_v1`,
+  ]) {
+    assert.ok(lines.includes(line), line);
+  }
+  assert.ok(lines.some((line) => /^node v\d+/.test(line)));
+});
+
+test(
+  "a disk that fills up while a bundle is unpacked ends insufficient_disk, and the old version runs on",
+  { ...options, skip: !canMount() },
+  async () => {
+    await using rig = await DeploymentsRig.start();
+    const versions = path.join(rig.state, "apps/main/versions");
+    await rig.ended(rig.deploy(await shellRelease("v1", "trap 'exit 0' TERM; cd /; while :; do sleep 0.05; done")));
+    const before = rig.processes("main");
+    const keep = fs.mkdtempSync(path.join(rig.state, "keep-"));
+    fs.cpSync(versions, keep, { recursive: true });
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "none", versions]);
+    try {
+      fs.cpSync(keep, versions, { recursive: true });
+      const end = await rig.ended(rig.deploy(await shellRelease("v2", WELL, {}, [{ name: "big", content: Buffer.alloc(3_000_000, 7) }])));
+      assert.deepEqual([end.status, end.reason], ["failed", "insufficient_disk"]);
+      assert.deepEqual(rig.processes("main"), before);
+      assert.deepEqual(fs.readdirSync(versions), ["rel_v1"]);
+    } finally {
+      await rig.deployments.stop();
+      execFileSync("umount", [versions]);
+      await rig.boot();
+    }
+  },
+);
+
+/** A full disk needs a small file system of its own, and that needs root. */
+function canMount(): boolean {
+  if (process.getuid?.() !== 0) return false;
+  const place = fs.mkdtempSync("/tmp/robofleet-mount-");
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "none", place], { stdio: "ignore" });
+    execFileSync("umount", [place], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  } finally {
+    fs.rmdirSync(place);
+  }
+}
+
+test("hello-robot packs to the same bytes each time; 1.0.0 and 1.1.0 are applied, 2.0.0 is rolled back", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const [good, better, bad] = await Promise.all(HELLO_VERSIONS.map(buildHelloRobot));
+  assert.equal((await buildHelloRobot("1.0.0")).sha256, good!.sha256);
+  assert.equal((await rig.ended(rig.deploy(releaseOf("hello-1.0.0", good!.bytes), { verify_seconds: 2 }))).status, "applied");
+  assert.equal((await rig.ended(rig.deploy(releaseOf("hello-1.1.0", better!.bytes), { verify_seconds: 2 }))).status, "applied");
+  const end = await rig.ended(rig.deploy(releaseOf("hello-2.0.0", bad!.bytes), { verify_seconds: 7 }));
+  assert.deepEqual([end.status, end.reason], ["rolled_back", "health_check_failed"]);
+  assert.match(end.message ?? "", /alive is .* s old, at most 3 s are healthy; release hello-1.1.0 runs again/);
+  assert.equal(rig.processes("main", "hello-1.1.0").length, 1);
+});

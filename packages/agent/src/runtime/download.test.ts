@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { afterEach, beforeEach, test } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { ArtifactServer, plainFetcher } from "../testing/artifact-server.ts";
+import { QUICK } from "../testing/deployments-rig.ts";
+import { downloadArtifact } from "./download.ts";
+import { StepAborted, StepFailure } from "./failure.ts";
+import type { Fetcher } from "../contract.ts";
+import { TIMING, type Timing } from "./limits.ts";
+
+const SIZE = 300_000;
+const bytes = randomBytes(SIZE);
+const sha256 = createHash("sha256").update(bytes).digest("hex");
+
+let directory: string;
+let server: ArtifactServer;
+beforeEach(async () => {
+  directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-download-"));
+  server = await ArtifactServer.start();
+  server.add(bytes);
+});
+afterEach(async () => {
+  await server[Symbol.asyncDispose]();
+  fs.rmSync(directory, { recursive: true, force: true });
+});
+
+function download(
+  more: { timing?: Partial<Timing>; signal?: AbortSignal; size?: number; progress?: (done: number) => void; fetcher?: Fetcher } = {},
+): Promise<string> {
+  const { timing, signal = new AbortController().signal, size = SIZE, progress = () => {}, fetcher = plainFetcher(server.origin) } = more;
+  const options = {
+    directory,
+    fetcher,
+    clock: systemClock,
+    timing: { ...TIMING, ...QUICK, ...timing },
+    signal,
+    progress,
+  };
+  return downloadArtifact({ sha256, size }, options);
+}
+
+const failsWith =
+  (reason: string) =>
+  (error: unknown): boolean =>
+    error instanceof StepFailure && error.reason === reason;
+
+test("an artifact comes whole, under its digest, and its progress ends at its size", async () => {
+  const seen: number[] = [];
+  const file = await download({ progress: (done) => seen.push(done) });
+  assert.equal(path.basename(file), sha256);
+  assert.ok(fs.readFileSync(file).equals(bytes));
+  assert.equal(seen.at(-1), SIZE);
+});
+
+test("a connection that is cut again and again is resumed where it stopped", async () => {
+  server.trouble = () => (server.requests.length < 8 ? { cut_after: 20_000 } : undefined);
+  assert.ok(fs.readFileSync(await download()).equals(bytes));
+  assert.ok(server.requests.slice(1).some(({ start }) => start > 0));
+  assert.ok(server.requests.every(({ start }, index) => index === 0 || start >= server.requests[index - 1]!.start));
+});
+
+test("what an earlier agent left is resumed, not fetched again", async () => {
+  fs.writeFileSync(path.join(directory, `${sha256}.part`), bytes.subarray(0, 100_000));
+  assert.ok(fs.readFileSync(await download()).equals(bytes));
+  assert.deepEqual(
+    server.requests.map(({ start }) => start),
+    [100_000],
+  );
+});
+
+test("a damaged start is fetched once more from the first byte", async () => {
+  fs.writeFileSync(path.join(directory, `${sha256}.part`), Buffer.alloc(100_000));
+  assert.ok(fs.readFileSync(await download()).equals(bytes));
+  assert.deepEqual(
+    server.requests.map(({ start }) => start),
+    [100_000, 0],
+  );
+});
+
+test("wrong bytes twice are a digest mismatch, and nothing gets the artifact's name", async () => {
+  const wrong = Buffer.from(bytes);
+  wrong[1_000]! ^= 1;
+  server.trouble = ({ start }) => ({ bytes: wrong.subarray(start) });
+  await assert.rejects(download(), failsWith("digest_mismatch"));
+  assert.equal(server.requests.length, 2);
+  assert.ok(!fs.existsSync(path.join(directory, sha256)));
+});
+
+test("more bytes than the release names are refused without being kept", async () => {
+  server.trouble = () => ({ bytes: Buffer.concat([bytes, Buffer.alloc(1_000_000)]) });
+  await assert.rejects(download(), failsWith("digest_mismatch"));
+  assert.ok(fs.statSync(path.join(directory, `${sha256}.part`)).size <= SIZE);
+});
+
+test("a server that never has it is given up after bounded tries", async () => {
+  server.trouble = () => ({ status: 503 });
+  await assert.rejects(
+    download({ timing: { download_tries: 4 } }),
+    (error: unknown) => failsWith("download_failed")(error) && /4 tries.*503/.test(String(error)),
+  );
+  assert.equal(server.requests.length, 4);
+});
+
+test("a server that only ever has a part is given up too", async () => {
+  server.trouble = ({ start }) => (start >= 1_000 ? { status: 416 } : { bytes: bytes.subarray(start, 1_000) });
+  await assert.rejects(download({ timing: { download_tries: 4 } }), failsWith("download_failed"));
+});
+
+test("a robot out of reach goes on trying until its line is back", async () => {
+  let unreachable = 20;
+  const there = plainFetcher(server.origin);
+  const fetcher: Fetcher = {
+    get: (path, options) => (unreachable-- > 0 ? Promise.reject(new Error("no route to host")) : there.get(path, options)),
+  };
+  assert.ok(fs.readFileSync(await download({ fetcher, timing: { download_tries: 2 } })).equals(bytes));
+});
+
+test("a server that hangs is cut and asked again", async () => {
+  server.trouble = () => (server.requests.length === 1 ? "hang" : undefined);
+  assert.ok(fs.readFileSync(await download({ timing: { download_stall_ms: 50 } })).equals(bytes));
+});
+
+test("a download that is called off ends at once and keeps its part for later", async () => {
+  const abort = new AbortController();
+  server.trouble = ({ start }) => (start > 0 ? "hang" : { cut_after: 50_000 });
+  const running = download({ signal: abort.signal, timing: { download_stall_ms: 10_000 } });
+  const check = setInterval(() => server.requests.some(({ start }) => start > 0) && abort.abort(), 5);
+  await assert.rejects(running, StepAborted);
+  clearInterval(check);
+  assert.ok(fs.statSync(path.join(directory, `${sha256}.part`)).size > 0);
+});
