@@ -1,10 +1,12 @@
 const SAFE = /[A-Za-z0-9_~-]/;
-/** Most file systems take 255 bytes; `.json` and a temporary suffix come on top. */
+
+/** File systems allow 255; an extension and the suffix of a temporary file need room too. */
 export const FILE_NAME_BYTES_MAX = 200;
 
 /**
- * Any text as one file name: percent-encoded, a leading dot too, so that it can never be a path, `.` or `..`.
- * Inner dots stay readable. The server refuses namespaces whose name grows over FILE_NAME_BYTES_MAX bytes.
+ * Any text as one file name, as a robot names the file of a config namespace: percent-encoded, a leading dot too, so
+ * that it can never be a path, `.` or `..`. Inner dots stay readable. The server refuses names that grow over
+ * FILE_NAME_BYTES_MAX.
  */
 export function encodeFileName(text: string): string {
   let name = "";
@@ -18,6 +20,7 @@ export function encodeFileName(text: string): string {
 
 /** The text that `encodeFileName` was given; undefined when the name is not one of its answers. */
 export function decodeFileName(name: string): string | undefined {
+  if (name === "%") return "";
   try {
     const text = decodeURIComponent(name);
     return encodeFileName(text) === name ? text : undefined;

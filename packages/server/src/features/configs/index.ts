@@ -1,3 +1,4 @@
-export { type ConfigFile, effectiveConfig, effectiveFiles } from "./effective.ts";
+export type { ConfigFile } from "./config-file.ts";
+export { effectiveConfig, effectiveFiles, type EffectiveValue } from "./effective.ts";
 export { configRoutes } from "./routes.ts";
 export { requireFileName } from "./set.ts";

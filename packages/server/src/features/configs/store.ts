@@ -1,18 +1,21 @@
+import type { JsonValue } from "@robofleet/protocol";
 import type { Db } from "../../kernel/db.ts";
-import type { Window } from "../../kernel/page.ts";
-import { bool, int, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
-export type ConfigScope = "org" | "site" | "fleet" | "robot";
+export type Scope = "org" | "site" | "fleet" | "robot";
 
-export const entryRow = row({
+const entryRow = row({
   id: text,
   namespace: text,
   key: text,
-  scope: textOf<ConfigScope>(),
+  scope: textOf<Scope>(),
+  // '' at org scope
   scope_id: text,
-  value: jsonb<unknown>(),
+  // JSON's null is a value too
+  value: nullable(jsonb<JsonValue>()),
   version: int,
-  value_schema: nullable(jsonb<unknown>()),
+  value_schema: nullable(jsonb<JsonValue>()),
   updated_by: nullable(text),
   created_at: timestamptz,
   updated_at: timestamptz,
@@ -20,90 +23,94 @@ export const entryRow = row({
 export type EntryRow = RowOf<typeof entryRow>;
 
 export interface NewEntry {
-  org_id: string;
   id: string;
   namespace: string;
   key: string;
-  scope: ConfigScope;
+  scope: Scope;
   scope_id: string;
   value: unknown;
   updated_by: string | null;
 }
 
-const setRow = row({ ...entryRow.columns, inserted: bool });
-/** Sets a value; the version grows with each set, also with the same value. `inserted` tells the first from the others. */
-export const setEntry = (db: Db, e: NewEntry, now: Date) =>
-  db.one(sql(setRow)`
+/** Sets a value. The row's lock puts those who set the same one at once in a row: each gets the next version. */
+export const upsertEntry = (db: Db, org_id: string, e: NewEntry, now: Date): Promise<EntryRow> =>
+  db.one(sql(entryRow)`
     insert into config_entry (org_id, id, namespace, key, scope, scope_id, value, version, updated_by, created_at, updated_at)
-    values (${e.org_id}, ${e.id}, ${e.namespace}, ${e.key}, ${e.scope}, ${e.scope_id}, ${json(e.value)}, 1, ${e.updated_by}, ${now}, ${now})
+    values (${org_id}, ${e.id}, ${e.namespace}, ${e.key}, ${e.scope}, ${e.scope_id}, ${json(e.value)}, 1, ${e.updated_by}, ${now}, ${now})
     on conflict (org_id, namespace, scope, scope_id, key) do update
       set value = excluded.value, version = config_entry.version + 1, updated_by = excluded.updated_by, updated_at = excluded.updated_at
-    returning ${entryRow}, xmax = 0 as inserted`);
+    returning ${entryRow.of("config_entry")}`);
 
-export const findEntry = (db: Db, org_id: string, id: string) =>
+export const findEntry = (db: Db, org_id: string, id: string): Promise<EntryRow | undefined> =>
   db.maybe(sql(entryRow)`select ${entryRow} from config_entry where org_id = ${org_id} and id = ${id}`);
 
-export const deleteEntry = (db: Db, org_id: string, id: string) =>
+export const deleteEntry = (db: Db, org_id: string, id: string): Promise<EntryRow | undefined> =>
   db.maybe(sql(entryRow)`delete from config_entry where org_id = ${org_id} and id = ${id} returning ${entryRow}`);
 
 export interface EntryFilter {
   namespace?: string | undefined;
   key?: string | undefined;
-  scope?: string | undefined;
+  scope?: Scope | undefined;
   scope_id?: string | undefined;
 }
 
-export const listEntries = (db: Db, org_id: string, f: EntryFilter, { after, limit }: Window) =>
+const NOTHING = sql``;
+
+export const listEntries = (db: Db, org_id: string, f: EntryFilter, { after, limit }: Window): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
-    select ${entryRow} from config_entry where org_id = ${org_id}
-    ${f.namespace === undefined ? sql`` : sql`and namespace = ${f.namespace}`}
-    ${f.key === undefined ? sql`` : sql`and key = ${f.key}`}
-    ${f.scope === undefined ? sql`` : sql`and scope = ${f.scope}`}
-    ${f.scope_id === undefined ? sql`` : sql`and scope_id = ${f.scope_id}`}
-    ${after === null ? sql`` : sql`and id < ${after}`}
+    select ${entryRow} from config_entry where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS}
+      ${f.namespace === undefined ? NOTHING : sql`and namespace = ${f.namespace}`}
+      ${f.key === undefined ? NOTHING : sql`and key = ${f.key}`}
+      ${f.scope === undefined ? NOTHING : sql`and scope = ${f.scope}`}
+      ${f.scope_id === undefined ? NOTHING : sql`and scope_id = ${f.scope_id}`}
     order by id desc limit ${limit}`);
 
-const effectiveRow = row({
-  robot_id: text,
-  namespace: text,
-  key: text,
-  value: jsonb<unknown>(),
-  scope: textOf<ConfigScope>(),
-  scope_id: text,
-  config_id: text,
-  version: int,
-});
-export type EffectiveRow = RowOf<typeof effectiveRow>;
+/** Every entry that can concern robots at these places. */
+export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null): Promise<EntryRow[]> =>
+  db.many(sql(entryRow)`
+    select ${entryRow} from config_entry
+    where org_id = ${org_id} and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[])) ${namespace === null ? NOTHING : sql`and namespace = ${namespace}`}
+    order by namespace, key, id`);
 
-/** For each robot, namespace and key the value of the nearest scope: robot before fleet before site before org. */
-export const listEffective = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string | null) =>
-  db.many(sql(effectiveRow)`
-    -- reads: robot
-    select distinct on (r.id, e.namespace, e.key) r.id as robot_id, e.namespace, e.key, e.value, e.scope, e.scope_id, e.id as config_id, e.version
-    from robot r join config_entry e on e.org_id = r.org_id and (
-      e.scope = 'org' or (e.scope = 'site' and e.scope_id = r.site_id) or (e.scope = 'fleet' and e.scope_id = r.fleet_id) or (e.scope = 'robot' and e.scope_id = r.id))
-    where r.org_id = ${org_id} and r.id = any(${list(robot_ids)}::text[]) ${namespace === null ? sql`` : sql`and e.namespace = ${namespace}`}
-    order by r.id, e.namespace, e.key, array_position(array['robot', 'fleet', 'site', 'org'], e.scope)`);
+const placeRow = row({ id: text, site_id: text, fleet_id: text });
+export type RobotPlace = RowOf<typeof placeRow>;
 
-/** Whether the site, fleet or robot is there. */
-export async function scopeExists(db: Db, org_id: string, scope: Exclude<ConfigScope, "org">, id: string): Promise<boolean> {
-  const found = row({ id: text });
-  if (scope === "site") return (await db.maybe(sql(found)`select id from site where org_id = ${org_id} and id = ${id} -- reads: site`)) !== undefined;
-  if (scope === "fleet") return (await db.maybe(sql(found)`select id from fleet where org_id = ${org_id} and id = ${id} -- reads: fleet`)) !== undefined;
-  return (await db.maybe(sql(found)`select id from robot where org_id = ${org_id} and id = ${id} -- reads: robot`)) !== undefined;
-}
+export const listPlaces = (db: Db, org_id: string, robot_ids: readonly string[]): Promise<RobotPlace[]> =>
+  // reads: robot
+  db.many(sql(placeRow)`select ${placeRow} from robot where org_id = ${org_id} and id = any(${list(robot_ids)}::text[])`);
+
+const idRow = row({ id: text });
+const scopeObjects: Record<Exclude<Scope, "org">, (org_id: string, id: string) => Statement<{ id: string }>> = {
+  // reads: site, fleet, robot
+  site: (org_id, id) => sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for key share`,
+  fleet: (org_id, id) => sql(idRow)`select id from fleet where org_id = ${org_id} and id = ${id} for key share`,
+  robot: (org_id, id) => sql(idRow)`select id from robot where org_id = ${org_id} and id = ${id} for key share`,
+};
+
+/** Whether the org has what the scope names; it stays until the transaction ends. */
+export const lockScopeObject = async (db: Db, org_id: string, scope: Exclude<Scope, "org">, id: string): Promise<boolean> =>
+  (await db.maybe(scopeObjects[scope](org_id, id))) !== undefined;
 
 const deployedRow = row({
   namespace: text,
   version: int,
   sha256: text,
+  reported_version: nullable(int),
   reported_sha256: nullable(text),
-  state: textOf<"in_sync" | "pending" | "drifted">(),
+  target_id: nullable(text),
 });
-/** What was deployed to a robot, and what it reports to have. */
-export const listDeployed = (db: Db, org_id: string, robot_id: string) =>
-  db.many(sql(deployedRow)`
-    -- reads: robot_config
-    select namespace, version, sha256, reported_sha256,
-      case when reported_sha256 = sha256 then 'in_sync' when target_id is not null or reported_sha256 is null then 'pending' else 'drifted' end as state
-    from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
+export type DeployedRow = RowOf<typeof deployedRow>;
+
+export const listDeployed = (db: Db, org_id: string, robot_id: string): Promise<DeployedRow[]> =>
+  // reads: robot_config
+  db.many(sql(deployedRow)`select ${deployedRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
+
+const contentRow = row({ content: text, sha256: text });
+/** The exact bytes that the robot is to have. */
+export const findContent = (db: Db, org_id: string, robot_id: string, namespace: string): Promise<RowOf<typeof contentRow> | undefined> =>
+  // reads: robot_config
+  db.maybe(
+    sql(
+      contentRow,
+    )`select ${contentRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} and namespace = ${namespace}`,
+  );

@@ -1,0 +1,204 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ConfigEntry, RobotConfig } from "@robofleet/protocol/routes";
+import { row, sql, text } from "../../kernel/sql.ts";
+import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { configRoutes, effectiveConfig, effectiveFiles } from "./index.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+type One = { data: ConfigEntry };
+type Many = { items: ConfigEntry[]; next_cursor: string | null };
+
+async function start() {
+  const rig = await startFeaturePlane([configRoutes], {
+    robot: (plane) => async (robot_id) => ({ org_id: (await plane.db.one(orgOf(robot_id))).org_id, robot_id }),
+  });
+  const org = await rig.org();
+  const set = (body: object, token = org.token) => rig.call<One>("POST", "/api/configs", { token, body });
+  const refused = async (body: object, token = org.token) => {
+    const { status, body: answer } = await rig.call("POST", "/api/configs", { token, body });
+    return `${status} ${answer.error.message}`;
+  };
+  return {
+    ...rig,
+    org,
+    anotherOrg: () => rig.org(),
+    set,
+    refused,
+    get: <T>(path: string, token = org.token) => rig.call<T>("GET", path, { token }),
+    [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose](),
+  };
+}
+const orgRow = row({ org_id: text });
+const orgOf = (robot_id: string) => sql(orgRow)`select org_id from robot where id = ${robot_id}`;
+
+test("201 for a new value, 200 with the next version for a set one; null and objects are values", TIMEOUT, async () => {
+  await using rig = await start();
+  const first = await rig.set({ key: "speed", value: 1 });
+  assert.equal(first.status, 201);
+  assert.equal(first.headers["location"], `/api/configs/${first.body.data.id}`);
+  const { id, created_at: _, updated_at: __, updated_by, ...entry } = first.body.data;
+  assert.match(id, /^cfg_/);
+  assert.equal(updated_by, rig.org.token_id);
+  assert.deepEqual(entry, { key: "speed", value: 1, namespace: "default", scope: "org", scope_id: null, version: 1, schema: null });
+  for (const [value, version] of [
+    [null, 2],
+    [{ a: [null, "ü"] }, 3],
+    ["text", 4],
+    [false, 5],
+  ] as const) {
+    const again = await rig.set({ key: "speed", value });
+    assert.deepEqual([again.status, again.body.data.id, again.body.data.value, again.body.data.version], [200, id, value, version]);
+  }
+  assert.deepEqual((await rig.get<One>(`/api/configs/${id}`)).body.data.value, false);
+});
+
+test("values set at once get a version each", TIMEOUT, async () => {
+  await using rig = await start();
+  const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => rig.set({ key: "k", value: n })));
+  assert.deepEqual(
+    answers.map(({ body }) => body.data.version).toSorted((a, b) => a - b),
+    Array.from({ length: 20 }, (_, n) => n + 1),
+  );
+  assert.equal(answers.filter(({ status }) => status === 201).length, 1);
+});
+
+test("400 for a scope_id without its scope, a scope without its scope_id, and a namespace that makes no file name", TIMEOUT, async () => {
+  await using rig = await start();
+  const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
+  assert.match(await rig.refused({ key: "k", value: 1, scope: "fleet" }), /^400 .*scope_id/);
+  assert.match(await rig.refused({ key: "k", value: 1, scope_id: fleet_id }), /^400 .*scope/);
+  assert.match(await rig.refused({ key: "k", value: 1, scope: "org", scope_id: fleet_id }), /^400 .*scope/);
+  assert.match(await rig.refused({ key: "k", value: 1, scope: "planet" }), /^400 .*org, site, fleet, robot/);
+  assert.match(await rig.refused({ key: "k" }), /^400 .*value/);
+  assert.match(await rig.refused({ value: 1 }), /^400 .*key/);
+  assert.match(await rig.refused({ key: "k", value: 1, namespace: "ü".repeat(34) }), /^400 .*namespace.*204 bytes/);
+  assert.equal((await rig.set({ key: "k", value: 1, namespace: "ü".repeat(33) })).status, 201);
+  assert.equal((await rig.set({ key: "k", value: 1, namespace: "../etc" })).status, 201);
+});
+
+test(
+  "404 for a scope object that is not there, is of another kind, or another org's; entries of other orgs are 404 too",
+  TIMEOUT,
+  async () => {
+    await using rig = await start();
+    const other = await rig.anotherOrg();
+    const theirs = await seedRobot(rig.plane, other.org_id);
+    const mine = await seedRobot(rig.plane, rig.org.org_id);
+    for (const [scope, scope_id] of [
+      ["site", theirs.site_id],
+      ["fleet", theirs.fleet_id],
+      ["robot", theirs.robot_id],
+      ["robot", mine.fleet_id],
+      ["site", "nowhere"],
+    ]) {
+      assert.match(await rig.refused({ key: "k", value: 1, scope, scope_id }), new RegExp(`^404 ${scope} `));
+    }
+    const { body } = await rig.set({ key: "k", value: 1 });
+    assert.equal((await rig.get(`/api/configs/${body.data.id}`, other.token)).status, 404);
+    assert.equal((await rig.call("DELETE", `/api/configs/${body.data.id}`, { token: other.token })).status, 404);
+    assert.deepEqual((await rig.get<Many>("/api/configs", other.token)).body.items, []);
+    assert.equal((await rig.call("DELETE", `/api/configs/${body.data.id}`, { token: rig.org.token })).status, 200);
+    assert.equal((await rig.get(`/api/configs/${body.data.id}`)).status, 404);
+  },
+);
+
+test("the list is newest first, filtered by field and paged", TIMEOUT, async () => {
+  await using rig = await start();
+  const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
+  await rig.set({ key: "a", value: 1 });
+  await rig.set({ key: "b", value: 1, namespace: "nav" });
+  await rig.set({ key: "a", value: 1, scope: "fleet", scope_id: fleet_id });
+  const keys = async (query: string) =>
+    (await rig.get<Many>(`/api/configs${query}`)).body.items.map(({ key, namespace, scope }) => `${key} ${namespace} ${scope}`);
+  assert.deepEqual(await keys(""), ["a default fleet", "b nav org", "a default org"]);
+  assert.deepEqual(await keys("?namespace=nav"), ["b nav org"]);
+  assert.deepEqual(await keys("?key=a&scope=org"), ["a default org"]);
+  assert.deepEqual(await keys(`?scope_id=${fleet_id}`), ["a default fleet"]);
+  const page = await rig.get<Many>("/api/configs?limit=2");
+  assert.deepEqual(
+    (await rig.get<Many>(`/api/configs?cursor=${page.body.next_cursor}`)).body.items.map(({ scope }) => scope),
+    ["org"],
+  );
+});
+
+test("org < site < fleet < robot, key by key; robots of a fleet share a file unless one has values of its own", TIMEOUT, async () => {
+  await using rig = await start();
+  const { robot_id: first, ...place } = await seedRobot(rig.plane, rig.org.org_id);
+  const { robot_id: second } = await seedRobot(rig.plane, rig.org.org_id, place);
+  const { robot_id: far } = await seedRobot(rig.plane, rig.org.org_id);
+  const scopes = [
+    ["org", undefined],
+    ["site", place.site_id],
+    ["fleet", place.fleet_id],
+    ["robot", first],
+  ] as const;
+  for (const [i, [scope, scope_id]] of scopes.entries()) {
+    // k0 is set at the org only, k3 everywhere
+    for (let k = i; k < 4; k += 1) await rig.set({ key: `k${k}`, value: scope, scope, scope_id });
+  }
+  await rig.set({ key: "x", value: 0, namespace: "nav" });
+  const values = async (id: string) =>
+    Object.fromEntries((await effectiveConfig(rig.plane.db, rig.org.org_id, id, "default")).map(({ key, value }) => [key, value]));
+  assert.deepEqual(await values(first), { k0: "org", k1: "site", k2: "fleet", k3: "robot" });
+  assert.deepEqual(await values(second), { k0: "org", k1: "site", k2: "fleet", k3: "fleet" });
+  assert.deepEqual(await values(far), { k0: "org", k1: "org", k2: "org", k3: "org" });
+
+  const files = await effectiveFiles(rig.plane.db, rig.org.org_id, [first, second, far, "rob_gone"], null);
+  assert.deepEqual([...files.keys()].toSorted(), [first, second, far].toSorted());
+  for (const id of [first, second, far]) assert.deepEqual(JSON.parse(files.get(id)?.get("default")?.content ?? ""), await values(id));
+  assert.deepEqual([...(files.get(far)?.keys() ?? [])].toSorted(), ["default", "nav"]);
+  assert.deepEqual([...((await effectiveFiles(rig.plane.db, rig.org.org_id, [far], "nav")).get(far)?.keys() ?? [])], ["nav"]);
+});
+
+test("a robot's config tells the origin of each value and whether its files are as deployed", TIMEOUT, async () => {
+  await using rig = await start();
+  const { org_id } = rig.org;
+  const { robot_id, fleet_id } = await seedRobot(rig.plane, org_id);
+  await rig.set({ key: "k", value: 1 });
+  const { body: fleet } = await rig.set({ key: "k", value: 2, scope: "fleet", scope_id: fleet_id });
+  const read = async () => (await rig.get<{ data: RobotConfig }>(`/api/robots/${robot_id}/config`)).body.data;
+  const undeployed = { namespace: "default", deployed_version: null, deployed_sha256: null, reported_sha256: null, state: "unknown" };
+  const effective = [
+    { namespace: "default", key: "k", value: 2, scope: "fleet", scope_id: fleet_id, config_id: fleet.data.id, version: 1 },
+  ];
+  assert.deepEqual(await read(), { robot_id, config_state: "unknown", effective, namespaces: [undeployed] });
+
+  const now = rig.clock.now();
+  await rig.plane.db.run(sql`
+    insert into robot_config (org_id, robot_id, namespace, version, content, sha256, target_id, updated_at)
+    values (${org_id}, ${robot_id}, 'default', 3, ${'{"k":2}\n'}, 'aa', 'tgt_1', ${now})`);
+  const steps: [ReturnType<typeof sql>, string][] = [
+    [sql`update robot_config set target_id = 'tgt_1' where org_id = ${org_id}`, "pending"],
+    [sql`update robot_config set target_id = null, reported_version = 3, reported_sha256 = 'aa' where org_id = ${org_id}`, "in_sync"],
+    [sql`update robot_config set reported_sha256 = 'bb' where org_id = ${org_id}`, "drifted"],
+    [sql`update robot_config set version = 4 where org_id = ${org_id}`, "pending"],
+  ];
+  for (const [change, state] of steps) {
+    await rig.plane.db.run(change);
+    const { config_state, namespaces } = await read();
+    assert.deepEqual([config_state, namespaces[0]?.state], [state, state]);
+  }
+  assert.equal((await rig.get("/api/robots/rob_none/config")).status, 404);
+});
+
+test("a robot fetches the exact bytes of its own file, and of no other robot's", TIMEOUT, async () => {
+  await using rig = await start();
+  const { org_id } = rig.org;
+  const { robot_id, ...place } = await seedRobot(rig.plane, org_id);
+  const { robot_id: second } = await seedRobot(rig.plane, org_id, place);
+  const content = '{\n  "a": "ü"\n}\n';
+  await rig.plane.db.run(sql`
+    insert into robot_config (org_id, robot_id, namespace, version, content, sha256, updated_at) values (${org_id}, ${robot_id}, 'a/b', 1, ${content}, 'aa', ${rig.clock.now()})`);
+  const fetchAs = (id: string) =>
+    rig.call("GET", `/agent/configs/${encodeURIComponent("a/b")}`, {
+      headers: { authorization: `RobotSignature ${id}:${rig.clock.now().getTime()}:sig` },
+    });
+  const answer = await fetchAs(robot_id);
+  assert.equal(answer.status, 200);
+  assert.equal(answer.headers["etag"], '"aa"');
+  assert.equal(answer.headers["content-length"], String(Buffer.byteLength(content)));
+  assert.deepEqual(answer.body, JSON.parse(content));
+  assert.equal((await fetchAs(second)).status, 404);
+});

@@ -1,0 +1,47 @@
+import type { RobotConfig } from "@robofleet/protocol/routes";
+import type { Db } from "../../kernel/db.ts";
+import { effectiveConfig, type EffectiveValue } from "./effective.ts";
+import { type DeployedRow, listDeployed } from "./store.ts";
+
+export type ConfigState = RobotConfig["config_state"];
+
+/** Whether the file that the robot reports is the one that it was to have; a change by hand is a drift. */
+export function stateOf({ version, sha256, reported_version, reported_sha256, target_id }: Omit<DeployedRow, "namespace">): ConfigState {
+  if (reported_sha256 === sha256) return "in_sync";
+  return target_id === null && reported_version === version ? "drifted" : "pending";
+}
+
+/** The worst of its namespaces; nothing was ever deployed: unknown. */
+export const worstOf = (states: readonly ConfigState[]): ConfigState =>
+  (["drifted", "pending", "in_sync"] as const).find((state) => states.includes(state)) ?? "unknown";
+
+/** What the robot would get, where each value comes from, and what it has. */
+export async function readRobotConfig(db: Db, org_id: string, robot_id: string): Promise<RobotConfig> {
+  const effective = await effectiveConfig(db, org_id, robot_id, null);
+  const deployed = await listDeployed(db, org_id, robot_id);
+  const namespaces = deployed.map((file) => ({
+    namespace: file.namespace,
+    deployed_version: file.version,
+    deployed_sha256: file.sha256,
+    reported_sha256: file.reported_sha256,
+    state: stateOf(file),
+  }));
+  return {
+    robot_id,
+    config_state: worstOf(namespaces.map(({ state }) => state)),
+    effective,
+    namespaces: [...namespaces, ...neverDeployed(effective, deployed)],
+  };
+}
+
+function neverDeployed(effective: readonly EffectiveValue[], deployed: readonly DeployedRow[]): RobotConfig["namespaces"] {
+  const known = new Set(deployed.map(({ namespace }) => namespace));
+  const others = new Set(effective.map(({ namespace }) => namespace).filter((namespace) => !known.has(namespace)));
+  return Array.from(others, (namespace) => ({
+    namespace,
+    deployed_version: null,
+    deployed_sha256: null,
+    reported_sha256: null,
+    state: "unknown" as const,
+  }));
+}
