@@ -7,7 +7,7 @@ import { BundleExecutor, type RuntimeOptions } from "../runtime/bundle.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { FileExecutor } from "../runtime/file.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
-import { statePaths } from "../runtime/paths.ts";
+import { type StatePaths, statePaths } from "../runtime/paths.ts";
 import { Journal } from "./journal.ts";
 import { type AppState, type Wish } from "./state.ts";
 import { AppWorker } from "./worker.ts";
@@ -21,18 +21,11 @@ export interface DeploymentsTuning {
 
 /** Brings the robot's apps and configs to what the server wants, and keeps them running without it. */
 export function createDeployments(options: DeploymentsOptions, tuning: DeploymentsTuning = {}): Deployments {
-  const { clock, log, logs, config, reporter, fetcher } = options;
+  const { clock, log, config, reporter, fetcher } = options;
   const timing = { ...TIMING, ...tuning.timing };
   const on_step = tuning.on_step ?? (() => {});
   const paths = statePaths(options.state_directory);
-  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps])
-    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
-  const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
-  const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step };
-  const bundles = new BundleExecutor(runtime);
-  const files = new FileExecutor({ ...runtime, signal_app: (app, signal) => bundles.signal(app, signal) });
-  // Files first: when an app is removed, they know their places only as long as its directory is there.
-  const executors: Executor[] = [files, bundles];
+  const { artifacts, bundles, executors } = openRuntime(options, paths, timing, on_step);
   const { journal, damaged } = Journal.open<AppState>(paths.journal, ({ app }) => app);
   if (damaged > 0) log.warn({ damaged }, "deployment journal has damaged lines");
   const workers = new Map<string, AppWorker>();
@@ -101,6 +94,22 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
       journal.close();
     },
   };
+}
+
+function openRuntime(
+  { clock, log, logs, config, fetcher }: DeploymentsOptions,
+  paths: StatePaths,
+  timing: Timing,
+  on_step: (name: string) => void,
+): { artifacts: ArtifactStore; bundles: BundleExecutor; executors: Executor[] } {
+  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps])
+    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
+  const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step };
+  const bundles = new BundleExecutor(runtime);
+  const files = new FileExecutor({ ...runtime, signal_app: (app, signal) => bundles.signal(app, signal) });
+  // Files first: when an app is removed, they know their places only as long as its directory is there.
+  return { artifacts, bundles, executors: [files, bundles] };
 }
 
 const wishOf = (desired: Desired, app: string): Wish => (Object.hasOwn(desired.apps, app) ? desired.apps[app]! : "absent");

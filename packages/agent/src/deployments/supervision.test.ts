@@ -12,6 +12,7 @@ import { releaseOf, shellRelease, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig, until } from "../testing/deployments-rig.ts";
 
 const options = { timeout: 60_000 };
+const [MOUNT, UMOUNT] = ["mount", "umount"];
 
 test("an http health check decides by the status that the manifest expects", options, async () => {
   await using rig = await DeploymentsRig.start();
@@ -122,7 +123,7 @@ test(
     const before = rig.processes("main");
     const keep = fs.mkdtempSync(path.join(rig.state, "keep-"));
     fs.cpSync(versions, keep, { recursive: true });
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "none", versions]);
+    execFileSync(MOUNT, ["-t", "tmpfs", "-o", "size=1m", "none", versions]);
     try {
       fs.cpSync(keep, versions, { recursive: true });
       const end = await rig.ended(rig.deploy(await shellRelease("v2", WELL, {}, [{ name: "big", content: Buffer.alloc(3_000_000, 7) }])));
@@ -131,7 +132,7 @@ test(
       assert.deepEqual(fs.readdirSync(versions), ["rel_v1"]);
     } finally {
       await rig.deployments.stop();
-      execFileSync("umount", [versions]);
+      execFileSync(UMOUNT, [versions]);
       await rig.boot();
     }
   },
@@ -142,8 +143,8 @@ function canMount(): boolean {
   if (process.getuid?.() !== 0) return false;
   const place = fs.mkdtempSync("/tmp/robofleet-mount-");
   try {
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "none", place], { stdio: "ignore" });
-    execFileSync("umount", [place], { stdio: "ignore" });
+    execFileSync(MOUNT, ["-t", "tmpfs", "-o", "size=1m", "none", place], { stdio: "ignore" });
+    execFileSync(UMOUNT, [place], { stdio: "ignore" });
     return true;
   } catch {
     return false;
