@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ConfigEntry, RobotConfig } from "@robofleet/protocol/routes";
-import { row, sql, text } from "../../kernel/sql.ts";
+import { sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { configRoutes, effectiveConfig, effectiveFiles } from "./index.ts";
@@ -11,9 +11,7 @@ type One = { data: ConfigEntry };
 type Many = { items: ConfigEntry[]; next_cursor: string | null };
 
 async function start() {
-  const rig = await startFeaturePlane([configRoutes], {
-    robot: (plane) => async (robot_id) => ({ org_id: (await plane.db.one(orgOf(robot_id))).org_id, robot_id }),
-  });
+  const rig = await startFeaturePlane([configRoutes]);
   const org = await rig.org();
   const set = (body: object, token = org.token) => rig.call<One>("POST", "/api/configs", { token, body });
   const refused = async (body: object, token = org.token) => {
@@ -30,8 +28,6 @@ async function start() {
     [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose](),
   };
 }
-const orgRow = row({ org_id: text });
-const orgOf = (robot_id: string) => sql(orgRow)`select org_id from robot where id = ${robot_id}`;
 
 test("201 for a new value, 200 with the next version for a set one; null and objects are values", TIMEOUT, async () => {
   await using rig = await start();
@@ -181,24 +177,4 @@ test("a robot's config tells the origin of each value and whether its files are 
     assert.deepEqual([config_state, namespaces[0]?.state], [state, state]);
   }
   assert.equal((await rig.get("/api/robots/rob_none/config")).status, 404);
-});
-
-test("a robot fetches the exact bytes of its own file, and of no other robot's", TIMEOUT, async () => {
-  await using rig = await start();
-  const { org_id } = rig.org;
-  const { robot_id, ...place } = await seedRobot(rig.plane, org_id);
-  const { robot_id: second } = await seedRobot(rig.plane, org_id, place);
-  const content = '{\n  "a": "ü"\n}\n';
-  await rig.plane.db.run(sql`
-    insert into robot_config (org_id, robot_id, namespace, version, content, sha256, updated_at) values (${org_id}, ${robot_id}, 'a/b', 1, ${content}, 'aa', ${rig.clock.now()})`);
-  const fetchAs = (id: string) =>
-    rig.call("GET", `/agent/configs/${encodeURIComponent("a/b")}`, {
-      headers: { authorization: `RobotSignature ${id}:${rig.clock.now().getTime()}:sig` },
-    });
-  const answer = await fetchAs(robot_id);
-  assert.equal(answer.status, 200);
-  assert.equal(answer.headers["etag"], '"aa"');
-  assert.equal(answer.headers["content-length"], String(Buffer.byteLength(content)));
-  assert.deepEqual(answer.body, JSON.parse(content));
-  assert.equal((await fetchAs(second)).status, 404);
 });

@@ -3,10 +3,10 @@ import type { Plane } from "../../context.ts";
 import { notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
-import { Answer, created, serve } from "../../kernel/serve.ts";
+import { created, serve } from "../../kernel/serve.ts";
 import { readRobotConfig } from "./robot-config.ts";
 import { setConfig } from "./set.ts";
-import { deleteEntry, findContent, findEntry, listEntries, listPlaces } from "./store.ts";
+import { deleteEntry, findEntry, listEntries, listPlaces } from "./store.ts";
 import { toWire } from "./wire.ts";
 
 export function configRoutes(http: Http, plane: Plane): void {
@@ -41,14 +41,5 @@ export function configRoutes(http: Http, plane: Plane): void {
     const [robot] = await listPlaces(db, caller.org_id, [params.id]);
     if (robot === undefined) throw notFound("robot", params.id);
     return { data: await readRobotConfig(db, caller.org_id, robot.id) };
-  });
-
-  serve(http, plane, routes.getAgentConfig, async (_, { params, caller, db }) => {
-    const file = await findContent(db, caller.org_id, caller.robot_id, params.namespace);
-    if (file === undefined) throw notFound("config of namespace", params.namespace);
-    return new Answer<Record<string, unknown>>(200, file.content, {
-      "content-type": "application/json; charset=utf-8",
-      etag: `"${file.sha256}"`,
-    });
   });
 }

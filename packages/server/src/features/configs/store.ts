@@ -104,13 +104,3 @@ export type DeployedRow = RowOf<typeof deployedRow>;
 export const listDeployed = (db: Db, org_id: string, robot_id: string): Promise<DeployedRow[]> =>
   // reads: robot_config
   db.many(sql(deployedRow)`select ${deployedRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
-
-const contentRow = row({ content: text, sha256: text });
-/** The exact bytes that the robot is to have. */
-export const findContent = (db: Db, org_id: string, robot_id: string, namespace: string): Promise<RowOf<typeof contentRow> | undefined> =>
-  // reads: robot_config
-  db.maybe(
-    sql(
-      contentRow,
-    )`select ${contentRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} and namespace = ${namespace}`,
-  );
