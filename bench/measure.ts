@@ -1,0 +1,66 @@
+import { readFileSync } from "node:fs";
+
+/** A number measured several times. */
+export interface Sample {
+  median: number;
+  min: number;
+  max: number;
+}
+
+export function sample(values: readonly number[]): Sample {
+  const sorted = values.toSorted((a, b) => a - b);
+  const at = (i: number): number => sorted[i] ?? Number.NaN;
+  const middle = Math.floor(sorted.length / 2);
+  const median = sorted.length % 2 === 1 ? at(middle) : (at(middle - 1) + at(middle)) / 2;
+  return { median, min: at(0), max: at(sorted.length - 1) };
+}
+
+/** Linux counts CPU time of a process in ticks of 10 ms. */
+const TICK_US = 10_000;
+
+/** User and system time that a process has used, in microseconds. */
+export function cpuMicroseconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * TICK_US;
+}
+
+/** Resident memory of a process in bytes. */
+export function residentBytes(pid: number): number {
+  const line = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
+  return Number(line?.[1] ?? Number.NaN) * 1024;
+}
+
+export interface Round {
+  /** Wall-clock microseconds per operation. */
+  wall_us: number;
+  /** Microseconds of CPU of the measured process per operation. */
+  cpu_us: number;
+}
+
+/** Counts operations of one process for a while. `work` answers how many it did. */
+export async function round(pid: number, work: () => Promise<number>): Promise<Round> {
+  const [cpu, started] = [cpuMicroseconds(pid), performance.now()];
+  const operations = await work();
+  const wall_ms = performance.now() - started;
+  return { wall_us: (wall_ms * 1_000) / operations, cpu_us: (cpuMicroseconds(pid) - cpu) / operations };
+}
+
+export interface Side {
+  wall: Sample;
+  cpu: Sample;
+}
+
+export const side = (rounds: readonly Round[]): Side => ({ wall: sample(rounds.map(({ wall_us }) => wall_us)), cpu: sample(rounds.map(({ cpu_us }) => cpu_us)) });
+
+/** Runs ours and the limit by turns, so that whatever else the machine does hits both; the first of each warms up and does not count. */
+export async function byTurns(rounds: number, ours: () => Promise<Round>, limit: () => Promise<Round>): Promise<{ ours: Side; limit: Side; ratio: Sample }> {
+  await ours();
+  await limit();
+  const [a, b]: [Round[], Round[]] = [[], []];
+  for (let i = 0; i < rounds; i += 1) {
+    a.push(await ours());
+    b.push(await limit());
+  }
+  return { ours: side(a), limit: side(b), ratio: sample(a.map((one, i) => one.wall_us / (b[i]?.wall_us ?? Number.NaN))) };
+}

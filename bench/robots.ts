@@ -1,0 +1,74 @@
+import { generateKeyPairSync, type KeyObject, randomBytes, sign } from "node:crypto";
+import { CONTROL_CHANNEL, decodeFrame, FrameType, LINK_SUBPROTOCOL, linkChallengeText, messageFrames, type ServerMessage } from "@robofleet/protocol/link";
+import { LINK_PATH } from "@robofleet/protocol/paths";
+import pg from "pg";
+import { WebSocket } from "ws";
+import type { Rig } from "./rig.ts";
+
+export interface BenchRobot {
+  id: string;
+  private_key: KeyObject;
+}
+
+/** Writes robots straight into the database: enrolling thousands is not what is measured. */
+export async function insertRobots(rig: Rig, count: number): Promise<BenchRobot[]> {
+  const { data: site } = await rig.api.createSite({ body: { name: `site ${randomBytes(6).toString("hex")}` } });
+  const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
+  const robots = Array.from({ length: count }, () => {
+    const { publicKey, privateKey } = generateKeyPairSync("ed25519");
+    return { id: `rob_${randomBytes(13).toString("hex")}`, private_key: privateKey, public_key: Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url") };
+  });
+  const client = new pg.Client(rig.database);
+  await client.connect();
+  const [ids, keys] = [robots.map(({ id }) => id), robots.map(({ public_key }) => public_key)];
+  await client.query(
+    `insert into robot (org_id, id, name, site_id, fleet_id, public_key, created_at, updated_at)
+     select $1, r.id, 'bench-' || r.id, $2, $3, r.key, now(), now() from unnest($4::text[], $5::bytea[]) as r (id, key)`,
+    [rig.org_id, site.id, fleet.id, ids, keys],
+  );
+  await client.query(`insert into robot_key (public_key, org_id, robot_id, created_at) select r.key, $1, r.id, now() from unnest($2::text[], $3::bytea[]) as r (id, key)`, [rig.org_id, ids, keys]);
+  await client.query("analyze robot; analyze robot_key");
+  await client.end();
+  return robots;
+}
+
+const WELCOME_TIMEOUT_MS = 30_000;
+
+/** Opens a robot's link and answers once it was welcomed. */
+export function connectRobot(url: string, robot: BenchRobot): Promise<WebSocket> {
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocket(`${url.replace(/^http/, "ws")}${LINK_PATH}`, LINK_SUBPROTOCOL, { perMessageDeflate: false });
+    const late = setTimeout(() => reject(new Error("no welcome in time")), WELCOME_TIMEOUT_MS);
+    socket.on("error", reject);
+    socket.on("message", (data: Buffer) => {
+      const frame = decodeFrame(data);
+      if (frame.type !== FrameType.DATA) return;
+      const message = JSON.parse(Buffer.from(frame.payload).toString("utf8")) as ServerMessage;
+      if (message.type === "challenge") sendMessage(socket, CONTROL_CHANNEL, hello(robot, message.nonce));
+      if (message.type === "welcome") {
+        clearTimeout(late);
+        socket.removeAllListeners("message");
+        resolve(socket);
+      }
+      if (message.type === "refused") reject(new Error(message.message));
+    });
+  });
+}
+
+const hello = (robot: BenchRobot, nonce: string) => ({
+  type: "hello",
+  protocols: [1],
+  robot_id: robot.id,
+  signature: sign(null, Buffer.from(linkChallengeText(robot.id, nonce)), robot.private_key).toString("base64"),
+  boot_id: "bench",
+  outbox_id: robot.id,
+  agent_version: "bench",
+  platform: {},
+  kinds: [],
+  streams: [],
+  generation: 0,
+});
+
+export function sendMessage(socket: WebSocket, channel: number, message: unknown): void {
+  for (const frame of messageFrames(channel, Buffer.from(JSON.stringify(message)))) socket.send(frame);
+}

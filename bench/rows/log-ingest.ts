@@ -1,0 +1,66 @@
+import { CONTROL_CHANNEL, decodeFrame, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
+import type { WebSocket } from "ws";
+import { cpuMicroseconds, sample } from "../measure.ts";
+import { connectRobot, insertRobots, sendMessage } from "../robots.ts";
+import type { Row } from "../row.ts";
+
+const ROBOTS = 20;
+const RECORDS_PER_BATCH = 50;
+const BATCHES_EACH = 200;
+const ROUNDS = 5;
+/** Microseconds of the server's CPU for a record, everything before the database. */
+const RECORD_US_MAX = 2.9;
+
+const recordsFrom = (seq: number) =>
+  Array.from({ length: RECORDS_PER_BATCH }, (_, i) => ({
+    seq: seq + i,
+    at: "2030-01-01T00:00:00.000Z",
+    level: "info",
+    source: "navigation",
+    message: `goal ${seq + i} reached after 12.4 s, 3 replans, battery at 71 %`,
+    fields: { x: 1.25, y: -3.5, attempt: 1 },
+  }));
+
+/** Sends batches, each after the one before was acknowledged as stored. */
+function ship(socket: WebSocket, from: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let batch = 0;
+    const next = (): void => sendMessage(socket, LOG_CHANNEL, { type: "logs", records: recordsFrom(from + batch * RECORDS_PER_BATCH) });
+    const onMessage = (data: Buffer): void => {
+      const frame = decodeFrame(data);
+      if (frame.type !== FrameType.DATA || frame.channel !== CONTROL_CHANNEL) return;
+      if ((JSON.parse(Buffer.from(frame.payload).toString("utf8")) as { type: string }).type !== "log_ack") return;
+      batch += 1;
+      if (batch < BATCHES_EACH) return next();
+      socket.off("message", onMessage);
+      resolve();
+    };
+    socket.on("message", onMessage).once("error", reject);
+    next();
+  });
+}
+
+export const logIngest: Row = {
+  name: "log-ingest",
+  about: `log records in batches of ${RECORDS_PER_BATCH}, stored and acknowledged; beside it JSON.parse and COPY of the same bytes`,
+  run: async (rig) => {
+    const limit = await rig.startLimit("log-copy", { DATABASE: JSON.stringify(rig.database), BATCHES: String(BATCHES_EACH * ROBOTS), BATCH: JSON.stringify({ type: "logs", records: recordsFrom(1) }) });
+    const links = await Promise.all((await insertRobots(rig, ROBOTS)).map((robot) => connectRobot(rig.server.url, robot)));
+    const records = ROBOTS * BATCHES_EACH * RECORDS_PER_BATCH;
+    const [ours, theirs]: [number[], number[]] = [[], []];
+    for (let i = 0; i <= ROUNDS; i += 1) {
+      const before = cpuMicroseconds(rig.server.pid);
+      await Promise.all(links.map((link) => ship(link, 1 + i * BATCHES_EACH * RECORDS_PER_BATCH)));
+      const us = (cpuMicroseconds(rig.server.pid) - before) / records;
+      const limit_before = cpuMicroseconds(limit.pid);
+      const response = await fetch(`${limit.url}/run`);
+      await response.text();
+      const them = (cpuMicroseconds(limit.pid) - limit_before) / records;
+      if (i > 0) ours.push(us), theirs.push(them);
+    }
+    for (const link of links) link.terminate();
+    await limit.stop();
+    const [us, them] = [sample(ours), sample(theirs)];
+    return { ours: us, limit: them, unit: "µs CPU", ratio: us.median / them.median, figure: `${us.median.toFixed(2)} µs`, goal: `≤ ${RECORD_US_MAX} µs`, met: us.median <= RECORD_US_MAX, ours_cpu_us: us, limit_cpu_us: them };
+  },
+};
