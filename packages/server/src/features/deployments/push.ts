@@ -1,6 +1,7 @@
 import type { Session } from "../../link/index.ts";
 import type { Plane } from "../../context.ts";
 import { desiredOf } from "./desired.ts";
+import { raiseGeneration } from "./store/robot-state.ts";
 
 /** Robots told in one go: two statements for all of them. */
 const PUSH_ROBOTS = 200;
@@ -15,7 +16,9 @@ export async function pushDesired(plane: Pick<Plane, "db" | "link">, org_id: str
 }
 
 /** First thing a robot hears after the welcome. */
-export async function greetRobot(plane: Pick<Plane, "db">, session: Session): Promise<void> {
+export async function greetRobot(plane: Pick<Plane, "db" | "clock">, session: Session): Promise<void> {
+  const { generation } = session.hello;
+  if (generation > 0) await raiseGeneration(plane.db, session.org_id, session.robot_id, generation, plane.clock.now());
   const desired = (await desiredOf(plane.db, session.org_id, [session.robot_id])).get(session.robot_id);
   if (desired !== undefined) session.send(desired);
 }

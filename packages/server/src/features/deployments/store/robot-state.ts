@@ -9,6 +9,13 @@ export const bumpGenerations = (db: Db, org_id: string, robot_ids: readonly stri
     on conflict (org_id, robot_id) do update set generation = robot_desired.generation + 1, updated_at = excluded.updated_at
     returning robot_id, generation`);
 
+/** A robot that has seen a higher generation than we know (the database is a restored copy) would take ours for old. */
+export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: number, now: Date) =>
+  db.run(sql`
+    insert into robot_desired (org_id, robot_id, generation, updated_at) values (${org_id}, ${robot_id}, ${seen + 1}, ${now})
+    on conflict (org_id, robot_id) do update set generation = excluded.generation, updated_at = excluded.updated_at
+      where robot_desired.generation < ${seen}`);
+
 export const setObserved = (db: Db, org_id: string, robot_id: string, generation: number) =>
   db.run(sql`update robot_desired set observed_generation = greatest(observed_generation, ${generation}) where org_id = ${org_id} and robot_id = ${robot_id}`);
 
