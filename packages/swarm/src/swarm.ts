@@ -14,6 +14,7 @@ export interface SwarmOptions {
 /** What a swarm needs of its robots. */
 export interface Member {
   readonly connected: boolean;
+  connect(): Promise<void>;
   beat(): void;
   /** Health as the robot would measure it. */
   sendHealth(): void;

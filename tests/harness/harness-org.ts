@@ -1,0 +1,157 @@
+import { hash, randomUUID } from "node:crypto";
+import { idSource } from "@robofleet/clock";
+import type { Role } from "@robofleet/protocol";
+import { type Client, createClient } from "@robofleet/sdk";
+import { type RobotOptions, SimulatedRobot } from "@robofleet/swarm";
+import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
+import type { Harness } from "./index.ts";
+
+type Release = Awaited<ReturnType<Client["createRelease"]>>["data"];
+type Deployment = Awaited<ReturnType<Client["createDeployment"]>>["data"];
+type ConfigDeployment = Awaited<ReturnType<Client["createConfigDeployment"]>>["data"];
+
+export interface NewRelease {
+  tag?: string;
+  app?: string;
+  kind?: string;
+  bytes?: string | Uint8Array;
+  /** False: the artifact is not uploaded yet. */
+  upload?: boolean;
+}
+
+export interface NewRobot extends Omit<RobotOptions, "key"> {
+  fleet_id?: string;
+  /** False: enrolled, and not connected. */
+  online?: boolean;
+}
+
+/** One org of a harness, with a client that may do everything in it, and short ways to make what a test starts from. */
+export class HarnessOrg {
+  readonly id: string;
+  readonly api: Client;
+  readonly admin_token: string;
+  readonly #harness: Harness;
+  #made = 0;
+  #site: Promise<string> | undefined;
+  #fleet: Promise<string> | undefined;
+  readonly #keys = new Map<string, Promise<string>>();
+
+  constructor(harness: Harness, id: string, admin_token: string) {
+    this.#harness = harness;
+    this.id = id;
+    this.admin_token = admin_token;
+    this.api = this.client(admin_token);
+  }
+
+  /** A client with another token; without one it sends none. */
+  client(token?: string): Client {
+    return createClient({ base_url: this.#harness.url, token, fetch: this.#harness.fetch, retries: 0 });
+  }
+
+  /** A token of this org. */
+  async token(options: { role?: Role; scopes?: { site_id?: string; fleet_id?: string }[]; expires_at?: Date } = {}): Promise<string> {
+    const { role = "admin", ...rest } = options;
+    const { clock, db } = this.#harness;
+    return (await createCredential(db, { clock, id: idSource(clock) }, { kind: "org", org_id: this.id, role, label: `${role} ${this.#number()}`, ...rest })).secret;
+  }
+
+  /** Id of a new site. */
+  async site(name = `Site ${this.#number()}`): Promise<string> {
+    return (await this.api.createSite({ body: { name } })).data.id;
+  }
+
+  /** Id of a new fleet, at a site of the harness's own unless told. */
+  async fleet(options: { name?: string; site_id?: string } = {}): Promise<string> {
+    const { name = `Fleet ${this.#number()}`, site_id = await (this.#site ??= this.site()) } = options;
+    return (await this.api.createFleet({ body: { name, site_id } })).data.id;
+  }
+
+  /** The fleet that robots join when no other is named. */
+  homeFleet(): Promise<string> {
+    return (this.#fleet ??= this.fleet());
+  }
+
+  /** The raw value of a new enrolment key. */
+  async enrollmentKey(options: { fleet_id?: string; max_uses?: number; expires_in_hours?: number } = {}): Promise<string> {
+    const { fleet_id = await this.homeFleet(), max_uses = 0, expires_in_hours = 0 } = options;
+    const { site_id } = (await this.api.getFleet({ params: { id: fleet_id } })).data;
+    const { key } = (await this.api.createEnrollmentKey({ body: { site_id, fleet_id, max_uses, expires_in_hours } })).data;
+    if (key === null) throw new Error("the answer holds no key");
+    return key;
+  }
+
+  /** A release whose artifact is uploaded, unless told otherwise. Each has other bytes. */
+  async release(options: NewRelease = {}): Promise<Release> {
+    const { tag = `release-${this.#number()}`, app, kind = "file", bytes = `content of ${tag}`, upload = true } = options;
+    const content = Buffer.from(bytes);
+    const body = { tag, app, kind, artifact_sha256: hash("sha256", content), artifact_size: content.length };
+    const { data } = await this.api.createRelease({ body });
+    return upload ? this.upload(data.id, content) : data;
+  }
+
+  /** Uploads a release's artifact; the bytes default to those of `release`. */
+  async upload(release_id: string, bytes?: Uint8Array): Promise<Release> {
+    const content = bytes ?? Buffer.from(`content of ${(await this.api.getRelease({ params: { id: release_id } })).data.tag}`);
+    const response = await this.api.request("PUT", `/api/releases/${release_id}/artifact`, { body: Uint8Array.from(content), headers: { "content-type": "application/octet-stream" } });
+    const body = (await response.json()) as { data: Release };
+    if (response.status !== 200) throw new Error(`the upload was answered ${response.status} ${JSON.stringify(body)}`);
+    return body.data;
+  }
+
+  /** A robot that has enrolled and, unless told otherwise, is connected; the plane is at rest afterwards. */
+  async enrollRobot(options: NewRobot = {}): Promise<SimulatedRobot> {
+    const robot = await this.#enroll(options);
+    await this.#harness.settle();
+    return robot;
+  }
+
+  /** Several of them; names end with their number. */
+  async enrollRobots(count: number, options: NewRobot = {}): Promise<SimulatedRobot[]> {
+    const robots: SimulatedRobot[] = [];
+    for (let made = 0; made < count; made += ENROL_AT_ONCE) {
+      robots.push(...(await Promise.all(Array.from({ length: Math.min(ENROL_AT_ONCE, count - made) }, () => this.#enroll(options)))));
+    }
+    await this.#harness.settle();
+    return robots;
+  }
+
+  async #enroll({ fleet_id, online = true, name = `robot-${this.#number()}`, ...options }: NewRobot): Promise<SimulatedRobot> {
+    const fleet = fleet_id ?? (await this.homeFleet());
+    const known = this.#keys.get(fleet) ?? this.enrollmentKey({ fleet_id: fleet });
+    this.#keys.set(fleet, known);
+    const robot = await SimulatedRobot.enroll(this.#harness.swarm, { ...options, key: await known, name });
+    if (online) await robot.connect();
+    return robot;
+  }
+
+  /** Deploys and answers the deployment as it was answered; the plane may still be at it. */
+  async deploy(release: { id: string }, target: { robot_id: string } | { fleet_id: string }, options: { scheduled_at?: string; rollout?: { verify_seconds?: number }; idempotency_key?: string } = {}): Promise<Deployment> {
+    const { idempotency_key = randomUUID(), ...rest } = options;
+    return (await this.api.createDeployment({ body: { release: release.id, ...target, ...rest }, idempotency_key })).data;
+  }
+
+  async deployConfig(target: { robot_id: string } | { fleet_id: string }, options: { namespace?: string } = {}): Promise<ConfigDeployment> {
+    return (await this.api.createConfigDeployment({ body: { ...target, ...options }, idempotency_key: randomUUID() })).data;
+  }
+
+  async deployment(id: string): Promise<Deployment> {
+    return (await this.api.getDeployment({ params: { id } })).data;
+  }
+
+  /** Kinds of the events of a deployment itself, or with `targets` all of them, oldest first. */
+  async events(id: string, options: { targets?: boolean } = {}): Promise<string[]> {
+    const query = options.targets === true ? { include: "targets" as const, limit: 1_000 } : undefined;
+    return (await this.api.listDeploymentEvents({ params: { id }, query })).items.map(({ kind }) => kind);
+  }
+
+  /** How each robot of a deployment stands, by robot id. */
+  async targets(id: string): Promise<Map<string, Awaited<ReturnType<Client["listDeploymentTargets"]>>["items"][number]>> {
+    return new Map((await this.api.listDeploymentTargets({ params: { id } })).items.map((target) => [target.robot_id, target]));
+  }
+
+  #number(): number {
+    return (this.#made += 1);
+  }
+}
+
+const ENROL_AT_ONCE = 25;

@@ -1,0 +1,44 @@
+import { trackActivity, type TrackedActivity } from "@robofleet/clock";
+import type { Swarm } from "@robofleet/swarm";
+
+/** Barriers in a row around which nothing moved, before the plane and its robots count as idle. */
+const QUIET_BARRIERS = 2;
+const ROUNDS_MAX = 10_000;
+
+/**
+ * What is under way in a plane and the robots beside it: counted work (queries, requests, hints) and frames on the wire,
+ * which nobody counts: a barrier proves that none is left.
+ */
+export class PlaneActivity implements TrackedActivity {
+  readonly #work = trackActivity();
+  #begun = 0;
+  #idle_at = "";
+  /** Set once there are robots. */
+  swarm: Swarm | undefined;
+
+  get pending(): number {
+    return this.#work.pending;
+  }
+
+  begin(): () => void {
+    this.#begun += 1;
+    return this.#work.begin();
+  }
+
+  async idle(): Promise<void> {
+    await this.#work.idle();
+    let quiet = this.#mark() === this.#idle_at ? QUIET_BARRIERS : 0;
+    for (let rounds = 0; quiet < QUIET_BARRIERS; rounds += 1) {
+      if (rounds > ROUNDS_MAX) throw new Error("the plane and its robots do not come to rest");
+      const before = this.#mark();
+      await this.swarm?.barrier();
+      await this.#work.idle();
+      quiet = this.#mark() === before ? quiet + 1 : 0;
+    }
+    this.#idle_at = this.#mark();
+  }
+
+  #mark(): string {
+    return `${this.#begun} ${this.swarm?.messages ?? 0}`;
+  }
+}
