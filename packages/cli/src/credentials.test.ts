@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { readEnvironment } from "./config.ts";
+import { loginAddress } from "./credentials.ts";
+import { RfHome } from "./testing/run-rf.ts";
+import { ScriptedService } from "./testing/scripted-service.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const org = { id: "org_1", name: "Acme", role: "admin" };
+const me = {
+  data: {
+    actor: { type: "user", id: "usr_1", name: "Ada" },
+    token: { id: "tok_1", label: null, prefix: "rf_user_0123", expires_at: null },
+    org,
+    orgs: [{ ...org, default: true }],
+    scopes: [],
+  },
+};
+const refusal = { error: { code: "unauthorized", message: "this token is not valid" } };
+
+/** A service that knows every token but `bad`. */
+const startService = (): Promise<ScriptedService> =>
+  ScriptedService.start(({ headers }) => (headers.authorization === "Bearer bad" ? { status: 401, body: refusal } : { body: me }));
+
+async function saved(home: RfHome, text: string): Promise<void> {
+  await mkdir(path.dirname(home.credentials_file), { recursive: true });
+  await writeFile(home.credentials_file, text);
+}
+
+test("login checks the token and saves it for this user only", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  const { code, stdout } = await home.run(["login", "--token", "rf_user_a", "--base-url", `${service.base_url}/`]);
+  assert.equal(code, 0);
+  assert.match(stdout, /as Ada \(admin of Acme\)/);
+  assert.equal(await readFile(home.credentials_file, "utf8"), `token = "rf_user_a"\nbase_url = "${service.base_url}"\n`);
+  assert.equal((await stat(home.credentials_file)).mode & 0o777, 0o600);
+  assert.deepEqual(service.lines, ["GET /api/me"]);
+  const who = await home.run(["whoami"]);
+  assert.equal(who.code, 0);
+  assert.match(who.stdout, /Ada \(usr_1\)/);
+});
+
+test("login without a terminal reads the token from stdin", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  const { code } = await home.run(["login"], { stdin: "rf_user_piped\n", env: { ROBOFLEET_BASE_URL: service.base_url } });
+  assert.equal(code, 0);
+  assert.match(await readFile(home.credentials_file, "utf8"), /^token = "rf_user_piped"$/m);
+  const empty = await home.run(["login"], { stdin: "" });
+  assert.deepEqual([empty.code, /no token was given/.test(empty.stderr)], [2, true]);
+});
+
+test("a refused token exits 4 and leaves the file as it was", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  await saved(home, `# mine\ntoken = "old"\n`);
+  const { code, stdout, stderr } = await home.run(["login", "--token", "bad", "--base-url", service.base_url, "--json"]);
+  assert.equal(code, 4);
+  assert.deepEqual(JSON.parse(stdout), refusal);
+  assert.match(stderr, /refused this token/);
+  assert.equal(await readFile(home.credentials_file, "utf8"), `# mine\ntoken = "old"\n`);
+});
+
+test("an unreachable service and any other answer save with a warning", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await ScriptedService.start(() => ({
+    status: 500,
+    body: { error: { code: "internal_server_error", message: "oh" } },
+  }));
+  const other = await home.run(["login", "--token", "a", "--base-url", service.base_url]);
+  assert.equal(other.code, 0);
+  assert.match(other.stderr, /^warning: oh; the token was saved without being checked/);
+  const gone = await home.run(["login", "--token", "b", "--base-url", "http://127.0.0.1:1"]);
+  assert.equal(gone.code, 0);
+  assert.match(gone.stderr, /^warning: cannot reach/);
+  assert.match(await readFile(home.credentials_file, "utf8"), /^token = "b"$/m);
+});
+
+test("the address to log in at is the local server when nothing names another", async () => {
+  await using home = await RfHome.make();
+  const environment = readEnvironment({ XDG_CONFIG_HOME: home.directory });
+  assert.equal(await loginAddress({}, environment), "http://127.0.0.1:7600");
+  await saved(home, `base_url = "https://saved.example"\n`);
+  assert.equal(await loginAddress({ profile: "new" }, environment), "https://saved.example");
+});
+
+test("login keeps comments, keys that are not ours, profiles, and a file that is a link", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  const real = path.join(home.directory, "dotfiles.toml");
+  await writeFile(real, `# work\ntoken = "old" # rotate me\ncolor = "blue"\n\n[profiles.lab]\ntoken = "lab"\n`);
+  await mkdir(path.dirname(home.credentials_file));
+  await symlink(real, home.credentials_file);
+  await home.run(["login", "--token", "new", "--base-url", service.base_url]);
+  await home.run(["login", "--token", "lab2", "--profile", "lab", "--base-url", service.base_url]);
+  const url = `base_url = "${service.base_url}"\n`;
+  assert.equal(
+    await readFile(real, "utf8"),
+    `# work\ntoken = "new" # rotate me\ncolor = "blue"\n${url}\n[profiles.lab]\ntoken = "lab2"\n${url}`,
+  );
+});
+
+test("a broken file is named and never overwritten, and its text is not shown", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  await saved(home, `token = "rf_user_secret\n`);
+  for (const args of [["whoami"], ["login", "--token", "x", "--base-url", service.base_url]]) {
+    const { code, stderr } = await home.run(args);
+    assert.equal(code, 1);
+    assert.match(stderr, /credentials\.toml is no valid TOML \(line 1\)/);
+    assert.doesNotMatch(stderr, /secret/);
+  }
+  assert.equal(await readFile(home.credentials_file, "utf8"), `token = "rf_user_secret\n`);
+  assert.equal((await home.run(["whoami"], { env: service.env })).code, 0, "with everything in the environment the file is not needed");
+});
+
+test("each value comes from flag, environment, profile, file, in this order", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  const nowhere = "http://127.0.0.1:1";
+  await saved(
+    home,
+    `token = "file"\nbase_url = "${nowhere}"\norg = "org_file"\n[profiles.lab]\ntoken = "lab"\nbase_url = "${service.base_url}"\n`,
+  );
+  const asked = async (args: string[], env: Record<string, string>): Promise<unknown[]> => {
+    assert.equal((await home.run(["whoami", ...args], { env })).code, 0);
+    const { headers } = service.asked.at(-1)!;
+    return [headers.authorization, headers["x-service-org-id"]];
+  };
+  assert.deepEqual(await asked(["--profile", "lab"], {}), ["Bearer lab", "org_file"]);
+  assert.deepEqual(await asked([], { ROBOFLEET_PROFILE: "lab" }), ["Bearer lab", "org_file"]);
+  assert.deepEqual(await asked(["--profile", "lab"], { ROBOFLEET_TOKEN: "env", ROBOFLEET_ORG: "org_env" }), ["Bearer env", "org_env"]);
+  assert.deepEqual(
+    await asked(["--base-url", service.base_url, "--org", "org_flag"], { ROBOFLEET_BASE_URL: nowhere, ROBOFLEET_ORG: "org_env" }),
+    ["Bearer file", "org_flag"],
+  );
+  assert.deepEqual(await asked([], { ROBOFLEET_BASE_URL: service.base_url, ROBOFLEET_TOKEN: "" }), ["Bearer file", "org_file"]);
+  const unreachable = await home.run(["whoami"]);
+  assert.equal(unreachable.code, 1);
+  assert.match(unreachable.stderr, /cannot reach http:\/\/127\.0\.0\.1:1[^]*The address is from .*credentials\.toml/);
+});
+
+test("logout deletes the file, and succeeds when there is none", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await saved(home, `token = "x"\n`);
+  const first = await home.run(["logout"]);
+  const second = await home.run(["logout", "--json"]);
+  await assert.rejects(stat(home.credentials_file), { code: "ENOENT" });
+  assert.deepEqual([first.code, second.code, JSON.parse(second.stdout).data.deleted], [0, 0, false]);
+});
+
+test("a folder that cannot be is a sentence, not a stack", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const file = path.join(home.directory, "file");
+  await writeFile(file, "");
+  const { code, stderr } = await home.run(["login", "--token", "x", "--base-url", "http://127.0.0.1:1"], {
+    env: { XDG_CONFIG_HOME: file },
+  });
+  assert.equal(code, 1);
+  assert.match(stderr, /error: .*credentials\.toml: a part of the path is no directory\n$/);
+});

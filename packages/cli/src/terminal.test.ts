@@ -1,0 +1,81 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { RfHome } from "./testing/run-rf.ts";
+import { ScriptedService } from "./testing/scripted-service.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const MAIN = path.resolve(import.meta.dirname, "main.ts");
+const ESC = "\u001b[";
+
+/** Runs `rf` on a terminal that util-linux's script(1) makes; answers all that it printed. */
+function onTerminal(args: readonly string[], env: Record<string, string>, answer?: { to: string; with: string }): Promise<string> {
+  // The terminal has no size of its own when nobody looks at it.
+  const command = `stty cols 100 rows 30; ${[process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(" ")}`;
+  const child = spawn("script", ["--quiet", "--return", "--command", command, "/dev/null"], {
+    env: { PATH: process.env.PATH!, TERM: "xterm", ...env },
+    stdio: "pipe",
+    timeout: 60_000,
+  });
+  let text = "";
+  let answered = false;
+  child.stdout.setEncoding("utf8").on("data", (part: string) => {
+    text += part;
+    if (answer === undefined || answered || !text.includes(answer.to)) return;
+    answered = true;
+    child.stdin.write(answer.with);
+  });
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", () => resolve(text));
+  });
+}
+
+const robots = {
+  items: [
+    {
+      id: "rob_1",
+      name: `evil${ESC}2J`,
+      status: "online",
+      last_seen_at: null,
+      current_release: null,
+      release_state: "current",
+      config_state: "in_sync",
+    },
+  ],
+  next_cursor: null,
+};
+
+test("colours are for terminals, and NO_COLOR turns them off; what a name holds is escaped either way", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await ScriptedService.start(() => ({ body: robots }));
+  const terminal = await onTerminal(["robots", "list"], service.env);
+  assert.ok(terminal.includes(`${ESC}32monline`));
+  assert.ok(terminal.includes("evil\\x1b[2J") && !terminal.includes(`${ESC}2J`));
+  assert.ok(!(await onTerminal(["robots", "list"], { ...service.env, NO_COLOR: "1" })).includes(ESC));
+  assert.ok(!(await home.run(["robots", "list"], { env: service.env })).stdout.includes(ESC));
+});
+
+test("an upload shows a bar on a terminal and nothing elsewhere", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const file = path.join(home.directory, "big.tar");
+  await writeFile(file, Buffer.alloc(20_000_000));
+  const release = { id: "rel_1", tag: "big", artifact_size: 20_000_000, created_by: null };
+  await using service = await ScriptedService.start(({ line }) => ({
+    body: { data: { ...release, artifact_state: line.startsWith("PUT") ? "stored" : "awaiting_upload" } },
+  }));
+  assert.match(await onTerminal(["releases", "push", file], service.env), /Uploading .* of 20\.0 MB/);
+  assert.equal((await home.run(["releases", "push", file], { env: service.env })).stderr, "");
+});
+
+test("login on a terminal asks for the token and never shows it", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await ScriptedService.start(() => ({ status: 500, body: {} }));
+  const env = { XDG_CONFIG_HOME: home.directory, ROBOFLEET_BASE_URL: service.base_url };
+  const text = await onTerminal(["login"], env, { to: "Token", with: "rf_user_typed\r" });
+  assert.match(text, /Saved to/);
+  assert.doesNotMatch(text, /typed/);
+  assert.equal(service.asked[0]!.headers.authorization, "Bearer rf_user_typed");
+});

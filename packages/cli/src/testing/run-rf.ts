@@ -1,0 +1,64 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+const MAIN = path.resolve(import.meta.dirname, "../main.ts");
+/** The longest that one call may take before it counts as hung. */
+const CALL_MS_MAX = 60_000;
+
+export interface RfResult {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+export interface RfCall {
+  env?: Record<string, string>;
+  stdin?: string;
+  /** Told each time something was printed; to send signals, say. */
+  on_output?: (child: ChildProcess, text: string) => void;
+}
+
+/** A home of its own for the real `rf`, which is run as people run it. */
+export class RfHome implements AsyncDisposable {
+  readonly directory: string;
+
+  private constructor(directory: string) {
+    this.directory = directory;
+  }
+
+  static async make(): Promise<RfHome> {
+    return new RfHome(await mkdtemp(path.join(tmpdir(), "robofleet-rf-")));
+  }
+
+  get credentials_file(): string {
+    return path.join(this.directory, "robofleet", "credentials.toml");
+  }
+
+  /** Runs `rf` to its end; never throws for its exit code. */
+  run(args: readonly string[], call: RfCall = {}): Promise<RfResult> {
+    const env = { PATH: process.env.PATH!, XDG_CONFIG_HOME: this.directory, ...call.env };
+    const child = spawn(process.execPath, [MAIN, ...args], { env, stdio: "pipe", timeout: CALL_MS_MAX, killSignal: "SIGKILL" });
+    child.stdin.on("error", () => {});
+    child.stdin.end(call.stdin ?? "");
+    let stdout = "";
+    let stderr = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+      call.on_output?.(child, text);
+    });
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+      call.on_output?.(child, text);
+    });
+    return new Promise((resolve, reject) => {
+      child.on("error", reject);
+      child.on("close", (code) => resolve({ code, stdout, stderr }));
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.directory, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,72 @@
+import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type WebSocket, WebSocketServer } from "ws";
+
+export interface Asked {
+  /** Method and path, the query included. */
+  line: string;
+  headers: IncomingHttpHeaders;
+  body: string;
+}
+
+export type Script = (asked: Asked) => { status?: number; body: unknown; headers?: Record<string, string> } | undefined;
+
+/**
+ * A peer that says what a test tells it to: endings, refusals and lost answers that the real server gives only in rare
+ * moments. It keeps what it was asked.
+ */
+export class ScriptedService implements AsyncDisposable {
+  readonly asked: Asked[] = [];
+  readonly #server: Server;
+  readonly #sockets = new WebSocketServer({ noServer: true });
+
+  private constructor(script: Script, accept: (socket: WebSocket) => void) {
+    this.#server = createServer((request, response) => {
+      const chunks: Buffer[] = [];
+      request.on("data", (chunk: Buffer) => chunks.push(chunk));
+      request.on("end", () => {
+        const asked = { line: `${request.method} ${request.url}`, headers: request.headers, body: Buffer.concat(chunks).toString() };
+        this.asked.push(asked);
+        answer(response, script(asked));
+      });
+    });
+    this.#server.on("upgrade", (request, socket, head) => {
+      this.asked.push({ line: `UPGRADE ${request.url}`, headers: request.headers, body: "" });
+      this.#sockets.handleUpgrade(request, socket, head, accept);
+    });
+  }
+
+  static async start(script: Script, accept: (socket: WebSocket) => void = (socket) => socket.close()): Promise<ScriptedService> {
+    const service = new ScriptedService(script, accept);
+    await new Promise<void>((resolve) => service.#server.listen(0, "127.0.0.1", resolve));
+    return service;
+  }
+
+  get base_url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** Environment that points `rf` here. */
+  get env(): Record<string, string> {
+    return { ROBOFLEET_BASE_URL: this.base_url, ROBOFLEET_TOKEN: "rf_user_test" };
+  }
+
+  get lines(): string[] {
+    return this.asked.map(({ line }) => line);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets.clients) socket.terminate();
+    this.#server.closeAllConnections();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+}
+
+function answer(response: ServerResponse, told: ReturnType<Script>): void {
+  const {
+    status = 200,
+    body,
+    headers = {},
+  } = told ?? { status: 404, body: { error: { code: "not_found", message: "this is not in the script" } } };
+  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+}

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { RfHome } from "./testing/run-rf.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+let home: RfHome;
+before(async () => {
+  home = await RfHome.make();
+});
+after(() => home[Symbol.asyncDispose]());
+
+test("without arguments rf prints its help and succeeds", TIMEOUT, async () => {
+  const { code, stdout, stderr } = await home.run([]);
+  assert.equal(code, 0);
+  assert.equal(stderr, "");
+  for (const word of ["deploy", "robots", "releases", "configs", "sites", "fleets", "keys", "login", "logout"])
+    assert.match(stdout, new RegExp(`^  ${word}\\b`, "m"));
+});
+
+test("help of a command has its options, however it is asked for", TIMEOUT, async () => {
+  const [flag, word, inner] = await Promise.all([
+    home.run(["robots", "logs", "--help"]),
+    home.run(["help", "robots", "logs"]),
+    home.run(["robots", "help", "logs"]),
+  ]);
+  assert.match(flag.stdout, /--follow/);
+  assert.match(flag.stdout, /--base-url <url>/);
+  assert.deepEqual([word.stdout, inner.stdout, word.code, inner.code], [flag.stdout, flag.stdout, 0, 0]);
+});
+
+test("topics explain exit codes and environment", TIMEOUT, async () => {
+  assert.match((await home.run(["help", "exit-codes"])).stdout, /7 {2}the robot is not connected/);
+  assert.match((await home.run(["help", "environment"])).stdout, /ROBOFLEET_TOKEN/);
+});
+
+const wrong: [string[], RegExp][] = [
+  [["robot"], /unknown command 'robot'\n {2}Did you mean robots\?/],
+  [["robots", "lst"], /unknown command 'lst'\n {2}Did you mean list\?/],
+  [["help", "nothing"], /unknown command 'nothing'/],
+  [["robots", "list", "--limt", "3"], /unknown option '--limt'\n {2}Did you mean --limit\?/],
+  [["robots", "list", "--limit", "x"], /whole number/],
+  [["robots", "inspect"], /missing required argument 'id'/],
+  [["robots", "list", "extra"], /too many arguments/],
+  [["deploy", "1.0"], /say where to: --robot <id> or --fleet <id>/],
+  [["deploy", "1.0", "--robot", "a", "--fleet", "b"], /exclude each other/],
+  [["configs", "set", "k", "v", "--robot", "a", "--fleet", "b"], /exclude each other/],
+  [["fleets", "create", "x"], /required option '--site <id>'/],
+  [["keys", "new", "--site", "s"], /required option '--fleet <id>'/],
+  [["keys", "new", "--site", "s", "--fleet", "f", "--max-uses", "-1"], /whole number/],
+  [["releases", "push"], /the path of a file, or --image/],
+  [["releases", "push", "--image", "nav:latest", "--tag", "1"], /sha256/],
+  [["api", "FETCH", "/x"], /FETCH is no method/],
+  [["api", "GET", "http://elsewhere.example/"], /without the address/],
+  [["api", "GET", "/x", "-F", "novalue"], /write key=value/],
+  [["robots", "list", "--profile", "none"], /no profile none/],
+  [["robots", "list", "--base-url", "localhost:1"], /not an address of a service/],
+];
+for (const [args, message] of wrong) {
+  test(`wrong usage exits 2 and says what to do: rf ${args.join(" ")}`, TIMEOUT, async () => {
+    const { code, stdout, stderr } = await home.run(args, { env: { ROBOFLEET_TOKEN: "t" } });
+    assert.match(stderr, message);
+    assert.match(stderr, /^error: /);
+    assert.doesNotMatch(stderr, /\n\s+at /);
+    assert.deepEqual([code, stdout], [2, ""]);
+  });
+}
+
+test("with --json an error is one document on stdout and words on stderr", TIMEOUT, async () => {
+  const [used, offline] = await Promise.all([home.run(["--json", "deploy"]), home.run(["robots", "list", "--json"])]);
+  assert.deepEqual(JSON.parse(used.stdout), { error: { code: "usage", message: "missing required argument 'release'" } });
+  assert.match(used.stderr, /^error: missing/);
+  assert.deepEqual([offline.code, JSON.parse(offline.stdout).error.code], [4, "unauthorized"]);
+  assert.match(offline.stderr, /rf login/);
+});
+
+test("--version is a version", TIMEOUT, async () => {
+  assert.match((await home.run(["--version"])).stdout, /^\d+\.\d+\.\d+\n$/);
+});
