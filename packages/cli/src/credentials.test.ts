@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { readEnvironment } from "./config.ts";
 import { loginAddress } from "./credentials.ts";
 import { RfHome } from "./testing/run-rf.ts";
-import { ScriptedService } from "./testing/scripted-service.ts";
+import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 const org = { id: "org_1", name: "Acme", role: "admin" };
@@ -21,8 +21,8 @@ const me = {
 const refusal = { error: { code: "unauthorized", message: "this token is not valid" } };
 
 /** A service that knows every token but `bad`. */
-const startService = (): Promise<ScriptedService> =>
-  ScriptedService.start(({ headers }) => (headers.authorization === "Bearer bad" ? { status: 401, body: refusal } : { body: me }));
+const startService = (): Promise<ScriptedPeer> =>
+  ScriptedPeer.start(({ headers }) => (headers.authorization === "Bearer bad" ? { status: 401, body: refusal } : { body: me }));
 
 async function saved(home: RfHome, text: string): Promise<void> {
   await mkdir(path.dirname(home.credentials_file), { recursive: true });
@@ -66,7 +66,7 @@ test("a refused token exits 4 and leaves the file as it was", TIMEOUT, async () 
 
 test("an unreachable service and any other answer save with a warning", TIMEOUT, async () => {
   await using home = await RfHome.make();
-  await using service = await ScriptedService.start(() => ({
+  await using service = await ScriptedPeer.start(() => ({
     status: 500,
     body: { error: { code: "internal_server_error", message: "oh" } },
   }));

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { RfHome } from "./testing/run-rf.ts";
-import { type Script, ScriptedService } from "./testing/scripted-service.ts";
+import { type Script, ScriptedPeer } from "./testing/scripted-peer.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 const UUID_V4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -76,7 +76,7 @@ const calls: [string[], string, unknown?][] = [
 for (const [args, line, body] of calls) {
   test(`rf ${args.join(" ")} asks ${line}`, TIMEOUT, async () => {
     await using home = await RfHome.make();
-    await using service = await ScriptedService.start(anything);
+    await using service = await ScriptedPeer.start(anything);
     const { code, stdout, stderr } = await home.run([...args, "--json"], { env: service.env });
     assert.equal(code, 0, stderr);
     assert.equal(typeof JSON.parse(stdout), "object");
@@ -89,7 +89,7 @@ for (const [args, line, body] of calls) {
 
 test("a deployment has a fresh UUIDv4 as its key, or the one that was given", TIMEOUT, async () => {
   await using home = await RfHome.make();
-  await using service = await ScriptedService.start(anything);
+  await using service = await ScriptedPeer.start(anything);
   for (const extra of [[], [], ["--idempotency-key", "mine"]])
     await home.run(["deploy", "1.0", "--robot", "r", ...extra], { env: service.env });
   const keys = service.asked.map(({ headers }) => String(headers["idempotency-key"]));
@@ -102,7 +102,7 @@ test("a deployment has a fresh UUIDv4 as its key, or the one that was given", TI
 test("configs set for a fleet or robot sets the value in that scope, then deploys it there", TIMEOUT, async () => {
   for (const kind of ["fleet", "robot"]) {
     await using home = await RfHome.make();
-    await using service = await ScriptedService.start(anything);
+    await using service = await ScriptedPeer.start(anything);
     const { stdout } = await home.run(["configs", "set", "k", "1", `--${kind}`, "id_1", "--json"], { env: service.env });
     assert.deepEqual(service.lines, ["POST /api/configs", "POST /api/configs/deployments"]);
     const [set, deploy] = service.asked;
@@ -115,7 +115,7 @@ test("configs set for a fleet or robot sets the value in that scope, then deploy
 
 test("the admin token is sent to admin routes; without one nothing is", TIMEOUT, async () => {
   await using home = await RfHome.make();
-  await using service = await ScriptedService.start(anything);
+  await using service = await ScriptedPeer.start(anything);
   await home.run(["orgs", "list"], { env: { ...service.env, ROBOFLEET_ADMIN_TOKEN: "from-env" } });
   await home.run(["orgs", "list", "--admin-token", "-"], { env: service.env, stdin: "piped\n" });
   await home.run(["orgs", "list"], { env: service.env });
@@ -128,7 +128,7 @@ test("the admin token is sent to admin routes; without one nothing is", TIMEOUT,
 test("a list follows the cursor to its end; --limit cuts it and asks for no more than that", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const robots = Array.from({ length: 5 }, (_, at) => ({ id: `rob_${at}` }));
-  await using service = await ScriptedService.start(({ line }) => {
+  await using service = await ScriptedPeer.start(({ line }) => {
     const query = new URL(line.split(" ")[1]!, "http://x").searchParams;
     const from = Number(query.get("cursor") ?? 0);
     const to = from + 2;
@@ -154,7 +154,7 @@ for (const [status, code, exit_code] of statuses) {
   test(`${status} exits ${exit_code}, in words on stderr and with --json as the service said it on stdout`, TIMEOUT, async () => {
     await using home = await RfHome.make();
     const body = { error: { code, message: "robot rob_1 is \u001b[31mred" } };
-    await using service = await ScriptedService.start(() => ({ status, body }));
+    await using service = await ScriptedPeer.start(() => ({ status, body }));
     const people = await home.run(["robots", "show", "rob_1"], { env: service.env });
     assert.deepEqual([people.code, people.stdout], [exit_code, ""]);
     assert.match(people.stderr, /^error: robot rob_1 is \\x1b\[31mred\n/);
@@ -171,7 +171,7 @@ test("a release is created with digest and size, then uploaded; what is stored i
   const release = { id: "rel_1", tag: "nav-1.4.0", artifact_state: "awaiting_upload", artifact_size: content.length, created_by: null };
   let stored = false;
   let received = "";
-  await using service = await ScriptedService.start(({ line, body }) => {
+  await using service = await ScriptedPeer.start(({ line, body }) => {
     if (line.startsWith("PUT")) {
       stored = true;
       received = body;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { WebSocket } from "ws";
 import { RfHome, type RfResult } from "./testing/run-rf.ts";
-import { type Script, ScriptedService } from "./testing/scripted-service.ts";
+import { type Script, ScriptedPeer } from "./testing/scripted-peer.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 const record = (seq: number, message: string): object => ({
@@ -22,7 +22,7 @@ async function follow(
   stop_at?: string,
 ): Promise<RfResult & { lines: string[] }> {
   await using home = await RfHome.make();
-  await using service = await ScriptedService.start(() => undefined, accept);
+  await using service = await ScriptedPeer.start(() => undefined, accept);
   const result = await home.run(["robots", "logs", "rob_1", "--follow", ...extra], {
     env: service.env,
     on_output: (child, text) => {
@@ -149,7 +149,7 @@ test(
   TIMEOUT,
   async () => {
     await using home = await RfHome.make();
-    await using service = await ScriptedService.start(
+    await using service = await ScriptedPeer.start(
       watchScript({ polls: [["queued"], ["queued", "in_progress"], ["queued", "in_progress", "applied"]] }),
     );
     const { code, stdout, stderr } = await home.run(["deploy", "1.0", "--fleet", "fleet_1", "--watch"], { env: service.env });
@@ -162,7 +162,7 @@ test(
 test("deploy --watch exits 8 with the reason when it ends otherwise; --json is the final deployment", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const plan = { polls: [["queued", "in_progress", "rolled_back"]], reason: "health_check_failed" };
-  await using service = await ScriptedService.start(watchScript(plan));
+  await using service = await ScriptedPeer.start(watchScript(plan));
   const people = await home.run(["deployments", "watch", "dep_1"], { env: service.env });
   assert.equal(people.code, 8);
   assert.match(
@@ -175,7 +175,7 @@ test("deploy --watch exits 8 with the reason when it ends otherwise; --json is t
 
 test("Ctrl-C on --watch exits 130 and says that the deployment goes on", TIMEOUT, async () => {
   await using home = await RfHome.make();
-  await using service = await ScriptedService.start(watchScript({ polls: [["in_progress"]] }));
+  await using service = await ScriptedPeer.start(watchScript({ polls: [["in_progress"]] }));
   const { code, stderr } = await home.run(["deploy", "1.0", "--fleet", "fleet_1", "--watch"], {
     env: service.env,
     on_output: (child, text) => {
@@ -190,7 +190,7 @@ test("a server that restarts under --watch is waited for", TIMEOUT, async () => 
   await using home = await RfHome.make();
   const script = watchScript({ polls: [["in_progress"], ["in_progress", "applied"]] });
   let polls = 0;
-  await using service = await ScriptedService.start((asked) => {
+  await using service = await ScriptedPeer.start((asked) => {
     if (asked.line.endsWith("/events")) polls += 1;
     return polls === 2
       ? { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "3600" } }

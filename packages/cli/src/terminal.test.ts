@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { RfHome } from "./testing/run-rf.ts";
-import { ScriptedService } from "./testing/scripted-service.ts";
+import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 const MAIN = path.resolve(import.meta.dirname, "main.ts");
@@ -50,7 +50,7 @@ const robots = {
 
 test("colours are for terminals, and NO_COLOR turns them off; what a name holds is escaped either way", TIMEOUT, async () => {
   await using home = await RfHome.make();
-  await using service = await ScriptedService.start(() => ({ body: robots }));
+  await using service = await ScriptedPeer.start(() => ({ body: robots }));
   const terminal = await onTerminal(["robots", "list"], service.env);
   assert.ok(terminal.includes(`${ESC}32monline`));
   assert.ok(terminal.includes("evil\\x1b[2J") && !terminal.includes(`${ESC}2J`));
@@ -63,7 +63,7 @@ test("an upload shows a bar on a terminal and nothing elsewhere", TIMEOUT, async
   const file = path.join(home.directory, "big.tar");
   await writeFile(file, Buffer.alloc(20_000_000));
   const release = { id: "rel_1", tag: "big", artifact_size: 20_000_000, created_by: null };
-  await using service = await ScriptedService.start(({ line }) => ({
+  await using service = await ScriptedPeer.start(({ line }) => ({
     body: { data: { ...release, artifact_state: line.startsWith("PUT") ? "stored" : "awaiting_upload" } },
   }));
   assert.match(await onTerminal(["releases", "push", file], service.env), /Uploading .* of 20\.0 MB/);
@@ -72,7 +72,7 @@ test("an upload shows a bar on a terminal and nothing elsewhere", TIMEOUT, async
 
 test("login on a terminal asks for the token and never shows it", TIMEOUT, async () => {
   await using home = await RfHome.make();
-  await using service = await ScriptedService.start(() => ({ status: 500, body: {} }));
+  await using service = await ScriptedPeer.start(() => ({ status: 500, body: {} }));
   const env = { XDG_CONFIG_HOME: home.directory, ROBOFLEET_BASE_URL: service.base_url };
   const text = await onTerminal(["login"], env, { to: "Token", with: "rf_user_typed\r" });
   assert.match(text, /Saved to/);

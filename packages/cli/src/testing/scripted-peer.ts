@@ -15,7 +15,7 @@ export type Script = (asked: Asked) => { status?: number; body: unknown; headers
  * A peer that says what a test tells it to: endings, refusals and lost answers that the real server gives only in rare
  * moments. It keeps what it was asked.
  */
-export class ScriptedService implements AsyncDisposable {
+export class ScriptedPeer implements AsyncDisposable {
   readonly asked: Asked[] = [];
   readonly #server: Server;
   readonly #sockets = new WebSocketServer({ noServer: true });
@@ -36,8 +36,8 @@ export class ScriptedService implements AsyncDisposable {
     });
   }
 
-  static async start(script: Script, accept: (socket: WebSocket) => void = (socket) => socket.close()): Promise<ScriptedService> {
-    const service = new ScriptedService(script, accept);
+  static async start(script: Script, accept: (socket: WebSocket) => void = (socket) => socket.close()): Promise<ScriptedPeer> {
+    const service = new ScriptedPeer(script, accept);
     await new Promise<void>((resolve) => service.#server.listen(0, "127.0.0.1", resolve));
     return service;
   }
