@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import type { Desired } from "@robofleet/protocol/link";
 import { Configs } from "../configs/index.ts";
-import type { Deployments, DeploymentsOptions, WorkloadStatus } from "../contract.ts";
+import type { Deployments, DeploymentsOptions, Logger, WorkloadStatus } from "../contract.ts";
 import { ArtifactStore } from "../runtime/artifact-store.ts";
 import { BundleExecutor, type RuntimeOptions } from "../runtime/bundle.ts";
 import type { Executor } from "../runtime/executor.ts";
@@ -26,8 +26,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   const on_step = tuning.on_step ?? (() => {});
   const paths = statePaths(options.state_directory);
   const { artifacts, bundles, executors } = openRuntime(options, paths, timing, on_step);
-  const { journal, damaged } = Journal.open<AppState>(paths.journal, ({ app }) => app);
-  if (damaged > 0) log.warn({ damaged }, "deployment journal has damaged lines");
+  const journal = openJournal(paths, log);
   const workers = new Map<string, AppWorker>();
   let desired = options.desired;
   let running = false;
@@ -45,10 +44,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     },
   });
 
-  const pruneDownloads = (): void => {
-    const releases = [...workers.values()].map(({ state }) => state.work?.release);
-    artifacts.prune(new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : []))));
-  };
+  const pruneDownloads = (): void => artifacts.prune(wantedArtifacts(workers.values()));
 
   const workerOf = (app: string): AppWorker => {
     let worker = workers.get(app);
@@ -94,6 +90,18 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
       journal.close();
     },
   };
+}
+
+function openJournal(paths: StatePaths, log: Logger): Journal<AppState> {
+  const { journal, damaged } = Journal.open<AppState>(paths.journal, ({ app }) => app);
+  if (damaged > 0) log.warn({ damaged }, "deployment journal has damaged lines");
+  return journal;
+}
+
+/** Digests that some work in progress still needs. */
+function wantedArtifacts(workers: Iterable<AppWorker>): Set<string> {
+  const releases = [...workers].map(({ state }) => state.work?.release);
+  return new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : [])));
 }
 
 function openRuntime(
