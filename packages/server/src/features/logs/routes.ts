@@ -1,0 +1,94 @@
+import { type LogRecord, routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Clock } from "@robofleet/clock";
+import type { Db } from "../../kernel/db.ts";
+import type { Http } from "../../kernel/http.ts";
+import { openCursor, PAGE_ROWS_MAX, type Page } from "../../kernel/page.ts";
+import { badRequest } from "../../kernel/fault.ts";
+import { type Call, serve } from "../../kernel/serve.ts";
+import { parseTime } from "../../kernel/time.ts";
+import { requireFleet } from "../fleets/index.ts";
+import { requireRobot } from "../robots/index.ts";
+import { type BatchScan, type LogFilter, type LogKey, scanLogs } from "./read.ts";
+import { fleetBatches, robotBatches } from "./store.ts";
+
+/** Records of an answer when the request says neither `limit` nor `cursor`. */
+const LOG_RECORDS_SHOWN = 200;
+
+type LogQuery = Call<typeof routes.listRobotLogs>["query"];
+
+export function logRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.listRobotLogs, async (_plane, { caller, params, query, db }) => {
+    await requireRobot(db, caller.org_id, params.id);
+    const filter = readFilter(query);
+    const scan: BatchScan = (from, limit) => robotBatches(db, caller.org_id, params.id, filter, from, limit);
+    return await readLogPage(query, [routes.listRobotLogs.name, caller.org_id, params.id], scan, filter);
+  });
+
+  serve(http, plane, routes.listFleetLogs, async (_plane, { caller, params, query, db }) => {
+    await requireFleet(db, caller.org_id, params.id);
+    const filter = readFilter(query);
+    const page = await readLogPage(
+      query,
+      [routes.listFleetLogs.name, caller.org_id, params.id],
+      fleetScan(db, plane.clock, caller.org_id, params.id, filter),
+      filter,
+    );
+    // Flushes of several robots overlap in time.
+    return { ...page, items: page.items.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0)) };
+  });
+}
+
+const readFilter = ({ since, until, level, source, q }: LogQuery): LogFilter => ({
+  since: since === undefined ? undefined : parseTime(since),
+  until: until === undefined ? undefined : parseTime(until),
+  level,
+  source,
+  q,
+});
+
+async function readLogPage(query: LogQuery, scope: readonly unknown[], scan: BatchScan, filter: LogFilter): Promise<Page<LogRecord>> {
+  const { after, encode } = openCursor(query, scope);
+  const wanted = query.limit ?? (query.cursor === undefined ? LOG_RECORDS_SHOWN : PAGE_ROWS_MAX);
+  const { records, next } = await scanLogs(scan, filter, after === null ? undefined : parseKey(after), wanted);
+  return { items: records.reverse(), next_cursor: next === undefined ? null : encode(formatKey(next)) };
+}
+
+const formatKey = ({ received_at, robot_id, first_seq, seq }: LogKey): string => JSON.stringify([received_at.getTime(), robot_id, first_seq, seq]);
+
+function parseKey(text: string): LogKey {
+  try {
+    const [ms, robot_id, first_seq, seq] = JSON.parse(text) as unknown[];
+    const received_at = new Date(Number(ms));
+    if (typeof robot_id === "string" && isCount(first_seq) && isCount(seq) && /^\d{4}-/.test(received_at.toISOString())) {
+      return { received_at, robot_id, first_seq, seq };
+    }
+  } catch {
+    // Told below.
+  }
+  throw badRequest("cursor is not one that a list answered");
+}
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+const FIRST_WINDOW_MS = 4_000;
+const WINDOW_GROWTH = 8;
+/** Wider than this, a window is all that there is. */
+const WINDOW_MS_MAX = 40 * 86_400_000;
+
+/**
+ * Batches of a fleet are found in windows of time that grow: a thousand robots that log each second cost a few seconds
+ * of their batches, a fleet that has been quiet for a week a few look-ups more.
+ */
+function fleetScan(db: Db, clock: Clock, org_id: string, fleet_id: string, filter: LogFilter): BatchScan {
+  let window_ms = FIRST_WINDOW_MS;
+  return async (from, limit) => {
+    const end = Math.min(from?.received_at.getTime() ?? Infinity, clock.now().getTime());
+    for (;;) {
+      const not_before = window_ms > WINDOW_MS_MAX ? undefined : new Date(end - window_ms);
+      const batches = await fleetBatches(db, org_id, fleet_id, filter, from, not_before, limit);
+      if (batches.length === limit || not_before === undefined) return batches;
+      window_ms *= WINDOW_GROWTH;
+    }
+  };
+}

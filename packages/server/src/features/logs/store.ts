@@ -1,0 +1,111 @@
+import type { Db } from "../../kernel/db.ts";
+import { bigint, bytea, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import type { Codec } from "./codec.ts";
+
+const positionRow = row({ seq: bigint });
+
+/** Highest record taken of the spool; 0 when another spool was named last, or none. */
+export const logPosition = async (db: Db, org_id: string, robot_id: string, outbox_id: string): Promise<number> =>
+  (
+    await db.maybe(sql(positionRow)`
+    select seq from log_position where org_id = ${org_id} and robot_id = ${robot_id} and outbox_id = ${outbox_id}`)
+  )?.seq ?? 0;
+
+export interface NewBatch {
+  org_id: string;
+  robot_id: string;
+  outbox_id: string;
+  /** The position that the batch follows: nothing is stored when it is another one. */
+  before: number;
+  first_seq: number;
+  last_seq: number;
+  received_at: Date;
+  first_at: Date;
+  last_at: Date;
+  record_count: number;
+  codec: Codec;
+  packed: Buffer;
+}
+
+/** Moves the position and stores the batch, both or none, in one round trip. Answers 0 when the position was another. */
+export const insertBatch = (db: Db, b: NewBatch): Promise<number> =>
+  db.run(sql`
+    with moved as (
+      insert into log_position as p (org_id, robot_id, outbox_id, seq, updated_at)
+      values (${b.org_id}, ${b.robot_id}, ${b.outbox_id}, ${b.last_seq}, ${b.received_at})
+      on conflict (org_id, robot_id) do update set outbox_id = excluded.outbox_id, seq = excluded.seq, updated_at = excluded.updated_at
+      where case when p.outbox_id = excluded.outbox_id then p.seq = ${b.before}::bigint else ${b.before}::bigint = 0 end
+      returning p.org_id, p.robot_id)
+    insert into log_batch (org_id, robot_id, first_seq, last_seq, received_at, first_at, last_at, record_count, codec, records)
+    select org_id, robot_id, ${b.first_seq}::bigint, ${b.last_seq}::bigint, ${b.received_at}::timestamptz, ${b.first_at}::timestamptz,
+      ${b.last_at}::timestamptz, ${b.record_count}::int, ${b.codec}::text, ${b.packed}::bytea
+    from moved`);
+
+const batchRow = row({ robot_id: text, first_seq: bigint, received_at: timestamptz, codec: textOf<Codec>(), records: bytea });
+export type BatchRow = RowOf<typeof batchRow>;
+
+const latestRow = row({ ...batchRow.columns, outbox_id: nullable(text), position: nullable(bigint) });
+
+/** The newest batches first, each with the position that the robot's log had at that moment. */
+export const latestBatches = (db: Db, org_id: string, robot_id: string, limit: number): Promise<RowOf<typeof latestRow>[]> =>
+  db.many(sql(latestRow)`
+    select ${batchRow.of("b")}, p.outbox_id, p.seq as position
+    from log_batch b left join log_position p on p.org_id = b.org_id and p.robot_id = b.robot_id
+    where b.org_id = ${org_id} and b.robot_id = ${robot_id}
+    order by b.received_at desc, b.first_seq desc limit ${limit}`);
+
+/** Where a batch stands among those of its robot or fleet. */
+export interface BatchKey {
+  received_at: Date;
+  robot_id: string;
+  first_seq: number;
+}
+
+export interface BatchFilter {
+  since: Date | undefined;
+  until: Date | undefined;
+}
+
+/** A robot's clock may be ahead of ours by this much and its records are still found by `since`. */
+const CLOCK_AHEAD_MS_MAX = 3_600_000;
+
+function matching({ since, until }: BatchFilter): Statement<unknown> {
+  const received_from = since === undefined ? undefined : new Date(since.getTime() - CLOCK_AHEAD_MS_MAX);
+  return sql`
+    ${since === undefined ? sql`` : sql`and last_at >= ${since}`}
+    ${received_from === undefined ? sql`` : sql`and received_at >= ${received_from}`}
+    ${until === undefined ? sql`` : sql`and first_at < ${until}`}`;
+}
+
+/** A robot's batches from `from` back, `from` included, newest first. */
+export const robotBatches = (
+  db: Db,
+  org_id: string,
+  robot_id: string,
+  filter: BatchFilter,
+  from: BatchKey | undefined,
+  limit: number,
+): Promise<BatchRow[]> =>
+  db.many(sql(batchRow)`
+    select ${batchRow} from log_batch where org_id = ${org_id} and robot_id = ${robot_id}
+      ${from === undefined ? sql`` : sql`and (received_at, first_seq) <= (${from.received_at}, ${from.first_seq})`} ${matching(filter)}
+    order by received_at desc, first_seq desc limit ${limit}`);
+
+/** The same for all robots of a fleet, of those batches that were received at `not_before` or later. */
+export const fleetBatches = (
+  db: Db,
+  org_id: string,
+  fleet_id: string,
+  filter: BatchFilter,
+  from: BatchKey | undefined,
+  not_before: Date | undefined,
+  limit: number,
+): Promise<BatchRow[]> =>
+  // reads: robot
+  db.many(sql(batchRow)`
+    select ${batchRow} from log_batch
+    where org_id = ${org_id}
+      and robot_id = any (array(select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null))
+      ${from === undefined ? sql`` : sql`and (received_at, robot_id, first_seq) <= (${from.received_at}, ${from.robot_id}, ${from.first_seq}) and received_at <= ${from.received_at}`}
+      ${not_before === undefined ? sql`` : sql`and received_at >= ${not_before}`} ${matching(filter)}
+    order by received_at desc, robot_id desc, first_seq desc limit ${limit}`);
