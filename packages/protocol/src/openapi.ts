@@ -1,0 +1,302 @@
+import type { TObject, TSchema } from "typebox";
+import { Problem, type Document, type Route, schemaNames } from "./routes/index.ts";
+import { ROLES } from "./states.ts";
+
+/** A node of the document: plain JSON. */
+type Node = Record<string, unknown>;
+
+export interface OpenapiDocument extends Node {
+  openapi: string;
+  paths: Record<string, Record<string, Node>>;
+  components: { schemas: Node; responses: Node; securitySchemes: Node };
+}
+
+const COMMON_PROSE = `
+Answers are \`{"data": …}\` for one object and \`{"items": […], "next_cursor": …}\` for a list. A list without \`limit\` and \`cursor\` is whole
+up to 10,000 rows; with either it comes in pages of at most 1,000.
+
+Errors are \`{"error": {"code", "message"}}\`. Codes: \`bad_request\` 400, \`unauthorized\` 401, \`forbidden\` 403, \`not_found\` 404 (also for what
+belongs to another org), \`conflict\` 409, \`http_error\` (405, 408, 413, 414, 415, 416, 429, 431, 503), \`internal_server_error\` 500. 429 and 503
+carry \`Retry-After\`. A method that a path does not know answers 405 with \`Allow\`.
+
+Ids are opaque. Times are RFC 3339. Unknown query parameters and body fields are refused; \`null\` in an optional field is the same as leaving it out.`;
+
+const PROSE: Record<Document, { title: string; description: string }> = {
+  api: {
+    title: "Robofleet API",
+    description: `Control plane for robot fleets.${COMMON_PROSE}\n\nThe live streams (WebSocket) of a robot are not part of this document.`,
+  },
+  agent: { title: "Robofleet agent API", description: `What the agent on a robot asks of the control plane.${COMMON_PROSE}` },
+};
+
+const TAG_PROSE: Record<string, string> = {
+  Admin: "For whoever runs the service.",
+  Agent: "For robots.",
+  Configs: "Values for robots, and bringing them there.",
+  Deployments: "Bringing a release to a robot or a fleet.",
+  Enrolment: "Keys by which robots join a fleet.",
+  Fleets: "Robots that are deployed to together.",
+  Operation: "Whether the service is well.",
+  People: "Who calls.",
+  Reference: "What the service can do.",
+  Releases: "Versioned artifacts.",
+  Robots: "The robots, and what is known of them.",
+  Sites: "Places with fleets.",
+};
+
+const SECURITY_SCHEMES: Record<Document, Node> = {
+  api: {
+    portal_token: {
+      type: "http",
+      scheme: "bearer",
+      description: "A portal token: `rf_org_…`, or `rf_user_…` of a person.",
+    },
+    service_admin_token: {
+      type: "http",
+      scheme: "bearer",
+      description: "The service's SERVICE_ADMIN_TOKEN. While the server has none, admin routes are open to the machine itself.",
+    },
+    service_admin_header: {
+      type: "apiKey",
+      in: "header",
+      name: "X-Service-Admin-Token",
+      description: "The same token, beside a portal token.",
+    },
+  },
+  agent: {
+    robot_signature: {
+      type: "apiKey",
+      in: "header",
+      name: "Authorization",
+      description:
+        "`RobotSignature <robot_id>:<at>:<base64 Ed25519 signature>` over `robofleet-http-v1`, robot id, method, path and `at` (milliseconds of the server's clock), one a line.",
+    },
+  },
+};
+
+const text = { type: "string" };
+const HEADERS = {
+  org: { "X-Service-Org-Id": { description: "The org that the request resolved to", schema: text } },
+  retry: { "Retry-After": { description: "Seconds after which to try again", schema: { type: "integer" } } },
+  location: { Location: { description: "Path of what was made", schema: text } },
+  replayed: {
+    "Idempotency-Replayed": {
+      description: "The answer is that of an earlier request with the same Idempotency-Key",
+      schema: { const: "true" },
+    },
+  },
+  range: { "Content-Range": { description: "Which bytes of how many", schema: text } },
+};
+
+/** Errors by status: what to tell of them, and the headers that come with them. */
+const ERRORS: Record<number, { name: string; description: string; headers?: Node }> = {
+  400: { name: "BadRequest", description: "The request is malformed or invalid; the message names the field" },
+  401: {
+    name: "Unauthorized",
+    description: "No credentials, or none that are valid",
+    headers: { "WWW-Authenticate": { description: "How to authenticate", schema: text } },
+  },
+  403: { name: "Forbidden", description: "The credentials are valid but do not allow this" },
+  404: { name: "NotFound", description: "It does not exist, or belongs to another org; the message names the kind" },
+  408: { name: "RequestTimeout", description: "The request took too long to arrive" },
+  409: { name: "Conflict", description: "The request conflicts with the present state" },
+  411: { name: "LengthRequired", description: "The length of the body is not known" },
+  413: { name: "ContentTooLarge", description: "The body is too large" },
+  414: { name: "UriTooLong", description: "The URL is too long" },
+  415: { name: "UnsupportedMediaType", description: "The body is of a type, or encoded in a way, that the route does not take" },
+  416: { name: "RangeNotSatisfiable", description: "The range lies outside" },
+  429: { name: "TooManyRequests", description: "Too many requests", headers: HEADERS.retry },
+  500: { name: "InternalServerError", description: "The server failed; nothing is known of why" },
+  503: { name: "ServiceUnavailable", description: "Not now; try again", headers: HEADERS.retry },
+};
+
+/**
+ * The OpenAPI 3.1 document of the routes that belong to `document`. Made of the very objects that the server runs, so it
+ * cannot tell anything else.
+ */
+export function buildOpenapi(routes: Record<string, Route>, document: Document, version: string): OpenapiDocument {
+  const listed = Object.values(routes).filter((route) => (route.document ?? "api") === document);
+  const schemas = new Schemas();
+  const used_errors = new Set<number>();
+  const paths: OpenapiDocument["paths"] = {};
+  for (const route of listed) {
+    (paths[route.path] ??= {})[route.method.toLowerCase()] = operationOf(route, schemas);
+    for (const status of errorsOf(route)) used_errors.add(status);
+  }
+  const responses = Object.fromEntries(
+    [...used_errors].toSorted((a, b) => a - b).map((status) => errorResponse(status, document, schemas)),
+  );
+  const tags = [...new Set(listed.map(({ tag }) => tag))].toSorted();
+  return {
+    openapi: "3.1.1",
+    info: { ...PROSE[document], version, license: { name: "Apache-2.0", identifier: "Apache-2.0" } },
+    servers: [{ url: "/" }],
+    tags: tags.map((name) => ({ name, description: TAG_PROSE[name] ?? name })),
+    paths,
+    components: { schemas: schemas.components(), responses, securitySchemes: SECURITY_SCHEMES[document] },
+  };
+}
+
+function operationOf(route: Route, schemas: Schemas): Node {
+  const body = bodyOf(route, schemas);
+  const parameters = parametersOf(route, schemas);
+  return {
+    operationId: route.name,
+    summary: route.summary,
+    tags: [route.tag],
+    security: securityOf(route),
+    ...(isRole(route.access) ? { "x-required-role": route.access } : {}),
+    ...(parameters.length > 0 ? { parameters } : {}),
+    ...(body === undefined ? {} : { requestBody: body }),
+    responses: {
+      ...Object.fromEntries(
+        Object.entries(route.responses).map(([status, schema]) => [status, successOf(route, Number(status), schema, schemas)]),
+      ),
+      ...Object.fromEntries(
+        errorsOf(route).map((status) => [status, { $ref: `#/components/responses/${ERRORS[status]?.name ?? status}` }]),
+      ),
+    },
+  };
+}
+
+const isRole = (access: Route["access"]): boolean => (ROLES as readonly string[]).includes(access);
+const hasBody = (route: Route): boolean => route.method !== "GET";
+
+function securityOf({ access }: Route): Node[] {
+  if (access === "public") return [];
+  if (access === "robot") return [{ robot_signature: [] }];
+  // The last: while the server has no admin token, its own machine needs none.
+  if (access === "service_admin") return [{ service_admin_token: [] }, { service_admin_header: [], portal_token: [] }, {}];
+  return [{ portal_token: [] }];
+}
+
+/** Every error that the route can answer, whoever asks and whatever is sent. */
+function errorsOf(route: Route): number[] {
+  const portal = isRole(route.access);
+  const works = route.tag !== "Reference" && route.tag !== "Operation";
+  const statuses = new Set<number>([400, 414, 500, ...(route.errors ?? [])]);
+  if (route.access !== "public") statuses.add(401);
+  if (portal || route.access === "service_admin") statuses.add(403);
+  if (route.params !== undefined) statuses.add(404);
+  if (route.idempotency !== undefined) statuses.add(409);
+  if (hasBody(route)) for (const status of [408, 413, 415]) statuses.add(status);
+  if (portal || (route.access === "public" && works)) statuses.add(429);
+  if (works) statuses.add(503);
+  return [...statuses].toSorted((a, b) => a - b);
+}
+
+function errorResponse(status: number, document: Document, schemas: Schemas): [string, Node] {
+  const { name, description, headers } = ERRORS[status] ?? { name: String(status), description: "An error" };
+  const all = { ...headers, ...(document === "api" ? HEADERS.org : {}) };
+  return [
+    name,
+    {
+      description,
+      ...(Object.keys(all).length > 0 ? { headers: all } : {}),
+      content: { "application/json": { schema: schemas.convert(Problem) } },
+    },
+  ];
+}
+
+const STATUS_PROSE: Record<number, string> = { 200: "OK", 201: "Created", 202: "Accepted: the work goes on", 206: "A part of it" };
+
+function successOf(route: Route, status: number, schema: TSchema | null, schemas: Schemas): Node {
+  const headers = {
+    ...(isRole(route.access) ? HEADERS.org : {}),
+    ...(status === 201 ? HEADERS.location : {}),
+    ...(route.idempotency === undefined ? {} : HEADERS.replayed),
+    ...(status === 206 ? HEADERS.range : {}),
+  };
+  const secret = route.secret_fields?.map((field) => `\`${field}\``).join(", ");
+  return {
+    description: (STATUS_PROSE[status] ?? "OK") + (secret === undefined ? "" : `. A replay answers null in ${secret}`),
+    ...(Object.keys(headers).length > 0 ? { headers } : {}),
+    content: { [route.produces ?? "application/json"]: schema === null ? {} : { schema: schemas.convert(schema) } },
+  };
+}
+
+function bodyOf(route: Route, schemas: Schemas): Node | undefined {
+  if (route.consumes !== undefined) return { required: true, content: { [route.consumes]: {} } };
+  if (route.body === undefined || Object.keys(route.body.properties).length === 0) return undefined;
+  const aliases = Object.entries(route.aliases ?? {});
+  return {
+    required: (route.body.required ?? []).length > 0,
+    ...(aliases.length === 0
+      ? {}
+      : {
+          description: `Other names are taken too: ${aliases.map(([alias, field]) => `\`${alias}\` for \`${field}\``).join(", ")}.`,
+          "x-field-aliases": route.aliases,
+        }),
+    content: { "application/json": { schema: schemas.convert(route.body) } },
+  };
+}
+
+function parametersOf(route: Route, schemas: Schemas): Node[] {
+  const parameters = [...fieldsOf("path", route.params, schemas), ...fieldsOf("query", route.query, schemas)];
+  if (isRole(route.access)) {
+    parameters.push(
+      headerParameter("X-Service-Org-Id", false, { type: "string" }, "One of the token's orgs; without it the token's default org"),
+    );
+  }
+  if (route.idempotency !== undefined) {
+    const rule = "The same key again answers what the first request answered, and does nothing";
+    parameters.push(
+      headerParameter("Idempotency-Key", route.idempotency === "required", { type: "string", minLength: 1, maxLength: 255 }, rule),
+    );
+  }
+  if (206 in route.responses) parameters.push(headerParameter("Range", false, { type: "string" }, "One range of bytes: `bytes=0-1023`"));
+  return parameters;
+}
+
+const headerParameter = (name: string, required: boolean, schema: Node, description: string): Node => ({
+  name,
+  in: "header",
+  required,
+  schema,
+  description,
+});
+
+function fieldsOf(place: "path" | "query", shape: TObject | undefined, schemas: Schemas): Node[] {
+  const required = new Set<string>(shape?.required ?? []);
+  return Object.entries(shape?.properties ?? {}).map(([name, property]) => {
+    const { description, ...schema } = schemas.convert(property);
+    return {
+      name,
+      in: place,
+      required: place === "path" || required.has(name),
+      ...(description === undefined ? {} : { description }),
+      schema,
+    };
+  });
+}
+
+/** Turns TypeBox schemas into plain JSON; a named one becomes a reference, wherever it occurs. */
+class Schemas {
+  readonly #used = new Map<string, Node>();
+
+  convert(schema: TSchema): Node {
+    const name = schemaNames.get(schema);
+    if (name === undefined) return this.#plain(schema) as Node;
+    if (!this.#used.has(name)) {
+      // Before its fields are looked at: a schema may contain itself.
+      this.#used.set(name, {});
+      this.#used.set(name, this.#plain(schema) as Node);
+    }
+    return { $ref: `#/components/schemas/${name}` };
+  }
+
+  components(): Node {
+    return Object.fromEntries([...this.#used].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  }
+
+  #plain(value: unknown): unknown {
+    if (Array.isArray(value)) return value.map((item) => this.#child(item));
+    if (typeof value !== "object" || value === null) return value;
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, this.#child(item)]));
+  }
+
+  #child(value: unknown): unknown {
+    const is_object = typeof value === "object" && value !== null && !Array.isArray(value);
+    return is_object ? this.convert(value) : this.#plain(value);
+  }
+}

@@ -1,0 +1,54 @@
+import { readFileSync } from "node:fs";
+import { buildOpenapi } from "@robofleet/protocol/openapi";
+import { type Document, routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Http } from "../../kernel/http.ts";
+import { Answer, serve } from "../../kernel/serve.ts";
+import { serveStatic } from "../../kernel/serve-static.ts";
+import packageJson from "../../../package.json" with { type: "json" };
+
+const STATIC_DIRECTORY = new URL("../../../static/docs/", import.meta.url);
+
+/** What the page loads beside itself. */
+const ASSETS = {
+  "app.js": "text/javascript; charset=utf-8",
+  "dom.js": "text/javascript; charset=utf-8",
+  "operation.js": "text/javascript; charset=utf-8",
+  "schema.js": "text/javascript; charset=utf-8",
+  "try-it.js": "text/javascript; charset=utf-8",
+  "style.css": "text/css; charset=utf-8",
+};
+
+/** Nothing from outside, no inline code, nobody's frame: a token typed into the page can go to this server only. */
+const PAGE_HEADERS = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+};
+
+/** The documents of the API and of the agent's routes, and the page that shows them. */
+export function referenceRoutes(http: Http, plane: Plane): void {
+  const [api, agent] = [documentText("api"), documentText("agent")];
+  serve(http, plane, routes.getOpenapi, async () => new Answer<never>(200, api, { "content-type": "application/json; charset=utf-8" }));
+  serve(
+    http,
+    plane,
+    routes.getAgentOpenapi,
+    async () => new Answer<never>(200, agent, { "content-type": "application/json; charset=utf-8" }),
+  );
+  const page = readAsset("index.html");
+  serve(
+    http,
+    plane,
+    routes.getDocs,
+    async () => new Answer<never>(200, page, { "content-type": "text/html; charset=utf-8", ...PAGE_HEADERS }),
+  );
+  for (const [name, content_type] of Object.entries(ASSETS)) {
+    serveStatic(http, { path: `${routes.getDocs.path}/${name}`, body: readAsset(name), content_type, headers: PAGE_HEADERS });
+  }
+}
+
+const documentText = (document: Document): string => JSON.stringify(buildOpenapi(routes, document, packageJson.version));
+
+const readAsset = (name: string): string => readFileSync(new URL(name, STATIC_DIRECTORY), "utf8");
