@@ -30,7 +30,6 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   const workers = new Map<string, AppWorker>();
   let desired = options.desired;
   let running = false;
-
   const configs = new Configs({
     paths,
     clock,
@@ -55,7 +54,6 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     }
     return worker;
   };
-
   const tellWishes = (): void => {
     if (desired === undefined) return;
     for (const app of Object.keys(desired.apps)) workerOf(app);

@@ -81,7 +81,7 @@ export class DeploymentsRig {
   }
 
   /** Starts an agent on what is on disk. */
-  async boot(): Promise<void> {
+  async boot(config: Partial<AgentConfig> = this.#config): Promise<void> {
     this.deployments = createDeployments(
       {
         state_directory: this.state,
@@ -91,7 +91,7 @@ export class DeploymentsRig {
         reporter: { report: (body) => void this.reports.push(body), progress: () => {} },
         logs: { write: (record) => void this.logs.push(record) },
         fetcher: plainFetcher(this.server.origin),
-        config: testConfig(this.state, this.#config),
+        config: testConfig(this.state, config),
       },
       { ...this.#tuning, timing: { ...QUICK, ...this.#tuning.timing } },
     );
