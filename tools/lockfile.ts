@@ -89,4 +89,5 @@ async function main(): Promise<void> {
   process.stdout.write(added.length === 0 ? "package-lock.json is complete\n" : `added to package-lock.json:\n  ${added.join("\n  ")}\n`);
 }
 
-if (import.meta.main) await main();
+// Not import.meta.main: the launcher imports this file where its own Node is new enough.
+if (process.argv[1] === import.meta.filename) await main();

@@ -3,42 +3,21 @@ import path from "node:path";
 import { systemClock } from "@robofleet/clock";
 import { Command, InvalidArgumentError } from "commander";
 import packageJson from "../package.json" with { type: "json" };
-import { LIMIT_DEFAULTS, readSettings, type ServeFlags, SettingsError } from "./config.ts";
+import { readSettings, type ServeFlags, SettingsError } from "./config.ts";
 import { migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { backup, Refusal, restore, runningDatabase, startEmbedded, upgradeDatabase } from "./engines/db/embedded/index.ts";
+import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
 import { startPlane } from "./plane.ts";
 
-const limitsHelp = Object.entries(LIMIT_DEFAULTS)
-  .map(([name, value]) => `  ${name}=${value}`)
-  .join("\n");
-
 const program = new Command("robofleet").description("The control plane for robot fleets").version(packageJson.version);
 
-program
-  .command("serve", { isDefault: true })
-  .description("run the server")
-  .option("--data <dir>", "where everything is kept (default: ./.robofleet)")
-  .option("--listen <host:port>", "where the API answers (default: 127.0.0.1:7600)")
-  .option("--tls-cert <file>", "certificate chain in PEM form")
-  .option("--tls-key <file>", "private key of the certificate")
-  .option("--behind-proxy", "a proxy in front of this server speaks TLS; its X-Forwarded headers are believed")
-  .option("--log-level <level>", "trace, debug, info, warn or error (default: info)")
-  .option("--limit <name=number>", "change a limit; may be repeated", (one: string, all: string[]) => [...all, one], [])
-  .addHelpText(
-    "after",
-    `
-Limits and their defaults:
-${limitsHelp}
-
-Environment:
-  DATABASE_URL           use this PostgreSQL (15 or newer) instead of the embedded one
-  SERVICE_ADMIN_TOKEN    token of the admin routes; unset, they are open to this machine only
-  ROBOFLEET_DATA, ROBOFLEET_LISTEN, ROBOFLEET_TLS_CERT, ROBOFLEET_TLS_KEY,
-  ROBOFLEET_BEHIND_PROXY=1, ROBOFLEET_LOG_LEVEL
-                         the same as the flags, which win`,
-  )
-  .action((flags: ServeFlags) => serve(flags));
+const serving = program.command("serve", { isDefault: true }).description("run the server").addHelpText("after", serveHelp);
+for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
+  if (repeatable) serving.option(flags, meaning, (one: string, all: string[] = []) => [...all, one]);
+  else serving.option(flags, meaning);
+}
+serving.action((flags: ServeFlags) => serve(flags));
 
 program
   .command("backup")
@@ -63,8 +42,17 @@ program
   .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
   .action(async (flags: { data?: string }) => {
     const log = createLog({ level: "warn" });
-    const result = await upgradeDatabase({ directory: databaseDirectory(flags.data), clock: systemClock, log, migrate: (connection) => migrate(connection, { directory: MIGRATIONS_DIRECTORY, log }) });
-    print(result.kept === undefined ? `the database is of PostgreSQL ${result.to} already` : `PostgreSQL ${result.from} → ${result.to}: ${result.tables} tables, ${result.rows} rows; the old database is kept in ${result.kept}`);
+    const result = await upgradeDatabase({
+      directory: databaseDirectory(flags.data),
+      clock: systemClock,
+      log,
+      migrate: (connection) => migrate(connection, { directory: MIGRATIONS_DIRECTORY, log }),
+    });
+    print(
+      result.kept === undefined
+        ? `the database is of PostgreSQL ${result.to} already`
+        : `PostgreSQL ${result.from} → ${result.to}: ${result.tables} tables, ${result.rows} rows; the old database is kept in ${result.kept}`,
+    );
   });
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
@@ -89,7 +77,8 @@ async function runBackup(flags: { to: string; data?: string }): Promise<void> {
   const directory = databaseDirectory(flags.data);
   if (!existsSync(directory)) throw new Refusal(`there is no database in ${directory}`);
   const running = await runningDatabase(directory);
-  const started = running === undefined ? await startEmbedded({ directory, clock: systemClock, log: createLog({ level: "warn" }) }) : undefined;
+  const started =
+    running === undefined ? await startEmbedded({ directory, clock: systemClock, log: createLog({ level: "warn" }) }) : undefined;
   try {
     const connection = running ?? started?.connection;
     if (connection === undefined) throw new Error("the database was started without a connection");

@@ -1,0 +1,62 @@
+import { LIMIT_DEFAULTS, type LimitName } from "./config.ts";
+
+/** What `robofleet serve --help` says of each setting; docs/reference/settings.md is made of the same words. */
+
+export interface Flag {
+  /** As commander takes it. */
+  flags: string;
+  meaning: string;
+  repeatable?: true;
+}
+
+export const SERVE_FLAGS: readonly Flag[] = [
+  { flags: "--data <dir>", meaning: "where everything is kept (default: ./.robofleet)" },
+  { flags: "--listen <host:port>", meaning: "where the API answers (default: 127.0.0.1:7600)" },
+  { flags: "--tls-cert <file>", meaning: "certificate chain in PEM form" },
+  { flags: "--tls-key <file>", meaning: "private key of the certificate" },
+  { flags: "--behind-proxy", meaning: "a proxy in front of this server speaks TLS; its X-Forwarded headers are believed" },
+  { flags: "--log-level <level>", meaning: "trace, debug, info, warn or error (default: info)" },
+  { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
+];
+
+export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
+  ["DATABASE_URL", "use this PostgreSQL (15 or newer) instead of the embedded one"],
+  ["SERVICE_ADMIN_TOKEN", "token of the admin routes; unset, they are open to this machine only"],
+  ["ROBOFLEET_DATA", "like --data"],
+  ["ROBOFLEET_LISTEN", "like --listen"],
+  ["ROBOFLEET_TLS_CERT", "like --tls-cert"],
+  ["ROBOFLEET_TLS_KEY", "like --tls-key"],
+  ["ROBOFLEET_BEHIND_PROXY", "1: like --behind-proxy"],
+  ["ROBOFLEET_LOG_LEVEL", "like --log-level"],
+];
+
+/** A limit without a meaning does not compile. */
+export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
+  token_requests_per_minute: "requests a minute of one portal token",
+  token_burst: "requests of one portal token at once",
+  unknown_requests_per_minute: "unknown tokens and enrolment keys a minute from one address",
+  database_connections: "connections to the database",
+  artifact_bytes_max: "bytes that the artifacts of one org may take together",
+  free_disk_bytes_min: "bytes that uploads leave free in the data directory",
+  log_retention_days: "days that log records are kept; whole days are dropped",
+  deployment_expiry_hours: "hours after its start when a deployment gives up robots that have not begun",
+  heartbeat_seconds: "seconds between signs of life of a robot; three missed ones end its link",
+  health_seconds: "seconds between health snapshots of a robot",
+  log_flush_ms: "milliseconds that a robot collects log records before it sends them",
+  robots_max: "robots connected to this server",
+  unauthenticated_links_max: "robots' connections that have not proved themselves yet",
+  followers_per_robot_max: "live log readers of one robot",
+};
+
+const rows = (pairs: readonly (readonly [string, string])[]): string => {
+  const width = Math.max(...pairs.map(([name]) => name.length));
+  return pairs.map(([name, meaning]) => `  ${name.padEnd(width)}  ${meaning}`).join("\n");
+};
+
+/** What stands below the options in the help of `serve`. */
+export const serveHelp = (): string => `
+Limits and their defaults:
+${rows(Object.entries(LIMIT_DEFAULTS).map(([name, value]) => [`${name}=${value}`, LIMIT_MEANINGS[name as LimitName]]))}
+
+Environment (flags win):
+${rows(SERVE_ENVIRONMENT)}`;

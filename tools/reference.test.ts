@@ -1,0 +1,81 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { CLOSE, DEPLOYMENT_STATUSES, ERROR_STATUS, HTTP_ERROR_STATUSES, REASONS, TARGET_STATUSES, WAITING_FOR } from "@robofleet/protocol";
+import { FrameType } from "@robofleet/protocol/link";
+import { robotMessages } from "@robofleet/protocol/link/messages";
+import { root } from "../bin/launch.mjs";
+import { EXIT_MEANINGS } from "../packages/cli/src/exit-codes.ts";
+import { nextSteps } from "./demo/next-steps.ts";
+import { PAGES, pathOf } from "./reference.ts";
+
+const TIMEOUT_MS = 60_000;
+const page = (name: string): string => readFileSync(path.join(root, "docs", name), "utf8");
+
+function assertNames(text: string, names: readonly (string | number)[], form: (name: string) => string = (name) => `\`${name}\``): void {
+  const missing = names.filter((name) => !text.includes(form(String(name))));
+  assert.deepEqual(missing, []);
+}
+
+for (const [name, make] of Object.entries(PAGES)) {
+  test(`docs/reference/${name} says what the code says`, () => {
+    assert.equal(readFileSync(pathOf(name), "utf8"), make(), "run: node tools/run.mjs tools/reference.ts");
+  });
+}
+
+test("the README's first deployment is what the demo prints", () => {
+  const data = path.join(root, ".robofleet");
+  const bundles = Object.fromEntries(
+    ["1.0.0", "2.0.0"].map((version) => [version, path.join(data, "demo", `hello-robot-${version}.tar.gz`)]),
+  );
+  const printed = nextSteps({
+    url: "http://127.0.0.1:7600",
+    token: "rf_org_…",
+    fleet_id: "fleet_…",
+    robot_id: "rob_…",
+    bundles,
+    data,
+    root,
+  });
+  const commands = printed.split("\n").flatMap((line) => /^ {2}((?:rf|alias) .*)$/.exec(line)?.[1] ?? []);
+  assert.ok(commands.length > 5, printed);
+  const readme = readFileSync(path.join(root, "README.md"), "utf8").split("\n");
+  assert.deepEqual(
+    commands.filter((command) => !readme.includes(command)),
+    [],
+  );
+});
+
+test("the guide has every flag of rf-agent run, and no other", { timeout: TIMEOUT_MS }, () => {
+  const { stdout, status } = spawnSync(process.execPath, [path.join(root, "packages/agent/src/main.ts"), "run", "--help"], {
+    encoding: "utf8",
+    timeout: TIMEOUT_MS,
+  });
+  assert.equal(status, 0);
+  const flags = (text: string, pattern: RegExp): string[] =>
+    [...new Set(Array.from(text.matchAll(pattern), ([, flag = ""]) => flag))].toSorted();
+  const real = flags(stdout, /^ {2}(?:-\w, )?(--[a-z-]+)/gm).filter((flag) => flag !== "--help");
+  assert.ok(real.length > 5, stdout);
+  assert.deepEqual(flags(page("guide/robots.md"), /^\| `(--[a-z-]+)[^`]*` \| (?:`ROBOFLEET_\w+` )?\|/gm), real);
+});
+
+test("every status, reason and wait of a deployment is explained", () => {
+  assertNames(page("guide/deploying.md"), [...DEPLOYMENT_STATUSES, ...TARGET_STATUSES, ...REASONS, ...WAITING_FOR]);
+});
+
+test("every error code, status, close code and exit code is explained", () => {
+  assertNames(page("reference/errors.md"), [...Object.keys(ERROR_STATUS), ...Object.values(CLOSE)]);
+  assertNames(page("reference/errors.md"), Object.keys(EXIT_MEANINGS), (name) => `| ${name} |`);
+  assertNames(page("guide/api.md"), Object.keys(ERROR_STATUS));
+  const statuses = new Set(page("reference/errors.md").match(/\b[45]\d\d\b/g));
+  assert.deepEqual(
+    [...Object.values(ERROR_STATUS), ...HTTP_ERROR_STATUSES].filter((status) => !statuses.has(String(status))),
+    [],
+  );
+});
+
+test("every frame type and message of the link is described", () => {
+  assertNames(page("reference/link-protocol.md"), [...Object.keys(FrameType), ...Object.keys(robotMessages)]);
+});

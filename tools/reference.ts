@@ -1,0 +1,118 @@
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { type Access, type Route, routes } from "@robofleet/protocol/routes";
+import { root } from "../bin/launch.mjs";
+import { ENVIRONMENT } from "../packages/cli/src/topics.ts";
+import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts";
+import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/server/src/flags.ts";
+
+/** Pages of docs/reference that are made of the code, by file name. */
+export const PAGES: Readonly<Record<string, () => string>> = { "settings.md": settingsPage, "routes.md": routesPage };
+
+export const pathOf = (page: string): string => path.join(root, "docs", "reference", page);
+
+const GENERATED = "<!-- Written by `node tools/run.mjs tools/reference.ts` from the code; a test compares them. -->";
+
+type Row = readonly string[];
+
+function table(head: Row, rows: readonly Row[]): string {
+  const line = (cells: Row): string => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  return [line(head), `|${head.map(() => "---").join("|")}|`, ...rows.map(line)].join("\n");
+}
+
+const code = (text: string): string => `\`${text}\``;
+
+function settingsPage(): string {
+  return `# Settings
+
+${GENERATED}
+
+How to use them: [operating the server](../guide/operating.md). Flags and variables of the agent: [robots](../guide/robots.md#flags).
+
+## \`robofleet serve\`
+
+Flags win over the environment.
+
+${table(
+  ["flag", "meaning"],
+  SERVE_FLAGS.map(({ flags, meaning }) => [code(flags), meaning]),
+)}
+
+${table(
+  ["variable", "meaning"],
+  SERVE_ENVIRONMENT.map(([name, meaning]) => [code(name), meaning]),
+)}
+
+## Limits
+
+Each is changed with \`--limit name=number\`.
+
+${table(
+  ["limit", "default", "meaning"],
+  Object.entries(LIMIT_DEFAULTS).map(([name, value]) => [code(name), shown(name, value), LIMIT_MEANINGS[name as LimitName]]),
+)}
+
+## \`rf\`
+
+${table(
+  ["variable", "meaning"],
+  ENVIRONMENT.map(([name, meaning]) => [code(name), meaning]),
+)}
+`;
+}
+
+const BYTE_UNITS = [
+  ["GiB", 1024 ** 3],
+  ["MiB", 1024 ** 2],
+] as const;
+
+function shown(name: string, value: number): string {
+  const unit = BYTE_UNITS.find(([, bytes]) => name.includes("bytes") && value >= bytes);
+  return unit === undefined ? String(value) : `${value} (${value / unit[1]} ${unit[0]})`;
+}
+
+const ACCESS: Record<Access, string> = {
+  public: "anyone",
+  viewer: "viewer",
+  operator: "operator",
+  admin: "admin",
+  service_admin: "administrator of the service",
+  robot: "a robot, by signature",
+};
+
+function routesPage(): string {
+  const by_tag = Map.groupBy(Object.values(routes) as Route[], ({ tag }) => tag);
+  const sections = [...by_tag].map(
+    ([tag, own]) =>
+      `## ${tag}\n\n${table(
+        ["route", "for", "what"],
+        own.map(({ method, path: at, access, idempotency, summary }) => [
+          code(`${method} ${at}`),
+          ACCESS[access] + keyed(idempotency),
+          summary,
+        ]),
+      )}\n`,
+  );
+  return `# Routes
+
+${GENERATED}
+
+Conventions: [the API](../guide/api.md). Schemas: \`/openapi.json\` and \`/docs\` of your server. ¹ takes an \`Idempotency-Key\`, ² requires one.
+WebSockets stand in [the API](../guide/api.md#live-logs) and [the link protocol](link-protocol.md).
+
+${sections.join("\n")}`;
+}
+
+const keyed = (idempotency: Route["idempotency"]): string => (idempotency === undefined ? "" : idempotency === "required" ? " ²" : " ¹");
+
+async function main(): Promise<void> {
+  for (const [page, make] of Object.entries(PAGES)) {
+    const text = make();
+    const before = await readFile(pathOf(page), "utf8").catch(() => undefined);
+    if (before !== text) await writeFile(pathOf(page), text);
+    process.stdout.write(`docs/reference/${page}: ${before === text ? "as before" : "written"}\n`);
+  }
+}
+
+// Not import.meta.main: the launcher imports this file where its own Node is new enough.
+if (process.argv[1] === import.meta.filename) await main();
