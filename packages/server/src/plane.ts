@@ -21,7 +21,7 @@ import { operationRoutes } from "./features/operation/index.ts";
 import { orgRoutes } from "./features/orgs/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
 import { releaseRoutes, startBlobSweep } from "./features/releases/index.ts";
-import { admit, authenticateRobot, flushSeen, robotConnected, robotDisconnected, robotRoutes, sweepDeadNodes } from "./features/robots/index.ts";
+import { admit, authenticateRobot, closeRemovedRobots, flushSeen, robotConnected, robotDisconnected, robotRoutes, sweepDeadNodes } from "./features/robots/index.ts";
 import { siteRoutes } from "./features/sites/index.ts";
 import { createStreams } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
@@ -143,6 +143,8 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     node,
   };
   handlers = linkHandlers(plane);
+  const unwatch = closeRemovedRobots(plane);
+  started.push(async () => unwatch());
   const flush_tokens = background(plane, "token use", SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
   started.push(() => flush_tokens.stop());
   return { plane, gateway };
