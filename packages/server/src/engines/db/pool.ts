@@ -266,9 +266,14 @@ export async function connect(options: ConnectOptions): Promise<DbEngine> {
     onConnect: (client) => client.query(SESSION_SETTINGS) as unknown as void,
   });
   // Without a listener on each of them the server's "terminating connection" ends the whole process.
-  pool.on("error", (error) => log.warn({ err: error }, "an idle database connection broke"));
+  // The pool ends without waiting for its sockets, so the database may go first when both are stopped.
+  pool.on("error", (error) => {
+    if (!pool.ending) log.warn({ err: error }, "an idle database connection broke");
+  });
   pool.on("connect", (client: PoolClient) => {
-    client.on("error", (error) => log.warn({ err: error }, "a database connection broke"));
+    client.on("error", (error) => {
+      if (!pool.ending) log.warn({ err: error }, "a database connection broke");
+    });
   });
   try {
     await requireVersion(pool);
