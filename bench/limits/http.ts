@@ -5,19 +5,22 @@
 import { hash, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { Pool } from "pg";
+import { findRobot, listRobots } from "../../packages/server/src/features/robots/store.ts";
 
 const database = JSON.parse(process.env.DATABASE ?? "{}") as Record<string, never>;
 const pool = new Pool({ ...database, max: 10 });
 const bearer = (header: string | undefined): Buffer => hash("sha256", header?.slice(7) ?? "", "buffer");
 
-const ONE = {
-  name: "one",
-  text: `select r.* from credential c join robot r on r.org_id = c.org_id and r.id = $2 where c.hash = $1 and c.revoked_at is null`,
-};
-const LIST = {
-  name: "list",
-  text: `select r.* from credential c cross join lateral (select * from robot r where r.org_id = c.org_id order by r.id desc limit 100) r where c.hash = $1 and c.revoked_at is null`,
-};
+/** The server's own statement, with the token's org in place of the parameter: the limit does the same work in the database. */
+function withToken(statement: { text: string }): string {
+  return `select own.* from credential c cross join lateral (${statement.text.replaceAll("$1", "c.org_id")}) own where c.hash = $1 and c.revoked_at is null`;
+}
+
+/** Answers the statement instead of running it. */
+const capture = { maybe: (statement: unknown) => statement, many: (statement: unknown) => statement } as unknown as Parameters<typeof findRobot>[0];
+const ONE = { name: "one", text: withToken((await findRobot(capture, "org", "robot")) as unknown as { text: string }) };
+const list = (await listRobots(capture, "org", {}, { after: null, limit: 101 })) as unknown as { text: string; values: unknown[] };
+const LIST = { name: "list", text: withToken(list) };
 const INSERT = {
   name: "insert",
   text: `insert into site (org_id, id, name, created_at, updated_at) select c.org_id, $2, $3, $4, $4 from credential c where c.hash = $1 and c.revoked_at is null returning *`,
@@ -34,7 +37,7 @@ const server = createServer((request, response) => {
   const failed = (error: Error): void => answer(500, { error: { code: "internal_server_error", message: error.message } });
   if (path === "/readyz") return answer(200, {});
   if (path.startsWith("/api/robots/")) return void pool.query({ ...ONE, values: [token, path.slice(12)] }).then(({ rows }) => answer(200, { data: rows[0] as unknown }), failed);
-  if (path.startsWith("/api/robots")) return void pool.query({ ...LIST, values: [token] }).then(({ rows }) => answer(200, { items: rows }), failed);
+  if (path.startsWith("/api/robots")) return void pool.query({ ...LIST, values: [token, ...list.values.slice(1)] }).then(({ rows }) => answer(200, { items: rows }), failed);
   let text = "";
   request.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
   request.on("end", () => {

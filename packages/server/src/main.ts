@@ -97,6 +97,12 @@ try {
     process.stderr.write(`robofleet: ${error.message}\n`);
     process.exit(2);
   }
+  const { code, address, port } = error as { code?: string; address?: string; port?: number };
+  if (code === "EADDRINUSE" || code === "EACCES") {
+    const why = code === "EADDRINUSE" ? "is in use by another process" : "may not be listened on by this user";
+    process.stderr.write(`robofleet: ${address}:${port} ${why}; choose another with --listen HOST:PORT\n`);
+    process.exit(1);
+  }
   process.stderr.write(`robofleet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
   process.exit(1);
 }

@@ -12,7 +12,7 @@ import { localBus } from "./engines/bus/index.ts";
 import { connect, type DbAddress, isConnectionLost, isUniqueViolation, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
 import { configRoutes } from "./features/configs/index.ts";
-import { configDeploymentRoutes, deploymentRoutes, greetRobot, robotOnline, startDeploymentEngine, takeProgress, takeReport } from "./features/deployments/index.ts";
+import { answerRobotAhead, configDeploymentRoutes, deploymentRoutes, greetRobot, robotOnline, startDeploymentEngine, takeProgress, takeReport } from "./features/deployments/index.ts";
 import { enrollmentRoutes } from "./features/enrollment/index.ts";
 import { fleetRoutes } from "./features/fleets/index.ts";
 import { healthRoutes, ingestHealth } from "./features/health/index.ts";
@@ -208,7 +208,10 @@ function linkHandlers(plane: Plane): LinkHandlers {
       await robotDisconnected(plane, session, reason);
     },
     messages: {
-      report: (session, message) => takeReport(plane.db, plane, session, message),
+      report: async (session, message) => {
+        await takeReport(plane.db, plane, session, message);
+        if (message.body.kind === "app") await answerRobotAhead(plane, session);
+      },
       progress: (session, message) => takeProgress(plane.db, plane, session, message),
       health: (session, message) => ingestHealth(plane, session, message),
       logs: (session, message) => ingestLogs(plane, session, message),

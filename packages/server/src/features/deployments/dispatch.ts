@@ -18,7 +18,9 @@ const CLAIM_TARGETS = 500;
 export async function dispatchQueued(db: Db, engine: Engine): Promise<boolean> {
   const claimable = await listClaimable(db, engine.clock.now(), CLAIM_TARGETS);
   const by_deployment = Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`);
-  for (const targets of by_deployment.values()) {
+  // Newest first: a robot that comes back to several deployments installs only the last of them, which supersedes the others.
+  const newest_first = [...by_deployment.values()].toSorted(([a], [b]) => ((a?.id ?? "") < (b?.id ?? "") ? 1 : -1));
+  for (const targets of newest_first) {
     const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
     await dispatchTargets(db, engine, org_id, deployment_id, targets.map(({ id }) => id));
   }

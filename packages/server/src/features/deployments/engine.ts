@@ -7,7 +7,7 @@ import { continueFanOuts, HINT_FAN_OUT } from "./fan-out.ts";
 import { pushDesired } from "./push.ts";
 import { releaseDue } from "./schedule.ts";
 import { nextDueAt } from "./store/deployments.ts";
-import { wakeMissed } from "./store/targets.ts";
+import { wakeMissed, wakeMissedArtifact } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
 import { HINT_DISPATCH, HINT_PUSH } from "./transition.ts";
 
@@ -34,7 +34,8 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     return (await expireDeployments(db, plane)) || late;
   });
   const repair = background(plane, "repair", REPAIR_EVERY_MS, async () => {
-    if ((await wakeMissed(db)) > 0) dispatch.wake();
+    const woken = (await wakeMissed(db)) + (await wakeMissedArtifact(db));
+    if (woken > 0) dispatch.wake();
   });
   let alarm = clock.setTimer(0, () => schedule.wake());
   const schedule = background(plane, "schedule", SCHEDULE_EVERY_MS, async () => {

@@ -3,7 +3,7 @@ import { getPosition } from "./store/robot-state.ts";
 
 export { desiredOf } from "./desired.ts";
 export { type DeploymentEngine, startDeploymentEngine } from "./engine.ts";
-export { greetRobot } from "./push.ts";
+export { answerRobotAhead, greetRobot } from "./push.ts";
 export { takeProgress, takeReport } from "./report.ts";
 export { artifactStored, endTargetsOfRobot, robotOnline } from "./robots.ts";
 export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";

@@ -15,10 +15,21 @@ export async function pushDesired(plane: Pick<Plane, "db" | "link">, org_id: str
   }
 }
 
+/** Robots that know of a later desired state than we do: what they run is taken before they are told anything. */
+const ahead = new WeakSet<Session>();
+
 /** First thing a robot hears after the welcome. */
 export async function greetRobot(plane: Pick<Plane, "db" | "clock">, session: Session): Promise<void> {
   const { generation } = session.hello;
-  if (generation > 0) await raiseGeneration(plane.db, session.org_id, session.robot_id, generation, plane.clock.now());
+  if (generation > 0 && (await raiseGeneration(plane.db, session.org_id, session.robot_id, generation, plane.clock.now())) > 0) {
+    ahead.add(session);
+    return;
+  }
   const desired = (await desiredOf(plane.db, session.org_id, [session.robot_id])).get(session.robot_id);
   if (desired !== undefined) session.send(desired);
+}
+
+/** The robot told what it runs, which is now what is wanted of it, too. */
+export async function answerRobotAhead(plane: Pick<Plane, "db" | "link">, session: Session): Promise<void> {
+  if (ahead.delete(session)) await pushDesired(plane, session.org_id, [session.robot_id]);
 }

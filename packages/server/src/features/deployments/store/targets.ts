@@ -134,6 +134,13 @@ export const wakeMissed = (db: Db) =>
     update deployment_target t set waiting_for = null from robot r
     where r.node_id is not null and r.org_id = t.org_id and r.id = t.robot_id and t.status = 'queued' and t.waiting_for = 'robot_online'`);
 
+/** The same for targets that wait for an artifact that has come: it may have been stored between dispatch's look and its note. */
+export const wakeMissedArtifact = (db: Db) =>
+  db.run(sql`
+    -- reads: release
+    update deployment_target t set waiting_for = null from release r
+    where r.org_id = t.org_id and r.id = t.release_id and r.artifact_state <> 'awaiting_upload' and t.status = 'queued' and t.waiting_for = 'artifact'`);
+
 const lateRow = row({ org_id: text, deployment_id: text, id: text });
 export const listLate = (db: Db, now: Date, limit: number) =>
   db.many(sql(lateRow)`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} order by deadline_at limit ${limit}`);

@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isTerminal, type Reason, REASONS, TARGET_STATUSES, type TargetStatus, TERMINAL_STATUSES } from "@robofleet/protocol";
+import { type ReportedStatus, TARGET_STATUSES_REPORTED } from "@robofleet/protocol/link/messages";
+import fc from "fast-check";
+import { ACTIVE_STATUSES, afterReport, afterTimeout, allEnded, ATTEMPTS_MAX, type Counts, counterOf, endOf, isActive, isCommitted, isRevocable, REVOCABLE_STATUSES, type TargetState, type Verdict } from "./state.ts";
+
+const ON_TIME = { cancel_requested: false };
+const CANCELLED = { cancel_requested: true };
+const report = (status: ReportedStatus, reason: Reason | null = null, attempt = 1) => ({ status, reason, attempt });
+
+const status = fc.constantFrom(...TARGET_STATUSES);
+const reported = fc.record({ status: fc.constantFrom(...TARGET_STATUSES_REPORTED), attempt: fc.nat({ max: ATTEMPTS_MAX + 1 }), reason: fc.option(fc.constantFrom(...REASONS), { nil: null }) });
+const context = fc.record({ cancel_requested: fc.boolean(), online: fc.boolean() });
+
+const REPORTS: [from: TargetStatus, said: ReportedStatus, reason: Reason | null, attempt: number, verdict: Verdict][] = [];
+function row(from: TargetStatus, said: ReturnType<typeof report>, verdict: Verdict): void {
+  REPORTS.push([from, said.status, said.reason, said.attempt, verdict]);
+}
+row("dispatched", report("downloading"), { to: "downloading", reason: null });
+row("dispatched", report("applied"), { to: "applied", reason: null });
+row("dispatched", report("applied", "already_installed"), { to: "applied", reason: "already_installed" });
+row("dispatched", report("failed", "incompatible"), { to: "failed", reason: "incompatible" });
+row("dispatched", report("failed", "download_failed"), { to: "queued", reason: "download_failed" });
+row("downloading", report("failed", "timeout"), { to: "queued", reason: "timeout" });
+row("downloading", report("failed", "digest_mismatch"), { to: "failed", reason: "digest_mismatch" });
+row("downloading", report("staged"), { to: "staged", reason: null });
+row("staged", report("installing"), { to: "installing", reason: null });
+row("installing", report("failed", "timeout"), { to: "failed", reason: "timeout" });
+row("verifying", report("rolling_back", "crash_loop"), { to: "rolling_back", reason: "crash_loop" });
+row("verifying", report("applied"), { to: "applied", reason: null });
+row("rolling_back", report("rolled_back", "crash_loop"), { to: "rolled_back", reason: "crash_loop" });
+row("rolling_back", report("failed", "rollback_failed"), { to: "failed", reason: "rollback_failed" });
+row("staged", report("downloading"), { ignored: "backwards" });
+row("verifying", report("verifying"), { ignored: "backwards" });
+row("rolling_back", report("verifying"), { ignored: "backwards" });
+row("downloading", report("staged", null, 2), { ignored: "stale_attempt" });
+row("downloading", report("staged", null, 0), { ignored: "stale_attempt" });
+row("queued", report("downloading"), { ignored: "stale_attempt" });
+row("pending", report("applied"), { ignored: "stale_attempt" });
+row("applied", report("failed"), { ignored: "ended" });
+row("installing", report("cancelled"), { ignored: "too_late_to_cancel" });
+
+for (const [from, said, reason, attempt, verdict] of REPORTS) {
+  const outcome = "ignored" in verdict ? `is ignored: ${verdict.ignored}` : `makes it ${verdict.to}`;
+  test(`a ${from} target: ${said}${reason === null ? "" : ` (${reason})`} of attempt ${attempt} ${outcome}`, () => {
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, { status: said, reason, attempt }, ON_TIME), verdict);
+  });
+}
+
+test("a robot that stopped by itself is asked again, one that was asked to stop ends the target", () => {
+  for (const from of REVOCABLE_STATUSES) {
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), ON_TIME), { to: "queued", reason: "agent_lost" });
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), CANCELLED), { to: "cancelled", reason: "user_cancelled" });
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("failed", "download_failed"), CANCELLED), { to: "cancelled", reason: "user_cancelled" });
+  }
+});
+
+test("a failed download is tried again until the attempts are used up", () => {
+  const after = (attempt: number) => afterReport({ status: "downloading", attempt }, report("failed", "download_failed", attempt), ON_TIME);
+  for (let attempt = 1; attempt < ATTEMPTS_MAX; attempt += 1) assert.deepEqual(after(attempt), { to: "queued", reason: "download_failed" });
+  assert.deepEqual(after(ATTEMPTS_MAX), { to: "failed", reason: "download_failed" });
+});
+
+test("a step that takes too long: tried again before installing, failed from then on", () => {
+  const late = (from: TargetStatus, attempt: number, cancel_requested = false, online = true) => afterTimeout({ status: from, attempt }, { cancel_requested, online });
+  for (const from of REVOCABLE_STATUSES) {
+    assert.deepEqual(late(from, 1), { to: "queued", reason: "timeout" });
+    assert.deepEqual(late(from, 1, false, false), { to: "queued", reason: "agent_lost" });
+    assert.deepEqual(late(from, ATTEMPTS_MAX), { to: "failed", reason: "timeout" });
+    assert.deepEqual(late(from, 1, true), { to: "cancelled", reason: "user_cancelled" });
+  }
+  for (const from of ["installing", "verifying"] as const) {
+    assert.deepEqual(late(from, 1), { to: "failed", reason: "timeout" });
+    assert.deepEqual(late(from, 1, true, false), { to: "failed", reason: "agent_lost" });
+  }
+  assert.deepEqual(late("rolling_back", 1), { to: "failed", reason: "rollback_failed" });
+});
+
+test("no report moves a target that has ended", () => {
+  fc.assert(
+    fc.property(fc.constantFrom(...TERMINAL_STATUSES), fc.nat({ max: 4 }), reported, fc.boolean(), (ended, attempt, said, cancel_requested) => {
+      assert.deepEqual(afterReport({ status: ended, attempt }, said, { cancel_requested }), { ignored: "ended" });
+    }),
+  );
+});
+
+test("within an attempt a target only goes up, and another attempt's report changes nothing", () => {
+  const ladder = (one: TargetStatus): number => (isTerminal(one) ? TARGET_STATUSES.length : TARGET_STATUSES.indexOf(one));
+  fc.assert(
+    fc.property(status, fc.integer({ min: 0, max: ATTEMPTS_MAX }), reported, fc.boolean(), (from, attempt, said, cancel_requested) => {
+      const verdict = afterReport({ status: from, attempt }, said, { cancel_requested });
+      if ("ignored" in verdict) return;
+      assert.equal(said.attempt, attempt);
+      assert.ok(isActive(from));
+      if (verdict.to === "queued") assert.ok(isRevocable(from) && attempt < ATTEMPTS_MAX && !cancel_requested, "only a delivery that failed is tried again");
+      else assert.ok(ladder(verdict.to) > ladder(from), `${from} → ${verdict.to}`);
+      if (verdict.to === "cancelled") assert.ok(cancel_requested && isRevocable(from));
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test("whatever robots report and however long they take, every target ends after a bounded number of steps", () => {
+  const step = fc.oneof(fc.record({ said: reported }), fc.record({ late: context }));
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), fc.boolean(), (steps, cancel_requested) => {
+      let target: TargetState = { status: "queued", attempt: 0 };
+      let moves = 0;
+      const move = (to: TargetStatus): void => {
+        moves += 1;
+        target = { ...target, status: to };
+      };
+      const dispatch = (): void => {
+        if (target.status === "queued") target = { status: "dispatched", attempt: target.attempt + 1 };
+      };
+      for (const one of steps) {
+        dispatch();
+        if (isTerminal(target.status)) break;
+        if ("late" in one) move(afterTimeout(target, { ...one.late, cancel_requested }).to);
+        else {
+          const verdict = afterReport(target, one.said, { cancel_requested });
+          if ("to" in verdict) move(verdict.to);
+        }
+      }
+      // However it stands, the step timeouts alone end it.
+      for (let turns = 0; !isTerminal(target.status); turns += 1) {
+        assert.ok(turns <= ATTEMPTS_MAX, "time-outs alone do not end it");
+        dispatch();
+        move(afterTimeout(target, { cancel_requested, online: true }).to);
+      }
+      assert.ok(target.attempt <= ATTEMPTS_MAX);
+      assert.ok(moves <= ATTEMPTS_MAX * TARGET_STATUSES.length);
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+const NONE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
+const counts = (applied: number, failed: number, rolled_back: number, cancelled: number): Counts => ({ ...NONE, total: applied + failed + rolled_back + cancelled, applied, failed, rolled_back, cancelled });
+
+const ENDS: [a: number, f: number, r: number, c: number, cancel_requested: boolean, end: string][] = [
+  [3, 0, 0, 0, false, "applied"],
+  [3, 0, 0, 0, true, "applied"],
+  [3, 0, 0, 1, false, "applied"],
+  [3, 0, 0, 1, true, "cancelled"],
+  [0, 0, 0, 2, false, "cancelled"],
+  [0, 0, 0, 0, false, "cancelled"],
+  [0, 0, 2, 0, false, "rolled_back"],
+  [0, 0, 2, 1, false, "rolled_back"],
+  [0, 1, 2, 0, false, "failed"],
+  [0, 1, 0, 0, true, "failed"],
+  [9, 1, 0, 0, false, "failed"],
+  [9, 0, 1, 0, false, "failed"],
+  [9, 1, 0, 1, true, "cancelled"],
+];
+for (const [a, f, r, c, cancel_requested, end] of ENDS) {
+  test(`${a} applied, ${f} failed, ${r} rolled back, ${c} cancelled${cancel_requested ? ", cancel requested" : ""}: ${end}`, () => {
+    assert.equal(endOf(counts(a, f, r, c), cancel_requested), end);
+  });
+}
+
+test("a deployment of one robot ends as its target does", () => {
+  for (const end of TERMINAL_STATUSES) {
+    const own = { ...NONE, total: 1, [end]: 1 };
+    assert.equal(endOf(own, false), end);
+    // Too late to cancel: the robot finished, and that is how it ended.
+    assert.equal(endOf(own, true), end);
+  }
+});
+
+test("every status is counted in one counter, and only ended targets end a deployment", () => {
+  fc.assert(
+    fc.property(fc.array(status, { minLength: 1, maxLength: 50 }), (statuses) => {
+      const own = { ...NONE, total: statuses.length };
+      for (const one of statuses) own[counterOf(one)] += 1;
+      assert.equal(own.pending + own.queued + own.active + own.applied + own.failed + own.rolled_back + own.cancelled, own.total);
+      assert.equal(allEnded(own), statuses.every(isTerminal));
+    }),
+  );
+  assert.deepEqual(
+    ACTIVE_STATUSES.filter((one) => isRevocable(one) === isCommitted(one)),
+    [],
+  );
+});
