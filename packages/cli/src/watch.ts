@@ -124,7 +124,7 @@ class Watch {
 function progressText({ status, counts }: Deployment, only: Target | undefined): string {
   if (only !== undefined) {
     const share =
-      only.progress === null || only.progress.bytes_total === 0
+      only.status !== "downloading" || only.progress === null || only.progress.bytes_total === 0
         ? ""
         : ` ${Math.floor((100 * only.progress.bytes_done) / only.progress.bytes_total)} %`;
     return plain(`${status}: robot ${only.status}${share}${only.waiting_for === null ? "" : `, waiting for ${only.waiting_for}`}`);

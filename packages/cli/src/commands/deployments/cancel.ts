@@ -16,6 +16,6 @@ async function run(context: Context, id: string): Promise<void> {
   const { status, counts } = answer.data;
   await out.result(answer, () => {
     out.line(line`Deployment ${id} is ${out.status(status)}.`);
-    if (!isTerminal(status)) out.line(line`${counts.active} robots finish what they do. Follow it: rf deployments watch ${id}`);
+    if (!isTerminal(status)) out.line(line`Robots that finish what they do: ${counts.active}. Follow it: rf deployments watch ${id}`);
   });
 }

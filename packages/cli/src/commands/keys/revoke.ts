@@ -12,6 +12,6 @@ export const define: Define = (command, act) => {
 async function run(context: Context, id: string): Promise<void> {
   const answer = await (await context.client()).revokeEnrollmentKey({ params: { id }, idempotency_key: context.idempotencyKey() });
   await context.out.result(answer, () => {
-    context.out.line(line`Key ${answer.data.id} is revoked. The ${answer.data.uses} robots that enrolled with it stay.`);
+    context.out.line(line`Key ${answer.data.id} is revoked. Robots that enrolled with it stay: ${answer.data.uses}.`);
   });
 }
