@@ -1,0 +1,97 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+
+const STOP_MS_MAX = 60_000;
+const WAIT_MS = 60_000;
+const POLL_MS = 25;
+
+export const ROOT = path.resolve(import.meta.dirname, "../..");
+
+/** A program of ours, run from source as a process of its own, with everything that it printed. */
+export class Program {
+  readonly child: ChildProcess;
+  readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+  #output = "";
+
+  constructor(entry: string, args: readonly string[], env: Record<string, string> = {}) {
+    const inherited = Object.fromEntries(["PATH", "HOME", "TMPDIR", "LANG"].flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
+    this.child = spawn(process.execPath, [path.join(ROOT, entry), ...args], { env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [this.child.stdout, this.child.stderr]) stream?.setEncoding("utf8").on("data", (text: string) => (this.#output += text));
+    this.ended = once(this.child, "close").then(([code, signal]) => ({ code: code as number | null, signal: signal as NodeJS.Signals | null }));
+  }
+
+  /** What it printed so far, on either stream. */
+  get output(): string {
+    return this.#output;
+  }
+
+  get running(): boolean {
+    return this.child.exitCode === null && this.child.signalCode === null;
+  }
+
+  /** Ends it without a chance to say anything. */
+  async kill(): Promise<void> {
+    this.child.kill("SIGKILL");
+    await this.ended;
+  }
+
+  /** Asks it to end, and answers its exit code; one that does not end is killed, and null is answered. */
+  async stop(): Promise<number | null> {
+    this.child.kill("SIGTERM");
+    const late = setTimeout(() => this.child.kill("SIGKILL"), STOP_MS_MAX);
+    const { code } = await this.ended;
+    clearTimeout(late);
+    return code;
+  }
+
+  /** Resolves with the first answer of `look` that is not undefined or false; rejects when the program ends before. */
+  async until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
+    return until(what, async () => {
+      const seen = await look();
+      if (seen === undefined || seen === false) {
+        if (!this.running) throw new Error(`the program ended while this was waited for: ${what}\n${this.output.slice(-4_000)}`);
+        return undefined;
+      }
+      return seen;
+    }).catch((error: unknown) => {
+      throw new Error(`${error instanceof Error ? error.message : String(error)}\n${this.output.slice(-4_000)}`, { cause: error });
+    });
+  }
+}
+
+/** Resolves with the first answer that is not undefined or false. */
+export async function until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
+  const deadline = performance.now() + WAIT_MS;
+  for (;;) {
+    const seen = await look();
+    if (seen !== undefined && seen !== false) return seen;
+    if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms in vain for: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+export interface Found {
+  pid: number;
+  command: string;
+  env: Record<string, string>;
+}
+
+/** Processes of this machine whose command, environment or working directory names `text`, such as a directory of a test. */
+export function processesNaming(text: string): Found[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .flatMap((name) => {
+      try {
+        // A zombie has neither command nor environment any more.
+        const command = readFileSync(`/proc/${name}/cmdline`, "utf8").replaceAll("\0", " ").trim();
+        const environ = readFileSync(`/proc/${name}/environ`, "utf8");
+        if (!command.includes(text) && !environ.includes(text)) return [];
+        const env = Object.fromEntries(environ.split("\0").flatMap((line) => (line.includes("=") ? [[line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]] : [])));
+        return [{ pid: Number(name), command, env: env as Record<string, string> }];
+      } catch {
+        return [];
+      }
+    });
+}

@@ -1,0 +1,74 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { type Client, createClient } from "@robofleet/sdk";
+import { type Found, processesNaming, Program } from "./process.ts";
+
+export interface ServerOptions {
+  args?: readonly string[];
+  env?: Record<string, string>;
+}
+
+/** `robofleet serve` as a process of its own, with its own PostgreSQL in a data directory that outlives a kill. */
+export class ServerProcess implements AsyncDisposable {
+  readonly data: string;
+  readonly #options: ServerOptions;
+  program: Program;
+  url = "";
+
+  private constructor(options: ServerOptions) {
+    this.#options = options;
+    this.data = mkdtempSync(path.join(tmpdir(), "robofleet-server-"));
+    this.program = this.run("127.0.0.1:0");
+  }
+
+  static async start(options: ServerOptions = {}): Promise<ServerProcess> {
+    const server = new ServerProcess(options);
+    try {
+      server.url = await server.#listening();
+    } catch (error) {
+      await server[Symbol.asyncDispose]();
+      throw error;
+    }
+    return server;
+  }
+
+  /** Starts a server on the same data; it is not waited for. */
+  run(listen: string): Program {
+    return new Program("packages/server/src/main.ts", ["serve", "--data", this.data, "--listen", listen, ...(this.#options.args ?? [])], this.#options.env);
+  }
+
+  /** Starts the server again at the address that everybody knows. */
+  async restart(): Promise<void> {
+    this.program = this.run(new URL(this.url).host);
+    await this.#listening();
+  }
+
+  /** A client of a new org, made through the admin routes, which are open to this machine. */
+  async org(name: string): Promise<{ api: Client; token: string }> {
+    const admin = createClient({ base_url: this.url, admin_token: this.#options.env?.SERVICE_ADMIN_TOKEN });
+    const { data } = await admin.createOrg({ body: { name } });
+    const { token } = (await admin.approveOrg({ params: { id: data.id } })).data;
+    if (token === null) throw new Error("the approval answered no token");
+    return { token, api: createClient({ base_url: this.url, token }) };
+  }
+
+  /** Processes that work on the data directory: the server, PostgreSQL and its children. */
+  processes(): Found[] {
+    return processesNaming(this.data);
+  }
+
+  #listening(): Promise<string> {
+    return this.program.until("the server to listen", () => /"url":"([^"]+)","data":"[^"]+","msg":"listening"/.exec(this.program.output)?.[1]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.program.running) await this.program.stop();
+    else if (this.processes().length > 0 && this.url !== "") {
+      // It was killed, and PostgreSQL outlives it by design: the next server adopts and stops it.
+      await this.restart();
+      await this.program.stop();
+    }
+    rmSync(this.data, { recursive: true, force: true });
+  }
+}

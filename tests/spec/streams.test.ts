@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { appBundle, pushBundle } from "../processes/app-bundle.ts";
+import { freshKey } from "./http.ts";
+import { httpOf, realRobot, sharedPlane } from "./spec-plane.ts";
+import { opened, refused } from "./web-socket.ts";
+
+const LIMIT = { timeout: 60_000 };
+const plane = await sharedPlane();
+const http = httpOf(plane);
+const robot = await realRobot(plane);
+const token = plane.default_org.admin_token;
+const PATHS = ["logs/ws", "shell/ws", "camera/ws", "ros/topics/echo"];
+const at = (path: string, query: string, id = robot.id): string => `${plane.url}/api/robots/${id}/${path}?${query}`;
+
+test("WebSocket /api/robots/{id}/logs/ws sends log records as JSON, first the latest, then as they come", LIMIT, async () => {
+  const stored = await plane.until("stored records", async () => {
+    const { items } = await http.get(`/api/robots/${robot.id}/logs`);
+    return items.length > 0 && items;
+  });
+  const stream = await opened(at("logs/ws", `token=${token}`));
+  await plane.until("what was stored", () => stream.frames.length >= stored.length);
+  assert.deepEqual(JSON.parse(String(stream.frames[0])), stored[0]);
+  const release = await pushBundle(plane.api, "talks-1", await appBundle());
+  await http.post("/api/deployments", { release, robot_id: robot.id, rollout: { verify_seconds: 0 } }, freshKey());
+  await plane.until("what the app says", () => stream.frames.some((frame) => String(JSON.parse(String(frame)).message).startsWith("up ")));
+  const seqs = stream.frames.map((frame) => Number(JSON.parse(String(frame)).seq));
+  assert.deepEqual(seqs, [...new Set(seqs)].toSorted((a, b) => a - b), "each record once, in order");
+  stream.ws.close();
+  assert.equal((await stream.closed).code, 1005);
+});
+
+test("WebSocket /api/robots/{id}/logs/ws of a robot that is not connected sends what is stored and closes 4409 agent offline", LIMIT, async () => {
+  const gone = await plane.enrollRobot();
+  gone.log("last words");
+  await plane.until("its record", async () => (await http.get(`/api/robots/${gone.id}/logs`)).items.length === 1);
+  await gone.disconnect();
+  await plane.until("its going", async () => (await http.get(`/api/robots/${gone.id}`)).data.status === "offline");
+  const stream = await opened(at("logs/ws", `token=${token}`, gone.id));
+  assert.deepEqual(await stream.closed, { code: 4409, reason: "agent offline" });
+  assert.deepEqual(stream.frames.map((frame) => String(JSON.parse(String(frame)).message)), ["last words"]);
+});
+
+test("WebSocket /api/robots/{id}/shell/ws opens and closes 4410, not supported by this agent", LIMIT, async () => {
+  assert.deepEqual(await (await opened(at("shell/ws", `token=${token}&cols=80&rows=24`))).closed, { code: 4410, reason: "not supported by this agent" });
+});
+
+test("WebSocket /api/robots/{id}/camera/ws opens and closes 4410, not supported by this agent", LIMIT, async () => {
+  assert.deepEqual(await (await opened(at("camera/ws", `token=${token}`))).closed, { code: 4410, reason: "not supported by this agent" });
+});
+
+test("WebSocket /api/robots/{id}/ros/topics/echo opens and closes 4410, not supported by this agent", LIMIT, async () => {
+  assert.deepEqual(await (await opened(at("ros/topics/echo", `token=${token}&topic=/chatter`))).closed, { code: 4410, reason: "not supported by this agent" });
+});
+
+test("every stream takes the token in the query, and without a valid one answers 401 before the upgrade", LIMIT, async () => {
+  for (const path of PATHS) {
+    for (const query of ["", "token=", `token=rf_org_${"0".repeat(64)}`]) {
+      const { status, body } = await refused(at(path, query));
+      assert.deepEqual([path, query, status, body.error.code], [path, query, 401, "unauthorized"]);
+    }
+    const stream = await opened(at(path, `token=${token}`));
+    assert.equal(stream.headers["x-service-org-id"], plane.default_org.id);
+    stream.ws.close();
+  }
+});
+
+test("every stream takes the token in Authorization too", LIMIT, async () => {
+  const stream = await opened(at("logs/ws", ""), { authorization: `bearer ${token}` });
+  assert.equal(stream.headers["x-service-org-id"], plane.default_org.id);
+  stream.ws.close();
+});
+
+test("every stream answers 404 for another org's robot and 403 for an org the token is no member of", LIMIT, async () => {
+  const other = await plane.org();
+  for (const path of PATHS) {
+    const foreign = await refused(at(path, `token=${other.admin_token}`));
+    assert.deepEqual([foreign.status, foreign.body.error.code, foreign.headers["x-service-org-id"]], [404, "not_found", other.id]);
+    assert.equal((await refused(at(path, `token=${token}`, "rob_none"))).status, 404);
+    const outside = await refused(at(path, `token=${token}&org_id=${other.id}`));
+    assert.deepEqual([outside.status, outside.body.error.code], [403, "forbidden"]);
+  }
+});
+
+test("a viewer may follow logs and is refused shell, camera and topics with 403", LIMIT, async () => {
+  const viewer = await plane.token({ role: "viewer" });
+  (await opened(at("logs/ws", `token=${viewer}`))).ws.close();
+  for (const path of PATHS.slice(1)) assert.equal((await refused(at(path, `token=${viewer}`))).status, 403, path);
+  const operator = await plane.token({ role: "operator" });
+  for (const path of PATHS) (await opened(at(path, `token=${operator}`))).ws.close();
+});
+
+test("a plain GET of a stream is 401 without a token, and with one 426", LIMIT, async () => {
+  for (const path of PATHS) {
+    // Not through the checked fetch: streams are in no document.
+    const url = `${plane.url}/api/robots/${robot.id}/${path}`;
+    const without = await fetch(url);
+    assert.deepEqual([without.status, ((await without.json()) as { error: { code: string } }).error.code], [401, "unauthorized"]);
+    const plain = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
+    assert.deepEqual([plain.status, plain.headers.get("upgrade"), plain.headers.get("x-service-org-id")], [426, "websocket", plane.default_org.id]);
+    assert.equal(((await plain.json()) as { error: { code: string } }).error.code, "http_error");
+  }
+});
+
+test("no token of a stream reaches the server's log", LIMIT, async () => {
+  const secret = await plane.token({ role: "viewer" });
+  (await opened(at("logs/ws", `token=${secret}`))).ws.close();
+  await refused(at("shell/ws", `token=${secret}`));
+  assert.ok(!JSON.stringify(plane.logged).includes(secret.slice("rf_org_".length)));
+});
+
+test("a token that expires ends the streams that it opened with 4401", LIMIT, async () => {
+  const secret = await plane.token({ role: "viewer", expires_at: new Date(Date.now() + 1_500) });
+  const stream = await opened(at("logs/ws", `token=${secret}`));
+  assert.equal((await stream.closed).code, 4401);
+});
+
+test("a path that opens no WebSocket answers an upgrade with 404", LIMIT, async () => {
+  assert.equal((await refused(`${plane.url}/api/robots?token=${token}`)).status, 404);
+  assert.equal((await refused(`${plane.url}/nothing/ws`)).status, 404);
+});

@@ -1,0 +1,57 @@
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { WebSocket } from "ws";
+
+const WAIT_MS = 20_000;
+
+export interface Opened {
+  ws: WebSocket;
+  headers: IncomingMessage["headers"];
+  /** Frames so far: text as text, bytes as bytes. */
+  frames: (string | Buffer)[];
+  closed: Promise<{ code: number; reason: string }>;
+}
+
+export interface Refused {
+  status: number;
+  headers: IncomingMessage["headers"];
+  body: { error: { code: string; message: string } };
+}
+
+/** Opens a WebSocket: open with its frames, or refused before the upgrade with an error response. */
+export async function openSocket(url: string, headers: Record<string, string> = {}): Promise<Opened | Refused> {
+  const ws = new WebSocket(url.replace(/^http/, "ws"), { headers, handshakeTimeout: WAIT_MS });
+  const frames: (string | Buffer)[] = [];
+  ws.on("message", (data, binary) => frames.push(binary ? (data as Buffer) : String(data)));
+  const closed = new Promise<{ code: number; reason: string }>((resolve) => ws.once("close", (code, reason) => resolve({ code, reason: String(reason) })));
+  return new Promise((resolve, reject) => {
+    let answered: IncomingMessage["headers"] = {};
+    ws.once("upgrade", (response) => (answered = response.headers));
+    ws.once("open", () => resolve({ ws, headers: answered, frames, closed }));
+    ws.once("unexpected-response", (_request, response) => {
+      response.setEncoding("utf8");
+      let text = "";
+      response.on("data", (part: string) => (text += part));
+      once(response, "end").then(() => {
+        ws.terminate();
+        resolve({ status: response.statusCode ?? 0, headers: response.headers, body: JSON.parse(text) as Refused["body"] });
+      }, reject);
+    });
+    ws.once("error", reject);
+  });
+}
+
+/** The stream, which must have opened. */
+export async function opened(url: string, headers: Record<string, string> = {}): Promise<Opened> {
+  const stream = await openSocket(url, headers);
+  if ("status" in stream) throw new Error(`refused: ${stream.status} ${stream.body.error.message}`);
+  return stream;
+}
+
+/** `status code` of the refusal, which must have come. */
+export async function refused(url: string, headers: Record<string, string> = {}): Promise<Refused> {
+  const stream = await openSocket(url, headers);
+  if ("status" in stream) return stream;
+  stream.ws.terminate();
+  throw new Error("the WebSocket opened");
+}
