@@ -55,6 +55,9 @@ export class Methods {
   }
 }
 
+/** A path that cannot be decoded knows no method. */
+const NO_METHODS = new Methods();
+
 /** The HTTP server with everything that is the same for all routes: limits, errors, headers, 404 and 405. */
 export async function createHttp(plane: KernelPlane, options: HttpOptions): Promise<Http> {
   const app: FastifyInstance = Fastify({
@@ -69,14 +72,19 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     bodyLimit: BODY_BYTES_MAX,
     routerOptions: { maxParamLength: URL_CHARACTERS_MAX },
     genReqId: (request: IncomingMessage) => requestId(request) ?? plane.id("req"),
-    frameworkErrors: (error, request, reply) => sendError(plane, error, request as FastifyRequest, reply as FastifyReply),
+    // No hook runs for these: a URL that cannot be decoded (or is too long) is met before there is a route.
+    frameworkErrors: (error, request, reply) => {
+      addCommonHeaders(request as FastifyRequest, reply as FastifyReply);
+      const answer = error.code === "FST_ERR_BAD_URL" ? answerUnknown(plane, NO_METHODS, request as FastifyRequest, reply as FastifyReply) : Promise.reject(error);
+      answer.catch((fault: unknown) => sendError(plane, fault, request as FastifyRequest, reply as FastifyReply));
+    },
     clientErrorHandler: (error, socket) => refuseRaw(error, socket as Socket),
   }) as unknown as FastifyInstance;
   app.setErrorHandler((error, request, reply) => sendError(plane, error, request, reply));
   const receiving = new ReceivingBodies(plane.clock, refuseLate);
   app.addHook("onClose", async () => receiving.close());
   app.addHook("onRequest", (request, reply, next) => {
-    reply.headers({ "x-request-id": request.id, "cache-control": "no-store", "x-content-type-options": "nosniff" });
+    addCommonHeaders(request, reply);
     if ((request.raw.url?.length ?? 0) > URL_CHARACTERS_MAX) return next(httpError(414, `the URL is longer than ${URL_CHARACTERS_MAX} characters`) as never);
     // A request without a body has no content type to object to.
     if (!hasBody(request.raw)) delete request.raw.headers["content-type"];
@@ -102,6 +110,9 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   if (streams === undefined) throw new Error("fastify did not register the stream routes");
   return { app, json: app, streams, server: app.server as Server, idempotency: new Idempotency(plane.db, plane.clock), methods };
 }
+
+const addCommonHeaders = (request: FastifyRequest, reply: FastifyReply): void =>
+  void reply.headers({ "x-request-id": request.id, "cache-control": "no-store", "x-content-type-options": "nosniff" });
 
 const hasBody = ({ headers }: IncomingMessage): boolean => headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 
