@@ -33,7 +33,9 @@ class Reference {
       assert.ok([400, 401, 403, 404, 405, 429].includes(response.status), `${shown}, and no document names that route`);
       return;
     }
-    const documented = [String(response.status), `${String(response.status)[0]}XX`, "default"].find((status) => operation.responses[status] !== undefined);
+    const documented = [String(response.status), `${String(response.status)[0]}XX`, "default"].find(
+      (status) => operation.responses[status] !== undefined,
+    );
     assert.ok(documented !== undefined, `${shown}, which is not documented (${Object.keys(operation.responses).join(", ")})`);
     const content = operation.responses[documented]?.content;
     const type = (response.headers.get("content-type") ?? "").split(";")[0] ?? "";
@@ -42,11 +44,16 @@ class Reference {
     if (type !== "application/json" || method === "HEAD" || content?.[type]?.schema === undefined) return;
     const validate = this.#validator(found, verb, documented);
     const body: unknown = await response.clone().json();
-    assert.ok(validate(body), `${shown} with a body that is not as documented: ${this.#ajv.errorsText(validate.errors)}\n${JSON.stringify(body).slice(0, 2_000)}`);
+    assert.ok(
+      validate(body),
+      `${shown} with a body that is not as documented: ${this.#ajv.errorsText(validate.errors)}\n${JSON.stringify(body).slice(0, 2_000)}`,
+    );
   }
 
   #validator(path: string, verb: string, status: string): ValidateFunction {
-    const pointer = ["paths", path, verb, "responses", status, "content", "application/json", "schema"].map((part) => encodeURIComponent(part.replaceAll("~", "~0").replaceAll("/", "~1"))).join("/");
+    const pointer = ["paths", path, verb, "responses", status, "content", "application/json", "schema"]
+      .map((part) => encodeURIComponent(part.replaceAll("~", "~0").replaceAll("/", "~1")))
+      .join("/");
     const known = this.#validators.get(pointer);
     if (known !== undefined) return known;
     const made = this.#ajv.compile({ $ref: `openapi#/${pointer}` });
@@ -74,7 +81,10 @@ export function checkedFetch(url: () => string): typeof fetch {
   const load = (): Promise<{ api: Reference; agent: Reference }> => {
     if (base !== url()) loaded = undefined;
     base = url();
-    loaded ??= Promise.all([fetchReference(`${base}/openapi.json`), fetchReference(`${base}/agent/openapi.json`)]).then(([api, agent]) => ({ api, agent }));
+    loaded ??= Promise.all([fetchReference(`${base}/openapi.json`), fetchReference(`${base}/agent/openapi.json`)]).then(([api, agent]) => ({
+      api,
+      agent,
+    }));
     return loaded;
   };
   return async (input, init) => {

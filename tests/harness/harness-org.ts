@@ -52,7 +52,13 @@ export class HarnessOrg {
   async token(options: { role?: Role; scopes?: { site_id?: string; fleet_id?: string }[]; expires_at?: Date } = {}): Promise<string> {
     const { role = "admin", ...rest } = options;
     const { clock, db } = this.#harness;
-    return (await createCredential(db, { clock, id: idSource(clock) }, { kind: "org", org_id: this.id, role, label: `${role} ${this.#number()}`, ...rest })).secret;
+    return (
+      await createCredential(
+        db,
+        { clock, id: idSource(clock) },
+        { kind: "org", org_id: this.id, role, label: `${role} ${this.#number()}`, ...rest },
+      )
+    ).secret;
   }
 
   /** Id of a new site. */
@@ -92,7 +98,10 @@ export class HarnessOrg {
   /** Uploads a release's artifact; the bytes default to those of `release`. */
   async upload(release_id: string, bytes?: Uint8Array): Promise<Release> {
     const content = bytes ?? Buffer.from(`content of ${(await this.api.getRelease({ params: { id: release_id } })).data.tag}`);
-    const response = await this.api.request("PUT", `/api/releases/${release_id}/artifact`, { body: Uint8Array.from(content), headers: { "content-type": "application/octet-stream" } });
+    const response = await this.api.request("PUT", `/api/releases/${release_id}/artifact`, {
+      body: Uint8Array.from(content),
+      headers: { "content-type": "application/octet-stream" },
+    });
     const body = (await response.json()) as { data: Release };
     if (response.status !== 200) throw new Error(`the upload was answered ${response.status} ${JSON.stringify(body)}`);
     return body.data;
@@ -125,7 +134,11 @@ export class HarnessOrg {
   }
 
   /** Deploys and answers the deployment as it was answered; the plane may still be at it. */
-  async deploy(release: { id: string }, target: { robot_id: string } | { fleet_id: string }, options: { scheduled_at?: string; rollout?: { verify_seconds?: number }; idempotency_key?: string } = {}): Promise<Deployment> {
+  async deploy(
+    release: { id: string },
+    target: { robot_id: string } | { fleet_id: string },
+    options: { scheduled_at?: string; rollout?: { verify_seconds?: number }; idempotency_key?: string } = {},
+  ): Promise<Deployment> {
     const { idempotency_key = randomUUID(), ...rest } = options;
     return (await this.api.createDeployment({ body: { release: release.id, ...target, ...rest }, idempotency_key })).data;
   }

@@ -106,7 +106,9 @@ export class Harness implements AsyncDisposable {
     const id = idSource(this.clock);
     const org_id = id("org");
     const now = this.clock.now();
-    await this.db.run(sql`insert into org (id, name, status, created_at, updated_at) values (${org_id}, ${name}, 'active', ${now}, ${now})`);
+    await this.db.run(
+      sql`insert into org (id, name, status, created_at, updated_at) values (${org_id}, ${name}, 'active', ${now}, ${now})`,
+    );
     const { secret } = await createCredential(this.db, { clock: this.clock, id }, { kind: "org", org_id, role: "admin", label: "harness" });
     return new HarnessOrg(this, org_id, secret);
   }
@@ -168,7 +170,14 @@ export class Harness implements AsyncDisposable {
   async #startPlane(): Promise<void> {
     const stream = { write: (line: string) => void this.logged.push(JSON.parse(line) as Record<string, unknown>) };
     const log = createLog({ level: this.#settings.log_level, stream });
-    this.#running = await startServer({ settings: this.#settings, clock: this.clock, log, activity: this.activity, database: this.#database.connection, check_rows: true });
+    this.#running = await startServer({
+      settings: this.#settings,
+      clock: this.clock,
+      log,
+      activity: this.activity,
+      database: this.#database.connection,
+      check_rows: true,
+    });
     this.#url = this.#running.url;
     // Clients know this address: the next start listens there again.
     this.#settings.listen = { host: this.#settings.listen.host, port: Number(new URL(this.#url).port) };

@@ -1,5 +1,16 @@
 import { isWanted, plan, type Step } from "@robofleet/agent/deployments/plan";
-import { type AppState, emptyState, type Failure, type Finished, FINISHED_MAX, finishedTarget, namesTarget, type Phase, type Wish, type Work } from "@robofleet/agent/deployments/state";
+import {
+  type AppState,
+  emptyState,
+  type Failure,
+  type Finished,
+  FINISHED_MAX,
+  finishedTarget,
+  namesTarget,
+  type Phase,
+  type Wish,
+  type Work,
+} from "@robofleet/agent/deployments/state";
 import type { Clock, Timer } from "@robofleet/clock";
 import type { DesiredApp, DesiredRelease, ReportBody, ReportedStatus } from "@robofleet/protocol/link";
 import type { Behaviour, RobotStep } from "./behaviour.ts";
@@ -53,7 +64,8 @@ export class AppRunner {
     }
     const finished = work === null ? finishedTarget(this.#state, wish) : undefined;
     if (finished !== undefined) this.#reportFinished(finished);
-    if (work !== null && (work.phase === "downloading" || work.phase === "staged") && !isWanted(work, wish) && !this.#stuck) this.#stopWaiting();
+    if (work !== null && (work.phase === "downloading" || work.phase === "staged") && !isWanted(work, wish) && !this.#stuck)
+      this.#stopWaiting();
     if (this.#timer === undefined) this.#run();
   }
 
@@ -114,7 +126,13 @@ export class AppRunner {
       case "confirm":
         return this.#end(step.desired, "applied", { reason: "already_installed", message: `release ${step.release.tag} runs already` });
       case "begin":
-        return this.#enter({ ...asked(step.desired), verify_seconds: step.desired.policy.verify_seconds, phase: step.phase, tries: 0, failure: null });
+        return this.#enter({
+          ...asked(step.desired),
+          verify_seconds: step.desired.policy.verify_seconds,
+          phase: step.phase,
+          tries: 0,
+          failure: null,
+        });
       case "cancel":
         return this.#end(step.work, "cancelled", null);
       case "give_up":
@@ -122,13 +140,20 @@ export class AppRunner {
       case "stage":
         return this.#take(step.work, step.release, "downloading", "staged");
       case "install":
-        return step.work.phase === "staged" ? this.#take(step.work, step.release, "staged", "installing") : this.#take(step.work, step.release, "installing", "verifying");
+        return step.work.phase === "staged"
+          ? this.#take(step.work, step.release, "staged", "installing")
+          : this.#take(step.work, step.release, "installing", "verifying");
       case "verify":
         return this.#take(step.work, step.release, "verifying", "applied");
       case "roll_back":
         return this.#rollBack(step.work, step.release, step.failure);
       case "remove":
-        return this.#end(step.work, "rolled_back", { reason: "rollback_requested", message: "stopped and removed" }, { current: null, previous: null });
+        return this.#end(
+          step.work,
+          "rolled_back",
+          { reason: "rollback_requested", message: "stopped and removed" },
+          { current: null, previous: null },
+        );
     }
   }
 
@@ -154,7 +179,8 @@ export class AppRunner {
       const now = this.#state.work ?? work;
       const old = this.#state.current;
       if (old === null) return this.#end(now, "failed", failure, { current: null, previous: null });
-      if (this.#robot.behaviourOf(release).rollback_fails === true) return this.#end(now, "failed", { reason: "rollback_failed", message: `release ${old.tag} did not come back` });
+      if (this.#robot.behaviourOf(release).rollback_fails === true)
+        return this.#end(now, "failed", { reason: "rollback_failed", message: `release ${old.tag} did not come back` });
       this.#end(now, "rolled_back", failure);
     });
   }
@@ -178,10 +204,30 @@ export class AppRunner {
     this.#maybeLoseLink(work.release, work.phase);
   }
 
-  #end(work: Pick<DesiredApp, "target_id" | "deployment_id" | "attempt" | "release">, status: Finished["status"], failure: Failure | null, runs: Pick<AppState, "current" | "previous"> = this.#state): void {
+  #end(
+    work: Pick<DesiredApp, "target_id" | "deployment_id" | "attempt" | "release">,
+    status: Finished["status"],
+    failure: Failure | null,
+    runs: Pick<AppState, "current" | "previous"> = this.#state,
+  ): void {
     const { target_id, deployment_id, attempt, release } = work;
-    const finished: Finished = { target_id, deployment_id, attempt, release_id: release?.id ?? null, status, reason: failure?.reason ?? null, message: failure?.message ?? null, reported: true };
-    this.#state = { ...this.#state, current: runs.current, previous: runs.previous, work: null, finished: [...this.#state.finished, finished].slice(-FINISHED_MAX) };
+    const finished: Finished = {
+      target_id,
+      deployment_id,
+      attempt,
+      release_id: release?.id ?? null,
+      status,
+      reason: failure?.reason ?? null,
+      message: failure?.message ?? null,
+      reported: true,
+    };
+    this.#state = {
+      ...this.#state,
+      current: runs.current,
+      previous: runs.previous,
+      work: null,
+      finished: [...this.#state.finished, finished].slice(-FINISHED_MAX),
+    };
     if (target_id === null && status === "failed") this.#gave_up = true;
     this.#reportFinished(finished);
     if (status !== "cancelled") this.#reportApp();
@@ -196,7 +242,14 @@ export class AppRunner {
     const { work } = this.#state;
     if (work === null || work.target_id === null || work.deployment_id === null) return;
     const { target_id, deployment_id, attempt, phase, failure } = work;
-    this.#robot.report({ kind: "target", target_id, deployment_id, attempt, status: phase === "removing" ? "rolling_back" : phase, ...explain(failure) });
+    this.#robot.report({
+      kind: "target",
+      target_id,
+      deployment_id,
+      attempt,
+      status: phase === "removing" ? "rolling_back" : phase,
+      ...explain(failure),
+    });
   }
 
   #reportFinished({ target_id, deployment_id, attempt, status, reason, message }: Finished): void {
@@ -215,7 +268,12 @@ export class AppRunner {
   }
 }
 
-const asked = ({ target_id, deployment_id, attempt, release }: DesiredApp): Pick<Work, "target_id" | "deployment_id" | "attempt" | "release"> => ({ target_id, deployment_id, attempt, release });
+const asked = ({
+  target_id,
+  deployment_id,
+  attempt,
+  release,
+}: DesiredApp): Pick<Work, "target_id" | "deployment_id" | "attempt" | "release"> => ({ target_id, deployment_id, attempt, release });
 
 function explain(why: { reason: string | null; message: string | null } | null): { reason?: string; message?: string } {
   return { ...(why?.reason ? { reason: why.reason } : {}), ...(why?.message ? { message: why.message } : {}) };

@@ -24,13 +24,21 @@ export interface Behaviour {
 export const apply = (step_ms: Behaviour["step_ms"] = {}): Behaviour => ({ step_ms });
 
 /** Like `apply`, with as many milliseconds for every step. */
-export const slow = (ms: number): Behaviour => ({ step_ms: { downloading: ms, staged: ms, installing: ms, verifying: ms, rolling_back: ms } });
+export const slow = (ms: number): Behaviour => ({
+  step_ms: { downloading: ms, staged: ms, installing: ms, verifying: ms, rolling_back: ms },
+});
 
 /** Ends `failed` before anything has changed on the robot: the download broke, the disk is full, the bundle is refused. */
-export const fail = (reason: string, at: "downloading" | "staged" = "downloading", step_ms: Behaviour["step_ms"] = {}): Behaviour => ({ step_ms, failure: { at, reason } });
+export const fail = (reason: string, at: "downloading" | "staged" = "downloading", step_ms: Behaviour["step_ms"] = {}): Behaviour => ({
+  step_ms,
+  failure: { at, reason },
+});
 
 /** Runs it, finds it unwell and goes back; with nothing to go back to it ends `failed`. */
-export const rollBack = (reason = "health_check_failed", step_ms: Behaviour["step_ms"] = {}): Behaviour => ({ step_ms, failure: { at: "verifying", reason } });
+export const rollBack = (reason = "health_check_failed", step_ms: Behaviour["step_ms"] = {}): Behaviour => ({
+  step_ms,
+  failure: { at: "verifying", reason },
+});
 
 export const ignore: Behaviour = { ignores: true };
 export const stuckAt = (step: RobotStep): Behaviour => ({ stuck_at: step });

@@ -50,7 +50,7 @@ export class ConfigRunner {
     if (this.#busy) return;
     this.#busy = true;
     try {
-      for (let done: DesiredConfig | undefined; this.#wish !== undefined && this.#wish !== done; ) {
+      for (let done: DesiredConfig | undefined; this.#wish !== undefined && this.#wish !== done;) {
         done = this.#wish;
         await this.#bring(done);
       }
@@ -60,14 +60,16 @@ export class ConfigRunner {
   }
 
   async #bring(wish: DesiredConfig): Promise<void> {
-    if (wish.target_id !== null && this.#last?.target_id === wish.target_id && this.#last.attempt >= wish.attempt) return this.#robot.report(this.#last.body);
+    if (wish.target_id !== null && this.#last?.target_id === wish.target_id && this.#last.attempt >= wish.attempt)
+      return this.#robot.report(this.#last.body);
     // Nobody deploys: a file changed by hand stays as it is and is told as drift.
     if (wish.target_id === null && this.#applied?.version === wish.version && this.#applied.sha256 === wish.sha256) return;
     const changed = this.#sha256() !== wish.sha256;
     if (changed) {
       const content = await this.#robot.fetchConfig(this.#namespace).catch(() => undefined);
       if (this.#wish !== wish) return this.#finish(wish, { status: "cancelled" }); // something newer is wanted by now
-      if (content === undefined || hash("sha256", content) !== wish.sha256) return this.#finish(wish, { status: "failed", reason: content === undefined ? "download_failed" : "digest_mismatch" });
+      if (content === undefined || hash("sha256", content) !== wish.sha256)
+        return this.#finish(wish, { status: "failed", reason: content === undefined ? "download_failed" : "digest_mismatch" });
       this.#content = content;
     }
     this.#applied = { version: wish.version, sha256: wish.sha256 };
@@ -75,7 +77,10 @@ export class ConfigRunner {
     this.#reportFile();
   }
 
-  #finish({ target_id, deployment_id, attempt }: DesiredConfig, ending: { status: "applied"; changed: boolean } | { status: "cancelled" } | { status: "failed"; reason: string }): void {
+  #finish(
+    { target_id, deployment_id, attempt }: DesiredConfig,
+    ending: { status: "applied"; changed: boolean } | { status: "cancelled" } | { status: "failed"; reason: string },
+  ): void {
     if (target_id === null || deployment_id === null) return;
     const body: ReportBody = { kind: "target", target_id, deployment_id, attempt, ...ending };
     this.#last = { target_id, attempt, body };

@@ -16,7 +16,8 @@ export function makeIdentity(): Identity {
 const signatureOf = ({ private_key }: Identity, text: string): string => sign(null, Buffer.from(text), private_key).toString("base64");
 
 /** The signature of the hello that answers this nonce. */
-export const answerChallenge = (identity: Identity, robot_id: string, nonce: string): string => signatureOf(identity, linkChallengeText(robot_id, nonce));
+export const answerChallenge = (identity: Identity, robot_id: string, nonce: string): string =>
+  signatureOf(identity, linkChallengeText(robot_id, nonce));
 
 /** Value of the Authorization header of a robot's GET; `at` is milliseconds by the server's clock. */
 export const authorizeGet = (identity: Identity, robot_id: string, path: string, at: number): string =>

@@ -15,7 +15,7 @@ import {
   type Welcome,
 } from "@robofleet/protocol/link";
 import { LINK_PATH } from "@robofleet/protocol/paths";
-import WebSocket from "ws";
+import { WebSocket } from "ws";
 import type { Swarm } from "./swarm.ts";
 
 export interface LinkEvents {
@@ -45,7 +45,10 @@ export class RobotLink {
     this.#events = events;
     const end = swarm.activity.begin();
     this.#welcomed.promise.then(end, end);
-    this.#socket = new WebSocket(swarm.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, { perMessageDeflate: false, maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX });
+    this.#socket = new WebSocket(swarm.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, {
+      perMessageDeflate: false,
+      maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
+    });
     this.#socket.on("message", (data) => this.#receive(data as Buffer));
     this.#socket.on("error", (error) => this.#welcomed.reject(error)); // a close event follows
     this.#socket.on("close", (code, reason) => this.#onClose(code, reason.toString("utf8")));

@@ -1,5 +1,15 @@
 import type { Timer } from "@robofleet/clock";
-import type { Desired, DesiredRelease, Hello, LogLevel, LogRecordBody, Report, ReportBody, ServerMessage, Welcome } from "@robofleet/protocol/link";
+import type {
+  Desired,
+  DesiredRelease,
+  Hello,
+  LogLevel,
+  LogRecordBody,
+  Report,
+  ReportBody,
+  ServerMessage,
+  Welcome,
+} from "@robofleet/protocol/link";
 import { AppRunner, type RobotSide } from "./app-runner.ts";
 import type { Behaviour } from "./behaviour.ts";
 import { type ConfigSide, ConfigRunner } from "./config-runner.ts";
@@ -145,7 +155,11 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
   }
 
   sendHealth(changes: Partial<ReturnType<typeof healthOf>> = {}): void {
-    if (this.connected) this.#link?.send({ type: "health", snapshot: { ...healthOf(this.clock, `boot-${this.#boot}`, [...this.#apps.values()]), ...changes } });
+    if (this.connected)
+      this.#link?.send({
+        type: "health",
+        snapshot: { ...healthOf(this.clock, `boot-${this.#boot}`, [...this.#apps.values()]), ...changes },
+      });
   }
 
   /** Appends to the robot's log and sends it when there is a link. */
@@ -176,7 +190,9 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     const at = this.clock.now().getTime() + this.#server_offset_ms;
     const end = this.#swarm.activity.begin();
     try {
-      return await this.#swarm.fetch(this.#swarm.url + path, { headers: { authorization: authorizeGet(this.identity, this.id, path, at) } });
+      return await this.#swarm.fetch(this.#swarm.url + path, {
+        headers: { authorization: authorizeGet(this.identity, this.id, path, at) },
+      });
     } finally {
       end();
     }

@@ -3,14 +3,33 @@ import { test } from "node:test";
 import { isTerminal, type Reason, REASONS, TARGET_STATUSES, type TargetStatus, TERMINAL_STATUSES } from "@robofleet/protocol";
 import { type ReportedStatus, TARGET_STATUSES_REPORTED } from "@robofleet/protocol/link/messages";
 import fc from "fast-check";
-import { ACTIVE_STATUSES, afterReport, afterTimeout, allEnded, ATTEMPTS_MAX, type Counts, counterOf, endOf, isActive, isCommitted, isRevocable, REVOCABLE_STATUSES, type TargetState, type Verdict } from "./state.ts";
+import {
+  ACTIVE_STATUSES,
+  afterReport,
+  afterTimeout,
+  allEnded,
+  ATTEMPTS_MAX,
+  type Counts,
+  counterOf,
+  endOf,
+  isActive,
+  isCommitted,
+  isRevocable,
+  REVOCABLE_STATUSES,
+  type TargetState,
+  type Verdict,
+} from "./state.ts";
 
 const ON_TIME = { cancel_requested: false };
 const CANCELLED = { cancel_requested: true };
 const report = (status: ReportedStatus, reason: Reason | null = null, attempt = 1) => ({ status, reason, attempt });
 
 const status = fc.constantFrom(...TARGET_STATUSES);
-const reported = fc.record({ status: fc.constantFrom(...TARGET_STATUSES_REPORTED), attempt: fc.nat({ max: ATTEMPTS_MAX + 1 }), reason: fc.option(fc.constantFrom(...REASONS), { nil: null }) });
+const reported = fc.record({
+  status: fc.constantFrom(...TARGET_STATUSES_REPORTED),
+  attempt: fc.nat({ max: ATTEMPTS_MAX + 1 }),
+  reason: fc.option(fc.constantFrom(...REASONS), { nil: null }),
+});
 const context = fc.record({ cancel_requested: fc.boolean(), online: fc.boolean() });
 
 const REPORTS: [from: TargetStatus, said: ReportedStatus, reason: Reason | null, attempt: number, verdict: Verdict][] = [];
@@ -51,8 +70,14 @@ for (const [from, said, reason, attempt, verdict] of REPORTS) {
 test("a robot that stopped by itself is asked again, one that was asked to stop ends the target", () => {
   for (const from of REVOCABLE_STATUSES) {
     assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), ON_TIME), { to: "queued", reason: "agent_lost" });
-    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), CANCELLED), { to: "cancelled", reason: "user_cancelled" });
-    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("failed", "download_failed"), CANCELLED), { to: "cancelled", reason: "user_cancelled" });
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), CANCELLED), {
+      to: "cancelled",
+      reason: "user_cancelled",
+    });
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("failed", "download_failed"), CANCELLED), {
+      to: "cancelled",
+      reason: "user_cancelled",
+    });
   }
 });
 
@@ -63,7 +88,8 @@ test("a failed download is tried again until the attempts are used up", () => {
 });
 
 test("a step that takes too long: tried again before installing, failed from then on", () => {
-  const late = (from: TargetStatus, attempt: number, cancel_requested = false, online = true) => afterTimeout({ status: from, attempt }, { cancel_requested, online });
+  const late = (from: TargetStatus, attempt: number, cancel_requested = false, online = true) =>
+    afterTimeout({ status: from, attempt }, { cancel_requested, online });
   for (const from of REVOCABLE_STATUSES) {
     assert.deepEqual(late(from, 1), { to: "queued", reason: "timeout" });
     assert.deepEqual(late(from, 1, false, false), { to: "queued", reason: "agent_lost" });
@@ -79,9 +105,15 @@ test("a step that takes too long: tried again before installing, failed from the
 
 test("no report moves a target that has ended", () => {
   fc.assert(
-    fc.property(fc.constantFrom(...TERMINAL_STATUSES), fc.nat({ max: 4 }), reported, fc.boolean(), (ended, attempt, said, cancel_requested) => {
-      assert.deepEqual(afterReport({ status: ended, attempt }, said, { cancel_requested }), { ignored: "ended" });
-    }),
+    fc.property(
+      fc.constantFrom(...TERMINAL_STATUSES),
+      fc.nat({ max: 4 }),
+      reported,
+      fc.boolean(),
+      (ended, attempt, said, cancel_requested) => {
+        assert.deepEqual(afterReport({ status: ended, attempt }, said, { cancel_requested }), { ignored: "ended" });
+      },
+    ),
   );
 });
 
@@ -93,7 +125,8 @@ test("within an attempt a target only goes up, and another attempt's report chan
       if ("ignored" in verdict) return;
       assert.equal(said.attempt, attempt);
       assert.ok(isActive(from));
-      if (verdict.to === "queued") assert.ok(isRevocable(from) && attempt < ATTEMPTS_MAX && !cancel_requested, "only a delivery that failed is tried again");
+      if (verdict.to === "queued")
+        assert.ok(isRevocable(from) && attempt < ATTEMPTS_MAX && !cancel_requested, "only a delivery that failed is tried again");
       else assert.ok(ladder(verdict.to) > ladder(from), `${from} → ${verdict.to}`);
       if (verdict.to === "cancelled") assert.ok(cancel_requested && isRevocable(from));
     }),
@@ -137,7 +170,14 @@ test("whatever robots report and however long they take, every target ends after
 });
 
 const NONE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
-const counts = (applied: number, failed: number, rolled_back: number, cancelled: number): Counts => ({ ...NONE, total: applied + failed + rolled_back + cancelled, applied, failed, rolled_back, cancelled });
+const counts = (applied: number, failed: number, rolled_back: number, cancelled: number): Counts => ({
+  ...NONE,
+  total: applied + failed + rolled_back + cancelled,
+  applied,
+  failed,
+  rolled_back,
+  cancelled,
+});
 
 const ENDS: [a: number, f: number, r: number, c: number, cancel_requested: boolean, end: string][] = [
   [3, 0, 0, 0, false, "applied"],

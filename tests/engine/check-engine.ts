@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { isTerminal } from "@robofleet/protocol";
+import { bigint, int, nullable, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
+import type { Harness } from "../harness/index.ts";
+
+const COUNTERS = ["pending", "queued", "active", "applied", "failed", "rolled_back", "cancelled"] as const;
+
+const wrongRow = row({ id: text, kept: text, counted: text });
+/** Deployments whose counters are not the group-by of their targets, by one snapshot of the database. */
+const listWrongCounters = sql(wrongRow)`
+  with grouped as (
+    select org_id, deployment_id, count(*)::int as total,
+      count(*) filter (where status = 'pending')::int as pending, count(*) filter (where status = 'queued')::int as queued,
+      count(*) filter (where status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back'))::int as active,
+      count(*) filter (where status = 'applied')::int as applied, count(*) filter (where status = 'failed')::int as failed,
+      count(*) filter (where status = 'rolled_back')::int as rolled_back, count(*) filter (where status = 'cancelled')::int as cancelled
+    from deployment_target group by org_id, deployment_id),
+  compared as (
+    select d.id, d.fan_out_done_at is not null as whole,
+      array[d.count_pending, d.count_queued, d.count_active, d.count_applied, d.count_failed, d.count_rolled_back, d.count_cancelled] as kept,
+      array[coalesce(g.pending, 0), coalesce(g.queued, 0), coalesce(g.active, 0), coalesce(g.applied, 0), coalesce(g.failed, 0), coalesce(g.rolled_back, 0), coalesce(g.cancelled, 0)] as counted,
+      d.count_total as kept_total, coalesce(g.total, 0) as counted_total
+    from deployment d left join grouped g on g.org_id = d.org_id and g.deployment_id = d.id)
+  select id, kept::text || ' of ' || kept_total as kept, counted::text || ' of ' || counted_total as counted from compared
+  where kept <> counted or (whole and kept_total <> counted_total) or (not whole and kept_total > 0 and kept_total < counted_total)`;
+
+/** Fails when a counter differs from what it counts, at this moment. */
+export async function checkCounters({ db }: Harness): Promise<void> {
+  assert.deepEqual(await db.many(listWrongCounters), [], `counters in the order ${COUNTERS.join(", ")}`);
+}
+
+const deploymentRow = row({
+  id: text,
+  status: text,
+  target_kind: text,
+  event_seq: bigint,
+  fan_out_at: nullable(text),
+  open: int,
+  target_status: nullable(text),
+});
+const eventRow = row({
+  deployment_id: text,
+  seq: bigint,
+  kind: text,
+  status: text,
+  target_status: nullable(text),
+  target_id: nullable(text),
+  attempt: nullable(text),
+});
+
+/** Fails when the events, counters and states of any deployment contradict each other or the rules; with `ended`, when one has not ended. */
+export async function checkEngine(plane: Harness, options: { ended?: boolean } = {}): Promise<void> {
+  await checkCounters(plane);
+  const deployments = await plane.db.many(sql(deploymentRow)`
+    select d.id, d.status, d.target_kind, d.event_seq, d.fan_out_done_at::text as fan_out_at,
+      (select count(*)::int from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id and t.status not in ('applied', 'failed', 'rolled_back', 'cancelled')) as open,
+      (select min(t.status) from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id) as target_status
+    from deployment d`);
+  const events = await plane.db.many(sql(eventRow)`
+    select deployment_id, seq, kind, status, target_status, data ->> 'target_id' as target_id, data ->> 'attempt' as attempt from deployment_event order by org_id, deployment_id, seq`);
+  const by_deployment = Map.groupBy(events, ({ deployment_id }) => deployment_id);
+  for (const deployment of deployments) {
+    const own = by_deployment.get(deployment.id) ?? [];
+    assert.deepEqual(
+      own.map(({ seq }) => seq),
+      Array.from({ length: deployment.event_seq }, (_, i) => i + 1),
+      `${deployment.id}: event numbers without a gap`,
+    );
+    const of_itself = own.filter(({ target_status }) => target_status === null);
+    assert.equal(of_itself.at(-1)?.status, deployment.status, `${deployment.id}: the last event of a deployment carries its status`);
+    const ends = own.findIndex(({ status }) => isTerminal(status));
+    assert.ok(ends === -1 || ends === own.length - 1, `${deployment.id}: nothing happens after the end`);
+    if (deployment.fan_out_at !== null)
+      assert.equal(isTerminal(deployment.status), deployment.open === 0, `${deployment.id}: ended exactly when every target has`);
+    if (deployment.target_kind === "robot" && isTerminal(deployment.status) && deployment.target_status !== null)
+      assert.equal(deployment.status, deployment.target_status, `${deployment.id}: a robot deployment ends as its target`);
+    if (options.ended === true) assert.ok(isTerminal(deployment.status), `${deployment.id} is still ${deployment.status}`);
+    for (const [target_id, steps] of Map.groupBy(
+      own.filter((event) => event.target_id !== null),
+      ({ target_id }) => target_id,
+    ))
+      checkLadder(`${deployment.id} ${target_id}`, steps);
+  }
+}
+
+const LADDER = ["queued", "dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"];
+
+/** The steps of one target: up within an attempt, attempts one by one, and nothing after the end. */
+function checkLadder(name: string, steps: readonly { target_status: string | null; attempt: string | null }[]): void {
+  let [height, attempt] = [0, 0];
+  for (const [index, step] of steps.entries()) {
+    const status = step.target_status ?? "";
+    if (isTerminal(status)) {
+      assert.equal(index, steps.length - 1, `${name}: ${status} is its end`);
+      continue;
+    }
+    const now = Number(step.attempt);
+    if (status === "queued") height = 0;
+    else if (status === "dispatched") {
+      assert.equal(now, attempt + 1, `${name}: each dispatch is the next attempt`);
+      [height, attempt] = [1, now];
+    } else {
+      assert.equal(now, attempt, `${name}: ${status} belongs to the present attempt`);
+      assert.ok(LADDER.indexOf(status) > height, `${name}: ${status} goes up`);
+      height = LADDER.indexOf(status);
+    }
+  }
+}

@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { TargetReport } from "@robofleet/protocol/link";
+import { rollBack, slow } from "@robofleet/swarm";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { checkEngine } from "./check-engine.ts";
+
+const AT = "2030-01-01T00:00:00Z";
+const TIMEOUT = { timeout: 120_000 };
+
+/** A report about the target of a robot, as a robot might send it out of turn. */
+async function about(
+  plane: Harness,
+  deployment_id: string,
+  robot_id: string,
+): Promise<(said: Pick<TargetReport, "status"> & Partial<TargetReport>) => TargetReport> {
+  const target = (await plane.targets(deployment_id)).get(robot_id);
+  assert.ok(target !== undefined);
+  return (said) => ({ kind: "target", deployment_id, target_id: target.id, attempt: target.attempt, ...said });
+}
+const statusOf = async (plane: Harness, id: string, robot_id: string) => (await plane.targets(id)).get(robot_id)?.status;
+const ignored = (plane: Harness): unknown[] => plane.logged.filter(({ msg }) => msg === "report ignored").map(({ why }) => why);
+
+test("reports of another attempt, and those that go backwards, change nothing and are logged", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
+  await plane.settle();
+  await plane.advance({ seconds: 22 });
+  const say = await about(plane, id, robot.id);
+  const before = await plane.events(id, { targets: true });
+  for (const said of [
+    { status: "downloading" },
+    { status: "installing" },
+    { status: "applied", attempt: 2 },
+    { status: "failed", attempt: 0 },
+    { status: "cancelled" },
+  ] as const)
+    robot.report(say(said));
+  await plane.settle();
+  assert.equal(await statusOf(plane, id, robot.id), "installing");
+  assert.deepEqual(await plane.events(id, { targets: true }), before);
+  assert.deepEqual(ignored(plane), ["backwards", "backwards", "stale_attempt", "stale_attempt", "too_late_to_cancel"]);
+  assert.equal(robot.unacknowledged.length, 0, "ignored is not unacknowledged: it would come again for ever");
+  await plane.advance({ minutes: 1 });
+  robot.report(say({ status: "failed", reason: "crash_loop" }));
+  await plane.settle();
+  assert.equal((await plane.deployment(id)).status, "applied", "the end is final");
+  assert.equal(ignored(plane).at(-1), "ended");
+  await checkEngine(plane, { ended: true });
+});
+
+test("a robot speaks for itself only", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const other_org = await plane.org();
+  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const [neighbour, stranger] = [await plane.enrollRobot(), await other_org.enrollRobot()];
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
+  await plane.settle();
+  const say = await about(plane, id, robot.id);
+  for (const liar of [neighbour, stranger]) {
+    liar.report(say({ status: "applied" }));
+    liar.progress(say({ status: "applied" }).target_id, 1, 7, 7);
+  }
+  await plane.settle();
+  assert.equal(await statusOf(plane, id, robot.id), "downloading");
+  assert.deepEqual((await plane.targets(id)).get(robot.id)?.progress, { bytes_done: 0, bytes_total: 20 });
+  assert.deepEqual(ignored(plane), ["unknown_target", "unknown_target"]);
+  await checkEngine(plane);
+});
+
+test("what a robot did while its link was down is told in order when it is back, and counts once", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot({ behaviour: { step_ms: { downloading: 5_000, installing: 5_000 }, offline_at: "downloading" } });
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
+  await plane.settle();
+  await plane.advance({ seconds: 30 });
+  assert.equal(await statusOf(plane, id, robot.id), "downloading");
+  assert.ok(robot.unacknowledged.length >= 5);
+  await robot.connect();
+  await plane.settle();
+  assert.equal(robot.unacknowledged.length, 0);
+  assert.deepEqual(await plane.events(id, { targets: true }), [
+    "deployment.queued",
+    "target.dispatched",
+    "deployment.in_progress",
+    "target.downloading",
+    "target.staged",
+    "target.installing",
+    "target.verifying",
+    "target.applied",
+    "deployment.applied",
+  ]);
+  await checkEngine(plane, { ended: true });
+});
+
+test("a robot that is cut off and restarts in the middle goes on where it was", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
+  await plane.settle();
+  for (let i = 0; i < 4; i += 1) {
+    await plane.advance({ seconds: 7 });
+    await robot.restart();
+    await plane.settle();
+    await checkEngine(plane);
+  }
+  await plane.advance({ minutes: 2 });
+  assert.equal((await plane.deployment(id)).status, "applied");
+  await checkEngine(plane, { ended: true });
+});
+
+test("a deployment under way survives a restart of the plane at every step", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
+  for (let i = 0; i < 5; i += 1) {
+    await plane.restart();
+    await checkEngine(plane);
+    await plane.advance({ seconds: 9 });
+  }
+  await plane.advance({ minutes: 1 });
+  assert.equal((await plane.deployment(id)).status, "applied");
+  assert.equal((await plane.targets(id)).get(robot.id)?.attempt, 1, "no step had to be done twice");
+  await checkEngine(plane, { ended: true });
+});
+
+test("a removed robot ends what is under way for it, with that reason", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const [gone, stays] = await plane.enrollRobots(2, { fleet_id, behaviour: slow(10_000) });
+  assert.ok(gone && stays);
+  const { id } = await plane.deploy(await plane.release(), { fleet_id });
+  await plane.settle();
+  await plane.advance({ seconds: 22 });
+  assert.equal(await statusOf(plane, id, gone.id), "installing");
+  await plane.api.deleteRobot({ params: { id: gone.id } });
+  await plane.settle();
+  const target = (await plane.targets(id)).get(gone.id);
+  assert.deepEqual([target?.status, target?.reason], ["cancelled", "robot_removed"]);
+  await plane.advance({ minutes: 1 });
+  const { status, counts } = await plane.deployment(id);
+  assert.deepEqual([status, counts.applied, counts.cancelled], ["applied", 1, 1]);
+  await checkEngine(plane, { ended: true });
+});
+
+test("a robot that is away gets its deployment when it comes, within the same moment", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot({ online: false });
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
+  await plane.settle();
+  const waiting = (await plane.targets(id)).get(robot.id);
+  assert.deepEqual([waiting?.status, waiting?.waiting_for], ["queued", "robot_online"]);
+  assert.equal((await plane.deployment(id)).status, "queued");
+  await plane.advance({ minutes: 10 });
+  await robot.connect();
+  await plane.settle();
+  assert.equal((await plane.deployment(id)).status, "applied");
+  await checkEngine(plane, { ended: true });
+});
+
+test("a deployment waits for an artifact that is not stored yet, and goes when it is", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const robots = await plane.enrollRobots(3, { fleet_id });
+  const release = await plane.release({ upload: false });
+  const { id } = await plane.deploy(release, { fleet_id });
+  await plane.advance({ minutes: 1 });
+  for (const { waiting_for } of (await plane.targets(id)).values()) assert.equal(waiting_for, "artifact");
+  assert.deepEqual(
+    robots.flatMap(({ received }) => received.filter(({ apps }) => apps.main !== undefined)),
+    [],
+  );
+  await plane.upload(release.id);
+  await plane.settle();
+  assert.equal((await plane.deployment(id)).counts.applied, 3);
+  await checkEngine(plane, { ended: true });
+});
+
+test("an artifact that was stored without a word is found", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const release = await plane.release({ upload: false });
+  const { id } = await plane.deploy(release, { robot_id: robot.id });
+  await plane.settle();
+  await plane.db.run(sql`update release set artifact_state = 'stored' where id = ${release.id}`);
+  await plane.advance({ seconds: 31 });
+  assert.equal((await plane.deployment(id)).status, "applied");
+});
+
+test("a kind that the robot cannot install fails within a second, and only there", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const [plain] = await plane.enrollRobots(1, { fleet_id });
+  const [docker] = await plane.enrollRobots(1, { fleet_id, kinds: ["container_image"] });
+  assert.ok(plain && docker);
+  const { id } = await plane.deploy(await plane.release({ kind: "container_image" }), { fleet_id });
+  await plane.advance({ milliseconds: 1 });
+  const targets = await plane.targets(id);
+  assert.deepEqual(
+    [targets.get(plain.id)?.status, targets.get(plain.id)?.reason, targets.get(docker.id)?.status],
+    ["failed", "incompatible", "applied"],
+  );
+  assert.deepEqual(
+    plain.received.filter(({ apps }) => apps.main !== undefined),
+    [],
+  );
+  const { status, reason } = await plane.deployment(id);
+  assert.deepEqual({ status, reason }, { status: "failed", reason: "incompatible" });
+  await checkEngine(plane, { ended: true });
+});
+
+test("a bad release is rolled back to the one before; where there is none, it ends failed", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const [old, fresh] = await plane.enrollRobots(2, { fleet_id });
+  assert.ok(old && fresh);
+  const [good, bad] = [await plane.release(), await plane.release()];
+  await plane.deploy(good, { robot_id: old.id });
+  await plane.settle();
+  for (const robot of [old, fresh]) robot.behave(rollBack("health_check_failed", { verifying: 30_000 }), bad.id);
+  const { id } = await plane.deploy(bad, { fleet_id });
+  await plane.advance({ minutes: 1 });
+  const targets = await plane.targets(id);
+  const shown = (robot_id: string) => [
+    targets.get(robot_id)?.status,
+    targets.get(robot_id)?.reason,
+    targets.get(robot_id)?.previous_release_id,
+  ];
+  assert.deepEqual(shown(old.id), ["rolled_back", "health_check_failed", good.id]);
+  assert.deepEqual(shown(fresh.id), ["failed", "health_check_failed", null]);
+  assert.equal((await plane.deployment(id)).status, "failed");
+  assert.deepEqual([old.runs(), fresh.runs()], [good.tag, undefined]);
+  const robot = (await plane.api.getRobot({ params: { id: old.id } })).data;
+  assert.deepEqual([robot.current_release?.id, robot.desired_release?.id], [good.id, good.id]);
+  await checkEngine(plane, { ended: true });
+});
+
+test("a release that a robot runs already is applied as it is", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const release = await plane.release();
+  await plane.deploy(release, { robot_id: robot.id });
+  await plane.settle();
+  const again = await plane.deploy(release, { robot_id: robot.id });
+  await plane.settle();
+  const { status, reason } = await plane.deployment(again.id);
+  assert.deepEqual({ status, reason }, { status: "applied", reason: "already_installed" });
+  await checkEngine(plane, { ended: true });
+});

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { startPlane } from "../harness/index.ts";
+import { checkEngine } from "./check-engine.ts";
+
+const AT = "2030-01-01T00:00:00Z";
+const TIMEOUT = { timeout: 120_000 };
+
+test("a scheduled deployment is held until its time, then dispatched once, across a restart of the plane", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const release = await plane.release();
+  const { id, status, counts, scheduled_at, expires_at } = await plane.deploy(
+    release,
+    { robot_id: robot.id },
+    { scheduled_at: "2030-01-01T00:20:00Z" },
+  );
+  assert.deepEqual(
+    { status, scheduled_at, expires_at },
+    { status: "scheduled", scheduled_at: "2030-01-01T00:20:00.000Z", expires_at: null },
+  );
+  assert.equal(counts.total, 0);
+  const received = robot.received.length;
+  await plane.advance({ minutes: 10 });
+  await plane.restart();
+  await plane.advance({ minutes: 9, seconds: 59 });
+  assert.deepEqual(
+    robot.received.filter(({ apps }) => apps.main !== undefined),
+    [],
+  );
+  assert.deepEqual(await plane.events(id), ["deployment.scheduled"]);
+
+  await plane.advance({ seconds: 1 });
+  const asked = robot.received.slice(received).filter(({ apps }) => apps.main?.deployment_id === id);
+  assert.equal(asked.length, 1, "dispatched exactly once, at its second");
+  assert.deepEqual(asked[0]?.apps.main?.release?.id, release.id);
+  assert.equal((await plane.deployment(id)).status, "applied");
+  await plane.restart();
+  await plane.advance({ minutes: 10 });
+  assert.deepEqual(await plane.events(id), ["deployment.scheduled", "deployment.queued", "deployment.in_progress", "deployment.applied"]);
+  await checkEngine(plane, { ended: true });
+});
+
+test("a deployment that fell due while the plane was down is dispatched when it is back", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:01:00Z" });
+  await robot.disconnect();
+  await plane.stop();
+  await plane.advance({ minutes: 5 });
+  await plane.restart();
+  await robot.connect();
+  await plane.settle();
+  assert.equal((await plane.deployment(id)).status, "applied");
+  await checkEngine(plane, { ended: true });
+});
+
+test("a schedule in the past is dispatched at once, and the event says so", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { scheduled_at: "2029-12-31T23:00:00Z" });
+  await plane.settle();
+  const [first] = (await plane.api.listDeploymentEvents({ params: { id } })).items;
+  assert.equal(first?.kind, "deployment.queued");
+  assert.equal(first?.message, "queued at once: its time 2029-12-31T23:00:00.000Z has passed");
+  assert.equal((await plane.deployment(id)).status, "applied");
+});
+
+test("the fleet of a scheduled deployment is resolved when its time comes", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const [early] = await plane.enrollRobots(1, { fleet_id });
+  const release = await plane.release();
+  const { id } = await plane.deploy(release, { fleet_id }, { scheduled_at: "2030-01-01T00:02:00Z" });
+  await plane.advance({ minutes: 1 });
+  const [late] = await plane.enrollRobots(1, { fleet_id });
+  await plane.advance({ minutes: 2 });
+  assert.deepEqual([...(await plane.targets(id)).keys()].toSorted(), [early?.id, late?.id].toSorted());
+  assert.equal((await plane.deployment(id)).counts.applied, 2);
+  await checkEngine(plane, { ended: true });
+});
+
+test("a fleet without robots ends a deployment with no_targets when it leaves the shelf", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const release = await plane.release();
+  const now = await plane.deploy(release, { fleet_id });
+  const later = await plane.deploy(release, { fleet_id }, { scheduled_at: "2030-01-01T00:01:00Z" });
+  assert.deepEqual([now.status, now.reason, later.status], ["cancelled", "no_targets", "scheduled"]);
+  await plane.advance({ minutes: 1 });
+  const { status, reason, finished_at } = await plane.deployment(later.id);
+  assert.deepEqual({ status, reason, finished_at }, { status: "cancelled", reason: "no_targets", finished_at: "2030-01-01T00:01:00.000Z" });
+  await checkEngine(plane, { ended: true });
+});
+
+test("a scheduled deployment that is cancelled never reaches a robot", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:01:00Z" });
+  const { data } = await plane.api.cancelDeployment({ params: { id } });
+  assert.deepEqual([data.status, data.reason], ["cancelled", "user_cancelled"]);
+  await plane.advance({ minutes: 2 });
+  assert.deepEqual(
+    robot.received.filter(({ apps }) => apps.main !== undefined),
+    [],
+  );
+  await checkEngine(plane, { ended: true });
+});
