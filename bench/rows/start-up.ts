@@ -21,7 +21,9 @@ export const startUp: Row = {
     for (let i = 0; i <= ROUNDS; i += 1) {
       const a = milliseconds([file, "--help"]);
       const b = milliseconds(["-e", "0"]);
-      if (i > 0) ours.push(a), limit.push(b);
+      if (i === 0) continue; // fills the page cache
+      ours.push(a);
+      limit.push(b);
     }
     const [us, them] = [sample(ours), sample(limit)];
     const ratio = us.median / them.median;

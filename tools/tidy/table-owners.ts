@@ -13,6 +13,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   robot_key: "features/enrollment",
   enrollment_key: "features/enrollment",
   release: "features/releases",
+  artifact: "features/releases",
   deployment: "features/deployments",
   deployment_due: "features/deployments",
   deployment_target: "features/deployments",

@@ -14,7 +14,7 @@ const program = new Command("robofleet").description("The control plane for robo
 
 const serving = program.command("serve", { isDefault: true }).description("run the server").addHelpText("after", serveHelp);
 for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
-  if (repeatable) serving.option(flags, meaning, (one: string, all: string[] = []) => [...all, one]);
+  if (repeatable) serving.option(flags, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
   else serving.option(flags, meaning);
 }
 serving.action((flags: ServeFlags) => serve(flags));

@@ -62,7 +62,7 @@ const STOP_TIMEOUT_MS = 10_000;
 export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   const started: (() => Promise<unknown>)[] = [];
   const stop = async (): Promise<void> => {
-    for (const undo of started.splice(0).reverse()) await undo();
+    for (const undo of started.splice(0).toReversed()) await undo();
   };
   try {
     const { plane, gateway } = await buildPlane(options, started);
@@ -108,7 +108,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   started.push(() => bus.close());
   const id = idSource(clock);
   const portal = createPortalAuthenticator({ db, clock });
-  let handlers: LinkHandlers | undefined;
+  const late: { handlers?: LinkHandlers } = {};
   const gateway = new Gateway({
     clock,
     id,
@@ -116,8 +116,8 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     activity,
     settings: limits,
     handlers: () => {
-      if (handlers === undefined) throw new Error("a robot came before the plane was put together");
-      return handlers;
+      if (late.handlers === undefined) throw new Error("a robot came before the plane was put together");
+      return late.handlers;
     },
   });
   const plane: Plane = {
@@ -142,7 +142,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     settings,
     node,
   };
-  handlers = linkHandlers(plane);
+  late.handlers = linkHandlers(plane);
   const unwatch = closeRemovedRobots(plane);
   started.push(async () => unwatch());
   const flush_tokens = background(plane, "token use", SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());

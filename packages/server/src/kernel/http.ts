@@ -74,12 +74,12 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     genReqId: (request: IncomingMessage) => requestId(request) ?? plane.id("req"),
     // No hook runs for these: a URL that cannot be decoded (or is too long) is met before there is a route.
     frameworkErrors: (error, request, reply) => {
-      addCommonHeaders(request as FastifyRequest, reply as FastifyReply);
-      const answer = error.code === "FST_ERR_BAD_URL" ? answerUnknown(plane, NO_METHODS, request as FastifyRequest, reply as FastifyReply) : Promise.reject(error);
-      answer.catch((fault: unknown) => sendError(plane, fault, request as FastifyRequest, reply as FastifyReply));
+      addCommonHeaders(request, reply);
+      const answer = error.code === "FST_ERR_BAD_URL" ? answerUnknown(plane, NO_METHODS, request, reply) : Promise.reject(error);
+      answer.catch((fault: unknown) => sendError(plane, fault, request, reply));
     },
-    clientErrorHandler: (error, socket) => refuseRaw(error, socket as Socket),
-  }) as unknown as FastifyInstance;
+    clientErrorHandler: (error, socket) => refuseRaw(error, socket),
+  });
   app.setErrorHandler((error, request, reply) => sendError(plane, error, request, reply));
   const receiving = new ReceivingBodies(plane.clock, refuseLate);
   app.addHook("onClose", async () => receiving.close());
@@ -93,7 +93,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   });
   app.addHook("onResponse", (request, reply, next) => {
     receiving.forget(request.raw);
-    const route = String((request.routeOptions.config as { route?: string }).route ?? "unknown");
+    const route = (request.routeOptions.config as { route?: string }).route ?? "unknown";
     options.metrics.http_requests.inc({ route, status: reply.statusCode });
     options.metrics.http_duration.observe({ route }, reply.elapsedTime / 1_000);
     next();
@@ -108,7 +108,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     streams = instance;
   });
   if (streams === undefined) throw new Error("fastify did not register the stream routes");
-  return { app, json: app, streams, server: app.server as Server, idempotency: new Idempotency(plane.db, plane.clock), methods };
+  return { app, json: app, streams, server: app.server, idempotency: new Idempotency(plane.db, plane.clock), methods };
 }
 
 const addCommonHeaders = (request: FastifyRequest, reply: FastifyReply): void =>

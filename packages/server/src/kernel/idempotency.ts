@@ -115,4 +115,6 @@ export class Idempotency {
 }
 
 /** Deletes keys whose day is over. */
-export const deleteExpiredKeys = (db: Db, now: Date): Promise<number> => db.run(sql`delete from idempotency where expires_at <= ${now}`);
+export const deleteExpiredKeys = (db: Db, now: Date): Promise<number> => db.run(sql`
+    -- across orgs: a sweep by time
+    delete from idempotency where expires_at <= ${now}`);

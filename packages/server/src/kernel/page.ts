@@ -31,7 +31,7 @@ export const BEHIND_ALL_IDS = "zzzz";
 export interface OpenedCursor {
   /** The key that the cursor was made of; null on the first page. */
   after: string | null;
-  encode(key: string): string;
+  encode: (key: string) => string;
 }
 
 /** Opens the cursor of a list, bound to the list and its filters: `scope` is whatever must stay the same from page to page (route, org). */

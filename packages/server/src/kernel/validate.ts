@@ -96,6 +96,6 @@ function explain(error: ErrorObject | undefined, what: string, known: readonly s
 const joined = (path: string, name: string): string => (path === "" ? name : `${path}.${name}`);
 
 function unknownField(what: string, path: string, name: string, known: readonly string[]): string {
-  const near = known.length === 0 ? undefined : closest(name.slice(0, 100), known as string[]);
+  const near = known.length === 0 ? undefined : closest(name.slice(0, 100), known);
   return `unknown ${what} ${printable(path)}${near === undefined ? "" : `; the nearest known one is ${near}`}`;
 }

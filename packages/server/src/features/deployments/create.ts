@@ -4,7 +4,7 @@ import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { beginFanOut } from "./fan-out.ts";
-import { deploymentReleaseRow, findRelease, findTargetRobot, fleetExists, insertDeployment, insertDue, type NewDeployment } from "./store/deployments.ts";
+import { type deploymentReleaseRow, findRelease, findTargetRobot, fleetExists, insertDeployment, insertDue, type NewDeployment } from "./store/deployments.ts";
 import { insertEvents } from "./store/events.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { type CreateContext, deploymentEvent } from "./transition.ts";
