@@ -60,7 +60,6 @@ export const page = {
   limit: Maybe(Type.Integer({ minimum: 1, maximum: 1000, description: "Rows of a page" })),
   cursor: Maybe(Type.String({ minLength: 1, maxLength: 2_000, description: "next_cursor of the page before" })),
 };
-export const PageQuery = Shape(page);
 
 export const ListOf = <T extends TSchema>(item: T) => Shape({ items: Type.Array(item), next_cursor: Nullable(Type.String()) });
 export const DataOf = <T extends TSchema>(data: T) => Shape({ data });

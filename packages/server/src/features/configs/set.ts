@@ -34,6 +34,8 @@ function readScope({ scope = "org", scope_id }: Body): { scope: Scope; scope_id:
 
 /** A namespace is a file on the robot. */
 export function requireFileName(namespace: string): void {
+  // Clients and proxies take these two for steps in a path, also when they are percent-encoded.
+  if (namespace === "." || namespace === "..") throw badRequest(`field namespace must not be ${namespace}`);
   const bytes = encodeFileName(namespace).length;
   if (bytes > FILE_NAME_BYTES_MAX) {
     throw badRequest(`field namespace makes a file name of ${bytes} bytes when it is percent-encoded; ${FILE_NAME_BYTES_MAX} are possible`);

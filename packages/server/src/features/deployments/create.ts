@@ -3,6 +3,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
 import { parseTime } from "../../kernel/time.ts";
+import { requireFileName } from "../configs/index.ts";
 import { beginFanOut } from "./fan-out.ts";
 import { type deploymentReleaseRow, findRelease, findTargetRobot, fleetExists, insertDeployment, insertDue, type NewDeployment } from "./store/deployments.ts";
 import { insertEvents } from "./store/events.ts";
@@ -72,6 +73,7 @@ export async function createDeployment(db: Db, engine: CreateContext, caller: Ca
 
 /** Creates a deployment of the effective config; the values are frozen per robot when it is dispatched. */
 export async function createConfigDeployment(db: Db, engine: CreateContext, caller: Caller, body: BodyOf<Routes["createConfigDeployment"]>): Promise<DeploymentRow> {
+  if (body.namespace !== undefined) requireFileName(body.namespace);
   const target = await resolveTarget(db, caller.org_id, body);
   const id = engine.id("cdep");
   return start(db, engine, {

@@ -1,14 +1,13 @@
 import type { Db } from "../../kernel/db.ts";
 import { getPosition } from "./store/robot-state.ts";
 
-export { desiredOf } from "./desired.ts";
 export { type DeploymentEngine, startDeploymentEngine } from "./engine.ts";
 export { answerRobotAhead, greetRobot } from "./push.ts";
 export { takeProgress, takeReport } from "./report.ts";
 export { artifactStored, endTargetsOfRobot, robotOnline } from "./robots.ts";
 export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";
 export { releaseIsDeployed as releaseInUse } from "./store/deployments.ts";
-export { getConfigContent as configContent, mayFetch as mayFetchArtifact } from "./store/robot-state.ts";
+export { mayFetch as mayFetchArtifact } from "./store/robot-state.ts";
 
 /** The highest report taken from this outbox; 0 for one that was never seen. */
 export async function reportPosition(db: Db, org_id: string, robot_id: string, outbox_id: string): Promise<number> {

@@ -47,17 +47,21 @@ export function targetSentence(kind: DeploymentKind, change: TargetChange): stri
   return `${subject} ${STEPS[change.to]}${again}${why}`;
 }
 
+const robots = (count: number): string => `${count} robot${count === 1 ? "" : "s"}`;
+
 export function deploymentSentence(row: DeploymentRow): string {
   const why = row.reason === null ? "" : `: ${REASONS[row.reason]}`;
   switch (row.status) {
     case "scheduled":
-      return `scheduled for ${row.scheduled_at?.toISOString() ?? "later"}`;
+      return `held until ${row.scheduled_at?.toISOString() ?? "its time"}`;
     case "queued":
-      return "queued";
+      return "ready to go out";
     case "in_progress":
-      return "in progress";
+      return `going out to ${robots(row.count_total)}`;
     case "cancelling":
-      return "cancelling: robots that have begun to install finish first";
+      return "stopping; robots that have begun to install finish first";
+    case "applied":
+      return `applied on ${row.count_applied} of ${robots(row.count_total)}`;
     default:
       return `${row.status.replace("_", " ")}${why}`;
   }

@@ -21,9 +21,6 @@ export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
     from unnest(${list(t.robots.map((r) => r.id))}::text[], ${list(t.robots.map((r) => r.robot_id))}::text[]) as r (id, robot_id)
     on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
 
-export const countTargets = (db: Db, org_id: string, deployment_id: string) =>
-  db.one(sql(row({ count: text }))`select count(*)::text as count from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id}`);
-
 const claimRow = row({ org_id: text, deployment_id: text, id: text });
 /** Targets that may be dispatched, oldest first; not locked: dispatch locks their deployment and looks again. */
 export const listClaimable = (db: Db, now: Date, limit: number) =>
