@@ -16,7 +16,7 @@ import { answerRobotAhead, configDeploymentRoutes, deploymentRoutes, greetRobot,
 import { enrollmentRoutes } from "./features/enrollment/index.ts";
 import { fleetRoutes } from "./features/fleets/index.ts";
 import { healthRoutes, ingestHealth } from "./features/health/index.ts";
-import { ingestLogs, logPosition, logRoutes, startLogRetention } from "./features/logs/index.ts";
+import { ingestLogs, logPosition, logRoutes, resumeFollowing, startLogRetention } from "./features/logs/index.ts";
 import { operationRoutes } from "./features/operation/index.ts";
 import { orgRoutes } from "./features/orgs/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
@@ -73,7 +73,8 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     started.push(() => stopHttp(http, options.clock));
     started.push(() => streams.drain());
     http.server.on("upgrade", (request, socket, head) => {
-      const { pathname } = new URL(request.url ?? "/", "http://localhost");
+      // Not by the class URL, which throws on a path such as `//`.
+      const pathname = (request.url ?? "/").split("?", 1)[0];
       if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, request.socket.remoteAddress ?? "");
       else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path opens no WebSocket");
     });
@@ -200,6 +201,7 @@ function linkHandlers(plane: Plane): LinkHandlers {
     connected: async (session) => {
       plane.metrics.robots_connected.set(plane.link.count);
       await robotConnected(plane, session);
+      resumeFollowing(plane, session);
       await greetRobot(plane, session);
       await robotOnline(plane.db, plane, session.org_id, session.robot_id);
     },

@@ -1,0 +1,114 @@
+import type { IncomingMessage } from "node:http";
+import { type Role, type StreamName, streamPaths } from "@robofleet/protocol";
+import type { Plane } from "../../context.ts";
+import { authenticatePortal, bearerOf, type Credentials } from "../../kernel/authenticate.ts";
+import { checkText } from "../../kernel/body.ts";
+import { type Caller, requireRole } from "../../kernel/caller.ts";
+import { badRequest, Fault, httpError, notFound, printable } from "../../kernel/fault.ts";
+import { requireRobot } from "../robots/index.ts";
+
+interface StreamKind {
+  name: StreamName;
+  role: Role;
+  /** Query parameters that it knows beside `token` and `org_id`. */
+  query: readonly string[];
+  subprotocol: string | undefined;
+}
+
+const KINDS: readonly (StreamKind & { pattern: RegExp })[] = (
+  [
+    { name: "logs", role: "viewer", query: [], subprotocol: undefined },
+    { name: "shell", role: "operator", query: ["cols", "rows"], subprotocol: "robofleet.shell.v1" },
+    { name: "camera", role: "operator", query: ["camera"], subprotocol: undefined },
+    { name: "ros_echo", role: "operator", query: ["topic"], subprotocol: undefined },
+  ] as const
+).map((kind) => ({ ...kind, pattern: new RegExp(`^${streamPaths[kind.name].replace("{id}", "([^/]+)")}$`) }));
+
+/** Path and query of a request, as they were sent: the class URL refuses some and rewrites others. */
+export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
+  const [path = "/", ...query] = url.split("?");
+  return { path, query: new URLSearchParams(query.join("?")) };
+}
+
+/** Which stream a path is and of which robot; undefined when it is none. */
+export function streamOf(path: string): { kind: StreamKind; robot_id: string } | undefined {
+  for (const { pattern, ...kind } of KINDS) {
+    const id = pattern.exec(path)?.[1];
+    if (id !== undefined) return { kind, robot_id: decoded(id) };
+  }
+  return undefined;
+}
+
+function decoded(id: string): string {
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return id;
+  }
+}
+
+/** Who watches what, as checked before the upgrade; enough to check it again while the stream is open. */
+export interface Admitted {
+  kind: StreamKind;
+  caller: Caller;
+  secret: string;
+  robot_id: string;
+  decommissioned: boolean;
+}
+
+/** The caller as soon as it is known, also when the request is refused after that. */
+export interface Seen {
+  org_id?: string;
+}
+
+/** The address that a request came from; a trusted proxy names it in X-Forwarded-For. */
+function addressOf({ admin }: Plane, request: IncomingMessage): string {
+  const peer = request.socket.remoteAddress ?? "";
+  const forwarded = request.headers["x-forwarded-for"];
+  return (admin.behind_proxy && typeof forwarded === "string" ? forwarded.split(",", 1)[0]?.trim() : undefined) || peer;
+}
+
+/** Token, role, query and robot, in this order. Throws the Fault that the client is answered. */
+export async function admitViewer(plane: Plane, request: IncomingMessage, seen: Seen): Promise<Admitted> {
+  const { path, query } = targetOf(request);
+  const stream = streamOf(path);
+  if (stream === undefined) throw notFound("path", path);
+  const { kind, robot_id } = stream;
+  const credentials: Credentials = { headers: request.headers, ip: addressOf(plane, request), peer: request.socket.remoteAddress };
+  const secret = query.get("token") ?? bearerOf(credentials);
+  const caller = await authenticatePortal(plane, credentials, secret, query.get("org_id") ?? undefined);
+  seen.org_id = caller.org_id;
+  requireRole(caller, kind.role);
+  checkQuery(query, kind);
+  if (robot_id.includes("\0")) throw notFound("robot", robot_id);
+  const { decommissioned } = await requireRobot(plane.db, caller.org_id, robot_id);
+  return { kind, caller, secret: secret ?? "", robot_id, decommissioned };
+}
+
+function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void {
+  const allowed = ["token", "org_id", ...known];
+  for (const name of new Set(query.keys())) {
+    if (!allowed.includes(name)) throw badRequest(`unknown query parameter ${printable(name)}; known are ${allowed.join(", ")}`);
+    if (query.getAll(name).length > 1) throw badRequest(`query parameter ${name} is given twice`);
+    checkText(query.get(name) ?? "", "the query");
+  }
+}
+
+const WEBSOCKET_VERSION = "13";
+
+/** What the WebSocket library would refuse in its own words. */
+export function checkHandshake({ method, headers }: IncomingMessage): void {
+  if (method !== "GET") throw httpError(405, `${method} opens no WebSocket`, { allow: "GET, HEAD" });
+  if (headers["sec-websocket-version"] !== WEBSOCKET_VERSION) {
+    throw new Fault("bad_request", "Sec-WebSocket-Version must be 13", { headers: { "sec-websocket-version": WEBSOCKET_VERSION } });
+  }
+  if (!/^[+/0-9A-Za-z]{22}==$/.test(headers["sec-websocket-key"] ?? "")) throw badRequest("Sec-WebSocket-Key is not valid");
+  const offered = headers["sec-websocket-protocol"];
+  if (offered !== undefined && !isProtocolList(offered)) throw badRequest("Sec-WebSocket-Protocol is not valid");
+}
+
+/** Tokens with commas between them, none twice. */
+function isProtocolList(text: string): boolean {
+  const names = text.split(",").map((name) => name.trim());
+  return names.every((name) => /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) && new Set(names).size === names.length;
+}

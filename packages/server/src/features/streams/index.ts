@@ -1,0 +1,1 @@
+export { createStreams, type Streams } from "./streams.ts";

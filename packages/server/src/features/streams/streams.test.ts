@@ -1,0 +1,371 @@
+import assert from "node:assert/strict";
+import { type IncomingHttpHeaders, request as httpRequest } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import type { LogRecordBody, ServerMessage } from "@robofleet/protocol/link";
+import type { LogRecord } from "@robofleet/protocol/routes";
+import { WebSocket } from "ws";
+import type { Plane } from "../../context.ts";
+import type { Http } from "../../kernel/http.ts";
+import { sql } from "../../kernel/sql.ts";
+import type { Session } from "../../link/index.ts";
+import { ingestLogs } from "../logs/index.ts";
+import { ROBOT_REMOVED } from "../robots/index.ts";
+import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { fakeSession, helloOf } from "../testing/places.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { createStreams, type Streams } from "./index.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const DEADLINE_MS = 20_000;
+
+const record = (seq: number, extra: Partial<LogRecordBody> = {}): LogRecordBody => ({
+  seq,
+  at: "2030-01-01T00:00:00.000Z",
+  level: "info",
+  source: "nav2",
+  message: `record ${seq}`,
+  fields: {},
+  ...extra,
+});
+const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+const flush = (from: number, to: number, extra: Partial<LogRecordBody> = {}) => ({
+  type: "logs" as const,
+  records: range(from, to).map((seq) => record(seq, extra)),
+});
+
+async function until(what: string, holds: () => boolean): Promise<void> {
+  const end = performance.now() + DEADLINE_MS;
+  while (!holds()) {
+    if (performance.now() > end) assert.fail(`did not come: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+class TestViewer {
+  readonly ws: WebSocket;
+  readonly records: LogRecord[] = [];
+  readonly headers: Promise<IncomingHttpHeaders>;
+  readonly closed: Promise<string>;
+  constructor(url: string, protocols: string[] = [], headers: Record<string, string> = {}) {
+    this.ws = new WebSocket(url, protocols, { headers });
+    this.ws.on("error", () => {});
+    this.headers = new Promise((resolve) => this.ws.once("upgrade", (response) => resolve(response.headers)));
+    this.ws.on("message", (data: Buffer, binary) => {
+      assert.equal(binary, false);
+      this.records.push(JSON.parse(data.toString("utf8")) as LogRecord);
+    });
+    this.closed = new Promise((resolve) => this.ws.once("close", (code, reason) => resolve(`${code} ${reason.toString("utf8")}`)));
+  }
+  get seqs(): number[] {
+    return this.records.map(({ seq }) => seq);
+  }
+}
+
+async function startRig() {
+  const sessions = new Map<string, Session>();
+  let streams: Streams | undefined;
+  let port = 0;
+  const mount = (http: Http, plane: Plane): void => {
+    plane.settings = { ...plane.settings, limits: { ...plane.settings.limits, followers_per_robot_max: 3 } };
+    const made = createStreams(plane);
+    streams = made;
+    made.routes(http);
+    http.server.on("upgrade", (request, socket, head) => {
+      if (!made.upgrade(request, socket, head)) socket.destroy();
+    });
+    http.server.on("listening", () => (port = (http.server.address() as AddressInfo).port));
+  };
+  const rig = await startFeaturePlane([mount], { sessions });
+  const { org_id, token, token_id } = await rig.org({ role: "operator" });
+  const { robot_id } = await seedRobot(rig.plane, org_id);
+  const sent: ServerMessage[] = [];
+  const session = { ...fakeSession("sess_1", org_id, helloOf(robot_id)), send: (message: ServerMessage) => sent.push(message) > 0 };
+  sessions.set(robot_id, session);
+  const viewers: TestViewer[] = [];
+  const path = `/api/robots/${robot_id}/logs/ws`;
+  return {
+    rig,
+    plane: rig.plane,
+    streams: streams!,
+    sessions,
+    session,
+    sent,
+    org_id,
+    token,
+    token_id,
+    robot_id,
+    path,
+    view(of = `${path}?token=${token}`, protocols?: string[], headers?: Record<string, string>) {
+      const viewer = new TestViewer(`ws://127.0.0.1:${port}${of}`, protocols, headers);
+      viewers.push(viewer);
+      return viewer;
+    },
+    /** An upgrade that is answered as HTTP. */
+    async refused(of: string, headers: Record<string, string> = {}, method = "GET") {
+      const { promise, resolve, reject } = Promise.withResolvers<{ status: number; code: string; headers: IncomingHttpHeaders }>();
+      const outgoing = httpRequest(`http://127.0.0.1:${port}${of}`, {
+        method,
+        headers: { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", ...headers },
+      });
+      outgoing.on("upgrade", () => reject(new Error("was upgraded")));
+      outgoing.on("error", reject);
+      outgoing.on("response", (response) => {
+        let body = "";
+        response.on("data", (chunk: Buffer) => (body += chunk.toString("utf8")));
+        response.on("end", () => resolve({ status: response.statusCode ?? 0, code: (JSON.parse(body) as { error: { code: string } }).error.code, headers: response.headers }));
+      });
+      outgoing.end();
+      return promise;
+    },
+    async [Symbol.asyncDispose]() {
+      for (const { ws } of viewers) ws.terminate();
+      await streams?.drain();
+      await rig[Symbol.asyncDispose]();
+    },
+  };
+}
+
+test("a viewer gets the last 100 stored records, then each new one, and the robot is told that it is followed", TIMEOUT, async () => {
+  await using it = await startRig();
+  await ingestLogs(it.plane, it.session, flush(1, 70));
+  await ingestLogs(it.plane, it.session, flush(71, 130));
+  const viewer = it.view();
+  assert.equal((await viewer.headers)["x-service-org-id"], it.org_id);
+  await until("stored records", () => viewer.records.length === 100);
+  assert.ok(it.sent.some((message) => message.type === "log_follow" && message.on));
+  await ingestLogs(it.plane, it.session, flush(131, 140));
+  await until("live records", () => viewer.records.length >= 110);
+  assert.deepEqual(viewer.seqs, range(31, 140));
+  assert.deepEqual(viewer.records.at(-1), { robot_id: it.robot_id, received_at: "2030-01-01T00:00:00.000Z", ...record(140) });
+  viewer.ws.close();
+  await until("the end of following", () => it.sent.some((message) => message.type === "log_follow" && !message.on));
+});
+
+test("between the stored and the live records nothing is missing and nothing comes twice", TIMEOUT, async () => {
+  await using it = await startRig();
+  let [seq, flushing] = [0, true];
+  const robot = (async () => {
+    while (flushing) {
+      await ingestLogs(it.plane, it.session, flush(seq + 1, seq + 3));
+      seq += 3;
+    }
+  })();
+  const viewers = [];
+  try {
+    await until("some records", () => seq > 30);
+    for (let i = 0; i < 15; i += 1) {
+      const viewer = it.view();
+      // More than what is stored at its coming: live ones follow.
+      await until("live records", () => viewer.records.length > 160);
+      viewer.ws.close();
+      await viewer.closed;
+      viewers.push(viewer);
+    }
+  } finally {
+    flushing = false;
+    await robot;
+  }
+  for (const { seqs } of viewers) assert.deepEqual(seqs, range(seqs[0] ?? 0, seqs.at(-1) ?? 0));
+});
+
+test("a viewer that does not read loses records, is told which, and holds nobody else up", TIMEOUT, async () => {
+  await using it = await startRig();
+  const [slow, fast] = [it.view(), it.view()];
+  await Promise.all([slow.headers, fast.headers]);
+  await ingestLogs(it.plane, it.session, flush(1, 1));
+  await until("both to follow", () => slow.records.length === 1 && fast.records.length === 1);
+  slow.ws.pause();
+  let seq = 1;
+  const message = "x".repeat(16_000);
+  // The kernel's buffers take some megabytes before anything waits here.
+  for (let i = 0; i < 30; i += 1) {
+    await ingestLogs(it.plane, it.session, flush(seq + 1, seq + 50, { message }));
+    seq += 50;
+    await until("the fast one to keep up", () => fast.seqs.at(-1) === seq);
+  }
+  slow.ws.resume();
+  const isGap = ({ source }: LogRecord): boolean => source === "robofleet";
+  // Told without a new record having to come.
+  await until("the gap", () => slow.records.some(isGap));
+  await ingestLogs(it.plane, it.session, flush(seq + 1, seq + 1));
+  seq += 1;
+  await until("the record after the gap", () => slow.seqs.at(-1) === seq);
+  assert.deepEqual(fast.seqs, range(1, seq));
+  let expected = 1;
+  for (const one of slow.records) {
+    if (isGap(one)) {
+      const { gap } = one.fields as { gap: { count: number; from_seq: number; to_seq: number } };
+      assert.equal(gap.from_seq, expected);
+      assert.equal(gap.count, gap.to_seq - gap.from_seq + 1);
+      assert.deepEqual([one.level, one.seq, one.message], ["warn", gap.to_seq, `${gap.count} records dropped`]);
+      expected = gap.to_seq + 1;
+    } else {
+      assert.equal(one.seq, expected);
+      expected += 1;
+    }
+  }
+  assert.equal(expected, seq + 1);
+});
+
+test("a robot that is not connected: what is stored is sent, then the stream closes with 4409, as it does when the robot goes", TIMEOUT, async () => {
+  await using it = await startRig();
+  await ingestLogs(it.plane, it.session, flush(1, 5));
+  const before = it.view();
+  await until("stored records", () => before.records.length === 5);
+  it.sessions.delete(it.robot_id);
+  await it.rig.clock.advance({ seconds: 1 });
+  assert.equal(await before.closed, "4409 agent offline");
+  const after = it.view();
+  assert.equal(await after.closed, "4409 agent offline");
+  assert.deepEqual(after.seqs, range(1, 5));
+  const shell = it.view(`/api/robots/${it.robot_id}/shell/ws?token=${it.token}`);
+  assert.equal(await shell.closed, "4409 agent offline");
+});
+
+test("a decommissioned robot ends its streams with 4404", TIMEOUT, async () => {
+  await using it = await startRig();
+  const viewer = it.view();
+  await viewer.headers;
+  await it.plane.db.run(sql`update robot set decommissioned_at = ${it.plane.clock.now()} where org_id = ${it.org_id} and id = ${it.robot_id}`);
+  it.plane.bus.publish(ROBOT_REMOVED, { org_id: it.org_id, robot_id: it.robot_id });
+  assert.equal(await viewer.closed, "4404 robot removed");
+  assert.equal(await it.view().closed, "4404 robot removed");
+});
+
+test("a token that is revoked, has expired or lost its role loses its open streams within 2 s", TIMEOUT, async () => {
+  await using it = await startRig();
+  const { plane, org_id } = it;
+  const watch = async (change: (token_id: string) => Promise<unknown>): Promise<string> => {
+    const token = await it.plane.db.one(sql`select 1`).then(() => it.rig.org({ role: "viewer" }));
+    await plane.db.run(sql`update credential set org_id = ${org_id} where id = ${token.token_id}`);
+    const viewer = it.view(`${it.path}?token=${token.token}`);
+    await viewer.headers;
+    await change(token.token_id);
+    await it.rig.clock.advance({ seconds: 2 });
+    return viewer.closed;
+  };
+  const now = plane.clock.now();
+  assert.match(await watch((id) => plane.db.run(sql`update credential set revoked_at = ${now} where id = ${id}`)), /^4401 .*revoked/);
+  assert.match(await watch((id) => plane.db.run(sql`update credential set expires_at = ${now} where id = ${id}`)), /^4401 .*expired/);
+  const shown = it.view();
+  await shown.headers;
+  await plane.db.run(sql`update org set status = 'pending' where id = ${org_id}`);
+  await it.rig.clock.advance({ seconds: 2 });
+  assert.match(await shown.closed, /^4403 /);
+});
+
+test("before the upgrade, errors are HTTP with the envelope: 401, 403, 404, 400, 405", TIMEOUT, async () => {
+  await using it = await startRig();
+  const other = await it.rig.org();
+  const viewer = await it.rig.org({ role: "viewer" });
+  await it.plane.db.run(sql`update credential set org_id = ${it.org_id} where id = ${viewer.token_id}`);
+  const shell = `/api/robots/${it.robot_id}/shell/ws`;
+  const cases: [string, number, string, Record<string, string>?, string?][] = [
+    [it.path, 401, "unauthorized"],
+    [`${it.path}?token=rf_org_wrong`, 401, "unauthorized"],
+    [`${it.path}?token=${other.token}`, 404, "not_found"],
+    [`${it.path}?token=${it.token}&org_id=${other.org_id}`, 403, "forbidden"],
+    [`${shell}?token=${viewer.token}`, 403, "forbidden"],
+    [`/api/robots/rob_none/logs/ws?token=${it.token}`, 404, "not_found"],
+    [`/api/robots/%00/logs/ws?token=${it.token}`, 404, "not_found"],
+    [`${it.path}?token=${it.token}&tail=5`, 400, "bad_request"],
+    [`${it.path}?token=${it.token}&org_id=${it.org_id}&org_id=x`, 400, "bad_request"],
+    [`${it.path}?token=${it.token}`, 400, "bad_request", { "sec-websocket-version": "8" }],
+    [`${it.path}?token=${it.token}`, 400, "bad_request", { "sec-websocket-key": "short" }],
+    [`${it.path}?token=${it.token}`, 400, "bad_request", { "sec-websocket-protocol": "a,,b" }],
+    [`${it.path}?token=${it.token}`, 405, "http_error", {}, "POST"],
+  ];
+  for (const [of, status, code, headers, method] of cases) {
+    const reply = await it.refused(of, headers, method);
+    assert.deepEqual([of, reply.status, reply.code], [of, status, code]);
+    assert.match(String(reply.headers["content-type"]), /^application\/json/);
+  }
+  assert.equal((await it.refused(`${shell}?token=${viewer.token}`)).headers["x-service-org-id"], it.org_id);
+});
+
+test("a token is taken from the query or the header, and guesses from one address end in 429", TIMEOUT, async () => {
+  await using it = await startRig();
+  await it.view(`${it.path}?org_id=${it.org_id}`, [], { authorization: `Bearer ${it.token}` }).headers;
+  for (let i = 0; i < 20; i += 1) assert.equal((await it.refused(`${it.path}?token=rf_org_guess${i}`)).status, 401);
+  const limited = await it.refused(`${it.path}?token=rf_org_guess`);
+  assert.deepEqual([limited.status, limited.code], [429, "http_error"]);
+  assert.ok(Number(limited.headers["retry-after"]) >= 1);
+  await it.view().headers;
+});
+
+test("a GET without Upgrade is told so, after token, role and robot; other methods are 405", TIMEOUT, async () => {
+  await using it = await startRig();
+  const ask = async (url: string, token?: string) => (await it.rig.call("GET", url, { token })).status;
+  assert.equal(await ask(it.path), 401);
+  assert.equal(await ask("/api/robots/rob_none/logs/ws", it.token), 404);
+  const reply = await it.rig.call("GET", it.path, { token: it.token });
+  assert.deepEqual([reply.status, reply.body.error.code, reply.headers["x-service-org-id"]], [426, "http_error", it.org_id]);
+  assert.equal(await ask(`${it.path}?token=${it.token}`), 426);
+  const post = await it.rig.call("POST", it.path, { token: it.token, body: {} });
+  assert.deepEqual([post.status, post.headers.allow], [405, "GET, HEAD"]);
+});
+
+test("shell, camera and topics are refused with 4410, the shell's subprotocol is taken when offered", TIMEOUT, async () => {
+  await using it = await startRig();
+  for (const rest of ["shell/ws?cols=80&rows=24&", "camera/ws?camera=front&", "ros/topics/echo?topic=/chatter&"]) {
+    const viewer = it.view(`/api/robots/${it.robot_id}/${rest}token=${it.token}`);
+    assert.equal(await viewer.closed, "4410 not supported by this agent");
+  }
+  const shell = it.view(`/api/robots/${it.robot_id}/shell/ws?token=${it.token}`, ["other", "robofleet.shell.v1"]);
+  assert.equal((await shell.headers)["sec-websocket-protocol"], "robofleet.shell.v1");
+  assert.equal(await shell.closed, "4410 not supported by this agent");
+});
+
+test("more followers than a robot may have are closed with 4429, and one that leaves makes room", TIMEOUT, async () => {
+  await using it = await startRig();
+  const viewers = [it.view(), it.view(), it.view()];
+  await Promise.all(viewers.map(({ headers }) => headers));
+  assert.match(await it.view().closed, /^4429 /);
+  viewers[0]?.ws.close();
+  await viewers[0]?.closed;
+  await ingestLogs(it.plane, it.session, flush(1, 1));
+  const next = it.view();
+  await until("the place to be free", () => next.records.length === 1);
+});
+
+test("what a viewer sends is ignored, but not without bound", TIMEOUT, async () => {
+  await using it = await startRig();
+  const viewer = it.view();
+  await viewer.headers;
+  viewer.ws.send("hello");
+  await ingestLogs(it.plane, it.session, flush(1, 1));
+  await until("the record", () => viewer.records.length === 1);
+  viewer.ws.send(Buffer.alloc(65 * 1024));
+  assert.match(await viewer.closed, /^1009/);
+});
+
+test("a viewer that answers no ping is cut, one that does stays", TIMEOUT, async () => {
+  await using it = await startRig();
+  const [dead, alive] = [it.view(), it.view()];
+  await Promise.all([dead.headers, alive.headers]);
+  dead.ws.pause();
+  let pings = 0;
+  alive.ws.on("ping", () => (pings += 1));
+  for (let round = 1; round <= 2; round += 1) {
+    await it.rig.clock.advance({ seconds: 30 });
+    await until("a ping", () => pings >= round);
+    // A round trip of its own behind the pong.
+    alive.ws.send("x");
+  }
+  await it.rig.clock.advance({ seconds: 30 });
+  dead.ws.resume();
+  assert.match(await dead.closed, /^1006/);
+  await ingestLogs(it.plane, it.session, flush(1, 1));
+  await until("the record", () => alive.records.length === 1);
+});
+
+test("a server that stops sends its viewers away with 1013 and takes no new ones", TIMEOUT, async () => {
+  await using it = await startRig();
+  const viewer = it.view();
+  await viewer.headers;
+  await it.streams.drain();
+  assert.equal(await viewer.closed, "1013 the server is stopping");
+  const late = await it.refused(`${it.path}?token=${it.token}`);
+  assert.deepEqual([late.status, late.code, late.headers["retry-after"]], [503, "http_error", "5"]);
+});

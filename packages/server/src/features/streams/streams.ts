@@ -1,0 +1,135 @@
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { CLOSE, streamPaths } from "@robofleet/protocol";
+import { WebSocketServer } from "ws";
+import type { Plane } from "../../context.ts";
+import { httpError } from "../../kernel/fault.ts";
+import { type Http, toFault } from "../../kernel/http.ts";
+import { refuseUpgrade } from "../../link/index.ts";
+import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
+import { LogStream } from "./log-stream.ts";
+import { Viewer } from "./viewer.ts";
+import { watchViewers } from "./watch.ts";
+
+/** Viewers have little to say; a longer message ends the stream with 1009. */
+const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
+/** A viewer that does not answer a close in this time is cut. */
+const DRAIN_TIMEOUT_MS = 2_000;
+
+export interface Streams {
+  /** What these paths answer to a request that asks for no WebSocket. */
+  routes(http: Http): void;
+  /** Takes over an upgrade request; false when its path is no stream. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
+  /** Sends every viewer away (1013) and takes no new ones. */
+  drain(): Promise<void>;
+}
+
+/** The WebSockets of viewers: what a robot logs, live. Shell, camera and topics are refused until agents can serve them. */
+export function createStreams(plane: Plane): Streams {
+  const viewers = new Set<Viewer>();
+  const answers = new WeakMap<IncomingMessage, { admitted: Admitted; headers: Record<string, string> }>();
+  const watch = watchViewers(plane, viewers);
+  let draining = false;
+  const server = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: VIEWER_MESSAGE_BYTES_MAX,
+    handleProtocols: (offered, request) => {
+      const subprotocol = answers.get(request)?.admitted.kind.subprotocol;
+      return subprotocol !== undefined && offered.has(subprotocol) ? subprotocol : false;
+    },
+  });
+  server.on("headers", (lines, request) => {
+    for (const [name, value] of Object.entries(answers.get(request)?.headers ?? {})) lines.push(`${name}: ${value}`);
+  });
+
+  const refuseWhenDraining = (): void => {
+    if (draining) throw httpError(503, "the server is stopping", { "retry-after": "5" });
+  };
+
+  async function open(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const seen: Seen = {};
+    const headers = (): Record<string, string> => ({
+      "X-Request-Id": plane.id("req"),
+      "Cache-Control": "no-store",
+      ...(seen.org_id === undefined ? {} : { "X-Service-Org-Id": seen.org_id }),
+    });
+    try {
+      refuseWhenDraining();
+      const admitted = await admitViewer(plane, request, seen);
+      checkHandshake(request);
+      refuseWhenDraining();
+      answers.set(request, { admitted, headers: headers() });
+      server.handleUpgrade(request, socket, head, (ws) => {
+        const viewer = new Viewer(admitted, ws, socket);
+        viewers.add(viewer);
+        ws.once("close", () => viewers.delete(viewer));
+        void serveViewer(plane, viewer, viewers);
+      });
+    } catch (error) {
+      const { status, code, message, headers: extra } = toFault(plane, error);
+      if (status >= 500) plane.log.error({ err: error, status }, "a stream could not be opened");
+      refuseUpgrade(socket, status, code, message, { ...headers(), ...extra });
+    }
+  }
+
+  return {
+    routes(http) {
+      for (const path of Object.values(streamPaths)) {
+        http.methods.add("GET", path);
+        http.app.get(path.replace(/\{(\w+)\}/g, ":$1"), { config: { route: "stream" } }, async (request, reply) => {
+          const seen: Seen = {};
+          try {
+            await admitViewer(plane, request.raw, seen);
+          } finally {
+            if (seen.org_id !== undefined) reply.header("x-service-org-id", seen.org_id);
+          }
+          throw httpError(426, "this path opens a WebSocket", { upgrade: "websocket", connection: "upgrade" });
+        });
+      }
+    },
+    upgrade(request, socket, head) {
+      if (streamOf(targetOf(request).path) === undefined) return false;
+      socket.on("error", () => socket.destroy());
+      void open(request, socket, head);
+      return true;
+    },
+    async drain() {
+      draining = true;
+      watch.stop();
+      const closed = Array.from(viewers, ({ ws }) => new Promise<void>((resolve) => ws.once("close", () => resolve())));
+      for (const viewer of viewers) viewer.close(CLOSE.draining, "the server is stopping");
+      const cut = plane.clock.setTimer(DRAIN_TIMEOUT_MS, () => {
+        for (const { ws } of viewers) ws.terminate();
+      });
+      await Promise.all(closed);
+      cut.cancel();
+    },
+  };
+}
+
+async function serveViewer(plane: Plane, viewer: Viewer, viewers: ReadonlySet<Viewer>): Promise<void> {
+  const { kind, robot_id, caller, decommissioned } = viewer.admitted;
+  const offline = plane.link.session(robot_id)?.org_id !== caller.org_id;
+  try {
+    if (kind.name === "logs") {
+      if (countFollowers(viewers, viewer) > plane.settings.limits.followers_per_robot_max) return viewer.close(CLOSE.too_many, "too many follow this robot's log");
+      await new LogStream(plane, viewer).start();
+    }
+    viewer.started = true;
+    if (decommissioned) viewer.close(CLOSE.robot_removed, "robot removed");
+    else if (offline) viewer.close(CLOSE.agent_offline, "agent offline");
+    else if (kind.name !== "logs") viewer.close(CLOSE.ended_by_robot, "not supported by this agent");
+  } catch (error) {
+    plane.log.error({ err: error, stream: kind.name }, "a stream failed");
+    viewer.close(1011, "the server could not serve the stream");
+  }
+}
+
+function countFollowers(viewers: ReadonlySet<Viewer>, { admitted }: Viewer): number {
+  let count = 0;
+  for (const { admitted: other, open } of viewers) if (open && other.kind.name === "logs" && other.robot_id === admitted.robot_id) count += 1;
+  return count;
+}

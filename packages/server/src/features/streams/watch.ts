@@ -1,0 +1,77 @@
+import { CLOSE } from "@robofleet/protocol";
+import type { Plane } from "../../context.ts";
+import { requireRole } from "../../kernel/caller.ts";
+import { Fault } from "../../kernel/fault.ts";
+import { ROBOT_REMOVED } from "../robots/index.ts";
+import type { Viewer } from "./viewer.ts";
+
+/** A token is remembered for a second, so that its end is known within one and a half. */
+const CHECK_EVERY_MS = 500;
+const PING_EVERY_MS = 30_000;
+
+/** Keeps an eye on all open streams with one timer for all: may they still watch, is the robot still there, are they themselves? */
+export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop(): void } {
+  const pings = plane.clock.every(PING_EVERY_MS, () => {
+    for (const viewer of viewers) viewer.ping();
+  });
+  const checks = plane.clock.every(CHECK_EVERY_MS, async () => {
+    await checkTokens(plane, viewers);
+    for (const viewer of viewers) {
+      // One that has not started looks for itself when it has sent what is stored.
+      if (viewer.started && plane.link.session(viewer.admitted.robot_id) === undefined) viewer.close(CLOSE.agent_offline, "agent offline");
+    }
+  });
+  const unsubscribe = plane.bus.subscribe(ROBOT_REMOVED, (message) => {
+    const { org_id, robot_id } = message as { org_id: string; robot_id: string };
+    for (const viewer of viewers) {
+      const { admitted } = viewer;
+      if (admitted.robot_id === robot_id && admitted.caller.org_id === org_id) viewer.close(CLOSE.robot_removed, "robot removed");
+    }
+  });
+  return {
+    stop: () => {
+      pings.cancel();
+      checks.cancel();
+      unsubscribe();
+    },
+  };
+}
+
+/** Each token is looked up once, however many streams it holds. */
+async function checkTokens(plane: Plane, viewers: ReadonlySet<Viewer>): Promise<void> {
+  const by_token = new Map<string, Viewer[]>();
+  for (const viewer of viewers) {
+    const { secret, caller } = viewer.admitted;
+    const key = `${secret} ${caller.org_id}`;
+    const same = by_token.get(key);
+    if (same === undefined) by_token.set(key, [viewer]);
+    else same.push(viewer);
+  }
+  await Promise.all(Array.from(by_token.values(), (same) => checkToken(plane, same)));
+}
+
+async function checkToken(plane: Plane, viewers: readonly Viewer[]): Promise<void> {
+  const [first] = viewers;
+  if (first === undefined) return;
+  try {
+    const caller = await plane.authenticators.portal(first.admitted.secret, first.admitted.caller.org_id);
+    for (const viewer of viewers) closeWithoutRole(() => requireRole(caller, viewer.admitted.kind.role), viewer);
+  } catch (error) {
+    for (const viewer of viewers) closeRefused(error, viewer);
+  }
+}
+
+function closeWithoutRole(check: () => void, viewer: Viewer): void {
+  try {
+    check();
+  } catch (error) {
+    closeRefused(error, viewer);
+  }
+}
+
+/** A database that does not answer says nothing about a token: the stream goes on. */
+function closeRefused(error: unknown, viewer: Viewer): void {
+  if (!(error instanceof Fault)) return;
+  if (error.code === "unauthorized") viewer.close(CLOSE.token_revoked, error.message);
+  else if (error.code === "forbidden") viewer.close(CLOSE.role_lost, error.message);
+}
