@@ -179,6 +179,7 @@ export const configRoutes = {
     access: "viewer",
     query: Shape({ ...page, namespace: Maybe(Type.String({ maxLength: 200 })), key: Maybe(Type.String({ maxLength: 200 })), scope: Maybe(Scope), scope_id: Maybe(Id) }),
     responses: { 200: ListOf(ConfigEntry) },
+    errors: [404],
   }),
   setConfig: defineRoute("setConfig", {
     summary: "Set a config value; robots get it by a config deployment",

@@ -5,20 +5,21 @@ import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
 import { readRobotConfig } from "./robot-config.ts";
-import { setConfig } from "./set.ts";
+import { requireScopeObject, setConfig } from "./set.ts";
 import { deleteEntry, findEntry, listEntries, listPlaces } from "./store.ts";
 import { toWire } from "./wire.ts";
 
 export function configRoutes(http: Http, plane: Plane): void {
-  serve(http, plane, routes.listConfigs, async (_, { query, caller, db }) =>
-    readPage(
+  serve(http, plane, routes.listConfigs, async (_, { query, caller, db }) => {
+    if (query.scope_id !== undefined) await requireScopeObject(db, caller.org_id, query.scope, query.scope_id);
+    return readPage(
       query,
       [routes.listConfigs.name, caller.org_id],
       (window) => listEntries(db, caller.org_id, query, window),
       ({ id }) => id,
       toWire,
-    ),
-  );
+    );
+  });
 
   serve(http, plane, routes.setConfig, async (_, { body, caller, db }) => {
     const data = toWire(await setConfig(plane, db, caller, body));

@@ -22,6 +22,13 @@ export async function setConfig(plane: Pick<Plane, "clock" | "id">, db: Db, { or
   });
 }
 
+/** 404 unless the org has the site, fleet or robot; without a scope the id may be of any of them. */
+export async function requireScopeObject(db: Db, org_id: string, scope: Scope | undefined, scope_id: string): Promise<void> {
+  const kinds = scope === undefined ? (["site", "fleet", "robot"] as const) : scope === "org" ? [] : [scope];
+  for (const kind of kinds) if (await lockScopeObject(db, org_id, kind, scope_id)) return;
+  throw notFound(scope ?? "site, fleet or robot", scope_id);
+}
+
 function readScope({ scope = "org", scope_id }: Body): { scope: Scope; scope_id: string } {
   if (scope !== "org") {
     if (scope_id === undefined) throw badRequest(`field scope_id is required: the id of the ${scope} that the value is for`);

@@ -1,0 +1,113 @@
+import { generateKeyPairSync, hash, randomUUID } from "node:crypto";
+import type { TObject, TSchema } from "typebox";
+import type { Route } from "@robofleet/protocol/routes";
+import type { HarnessOrg } from "../harness/index.ts";
+import type { SimulatedRobot } from "@robofleet/swarm";
+
+/** One of everything that an org can have. */
+export interface Things {
+  org: HarnessOrg;
+  robot: SimulatedRobot;
+  /** Ids by the name of the field that takes them, and by the first part of the path that does. */
+  ids: Record<string, string>;
+  sha256: string;
+  enrollment_key: string;
+}
+
+/** Makes one of everything in an org; the robot is connected and has sent its health. */
+export async function makeThings(org: HarnessOrg, at: Date): Promise<Things> {
+  const fleet_id = await org.homeFleet();
+  const { site_id } = (await org.api.getFleet({ params: { id: fleet_id } })).data;
+  const robot = await org.enrollRobot({ fleet_id });
+  robot.sendHealth();
+  const bytes = `bytes of ${org.id}`;
+  const release = await org.release({ bytes });
+  const config = (await org.api.setConfig({ body: { key: "speed", value: 1, scope: "robot", scope_id: robot.id } })).data;
+  const config_deployment = await org.deployConfig({ robot_id: robot.id });
+  const deployment = await org.deploy(release, { robot_id: robot.id });
+  const tomorrow = new Date(at.getTime() + 86_400_000).toISOString();
+  const scheduled = await org.deploy(release, { robot_id: robot.id }, { scheduled_at: tomorrow });
+  const key = (await org.api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+  return {
+    org,
+    robot,
+    sha256: hash("sha256", bytes),
+    enrollment_key: key.key ?? "",
+    ids: {
+      site_id,
+      fleet_id,
+      robot_id: robot.id,
+      target_id: robot.id,
+      scope_id: robot.id,
+      release_id: release.id,
+      release: release.id,
+      "/api/sites": site_id,
+      "/api/fleets": fleet_id,
+      "/api/robots": robot.id,
+      "/api/releases": release.id,
+      "/api/deployments": deployment.id,
+      "/api/deployments/cancel": scheduled.id,
+      "/api/configs": config.id,
+      "/api/configs/deployments": config_deployment.id,
+      "/api/enrollment-keys": key.id,
+      "/api/admin/orgs": org.id,
+    },
+  };
+}
+
+export interface SampleRequest {
+  path: string;
+  query: Record<string, string>;
+  body: Record<string, unknown> | undefined;
+}
+
+/** Fields that say what another field is the id of, and how each is filled. */
+const KINDS: Record<string, { beside: Record<string, string> }> = { target_id: { beside: { target_kind: "robot" } }, scope_id: { beside: { scope: "robot" } } };
+const TARGETS = ["robot_id", "fleet_id", "target_id"];
+
+/** A value that a field takes, by its name; a field that nobody knows yet must be added here. */
+function sampleOf(name: string, things: Things): unknown {
+  const samples: Record<string, unknown> = {
+    name: `sample ${randomUUID()}`,
+    tag: `sample-${randomUUID()}`,
+    artifact_sha256: hash("sha256", randomUUID()),
+    artifact_size: 3,
+    key: things.enrollment_key,
+    value: { sample: true },
+    public_key: generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64"),
+    ...things.ids,
+  };
+  if (!(name in samples)) throw new Error(`no sample value is known for the field ${name}: add one to sample-requests.ts`);
+  return samples[name];
+}
+
+const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Object.entries(schema?.properties ?? {});
+
+/** Names of the fields of a route that take an id of something: `path`, or the name of a query or body field. */
+export function idFields(route: Route): { place: "path" | "query" | "body"; name: string }[] {
+  const ids = (place: "query" | "body", schema: TObject | undefined) =>
+    propertiesOf(schema)
+      .filter(([name]) => name.endsWith("_id") || name === "release")
+      .map(([name]) => ({ place, name }));
+  const in_path = propertiesOf(route.params).filter(([name]) => name === "id" || name === "sha256");
+  return [...in_path.map(([name]) => ({ place: "path" as const, name })), ...ids("query", route.query), ...ids("body", route.body)];
+}
+
+/** The part of a path in front of its parameter, with the verb behind it where that needs something of its own. */
+function idOfPath(route: Route, things: Things): string {
+  if (route.path.includes("{sha256}")) return things.sha256;
+  const [front = "", back = ""] = route.path.split("/{id}");
+  return things.ids[front + back] ?? things.ids[front] ?? "";
+}
+
+/** A request that the route takes, with the ids of `things`; `set` gives one id field a value of its own. */
+export function sampleRequest(route: Route, things: Things, set?: { place: "path" | "query" | "body"; name: string; value: string }): SampleRequest {
+  const in_path = set?.place === "path" ? set.value : idOfPath(route, things);
+  const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", "default");
+  const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};
+  if (route.body === undefined) return { path, query, body: undefined };
+  const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(name, things)]));
+  if ("robot_id" in route.body.properties && !TARGETS.includes(set?.name ?? "")) body.robot_id = things.ids.robot_id;
+  if (set?.place === "body") Object.assign(body, KINDS[set.name]?.beside, { [set.name]: set.value });
+  return { path, query, body };
+}
