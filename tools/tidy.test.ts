@@ -116,6 +116,7 @@ test("SQL on another's table, without org_id or outside a store is found", () =>
     );
   assert.deepEqual(found("features/robots/store.ts", "select id from robot where org_id = ${o}"), []);
   assert.deepEqual(found("features/robots/store.ts", "-- reads: site\n select id from robot r join site s using (org_id)"), []);
+  assert.deepEqual(found("features/robots/store.ts", "-- across orgs: a sweep\n select id from robot"), []);
   assert.deepEqual(found("features/robots/store.ts", "select id from robot r join site s using (org_id)"), [
     "table site belongs to features/sites",
   ]);

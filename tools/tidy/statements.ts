@@ -8,6 +8,8 @@ export interface SqlText {
   /** Lower case, comments gone, `?` for what is interpolated. */
   text: string;
   is_statement: boolean;
+  /** It says why it concerns everybody's rows: `-- across orgs: retention`. */
+  is_across_orgs: boolean;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;
   /** Tables of others that it says it reads: `-- reads: robot` in it, or `// reads: robot` right above. */
@@ -39,6 +41,7 @@ export function findSql(file: SourceFile, tables: ReadonlySet<string>): SqlText[
         line: lineAt(file.text, start),
         text,
         is_statement: STATEMENT.test(text),
+        is_across_orgs: /-- across orgs: \w/.test(written),
         reads: namesIn(text, READS, tables),
         writes: namesIn(text, WRITES, tables),
         declared_reads: declaredReads(written, commentAbove(file.text, start)),

@@ -61,7 +61,8 @@ export function followLogs(plane: Plane, org_id: string, robot_id: string, liste
   return () => {
     if (!followed.listeners.delete(own) || followed.listeners.size > 0) return;
     all.delete(key);
-    if (followed.told !== undefined && followed.told === plane.link.session(robot_id)) followed.told.send({ type: "log_follow", on: false });
+    if (followed.told !== undefined && followed.told === plane.link.session(robot_id))
+      followed.told.send({ type: "log_follow", on: false });
   };
 }
 
@@ -83,7 +84,7 @@ export function publishBatch(plane: Plane, session: Session, received_at: string
   if (followed === undefined) return;
   if (session === plane.link.session(session.robot_id)) tellFollowed(followed, session);
   const batch = new LiveBatch(session.robot_id, session.hello.outbox_id, received_at, records);
-  for (const listener of [...followed.listeners]) {
+  for (const listener of Array.from(followed.listeners)) {
     try {
       listener(batch);
     } catch (error) {

@@ -35,7 +35,10 @@ async function startRig() {
   /** A link of the robot; the newest is the one that the node holds. */
   const link = (outbox_id = "outbox-1", of = robot_id) => {
     const sent: ServerMessage[] = [];
-    const session = { ...fakeSession(`sess_${(count += 1)}`, org_id, helloOf(of, { outbox_id })), send: (message: ServerMessage) => sent.push(message) > 0 };
+    const session = {
+      ...fakeSession(`sess_${(count += 1)}`, org_id, helloOf(of, { outbox_id })),
+      send: (message: ServerMessage) => sent.push(message) > 0,
+    };
     sessions.set(of, session);
     return { session, sent };
   };
@@ -55,7 +58,10 @@ test("a log that comes again and overlaps is stored once, and gaps in its number
   await ingestLogs(plane, first.session, flush(records(1, 5)));
   await ingestLogs(plane, first.session, flush(records(3, 7)));
   await ingestLogs(plane, first.session, flush(records(2, 6)));
-  assert.deepEqual(first.sent, [5, 7, 7].map((seq) => ({ type: "log_ack", seq })));
+  assert.deepEqual(
+    first.sent,
+    [5, 7, 7].map((seq) => ({ type: "log_ack", seq })),
+  );
   const second = link();
   await ingestLogs(plane, second.session, flush([...records(1, 8), ...records(20, 21)]));
   assert.deepEqual(second.sent, [{ type: "log_ack", seq: 21 }]);
@@ -73,7 +79,9 @@ test("links of one robot that flush at the same time store each record once", TI
   const [older, newer] = [link(), link()];
   // Both believe that nothing is stored; the database lets one of them be right at a time.
   await ingestLogs(plane, newer.session, flush(records(1, 1)));
-  await Promise.all([1, 2, 3, 4].flatMap((n) => [older, newer].map(({ session }) => ingestLogs(plane, session, flush(records(1, n * 10))))));
+  await Promise.all(
+    [1, 2, 3, 4].flatMap((n) => [older, newer].map(({ session }) => ingestLogs(plane, session, flush(records(1, n * 10))))),
+  );
   const { items } = await listLogs(rig, token, `/api/robots/${robot_id}/logs`);
   assert.deepEqual(seqs(items), range(1, 40));
 });
@@ -95,7 +103,13 @@ test("a new spool starts anew, and a replaced link of another spool takes nothin
 test("times that are no times become the time of receipt, others are kept as UTC with milliseconds", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
-  const times = ["yesterday", "2029-12-31T23:00:00+02:00", "+200000-01-01T00:00:00.000Z", "2029-12-31T00:00:00.123456Z", "2029-02-31T99:00:00.000Z"];
+  const times = [
+    "yesterday",
+    "2029-12-31T23:00:00+02:00",
+    "+200000-01-01T00:00:00.000Z",
+    "2029-12-31T00:00:00.123456Z",
+    "2029-02-31T99:00:00.000Z",
+  ];
   await ingestLogs(plane, link().session, flush(times.map((at, i) => record(i + 1, { at }))));
   const { items } = await listLogs(rig, token, `/api/robots/${robot_id}/logs`);
   const now = "2030-01-01T00:00:00.000Z";
@@ -140,7 +154,11 @@ test("a log is filtered by time, level and above, source and text in any case", 
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const levels = ["trace", "debug", "info", "warn", "error", "fatal"] as const;
-  await ingestLogs(plane, link().session, flush(levels.map((level, i) => record(i + 1, { level, source: i % 2 === 0 ? "nav2" : "camera", message: `Größe ${level}` }))));
+  await ingestLogs(
+    plane,
+    link().session,
+    flush(levels.map((level, i) => record(i + 1, { level, source: i % 2 === 0 ? "nav2" : "camera", message: `Größe ${level}` }))),
+  );
   const found = async (query: string) => seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs?${query}`)).items);
   assert.deepEqual(await found("level=warn"), [4, 5, 6]);
   assert.deepEqual(await found("source=camera"), [2, 4, 6]);
@@ -161,7 +179,11 @@ test("a fleet's log merges its robots by time and pages back through all of them
     await rig.clock.advance(step);
     const now = plane.clock.now().getTime();
     const next = async ({ session }: typeof a, first: number, offset_ms: number) =>
-      ingestLogs(plane, session, flush(range(first, first + 99).map((seq, i) => record(seq, { at: new Date(now + i * 2 + offset_ms).toISOString() }))));
+      ingestLogs(
+        plane,
+        session,
+        flush(range(first, first + 99).map((seq, i) => record(seq, { at: new Date(now + i * 2 + offset_ms).toISOString() }))),
+      );
     const first = 1 + Math.floor((now % 100_000) / 1_000) * 100;
     for (const [i, one] of [a, b, c].entries()) await next(one, first, i % 2);
   }
@@ -234,30 +256,34 @@ const partitions = async ({ plane }: FeaturePlane): Promise<string[]> =>
     select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = 'log_batch'::regclass order by 1`)
   ).map(({ name }) => name.replace("log_batch_", ""));
 
-test("partitions for a week are made at start, by two nodes at once too; what the default one took moves, and old ones are dropped", TIMEOUT, async () => {
-  const { rig, plane, token, robot_id, link } = await startRig();
-  await using _ = rig;
-  const { session } = link();
-  await ingestLogs(plane, session, flush(records(1, 3)));
-  const nodes = await Promise.all([startLogRetention(plane), startLogRetention(plane)]);
-  assert.deepEqual(await partitions(rig), [...range(20300101, 20300108).map(String), "default"]);
-  const inDefault = async () => plane.db.many(sql(row({ robot_id: text }))`select robot_id from log_batch_default`);
-  assert.deepEqual(await inDefault(), []);
-  await ingestLogs(plane, session, flush(records(4, 5)));
-  assert.deepEqual(await inDefault(), []);
-  assert.deepEqual(seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items), range(1, 5));
-  for (const node of nodes) await node.stop();
+test(
+  "partitions for a week are made at start, by two nodes at once too; what the default one took moves, and old ones are dropped",
+  TIMEOUT,
+  async () => {
+    const { rig, plane, token, robot_id, link } = await startRig();
+    await using _ = rig;
+    const { session } = link();
+    await ingestLogs(plane, session, flush(records(1, 3)));
+    const nodes = await Promise.all([startLogRetention(plane), startLogRetention(plane)]);
+    assert.deepEqual(await partitions(rig), [...range(20300101, 20300108).map(String), "default"]);
+    const inDefault = async () => plane.db.many(sql(row({ robot_id: text }))`select robot_id from log_batch_default`);
+    assert.deepEqual(await inDefault(), []);
+    await ingestLogs(plane, session, flush(records(4, 5)));
+    assert.deepEqual(await inDefault(), []);
+    assert.deepEqual(seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items), range(1, 5));
+    for (const node of nodes) await node.stop();
 
-  await rig.clock.advance({ days: 14 });
-  const again = await startLogRetention(plane);
-  assert.deepEqual((await partitions(rig))[0], "20300101");
-  await rig.clock.advance({ days: 1 });
-  await again.stop();
-  const last = await startLogRetention(plane);
-  await last.stop();
-  assert.deepEqual((await partitions(rig))[0], "20300102");
-  assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
-  // The position outlives the records: what comes again is still known.
-  await ingestLogs(plane, session, flush(records(1, 5)));
-  assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
-});
+    await rig.clock.advance({ days: 14 });
+    const again = await startLogRetention(plane);
+    assert.deepEqual((await partitions(rig))[0], "20300101");
+    await rig.clock.advance({ days: 1 });
+    await again.stop();
+    const last = await startLogRetention(plane);
+    await last.stop();
+    assert.deepEqual((await partitions(rig))[0], "20300102");
+    assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
+    // The position outlives the records: what comes again is still known.
+    await ingestLogs(plane, session, flush(records(1, 5)));
+    assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
+  },
+);

@@ -104,5 +104,5 @@ export async function latestLogs(db: Db, org_id: string, robot_id: string, count
     newest === undefined || newest.outbox_id === null || newest.position === null
       ? undefined
       : { outbox_id: newest.outbox_id, seq: newest.position };
-  return { records: records.reverse(), position };
+  return { records: records.toReversed(), position };
 }

@@ -51,10 +51,11 @@ async function readLogPage(query: LogQuery, scope: readonly unknown[], scan: Bat
   const { after, encode } = openCursor(query, scope);
   const wanted = query.limit ?? (query.cursor === undefined ? LOG_RECORDS_SHOWN : PAGE_ROWS_MAX);
   const { records, next } = await scanLogs(scan, filter, after === null ? undefined : parseKey(after), wanted);
-  return { items: records.reverse(), next_cursor: next === undefined ? null : encode(formatKey(next)) };
+  return { items: records.toReversed(), next_cursor: next === undefined ? null : encode(formatKey(next)) };
 }
 
-const formatKey = ({ received_at, robot_id, first_seq, seq }: LogKey): string => JSON.stringify([received_at.getTime(), robot_id, first_seq, seq]);
+const formatKey = ({ received_at, robot_id, first_seq, seq }: LogKey): string =>
+  JSON.stringify([received_at.getTime(), robot_id, first_seq, seq]);
 
 function parseKey(text: string): LogKey {
   try {

@@ -49,7 +49,10 @@ export class LogStream {
     this.#waiting = undefined;
     this.#stored = latest.position;
     if (!this.#viewer.open) return;
-    this.#send(latest.records.map(({ seq }) => seq), latest.records.map((record) => JSON.stringify(record)));
+    this.#send(
+      latest.records.map(({ seq }) => seq),
+      latest.records.map((record) => JSON.stringify(record)),
+    );
     for (const batch of waiting) this.#sendBatch(batch);
   }
 
@@ -62,7 +65,10 @@ export class LogStream {
   #sendBatch(batch: LiveBatch): void {
     // A flush is heard of a moment after it is stored: it may be among the records that were read before.
     if (batch.outbox_id === this.#stored?.outbox_id && batch.last_seq <= this.#stored.seq) return;
-    this.#send(batch.records.map(({ seq }) => seq), batch.lines);
+    this.#send(
+      batch.records.map(({ seq }) => seq),
+      batch.lines,
+    );
   }
 
   #send(seqs: readonly number[], lines: readonly string[]): void {

@@ -106,14 +106,26 @@ async function startRig() {
       const { promise, resolve, reject } = Promise.withResolvers<{ status: number; code: string; headers: IncomingHttpHeaders }>();
       const outgoing = httpRequest(`http://127.0.0.1:${port}${of}`, {
         method,
-        headers: { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", ...headers },
+        headers: {
+          connection: "Upgrade",
+          upgrade: "websocket",
+          "sec-websocket-version": "13",
+          "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+          ...headers,
+        },
       });
       outgoing.on("upgrade", () => reject(new Error("was upgraded")));
       outgoing.on("error", reject);
       outgoing.on("response", (response) => {
         let body = "";
         response.on("data", (chunk: Buffer) => (body += chunk.toString("utf8")));
-        response.on("end", () => resolve({ status: response.statusCode ?? 0, code: (JSON.parse(body) as { error: { code: string } }).error.code, headers: response.headers }));
+        response.on("end", () =>
+          resolve({
+            status: response.statusCode ?? 0,
+            code: (JSON.parse(body) as { error: { code: string } }).error.code,
+            headers: response.headers,
+          }),
+        );
       });
       outgoing.end();
       return promise;
@@ -208,26 +220,32 @@ test("a viewer that does not read loses records, is told which, and holds nobody
   assert.equal(expected, seq + 1);
 });
 
-test("a robot that is not connected: what is stored is sent, then the stream closes with 4409, as it does when the robot goes", TIMEOUT, async () => {
-  await using it = await startRig();
-  await ingestLogs(it.plane, it.session, flush(1, 5));
-  const before = it.view();
-  await until("stored records", () => before.records.length === 5);
-  it.sessions.delete(it.robot_id);
-  await it.rig.clock.advance({ seconds: 1 });
-  assert.equal(await before.closed, "4409 agent offline");
-  const after = it.view();
-  assert.equal(await after.closed, "4409 agent offline");
-  assert.deepEqual(after.seqs, range(1, 5));
-  const shell = it.view(`/api/robots/${it.robot_id}/shell/ws?token=${it.token}`);
-  assert.equal(await shell.closed, "4409 agent offline");
-});
+test(
+  "a robot that is not connected: what is stored is sent, then the stream closes with 4409, as it does when the robot goes",
+  TIMEOUT,
+  async () => {
+    await using it = await startRig();
+    await ingestLogs(it.plane, it.session, flush(1, 5));
+    const before = it.view();
+    await until("stored records", () => before.records.length === 5);
+    it.sessions.delete(it.robot_id);
+    await it.rig.clock.advance({ seconds: 1 });
+    assert.equal(await before.closed, "4409 agent offline");
+    const after = it.view();
+    assert.equal(await after.closed, "4409 agent offline");
+    assert.deepEqual(after.seqs, range(1, 5));
+    const shell = it.view(`/api/robots/${it.robot_id}/shell/ws?token=${it.token}`);
+    assert.equal(await shell.closed, "4409 agent offline");
+  },
+);
 
 test("a decommissioned robot ends its streams with 4404", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = it.view();
   await viewer.headers;
-  await it.plane.db.run(sql`update robot set decommissioned_at = ${it.plane.clock.now()} where org_id = ${it.org_id} and id = ${it.robot_id}`);
+  await it.plane.db.run(
+    sql`update robot set decommissioned_at = ${it.plane.clock.now()} where org_id = ${it.org_id} and id = ${it.robot_id}`,
+  );
   it.plane.bus.publish(ROBOT_REMOVED, { org_id: it.org_id, robot_id: it.robot_id });
   assert.equal(await viewer.closed, "4404 robot removed");
   assert.equal(await it.view().closed, "4404 robot removed");

@@ -25,25 +25,19 @@ export interface Streams {
   drain(): Promise<void>;
 }
 
+/** What the 101 of an admitted viewer says. */
+interface UpgradeAnswer {
+  admitted: Admitted;
+  headers: Record<string, string>;
+}
+
 /** The WebSockets of viewers: what a robot logs, live. Shell, camera and topics are refused until agents can serve them. */
 export function createStreams(plane: Plane): Streams {
   const viewers = new Set<Viewer>();
-  const answers = new WeakMap<IncomingMessage, { admitted: Admitted; headers: Record<string, string> }>();
+  const answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
   const watch = watchViewers(plane, viewers);
   let draining = false;
-  const server = new WebSocketServer({
-    noServer: true,
-    clientTracking: false,
-    perMessageDeflate: false,
-    maxPayload: VIEWER_MESSAGE_BYTES_MAX,
-    handleProtocols: (offered, request) => {
-      const subprotocol = answers.get(request)?.admitted.kind.subprotocol;
-      return subprotocol !== undefined && offered.has(subprotocol) ? subprotocol : false;
-    },
-  });
-  server.on("headers", (lines, request) => {
-    for (const [name, value] of Object.entries(answers.get(request)?.headers ?? {})) lines.push(`${name}: ${value}`);
-  });
+  const server = createServer((request) => answers.get(request));
 
   const refuseWhenDraining = (): void => {
     if (draining) throw httpError(503, "the server is stopping", { "retry-after": "5" });
@@ -79,15 +73,9 @@ export function createStreams(plane: Plane): Streams {
     routes(http) {
       for (const path of Object.values(streamPaths)) {
         http.methods.add("GET", path);
-        http.app.get(path.replace(/\{(\w+)\}/g, ":$1"), { config: { route: "stream" } }, async (request, reply) => {
-          const seen: Seen = {};
-          try {
-            await admitViewer(plane, request.raw, seen);
-          } finally {
-            if (seen.org_id !== undefined) reply.header("x-service-org-id", seen.org_id);
-          }
-          throw httpError(426, "this path opens a WebSocket", { upgrade: "websocket", connection: "upgrade" });
-        });
+        http.app.get(path.replace(/\{(\w+)\}/g, ":$1"), { config: { route: "stream" } }, (request, reply) =>
+          answerPlain(plane, request, reply),
+        );
       }
     },
     upgrade(request, socket, head) {
@@ -110,12 +98,45 @@ export function createStreams(plane: Plane): Streams {
   };
 }
 
+function createServer(answerOf: (request: IncomingMessage) => UpgradeAnswer | undefined): WebSocketServer {
+  const server = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: VIEWER_MESSAGE_BYTES_MAX,
+    handleProtocols: (offered, request) => {
+      const subprotocol = answerOf(request)?.admitted.kind.subprotocol;
+      return subprotocol !== undefined && offered.has(subprotocol) ? subprotocol : false;
+    },
+  });
+  server.on("headers", (lines, request) => {
+    for (const [name, value] of Object.entries(answerOf(request)?.headers ?? {})) lines.push(`${name}: ${value}`);
+  });
+  return server;
+}
+
+/** What a path of a stream answers to a request that asks for no WebSocket: why it could not have one, or 426. */
+async function answerPlain(
+  plane: Plane,
+  request: { raw: IncomingMessage },
+  reply: { header(name: string, value: string): unknown },
+): Promise<never> {
+  const seen: Seen = {};
+  try {
+    await admitViewer(plane, request.raw, seen);
+  } finally {
+    if (seen.org_id !== undefined) reply.header("x-service-org-id", seen.org_id);
+  }
+  throw httpError(426, "this path opens a WebSocket", { upgrade: "websocket", connection: "upgrade" });
+}
+
 async function serveViewer(plane: Plane, viewer: Viewer, viewers: ReadonlySet<Viewer>): Promise<void> {
   const { kind, robot_id, caller, decommissioned } = viewer.admitted;
   const offline = plane.link.session(robot_id)?.org_id !== caller.org_id;
   try {
     if (kind.name === "logs") {
-      if (countFollowers(viewers, viewer) > plane.settings.limits.followers_per_robot_max) return viewer.close(CLOSE.too_many, "too many follow this robot's log");
+      if (countFollowers(viewers, viewer) > plane.settings.limits.followers_per_robot_max)
+        return viewer.close(CLOSE.too_many, "too many follow this robot's log");
       await new LogStream(plane, viewer).start();
     }
     viewer.started = true;
@@ -130,6 +151,7 @@ async function serveViewer(plane: Plane, viewer: Viewer, viewers: ReadonlySet<Vi
 
 function countFollowers(viewers: ReadonlySet<Viewer>, { admitted }: Viewer): number {
   let count = 0;
-  for (const { admitted: other, open } of viewers) if (open && other.kind.name === "logs" && other.robot_id === admitted.robot_id) count += 1;
+  for (const { admitted: other, open } of viewers)
+    if (open && other.kind.name === "logs" && other.robot_id === admitted.robot_id) count += 1;
   return count;
 }
