@@ -60,6 +60,10 @@ const NO_METHODS = new Methods();
 
 /** The HTTP server with everything that is the same for all routes: limits, errors, headers, 404 and 405. */
 export async function createHttp(plane: KernelPlane, options: HttpOptions): Promise<Http> {
+  // One random part for the process and a count: an id of its own for each request would cost more than routing it.
+  const run = plane.id("req");
+  let count = 0;
+  const nextRequestId = (): string => `${run}-${(count += 1).toString(36)}`;
   const app: FastifyInstance = Fastify({
     serverFactory: (handler) => {
       const server = options.tls === undefined ? createServer(SERVER_OPTIONS, handler) : createTlsServer({ ...SERVER_OPTIONS, ...options.tls }, handler);
@@ -71,7 +75,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     trustProxy: options.behind_proxy,
     bodyLimit: BODY_BYTES_MAX,
     routerOptions: { maxParamLength: URL_CHARACTERS_MAX },
-    genReqId: (request: IncomingMessage) => requestId(request) ?? plane.id("req"),
+    genReqId: (request: IncomingMessage) => requestId(request) ?? nextRequestId(),
     // No hook runs for these: a URL that cannot be decoded (or is too long) is met before there is a route.
     frameworkErrors: (error, request, reply) => {
       addCommonHeaders(request, reply);
