@@ -14,9 +14,9 @@ import { startUp } from "./rows/start-up.ts";
 
 const ROWS: readonly Row[] = [getRobot, listRobots, postSite, heartbeat, idleMemory, logIngest, startUp];
 
-const { values } = parseArgs({ options: { only: { type: "string" }, json: { type: "string" }, help: { type: "boolean", default: false } } });
+const { values } = parseArgs({ options: { only: { type: "string" }, json: { type: "string" }, profile: { type: "string" }, help: { type: "boolean", default: false } } });
 if (values.help) {
-  process.stdout.write(`npm run bench [-- --only NAME --json FILE]\n\n${ROWS.map(({ name, about }) => `  ${name.padEnd(14)}${about}`).join("\n")}\n`);
+  process.stdout.write(`npm run bench [-- --only NAME --json FILE --profile DIR]\n\n${ROWS.map(({ name, about }) => `  ${name.padEnd(14)}${about}`).join("\n")}\n`);
   process.exit(0);
 }
 const rows = values.only === undefined ? ROWS : ROWS.filter(({ name }) => name === values.only);
@@ -31,7 +31,7 @@ const results: ({ name: string } & RowResult)[] = [];
 for (const row of rows) {
   process.stdout.write(`${row.name}: ${row.about} …\n`);
   // A server of its own for each row: none inherits the memory or the tables of another.
-  await withRig(async (rig) => void results.push({ name: row.name, ...(await row.run(rig)) }));
+  await withRig(values.profile, async (rig) => void results.push({ name: row.name, ...(await row.run(rig)) }));
 }
 
 const table = new Table({ head: ["operation", "ours", "limit", "ratio", "goal", "", "CPU µs ours", "CPU µs limit"], style: { head: [], border: [] } });

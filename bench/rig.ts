@@ -27,14 +27,14 @@ export interface Rig {
   startLimit(name: string, env?: Record<string, string>): Promise<Program>;
 }
 
-/** Starts the server on a temporary directory with an embedded database, fsync on; everything is gone afterwards. */
-export async function withRig(work: (rig: Rig) => Promise<void>): Promise<void> {
+/** Starts the server on a temporary directory with an embedded database, fsync on; everything is gone afterwards. With `profile` the server's CPU profile is written to that directory. */
+export async function withRig(profile: string | undefined, work: (rig: Rig) => Promise<void>): Promise<void> {
   const data = await mkdtemp(path.join(tmpdir(), "robofleet-bench-"));
   const programs: Program[] = [];
   try {
     const port = await freePort();
     const server = await startProgram(
-      ["packages/server/src/main.ts", "serve", "--data", data, "--listen", `127.0.0.1:${port}`, "--log-level", "warn", ...["token_requests_per_minute=100000000", "token_burst=100000000", "health_seconds=3600"].flatMap((limit) => ["--limit", limit])],
+      [...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]), "packages/server/src/main.ts", "serve", "--data", data, "--listen", `127.0.0.1:${port}`, "--log-level", "warn", ...["token_requests_per_minute=100000000", "token_burst=100000000", "health_seconds=3600"].flatMap((limit) => ["--limit", limit])],
       `http://127.0.0.1:${port}`,
       {},
     );
