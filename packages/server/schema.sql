@@ -1,6 +1,18 @@
 -- The whole schema as it stands after every migration, for reading; the migrations make it.
 -- Written by dumpSchema; a test compares it with a migrated database (UPDATE_SCHEMA=1 rewrites it).
 
+create table artifact (
+  org_id text not null,
+  sha256 text not null,
+  size bigint not null,
+  stored_at timestamp with time zone not null,
+  unreferenced_at timestamp with time zone,
+  constraint artifact_pkey PRIMARY KEY (org_id, sha256),
+  constraint artifact_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint artifact_size_check CHECK (size >= 0)
+);
+CREATE INDEX artifact_unreferenced ON artifact USING btree (unreferenced_at) WHERE unreferenced_at IS NOT NULL;
+
 create table config_entry (
   org_id text not null,
   id text not null,
@@ -357,6 +369,9 @@ create table robot_config (
   version integer not null default 0,
   content text not null,
   sha256 text not null,
+  previous_content text,
+  previous_sha256 text,
+  unchanged boolean not null default false,
   reported_version integer,
   reported_sha256 text,
   target_id text,

@@ -161,6 +161,19 @@ create table release (
 );
 create index release_artifact on release (org_id, artifact_sha256);
 
+-- The artifacts that are stored, once per org and digest however many releases name them. Whoever makes or removes a
+-- blob holds its row.
+create table artifact (
+  org_id text not null references org (id) on delete cascade,
+  sha256 text not null,
+  size bigint not null check (size >= 0),
+  stored_at timestamptz not null,
+  -- since when no release names it; a day later it is removed
+  unreferenced_at timestamptz,
+  primary key (org_id, sha256)
+);
+create index artifact_unreferenced on artifact (unreferenced_at) where unreferenced_at is not null;
+
 -- What a robot is to look like, as a number that grows with each change, and how far its reports have been taken:
 -- they are accepted once, by sequence number within the outbox that the robot named last.
 create table robot_desired (

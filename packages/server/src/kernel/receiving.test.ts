@@ -15,13 +15,9 @@ async function listen() {
   const rig = await startFeaturePlane([
     (of) => {
       http = of;
-      of.streams.put("/stream", { config: { streams: true } }, async (request) => {
-        let bytes = 0;
-        for await (const chunk of request.raw) bytes += (chunk as Buffer).length;
-        return { bytes };
-      });
-      of.json.post("/json", async (request) => request.body);
-      of.json.get("/plain", async () => ({ ok: true }));
+      of.streams.put("/stream", { config: { streams: true } }, (request) => request.raw.toArray());
+      of.json.post("/json", (request) => Promise.resolve(request.body));
+      of.json.get("/plain", () => Promise.resolve({ ok: true }));
     },
   ]);
   if (http === undefined) throw new Error("no http");

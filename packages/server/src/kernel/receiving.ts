@@ -41,9 +41,11 @@ export class ReceivingBodies {
     this.#timer ??= this.#clock.every(CHECK_MS, () => this.#check());
   }
 
-  /** The answer is out; a body that has come whole needs no more watching. */
+  /** The answer is out; what is left of the body is read to its end, or until its time is over, so that the client sees the answer. */
   forget(request: IncomingMessage): void {
     if (request.complete) this.#bodies.delete(request);
+    // Node does so by itself only when nobody has begun to read.
+    else request.resume();
   }
 
   close(): void {

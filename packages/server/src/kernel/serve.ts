@@ -114,9 +114,8 @@ function send(reply: FastifyReply, default_status: number, answer: unknown): Fas
   if (!(answer instanceof Answer)) return reply.code(default_status).header("content-type", JSON_TYPE).send(JSON.stringify(answer));
   reply.code(answer.status).headers(answer.headers);
   if (answer.body instanceof Readable && reply.request.method === "HEAD") {
-    // Its headers are all that is wanted; nobody reads gigabytes to throw them away.
+    // Its headers are all that is wanted: fastify would read gigabytes to throw them away.
     answer.body.destroy();
-    return reply.send();
   }
   if (answer.body instanceof Readable || typeof answer.body === "string") return reply.send(answer.body);
   return reply.header("content-type", JSON_TYPE).send(JSON.stringify(answer.body));

@@ -81,10 +81,15 @@ export const listPlaces = (db: Db, org_id: string, robot_ids: readonly string[])
 
 const idRow = row({ id: text });
 const scopeObjects: Record<Exclude<Scope, "org">, (org_id: string, id: string) => Statement<{ id: string }>> = {
-  // reads: site, fleet, robot
-  site: (org_id, id) => sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for key share`,
-  fleet: (org_id, id) => sql(idRow)`select id from fleet where org_id = ${org_id} and id = ${id} for key share`,
-  robot: (org_id, id) => sql(idRow)`select id from robot where org_id = ${org_id} and id = ${id} for key share`,
+  site: (org_id, id) => sql(idRow)`
+    -- reads: site
+    select id from site where org_id = ${org_id} and id = ${id} for key share`,
+  fleet: (org_id, id) => sql(idRow)`
+    -- reads: fleet
+    select id from fleet where org_id = ${org_id} and id = ${id} for key share`,
+  robot: (org_id, id) => sql(idRow)`
+    -- reads: robot
+    select id from robot where org_id = ${org_id} and id = ${id} for key share`,
 };
 
 /** Whether the org has what the scope names; it stays until the transaction ends. */

@@ -1,0 +1,62 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
+import type { BodyOf, Routes } from "@robofleet/protocol/routes";
+import { isDeepStrictEqual } from "node:util";
+import type { Plane } from "../../context.ts";
+import type { Caller } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { badRequest, conflict, printable } from "../../kernel/fault.ts";
+import { findReleaseByTag, insertRelease, type ReleaseRow } from "./store.ts";
+
+const APP_DEFAULT = "main";
+const KIND_DEFAULT = "container_image";
+const ATTEMPTS_MAX = 3;
+
+type Body = BodyOf<Routes["createRelease"]>;
+
+/** Creates a release, or answers the one of this tag when it has the same content: a push that broke off can be repeated. */
+export async function createRelease(
+  plane: Pick<Plane, "clock" | "id">,
+  db: Db,
+  { org_id, actor }: Caller,
+  body: Body,
+): Promise<{ release: ReleaseRow; is_new: boolean }> {
+  const { tag, artifact_sha256, artifact_size, notes = null, app = APP_DEFAULT, kind = KIND_DEFAULT, image = null, manifest } = body;
+  if (image !== null && kind !== KIND_DEFAULT)
+    throw badRequest(`field image is possible for the kind ${KIND_DEFAULT} only, not for ${kind}`);
+  const artifact_state = image === null ? "awaiting_upload" : "external";
+  const wanted = {
+    id: plane.id(ID_PREFIXES.release),
+    tag,
+    app,
+    notes,
+    kind,
+    artifact_sha256,
+    artifact_size,
+    artifact_state,
+    image,
+    manifest,
+    created_by: actor.id,
+  } as const;
+  for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
+    const made = await insertRelease(db, org_id, wanted, plane.clock.now());
+    if (made !== undefined) return { release: made, is_new: true };
+    const existing = await findReleaseByTag(db, org_id, tag);
+    if (existing !== undefined) return { release: requireSame(existing, body, { app, kind }), is_new: false };
+    // It was deleted between the two statements.
+  }
+  throw conflict(`release ${printable(tag)} is being created and deleted by others at this moment`);
+}
+
+/** Notes may differ: they say nothing of what runs. */
+function requireSame(existing: ReleaseRow, body: Body, { app, kind }: { app: string; kind: string }): ReleaseRow {
+  const wanted = { app, kind, artifact_sha256: body.artifact_sha256, artifact_size: body.artifact_size };
+  const differences = (Object.keys(wanted) as (keyof typeof wanted)[])
+    .filter((field) => existing[field] !== wanted[field])
+    .map((field) => `${field} is ${existing[field]}, not ${wanted[field]}`);
+  if (body.image !== undefined && body.image !== existing.image)
+    differences.push(`image is ${existing.image ?? "none"}, not ${body.image}`);
+  if (body.manifest !== undefined && !isDeepStrictEqual(body.manifest, existing.manifest)) differences.push("manifest is another one");
+  if (differences.length > 0)
+    throw conflict(`release ${printable(existing.tag)} exists with other content: its ${differences.join("; ")}. Choose another tag`);
+  return existing;
+}

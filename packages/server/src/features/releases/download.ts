@@ -1,0 +1,42 @@
+import type { Readable } from "node:stream";
+import type { Plane } from "../../context.ts";
+import { BlobError } from "../../engines/blobs/index.ts";
+import { httpError, notFound } from "../../kernel/fault.ts";
+import { Answer } from "../../kernel/serve.ts";
+import { readRange } from "./range.ts";
+import { blobKey } from "./upload.ts";
+
+export interface DownloadRequest {
+  org_id: string;
+  sha256: string;
+  size: number;
+  headers: Record<string, string | string[] | undefined>;
+}
+
+const asText = (header: string | string[] | undefined): string | undefined => (typeof header === "string" ? header : undefined);
+
+/** The artifact or the range of it that is asked for. The bytes of a digest never change, so the digest is the ETag. */
+export async function answerArtifact(
+  { blobs }: Pick<Plane, "blobs">,
+  { org_id, sha256, size, headers }: DownloadRequest,
+): Promise<Answer<never>> {
+  const etag = `"${sha256}"`;
+  const condition = asText(headers["if-range"]);
+  const range = condition === undefined || condition === etag ? readRange(asText(headers.range), size) : "whole";
+  if (range === "unsatisfiable") throw httpError(416, `the artifact has ${size} bytes`, { "content-range": `bytes */${size}`, etag });
+  let stream: Readable;
+  try {
+    ({ stream } = await blobs.read(blobKey(org_id, sha256), range === "whole" ? undefined : range));
+  } catch (error) {
+    if (error instanceof BlobError && error.code === "not_found") throw notFound("artifact", sha256);
+    throw error;
+  }
+  const common = { etag, "accept-ranges": "bytes", "content-type": "application/octet-stream", "content-disposition": "attachment" };
+  if (range === "whole") return new Answer<never>(200, stream, { ...common, "content-length": String(size) });
+  const { start, end } = range;
+  return new Answer<never>(206, stream, {
+    ...common,
+    "content-length": String(end - start + 1),
+    "content-range": `bytes ${start}-${end}/${size}`,
+  });
+}

@@ -1,0 +1,2 @@
+export { releaseRoutes } from "./routes.ts";
+export { startBlobSweep } from "./sweep.ts";

@@ -1,0 +1,21 @@
+import type { Plane } from "../../context.ts";
+import type { Caller } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { conflict, notFound, printable } from "../../kernel/fault.ts";
+import { releaseInUse } from "../deployments/index.ts";
+import { deleteRelease, lockRelease, noteUnreferenced, type ReleaseRow } from "./store.ts";
+
+/** Deletes a release that no robot needs; its artifact goes a day later, unless another release names it. */
+export const removeRelease = (plane: Pick<Plane, "clock">, db: Db, { org_id }: Caller, id: string): Promise<ReleaseRow> =>
+  db.transaction(async (tx) => {
+    const release = await lockRelease(tx, org_id, id);
+    if (release === undefined) throw notFound("release", id);
+    if (await releaseInUse(tx, org_id, id)) {
+      throw conflict(
+        `release ${printable(release.tag)} is in use: a robot runs it, is to run it or keeps it to go back to, or a deployment of it is open`,
+      );
+    }
+    await deleteRelease(tx, org_id, id);
+    await noteUnreferenced(tx, org_id, release.artifact_sha256, plane.clock.now());
+    return release;
+  });

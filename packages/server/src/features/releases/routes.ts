@@ -1,0 +1,67 @@
+import { routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Db } from "../../kernel/db.ts";
+import { Fault, notFound, printable } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { readPage } from "../../kernel/page.ts";
+import { created, serve } from "../../kernel/serve.ts";
+import { mayFetchArtifact } from "../deployments/index.ts";
+import { createRelease } from "./create.ts";
+import { answerArtifact } from "./download.ts";
+import { removeRelease } from "./remove.ts";
+import { findArtifact, findRelease, listReleases, type ReleaseRow } from "./store.ts";
+import { Uploads } from "./upload.ts";
+import { toWire } from "./wire.ts";
+
+export function releaseRoutes(http: Http, plane: Plane): void {
+  const uploads = new Uploads(plane);
+
+  serve(http, plane, routes.listReleases, async (_, { query, caller, db }) =>
+    readPage(
+      query,
+      [routes.listReleases.name, caller.org_id],
+      (window) => listReleases(db, caller.org_id, query, window),
+      ({ id }) => id,
+      toWire,
+    ),
+  );
+
+  serve(http, plane, routes.createRelease, async (_, { body, caller, db }) => {
+    const { release, is_new } = await createRelease(plane, db, caller, body);
+    const data = toWire(release);
+    return is_new ? created("/api/releases", { data }) : { data };
+  });
+
+  serve(http, plane, routes.getRelease, async (_, { params, caller, db }) => ({
+    data: toWire(await requireRelease(db, caller.org_id, params.id)),
+  }));
+
+  serve(http, plane, routes.deleteRelease, async (_, { params, caller, db }) => ({
+    data: toWire(await removeRelease(plane, db, caller, params.id)),
+  }));
+
+  serve(http, plane, routes.putReleaseArtifact, async (_, { params, caller, headers, stream, allowBody }) => ({
+    data: toWire(await uploads.receive({ caller, release_id: params.id, headers, stream, allowBody })),
+  }));
+
+  serve(http, plane, routes.getReleaseArtifact, async (_, { params, caller, headers, db }) => {
+    const { tag, image, artifact_state, artifact_sha256: sha256, artifact_size: size } = await requireRelease(db, caller.org_id, params.id);
+    if (artifact_state === "external")
+      throw new Fault("not_found", `release ${printable(tag)} has no artifact here: it is the image ${image}`);
+    if (artifact_state !== "stored") throw notFound("artifact of release", tag);
+    return await answerArtifact(plane, { org_id: caller.org_id, sha256, size, headers });
+  });
+
+  serve(http, plane, routes.getAgentArtifact, async (_, { params: { sha256 }, caller: { org_id, robot_id }, headers, db }) => {
+    // Who may not have it is not told whether it exists.
+    const artifact = (await mayFetchArtifact(db, org_id, robot_id, sha256)) ? await findArtifact(db, org_id, sha256) : undefined;
+    if (artifact === undefined) throw notFound("artifact", sha256);
+    return await answerArtifact(plane, { org_id, sha256, size: artifact.size, headers });
+  });
+}
+
+async function requireRelease(db: Db, org_id: string, id: string): Promise<ReleaseRow> {
+  const release = await findRelease(db, org_id, id);
+  if (release === undefined) throw notFound("release", id);
+  return release;
+}

@@ -1,0 +1,120 @@
+import type { Db } from "../../kernel/db.ts";
+import { containing } from "../../kernel/contains.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bigint, bool, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+
+const releaseRow = row({
+  id: text,
+  tag: text,
+  app: text,
+  notes: nullable(text),
+  kind: text,
+  artifact_sha256: text,
+  artifact_size: bigint,
+  artifact_state: textOf<"awaiting_upload" | "stored" | "external">(),
+  image: nullable(text),
+  manifest: nullable(jsonb<Record<string, unknown>>()),
+  signature: nullable(jsonb<unknown>()),
+  created_by: nullable(text),
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type ReleaseRow = RowOf<typeof releaseRow>;
+
+export type NewRelease = Omit<ReleaseRow, "created_at" | "updated_at" | "signature" | "manifest"> & {
+  manifest: Record<string, unknown> | undefined;
+};
+
+/** undefined when the org has a release of this tag already. */
+export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date): Promise<ReleaseRow | undefined> =>
+  db.maybe(sql(releaseRow)`
+    insert into release (org_id, id, tag, app, notes, kind, artifact_sha256, artifact_size, artifact_state, image, manifest, created_by, created_at, updated_at)
+    values (${org_id}, ${r.id}, ${r.tag}, ${r.app}, ${r.notes}, ${r.kind}, ${r.artifact_sha256}, ${r.artifact_size}, ${r.artifact_state}, ${r.image},
+      ${json(r.manifest)}, ${r.created_by}, ${now}, ${now})
+    on conflict (org_id, tag) do nothing
+    returning ${releaseRow}`);
+
+export const findRelease = (db: Db, org_id: string, id: string): Promise<ReleaseRow | undefined> =>
+  db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and id = ${id}`);
+
+export const findReleaseByTag = (db: Db, org_id: string, tag: string): Promise<ReleaseRow | undefined> =>
+  db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and tag = ${tag}`);
+
+/** Nobody deploys, fills or deletes it meanwhile: a deployment that is being made holds the row for itself. */
+export const lockRelease = (db: Db, org_id: string, id: string): Promise<ReleaseRow | undefined> =>
+  db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and id = ${id} for update`);
+
+export interface ReleaseFilter {
+  tag?: string | undefined;
+  app?: string | undefined;
+  kind?: string | undefined;
+  q?: string | undefined;
+}
+
+const NOTHING = sql``;
+
+export const listReleases = (db: Db, org_id: string, f: ReleaseFilter, { after, limit }: Window): Promise<ReleaseRow[]> =>
+  db.many(sql(releaseRow)`
+    select ${releaseRow} from release where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS}
+      ${f.tag === undefined ? NOTHING : sql`and tag = ${f.tag}`}
+      ${f.app === undefined ? NOTHING : sql`and app = ${f.app}`}
+      ${f.kind === undefined ? NOTHING : sql`and kind = ${f.kind}`}
+      ${f.q === undefined ? NOTHING : sql`and tag ~ ${containing(f.q)}`}
+    order by id desc limit ${limit}`);
+
+export const setStored = (db: Db, org_id: string, id: string, now: Date): Promise<ReleaseRow> =>
+  db.one(sql(releaseRow)`
+    update release set artifact_state = 'stored', updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
+
+export const deleteRelease = (db: Db, org_id: string, id: string): Promise<number> =>
+  db.run(sql`delete from release where org_id = ${org_id} and id = ${id}`);
+
+const artifactRow = row({ size: bigint, unreferenced_at: nullable(timestamptz) });
+
+export const findArtifact = (db: Db, org_id: string, sha256: string): Promise<RowOf<typeof artifactRow> | undefined> =>
+  db.maybe(sql(artifactRow)`select ${artifactRow} from artifact where org_id = ${org_id} and sha256 = ${sha256}`);
+
+/** Until the transaction ends nobody else makes or removes this blob, and nobody else says whether it is needed. */
+export const lockArtifact = (db: Db, org_id: string, sha256: string): Promise<RowOf<typeof artifactRow> | undefined> =>
+  db.maybe(sql(artifactRow)`select ${artifactRow} from artifact where org_id = ${org_id} and sha256 = ${sha256} for update`);
+
+/** The blob is there, or is about to be in this transaction, and a release names it; locks the row like `lockArtifact`. */
+export const putArtifactRow = (db: Db, org_id: string, sha256: string, size: number, now: Date): Promise<number> =>
+  db.run(sql`
+    insert into artifact (org_id, sha256, size, stored_at) values (${org_id}, ${sha256}, ${size}, ${now})
+    on conflict (org_id, sha256) do update set stored_at = excluded.stored_at, unreferenced_at = null`);
+
+const namedRow = row({ named: bool });
+/** Notes that no release names the artifact any more, if that is so. */
+export async function noteUnreferenced(db: Db, org_id: string, sha256: string, now: Date): Promise<void> {
+  if ((await lockArtifact(db, org_id, sha256)) === undefined) return;
+  const { named } = await db.one(
+    sql(namedRow)`select exists (select 1 from release where org_id = ${org_id} and artifact_sha256 = ${sha256}) as named`,
+  );
+  if (!named)
+    await db.run(
+      sql`update artifact set unreferenced_at = ${now} where org_id = ${org_id} and sha256 = ${sha256} and unreferenced_at is null`,
+    );
+}
+
+const bytesRow = row({ bytes: bigint });
+export const countBytes = async (db: Db, org_id: string): Promise<number> =>
+  (await db.one(sql(bytesRow)`select coalesce(sum(size), 0)::bigint as bytes from artifact where org_id = ${org_id}`)).bytes;
+
+const keyRow = row({ org_id: text, sha256: text });
+export type ArtifactKey = RowOf<typeof keyRow>;
+
+/** Across orgs: what nobody has named since `before`. */
+export const listUnreferenced = (db: Db, before: Date, limit: number): Promise<ArtifactKey[]> =>
+  db.many(sql(keyRow)`select org_id, sha256 from artifact where unreferenced_at <= ${before} order by unreferenced_at limit ${limit}`);
+
+export const deleteArtifactRow = (db: Db, { org_id, sha256 }: ArtifactKey): Promise<number> =>
+  db.run(sql`delete from artifact where org_id = ${org_id} and sha256 = ${sha256}`);
+
+/** A blob that no row tells of: left by an upload that broke off between the file and the commit. From now on nobody names it. */
+export const adoptArtifact = (db: Db, { org_id, sha256 }: ArtifactKey, size: number, now: Date): Promise<number> =>
+  db.run(sql`
+    insert into artifact (org_id, sha256, size, stored_at, unreferenced_at)
+    -- reads: org
+    select id, ${sha256}, ${size}, ${now}, ${now} from org where id = ${org_id}
+    on conflict (org_id, sha256) do nothing`);

@@ -1,0 +1,53 @@
+import type { Plane } from "../../context.ts";
+import { background, type Background } from "../../kernel/background.ts";
+import { adoptArtifact, type ArtifactKey, deleteArtifactRow, findArtifact, listUnreferenced, lockArtifact } from "./store.ts";
+import { blobKey } from "./upload.ts";
+
+const SWEEP_EVERY_MS = 3_600_000;
+/** Every so many sweeps all blobs are compared with the rows that tell of them. */
+const LISTING_SWEEPS = 24;
+const UNREFERENCED_HOURS = 24;
+const BATCH_ROWS_MAX = 500;
+const SHA256 = /^[0-9a-f]{64}$/;
+
+/** Removes artifacts that no release has named for a day. */
+export function startBlobSweep(plane: Plane): Background {
+  let sweeps = 0;
+  return background(plane, "blob sweep", SWEEP_EVERY_MS, async () => {
+    if (sweeps % LISTING_SWEEPS === 0) await adoptOrphans(plane);
+    sweeps += 1;
+    await sweepBlobs(plane);
+  });
+}
+
+async function sweepBlobs({ db, blobs, clock, log }: Plane): Promise<void> {
+  const before = new Date(clock.now().getTime() - UNREFERENCED_HOURS * 3_600_000);
+  for (;;) {
+    const due = await listUnreferenced(db, before, BATCH_ROWS_MAX);
+    for (const key of due) {
+      const removed = await db.transaction(async (tx) => {
+        const artifact = await lockArtifact(tx, key.org_id, key.sha256);
+        if (artifact === undefined || artifact.unreferenced_at === null || artifact.unreferenced_at > before) return false;
+        await blobs.delete(blobKey(key.org_id, key.sha256));
+        await deleteArtifactRow(tx, key);
+        return true;
+      });
+      if (removed) log.info(key, "artifact removed");
+    }
+    if (due.length < BATCH_ROWS_MAX) return;
+  }
+}
+
+/** Blobs without a row count as unreferenced from now on. */
+async function adoptOrphans({ db, blobs, clock }: Plane): Promise<void> {
+  for await (const { key, size } of blobs.list("")) {
+    const artifact = splitKey(key);
+    if (artifact === undefined || (await findArtifact(db, artifact.org_id, artifact.sha256)) !== undefined) continue;
+    await adoptArtifact(db, artifact, size, clock.now());
+  }
+}
+
+function splitKey(key: string): ArtifactKey | undefined {
+  const [org_id = "", sha256 = ""] = key.split("/");
+  return SHA256.test(sha256) ? { org_id, sha256 } : undefined;
+}
