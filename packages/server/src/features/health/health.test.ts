@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { HealthBody } from "@robofleet/protocol/link";
+import type { HealthSnapshot } from "@robofleet/protocol/routes";
+import { parseMessage } from "../../link/inbound.ts";
+import type { Session } from "../../link/index.ts";
+import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { healthRoutes, ingestHealth } from "./index.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+
+const snapshot = (more: Partial<HealthBody> = {}): HealthBody => ({
+  at: "2030-01-01T00:00:00.000Z",
+  boot_id: "boot-1",
+  uptime_seconds: 100,
+  cpu: { percent: 1, load_1m: 0.5, cores: 4, temperature_celsius: null },
+  memory: { used_bytes: 1, total_bytes: 2 },
+  disks: [],
+  network: [],
+  battery: null,
+  workloads: [],
+  ros: null,
+  checks: [],
+  metrics: {},
+  status: "ok",
+  ...more,
+});
+
+async function start() {
+  const rig = await startFeaturePlane([healthRoutes]);
+  const { org_id, token } = await rig.org({ role: "viewer" });
+  const { robot_id } = await seedRobot(rig.plane, org_id);
+  const session = { org_id, robot_id } as Session;
+  return {
+    rig,
+    robot_id,
+    take: (more: Partial<HealthBody>) => ingestHealth(rig.plane, session, { type: "health", snapshot: snapshot(more) }),
+    read: (as = token) =>
+      rig.call<{ data: HealthSnapshot; error: { message: string } }>("GET", `/api/robots/${robot_id}/health`, { token: as }),
+    [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose](),
+  };
+}
+
+test("404 names the health snapshot while there is none, and the robot when it is another org's", TIMEOUT, async () => {
+  await using of = await start();
+  const none = await of.read();
+  assert.deepEqual([none.status, none.body.error.message.includes("health snapshot")], [404, true]);
+  await of.take({});
+  const other = await of.rig.org();
+  const theirs = await of.read(other.token);
+  assert.deepEqual([theirs.status, theirs.body.error.message.startsWith("robot ")], [404, true]);
+});
+
+test("the latest snapshot is answered with the time of its arrival", TIMEOUT, async () => {
+  await using of = await start();
+  await of.take({});
+  await of.rig.clock.advance({ seconds: 15 });
+  await of.take({ uptime_seconds: 115, status: "warn", at: "2029-12-31T23:00:00Z" });
+  const { status, body } = await of.read();
+  assert.equal(status, 200);
+  const { data } = body;
+  assert.deepEqual(data, {
+    robot_id: of.robot_id,
+    received_at: "2030-01-01T00:00:15.000Z",
+    ...snapshot({ uptime_seconds: 115, status: "warn", at: "2029-12-31T23:00:00.000Z" }),
+  });
+});
+
+test("what an older link delivers late does not overwrite, a new boot does, and after a minute everything does", TIMEOUT, async () => {
+  await using of = await start();
+  const uptime = async () => (await of.read()).body.data.uptime_seconds;
+  await of.take({ uptime_seconds: 100 });
+  await of.rig.clock.advance({ seconds: 5 });
+  await of.take({ uptime_seconds: 90 });
+  assert.equal(await uptime(), 100);
+  await of.take({ uptime_seconds: 3, boot_id: "boot-2" });
+  assert.equal(await uptime(), 3);
+  await of.rig.clock.advance({ seconds: 61 });
+  await of.take({ uptime_seconds: 1, boot_id: "boot-2" });
+  assert.equal(await uptime(), 1);
+});
+
+test("a robot whose clock tells nonsense gets the time of arrival; what cannot be stored is replaced", TIMEOUT, async () => {
+  await using of = await start();
+  const bytes = JSON.stringify({ type: "health", snapshot: snapshot({ at: "yesterday", boot_id: "a\0b\ud800", metrics: { "x\0y": 1 } }) });
+  const message = parseMessage(Buffer.from(bytes));
+  assert.ok(message.type === "health");
+  await of.take(message.snapshot);
+  const { at, boot_id, metrics } = (await of.read()).body.data;
+  assert.deepEqual([at, boot_id, metrics], ["2030-01-01T00:00:00.000Z", "a\ufffdb\ufffd", { "x\ufffdy": 1 }]);
+});
