@@ -1,0 +1,133 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, before, test } from "node:test";
+import { isTerminal } from "@robofleet/protocol";
+import type { Client } from "@robofleet/sdk";
+import { AgentProcess } from "../processes/agent-process.ts";
+import { appBundle, pushBundle } from "../processes/app-bundle.ts";
+import { processesNaming, until } from "../processes/process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+
+const LIMIT = { timeout: 300_000 };
+const ROUNDS = 10;
+
+let server: ServerProcess;
+let api: Client;
+let robot: AgentProcess;
+let robot_id = "";
+const releases: Record<string, string> = {};
+
+before(async () => {
+  server = await ServerProcess.start({ args: ["--limit", "token_requests_per_minute=100000", "--limit", "token_burst=100000"] });
+  ({ api } = await server.org("Killed"));
+  const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+  robot = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" });
+  robot_id = await robot.program.until("the robot to be online", async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id);
+  for (const tag of ["one", "two"]) releases[tag] = await pushBundle(api, tag, await appBundle());
+  await deployed("one");
+}, LIMIT);
+
+after(async () => {
+  await robot?.[Symbol.asyncDispose]();
+  await server?.[Symbol.asyncDispose]();
+}, LIMIT);
+
+const start = async (tag: string, scheduled_at?: string): Promise<string> =>
+  (await api.createDeployment({ body: { release: tag, robot_id, scheduled_at, rollout: { verify_seconds: 1 } }, idempotency_key: randomUUID() })).data.id;
+
+async function ended(id: string): Promise<string> {
+  return until(`deployment ${id} to end`, async () => {
+    const { status } = (await api.getDeployment({ params: { id } })).data;
+    return isTerminal(status) && status;
+  });
+}
+
+async function deployed(tag: string): Promise<void> {
+  assert.equal(await ended(await start(tag)), "applied");
+}
+
+/** The release that the robot runs, by its own processes: exactly one, and it is what the server says. */
+function runs(): Promise<string> {
+  return until("one version to run, and the server to know which", async () => {
+    const running = new Set(robot.workloads().map(({ env }) => env.ROBOFLEET_RELEASE ?? ""));
+    const [only] = running;
+    const { current_release, status } = (await api.getRobot({ params: { id: robot_id } })).data;
+    return running.size === 1 && status === "online" && current_release?.tag === only && only;
+  });
+}
+
+/** Waits until the robot has come as far as this step of a deployment, or further. */
+async function reached(id: string, step: string): Promise<void> {
+  await until(`the robot to be ${step}`, async () => {
+    const { items } = await api.listDeploymentEvents({ params: { id }, query: { include: "targets" } });
+    return items.some(({ target_status, status }) => target_status === step || isTerminal(status));
+  });
+}
+
+/** Where in a deployment the kill hits, in turn: right after it was made, and at steps on its way. */
+const MOMENTS = [undefined, "dispatched", "staged", "installing", "verifying"] as const;
+
+for (let round = 0; round < ROUNDS; round += 1) {
+  const moment = MOMENTS[round % MOMENTS.length];
+  const when = `${moment ?? "just made"} (${round + 1} of ${ROUNDS})`;
+
+  test(`kill -9 of the server while a deployment is ${when}: it ends by itself, and one version runs`, LIMIT, async () => {
+    const old = await runs();
+    const wanted = old === "one" ? "two" : "one";
+    const id = await start(wanted);
+    if (moment !== undefined) await reached(id, moment);
+    await server.program.kill();
+    await server.restart();
+    const status = await ended(id);
+    assert.equal(await runs(), status === "applied" ? wanted : old, `ended ${status}`);
+  });
+
+  test(`kill -9 of the agent while a deployment is ${when}: it ends by itself, and the old or the new version runs`, LIMIT, async () => {
+    const old = await runs();
+    const wanted = old === "one" ? "two" : "one";
+    const id = await start(wanted);
+    if (moment !== undefined) await reached(id, moment);
+    await robot.program.kill();
+    robot.restart();
+    const status = await ended(id);
+    assert.equal(await runs(), status === "applied" ? wanted : old, `ended ${status}`);
+  });
+}
+
+test("a scheduled deployment is held across a kill -9 and a stop of the server, and dispatched once", LIMIT, async () => {
+  const old = await runs();
+  const wanted = old === "one" ? "two" : "one";
+  const id = await start(wanted, new Date(Date.now() + 12_000).toISOString());
+  const status = async (): Promise<string> => (await api.getDeployment({ params: { id } })).data.status;
+  await server.program.kill();
+  await server.restart();
+  assert.equal(await status(), "scheduled");
+  assert.equal(await server.program.stop(), 0);
+  await server.restart();
+  assert.equal(await status(), "scheduled");
+  assert.equal(await runs(), old);
+  assert.equal(await ended(id), "applied");
+  assert.equal(await runs(), wanted);
+  const { items } = await api.listDeploymentEvents({ params: { id }, query: { include: "targets" } });
+  assert.equal(items.filter(({ target_status }) => target_status === "dispatched").length, 1);
+});
+
+test("a second server on the same data is refused with a clear message, and the first goes on", LIMIT, async () => {
+  const second = server.run("127.0.0.1:0");
+  const { code } = await second.ended;
+  assert.equal(code, 2, second.output);
+  assert.match(second.output, /another|already|in use/i);
+  assert.doesNotMatch(second.output, /\n\s+at /);
+  assert.equal((await api.request("GET", "/readyz")).status, 200);
+});
+
+test("a stop in good order leaves no process, neither of the robot nor of the server", LIMIT, async () => {
+  assert.ok(robot.workloads().length > 0);
+  assert.equal(await robot.program.stop(), 0, robot.program.output.slice(-2_000));
+  await until("the server to see the robot go", async () => (await api.getRobot({ params: { id: robot_id } })).data.status === "offline");
+  assert.equal(await server.program.stop(), 0, server.program.output.slice(-2_000));
+  assert.deepEqual(processesNaming(robot.state), []);
+  assert.deepEqual(server.processes(), []);
+});
