@@ -95,6 +95,27 @@ test("what a robot did while its link was down is told in order when it is back,
   await checkEngine(plane, { ended: true });
 });
 
+test("a report that comes again, long after, is acknowledged and changes nothing", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot({ behaviour: { step_ms: { installing: 5_000 }, offline_at: "installing" } });
+  const [old, newer] = [await plane.release(), await plane.release()];
+  await plane.deploy(old, { robot_id: robot.id });
+  await plane.advance({ seconds: 30 });
+  const told = [...robot.unacknowledged];
+  assert.ok(told.some(({ body }) => body.kind === "app" && body.release_id === old.id));
+  await robot.connect();
+  robot.behave({});
+  const { id } = await plane.deploy(newer, { robot_id: robot.id });
+  await plane.settle();
+  const events = await plane.events(id, { targets: true });
+  for (const report of told) robot.repeat(report);
+  await plane.settle();
+  const { data } = await plane.api.getRobot({ params: { id: robot.id } });
+  assert.deepEqual([data.current_release?.id, data.desired_release?.id, robot.runs()], [newer.id, newer.id, newer.tag]);
+  assert.deepEqual(await plane.events(id, { targets: true }), events);
+  await checkEngine(plane, { ended: true });
+});
+
 test("a robot that is cut off and restarts in the middle goes on where it was", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: slow(10_000) });

@@ -1,10 +1,20 @@
 import { hash, randomUUID } from "node:crypto";
-import { idSource } from "@robofleet/clock";
+import { type Clock, idSource } from "@robofleet/clock";
 import type { Role } from "@robofleet/protocol";
 import { type Client, createClient } from "@robofleet/sdk";
-import { type RobotOptions, SimulatedRobot } from "@robofleet/swarm";
+import { type RobotOptions, SimulatedRobot, type Swarm } from "@robofleet/swarm";
+import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
-import type { Harness } from "./index.ts";
+
+/** What an org of the harness needs of the plane that it is in. */
+export interface PlaneSide {
+  readonly url: string;
+  readonly fetch: typeof fetch;
+  readonly clock: Clock;
+  readonly db: DbEngine;
+  readonly swarm: Swarm;
+  settle(): Promise<void>;
+}
 
 type Release = Awaited<ReturnType<Client["createRelease"]>>["data"];
 type Deployment = Awaited<ReturnType<Client["createDeployment"]>>["data"];
@@ -30,13 +40,13 @@ export class HarnessOrg {
   readonly id: string;
   readonly api: Client;
   readonly admin_token: string;
-  readonly #harness: Harness;
+  readonly #harness: PlaneSide;
   #made = 0;
   #site: Promise<string> | undefined;
   #fleet: Promise<string> | undefined;
   readonly #keys = new Map<string, Promise<string>>();
 
-  constructor(harness: Harness, id: string, admin_token: string) {
+  constructor(harness: PlaneSide, id: string, admin_token: string) {
     this.#harness = harness;
     this.id = id;
     this.admin_token = admin_token;

@@ -177,6 +177,11 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     if (this.connected) this.#link?.send(report);
   }
 
+  /** Sends a report again, as after an acknowledgement that was lost. */
+  repeat(report: Report): void {
+    if (this.connected) this.#link?.send(report);
+  }
+
   progress(target_id: string, attempt: number, bytes_done: number, bytes_total: number): void {
     if (this.connected) this.#link?.send({ type: "progress", target_id, attempt, bytes_done, bytes_total });
   }

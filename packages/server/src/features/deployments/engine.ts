@@ -25,10 +25,8 @@ export interface DeploymentEngine {
 export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const { db, bus, clock } = plane;
   const dispatch = background(plane, "dispatch", DISPATCH_EVERY_MS, () => dispatchQueued(db, plane));
-  const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, async () => {
-    const more = await continueFanOuts(db, plane);
-    return (await continueCancellations(db, plane)) || more;
-  });
+  const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, () => continueFanOuts(db, plane));
+  const cancellations = background(plane, "cancellations", DISPATCH_EVERY_MS, () => continueCancellations(db, plane));
   const deadlines = background(plane, "deadlines", DEADLINES_EVERY_MS, async () => {
     const late = await endLateSteps(db, plane);
     return (await expireDeployments(db, plane)) || late;
@@ -45,7 +43,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     if (due_at !== null) alarm = clock.setTimer(Math.min(due_at.getTime() - clock.now().getTime(), SCHEDULE_EVERY_MS), () => schedule.wake());
     return more;
   });
-  const loops = [dispatch, fan_out, deadlines, repair, schedule];
+  const loops = [dispatch, fan_out, cancellations, deadlines, repair, schedule];
   const subscriptions = [
     bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
     bus.subscribe(HINT_FAN_OUT, () => fan_out.wake()),
@@ -56,9 +54,10 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   loops.forEach((loop) => loop.wake());
   return {
     stop: async () => {
-      alarm.cancel();
       subscriptions.forEach((unsubscribe) => unsubscribe());
       await Promise.all(loops.map((loop) => loop.stop()));
+      // Last: a run that was under way has set it anew.
+      alarm.cancel();
     },
   };
 }

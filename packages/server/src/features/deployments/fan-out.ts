@@ -1,10 +1,11 @@
+import { type IdSource, idSource } from "@robofleet/clock";
 import { isTerminal } from "@robofleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { countMembers, listMembers, listUnfinishedFanOuts, lockDeployments, setFanOut, setFanOutProgress } from "./store/deployments.ts";
 import { ALL_NAMESPACES, type DeploymentRow } from "./store/rows.ts";
 import { insertTargets } from "./store/targets.ts";
-import { type CreateContext, HINT_DISPATCH, moveDeployment } from "./transition.ts";
+import { type CreateContext, endIfOver, HINT_DISPATCH, moveDeployment } from "./transition.ts";
 
 /** Targets of one transaction: few enough that nobody waits for its locks, many enough that 100,000 take 20. */
 const CHUNK_TARGETS = 5_000;
@@ -29,6 +30,7 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   const cursor = deployment.fan_out_cursor ?? "";
   const robots = fleet_id === null ? [{ id: robot_id ?? "" }] : await listMembers(tx, org_id, fleet_id, deployment.fan_out_at ?? now, cursor, CHUNK_TARGETS);
   const last = fleet_id === null || robots.length < CHUNK_TARGETS;
+  const targetId = deployment.fan_out_cursor === null ? engine.id : laterChunkIds(engine, deployment.fan_out_at ?? now);
   const written =
     robots.length === 0
       ? 0
@@ -40,7 +42,7 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
             kind: deployment.kind,
             subject: deployment.kind === "release" ? (deployment.app ?? "main") : (deployment.namespace ?? ALL_NAMESPACES),
             release_id: deployment.release_id,
-            robots: robots.map((robot) => ({ id: engine.id("tgt"), robot_id: robot.id })),
+            robots: robots.map((robot) => ({ id: targetId("tgt"), robot_id: robot.id })),
           },
           now,
         );
@@ -51,8 +53,11 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   }
   if (row.count_total === 0) return moveDeployment(tx, engine, row, "cancelled", row.cancel_requested_at === null ? "no_targets" : "user_cancelled", SYSTEM);
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
-  return row;
+  return endIfOver(tx, engine, row);
 }
+
+/** Ids tell which of two targets is newer, so all of a deployment's are of the moment at which its robots were resolved. */
+const laterChunkIds = ({ clock }: CreateContext, fan_out_at: Date): IdSource => idSource({ now: () => fan_out_at, randomBytes: (count) => clock.randomBytes(count) });
 
 /** Background: writes the next chunk of every fan-out under way. Answers true while there is more. */
 export async function continueFanOuts(db: Db, engine: CreateContext): Promise<boolean> {

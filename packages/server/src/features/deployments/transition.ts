@@ -1,6 +1,7 @@
 import { isTerminal, type Reason } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
 import { deploymentSentence, targetSentence } from "./messages.ts";
@@ -114,6 +115,13 @@ export async function moveDeployment(tx: Db, engine: Engine, deployment: Deploym
   const row = await updateDeployment(tx, deployment.org_id, deployment.id, { status: to, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at: isTerminal(to) ? now : null }, now);
   await insertEvents(tx, row.org_id, row.id, [deploymentEvent(engine, row, row.event_seq, actor, now)]);
   return row;
+}
+
+/** Ends a deployment whose targets all ended while it was still being written: no target will move it any more. */
+export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
+  if (deployment.fan_out_done_at === null || !allEnded(countsOf(deployment))) return deployment;
+  const { status, reason } = await settle(tx, deployment, NO_CHANGE);
+  return status === deployment.status ? deployment : moveDeployment(tx, engine, deployment, status, reason, SYSTEM);
 }
 
 /** What else changes when targets do: timelines, those that waited for them, metrics. */

@@ -93,7 +93,8 @@ export const setFanOut = (db: Db, org_id: string, id: string, u: { fan_out_at: D
 export const setFanOutProgress = (db: Db, org_id: string, id: string, u: { cursor: string; written: number; done_at: Date | null }) =>
   db.one(sql(deploymentRow)`
     update deployment set fan_out_cursor = ${u.cursor}, fan_out_done_at = ${u.done_at}, count_queued = count_queued + ${u.written},
-      count_total = case when ${u.done_at}::timestamptz is null then count_total else count_queued + ${u.written} end
+      count_total = case when ${u.done_at}::timestamptz is null then count_total
+        else count_pending + count_queued + count_active + count_applied + count_failed + count_rolled_back + count_cancelled + ${u.written} end
     where org_id = ${org_id} and id = ${id}
     returning ${deploymentRow}`);
 

@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { seededRandom } from "@robofleet/clock";
+import { isTerminal } from "@robofleet/protocol";
+import { ApiError } from "@robofleet/sdk";
+import type { Behaviour, RobotStep, SimulatedRobot } from "@robofleet/swarm";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { checkEngine } from "./check-engine.ts";
+
+const AT = "2030-01-01T00:00:00Z";
+const ACTIONS = 40;
+/** 12 minutes. */
+const EXPIRY = { deployment_expiry_hours: 0.2 };
+
+class Chance {
+  readonly next: () => number;
+  constructor(seed: number) {
+    this.next = seededRandom(seed);
+  }
+  below(limit: number): number {
+    return Math.floor(this.next() * limit);
+  }
+  of<T>(items: readonly T[]): T {
+    const item = items[this.below(items.length)];
+    if (item === undefined) throw new Error("there is nothing to choose from");
+    return item;
+  }
+}
+
+function anyBehaviour(chance: Chance): Behaviour {
+  const ms = chance.of([0, 0, 1_000, 20_000, 90_000]);
+  const step_ms = { downloading: ms, staged: chance.of([0, 5_000]), installing: ms / 2, verifying: ms, rolling_back: ms / 2 };
+  const step = chance.of<Exclude<RobotStep, "rolling_back">>(["downloading", "staged", "installing", "verifying"]);
+  return chance.of<Behaviour>([
+    { step_ms },
+    { step_ms },
+    { step_ms, failure: { at: step, reason: chance.of(["download_failed", "crash_loop", "insufficient_disk"]) } },
+    { step_ms, failure: { at: "verifying", reason: "health_check_failed" }, rollback_fails: true },
+    { step_ms, offline_at: step },
+    { step_ms, stuck_at: step },
+    { ignores: true },
+  ]);
+}
+
+interface Scene {
+  plane: Harness;
+  chance: Chance;
+  robots: SimulatedRobot[];
+  fleets: string[];
+  releases: Awaited<ReturnType<Harness["release"]>>[];
+  deployments: string[];
+}
+
+const actions: ((scene: Scene) => Promise<unknown>)[] = [
+  async ({ plane, chance, fleets, releases, deployments }) =>
+    deployments.push((await plane.deploy(chance.of(releases), { fleet_id: chance.of(fleets) })).id),
+  async ({ plane, chance, robots, releases, deployments }) =>
+    deployments.push((await plane.deploy(chance.of(releases), { robot_id: chance.of(robots).id })).id),
+  async ({ plane, chance, fleets, releases, deployments }) =>
+    deployments.push(
+      (
+        await plane.deploy(
+          chance.of(releases),
+          { fleet_id: chance.of(fleets) },
+          { scheduled_at: new Date(plane.clock.now().getTime() + chance.below(180_000)).toISOString() },
+        )
+      ).id,
+    ),
+  async ({ plane, chance, fleets }) => plane.deployConfig({ fleet_id: chance.of(fleets) }),
+  async ({ plane, chance }) => plane.api.setConfig({ body: { key: chance.of(["a", "b"]), value: chance.below(3) } }),
+  async ({ plane, chance, deployments }) => {
+    if (deployments.length === 0) return;
+    await plane.api
+      .cancelDeployment({ params: { id: chance.of(deployments) } })
+      .catch((error: unknown) => assert.ok(error instanceof ApiError && error.status === 409, String(error)));
+  },
+  async ({ chance, robots }) => chance.of(robots).behave(anyBehaviour(chance)),
+  async ({ chance, robots }) => chance.of(robots).disconnect(),
+  async ({ chance, robots }) => chance.of(robots).connect(),
+  async ({ chance, robots }) => chance.of(robots).restart(),
+  async ({ plane }) => plane.restart(),
+  async ({ plane, chance }) => plane.advance({ seconds: chance.of([1, 5, 30, 130]) }),
+  async ({ plane, chance }) => plane.advance({ seconds: chance.of([1, 5, 30, 130]) }),
+];
+
+for (const seed of [1, 2, 3]) {
+  test(
+    `whatever happens in whatever order, counters hold at every step and every deployment ends (seed ${seed})`,
+    { timeout: 240_000 },
+    async () => {
+      await using plane = await startPlane({ at: AT, limits: EXPIRY });
+      const chance = new Chance(seed);
+      const fleets = [await plane.fleet(), await plane.fleet()];
+      const robots = (await Promise.all(fleets.map((fleet_id) => plane.enrollRobots(5, { fleet_id })))).flat();
+      const releases = [
+        await plane.release(),
+        await plane.release(),
+        await plane.release(),
+        await plane.release({ app: "camera" }),
+        await plane.release({ kind: "container_image" }),
+      ];
+      const scene: Scene = { plane, chance, robots, fleets, releases, deployments: [] };
+      for (let done = 0; done < ACTIONS; done += 1) {
+        await chance.of(actions)(scene);
+        // Half of the time the next thing happens while this one is still under way.
+        if (chance.next() < 0.5) await plane.settle();
+        await checkEngine(plane);
+      }
+      await plane.advance({ minutes: 45 });
+      await checkEngine(plane, { ended: true });
+      for (const robot of robots) {
+        robot.behave({});
+        if (!robot.connected) await robot.connect();
+      }
+      await plane.advance({ minutes: 1 });
+      await checkEngine(plane, { ended: true });
+      for (const { id } of robots)
+        await agrees(
+          plane,
+          robots.find((robot) => robot.id === id),
+        );
+      for (const id of scene.deployments) assert.ok(isTerminal((await plane.deployment(id)).status));
+    },
+  );
+}
+
+/** What the plane shows of a robot is what the robot says that it runs. */
+async function agrees(plane: Harness, robot: SimulatedRobot | undefined): Promise<void> {
+  assert.ok(robot !== undefined);
+  const shown = (await plane.api.getRobot({ params: { id: robot.id } })).data;
+  for (const { app, current } of shown.apps) assert.equal(current?.tag, robot.runs(app), `${app} of ${robot.id}`);
+}

@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { checkCounters, checkEngine } from "./check-engine.ts";
+
+const AT = "2030-01-01T00:00:00Z";
+const TIMEOUT = { timeout: 240_000 };
+/** As the engine's chunk. */
+const CHUNK = 5_000;
+
+/** Robots that never connected, straight into the table: in the order of the fan-out before or after those that enrolled. */
+async function seedRobots(
+  { db, clock, default_org }: Harness,
+  fleet_id: string,
+  count: number,
+  place: "before" | "after" = "after",
+): Promise<void> {
+  const now = clock.now();
+  const prefix = place === "before" ? "rob_0" : "rob_z";
+  await db.run(sql`
+    insert into robot (org_id, id, name, site_id, fleet_id, public_key, created_at, updated_at)
+    select ${default_org.id}, ${prefix}::text || lpad(n::text, 25, '0'), 'seeded ' || n, f.site_id, f.id, decode(lpad(to_hex(n), 64, '0'), 'hex'), ${now}, ${now}
+    from generate_series(1, ${count}::int) n, fleet f where f.org_id = ${default_org.id} and f.id = ${fleet_id}`);
+}
+
+/**
+ * The database kills the connection in the middle of a chunk's transaction: when a chunk after the first has been
+ * written (`chunk`), or when the fan-out is about to be complete (`end`).
+ */
+const plantFault = async ({ db }: Harness, at: "chunk" | "end" = "chunk"): Promise<void> => {
+  await db.run(sql`create table test_fault (id integer)`);
+  await db.run(sql`
+    create function test_chunk() returns trigger language plpgsql as $$ begin
+      if exists (select 1 from test_fault) and (select count(*) from added) > 1 and (select count(*) from deployment_target) > 5000 then perform pg_terminate_backend(pg_backend_pid()); end if;
+      return null; end $$`);
+  await db.run(sql`
+    create function test_end() returns trigger language plpgsql as $$ begin
+      if exists (select 1 from test_fault) and old.fan_out_done_at is null and new.fan_out_done_at is not null then perform pg_terminate_backend(pg_backend_pid()); end if;
+      return null; end $$`);
+  if (at === "chunk")
+    await db.run(
+      sql`create trigger test_chunk after insert on deployment_target referencing new table as added for each statement execute function test_chunk()`,
+    );
+  else await db.run(sql`create trigger test_end after update on deployment for each row execute function test_end()`);
+  await db.run(sql`insert into test_fault values (1)`);
+};
+const repairFault = ({ db }: Harness) => db.run(sql`delete from test_fault`);
+
+const countRow = row({ targets: int, robots: int, dispatched: int });
+const written = ({ db }: Harness, deployment_id: string) =>
+  db.one(sql(countRow)`
+    select count(*)::int as targets, count(distinct robot_id)::int as robots, count(*) filter (where attempt > 0)::int as dispatched
+    from deployment_target where deployment_id = ${deployment_id}`);
+
+test("12,000 robots: written in chunks, resumed after a crash, and none dispatched before the last chunk", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const online = await plane.enrollRobots(3, { fleet_id });
+  await seedRobots(plane, fleet_id, 11_997);
+  await plantFault(plane);
+  const created = await plane.deploy(await plane.release(), { fleet_id });
+  assert.deepEqual([created.status, created.counts.total], ["queued", 12_000], "the total is right at once");
+  for (let turns = 0; turns < 3; turns += 1) {
+    await plane.advance({ seconds: 10 });
+    assert.deepEqual(await written(plane, created.id), { targets: CHUNK, robots: CHUNK, dispatched: 0 });
+    await checkCounters(plane);
+    await plane.restart();
+  }
+  assert.ok(
+    plane.logged.some(({ msg, work }) => msg === "background work failed" && work === "fan-out"),
+    "it did crash",
+  );
+
+  await repairFault(plane);
+  await plane.advance({ seconds: 10 });
+  assert.deepEqual(await written(plane, created.id), { targets: 12_000, robots: 12_000, dispatched: 3 });
+  const { status, counts } = await plane.deployment(created.id);
+  assert.deepEqual([status, counts.total, counts.applied, counts.queued], ["in_progress", 12_000, 3, 11_997]);
+  for (const robot of online) assert.notEqual(robot.runs(), undefined);
+  await checkEngine(plane);
+});
+
+test("robots that enrol while the fleet is being written are not part of the deployment", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  await seedRobots(plane, fleet_id, 6_000);
+  await plantFault(plane);
+  const { id } = await plane.deploy(await plane.release(), { fleet_id });
+  await plane.advance({ seconds: 1 });
+  const late = await plane.enrollRobot({ fleet_id });
+  await repairFault(plane);
+  await plane.advance({ seconds: 10 });
+  assert.deepEqual(await written(plane, id), { targets: 6_000, robots: 6_000, dispatched: 0 });
+  assert.deepEqual(
+    late.received.filter(({ apps }) => apps.main !== undefined),
+    [],
+  );
+  await checkEngine(plane);
+});
+
+const CANCELLED_AT: [count: number, at: "chunk" | "end"][] = [
+  [2 * CHUNK, "chunk"],
+  [2 * CHUNK + 1, "chunk"],
+  // All are written, and an empty last chunk is to say so.
+  [2 * CHUNK, "end"],
+];
+for (const [count, at] of CANCELLED_AT) {
+  test(
+    `a deployment to ${count} robots that is cancelled before the ${at === "end" ? "end of their writing" : "second chunk"} ends, and reaches nobody`,
+    TIMEOUT,
+    async () => {
+      await using plane = await startPlane({ at: AT });
+      const fleet_id = await plane.fleet();
+      const robot = await plane.enrollRobot({ fleet_id });
+      await seedRobots(plane, fleet_id, count - 1);
+      await plantFault(plane, at);
+      const { id } = await plane.deploy(await plane.release(), { fleet_id });
+      await plane.advance({ seconds: 1 });
+      const { data } = await plane.api.cancelDeployment({ params: { id } });
+      assert.equal(data.status, "cancelling");
+      await plane.advance({ seconds: 10 });
+      await checkCounters(plane);
+      const { status: before, counts: so_far } = await plane.deployment(id);
+      assert.deepEqual([before, so_far.cancelled, so_far.queued], ["cancelling", at === "end" ? count : CHUNK, 0]);
+      await repairFault(plane);
+      await plane.advance({ seconds: 30 });
+      const { status, reason, counts } = await plane.deployment(id);
+      assert.deepEqual(
+        { status, reason, total: counts.total, cancelled: counts.cancelled },
+        { status: "cancelled", reason: "user_cancelled", total: count, cancelled: count },
+      );
+      assert.deepEqual(
+        robot.received.filter(({ apps }) => apps.main !== undefined),
+        [],
+      );
+      await checkEngine(plane, { ended: true });
+    },
+  );
+}
+
+test("a robot deployment made while a fleet is being written is the newer one, and stays", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  await seedRobots(plane, fleet_id, 6_000, "before");
+  const robot = await plane.enrollRobot({ fleet_id });
+  const [of_fleet, of_robot] = [await plane.release(), await plane.release()];
+  await plantFault(plane);
+  await plane.advance({ seconds: 1 });
+  const fleet = await plane.deploy(of_fleet, { fleet_id });
+  await plane.advance({ seconds: 1 });
+  const single = await plane.deploy(of_robot, { robot_id: robot.id });
+  await plane.settle();
+  assert.equal((await plane.deployment(single.id)).status, "applied");
+  await repairFault(plane);
+  await plane.advance({ seconds: 30 });
+  assert.equal(robot.runs(), of_robot.tag);
+  const target = (await plane.api.listDeploymentTargets({ params: { id: fleet.id }, query: { robot_id: robot.id } })).items[0];
+  assert.deepEqual([target?.status, target?.reason], ["cancelled", "superseded"]);
+  await checkEngine(plane);
+});

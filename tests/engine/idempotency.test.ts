@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { checkEngine } from "./check-engine.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+
+async function post(
+  plane: Harness,
+  path: string,
+  key: string,
+  body: unknown,
+): Promise<{ status: number; text: string; replayed: string | null; location: string | null }> {
+  const response = await plane.fetch(plane.url + path, {
+    method: "POST",
+    headers: { authorization: `Bearer ${plane.default_org.admin_token}`, "content-type": "application/json", "idempotency-key": key },
+    body: JSON.stringify(body),
+  });
+  return {
+    status: response.status,
+    text: await response.text(),
+    replayed: response.headers.get("idempotency-replayed"),
+    location: response.headers.get("location"),
+  };
+}
+
+const rowsOf = async ({ db }: Harness) =>
+  await db.one(
+    sql(
+      row({ deployments: int, targets: int }),
+    )`select (select count(*)::int from deployment) as deployments, (select count(*)::int from deployment_target) as targets`,
+  );
+
+test("200 parallel requests with one Idempotency-Key: one deployment, 200 equal answers", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const robot = await plane.enrollRobot();
+  const release = await plane.release();
+  const body = { release: release.tag, robot_id: robot.id };
+  const answers = await Promise.all(Array.from({ length: 200 }, () => post(plane, "/api/deployments", "the-same", body)));
+  assert.deepEqual([...new Set(answers.map(({ status }) => status))], [201]);
+  assert.equal(new Set(answers.map(({ text }) => text)).size, 1, "equal to the byte");
+  assert.equal(new Set(answers.map(({ location }) => location)).size, 1);
+  assert.equal(answers.filter(({ replayed }) => replayed === "true").length, 199);
+  assert.deepEqual(await rowsOf(plane), { deployments: 1, targets: 1 });
+  const { id } = (JSON.parse(answers[0]?.text ?? "") as { data: { id: string } }).data;
+  await plane.until("the deployment is applied", async () => (await plane.deployment(id)).status === "applied");
+  assert.equal(robot.received.filter(({ apps }) => apps.main?.deployment_id === id).length, 1);
+  const later = await post(plane, "/api/deployments", "the-same", body);
+  assert.equal(later.text, answers[0]?.text, "the original answer, not the present state");
+  await checkEngine(plane, { ended: true });
+});
+
+test("200 parallel config deployments with one Idempotency-Key are one", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const robot = await plane.enrollRobot();
+  await plane.api.setConfig({ body: { key: "speed", value: 1 } });
+  const answers = await Promise.all(
+    Array.from({ length: 200 }, () => post(plane, "/api/configs/deployments", "the-same", { robot_id: robot.id })),
+  );
+  assert.deepEqual([...new Set(answers.map(({ status }) => status))], [201]);
+  assert.equal(new Set(answers.map(({ text }) => text)).size, 1);
+  assert.deepEqual(await rowsOf(plane), { deployments: 1, targets: 1 });
+});
+
+test("a key outlives the plane and a week; it belongs to its body, route and org", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
+  const robot = await plane.enrollRobot();
+  const [release, other] = [await plane.release(), await plane.release()];
+  const body = { release: release.id, robot_id: robot.id };
+  const first = await post(plane, "/api/deployments", "kept", body);
+  await plane.settle();
+  await plane.restart();
+  // The sweep of old keys runs every ten minutes; what it may take is decided by the key's own time.
+  await plane.db.run(sql`update idempotency set created_at = created_at - interval '8 days', expires_at = expires_at - interval '8 days'`);
+  await plane.advance({ minutes: 11 });
+  const again = await post(plane, "/api/deployments", "kept", { robot_id: robot.id, release_id: release.id });
+  assert.deepEqual([again.status, again.text, again.replayed], [201, first.text, "true"], "an alias is the same body");
+  const another = await post(plane, "/api/deployments", "kept", { ...body, release: other.id });
+  assert.equal(another.status, 409);
+  assert.equal((await post(plane, "/api/configs/deployments", "kept", { robot_id: robot.id })).status, 201, "another route, another key");
+  const org = await plane.org();
+  const theirs = await org.enrollRobot();
+  const deployment = await org.deploy(await org.release(), { robot_id: theirs.id }, { idempotency_key: "kept" });
+  await plane.settle();
+  assert.equal((await org.deployment(deployment.id)).status, "applied", "another org, another key");
+  await checkEngine(plane, { ended: true });
+});
+
+test("a refused request leaves its key free", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
+  const robot = await plane.enrollRobot();
+  const refused = await post(plane, "/api/deployments", "again", { release: "is-yet-to-come", robot_id: robot.id });
+  assert.equal(refused.status, 404);
+  await plane.release({ tag: "is-yet-to-come" });
+  assert.equal((await post(plane, "/api/deployments", "again", { release: "is-yet-to-come", robot_id: robot.id })).status, 201);
+});
