@@ -184,3 +184,19 @@ test("a robot downloads the artifact that it is to install, whole or in part, an
   assert.equal((await get(second, sha256(BYTES))).status, 404);
   assert.equal((await get(robot_id, "../../x")).status, 404);
 });
+
+test("a release that is being deployed at this moment is not deleted, and one that is being deleted is not deployed", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const { db, clock } = rig.plane;
+  const { org_id, token } = rig.org;
+  const { robot_id } = await seedRobot(rig.plane, org_id);
+  for (let round = 0; round < 10; round += 1) {
+    const { id } = (await rig.create(`v${round}`, BYTES)).body.data;
+    const [removed, deployed] = await Promise.all([
+      rig.call("DELETE", `/api/releases/${id}`, { token }),
+      rig.call("POST", "/api/deployments", { token, body: { release: id, robot_id }, headers: { "idempotency-key": id } }),
+    ]);
+    assert.deepEqual([removed.status, deployed.status], removed.status === 200 ? [200, 404] : [409, 201]);
+    await db.run(sql`update deployment set status = 'cancelled', finished_at = ${clock.now()} where org_id = ${org_id}`);
+  }
+});

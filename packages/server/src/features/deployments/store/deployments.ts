@@ -121,11 +121,11 @@ export const countMembers = (db: Db, org_id: string, fleet_id: string, before: D
     select count(*)::int as count from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and created_at <= ${before}`);
 
 export const deploymentReleaseRow = row({ id: text, tag: text, kind: text, app: text, artifact_state: textOf<"awaiting_upload" | "stored" | "external">() });
-/** A release by its id or its tag. */
+/** A release by its id or its tag; nobody deletes it until the transaction ends. */
 export const findRelease = (db: Db, org_id: string, name: string) =>
   db.maybe(sql(deploymentReleaseRow)`
     -- reads: release
-    select ${deploymentReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1`);
+    select ${deploymentReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1 for key share`);
 
 export const listReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(deploymentReleaseRow)`

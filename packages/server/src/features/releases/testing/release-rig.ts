@@ -10,6 +10,7 @@ import { directoryBlobs } from "../../../engines/blobs/index.ts";
 import { silentLog } from "../../../engines/db/testing/index.ts";
 import type { Http } from "../../../kernel/http.ts";
 import { row, sql, text } from "../../../kernel/sql.ts";
+import { deploymentRoutes } from "../../deployments/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../../testing/feature-plane.ts";
 import { releaseRoutes } from "../index.ts";
 
@@ -21,7 +22,7 @@ const orgRow = row({ org_id: text });
 /** The routes of releases with blobs in a directory of their own. */
 export async function startReleaseRig(limits: Partial<Limits> = {}) {
   let http: Http | undefined;
-  const rig: FeaturePlane = await startFeaturePlane([releaseRoutes, (of) => (http = of)], {
+  const rig: FeaturePlane = await startFeaturePlane([releaseRoutes, deploymentRoutes, (of) => (http = of)], {
     robot:
       ({ db }) =>
       async (robot_id) => ({ ...(await db.one(sql(orgRow)`select org_id from robot where id = ${robot_id}`)), robot_id }),
