@@ -44,13 +44,12 @@ test(
     assert.equal(statSync(join(directory, "identity", "key.pem")).mode & 0o777, 0o600);
     assert.equal(statSync(directory).mode & 0o777, 0o700);
     await until(
-      "logs",
-      () => peer.records.some(({ message }) => message === "agent started"),
+      "logs and health",
+      () => peer.records.some(({ message }) => message === "agent started") && peer.order.includes("health"),
       () => clock.advance({ seconds: 1 }),
     );
     assert.equal(agent.connected, true);
     assert.deepEqual(peer.order.slice(0, 2), ["hello", "report"]);
-    assert.ok(peer.order.includes("health"));
     const [hello] = peer.hellos;
     assert.deepEqual([hello!.robot_id, hello!.kinds, hello!.streams, hello!.generation], [agent.robot_id, ["app_bundle"], [], 0]);
     assert.deepEqual(

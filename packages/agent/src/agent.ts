@@ -120,7 +120,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
 
 async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: Enrolment, unlock: () => void): Promise<Agent> {
   const { config, clock, activity = idleActivity } = options;
-  const { time, log, local, outbox, spool, shipper } = disk;
+  const { time, log, outbox } = disk;
   const { robot_id } = enrolment;
   const store = new DesiredStore({ state_directory: config.state_directory, clock, log });
   // The link is made last, from what reports to it.
@@ -142,37 +142,7 @@ async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: 
     desired: store.current,
     config,
   });
-  const boot_id = readBootId(config.system_root);
-  const meter = new HealthMeter({
-    system_root: config.system_root,
-    clock,
-    time,
-    boot_id,
-    workloads: () => deployments.workloads(),
-    metrics: () => agentMetrics(outbox, spool),
-  });
-  const link = new Link({
-    server: config.server,
-    robot_id,
-    key,
-    clock,
-    activity,
-    log,
-    local,
-    time,
-    outbox,
-    shipper,
-    introduce: () => ({
-      boot_id,
-      agent_version: AGENT_VERSION,
-      platform: readPlatform(config.system_root),
-      kinds: deployments.kinds,
-      generation: store.generation,
-    }),
-    health: () => meter.measure(),
-    announce: () => deployments.announce(),
-    desired: (desired) => takeDesired({ store, reporter, deployments, log }, desired),
-  });
+  const link = makeLink({ config, clock, activity, key, robot_id, disk, store, deployments, reporter });
   parts.link = link;
   log.info(
     { robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation },
@@ -196,6 +166,54 @@ async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: 
     },
     stop: onceOnly(stop),
   };
+}
+
+interface LinkParts {
+  config: AgentConfig;
+  clock: Clock;
+  activity: Activity;
+  key: RobotKey;
+  robot_id: string;
+  disk: Disk;
+  store: DesiredStore;
+  deployments: Deployments;
+  reporter: Reporter;
+}
+
+/** The link with everything that it says of the robot: who it is, how it is, what it runs. */
+function makeLink({ config, clock, activity, key, robot_id, disk, store, deployments, reporter }: LinkParts): Link {
+  const { time, log, local, outbox, spool, shipper } = disk;
+  const boot_id = readBootId(config.system_root);
+  const meter = new HealthMeter({
+    system_root: config.system_root,
+    clock,
+    time,
+    boot_id,
+    workloads: () => deployments.workloads(),
+    metrics: () => agentMetrics(outbox, spool),
+  });
+  return new Link({
+    server: config.server,
+    robot_id,
+    key,
+    clock,
+    activity,
+    log,
+    local,
+    time,
+    outbox,
+    shipper,
+    introduce: () => ({
+      boot_id,
+      agent_version: AGENT_VERSION,
+      platform: readPlatform(config.system_root),
+      kinds: deployments.kinds,
+      generation: store.generation,
+    }),
+    health: () => meter.measure(),
+    announce: () => deployments.announce(),
+    desired: (desired) => takeDesired({ store, reporter, deployments, log }, desired),
+  });
 }
 
 /** On disk first, then acted on, then reported; what was stored before is reported again, as the server may not know. */

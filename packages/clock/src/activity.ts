@@ -17,7 +17,7 @@ export interface TrackedActivity extends Activity {
 
 /** Turns of the event loop without work before we call it idle: a promise chain between two queries takes fewer. */
 const QUIET_TURNS = 6;
-const IDLE_TIMEOUT_MS = 30_000;
+const IDLE_TIMEOUT_MS = 120_000;
 
 export function trackActivity(): TrackedActivity {
   let pending = 0;
