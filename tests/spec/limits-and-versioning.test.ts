@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Program } from "../processes/process.ts";
+import { paths } from "@robofleet/protocol/paths";
+import { startPlane } from "../harness/index.ts";
+import { Http } from "./http.ts";
+import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
+
+const LIMIT = { timeout: 60_000 };
+const plane = await sharedPlane();
+
+test("an enrolment key with an expiry of 0 hours never expires, others do on time", LIMIT, async () => {
+  await using timed = await startPlane({ at: "2030-01-01T00:00:00Z" });
+  const [ever, hour] = [await timed.enrollmentKey({ expires_in_hours: 0 }), await timed.enrollmentKey({ expires_in_hours: 1 })];
+  const nobody = new Http(timed, undefined);
+  const enrol = (key: string, byte: number) => nobody.post("/agent/enroll", { key, public_key: Buffer.alloc(32, byte).toString("base64") });
+  assert.equal((await enrol(hour, 1)).status, 201);
+  await timed.stop();
+  await timed.advance({ hours: 1 });
+  await timed.restart();
+  assert.match((await enrol(hour, 2)).refusal, /^403 forbidden: .*expired/);
+  assert.equal((await enrol(hour, 1)).status, 200, "a robot that has enrolled is still that robot");
+  await timed.stop();
+  await timed.advance({ hours: 240 });
+  await timed.restart();
+  assert.equal((await enrol(ever, 3)).status, 201);
+});
+
+test("every limit with its default is told by robofleet serve --help", LIMIT, async () => {
+  const program = new Program("packages/server/src/main.ts", ["serve", "--help"]);
+  assert.equal((await program.ended).code, 0);
+  for (const name of ["token_requests_per_minute=600", "token_burst=1200", "unknown_requests_per_minute=20"]) assert.ok(program.output.includes(name), name);
+});
+
+test("the route description is that of the running server: every route in it answers, and no other is under /api/", LIMIT, async () => {
+  const { paths: described } = (await anonymous(plane).get("/openapi.json")).body as { paths: Record<string, Record<string, unknown>> };
+  const listed = Object.entries(described).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
+  const known = Object.values(paths).map(([method, path]) => `${method} ${path}`);
+  assert.deepEqual(listed.toSorted(), known.filter((route) => !route.includes(" /agent/")).toSorted());
+  for (const [path, methods] of Object.entries(described)) {
+    const unknown = ["PUT", "PATCH", "DELETE"].find((method) => !(method.toLowerCase() in methods));
+    if (unknown === undefined || !path.startsWith("/api/") || path.startsWith("/api/admin/")) continue;
+    // Not through the checked fetch: that this method is not in the document is the point.
+    const reply = await fetch(plane.url + path.replace("{id}", "x"), { method: unknown, headers: { authorization: `Bearer ${plane.default_org.admin_token}` } });
+    assert.equal(reply.status, 405, `${unknown} ${path}`);
+    const allow = (reply.headers.get("allow") ?? "").split(", ").filter((method) => method !== "HEAD");
+    // /api/configs/deployments is also what /api/configs/{id} could be.
+    for (const method of Object.keys(methods)) assert.ok(allow.includes(method.toUpperCase()), `${path} allows ${method}`);
+  }
+});
+
+test("no path has a version prefix", LIMIT, async () => {
+  assert.match((await httpOf(plane).get("/api/v1/robots")).refusal, /^404 not_found/);
+});
