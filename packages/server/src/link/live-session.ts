@@ -72,6 +72,8 @@ export class LiveSession implements Session {
 
   /** Takes one WebSocket message. A frame that breaks the protocol ends the link. */
   receive(bytes: Buffer, binary: boolean, now: number): void {
+    // A link that is being closed has been read to where it broke: what comes after that comes again on the next one.
+    if (this.end_reason !== undefined) return;
     this.heard_at = now;
     this.seen = true;
     try {

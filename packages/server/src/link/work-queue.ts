@@ -6,11 +6,15 @@ interface Pausable {
   resume(): void;
 }
 
-/** Deals with one robot's messages one after another, and stops reading from it while too many wait: the robot keeps them on its disk. */
+/**
+ * Deals with one robot's messages one after another, and stops reading from it while too many wait: the robot keeps them
+ * on its disk. After one that failed none is dealt with: to acknowledge a later report is to acknowledge those before it.
+ */
 export class WorkQueue {
   readonly #socket: Pausable;
   #waiting = 0;
   #paused = false;
+  #failed = false;
   #tail: Promise<void> = Promise.resolve();
 
   constructor(socket: Pausable) {
@@ -23,7 +27,17 @@ export class WorkQueue {
       this.#paused = true;
       this.#socket.pause();
     }
-    this.#tail = this.#tail.then(work).catch(failed).then(() => this.#done());
+    this.#tail = this.#tail.then(() => this.#perform(work, failed)).then(() => this.#done());
+  }
+
+  async #perform(work: () => Promise<void>, failed: (error: unknown) => void): Promise<void> {
+    if (this.#failed) return;
+    try {
+      await work();
+    } catch (error) {
+      this.#failed = true;
+      failed(error);
+    }
   }
 
   #done(): void {
