@@ -21,6 +21,8 @@ export const Platform = Type.Object(
 );
 export type Platform = Static<typeof Platform>;
 
+const GENERATION_MAX = 2 ** 52;
+
 /** First message of a robot, in answer to `challenge`. */
 export const Hello = Type.Object(
   {
@@ -38,8 +40,8 @@ export const Hello = Type.Object(
     kinds: Type.Array(Name, { maxItems: 64 }),
     /** Streams that this agent can open. */
     streams: Type.Array(Name, { maxItems: 64 }),
-    /** Generation of the desired state that the robot has stored. */
-    generation: Count,
+    /** Generation of the desired state that the robot has stored. Bounded: the server counts on from it, in exact numbers. */
+    generation: Type.Integer({ minimum: 0, maximum: GENERATION_MAX }),
   },
   strict,
 );
@@ -92,7 +94,7 @@ export type ReportBody = Static<typeof ReportBody>;
 
 /** A durable report from the outbox; resent until the server acknowledges `seq` or a higher one. */
 export const Report = Type.Object(
-  { type: Type.Literal("report"), seq: Type.Integer({ minimum: 1 }), at: Type.String({ maxLength: 40 }), body: ReportBody },
+  { type: Type.Literal("report"), seq: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }), at: Type.String({ maxLength: 40 }), body: ReportBody },
   strict,
 );
 export type Report = Static<typeof Report>;

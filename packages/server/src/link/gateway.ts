@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
-import { CONTROL_CHANNEL, decodeFrame, FrameType, LINK_SUBPROTOCOL, MessageAssembler, messageFrames, type Refused, type ServerMessage } from "@robofleet/protocol/link";
+import { CONTROL_CHANNEL, decodeFrame, FrameType, LINK_SUBPROTOCOL, messageFrames, type Refused, type ServerMessage } from "@robofleet/protocol/link";
 import type { RobotMessage } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
@@ -40,6 +40,8 @@ export class Gateway implements Link {
   readonly #sessions = new Map<string, LiveSession>();
   readonly #timer: Timer;
   #unauthenticated = 0;
+  /** Sockets between the upgrade and the welcome. */
+  readonly #greeted = new Set<WebSocket>();
   #draining = false;
   readonly #ending = new Set<Promise<void>>();
   #emptied: (() => void) | undefined;
@@ -76,6 +78,7 @@ export class Gateway implements Link {
   async drain(reason: string): Promise<void> {
     this.#draining = true;
     this.#timer.cancel();
+    for (const ws of this.#greeted) ws.terminate();
     for (const session of this.#sessions.values()) session.goAway(Math.floor(this.#context.clock.random() * DRAIN_SPREAD_MS), reason);
     // The other end answers a close in a round trip; one that does not is cut.
     const cut = this.#context.clock.setTimer(CONTROL_BUFFER_TIMEOUT_MS, () => {
@@ -106,7 +109,9 @@ export class Gateway implements Link {
     socket.once("close", uncount);
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       ws.on("error", () => {}); // a close event follows
+      this.#greeted.add(ws);
       void this.#greet(ws, ip).finally(uncount);
+      ws.once("close", () => this.#greeted.delete(ws));
     });
   }
 
@@ -140,6 +145,7 @@ export class Gateway implements Link {
           acked_seq: admission.acked_seq,
           acked_log_seq: admission.acked_log_seq,
         });
+        this.#greeted.delete(ws);
         this.#adopt(ws, session);
         await this.#context.handlers().connected(session);
       } finally {
@@ -216,14 +222,14 @@ function refuse(ws: WebSocket, message: Refused): void {
 /** The first control message, or undefined when the link closes before or breaks the protocol. */
 function firstMessage(ws: WebSocket): Promise<RobotMessage | undefined> {
   return new Promise((resolve) => {
-    const assembler = new MessageAssembler();
     const onMessage = (data: unknown, binary: boolean): void => {
       try {
         if (!binary) throw new Error("text frames are not part of the link");
         const frame = decodeFrame(data as Buffer);
         if (frame.type !== FrameType.DATA || frame.channel !== CONTROL_CHANNEL) throw new Error("hello must come first");
-        const bytes = assembler.push(frame);
-        if (bytes !== undefined) done(parseMessage(bytes));
+        // Whoever has not said who it is gets no memory to put parts of a message into.
+        if (frame.flags !== 0) throw new Error("hello must be one frame");
+        done(parseMessage(frame.payload));
       } catch (error) {
         ws.close(1002, (error as Error).message.slice(0, 120));
         done(undefined);
