@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { slow, stuckAt } from "@robofleet/swarm";
+import { stuckAt } from "@robofleet/swarm";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 
@@ -20,7 +20,7 @@ test("cancel: while the next attempt waits the robot still at the last one is to
   const [before, release] = [await plane.release(), await plane.release()];
   await plane.deploy(before, { robot_id: robot.id });
   await plane.settle();
-  robot.behave(slow(1_200_000), release.id);
+  robot.behave({ step_ms: { downloading: 1_200_000 } }, release.id);
   const { id } = await plane.deploy(release, { robot_id: robot.id });
   await plane.settle();
   const status = async () => (await plane.targets(id)).get(robot.id)?.status;
@@ -31,7 +31,7 @@ test("cancel: while the next attempt waits the robot still at the last one is to
   assert.deepEqual(await shown(plane, id), CANCELLED);
   const wanted = robot.received.at(-1)?.apps.main;
   assert.deepEqual([wanted?.target_id, wanted?.release?.id], [null, before.id]);
-  await plane.advance({ hours: 3 });
+  await plane.advance({ minutes: 15 });
   assert.equal(robot.runs(), before.tag);
   await checkEngine(plane, { ended: true });
 });

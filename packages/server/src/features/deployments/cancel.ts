@@ -3,6 +3,7 @@ import type { Actor } from "@robofleet/protocol/routes";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
+import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { CANCEL_ACK_SECONDS } from "./policy.ts";
 import { REVOCABLE_STATUSES } from "./state.ts";
@@ -40,22 +41,23 @@ export async function cancelDeployment(db: Db, engine: Engine, org_id: string, i
 async function cancelOpen(tx: Db, engine: Engine, deployment: DeploymentRow, actor: Actor): Promise<DeploymentRow> {
   const { org_id, id } = deployment;
   const revocable = await lockTargetsByStatus(tx, org_id, id, REVOCABLE_STATUSES, CHUNK_TARGETS);
+  const waiting = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued"], CHUNK_TARGETS);
+  // The robot of a target that waits for its next attempt may still be at the last one.
+  await giveBack(tx, engine, org_id, [...revocable, ...waiting.filter(({ attempt }) => attempt > 0)]);
   if (revocable.length > 0) {
-    await giveBack(tx, engine, org_id, revocable);
     await setDeadlines(tx, org_id, revocable.map((target) => target.id), new Date(engine.clock.now().getTime() + CANCEL_ACK_SECONDS * 1_000));
   }
-  const waiting = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued"], CHUNK_TARGETS);
   return moveTargets(tx, engine, deployment, waiting.map((target) => ({ target, to: "cancelled", reason: "user_cancelled" })), actor);
 }
 
 /** Background: goes on with cancellations of fleets larger than a chunk. */
 export async function continueCancellations(db: Db, engine: Engine): Promise<boolean> {
   const open = await listCancelling(db, 20);
-  for (const { org_id, id } of open) {
-    await db.transaction(async (tx) => {
+  await eachApart(open, ({ org_id, id }) =>
+    db.transaction(async (tx) => {
       const [row] = await lockDeployments(tx, org_id, [id]);
       if (row !== undefined && !isTerminal(row.status)) await cancelOpen(tx, engine, row, SYSTEM);
-    });
-  }
+    }),
+  );
   return open.length > 0;
 }

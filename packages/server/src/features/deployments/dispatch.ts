@@ -4,6 +4,8 @@ import type { Db } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { effectiveFiles } from "../configs/index.ts";
 import { type Decision, decide } from "./decide.ts";
+import { eachApart } from "./each-apart.ts";
+import { giveBack } from "./give-back.ts";
 import { deadlineOf, VERIFY_SECONDS_DEFAULT } from "./policy.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
 import { bumpGenerations, type ConfigFileChange, listAppStates, listConfigNamespaces, listLastConfigTargets, setDesiredApps, setDesiredConfigs } from "./store/robot-state.ts";
@@ -20,10 +22,10 @@ export async function dispatchQueued(db: Db, engine: Engine): Promise<boolean> {
   const by_deployment = Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`);
   // Newest first: a robot that comes back to several deployments installs only the last of them, which supersedes the others.
   const newest_first = [...by_deployment.values()].toSorted(([a], [b]) => ((a?.id ?? "") < (b?.id ?? "") ? 1 : -1));
-  for (const targets of newest_first) {
+  await eachApart(newest_first, (targets) => {
     const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
-    await dispatchTargets(db, engine, org_id, deployment_id, targets.map(({ id }) => id));
-  }
+    return dispatchTargets(db, engine, org_id, deployment_id, targets.map(({ id }) => id));
+  });
   return claimable.length === CLAIM_TARGETS;
 }
 
@@ -43,6 +45,8 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     const going = decided.filter(({ decision }) => "dispatch" in decision).map(({ target }) => target);
     const ended = decided.flatMap(({ target, decision }): TargetChange[] => ("end" in decision ? [{ target, to: decision.end, reason: decision.reason }] : []));
     const dispatched = going.length === 0 ? [] : await (deployment.kind === "release" ? handOver : handOverConfigs)(tx, engine, deployment, going);
+    // An earlier attempt may still stand in what the robot is to look like.
+    await giveBack(tx, engine, org_id, ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : [])));
     await moveTargets(tx, engine, deployment, [...dispatched, ...ended], SYSTEM);
     if (dispatched.length > 0) {
       engine.metrics.targets_dispatched.inc(dispatched.length);
@@ -91,10 +95,11 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
   const verify_seconds = deployment.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const app = deployment.app ?? "main";
-  const previous = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state.current_release_id]));
   const changes = targets.map((target) => ({ robot_id: target.robot_id, release_id: deployment.release_id ?? "", target_id: target.id, deployment_id: deployment.id, attempt: target.attempt + 1, verify_seconds }));
-  await setDesiredApps(tx, org_id, app, changes, now);
+  // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
+  const previous = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state.current_release_id]));
+  await setDesiredApps(tx, org_id, app, changes, now);
   return targets.map((target) => ({
     target,
     to: "dispatched",
@@ -111,9 +116,9 @@ async function handOverConfigs(tx: Db, engine: Engine, deployment: DeploymentRow
   const { org_id } = deployment;
   const now = engine.clock.now();
   const robot_ids = targets.map(({ robot_id }) => robot_id);
+  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const files = await configFiles(tx, deployment, robot_ids);
   await setDesiredConfigs(tx, org_id, targets.flatMap((target) => filesOf(files.get(target.robot_id), deployment, target)), now);
-  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   return targets.map((target): TargetChange => {
     const attempt = target.attempt + 1;
     if ((files.get(target.robot_id)?.size ?? 0) === 0) return { target, to: "applied", reason: "already_installed", attempt, data: { changed: false } };

@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { bumpGenerations, revertConfigs, revertDesiredApps } from "./store/robot-state.ts";
+import { bumpGenerations, lockGenerations, revertConfigs, revertDesiredApps } from "./store/robot-state.ts";
 import type { TargetRow } from "./store/rows.ts";
 import { type Engine, HINT_PUSH } from "./transition.ts";
 
@@ -7,8 +7,10 @@ import { type Engine, HINT_PUSH } from "./transition.ts";
  * Targets ended, or are to be called off, without what they brought: their robots are told to be as they were. A robot
  * that has begun to install finishes first and decides by itself.
  */
-export async function giveBack(tx: Db, engine: Engine, org_id: string, targets: readonly Pick<TargetRow, "id" | "kind">[]): Promise<void> {
+export async function giveBack(tx: Db, engine: Engine, org_id: string, targets: readonly Pick<TargetRow, "id" | "kind" | "robot_id">[]): Promise<void> {
+  if (targets.length === 0) return;
   const now = engine.clock.now();
+  await lockGenerations(tx, org_id, targets.map(({ robot_id }) => robot_id));
   const ids = (kind: TargetRow["kind"]): string[] => targets.filter((target) => target.kind === kind).map(({ id }) => id);
   const [releases, configs] = [ids("release"), ids("config")];
   const robots = new Set<string>();

@@ -1,16 +1,16 @@
-import { isTerminal, type Reason, REASONS } from "@robofleet/protocol";
+import { isTerminal, type Reason, REASONS, type TargetStatus } from "@robofleet/protocol";
 import type { AppReport, ConfigReport, Progress, Report, TargetReport } from "@robofleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { robotActor } from "../../kernel/caller.ts";
 import { deadlineOf, retryAt, VERIFY_SECONDS_DEFAULT } from "./policy.ts";
 import { giveBack } from "./give-back.ts";
-import { afterReport, type Verdict } from "./state.ts";
+import { afterReport, isRevocable, type Verdict } from "./state.ts";
 import { lockDeployments } from "./store/deployments.ts";
-import { getConfigTarget, listConfigStates, releaseConfigs, setAppApplied, setAppReported, setConfigReported, setObserved, takePosition } from "./store/robot-state.ts";
+import { bumpGenerations, getConfigTarget, listAppStates, listConfigStates, releaseConfigs, setAppApplied, setAppReported, setConfigReported, setDesiredApps, setObserved, takePosition } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import { getTarget, lockTargets, setProgress, type TargetChange } from "./store/targets.ts";
-import { type Engine, moveTargets } from "./transition.ts";
+import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
 
 /**
  * Takes a robot's durable report, once: its number, what it changes and the events are one transaction, and only then
@@ -56,12 +56,28 @@ async function takeTarget(tx: Db, engine: Engine, session: Session, deployment: 
 async function move(tx: Db, engine: Engine, deployment: DeploymentRow, target: TargetRow, verdict: Exclude<Verdict, { ignored: string }>, robot_id: string, data: Record<string, unknown> = {}): Promise<void> {
   const now = engine.clock.now();
   const verify_seconds = deployment.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
-  const change: TargetChange = { target, to: verdict.to, reason: verdict.reason, deadline_at: deadlineOf(verdict.to, verify_seconds, now), not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null, data };
+  // Robots that are to stop have been given their time to acknowledge it.
+  const deadline_at = deployment.cancel_requested_at !== null && isRevocable(verdict.to) ? target.deadline_at : deadlineOf(verdict.to, verify_seconds, now);
+  const change: TargetChange = { target, to: verdict.to, reason: verdict.reason, deadline_at, not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null, data };
   await moveTargets(tx, engine, deployment, [change], robotActor(robot_id));
+  if (target.kind === "release" && FINISHING.includes(verdict.to)) await wantAgain(tx, engine, deployment, target, verify_seconds);
   if (verdict.to === "applied") {
     if (target.kind === "config") await releaseConfigs(tx, target.org_id, [target.id]);
     else await setAppApplied(tx, target.org_id, { robot_id, app: target.subject, release_id: target.release_id ?? "", target_id: target.id }, now);
   } else if (isTerminal(verdict.to)) await giveBack(tx, engine, target.org_id, [target]);
+}
+
+/** Statuses from which on the robot brings to its end what it began. */
+const FINISHING: readonly TargetStatus[] = ["installing", "verifying", "applied"];
+
+/** It was called off too late, the robot had begun to install: what it finishes is wanted again, lest it goes back afterwards. */
+async function wantAgain(tx: Db, engine: Engine, deployment: DeploymentRow, { org_id, robot_id, id, release_id, subject, attempt }: TargetRow, verify_seconds: number): Promise<void> {
+  const [state] = await listAppStates(tx, org_id, [robot_id], subject);
+  if (state === undefined || release_id === null || state.target_id !== null || state.last_target_id !== id) return;
+  const now = engine.clock.now();
+  await bumpGenerations(tx, org_id, [robot_id], now);
+  await setDesiredApps(tx, org_id, subject, [{ robot_id, release_id, target_id: id, deployment_id: deployment.id, attempt, verify_seconds }], now);
+  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: [robot_id] }));
 }
 
 async function takeApp(tx: Db, engine: Engine, { org_id, robot_id }: Session, body: AppReport): Promise<void> {

@@ -1,6 +1,7 @@
 import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
+import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { retryAt } from "./policy.ts";
 import { afterTimeout, isActive, REVOCABLE_STATUSES } from "./state.ts";
@@ -14,10 +15,10 @@ const CHUNK_TARGETS = 2_000;
 /** Background: targets whose step took too long are tried again or given up. Answers true when there may be more. */
 export async function endLateSteps(db: Db, engine: Engine): Promise<boolean> {
   const late = await listLate(db, engine.clock.now(), LATE_PER_TURN);
-  for (const own of Map.groupBy(late, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values()) {
+  await eachApart(Map.groupBy(late, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values(), (own) => {
     const { org_id, deployment_id } = own[0] as (typeof own)[number];
-    await db.transaction((tx) => endLate(tx, engine, org_id, deployment_id, own.map(({ id }) => id)));
-  }
+    return db.transaction((tx) => endLate(tx, engine, org_id, deployment_id, own.map(({ id }) => id)));
+  });
   return late.length === LATE_PER_TURN;
 }
 
@@ -40,15 +41,15 @@ async function endLate(tx: Db, engine: Engine, org_id: string, deployment_id: st
 export async function expireDeployments(db: Db, engine: Engine): Promise<boolean> {
   const expired = await listExpired(db, engine.clock.now(), 20);
   let more = false;
-  for (const { org_id, id } of expired) {
-    await db.transaction(async (tx) => {
+  await eachApart(expired, ({ org_id, id }) =>
+    db.transaction(async (tx) => {
       const [deployment] = await lockDeployments(tx, org_id, [id]);
       if (deployment === undefined || isTerminal(deployment.status)) return;
       const targets = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued", ...REVOCABLE_STATUSES], CHUNK_TARGETS);
       more ||= targets.length === CHUNK_TARGETS;
       await giveBack(tx, engine, org_id, targets);
       await moveTargets(tx, engine, deployment, targets.map((target) => ({ target, to: "cancelled", reason: "expired" })), SYSTEM);
-    });
-  }
+    }),
+  );
   return more;
 }

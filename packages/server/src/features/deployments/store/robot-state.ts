@@ -9,6 +9,10 @@ export const bumpGenerations = (db: Db, org_id: string, robot_ids: readonly stri
     on conflict (org_id, robot_id) do update set generation = robot_desired.generation + 1, updated_at = excluded.updated_at
     returning robot_id, generation`);
 
+/** Locks those rows in the order in which they are always locked: before anything else about what a robot has or is to have. */
+export const lockGenerations = (db: Db, org_id: string, robot_ids: readonly string[]) =>
+  db.run(sql`select from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) order by robot_id for update`);
+
 /** A robot that has seen a higher generation than we know (the database is a restored copy) would take ours for old. */
 export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: number, now: Date) =>
   db.run(sql`

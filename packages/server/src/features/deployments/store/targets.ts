@@ -142,10 +142,11 @@ const lateRow = row({ org_id: text, deployment_id: text, id: text });
 export const listLate = (db: Db, now: Date, limit: number) =>
   db.many(sql(lateRow)`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} order by deadline_at limit ${limit}`);
 
-/** Download progress; it also starts the step's timeout anew. */
+/** Download progress; it also starts the step's timeout anew, unless the robot is to stop. */
 export const setProgress = (db: Db, org_id: string, p: { id: string; robot_id: string; attempt: number; progress: { bytes_done: number; bytes_total: number }; deadline_at: Date | null }) =>
   db.run(sql`
-    update deployment_target set progress = ${json(p.progress)}, deadline_at = ${p.deadline_at}
+    update deployment_target t set progress = ${json(p.progress)},
+      deadline_at = case when exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null) then deadline_at else ${p.deadline_at} end
     where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and status in ('dispatched', 'downloading')`);
 
 export const setDeadlines = (db: Db, org_id: string, ids: readonly string[], deadline_at: Date) =>
