@@ -1,7 +1,7 @@
 import type { AnswerOf, Deployment, QueryOf, Routes } from "@robofleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { notFound } from "../../kernel/fault.ts";
+import { badRequest, notFound } from "../../kernel/fault.ts";
 import { readPage } from "../../kernel/page.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { type DeploymentFilter, findRelease, findTargetRobot, fleetExists, getDeploymentRow, listDeploymentRows, listReleases } from "./store/deployments.ts";
@@ -60,10 +60,16 @@ export async function listEvents(db: Db, { org_id }: Caller, kind: DeploymentKin
   return readPage(
     query,
     ["events", org_id, id],
-    ({ after, limit }) => listEventRows(db, org_id, id, { targets: include === "targets", robot_id, after_seq: Math.max(Number(after ?? 0), query.after_seq ?? 0) }, limit),
+    ({ after, limit }) => listEventRows(db, org_id, id, { targets: include === "targets", robot_id, after_seq: Math.max(readSeq(after), query.after_seq ?? 0) }, limit),
     (row) => String(row.seq),
     eventToWire,
   );
+}
+
+function readSeq(after: string | null): number {
+  const seq = Number(after ?? 0);
+  if (!Number.isSafeInteger(seq)) throw badRequest("cursor is not one that a list answered");
+  return seq;
 }
 
 async function requireRobotFilter(db: Db, org_id: string, robot_id: string | undefined): Promise<void> {
