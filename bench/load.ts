@@ -31,7 +31,11 @@ function one(host: string, port: number, request: Request, until: number): Promi
     const head = `${request.method} ${request.path} HTTP/1.1\r\n${lines.join("")}`;
     const send = (): void => {
       const body = request.body?.();
-      socket.write(body === undefined ? `${head}\r\n` : `${head}content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+      socket.write(
+        body === undefined
+          ? `${head}\r\n`
+          : `${head}content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      );
     };
     socket.on("connect", send);
     socket.on("data", (chunk) => {

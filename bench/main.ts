@@ -14,9 +14,13 @@ import { startUp } from "./rows/start-up.ts";
 
 const ROWS: readonly Row[] = [getRobot, listRobots, postSite, heartbeat, idleMemory, logIngest, startUp];
 
-const { values } = parseArgs({ options: { only: { type: "string" }, json: { type: "string" }, profile: { type: "string" }, help: { type: "boolean", default: false } } });
+const { values } = parseArgs({
+  options: { only: { type: "string" }, json: { type: "string" }, profile: { type: "string" }, help: { type: "boolean", default: false } },
+});
 if (values.help) {
-  process.stdout.write(`npm run bench [-- --only NAME --json FILE --profile DIR]\n\n${ROWS.map(({ name, about }) => `  ${name.padEnd(14)}${about}`).join("\n")}\n`);
+  process.stdout.write(
+    `npm run bench [-- --only NAME --json FILE --profile DIR]\n\n${ROWS.map(({ name, about }) => `  ${name.padEnd(14)}${about}`).join("\n")}\n`,
+  );
   process.exit(0);
 }
 const rows = values.only === undefined ? ROWS : ROWS.filter(({ name }) => name === values.only);
@@ -25,7 +29,8 @@ if (rows.length === 0) {
   process.exit(2);
 }
 
-const shown = ({ median, min, max }: Sample, digits = 2): string => (min === max ? median.toFixed(digits) : `${median.toFixed(digits)} (${min.toFixed(digits)}–${max.toFixed(digits)})`);
+const shown = ({ median, min, max }: Sample, digits = 2): string =>
+  min === max ? median.toFixed(digits) : `${median.toFixed(digits)} (${min.toFixed(digits)}–${max.toFixed(digits)})`;
 const load = os.loadavg();
 const results: ({ name: string } & RowResult)[] = [];
 for (const row of rows) {
@@ -34,7 +39,10 @@ for (const row of rows) {
   await withRig(values.profile, async (rig) => void results.push({ name: row.name, ...(await row.run(rig)) }));
 }
 
-const table = new Table({ head: ["operation", "ours", "limit", "ratio", "goal", "", "CPU µs ours", "CPU µs limit"], style: { head: [], border: [] } });
+const table = new Table({
+  head: ["operation", "ours", "limit", "ratio", "goal", "", "CPU µs ours", "CPU µs limit"],
+  style: { head: [], border: [] },
+});
 for (const r of results) {
   table.push([
     r.name,
@@ -51,7 +59,25 @@ process.stdout.write(`${table.toString()}\nload before the run: ${load.map((one)
 
 if (values.json !== undefined) {
   const [cpu] = os.cpus();
-  const machine = { cpu: cpu?.model ?? "unknown", cores: os.cpus().length, memory_bytes: os.totalmem(), kernel: os.release(), node: process.version };
-  const json = { machine, load, rows: results.map(({ name, ours, limit, unit, ratio, goal, met }) => ({ name, ours: ours.median, limit: limit.median, unit, ratio, goal, met })) };
+  const machine = {
+    cpu: cpu?.model ?? "unknown",
+    cores: os.cpus().length,
+    memory_bytes: os.totalmem(),
+    kernel: os.release(),
+    node: process.version,
+  };
+  const json = {
+    machine,
+    load,
+    rows: results.map(({ name, ours, limit, unit, ratio, goal, met }) => ({
+      name,
+      ours: ours.median,
+      limit: limit.median,
+      unit,
+      ratio,
+      goal,
+      met,
+    })),
+  };
   await writeFile(values.json, `${JSON.stringify(json, null, 2)}\n`);
 }

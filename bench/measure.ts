@@ -51,10 +51,17 @@ export interface Side {
   cpu: Sample;
 }
 
-export const side = (rounds: readonly Round[]): Side => ({ wall: sample(rounds.map(({ wall_us }) => wall_us)), cpu: sample(rounds.map(({ cpu_us }) => cpu_us)) });
+export const side = (rounds: readonly Round[]): Side => ({
+  wall: sample(rounds.map(({ wall_us }) => wall_us)),
+  cpu: sample(rounds.map(({ cpu_us }) => cpu_us)),
+});
 
 /** Runs ours and the limit by turns, so that whatever else the machine does hits both; the first of each warms up and does not count. */
-export async function byTurns(rounds: number, ours: () => Promise<Round>, limit: () => Promise<Round>): Promise<{ ours: Side; limit: Side; ratio: Sample }> {
+export async function byTurns(
+  rounds: number,
+  ours: () => Promise<Round>,
+  limit: () => Promise<Round>,
+): Promise<{ ours: Side; limit: Side; ratio: Sample }> {
   await ours();
   await limit();
   const [a, b]: [Round[], Round[]] = [[], []];

@@ -34,7 +34,18 @@ export async function withRig(profile: string | undefined, work: (rig: Rig) => P
   try {
     const port = await freePort();
     const server = await startProgram(
-      [...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]), "packages/server/src/main.ts", "serve", "--data", data, "--listen", `127.0.0.1:${port}`, "--log-level", "warn", ...["token_requests_per_minute=100000000", "token_burst=100000000", "health_seconds=3600"].flatMap((limit) => ["--limit", limit])],
+      [
+        ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
+        "packages/server/src/main.ts",
+        "serve",
+        "--data",
+        data,
+        "--listen",
+        `127.0.0.1:${port}`,
+        "--log-level",
+        "warn",
+        ...["token_requests_per_minute=100000000", "token_burst=100000000", "health_seconds=3600"].flatMap((limit) => ["--limit", limit]),
+      ],
       `http://127.0.0.1:${port}`,
       {},
     );
@@ -49,7 +60,10 @@ export async function withRig(profile: string | undefined, work: (rig: Rig) => P
       database: await databaseOf(data),
       startLimit: async (name, env = {}) => {
         const limit_port = await freePort();
-        const limit = await startProgram([`bench/limits/${name}.ts`], `http://127.0.0.1:${limit_port}`, { ...env, PORT: String(limit_port) });
+        const limit = await startProgram([`bench/limits/${name}.ts`], `http://127.0.0.1:${limit_port}`, {
+          ...env,
+          PORT: String(limit_port),
+        });
         programs.push(limit);
         return limit;
       },
@@ -74,7 +88,11 @@ async function databaseOf(data: string): Promise<Rig["database"]> {
 }
 
 async function startProgram(args: string[], url: string, env: Record<string, string>): Promise<Program> {
-  const child = spawn(process.execPath, args, { cwd: root, stdio: ["ignore", "inherit", "inherit"], env: { ...process.env, SERVICE_ADMIN_TOKEN: "", DATABASE_URL: "", ...env } });
+  const child = spawn(process.execPath, args, {
+    cwd: root,
+    stdio: ["ignore", "inherit", "inherit"],
+    env: { ...process.env, SERVICE_ADMIN_TOKEN: "", DATABASE_URL: "", ...env },
+  });
   const deadline = performance.now() + READY_TIMEOUT_MS;
   for (;;) {
     if (child.exitCode !== null) throw new Error(`${args[0]} ended with ${child.exitCode}`);

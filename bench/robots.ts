@@ -1,5 +1,13 @@
 import { generateKeyPairSync, type KeyObject, randomBytes, sign } from "node:crypto";
-import { CONTROL_CHANNEL, decodeFrame, FrameType, LINK_SUBPROTOCOL, linkChallengeText, messageFrames, type ServerMessage } from "@robofleet/protocol/link";
+import {
+  CONTROL_CHANNEL,
+  decodeFrame,
+  FrameType,
+  LINK_SUBPROTOCOL,
+  linkChallengeText,
+  messageFrames,
+  type ServerMessage,
+} from "@robofleet/protocol/link";
 import { LINK_PATH } from "@robofleet/protocol/paths";
 import pg from "pg";
 import { WebSocket } from "ws";
@@ -16,7 +24,11 @@ export async function insertRobots(rig: Rig, count: number): Promise<BenchRobot[
   const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
   const robots = Array.from({ length: count }, () => {
     const { publicKey, privateKey } = generateKeyPairSync("ed25519");
-    return { id: `rob_${randomBytes(13).toString("hex")}`, private_key: privateKey, public_key: Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url") };
+    return {
+      id: `rob_${randomBytes(13).toString("hex")}`,
+      private_key: privateKey,
+      public_key: Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url"),
+    };
   });
   const client = new pg.Client(rig.database);
   await client.connect();
@@ -26,7 +38,10 @@ export async function insertRobots(rig: Rig, count: number): Promise<BenchRobot[
      select $1, r.id, 'bench-' || r.id, $2, $3, r.key, now(), now() from unnest($4::text[], $5::bytea[]) as r (id, key)`,
     [rig.org_id, site.id, fleet.id, ids, keys],
   );
-  await client.query(`insert into robot_key (public_key, org_id, robot_id, created_at) select r.key, $1, r.id, now() from unnest($2::text[], $3::bytea[]) as r (id, key)`, [rig.org_id, ids, keys]);
+  await client.query(
+    `insert into robot_key (public_key, org_id, robot_id, created_at) select r.key, $1, r.id, now() from unnest($2::text[], $3::bytea[]) as r (id, key)`,
+    [rig.org_id, ids, keys],
+  );
   await client.query("analyze robot; analyze robot_key");
   await client.end();
   return robots;

@@ -17,7 +17,9 @@ function withToken(statement: { text: string }): string {
 }
 
 /** Answers the statement instead of running it. */
-const capture = { maybe: (statement: unknown) => statement, many: (statement: unknown) => statement } as unknown as Parameters<typeof findRobot>[0];
+const capture = { maybe: (statement: unknown) => statement, many: (statement: unknown) => statement } as unknown as Parameters<
+  typeof findRobot
+>[0];
 const ONE = { name: "one", text: withToken((await findRobot(capture, "org", "robot")) as unknown as { text: string }) };
 const list = (await listRobots(capture, "org", {}, { after: null, limit: 101 })) as unknown as { text: string; values: unknown[] };
 const LIST = { name: "list", text: withToken(list) };
@@ -36,13 +38,19 @@ const server = createServer((request, response) => {
   const token = bearer(request.headers.authorization);
   const failed = (error: Error): void => answer(500, { error: { code: "internal_server_error", message: error.message } });
   if (path === "/readyz") return answer(200, {});
-  if (path.startsWith("/api/robots/")) return void pool.query({ ...ONE, values: [token, path.slice(12)] }).then(({ rows }) => answer(200, { data: rows[0] as unknown }), failed);
-  if (path.startsWith("/api/robots")) return void pool.query({ ...LIST, values: [token, ...list.values.slice(1)] }).then(({ rows }) => answer(200, { items: rows }), failed);
+  if (path.startsWith("/api/robots/"))
+    return void pool
+      .query({ ...ONE, values: [token, path.slice(12)] })
+      .then(({ rows }) => answer(200, { data: rows[0] as unknown }), failed);
+  if (path.startsWith("/api/robots"))
+    return void pool.query({ ...LIST, values: [token, ...list.values.slice(1)] }).then(({ rows }) => answer(200, { items: rows }), failed);
   let text = "";
   request.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
   request.on("end", () => {
     const { name } = JSON.parse(text) as { name: string };
-    pool.query({ ...INSERT, values: [token, `site_${randomBytes(13).toString("hex")}`, name, new Date()] }).then(({ rows }) => answer(201, { data: rows[0] as unknown }), failed);
+    pool
+      .query({ ...INSERT, values: [token, `site_${randomBytes(13).toString("hex")}`, name, new Date()] })
+      .then(({ rows }) => answer(201, { data: rows[0] as unknown }), failed);
   });
 });
 server.listen(Number(process.env.PORT), "127.0.0.1");

@@ -10,5 +10,7 @@ http.on("upgrade", (request, socket, head) => sockets.handleUpgrade(request, soc
 http.listen(port, "127.0.0.1");
 
 let bytes = 0;
-net.createServer((socket) => socket.on("data", (chunk) => (bytes += chunk.length)).on("error", () => {})).listen(Number(process.env.TCP_PORT), "127.0.0.1");
+net
+  .createServer((socket) => socket.on("data", (chunk) => (bytes += chunk.length)).on("error", () => {}))
+  .listen(Number(process.env.TCP_PORT), "127.0.0.1");
 process.on("SIGTERM", () => process.exit(bytes < 0 ? 1 : 0));

@@ -18,7 +18,16 @@ async function compare(rig: Rig, request: Request, goal: number): Promise<RowRes
   );
   await limit.stop();
   const ratio = result.ratio.median;
-  return { ours: result.ours.wall, limit: result.limit.wall, unit: "µs", ratio, goal: `≤ ${goal}`, met: ratio <= goal, ours_cpu_us: result.ours.cpu, limit_cpu_us: result.limit.cpu };
+  return {
+    ours: result.ours.wall,
+    limit: result.limit.wall,
+    unit: "µs",
+    ratio,
+    goal: `≤ ${goal}`,
+    met: ratio <= goal,
+    ours_cpu_us: result.ours.cpu,
+    limit_cpu_us: result.limit.cpu,
+  };
 }
 
 export const getRobot: Row = {

@@ -54,12 +54,24 @@ export const idleMemory: Row = {
   about: `resident memory of the server for each of ${IDLE_ROBOTS} idle robots; beside it a server that only holds WebSockets`,
   run: async (rig) => {
     const { program } = await startSockets(rig);
-    const raw = await growth(program, IDLE_ROBOTS, () => inBatches(Array.from({ length: IDLE_ROBOTS }), CONNECT_AT_A_TIME, () => openRaw(program.url)));
+    const raw = await growth(program, IDLE_ROBOTS, () =>
+      inBatches(Array.from({ length: IDLE_ROBOTS }), CONNECT_AT_A_TIME, () => openRaw(program.url)),
+    );
     await program.stop();
     const robots = await insertRobots(rig, IDLE_ROBOTS);
-    const ours = await growth(rig.server, IDLE_ROBOTS, () => inBatches(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server.url, robot)));
+    const ours = await growth(rig.server, IDLE_ROBOTS, () =>
+      inBatches(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server.url, robot)),
+    );
     const over = ours - raw;
-    return { ours: sample([ours]), limit: sample([raw]), unit: "KB", ratio: ours / raw, figure: `${over.toFixed(1)} KB over`, goal: `≤ ${IDLE_KB_MAX} KB over`, met: over <= IDLE_KB_MAX };
+    return {
+      ours: sample([ours]),
+      limit: sample([raw]),
+      unit: "KB",
+      ratio: ours / raw,
+      figure: `${over.toFixed(1)} KB over`,
+      goal: `≤ ${IDLE_KB_MAX} KB over`,
+      met: over <= IDLE_KB_MAX,
+    };
   },
 };
 

@@ -22,7 +22,10 @@ for (const role of ROLES) {
     const org = await plane.org();
     const things = await makeThings(org, plane.clock.now());
     const token = await org.token({ role });
-    await plane.until("the robot's health", async () => (await org.api.request("GET", `/api/robots/${things.robot.id}/health`)).status === 200);
+    await plane.until(
+      "the robot's health",
+      async () => (await org.api.request("GET", `/api/robots/${things.robot.id}/health`)).status === 200,
+    );
     for (const route of portal) {
       const reply = await askRoute(plane, route, sampleRequest(route, things), { token });
       const shown = `${role}: ${route.method} ${route.path} answered ${reply.status} ${reply.text.slice(0, 300)}`;
@@ -32,7 +35,12 @@ for (const role of ROLES) {
         continue;
       }
       // Not more than a conflict with what is there may stand in the way of who may: a release in use, a fleet that is not empty.
-      const may = route.name === "putReleaseArtifact" ? [200, 400] : route.method === "DELETE" || route.name === "cancelDeployment" ? [200, 202, 409] : [200, 201];
+      const may =
+        route.name === "putReleaseArtifact"
+          ? [200, 400]
+          : route.method === "DELETE" || route.name === "cancelDeployment"
+            ? [200, 202, 409]
+            : [200, 201];
       assert.ok(may.includes(reply.status), shown);
     }
   });
@@ -45,7 +53,11 @@ test("no portal token, whatever its role, opens what is the service admin's", LI
   for (const route of admin_routes) {
     for (const role of ROLES) {
       const token = await things.org.token({ role });
-      assert.match((await askRoute(plane, route, sampleRequest(route, things), { token })).refusal, /^403 forbidden/, `${role}: ${route.path}`);
+      assert.match(
+        (await askRoute(plane, route, sampleRequest(route, things), { token })).refusal,
+        /^403 forbidden/,
+        `${role}: ${route.path}`,
+      );
     }
     const reply = await askRoute(plane, route, sampleRequest(route, things), { token: ADMIN_TOKEN });
     assert.ok([200, 201, 409].includes(reply.status), `${route.path} answered ${reply.status}`);
@@ -55,10 +67,12 @@ test("no portal token, whatever its role, opens what is the service admin's", LI
 test("no portal token and no admin token opens what is a robot's, and no robot what is a person's", LIMIT, async () => {
   const things = await makeThings(await plane.org(), plane.clock.now());
   const robots = all.filter(({ access }) => access === "robot");
+  await plane.until("the robot's config", async () => (await things.robot.get("/agent/configs/default")).status === 200);
   assert.ok(robots.length >= 2);
   for (const route of robots) {
     const request = sampleRequest(route, things);
-    for (const token of [things.org.admin_token, ADMIN_TOKEN]) assert.match((await askRoute(plane, route, request, { token })).refusal, /^401 unauthorized/);
+    for (const token of [things.org.admin_token, ADMIN_TOKEN])
+      assert.match((await askRoute(plane, route, request, { token })).refusal, /^401 unauthorized/);
     assert.equal((await things.robot.get(request.path)).status, 200, request.path);
   }
   for (const route of portal.filter(({ method }) => method === "GET")) {

@@ -62,7 +62,10 @@ export interface SampleRequest {
 }
 
 /** Fields that say what another field is the id of, and how each is filled. */
-const KINDS: Record<string, { beside: Record<string, string> }> = { target_id: { beside: { target_kind: "robot" } }, scope_id: { beside: { scope: "robot" } } };
+const KINDS: Record<string, { beside: Record<string, string> }> = {
+  target_id: { beside: { target_kind: "robot" } },
+  scope_id: { beside: { scope: "robot" } },
+};
 const TARGETS = ["robot_id", "fleet_id", "target_id"];
 
 /** A value that a field takes, by its name; a field that nobody knows yet must be added here. */
@@ -101,7 +104,11 @@ function idOfPath(route: Route, things: Things): string {
 }
 
 /** A request that the route takes, with the ids of `things`; `set` gives one id field a value of its own. */
-export function sampleRequest(route: Route, things: Things, set?: { place: "path" | "query" | "body"; name: string; value: string }): SampleRequest {
+export function sampleRequest(
+  route: Route,
+  things: Things,
+  set?: { place: "path" | "query" | "body"; name: string; value: string },
+): SampleRequest {
   const in_path = set?.place === "path" ? set.value : idOfPath(route, things);
   const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", "default");
   const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};

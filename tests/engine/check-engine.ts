@@ -48,16 +48,25 @@ const eventRow = row({
   attempt: nullable(text),
 });
 
+/** Deployments and events of one moment, also while they move on. */
+const snapshot = ({ db }: Harness) =>
+  db.transaction(async (tx) => {
+    await tx.run(sql`set transaction isolation level repeatable read`);
+    const deployments = await tx.many(sql(deploymentRow)`
+      select d.id, d.status, d.target_kind, d.event_seq, d.fan_out_done_at::text as fan_out_at,
+        (select count(*)::int from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id and t.status not in ('applied', 'failed', 'rolled_back', 'cancelled')) as open,
+        (select min(t.status) from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id) as target_status
+      from deployment d`);
+    const events = await tx.many(sql(eventRow)`
+      select deployment_id, seq, kind, status, target_status, data ->> 'target_id' as target_id, data ->> 'attempt' as attempt
+      from deployment_event order by org_id, deployment_id, seq`);
+    return { deployments, events };
+  });
+
 /** Fails when the events, counters and states of any deployment contradict each other or the rules; with `ended`, when one has not ended. */
 export async function checkEngine(plane: Harness, options: { ended?: boolean } = {}): Promise<void> {
   await checkCounters(plane);
-  const deployments = await plane.db.many(sql(deploymentRow)`
-    select d.id, d.status, d.target_kind, d.event_seq, d.fan_out_done_at::text as fan_out_at,
-      (select count(*)::int from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id and t.status not in ('applied', 'failed', 'rolled_back', 'cancelled')) as open,
-      (select min(t.status) from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id) as target_status
-    from deployment d`);
-  const events = await plane.db.many(sql(eventRow)`
-    select deployment_id, seq, kind, status, target_status, data ->> 'target_id' as target_id, data ->> 'attempt' as attempt from deployment_event order by org_id, deployment_id, seq`);
+  const { deployments, events } = await snapshot(plane);
   const by_deployment = Map.groupBy(events, ({ deployment_id }) => deployment_id);
   for (const deployment of deployments) {
     const own = by_deployment.get(deployment.id) ?? [];

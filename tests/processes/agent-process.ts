@@ -35,7 +35,9 @@ export class AgentProcess implements AsyncDisposable {
   #start(): Program {
     const { url, key, name, labels = {} } = this.options;
     const flags = Object.entries(labels).flatMap(([label, value]) => ["--label", `${label}=${value}`]);
-    return new Program("packages/agent/src/main.ts", ["run", "--server", url, "--state", this.state, "--name", name, ...flags], { ROBOFLEET_ENROLL_KEY: key });
+    return new Program("packages/agent/src/main.ts", ["run", "--server", url, "--state", this.state, "--name", name, ...flags], {
+      ROBOFLEET_ENROLL_KEY: key,
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

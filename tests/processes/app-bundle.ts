@@ -10,14 +10,24 @@ export const DIES = `echo "cannot go on"; sleep 0.2; exit 1`;
 /** A small app bundle that runs a shell script. */
 export function appBundle(script = STAYS, manifest: Record<string, unknown> = {}, entries: TestEntry[] = []): Promise<Buffer> {
   const content = JSON.stringify({ start: ["sh", "run.sh"], stop_timeout_seconds: 2, ...manifest });
-  return tarGz([{ name: "robofleet.json", content }, { name: "run.sh", content: script }, { name: "salt", content: randomUUID() }, ...entries]);
+  return tarGz([
+    { name: "robofleet.json", content },
+    { name: "run.sh", content: script },
+    { name: "salt", content: randomUUID() },
+    ...entries,
+  ]);
 }
 
 /** Makes a release of bytes and uploads them; answers its id. */
 export async function pushBundle(api: Client, tag: string, bytes: Buffer, options: { kind?: string; app?: string } = {}): Promise<string> {
   const { kind = "app_bundle", app } = options;
-  const { data } = await api.createRelease({ body: { tag, kind, app, artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length } });
-  const response = await api.request("PUT", `/api/releases/${data.id}/artifact`, { body: Uint8Array.from(bytes), headers: { "content-type": "application/octet-stream" } });
+  const { data } = await api.createRelease({
+    body: { tag, kind, app, artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length },
+  });
+  const response = await api.request("PUT", `/api/releases/${data.id}/artifact`, {
+    body: Uint8Array.from(bytes),
+    headers: { "content-type": "application/octet-stream" },
+  });
   if (response.status !== 200) throw new Error(`the upload was answered ${response.status} ${await response.text()}`);
   await response.arrayBuffer();
   return data.id;

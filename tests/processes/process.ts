@@ -16,10 +16,19 @@ export class Program {
   #output = "";
 
   constructor(entry: string, args: readonly string[], env: Record<string, string> = {}) {
-    const inherited = Object.fromEntries(["PATH", "HOME", "TMPDIR", "LANG"].flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
-    this.child = spawn(process.execPath, [path.join(ROOT, entry), ...args], { env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] });
-    for (const stream of [this.child.stdout, this.child.stderr]) stream?.setEncoding("utf8").on("data", (text: string) => (this.#output += text));
-    this.ended = once(this.child, "close").then(([code, signal]) => ({ code: code as number | null, signal: signal as NodeJS.Signals | null }));
+    const inherited = Object.fromEntries(
+      ["PATH", "HOME", "TMPDIR", "LANG"].flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])),
+    );
+    this.child = spawn(process.execPath, [path.join(ROOT, entry), ...args], {
+      env: { ...inherited, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    for (const stream of [this.child.stdout, this.child.stderr])
+      stream?.setEncoding("utf8").on("data", (text: string) => (this.#output += text));
+    this.ended = once(this.child, "close").then(([code, signal]) => ({
+      code: code as number | null,
+      signal: signal as NodeJS.Signals | null,
+    }));
   }
 
   /** What it printed so far, on either stream. */
@@ -88,8 +97,12 @@ export function processesNaming(text: string): Found[] {
         const command = readFileSync(`/proc/${name}/cmdline`, "utf8").replaceAll("\0", " ").trim();
         const environ = readFileSync(`/proc/${name}/environ`, "utf8");
         if (!command.includes(text) && !environ.includes(text)) return [];
-        const env = Object.fromEntries(environ.split("\0").flatMap((line) => (line.includes("=") ? [[line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]] : [])));
-        return [{ pid: Number(name), command, env: env as Record<string, string> }];
+        const env = Object.fromEntries(
+          environ
+            .split("\0")
+            .flatMap((line) => (line.includes("=") ? [[line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]] : [])),
+        );
+        return [{ pid: Number(name), command, env }];
       } catch {
         return [];
       }

@@ -35,7 +35,11 @@ export class ServerProcess implements AsyncDisposable {
 
   /** Starts a server on the same data; it is not waited for. */
   run(listen: string): Program {
-    return new Program("packages/server/src/main.ts", ["serve", "--data", this.data, "--listen", listen, ...(this.#options.args ?? [])], this.#options.env);
+    return new Program(
+      "packages/server/src/main.ts",
+      ["serve", "--data", this.data, "--listen", listen, ...(this.#options.args ?? [])],
+      this.#options.env,
+    );
   }
 
   /** Starts the server again at the address that everybody knows. */
@@ -59,7 +63,10 @@ export class ServerProcess implements AsyncDisposable {
   }
 
   #listening(): Promise<string> {
-    return this.program.until("the server to listen", () => /"url":"([^"]+)","data":"[^"]+","msg":"listening"/.exec(this.program.output)?.[1]);
+    return this.program.until(
+      "the server to listen",
+      () => /"url":"([^"]+)","data":"[^"]+","msg":"listening"/.exec(this.program.output)?.[1],
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -24,7 +24,10 @@ before(async () => {
   const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
   const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
   robot = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" });
-  robot_id = await robot.program.until("the robot to be online", async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id);
+  robot_id = await robot.program.until(
+    "the robot to be online",
+    async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id,
+  );
   for (const tag of ["one", "two"]) releases[tag] = await pushBundle(api, tag, await appBundle());
   await deployed("one");
 }, LIMIT);
@@ -35,7 +38,12 @@ after(async () => {
 }, LIMIT);
 
 const start = async (tag: string, scheduled_at?: string): Promise<string> =>
-  (await api.createDeployment({ body: { release: tag, robot_id, scheduled_at, rollout: { verify_seconds: 1 } }, idempotency_key: randomUUID() })).data.id;
+  (
+    await api.createDeployment({
+      body: { release: tag, robot_id, scheduled_at, rollout: { verify_seconds: 1 } },
+      idempotency_key: randomUUID(),
+    })
+  ).data.id;
 
 async function ended(id: string): Promise<string> {
   return until(`deployment ${id} to end`, async () => {

@@ -25,8 +25,13 @@ test("a user's token has the form rf_user_, resolves to one of the user's orgs, 
   const now = plane.clock.now();
   const id = idSource(plane.clock);
   const user_id = id("usr");
-  await plane.db.run(sql`insert into user_account (id, email, name, created_at, updated_at) values (${user_id}, ${"ada@example.org"}, ${"Ada"}, ${now}, ${now})`);
-  for (const [org, role] of [[one, "operator"], [two, "viewer"]] as const) {
+  await plane.db.run(
+    sql`insert into user_account (id, email, name, created_at, updated_at) values (${user_id}, ${"ada@example.org"}, ${"Ada"}, ${now}, ${now})`,
+  );
+  for (const [org, role] of [
+    [one, "operator"],
+    [two, "viewer"],
+  ] as const) {
     await plane.db.run(sql`insert into membership (user_id, org_id, role, created_at) values (${user_id}, ${org.id}, ${role}, ${now})`);
   }
   const { secret } = await createCredential(plane.db, { clock: plane.clock, id }, { kind: "user", org_id: one.id, user_id, role: "admin" });
@@ -36,12 +41,19 @@ test("a user's token has the form rf_user_, resolves to one of the user's orgs, 
   assert.equal(me.headers.get("x-service-org-id"), one.id);
   assert.deepEqual(
     (me.data.orgs as { id: string; role: string; default: boolean }[]).map((org) => [org.id, org.role, org.default]).toSorted(),
-    [[one.id, "operator", true], [two.id, "viewer", false]].toSorted(),
+    [
+      [one.id, "operator", true],
+      [two.id, "viewer", false],
+    ].toSorted(),
   );
   const second = { "x-service-org-id": two.id };
   assert.equal((await user.get("/api/robots", second)).headers.get("x-service-org-id"), two.id);
   assert.equal((await user.post("/api/sites", { name: "Ada's" })).status, 201);
-  assert.match((await user.post("/api/sites", { name: "Ada's" }, second)).refusal, /^403 forbidden/, "the role is that of the org, not the highest of all");
+  assert.match(
+    (await user.post("/api/sites", { name: "Ada's" }, second)).refusal,
+    /^403 forbidden/,
+    "the role is that of the org, not the highest of all",
+  );
   assert.match((await user.get("/api/robots", { "x-service-org-id": three.id })).refusal, /^403 forbidden/);
 });
 
@@ -50,7 +62,10 @@ test("an enrolment key is a credential of its own: no request of a person is let
   assert.match(key, /^rf_enroll_[0-9a-f]{64}$/);
   assert.match((await httpOf(plane, key).get("/api/robots")).refusal, /^401 unauthorized/);
   const token = plane.default_org.admin_token;
-  assert.match((await anonymous(plane).post("/agent/enroll", { key: token, public_key: Buffer.alloc(32, 3).toString("base64") })).refusal, /^401 unauthorized/);
+  assert.match(
+    (await anonymous(plane).post("/agent/enroll", { key: token, public_key: Buffer.alloc(32, 3).toString("base64") })).refusal,
+    /^401 unauthorized/,
+  );
 });
 
 test("logging out of rf leaves the token valid", LIMIT, async () => {

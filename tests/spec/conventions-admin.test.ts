@@ -14,17 +14,24 @@ function ask(plane: Harness, headers: Record<string, string> = {}, host = "127.0
     const sent = request({ host, port: new URL(plane.url).port, path: PATH, headers }, (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (part: string) => (text += part));
-      response.on("end", () => resolve({ status: response.statusCode ?? 0, message: (JSON.parse(text) as { error?: { message: string } }).error?.message ?? "" }));
+      response.on("end", () =>
+        resolve({ status: response.statusCode ?? 0, message: (JSON.parse(text) as { error?: { message: string } }).error?.message ?? "" }),
+      );
     });
     sent.on("error", reject).end();
   });
 }
 
-async function answers(options: HarnessOptions["settings"], cases: readonly [what: string, headers: Record<string, string>, status: number][]): Promise<void> {
+async function answers(
+  options: HarnessOptions["settings"],
+  cases: readonly [what: string, headers: Record<string, string>, status: number][],
+): Promise<void> {
   await using plane = await startPlane({ settings: options ?? {} });
   const { port } = new URL(plane.url);
   for (const [what, headers, status] of cases) {
-    const filled = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.replace("PORTAL", plane.default_org.admin_token).replace("PORT", port)]));
+    const filled = Object.fromEntries(
+      Object.entries(headers).map(([name, value]) => [name, value.replace("PORTAL", plane.default_org.admin_token).replace("PORT", port)]),
+    );
     const answer = await ask(plane, filled);
     assert.equal(answer.status, status, `${what}: ${answer.message}`);
     if (status === 403 && options?.admin_token === undefined) assert.match(answer.message, /SERVICE_ADMIN_TOKEN/, what);
@@ -43,7 +50,8 @@ test("with SERVICE_ADMIN_TOKEN set only that token opens the admin routes, in ei
     ["a part of the token", { authorization: `Bearer ${ADMIN_TOKEN.slice(0, -1)}` }, 401],
     ["a longer token", { authorization: `Bearer ${ADMIN_TOKEN}x` }, 401],
     ["an empty one", { "x-service-admin-token": "" }, 401],
-  ]));
+  ]),
+);
 
 test("without SERVICE_ADMIN_TOKEN the admin routes are open to this machine, whatever is sent", LIMIT, () =>
   answers({ admin_token: undefined }, [
@@ -53,7 +61,8 @@ test("without SERVICE_ADMIN_TOKEN the admin routes are open to this machine, wha
     ["localhost", { host: "localhost:PORT" }, 200],
     ["IPv6's localhost", { host: "[::1]:PORT" }, 200],
     ["the page of this very server", { host: "127.0.0.1:PORT", origin: "http://127.0.0.1:PORT" }, 200],
-  ]));
+  ]),
+);
 
 test("without SERVICE_ADMIN_TOKEN whatever may come from elsewhere is 403 and names the variable", LIMIT, () =>
   answers({ admin_token: undefined }, [
@@ -66,16 +75,20 @@ test("without SERVICE_ADMIN_TOKEN whatever may come from elsewhere is 403 and na
     ["a page of another site", { origin: "https://evil.example" }, 403],
     ["a page of another port", { host: "127.0.0.1:PORT", origin: "http://127.0.0.1:1" }, 403],
     ["a page without an origin", { origin: "null" }, 403],
-  ]));
+  ]),
+);
 
 test("without SERVICE_ADMIN_TOKEN and behind a proxy nobody is let in", LIMIT, () =>
   answers({ admin_token: undefined, behind_proxy: true }, [
     ["this machine", {}, 403],
     ["this machine, with a token", { authorization: "Bearer anything" }, 403],
-  ]));
+  ]),
+);
 
 test("without SERVICE_ADMIN_TOKEN another machine is 403, even when it says that it is localhost", LIMIT, async (t) => {
-  const address = Object.values(networkInterfaces()).flat().find((one) => one?.family === "IPv4" && !one.internal)?.address;
+  const address = Object.values(networkInterfaces())
+    .flat()
+    .find((one) => one?.family === "IPv4" && !one.internal)?.address;
   if (address === undefined) return t.skip("this machine has no address but loopback");
   await using plane = await startPlane({ settings: { admin_token: undefined, listen: { host: "0.0.0.0", port: 0 } } });
   const { status, message } = await ask(plane, { host: "localhost" }, address);

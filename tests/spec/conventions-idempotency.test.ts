@@ -15,7 +15,9 @@ const deployments = async () => (await http.get("/api/deployments")).items.lengt
 test("200 parallel requests with one Idempotency-Key make one deployment and answer 200 times the same", LIMIT, async () => {
   const before = await deployments();
   const key = freshKey();
-  const replies = await Promise.all(Array.from({ length: 200 }, () => http.post("/api/deployments", { release: release.id, robot_id: robot.id }, key)));
+  const replies = await Promise.all(
+    Array.from({ length: 200 }, () => http.post("/api/deployments", { release: release.id, robot_id: robot.id }, key)),
+  );
   assert.deepEqual([...new Set(replies.map(({ status }) => status))], [201]);
   assert.equal(new Set(replies.map(({ text }) => text)).size, 1);
   assert.equal(replies.filter(({ headers }) => headers.get("idempotency-replayed") === "true").length, 199);
@@ -41,7 +43,10 @@ test("another body under the same key is 409, and nothing is made", LIMIT, async
   const key = freshKey();
   await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key);
   const before = await deployments();
-  assert.match((await http.post("/api/deployments", { release: "one", robot_id: robot.id, rollout: { verify_seconds: 5 } }, key)).refusal, /^409 conflict: .*Idempotency-Key/);
+  assert.match(
+    (await http.post("/api/deployments", { release: "one", robot_id: robot.id, rollout: { verify_seconds: 5 } }, key)).refusal,
+    /^409 conflict: .*Idempotency-Key/,
+  );
   assert.equal(await deployments(), before);
 });
 
@@ -105,7 +110,11 @@ test("keys live a day, and on the two routes that require them as long as what t
   await timed.stop();
   await timed.advance({ hours: 25 });
   await timed.restart();
-  assert.match((await own.post("/api/sites", { name: "day" }, site_key)).refusal, /^409 conflict: .*day/, "the key is forgotten, so the name is taken");
+  assert.match(
+    (await own.post("/api/sites", { name: "day" }, site_key)).refusal,
+    /^409 conflict: .*day/,
+    "the key is forgotten, so the name is taken",
+  );
   assert.equal((await own.post("/api/deployments", { release: tag, robot_id }, deployment_key)).text, deployment.text);
 });
 

@@ -29,7 +29,10 @@ async function walk(path: string, limit: number): Promise<{ items: Item[]; pages
 test("without limit and cursor a list is whole, newest first", LIMIT, async () => {
   const reply = await http.get("/api/sites");
   assert.equal(reply.body.next_cursor, null);
-  assert.deepEqual(reply.items.map(({ name }) => name), Array.from({ length: ROWS }, (_, i) => `site ${String(ROWS - i).padStart(2, "0")}`));
+  assert.deepEqual(
+    reply.items.map(({ name }) => name),
+    Array.from({ length: ROWS }, (_, i) => `site ${String(ROWS - i).padStart(2, "0")}`),
+  );
 });
 
 test("pages by cursor hold each row once, in the order of the whole list", LIMIT, async () => {
@@ -48,7 +51,10 @@ test("rows made while pages are read neither repeat nor hide others", LIMIT, asy
   const first = await own.get("/api/sites?limit=3");
   for (let i = 6; i < 9; i += 1) await own.post("/api/sites", { name: `s${i}` });
   const second = await own.get(`/api/sites?limit=3&cursor=${cursorOf(first)}`);
-  assert.deepEqual([...first.items, ...second.items].map(({ name }) => name), ["s5", "s4", "s3", "s2", "s1", "s0"]);
+  assert.deepEqual(
+    [...first.items, ...second.items].map(({ name }) => name),
+    ["s5", "s4", "s3", "s2", "s1", "s0"],
+  );
   assert.equal(second.body.next_cursor, null);
 });
 
@@ -109,8 +115,14 @@ test("events stand oldest first and are counted without a gap; after_seq goes on
   await plane.until("its end", async () => (await http.get(`/api/deployments/${made.id}`)).data.status === "applied");
   const own = (await http.get(`/api/deployments/${made.id}/events`)).items;
   const all = (await http.get(`/api/deployments/${made.id}/events?include=targets`)).items;
-  assert.deepEqual(all.map(({ seq }) => seq), all.map((_, i) => i + 1));
-  assert.deepEqual(own.map(({ kind }) => kind), ["deployment.queued", "deployment.in_progress", "deployment.applied"]);
+  assert.deepEqual(
+    all.map(({ seq }) => seq),
+    all.map((_, i) => i + 1),
+  );
+  assert.deepEqual(
+    own.map(({ kind }) => kind),
+    ["deployment.queued", "deployment.in_progress", "deployment.applied"],
+  );
   assert.ok(all.length > own.length && all.some(({ robot_id }) => robot_id === robot.id));
   const rest = (await http.get(`/api/deployments/${made.id}/events?include=targets&after_seq=2`)).items;
   assert.deepEqual(rest, all.slice(2));

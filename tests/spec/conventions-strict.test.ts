@@ -16,11 +16,20 @@ test("an unknown query parameter or body field is refused, named, and the neares
   assert.match((await http.get("/api/sites?limt=3")).refusal, /limt.*limit/);
   assert.match((await http.post("/api/sites", { nmae: "x" })).refusal, /^400 bad_request: .*(nmae|name)/);
   assert.match((await http.post("/api/sites", { name: "x", nam: "y" })).refusal, /nam\b.*name/);
-  assert.match((await http.post("/api/deployments", { release: release.id, robot_id: robot.id, rollout: { verify_second: 1 } }, freshKey())).refusal, /rollout\.verify_second\b.*verify_seconds/);
+  assert.match(
+    (await http.post("/api/deployments", { release: release.id, robot_id: robot.id, rollout: { verify_second: 1 } }, freshKey())).refusal,
+    /rollout\.verify_second\b.*verify_seconds/,
+  );
   for (const rollout of [{ waves: [] }, { max_parallel: 1 }, { failure_threshold: {} }, { dry_run: true }]) {
-    assert.match((await http.post("/api/deployments", { release: release.id, robot_id: robot.id, rollout }, freshKey())).refusal, /^400 bad_request: unknown field rollout\./);
+    assert.match(
+      (await http.post("/api/deployments", { release: release.id, robot_id: robot.id, rollout }, freshKey())).refusal,
+      /^400 bad_request: unknown field rollout\./,
+    );
   }
-  assert.match((await http.post("/api/deployments", { release: release.id, robot_id: robot.id, dry_run: true }, freshKey())).refusal, /^400 bad_request: unknown field dry_run/);
+  assert.match(
+    (await http.post("/api/deployments", { release: release.id, robot_id: robot.id, dry_run: true }, freshKey())).refusal,
+    /^400 bad_request: unknown field dry_run/,
+  );
 });
 
 test("a value of the wrong type is refused and named, and text is no number in a body", LIMIT, async () => {
@@ -42,15 +51,27 @@ test("a value of the wrong type is refused and named, and text is no number in a
 });
 
 test("a body that is no object is refused", LIMIT, async () => {
-  for (const body of [[], "text", 5, true, null, [{ name: "x" }]]) assert.match((await http.send("POST", "/api/sites", { raw: JSON.stringify(body) })).refusal, /^400 bad_request: the body must be a JSON object/);
+  for (const body of [[], "text", 5, true, null, [{ name: "x" }]])
+    assert.match(
+      (await http.send("POST", "/api/sites", { raw: JSON.stringify(body) })).refusal,
+      /^400 bad_request: the body must be a JSON object/,
+    );
 });
 
 test("null in an optional field is the same as leaving it out, and in a required one it is refused", LIMIT, async () => {
   const made = await http.post("/api/enrollment-keys", { site_id, fleet_id, label: null, max_uses: null, expires_in_hours: null });
   assert.deepEqual([made.status, made.data.label, made.data.max_uses], [201, null, 100]);
-  const deployed = await http.post("/api/deployments", { release: release.id, robot_id: robot.id, fleet_id: null, scheduled_at: null, rollout: null }, freshKey());
+  const deployed = await http.post(
+    "/api/deployments",
+    { release: release.id, robot_id: robot.id, fleet_id: null, scheduled_at: null, rollout: null },
+    freshKey(),
+  );
   assert.deepEqual([deployed.status, deployed.data.target_kind], [201, "robot"]);
-  const nested = await http.post("/api/deployments", { release: release.id, robot_id: robot.id, rollout: { verify_seconds: null } }, freshKey());
+  const nested = await http.post(
+    "/api/deployments",
+    { release: release.id, robot_id: robot.id, rollout: { verify_seconds: null } },
+    freshKey(),
+  );
   assert.equal(nested.status, 201);
   assert.match((await http.post("/api/sites", { name: null })).refusal, /^400 bad_request: .*name/);
   assert.match((await http.post("/api/fleets", { name: "x", site_id: null })).refusal, /^400 bad_request: .*site_id/);
@@ -64,7 +85,10 @@ test("a release is named by release, release_id or release_tag, as an id or a ta
       assert.deepEqual([data.release_id, "release_tag" in data], [release.id, false]);
     }
   }
-  assert.match((await http.post("/api/deployments", { release: "one", release_id: release.id, robot_id: robot.id }, freshKey())).refusal, /^400 bad_request/);
+  assert.match(
+    (await http.post("/api/deployments", { release: "one", release_id: release.id, robot_id: robot.id }, freshKey())).refusal,
+    /^400 bad_request/,
+  );
 });
 
 test("a target is robot_id or fleet_id, or target_kind with target_id, and both must agree", LIMIT, async () => {
@@ -84,7 +108,10 @@ test("a target is robot_id or fleet_id, or target_kind with target_id, and both 
     assert.match((await deploy(target)).refusal, /^400 bad_request/, JSON.stringify(target));
   }
   assert.match((await http.post("/api/configs/deployments", {}, freshKey())).refusal, /^400 bad_request/);
-  assert.equal((await http.post("/api/configs/deployments", { target_kind: "robot", target_id: robot.id }, freshKey())).data.robot_id, robot.id);
+  assert.equal(
+    (await http.post("/api/configs/deployments", { target_kind: "robot", target_id: robot.id }, freshKey())).data.robot_id,
+    robot.id,
+  );
 });
 
 test("an enrolment key's label may be called name, and a release's tag semver", LIMIT, async () => {
@@ -95,15 +122,23 @@ test("an enrolment key's label may be called name, and a release's tag semver", 
 });
 
 test("names and tags: any language, no control characters, no space at either end, at most 200 characters", LIMIT, async () => {
-  for (const name of ["Ü", "倉庫 3", "مستودع", "🤖", "a  b", "x".repeat(200)]) assert.equal((await http.post("/api/sites", { name })).status, 201, name);
-  for (const name of ["", " a", "a ", "a\nb", "a\tb", "a\u0007", "a\u2028b", "x".repeat(201)]) assert.match((await http.post("/api/sites", { name })).refusal, /^400 bad_request: .*name/, JSON.stringify(name));
+  for (const name of ["Ü", "倉庫 3", "مستودع", "🤖", "a  b", "x".repeat(200)])
+    assert.equal((await http.post("/api/sites", { name })).status, 201, name);
+  for (const name of ["", " a", "a ", "a\nb", "a\tb", "a\u0007", "a\u2028b", "x".repeat(201)])
+    assert.match((await http.post("/api/sites", { name })).refusal, /^400 bad_request: .*name/, JSON.stringify(name));
   const tagged = async (tag: string) => http.post("/api/releases", { tag, artifact_sha256: "b".repeat(64), artifact_size: 1 });
   assert.match((await tagged(release.id)).refusal, /^400 bad_request: .*tag/);
   assert.equal((await tagged("rel_short")).status, 201);
 });
 
 test("a release's digest is 64 hexadecimal digits and its size a whole number of bytes", LIMIT, async () => {
-  for (const body of [{ artifact_sha256: "A".repeat(64), artifact_size: 1 }, { artifact_sha256: "a".repeat(63), artifact_size: 1 }, { artifact_sha256: "a".repeat(64), artifact_size: -1 }, { artifact_sha256: "a".repeat(64), artifact_size: 0.5 }, { artifact_sha256: "a".repeat(64) }]) {
+  for (const body of [
+    { artifact_sha256: "A".repeat(64), artifact_size: 1 },
+    { artifact_sha256: "a".repeat(63), artifact_size: 1 },
+    { artifact_sha256: "a".repeat(64), artifact_size: -1 },
+    { artifact_sha256: "a".repeat(64), artifact_size: 0.5 },
+    { artifact_sha256: "a".repeat(64) },
+  ]) {
     assert.match((await http.post("/api/releases", { tag: "odd", ...body })).refusal, /^400 bad_request: .*artifact_(sha256|size)/);
   }
 });
@@ -111,7 +146,10 @@ test("a release's digest is 64 hexadecimal digits and its size a whole number of
 test("a namespace becomes a file name: one that is too long when encoded is refused", LIMIT, async () => {
   assert.equal((await http.post("/api/configs", { key: "k", value: 1, namespace: "../../etc" })).status, 201);
   assert.equal((await http.post("/api/configs", { key: "k", value: 1, namespace: ".hidden" })).status, 201);
-  assert.match((await http.post("/api/configs", { key: "k", value: 1, namespace: "倉".repeat(60) })).refusal, /^400 bad_request: .*namespace/);
+  assert.match(
+    (await http.post("/api/configs", { key: "k", value: 1, namespace: "倉".repeat(60) })).refusal,
+    /^400 bad_request: .*namespace/,
+  );
 });
 
 test("ids of another kind, malformed or unknown are 404, in path, query and body alike", LIMIT, async () => {
@@ -122,6 +160,10 @@ test("ids of another kind, malformed or unknown are 404, in path, query and body
     assert.match((await http.get(`/api/robots?fleet_id=${encodeURIComponent(id)}`)).refusal, /^404 not_found: fleet /, id);
     assert.match((await http.post("/api/fleets", { name: "n", site_id: id })).refusal, /^404 not_found: site /, id);
     assert.match((await http.post("/api/deployments", { release: "one", fleet_id: id }, freshKey())).refusal, /^404 not_found: fleet /, id);
-    assert.match((await http.post("/api/deployments", { release: `${id}?`, robot_id: robot.id }, freshKey())).refusal, /^404 not_found: release /, id);
+    assert.match(
+      (await http.post("/api/deployments", { release: `${id}?`, robot_id: robot.id }, freshKey())).refusal,
+      /^404 not_found: release /,
+      id,
+    );
   }
 });

@@ -14,9 +14,15 @@ test("convention Transport: JSON bodies in UTF-8, and a body of another type is 
   const reply = await http.get("/api/robots");
   assert.equal(reply.headers.get("content-type"), "application/json; charset=utf-8");
   for (const type of ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "application/xml"]) {
-    assert.match((await http.send("POST", "/api/sites", { raw: '{"name":"x"}', headers: { "content-type": type } })).refusal, /^415 http_error/);
+    assert.match(
+      (await http.send("POST", "/api/sites", { raw: '{"name":"x"}', headers: { "content-type": type } })).refusal,
+      /^415 http_error/,
+    );
   }
-  const odd = await http.send("POST", "/api/sites", { raw: '{"name":"Typed"}', headers: { "content-type": "Application/JSON; charset=utf-8" } });
+  const odd = await http.send("POST", "/api/sites", {
+    raw: '{"name":"Typed"}',
+    headers: { "content-type": "Application/JSON; charset=utf-8" },
+  });
   assert.equal(odd.status, 201);
 });
 
@@ -29,7 +35,18 @@ test("convention Transport: a request without a body is {}, whatever its Content
 });
 
 test("convention List response is items and a cursor", LIMIT, async () => {
-  for (const path of ["/api/robots", "/api/releases", "/api/deployments", "/api/configs", "/api/configs/deployments", "/api/sites", "/api/fleets", "/api/enrollment-keys", `/api/robots/${robot.id}/timeline`, `/api/robots/${robot.id}/logs`]) {
+  for (const path of [
+    "/api/robots",
+    "/api/releases",
+    "/api/deployments",
+    "/api/configs",
+    "/api/configs/deployments",
+    "/api/sites",
+    "/api/fleets",
+    "/api/enrollment-keys",
+    `/api/robots/${robot.id}/timeline`,
+    `/api/robots/${robot.id}/logs`,
+  ]) {
     const reply = await http.get(path);
     assert.deepEqual([path, reply.status, Object.keys(reply.body).toSorted()], [path, 200, ["items", "next_cursor"]]);
   }
@@ -40,7 +57,10 @@ test("convention Single-object response is data and nothing else", LIMIT, async 
     assert.deepEqual(Object.keys((await http.get(path)).body), ["data"], path);
   }
   const made = await http.post("/api/sites", { name: "Data" });
-  assert.deepEqual([made.status, Object.keys(made.body), made.headers.get("location")], [201, ["data"], `/api/sites/${String(made.data.id)}`]);
+  assert.deepEqual(
+    [made.status, Object.keys(made.body), made.headers.get("location")],
+    [201, ["data"], `/api/sites/${String(made.data.id)}`],
+  );
 });
 
 test("convention Error response is code and message, for errors of the framework too", LIMIT, async () => {
@@ -69,7 +89,14 @@ test("HEAD answers as GET does, without a body", LIMIT, async () => {
 
 test("convention Response header X-Service-Org-Id stands on every answer to a resolved token, errors too", LIMIT, async () => {
   const { id } = plane.default_org;
-  for (const [method, path] of [["GET", "/api/robots"], ["GET", "/api/robots/rob_none"], ["GET", "/api/nothing"], ["PUT", "/api/sites"], ["POST", "/api/sites"], ["GET", "/api/robots?unknown=1"]] as const) {
+  for (const [method, path] of [
+    ["GET", "/api/robots"],
+    ["GET", "/api/robots/rob_none"],
+    ["GET", "/api/nothing"],
+    ["PUT", "/api/sites"],
+    ["POST", "/api/sites"],
+    ["GET", "/api/robots?unknown=1"],
+  ] as const) {
     assert.equal((await http.send(method, path)).headers.get("x-service-org-id"), id, `${method} ${path}`);
   }
   const viewer = httpOf(plane, await plane.token({ role: "viewer" }));
@@ -87,12 +114,18 @@ test("the org of a request is named by the header, and one the token is no membe
 });
 
 test("convention Idempotency: the header is required on two routes and accepted on every other POST", LIMIT, async () => {
-  for (const [path, body] of [["/api/deployments", { release: release.id, robot_id: robot.id }], ["/api/configs/deployments", { robot_id: robot.id }]] as const) {
+  for (const [path, body] of [
+    ["/api/deployments", { release: release.id, robot_id: robot.id }],
+    ["/api/configs/deployments", { robot_id: robot.id }],
+  ] as const) {
     assert.match((await http.post(path, body)).refusal, /^400 bad_request: the header Idempotency-Key/);
     const key = freshKey();
     const first = await http.post(path, body, key);
     const second = await http.post(path, body, key);
-    assert.deepEqual([first.status, second.status, second.text, second.headers.get("idempotency-replayed")], [201, 201, first.text, "true"]);
+    assert.deepEqual(
+      [first.status, second.status, second.text, second.headers.get("idempotency-replayed")],
+      [201, 201, first.text, "true"],
+    );
     assert.equal(first.headers.get("idempotency-replayed"), null);
   }
   const key = freshKey();
@@ -115,7 +148,8 @@ test("convention Auth: every request carries a token, and everything under /api/
 });
 
 test("paths without a token: the documents, the reference and the health of the process", LIMIT, async () => {
-  for (const path of ["/openapi.json", "/agent/openapi.json", "/docs", "/healthz", "/readyz"]) assert.equal((await anonymous(plane).get(path)).status, 200, path);
+  for (const path of ["/openapi.json", "/agent/openapi.json", "/docs", "/healthz", "/readyz"])
+    assert.equal((await anonymous(plane).get(path)).status, 200, path);
   assert.match((await anonymous(plane).get("/metrics")).refusal, /^401 unauthorized/);
 });
 

@@ -27,10 +27,22 @@ test("error forbidden is 403 for valid credentials that do not allow it", LIMIT,
 
 test("error not_found is 404 and names the kind", LIMIT, async () => {
   const robot = await plane.enrollRobot({ online: false });
-  for (const [path, kind] of [["/api/robots/x", "robot"], ["/api/releases/x", "release"], ["/api/deployments/x", "deployment"], ["/api/configs/x", "config"], ["/api/configs/deployments/x", "config deployment"], ["/api/sites/x", "site"], ["/api/fleets/x", "fleet"], ["/api/enrollment-keys/x", "enrollment key"]] as const) {
+  for (const [path, kind] of [
+    ["/api/robots/x", "robot"],
+    ["/api/releases/x", "release"],
+    ["/api/deployments/x", "deployment"],
+    ["/api/configs/x", "config"],
+    ["/api/configs/deployments/x", "config deployment"],
+    ["/api/sites/x", "site"],
+    ["/api/fleets/x", "fleet"],
+    ["/api/enrollment-keys/x", "enrollment key"],
+  ] as const) {
     assert.equal((await http.get(path)).refusal, `404 not_found: ${kind} x does not exist`);
   }
-  assert.match((await http.post("/api/deployments", { release: "none", robot_id: robot.id }, freshKey())).refusal, /^404 not_found: release none/);
+  assert.match(
+    (await http.post("/api/deployments", { release: "none", robot_id: robot.id }, freshKey())).refusal,
+    /^404 not_found: release none/,
+  );
 });
 
 test("error conflict is 409 and says with what", LIMIT, async () => {

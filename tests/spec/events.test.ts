@@ -16,19 +16,40 @@ test("an event carries the deployment's own status, also when it is about one ro
   await plane.until("its end", async () => (await http.get(`/api/deployments/${id}`)).data.finished_at !== null);
   const { items } = await http.get(`/api/deployments/${id}/events?include=targets`);
   for (const event of items) {
-    assert.deepEqual(Object.keys(event).toSorted(), ["actor", "at", "data", "id", "kind", "message", "reason", "robot_id", "seq", "status", "target_status"]);
-    assert.equal(event.kind, event.target_status === null ? `deployment.${String(event.status)}` : `target.${String(event.target_status)}`);
+    assert.deepEqual(Object.keys(event).toSorted(), [
+      "actor",
+      "at",
+      "data",
+      "id",
+      "kind",
+      "message",
+      "reason",
+      "robot_id",
+      "seq",
+      "status",
+      "target_status",
+    ]);
+    const { kind, status, target_status } = event as { kind: string; status: string; target_status: string | null };
+    assert.equal(kind, target_status === null ? `deployment.${status}` : `target.${target_status}`);
   }
   const terminal = items.filter(({ status }) => ["applied", "failed", "rolled_back", "cancelled"].includes(String(status)));
-  assert.deepEqual(terminal.map(({ kind }) => kind), ["deployment.failed"], "a watcher that stops at the first terminal status stops at the end");
-  const own = (await http.get(`/api/deployments/${id}/events?robot_id=${well?.id ?? ""}`)).items.filter(({ robot_id }) => robot_id !== null);
+  assert.deepEqual(
+    terminal.map(({ kind }) => kind),
+    ["deployment.failed"],
+    "a watcher that stops at the first terminal status stops at the end",
+  );
+  const own = (await http.get(`/api/deployments/${id}/events?robot_id=${well?.id ?? ""}`)).items.filter(
+    ({ robot_id }) => robot_id !== null,
+  );
   assert.ok(own.length > 0 && own.every(({ robot_id }) => robot_id === well?.id));
 });
 
 test("events of a config deployment are polled the same way", LIMIT, async () => {
   const robot = await plane.enrollRobot();
   const { id } = await plane.deployConfig({ robot_id: robot.id });
-  const last = await plane.until("a terminal status", async () => (await http.get(`/api/configs/deployments/${id}/events`)).items.find(({ status }) => status === "applied"));
+  const last = await plane.until("a terminal status", async () =>
+    (await http.get(`/api/configs/deployments/${id}/events`)).items.find(({ status }) => status === "applied"),
+  );
   assert.equal(last.kind, "deployment.applied");
 });
 
@@ -44,6 +65,7 @@ test("the timeline of a robot records its connects, deploys and configs, and who
     return items.some(({ kind }) => kind === "robot.disconnected") && items;
   });
   const find = (kind: string): Item => items.find((entry) => entry.kind === kind) ?? {};
-  for (const kind of ["robot.enrolled", "robot.connected", "robot.disconnected", "deployment.applied", "config.applied"]) assert.equal(find(kind).kind, kind);
+  for (const kind of ["robot.enrolled", "robot.connected", "robot.disconnected", "deployment.applied", "config.applied"])
+    assert.equal(find(kind).kind, kind);
   assert.deepEqual(Object.keys(find("robot.connected")).toSorted(), ["actor", "at", "data", "id", "kind", "summary"]);
 });

@@ -15,16 +15,25 @@ const release = await plane.release({ tag: "one" });
 const MIB = 1024 * 1024;
 
 /** Sends a body by itself; answers what came back, also when the server closed before it had read everything. */
-function push(method: string, path: string, headers: Record<string, string | number>, write: (sent: ReturnType<typeof request>) => void): Promise<{ status: number; code: string; message: string }> {
+function push(
+  method: string,
+  path: string,
+  headers: Record<string, string | number>,
+  write: (sent: ReturnType<typeof request>) => void,
+): Promise<{ status: number; code: string; message: string }> {
   return new Promise((resolve, reject) => {
-    const sent = request(plane.url + path, { method, headers: { authorization: `Bearer ${plane.default_org.admin_token}`, ...headers } }, (response) => {
-      let text = "";
-      response.setEncoding("utf8").on("data", (part: string) => (text += part));
-      response.on("end", () => {
-        const { error } = JSON.parse(text) as { error?: { code: string; message: string } };
-        resolve({ status: response.statusCode ?? 0, code: error?.code ?? "", message: error?.message ?? "" });
-      });
-    });
+    const sent = request(
+      plane.url + path,
+      { method, headers: { authorization: `Bearer ${plane.default_org.admin_token}`, ...headers } },
+      (response) => {
+        let text = "";
+        response.setEncoding("utf8").on("data", (part: string) => (text += part));
+        response.on("end", () => {
+          const { error } = JSON.parse(text) as { error?: { code: string; message: string } };
+          resolve({ status: response.statusCode ?? 0, code: error?.code ?? "", message: error?.message ?? "" });
+        });
+      },
+    );
     sent.on("error", reject);
     write(sent);
   });
@@ -33,11 +42,30 @@ function push(method: string, path: string, headers: Record<string, string | num
 const raw = (text: string, path = "/api/sites") => http.send("POST", path, { raw: text });
 
 test("broken JSON of every kind is 400", LIMIT, async () => {
-  for (const text of ["{", "}", "[", '{"name":}', "{'name':'x'}", '{"name":"x",}', "undefined", "NaN", '{"name":"x"} {"name":"y"}', '"\\ud800', "\u0000", " "]) {
+  for (const text of [
+    "{",
+    "}",
+    "[",
+    '{"name":}',
+    "{'name':'x'}",
+    '{"name":"x",}',
+    "undefined",
+    "NaN",
+    '{"name":"x"} {"name":"y"}',
+    '"\\ud800',
+    "\u0000",
+    " ",
+  ]) {
     assert.match((await raw(text)).refusal, /^400 bad_request: /, text);
   }
-  assert.match((await http.send("POST", "/api/sites", { raw: Uint8Array.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x7d]) })).refusal, /^400 bad_request: the body is not UTF-8/);
-  assert.match((await http.send("POST", "/api/sites", { raw: new Uint8Array(Buffer.from('{"name":"utf16"}', "utf16le")) })).refusal, /^400 bad_request/);
+  assert.match(
+    (await http.send("POST", "/api/sites", { raw: Uint8Array.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x7d]) })).refusal,
+    /^400 bad_request: the body is not UTF-8/,
+  );
+  assert.match(
+    (await http.send("POST", "/api/sites", { raw: new Uint8Array(Buffer.from('{"name":"utf16"}', "utf16le")) })).refusal,
+    /^400 bad_request/,
+  );
 });
 
 test("JSON of 10,000 levels is 400, in an array, an object and a config value", LIMIT, async () => {
@@ -51,7 +79,9 @@ test("JSON of 10,000 levels is 400, in an array, an object and a config value", 
 
 test("a body of 2 MiB is 413, announced or not, and one just below 1 MiB is read", LIMIT, async () => {
   const body = JSON.stringify({ name: "x".repeat(2 * MIB) });
-  const announced = await push("POST", "/api/sites", { "content-type": "application/json", "content-length": body.length }, (sent) => sent.end(body));
+  const announced = await push("POST", "/api/sites", { "content-type": "application/json", "content-length": body.length }, (sent) =>
+    sent.end(body),
+  );
   assert.deepEqual([announced.status, announced.code], [413, "http_error"]);
   const chunked = await push("POST", "/api/sites", { "content-type": "application/json" }, (sent) => {
     sent.write(body.slice(0, MIB));
@@ -76,7 +106,10 @@ test("NUL and lone surrogates are 400 wherever they stand", LIMIT, async () => {
 
 test("__proto__ is refused, and constructor and prototype are data like any other", LIMIT, async () => {
   assert.match((await raw('{"name":"x","__proto__":{"admin":true}}')).refusal, /^400 bad_request: .*__proto__/);
-  assert.match((await raw('{"key":"k","value":{"deep":{"__proto__":{"polluted":1}}}}', "/api/configs")).refusal, /^400 bad_request: .*__proto__/);
+  assert.match(
+    (await raw('{"key":"k","value":{"deep":{"__proto__":{"polluted":1}}}}', "/api/configs")).refusal,
+    /^400 bad_request: .*__proto__/,
+  );
   assert.match((await raw('{"name":"x","constructor":{"prototype":{}}}')).refusal, /^400 bad_request: unknown field constructor/);
   const kept = await raw('{"key":"proto","value":{"constructor":{"prototype":{"polluted":1}},"toString":1}}', "/api/configs");
   assert.deepEqual([kept.status, kept.data.value], [201, { constructor: { prototype: { polluted: 1 } }, toString: 1 }]);
@@ -108,20 +141,47 @@ test("ids of another kind and of another org are 404 in path, query and body", L
   assert.match((await deploy({ release: theirs.release.id, robot_id: robot.id })).refusal, /^404 not_found: release /);
   assert.match((await deploy({ release: theirs.release.tag, robot_id: robot.id })).refusal, /^404 not_found: release /);
   assert.match((await deploy({ release: release.id, fleet_id: theirs.fleet })).refusal, /^404 not_found: fleet /);
-  assert.match((await http.post("/api/configs", { key: "k", value: 1, scope: "robot", scope_id: theirs.robot.id })).refusal, /^404 not_found: robot /);
-  assert.match((await http.send("PATCH", `/api/robots/${robot.id}`, { body: { fleet_id: theirs.fleet } })).refusal, /^404 not_found: fleet /);
+  assert.match(
+    (await http.post("/api/configs", { key: "k", value: 1, scope: "robot", scope_id: theirs.robot.id })).refusal,
+    /^404 not_found: robot /,
+  );
+  assert.match(
+    (await http.send("PATCH", `/api/robots/${robot.id}`, { body: { fleet_id: theirs.fleet } })).refusal,
+    /^404 not_found: fleet /,
+  );
 });
 
 test("a time without its zone, and what is no time, is 400 and names the field", LIMIT, async () => {
-  for (const scheduled_at of ["2030-01-01T00:00:00", "2030-01-01", "now", "", "1893456000", 1_893_456_000, "2030-02-30T25:00:00Z", "2030-01-01T00:00:00+99:99", "+200000-01-01T00:00:00Z"]) {
-    assert.match((await http.post("/api/deployments", { release: "one", robot_id: robot.id, scheduled_at }, freshKey())).refusal, /^400 bad_request: .*scheduled_at/, String(scheduled_at));
+  for (const scheduled_at of [
+    "2030-01-01T00:00:00",
+    "2030-01-01",
+    "now",
+    "",
+    "1893456000",
+    1_893_456_000,
+    "2030-02-30T25:00:00Z",
+    "2030-01-01T00:00:00+99:99",
+    "+200000-01-01T00:00:00Z",
+  ]) {
+    assert.match(
+      (await http.post("/api/deployments", { release: "one", robot_id: robot.id, scheduled_at }, freshKey())).refusal,
+      /^400 bad_request: .*scheduled_at/,
+      String(scheduled_at),
+    );
   }
   const far = new Date(Date.now() + 400 * 86_400_000).toISOString();
-  assert.match((await http.post("/api/deployments", { release: "one", robot_id: robot.id, scheduled_at: far }, freshKey())).refusal, /^400 bad_request: scheduled_at/);
+  assert.match(
+    (await http.post("/api/deployments", { release: "one", robot_id: robot.id, scheduled_at: far }, freshKey())).refusal,
+    /^400 bad_request: scheduled_at/,
+  );
 });
 
 test("a schedule in the past is dispatched at once", LIMIT, async () => {
-  const { data } = await http.post("/api/deployments", { release: "one", robot_id: robot.id, scheduled_at: "2000-01-01T00:00:00Z" }, freshKey());
+  const { data } = await http.post(
+    "/api/deployments",
+    { release: "one", robot_id: robot.id, scheduled_at: "2000-01-01T00:00:00Z" },
+    freshKey(),
+  );
   await plane.until("its end", async () => (await http.get(`/api/deployments/${String(data.id)}`)).data.status === "applied");
   const [first] = (await http.get(`/api/deployments/${String(data.id)}/events`)).items;
   assert.match(String(first?.message), /has passed/);
@@ -133,7 +193,10 @@ test("a killed upload keeps nothing, and pushing again works", LIMIT, async () =
   const path = `/api/releases/${made.id}/artifact`;
   for (const headers of [{ "content-length": bytes.length }, {}]) {
     await new Promise<void>((resolve) => {
-      const sent = request(plane.url + path, { method: "PUT", headers: { authorization: `Bearer ${plane.default_org.admin_token}`, "content-type": "application/octet-stream", ...headers } });
+      const sent = request(plane.url + path, {
+        method: "PUT",
+        headers: { authorization: `Bearer ${plane.default_org.admin_token}`, "content-type": "application/octet-stream", ...headers },
+      });
       sent.on("error", () => resolve());
       sent.write(bytes.subarray(0, 2 * MIB), () => sent.destroy());
       sent.on("close", () => resolve());
@@ -151,8 +214,12 @@ test("other bytes than the release announces are 400, too many and too few, and 
   const made = await plane.release({ tag: "exact", bytes: "exactly this", upload: false });
   const path = `/api/releases/${made.id}/artifact`;
   for (const content of ["exactly that", "exactly this and more", "exactly", ""]) {
-    const whole = await push("PUT", path, { "content-type": "application/octet-stream", "content-length": content.length }, (sent) => sent.end(content));
-    const chunked = await push("PUT", path, { "content-type": "application/octet-stream", "transfer-encoding": "chunked" }, (sent) => sent.end(content));
+    const whole = await push("PUT", path, { "content-type": "application/octet-stream", "content-length": content.length }, (sent) =>
+      sent.end(content),
+    );
+    const chunked = await push("PUT", path, { "content-type": "application/octet-stream", "transfer-encoding": "chunked" }, (sent) =>
+      sent.end(content),
+    );
     assert.deepEqual([content, whole.status, chunked.status], [content, 400, 400], `${whole.message}; ${chunked.message}`);
   }
   assert.equal((await http.get(`/api/releases/${made.id}`)).data.artifact_state, "awaiting_upload");
@@ -171,12 +238,24 @@ test("what is not HTTP is answered with the envelope or cut, and the server goes
     });
   assert.match(await say("\u0016\u0003\u0001 not http\r\n\r\n"), /^HTTP\/1\.1 400 .*"code":"bad_request"/s);
   assert.match(await say(`GET / HTTP/1.1\r\nHost: x\r\nX-Long: ${"x".repeat(100_000)}\r\n\r\n`), /^HTTP\/1\.1 431 .*"code":"http_error"/s);
-  assert.match(await say("POST /api/sites HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"), /^HTTP\/1\.1 400 /);
+  assert.match(
+    await say("POST /api/sites HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    /^HTTP\/1\.1 400 /,
+  );
   assert.equal((await anonymous(plane).get("/healthz")).status, 200);
 });
 
 test("hostile text is text: it comes back as it was sent and never as part of a statement or a page", LIMIT, async () => {
-  for (const name of ["'; drop table site; --", '"><script>alert(1)</script>', "${jndi:ldap://x}", "\\", "%s%n", "../../etc/passwd", "\u202egnp.exe", "a".repeat(199) + "🤖"]) {
+  for (const name of [
+    "'; drop table site; --",
+    '"><script>alert(1)</script>',
+    "${jndi:ldap://x}",
+    "\\",
+    "%s%n",
+    "../../etc/passwd",
+    "\u202egnp.exe",
+    "a".repeat(199) + "🤖",
+  ]) {
     const made = await http.post("/api/sites", { name });
     if (made.status === 201) assert.equal((await http.get(`/api/sites/${String(made.data.id)}`)).data.name, name);
     else assert.match(made.refusal, /^400 bad_request: .*name/);
@@ -187,5 +266,8 @@ test("hostile text is text: it comes back as it was sent and never as part of a 
 });
 
 test("nothing of all this was an error of the server", LIMIT, async () => {
-  assert.deepEqual(plane.logged.filter(({ level }) => Number(level) >= 50), []);
+  assert.deepEqual(
+    plane.logged.filter(({ level }) => Number(level) >= 50),
+    [],
+  );
 });

@@ -29,7 +29,10 @@ export class Reply {
   /** The object of a single-object response; fails for any other answer. */
   get data(): Item {
     const { data } = this.body;
-    assert.ok(this.status < 300 && typeof data === "object" && data !== null, `expected an object, not ${this.status} ${this.text.slice(0, 300)}`);
+    assert.ok(
+      this.status < 300 && typeof data === "object" && data !== null,
+      `expected an object, not ${this.status} ${this.text.slice(0, 300)}`,
+    );
     return data as Item;
   }
 

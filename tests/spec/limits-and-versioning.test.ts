@@ -29,19 +29,25 @@ test("an enrolment key with an expiry of 0 hours never expires, others do on tim
 test("every limit with its default is told by robofleet serve --help", LIMIT, async () => {
   const program = new Program("packages/server/src/main.ts", ["serve", "--help"]);
   assert.equal((await program.ended).code, 0);
-  for (const name of ["token_requests_per_minute=600", "token_burst=1200", "unknown_requests_per_minute=20"]) assert.ok(program.output.includes(name), name);
+  for (const name of ["token_requests_per_minute=600", "token_burst=1200", "unknown_requests_per_minute=20"])
+    assert.ok(program.output.includes(name), name);
 });
 
 test("the route description is that of the running server: every route in it answers, and no other is under /api/", LIMIT, async () => {
   const { paths: described } = (await anonymous(plane).get("/openapi.json")).body as { paths: Record<string, Record<string, unknown>> };
-  const listed = Object.entries(described).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
+  const listed = Object.entries(described).flatMap(([path, methods]) =>
+    Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+  );
   const known = Object.values(paths).map(([method, path]) => `${method} ${path}`);
   assert.deepEqual(listed.toSorted(), known.filter((route) => !route.includes(" /agent/")).toSorted());
   for (const [path, methods] of Object.entries(described)) {
     const unknown = ["PUT", "PATCH", "DELETE"].find((method) => !(method.toLowerCase() in methods));
     if (unknown === undefined || !path.startsWith("/api/") || path.startsWith("/api/admin/")) continue;
     // Not through the checked fetch: that this method is not in the document is the point.
-    const reply = await fetch(plane.url + path.replace("{id}", "x"), { method: unknown, headers: { authorization: `Bearer ${plane.default_org.admin_token}` } });
+    const reply = await fetch(plane.url + path.replace("{id}", "x"), {
+      method: unknown,
+      headers: { authorization: `Bearer ${plane.default_org.admin_token}` },
+    });
     assert.equal(reply.status, 405, `${unknown} ${path}`);
     const allow = (reply.headers.get("allow") ?? "").split(", ").filter((method) => method !== "HEAD");
     // /api/configs/deployments is also what /api/configs/{id} could be.

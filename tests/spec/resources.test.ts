@@ -21,12 +21,19 @@ async function deploy(body: Item): Promise<Item> {
 }
 
 const RFC_3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
-const hasFields = (item: Item, names: string): void => assert.deepEqual(names.split(" ").filter((name) => !(name in item)), []);
+const hasFields = (item: Item, names: string): void =>
+  assert.deepEqual(
+    names.split(" ").filter((name) => !(name in item)),
+    [],
+  );
 
 test("resource Robot has an id and belongs to one org; it says what runs and what it is", LIMIT, async () => {
   await deploy({ release: good, robot_id: robot.id });
   const { data } = await http.get(`/api/robots/${robot.id}`);
-  hasFields(data, "id name site_id fleet_id status last_seen_at labels agent_version platform apps current_release desired_release release_state config_state public_key_fingerprint created_at updated_at");
+  hasFields(
+    data,
+    "id name site_id fleet_id status last_seen_at labels agent_version platform apps current_release desired_release release_state config_state public_key_fingerprint created_at updated_at",
+  );
   assert.match(robot.id, /^rob_[0-9a-z]{26}$/);
   assert.deepEqual([data.status, data.name, data.fleet_id, data.site_id], ["online", robot.name, robot.fleet_id, robot.site_id]);
   assert.equal((data.current_release as Item).id, good);
@@ -54,14 +61,16 @@ test("resource Timeline entry says when, what, who and in a sentence", LIMIT, as
   const { items } = await http.get(`/api/robots/${robot.id}/timeline?kind=robot.enrolled`);
   assert.equal(items.length, 1);
   hasFields(items[0] ?? {}, "id at kind actor summary data");
-  assert.deepEqual((items[0]?.actor as Item).type, "robot");
+  assert.equal((items[0]?.actor as Item | undefined)?.type, "robot");
   assert.match(String(items[0]?.at), RFC_3339);
   assert.ok(String(items[0]?.summary).length > 10);
 });
 
 test("resource Log record carries its robot, number, times, level, source, message and fields", LIMIT, async () => {
   await deploy({ release: good, robot_id: robot.id });
-  const record = await plane.until("what the app printed", async () => (await http.get(`/api/robots/${robot.id}/logs`)).items.find(({ message }) => String(message).startsWith("up ")));
+  const record = await plane.until("what the app printed", async () =>
+    (await http.get(`/api/robots/${robot.id}/logs`)).items.find(({ message }) => String(message).startsWith("up ")),
+  );
   hasFields(record, "robot_id seq at received_at level source message fields");
   assert.deepEqual([record.robot_id, record.source, record.level], [robot.id, "main", "info"]);
   assert.match(String(record.received_at), RFC_3339);
@@ -71,7 +80,10 @@ test("resource Release defaults its kind to container_image and keeps tag, notes
   const artifact_sha256 = hash("sha256", "image");
   const { data } = await http.post("/api/releases", { tag: "nav-1.2.0", notes: "faster\nand safer", artifact_sha256, artifact_size: 5 });
   assert.match(String(data.id), /^rel_[0-9a-z]{26}$/);
-  assert.deepEqual([data.kind, data.tag, data.notes, data.artifact_sha256, data.artifact_size, data.app], ["container_image", "nav-1.2.0", "faster\nand safer", artifact_sha256, 5, "main"]);
+  assert.deepEqual(
+    [data.kind, data.tag, data.notes, data.artifact_sha256, data.artifact_size, data.app],
+    ["container_image", "nav-1.2.0", "faster\nand safer", artifact_sha256, 5, "main"],
+  );
   hasFields(data, "artifact_state image manifest signature created_by created_at updated_at");
 });
 
@@ -85,8 +97,14 @@ test("release kind container_image has no executor on robots yet: the deployment
 test("resource Deployment has an id, a target kind, a release, a target, a schedule and a status", LIMIT, async () => {
   const ended = await deploy({ release: "good-1", fleet_id: robot.fleet_id });
   assert.match(String(ended.id), /^dep_[0-9a-z]{26}$/);
-  hasFields(ended, "target_kind robot_id fleet_id release_id release scheduled_at status reason rollout counts retry_of rollback_of created_by started_at finished_at created_at updated_at");
-  assert.deepEqual([ended.target_kind, ended.fleet_id, ended.robot_id, ended.scheduled_at, ended.status], ["fleet", robot.fleet_id, null, null, "applied"]);
+  hasFields(
+    ended,
+    "target_kind robot_id fleet_id release_id release scheduled_at status reason rollout counts retry_of rollback_of created_by started_at finished_at created_at updated_at",
+  );
+  assert.deepEqual(
+    [ended.target_kind, ended.fleet_id, ended.robot_id, ended.scheduled_at, ended.status],
+    ["fleet", robot.fleet_id, null, null, "applied"],
+  );
   assert.deepEqual(ended.release, { id: good, tag: "good-1", kind: "app_bundle", app: "main" });
   assert.deepEqual(ended.counts, { total: 1, pending: 0, queued: 0, active: 0, applied: 1, failed: 0, rolled_back: 0, cancelled: 0 });
 });
@@ -109,7 +127,10 @@ test("resource Deployment of a release that dies ends rolled_back, and the robot
 test("resource Config entry has key, value, namespace, scope and a version that grows", LIMIT, async () => {
   const { data } = await http.post("/api/configs", { key: "max_speed", value: { linear: 1 } });
   assert.match(String(data.id), /^cfg_[0-9a-z]{26}$/);
-  assert.deepEqual([data.key, data.value, data.namespace, data.scope, data.scope_id, data.version], ["max_speed", { linear: 1 }, "default", "org", null, 1]);
+  assert.deepEqual(
+    [data.key, data.value, data.namespace, data.scope, data.scope_id, data.version],
+    ["max_speed", { linear: 1 }, "default", "org", null, 1],
+  );
   assert.equal((await http.post("/api/configs", { key: "max_speed", value: 2 })).data.version, 2);
 });
 
@@ -121,7 +142,10 @@ test("resource Config deployment has an id, a target, an event list and freezes 
   await plane.until("its end", async () => (await http.get(`/api/configs/deployments/${String(data.id)}`)).data.status === "applied");
   await http.post("/api/configs", { key: "frozen", value: "after", namespace: "frost", scope: "fleet", scope_id: robot.fleet_id });
   const config = (await http.get(`/api/robots/${robot.id}/config`)).data;
-  assert.deepEqual((config.effective as Item[]).filter(({ key }) => key === "frozen").map(({ value, scope }) => [value, scope]), [["after", "fleet"]]);
+  assert.deepEqual(
+    (config.effective as Item[]).filter(({ key }) => key === "frozen").map(({ value, scope }) => [value, scope]),
+    [["after", "fleet"]],
+  );
   const file = (config.namespaces as Item[]).find(({ namespace }) => namespace === "frost");
   assert.equal(file?.reported_sha256, file?.deployed_sha256, "setting a value alone changes nothing on a robot");
   assert.equal(file?.reported_sha256, hash("sha256", `${JSON.stringify({ frozen: "before" }, null, 2)}\n`));

@@ -26,7 +26,7 @@ test("rf login without --token and without a terminal reads the token from stdin
   const done = await home.run(["login", "--base-url", plane.url], { stdin: `${token}\n` });
   assert.equal(done.code, 0, done.stderr);
   assert.ok((await readFile(home.credentials_file, "utf8")).includes(token));
-  assert.equal((await (await RfHome.make()).run(["login", "--base-url", plane.url], { stdin: "" })).code, 2);
+  assert.equal((await home.run(["login", "--base-url", plane.url], { stdin: "" })).code, 2);
 });
 
 test("rf login keeps what else stands in the file, comments too, and --profile adds a table", LIMIT, async () => {

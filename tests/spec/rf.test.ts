@@ -30,7 +30,8 @@ async function showsList(args: string[], route: string, ...texts: string[]): Pro
   assert.equal(shown.code, 0, shown.stderr);
   for (const text of texts) assert.ok(shown.stdout.includes(text), `${text} is in\n${shown.stdout}`);
   const [printed, answered] = [await json(...args), (await http.get(route)).body];
-  const stable = (body: unknown): unknown => JSON.parse(JSON.stringify(body, (key, value: unknown) => (/^(last_seen_at|updated_at)$/.test(key) ? null : value)));
+  const stable = (body: unknown): unknown =>
+    JSON.parse(JSON.stringify(body, (key, value: unknown) => (/^(last_seen_at|updated_at)$/.test(key) ? null : value)));
   assert.deepEqual(stable(printed), stable(answered));
 }
 
@@ -53,7 +54,9 @@ test("rf robots inspect shows the health snapshot", LIMIT, async () => {
   assert.equal((await rf(["robots", "inspect", "rob_none"])).code, 5);
 });
 
-test("rf robots timeline shows what happened to the robot", LIMIT, () => showsList(["robots", "timeline", robot.id], `/api/robots/${robot.id}/timeline`, "robot.connected", "robot.enrolled"));
+test("rf robots timeline shows what happened to the robot", LIMIT, () =>
+  showsList(["robots", "timeline", robot.id], `/api/robots/${robot.id}/timeline`, "robot.connected", "robot.enrolled"),
+);
 
 test("rf robots show tells of one robot", LIMIT, async () => {
   assert.match((await rf(["robots", "show", robot.id])).stdout, /arm-1[\s\S]*line=3/);
@@ -74,7 +77,10 @@ test("rf robots logs --follow prints records, one JSON a line, until Ctrl-C: exi
     },
   });
   assert.equal(followed.code, 130, followed.stderr);
-  const lines = followed.stdout.trim().split("\n").map((line) => JSON.parse(line) as { robot_id: string });
+  const lines = followed.stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { robot_id: string });
   assert.ok(lines.length > 0 && lines.every(({ robot_id }) => robot_id === robot.id));
 });
 
@@ -94,7 +100,10 @@ test("rf releases push reads digest and size of the file, uploads it, and takes 
   const bytes = await appBundle("exit 0");
   const file = await fileOf("nav.bin", bytes);
   const { data } = await json("releases", "push", file, "--tag", "nav-9", "--notes", "as told", "--kind", "file");
-  assert.deepEqual([data.tag, data.notes, data.kind, data.artifact_size, data.artifact_sha256, data.artifact_state], ["nav-9", "as told", "file", bytes.length, hash("sha256", bytes), "stored"]);
+  assert.deepEqual(
+    [data.tag, data.notes, data.kind, data.artifact_size, data.artifact_sha256, data.artifact_state],
+    ["nav-9", "as told", "file", bytes.length, hash("sha256", bytes), "stored"],
+  );
   const again = await json("releases", "push", file, "--tag", "nav-9", "--notes", "as told", "--kind", "file");
   assert.equal(again.data.id, data.id);
   const other = await fileOf("other.bin", Buffer.from("other"));
@@ -104,7 +113,14 @@ test("rf releases push reads digest and size of the file, uploads it, and takes 
 });
 
 test("rf releases push defaults the tag to the file's name without extension, and the kind to container_image", LIMIT, async () => {
-  for (const [name, tag] of [["app-1.2.0", "app-1.2.0"], ["app-1.2.1.tar.gz", "app-1.2.1"], ["app-1.2.2.tgz", "app-1.2.2"], ["image.tar", "image"], ["plain", "plain"], ["firmware.v2.bin", "firmware.v2"]] as const) {
+  for (const [name, tag] of [
+    ["app-1.2.0", "app-1.2.0"],
+    ["app-1.2.1.tar.gz", "app-1.2.1"],
+    ["app-1.2.2.tgz", "app-1.2.2"],
+    ["image.tar", "image"],
+    ["plain", "plain"],
+    ["firmware.v2.bin", "firmware.v2"],
+  ] as const) {
     const { data } = await json("releases", "push", await fileOf(name, Buffer.from(name)));
     assert.deepEqual([data.tag, data.kind], [tag, "container_image"]);
   }
@@ -126,10 +142,20 @@ test("rf deploy makes a deployment to exactly one of --robot and --fleet", LIMIT
 
 test("rf deploy --idempotency-key twice is one deployment, and without it each call is its own", LIMIT, async () => {
   const args = ["deploy", "hello-1.0.0", "--robot", robot.id];
-  const [a, b] = [await json(...args, "--idempotency-key", "2c7a9c0e-5a52-4a9e-9d5e-0f3a0c6b7d11"), await json(...args, "--idempotency-key", "2c7a9c0e-5a52-4a9e-9d5e-0f3a0c6b7d11")];
+  const [a, b] = [
+    await json(...args, "--idempotency-key", "2c7a9c0e-5a52-4a9e-9d5e-0f3a0c6b7d11"),
+    await json(...args, "--idempotency-key", "2c7a9c0e-5a52-4a9e-9d5e-0f3a0c6b7d11"),
+  ];
   assert.deepEqual(a, b);
   assert.notEqual((await json(...args)).data.id, (await json(...args)).data.id);
-  const changed = await rf(["deploy", "hello-1.0.0", "--fleet", robot.fleet_id, "--idempotency-key", "2c7a9c0e-5a52-4a9e-9d5e-0f3a0c6b7d11"]);
+  const changed = await rf([
+    "deploy",
+    "hello-1.0.0",
+    "--fleet",
+    robot.fleet_id,
+    "--idempotency-key",
+    "2c7a9c0e-5a52-4a9e-9d5e-0f3a0c6b7d11",
+  ]);
   assert.equal(changed.code, 6);
 });
 
@@ -144,22 +170,26 @@ test("rf deploy --scheduled-at defers the dispatch; it can be seen and cancelled
   assert.equal((await rf(["deploy", "hello-1.0.0", "--robot", robot.id, "--scheduled-at", "tomorrow"])).code, 1);
 });
 
-test("rf deploy --watch follows to the end: exit 0 when applied, 8 when not, and the document is the deployment as it ended", LIMIT, async () => {
-  // Apps of their own: what runs under `main` is still being watched from the deployments above.
-  const map = await fileOf("map-2.bin", Buffer.from("a map"));
-  await json("releases", "push", map, "--kind", "file", "--app", "map");
-  const { data } = await json("deploy", "map-2", "--robot", robot.id, "--watch");
-  assert.deepEqual([data.status, typeof data.finished_at], ["applied", "string"]);
-  const bad = await fileOf("bad-3.tar.gz", await appBundle(DIES));
-  await json("releases", "push", bad, "--kind", "app_bundle", "--app", "bad");
-  const failed = await rf(["deploy", "bad-3", "--robot", robot.id, "--watch"]);
-  assert.equal(failed.code, 8, failed.stderr);
-  assert.match(failed.stderr, /failed: (crash_loop|health_check_failed)/);
-  assert.match(failed.stdout, /queued[\s\S]*in_progress[\s\S]*failed/);
-  const watched = await rf(["deployments", "list", "--limit", "1", "--json"]);
-  const id = (documentOf(watched) as { items: { id: string }[] }).items[0]?.id ?? "";
-  assert.equal((await rf(["deployments", "watch", id, "--json"])).code, 8);
-});
+test(
+  "rf deploy --watch follows to the end: exit 0 when applied, 8 when not, and the document is the deployment as it ended",
+  LIMIT,
+  async () => {
+    // Apps of their own: what runs under `main` is still being watched from the deployments above.
+    const map = await fileOf("map-2.bin", Buffer.from("a map"));
+    await json("releases", "push", map, "--kind", "file", "--app", "map");
+    const { data } = await json("deploy", "map-2", "--robot", robot.id, "--watch");
+    assert.deepEqual([data.status, typeof data.finished_at], ["applied", "string"]);
+    const bad = await fileOf("bad-3.tar.gz", await appBundle(DIES));
+    await json("releases", "push", bad, "--kind", "app_bundle", "--app", "bad");
+    const failed = await rf(["deploy", "bad-3", "--robot", robot.id, "--watch"]);
+    assert.equal(failed.code, 8, failed.stderr);
+    assert.match(failed.stderr, /failed: (crash_loop|health_check_failed)/);
+    assert.match(failed.stdout, /queued[\s\S]*in_progress[\s\S]*failed/);
+    const watched = await rf(["deployments", "list", "--limit", "1", "--json"]);
+    const id = (documentOf(watched) as { items: { id: string }[] }).items[0]?.id ?? "";
+    assert.equal((await rf(["deployments", "watch", id, "--json"])).code, 8);
+  },
+);
 
 test("rf deploy --watch and Ctrl-C: exit 130, and the deployment goes on", LIMIT, async () => {
   const away = await plane.enrollRobot({ online: false });
@@ -176,7 +206,15 @@ test("rf deploy --watch and Ctrl-C: exit 130, and the deployment goes on", LIMIT
 });
 
 test("rf configs set takes JSON, and text that is none as a string", LIMIT, async () => {
-  for (const [text, value] of [["1.5", 1.5], ["true", true], ["null", null], ['{"a":[1]}', { a: [1] }], ['"quoted"', "quoted"], ["plain text", "plain text"], ["{broken", "{broken"]] as const) {
+  for (const [text, value] of [
+    ["1.5", 1.5],
+    ["true", true],
+    ["null", null],
+    ['{"a":[1]}', { a: [1] }],
+    ['"quoted"', "quoted"],
+    ["plain text", "plain text"],
+    ["{broken", "{broken"],
+  ] as const) {
     assert.deepEqual((await json("configs", "set", "any", text)).data.value, value);
   }
   assert.equal((await json("configs", "set", "k", "1", "--namespace", "navigation")).data.namespace, "navigation");
@@ -188,7 +226,10 @@ test("rf configs set --fleet and --robot set it for that target alone and deploy
   assert.deepEqual([fleet.config.scope, fleet.config.scope_id, fleet.deployment.fleet_id], ["fleet", robot.fleet_id, robot.fleet_id]);
   const one = (await json<Both>("configs", "set", "speed", "3", "--robot", robot.id)).data;
   assert.deepEqual([one.config.scope, one.config.scope_id, one.deployment.robot_id], ["robot", robot.id, robot.id]);
-  await plane.until("the config to be applied", async () => (await http.get(`/api/configs/deployments/${String(one.deployment.id)}`)).data.status === "applied");
+  await plane.until(
+    "the config to be applied",
+    async () => (await http.get(`/api/configs/deployments/${String(one.deployment.id)}`)).data.status === "applied",
+  );
   const other = await plane.enrollRobot();
   const effective = (await http.get(`/api/robots/${other.id}/config`)).data.effective as { key: string }[];
   assert.ok(!effective.some(({ key }) => key === "speed"), "nobody else ever gets the value");
@@ -197,7 +238,9 @@ test("rf configs set --fleet and --robot set it for that target alone and deploy
 
 test("rf configs list shows the entries", LIMIT, () => showsList(["configs", "list"], "/api/configs", "any", "navigation"));
 
-test("rf configs deployments shows them", LIMIT, () => showsList(["configs", "deployments"], "/api/configs/deployments", robot.id, "applied"));
+test("rf configs deployments shows them", LIMIT, () =>
+  showsList(["configs", "deployments"], "/api/configs/deployments", robot.id, "applied"),
+);
 
 test("rf configs events shows those of one", LIMIT, async () => {
   const [last] = (await http.get("/api/configs/deployments?status=applied")).items;

@@ -14,14 +14,21 @@ const robot = await realRobot(plane);
 const release_id = await pushBundle(plane.api, "arm-1.0.0", await appBundle());
 const SHA256 = hash("sha256", "some bytes");
 
-const ended = (id: string) => plane.until("the deployment to end", async () => (await http.get(`/api/deployments/${id}`)).data.finished_at !== null);
+const ended = (id: string) =>
+  plane.until("the deployment to end", async () => (await http.get(`/api/deployments/${id}`)).data.finished_at !== null);
 
 test("GET /openapi.json describes every route and no live stream, without a token", LIMIT, async () => {
   const reply = await anonymous(plane).get("/openapi.json");
   assert.equal(reply.status, 200);
   const { openapi, paths } = reply.body as { openapi: string; paths: Record<string, unknown> };
   assert.match(openapi, /^3\.1\./);
-  for (const path of ["/api/robots", "/api/robots/{id}/health", "/api/deployments", "/api/configs/deployments/{id}/events", "/api/enrollment-keys/{id}/revoke"]) {
+  for (const path of [
+    "/api/robots",
+    "/api/robots/{id}/health",
+    "/api/deployments",
+    "/api/configs/deployments/{id}/events",
+    "/api/enrollment-keys/{id}/revoke",
+  ]) {
     assert.ok(path in paths, path);
   }
   assert.deepEqual(
@@ -35,7 +42,9 @@ test("GET /docs is an interactive page that needs nothing from elsewhere", LIMIT
   assert.equal(reply.status, 200);
   assert.match(reply.headers.get("content-type") ?? "", /^text\/html/);
   assert.match(reply.text, /<html/i);
-  const outside = [...reply.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, link]) => link ?? "").filter((link) => /^(https?:)?\/\//.test(link));
+  const outside = [...reply.text.matchAll(/(?:src|href)="([^"]+)"/g)]
+    .map(([, link]) => link ?? "")
+    .filter((link) => /^(https?:)?\/\//.test(link));
   assert.deepEqual(outside, []);
 });
 
@@ -70,18 +79,29 @@ test("GET /api/robots/{id}/logs answers the latest batch, oldest first", LIMIT, 
   });
   assert.ok(items.length <= 200);
   const seqs = items.map(({ seq }) => Number(seq));
-  assert.deepEqual(seqs, seqs.toSorted((a, b) => a - b));
+  assert.deepEqual(
+    seqs,
+    seqs.toSorted((a, b) => a - b),
+  );
   assert.ok(items.every(({ robot_id, message }) => robot_id === robot.id && typeof message === "string"));
 });
 
 test("GET /api/robots/{id}/timeline records connects, deploys and configs, newest first", LIMIT, async () => {
-  const { data } = await http.post("/api/deployments", { release: release_id, robot_id: robot.id, rollout: { verify_seconds: 0 } }, freshKey());
+  const { data } = await http.post(
+    "/api/deployments",
+    { release: release_id, robot_id: robot.id, rollout: { verify_seconds: 0 } },
+    freshKey(),
+  );
   await ended(String(data.id));
   const config = await http.post("/api/configs/deployments", { robot_id: robot.id }, freshKey());
-  await plane.until("the config deployment to end", async () => (await http.get(`/api/configs/deployments/${String(config.data.id)}`)).data.finished_at !== null);
+  await plane.until(
+    "the config deployment to end",
+    async () => (await http.get(`/api/configs/deployments/${String(config.data.id)}`)).data.finished_at !== null,
+  );
   const { items } = await http.get(`/api/robots/${robot.id}/timeline`);
   const kinds = items.map(({ kind }) => String(kind));
-  for (const kind of ["robot.enrolled", "robot.connected", "deployment.applied", "config.applied"]) assert.ok(kinds.includes(kind), `${kind} is in ${kinds.join(" ")}`);
+  for (const kind of ["robot.enrolled", "robot.connected", "deployment.applied", "config.applied"])
+    assert.ok(kinds.includes(kind), `${kind} is in ${kinds.join(" ")}`);
   const times = items.map(({ at }) => String(at));
   assert.deepEqual(times, times.toSorted().toReversed());
 });
@@ -114,14 +134,25 @@ test("POST /api/deployments names release and target, and is refused without Ide
   const now = await http.post("/api/deployments", body, freshKey());
   assert.equal(now.status, 201);
   assert.equal(now.headers.get("location"), `/api/deployments/${String(now.data.id)}`);
-  assert.deepEqual([now.data.target_kind, now.data.robot_id, now.data.fleet_id, now.data.release_id], ["robot", robot.id, null, release_id]);
-  const fleet = await http.post("/api/deployments", { release: release_id, fleet_id: robot.fleet_id, rollout: { verify_seconds: 0 } }, freshKey());
+  assert.deepEqual(
+    [now.data.target_kind, now.data.robot_id, now.data.fleet_id, now.data.release_id],
+    ["robot", robot.id, null, release_id],
+  );
+  const fleet = await http.post(
+    "/api/deployments",
+    { release: release_id, fleet_id: robot.fleet_id, rollout: { verify_seconds: 0 } },
+    freshKey(),
+  );
   assert.deepEqual([fleet.data.target_kind, fleet.data.robot_id, fleet.data.fleet_id], ["fleet", null, robot.fleet_id]);
   await ended(String(fleet.data.id));
 });
 
 test("GET /api/deployments/{id}/events lists events whose last one carries the status", LIMIT, async () => {
-  const { data } = await http.post("/api/deployments", { release: release_id, robot_id: robot.id, rollout: { verify_seconds: 0 } }, freshKey());
+  const { data } = await http.post(
+    "/api/deployments",
+    { release: release_id, robot_id: robot.id, rollout: { verify_seconds: 0 } },
+    freshKey(),
+  );
   await ended(String(data.id));
   const { items } = await http.get(`/api/deployments/${String(data.id)}/events`);
   assert.equal(items[0]?.kind, "deployment.queued");
@@ -159,10 +190,15 @@ test("GET /api/configs/deployments and POST /api/configs/deployments deploy to a
 });
 
 test("POST /api/configs/deployments brings the values to the robot's disk", LIMIT, async () => {
-  const { id } = (await http.post("/api/configs", { key: "gripper", value: { force: 5 }, namespace: "arm", scope: "robot", scope_id: robot.id })).data;
+  const { id } = (
+    await http.post("/api/configs", { key: "gripper", value: { force: 5 }, namespace: "arm", scope: "robot", scope_id: robot.id })
+  ).data;
   assert.match(String(id), /^cfg_/);
   const { data } = await http.post("/api/configs/deployments", { robot_id: robot.id, namespace: "arm" }, freshKey());
-  await plane.until("the config to be applied", async () => (await http.get(`/api/configs/deployments/${String(data.id)}`)).data.status === "applied");
+  await plane.until(
+    "the config to be applied",
+    async () => (await http.get(`/api/configs/deployments/${String(data.id)}`)).data.status === "applied",
+  );
   assert.deepEqual(JSON.parse(await readFile(`${robot.agent.state}/configs/arm.json`, "utf8")), { gripper: { force: 5 } });
 });
 

@@ -9,7 +9,9 @@ const linesOf = (name: string): string[] => readFileSync(path.join(FOLDER, name)
 /** Names of the tests of this folder, as they stand in the source. */
 function testNames(): string[] {
   const files = readdirSync(FOLDER).filter((name) => name.endsWith(".test.ts"));
-  return files.flatMap((name) => [...readFileSync(path.join(FOLDER, name), "utf8").matchAll(/\btest\(\s*"((?:[^"\\]|\\.)+)"/g)].map(([, found]) => found ?? ""));
+  return files.flatMap((name) =>
+    [...readFileSync(path.join(FOLDER, name), "utf8").matchAll(/\btest\(\s*"((?:[^"\\]|\\.)+)"/g)].map(([, found]) => found ?? ""),
+  );
 }
 
 const namesRow = (name: string, row: string): boolean => name.startsWith(row) && !/[\w/{-]/.test(name.charAt(row.length));

@@ -6,7 +6,10 @@ import { Http } from "./http.ts";
 /** The whole plane that the tests of one file share, on the machine's clock. */
 export async function sharedPlane(options: HarnessOptions = {}): Promise<Harness> {
   const { limits, ...rest } = options;
-  const plane = await startPlane({ ...rest, limits: { health_seconds: 1, log_flush_ms: 50, unknown_requests_per_minute: 100_000, ...limits } });
+  const plane = await startPlane({
+    ...rest,
+    limits: { health_seconds: 1, log_flush_ms: 50, unknown_requests_per_minute: 100_000, ...limits },
+  });
   after(() => plane[Symbol.asyncDispose]());
   return plane;
 }

@@ -19,7 +19,7 @@ test("a deployment ends applied, failed, rolled_back or cancelled, and stays so"
   d?.behave(rollBack(), release.tag);
   await plane.deploy(first, { robot_id: d?.id ?? "" });
   await plane.settle();
-  const made = [];
+  const made: string[] = [];
   for (const robot of [a, b, c, d]) made.push((await plane.deploy(release, { robot_id: robot?.id ?? "" })).id);
   await plane.settle();
   assert.equal((await http.post(`/api/deployments/${made[2]}/cancel`)).data.status, "cancelled");
@@ -40,7 +40,10 @@ test("on its way a deployment is queued, then in_progress, and its events tell s
   assert.equal((await http.get(`/api/deployments/${id}`)).data.status, "in_progress");
   await plane.advance({ minutes: 1 });
   const { items } = await http.get(`/api/deployments/${id}/events`);
-  assert.deepEqual(items.map((event) => event.status), ["queued", "in_progress", "applied"]);
+  assert.deepEqual(
+    items.map((event) => event.status),
+    ["queued", "in_progress", "applied"],
+  );
 });
 
 test("a deployment with a scheduled time is held until then, and dispatched at that time", LIMIT, async () => {

@@ -25,24 +25,38 @@ test("WebSocket /api/robots/{id}/logs/ws sends log records as JSON, first the la
   await http.post("/api/deployments", { release, robot_id: robot.id, rollout: { verify_seconds: 0 } }, freshKey());
   await plane.until("what the app says", () => stream.frames.some((frame) => String(JSON.parse(String(frame)).message).startsWith("up ")));
   const seqs = stream.frames.map((frame) => Number(JSON.parse(String(frame)).seq));
-  assert.deepEqual(seqs, [...new Set(seqs)].toSorted((a, b) => a - b), "each record once, in order");
+  assert.deepEqual(
+    seqs,
+    [...new Set(seqs)].toSorted((a, b) => a - b),
+    "each record once, in order",
+  );
   stream.ws.close();
   assert.equal((await stream.closed).code, 1005);
 });
 
-test("WebSocket /api/robots/{id}/logs/ws of a robot that is not connected sends what is stored and closes 4409 agent offline", LIMIT, async () => {
-  const gone = await plane.enrollRobot();
-  gone.log("last words");
-  await plane.until("its record", async () => (await http.get(`/api/robots/${gone.id}/logs`)).items.length === 1);
-  await gone.disconnect();
-  await plane.until("its going", async () => (await http.get(`/api/robots/${gone.id}`)).data.status === "offline");
-  const stream = await opened(at("logs/ws", `token=${token}`, gone.id));
-  assert.deepEqual(await stream.closed, { code: 4409, reason: "agent offline" });
-  assert.deepEqual(stream.frames.map((frame) => String(JSON.parse(String(frame)).message)), ["last words"]);
-});
+test(
+  "WebSocket /api/robots/{id}/logs/ws of a robot that is not connected sends what is stored and closes 4409 agent offline",
+  LIMIT,
+  async () => {
+    const gone = await plane.enrollRobot();
+    gone.log("last words");
+    await plane.until("its record", async () => (await http.get(`/api/robots/${gone.id}/logs`)).items.length === 1);
+    await gone.disconnect();
+    await plane.until("its going", async () => (await http.get(`/api/robots/${gone.id}`)).data.status === "offline");
+    const stream = await opened(at("logs/ws", `token=${token}`, gone.id));
+    assert.deepEqual(await stream.closed, { code: 4409, reason: "agent offline" });
+    assert.deepEqual(
+      stream.frames.map((frame) => String(JSON.parse(String(frame)).message)),
+      ["last words"],
+    );
+  },
+);
 
 test("WebSocket /api/robots/{id}/shell/ws opens and closes 4410, not supported by this agent", LIMIT, async () => {
-  assert.deepEqual(await (await opened(at("shell/ws", `token=${token}&cols=80&rows=24`))).closed, { code: 4410, reason: "not supported by this agent" });
+  assert.deepEqual(await (await opened(at("shell/ws", `token=${token}&cols=80&rows=24`))).closed, {
+    code: 4410,
+    reason: "not supported by this agent",
+  });
 });
 
 test("WebSocket /api/robots/{id}/camera/ws opens and closes 4410, not supported by this agent", LIMIT, async () => {
@@ -50,7 +64,10 @@ test("WebSocket /api/robots/{id}/camera/ws opens and closes 4410, not supported 
 });
 
 test("WebSocket /api/robots/{id}/ros/topics/echo opens and closes 4410, not supported by this agent", LIMIT, async () => {
-  assert.deepEqual(await (await opened(at("ros/topics/echo", `token=${token}&topic=/chatter`))).closed, { code: 4410, reason: "not supported by this agent" });
+  assert.deepEqual(await (await opened(at("ros/topics/echo", `token=${token}&topic=/chatter`))).closed, {
+    code: 4410,
+    reason: "not supported by this agent",
+  });
 });
 
 test("every stream takes the token in the query, and without a valid one answers 401 before the upgrade", LIMIT, async () => {
@@ -97,7 +114,10 @@ test("a plain GET of a stream is 401 without a token, and with one 426", LIMIT, 
     const without = await fetch(url);
     assert.deepEqual([without.status, ((await without.json()) as { error: { code: string } }).error.code], [401, "unauthorized"]);
     const plain = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
-    assert.deepEqual([plain.status, plain.headers.get("upgrade"), plain.headers.get("x-service-org-id")], [426, "websocket", plane.default_org.id]);
+    assert.deepEqual(
+      [plain.status, plain.headers.get("upgrade"), plain.headers.get("x-service-org-id")],
+      [426, "websocket", plane.default_org.id],
+    );
     assert.equal(((await plain.json()) as { error: { code: string } }).error.code, "http_error");
   }
 });

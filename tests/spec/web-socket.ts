@@ -22,8 +22,10 @@ export interface Refused {
 export async function openSocket(url: string, headers: Record<string, string> = {}): Promise<Opened | Refused> {
   const ws = new WebSocket(url.replace(/^http/, "ws"), { headers, handshakeTimeout: WAIT_MS });
   const frames: (string | Buffer)[] = [];
-  ws.on("message", (data, binary) => frames.push(binary ? (data as Buffer) : String(data)));
-  const closed = new Promise<{ code: number; reason: string }>((resolve) => ws.once("close", (code, reason) => resolve({ code, reason: String(reason) })));
+  ws.on("message", (data, binary) => frames.push(binary ? (data as Buffer) : (data as Buffer).toString()));
+  const closed = new Promise<{ code: number; reason: string }>((resolve) =>
+    ws.once("close", (code, reason) => resolve({ code, reason: String(reason) })),
+  );
   return new Promise((resolve, reject) => {
     let answered: IncomingMessage["headers"] = {};
     ws.once("upgrade", (response) => (answered = response.headers));

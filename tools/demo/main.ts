@@ -11,10 +11,16 @@ const root = path.resolve(import.meta.dirname, "../..");
 const ROBOTS = ["robot-1", "robot-2", "robot-3"];
 
 const { values } = parseArgs({
-  options: { data: { type: "string", default: path.join(root, ".robofleet") }, listen: { type: "string", default: "127.0.0.1:7600" }, help: { type: "boolean", default: false } },
+  options: {
+    data: { type: "string", default: path.join(root, ".robofleet") },
+    listen: { type: "string", default: "127.0.0.1:7600" },
+    help: { type: "boolean", default: false },
+  },
 });
 if (values.help) {
-  process.stdout.write("npm start [-- --data DIR --listen HOST:PORT]\n\nStarts a server with an embedded database, a demo org and three robots. Ctrl-C stops all of it; the next start finds it again.\n");
+  process.stdout.write(
+    "npm start [-- --data DIR --listen HOST:PORT]\n\nStarts a server with an embedded database, a demo org and three robots. Ctrl-C stops all of it; the next start finds it again.\n",
+  );
   process.exit(0);
 }
 
@@ -35,14 +41,27 @@ function end(code: number): Promise<void> {
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => void end(0));
 
 try {
-  const url = await progress.during("Starting the server and its database", () => processes.startServer({ root, data: values.data, listen: values.listen }));
+  const url = await progress.during("Starting the server and its database", () =>
+    processes.startServer({ root, data: values.data, listen: values.listen }),
+  );
   const demo = await progress.during("Setting up the demo org, site and fleet", () => setUpOrg(url, values.data));
   const bundles = await progress.during("Packing the sample app", () => writeBundles(path.join(values.data, "demo")));
   await progress.during("Starting three robots", async () => {
-    for (const name of ROBOTS) processes.startRobot({ root, url, key: demo.enrollment_key, state: path.join(values.data, "demo", "robots", name), name });
+    for (const name of ROBOTS)
+      processes.startRobot({ root, url, key: demo.enrollment_key, state: path.join(values.data, "demo", "robots", name), name });
     await demo.robotsOnline(ROBOTS, () => processes.failure());
   });
-  process.stdout.write(nextSteps({ url, token: demo.token, fleet_id: demo.fleet_id, robot_id: await demo.robotId(ROBOTS[0] as string), bundles, data: values.data, root }));
+  process.stdout.write(
+    nextSteps({
+      url,
+      token: demo.token,
+      fleet_id: demo.fleet_id,
+      robot_id: await demo.robotId(ROBOTS[0] as string),
+      bundles,
+      data: values.data,
+      root,
+    }),
+  );
   await processes.untilOneEnds();
   if (ending === undefined) process.stderr.write(`\n${processes.failure() ?? "a process ended"}\n`);
   await end(1);

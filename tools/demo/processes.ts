@@ -27,12 +27,22 @@ export class Processes {
   /** Starts the server and answers its address once it is ready. */
   async startServer(options: { root: string; data: string; listen: string }): Promise<string> {
     const url = `http://${options.listen}`;
-    if (await answers(`${url}/healthz`)) throw new Error(`something answers at ${url} already. Is another demo running? Choose another port: npm start -- --listen 127.0.0.1:7601`);
-    const server = this.#start("server", options.root, "packages/server/src/main.ts", ["serve", "--data", options.data, "--listen", options.listen]);
+    if (await answers(`${url}/healthz`))
+      throw new Error(
+        `something answers at ${url} already. Is another demo running? Choose another port: npm start -- --listen 127.0.0.1:7601`,
+      );
+    const server = this.#start("server", options.root, "packages/server/src/main.ts", [
+      "serve",
+      "--data",
+      options.data,
+      "--listen",
+      options.listen,
+    ]);
     const deadline = performance.now() + READY_TIMEOUT_MS;
     while (!(await answers(`${url}/readyz`))) {
       if (server.child.exitCode !== null) throw new Error(`the server ended:\n${lastLines(server.log_file)}`);
-      if (performance.now() > deadline) throw new Error(`the server was not ready within ${READY_TIMEOUT_MS / 1_000} s; its log: ${server.log_file}`);
+      if (performance.now() > deadline)
+        throw new Error(`the server was not ready within ${READY_TIMEOUT_MS / 1_000} s; its log: ${server.log_file}`);
       await sleep(100);
     }
     return url;
@@ -57,7 +67,9 @@ export class Processes {
   /** Why the demo cannot go on, when a process ended by itself. */
   failure(): string | undefined {
     const dead = this.#running.find(({ child }) => child.exitCode !== null || child.signalCode !== null);
-    return dead === undefined ? undefined : `${dead.name} ended by itself; the last lines of ${dead.log_file}:\n${lastLines(dead.log_file)}`;
+    return dead === undefined
+      ? undefined
+      : `${dead.name} ended by itself; the last lines of ${dead.log_file}:\n${lastLines(dead.log_file)}`;
   }
 
   async untilOneEnds(): Promise<void> {
@@ -68,7 +80,10 @@ export class Processes {
   async stop(): Promise<void> {
     if (this.#stopping) return;
     this.#stopping = true;
-    const [servers, robots] = [this.#running.filter(({ name }) => name === "server"), this.#running.filter(({ name }) => name !== "server")];
+    const [servers, robots] = [
+      this.#running.filter(({ name }) => name === "server"),
+      this.#running.filter(({ name }) => name !== "server"),
+    ];
     for (const group of [robots, servers]) {
       for (const { child } of group) child.kill("SIGTERM");
       const late = setTimeout(() => group.forEach(({ child }) => child.kill("SIGKILL")), STOP_TIMEOUT_MS);

@@ -29,8 +29,11 @@ export async function setUpOrg(url: string, data: string): Promise<Demo> {
   const token = kept.token !== undefined && (await works(url, kept.token)) ? kept.token : await approveOrg(url);
   const api = createClient({ base_url: url, token });
   const site = (await api.listSites({})).items.find(({ name }) => name === SITE) ?? (await api.createSite({ body: { name: SITE } })).data;
-  const fleet = (await api.listFleets({})).items.find(({ name }) => name === FLEET) ?? (await api.createFleet({ body: { name: FLEET, site_id: site.id } })).data;
-  const enrollment_key = kept.token === token && kept.enrollment_key !== undefined ? kept.enrollment_key : await makeKey(api, site.id, fleet.id);
+  const fleet =
+    (await api.listFleets({})).items.find(({ name }) => name === FLEET) ??
+    (await api.createFleet({ body: { name: FLEET, site_id: site.id } })).data;
+  const enrollment_key =
+    kept.token === token && kept.enrollment_key !== undefined ? kept.enrollment_key : await makeKey(api, site.id, fleet.id);
   await writeFile(`${file}.tmp`, `${JSON.stringify({ token, enrollment_key }, null, 2)}\n`, { mode: 0o600 });
   await rename(`${file}.tmp`, file);
   return {

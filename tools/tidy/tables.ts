@@ -48,7 +48,10 @@ export function findBadSql(files: readonly SourceFile[], tables: ReadonlySet<str
   );
 }
 
-function problemsOf({ file, text, is_statement, is_across_orgs, reads, writes, declared_reads }: SqlText, { owners, without_org }: TableRules): string[] {
+function problemsOf(
+  { file, text, is_statement, is_across_orgs, reads, writes, declared_reads }: SqlText,
+  { owners, without_org }: TableRules,
+): string[] {
   const touched = [...new Set([...reads, ...writes])];
   if (touched.length === 0) return [];
   const place = placeOf(file);

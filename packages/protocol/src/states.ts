@@ -2,7 +2,15 @@
 export const TERMINAL_STATUSES = ["applied", "failed", "rolled_back", "cancelled"] as const;
 export type TerminalStatus = (typeof TERMINAL_STATUSES)[number];
 
-export const DEPLOYMENT_STATUSES = ["scheduled", "queued", "in_progress", "paused", "rolling_back", "cancelling", ...TERMINAL_STATUSES] as const;
+export const DEPLOYMENT_STATUSES = [
+  "scheduled",
+  "queued",
+  "in_progress",
+  "paused",
+  "rolling_back",
+  "cancelling",
+  ...TERMINAL_STATUSES,
+] as const;
 export type DeploymentStatus = (typeof DEPLOYMENT_STATUSES)[number];
 
 export const TARGET_STATUSES = [

@@ -70,13 +70,15 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
 function readListen(text: string): { host: string; port: number } {
   const match = /^(.+):(\d{1,5})$/.exec(text);
   const port = Number(match?.[2]);
-  if (match?.[1] === undefined || port > 65_535) throw new SettingsError(`--listen ${text}: expected HOST:PORT, for example 127.0.0.1:7600`);
+  if (match?.[1] === undefined || port > 65_535)
+    throw new SettingsError(`--listen ${text}: expected HOST:PORT, for example 127.0.0.1:7600`);
   return { host: match[1].replace(/^\[(.*)\]$/, "$1"), port };
 }
 
 function readTls(cert_file: string | undefined, key_file: string | undefined): Settings["tls"] {
   if (cert_file === undefined && key_file === undefined) return undefined;
-  if (cert_file === undefined || key_file === undefined) throw new SettingsError("--tls-cert and --tls-key belong together; one of them is missing");
+  if (cert_file === undefined || key_file === undefined)
+    throw new SettingsError("--tls-cert and --tls-key belong together; one of them is missing");
   return { cert_file, key_file };
 }
 
@@ -84,7 +86,8 @@ function readLimits(given: readonly string[]): Limits {
   const limits: Limits = { ...LIMIT_DEFAULTS };
   for (const one of given) {
     const [name = "", text = ""] = one.split("=", 2);
-    if (!(name in LIMIT_DEFAULTS)) throw new SettingsError(`--limit ${one}: unknown limit; known are ${Object.keys(LIMIT_DEFAULTS).join(", ")}`);
+    if (!(name in LIMIT_DEFAULTS))
+      throw new SettingsError(`--limit ${one}: unknown limit; known are ${Object.keys(LIMIT_DEFAULTS).join(", ")}`);
     const value = Number(text);
     if (text === "" || !Number.isFinite(value) || value < 0) throw new SettingsError(`--limit ${one}: expected ${name}=NUMBER`);
     limits[name as LimitName] = value;

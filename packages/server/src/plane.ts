@@ -12,7 +12,16 @@ import { localBus } from "./engines/bus/index.ts";
 import { connect, type DbAddress, isConnectionLost, isUniqueViolation, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
 import { configRoutes } from "./features/configs/index.ts";
-import { answerRobotAhead, configDeploymentRoutes, deploymentRoutes, greetRobot, robotOnline, startDeploymentEngine, takeProgress, takeReport } from "./features/deployments/index.ts";
+import {
+  answerRobotAhead,
+  configDeploymentRoutes,
+  deploymentRoutes,
+  greetRobot,
+  robotOnline,
+  startDeploymentEngine,
+  takeProgress,
+  takeReport,
+} from "./features/deployments/index.ts";
 import { enrollmentRoutes } from "./features/enrollment/index.ts";
 import { fleetRoutes } from "./features/fleets/index.ts";
 import { healthRoutes, ingestHealth } from "./features/health/index.ts";
@@ -21,7 +30,16 @@ import { operationRoutes } from "./features/operation/index.ts";
 import { orgRoutes } from "./features/orgs/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
 import { releaseRoutes, startBlobSweep } from "./features/releases/index.ts";
-import { admit, authenticateRobot, closeRemovedRobots, flushSeen, robotConnected, robotDisconnected, robotRoutes, sweepDeadNodes } from "./features/robots/index.ts";
+import {
+  admit,
+  authenticateRobot,
+  closeRemovedRobots,
+  flushSeen,
+  robotConnected,
+  robotDisconnected,
+  robotRoutes,
+  sweepDeadNodes,
+} from "./features/robots/index.ts";
 import { siteRoutes } from "./features/sites/index.ts";
 import { createStreams } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
@@ -67,7 +85,11 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   try {
     const { plane, gateway } = await buildPlane(options, started);
     const streams = createStreams(plane);
-    const http = await createHttp(plane, { ...(await readTlsFiles(options.settings)), behind_proxy: options.settings.behind_proxy, metrics: plane.metrics });
+    const http = await createHttp(plane, {
+      ...(await readTlsFiles(options.settings)),
+      behind_proxy: options.settings.behind_proxy,
+      metrics: plane.metrics,
+    });
     mountRoutes(http, plane);
     streams.routes(http);
     started.push(() => stopHttp(http, options.clock));
@@ -134,7 +156,10 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     admin: { token: settings.admin_token, behind_proxy: settings.behind_proxy },
     rate_limits: {
       token: new RateLimit(clock, "token", { per_minute: limits.token_requests_per_minute, burst: limits.token_burst }),
-      unknown: new RateLimit(clock, "unknown", { per_minute: limits.unknown_requests_per_minute, burst: limits.unknown_requests_per_minute }),
+      unknown: new RateLimit(clock, "unknown", {
+        per_minute: limits.unknown_requests_per_minute,
+        burst: limits.unknown_requests_per_minute,
+      }),
     },
     bus,
     blobs,
@@ -225,7 +250,12 @@ async function startLoops(plane: Plane): Promise<{ stop(): Promise<void> }[]> {
   await sweepDeadNodes(plane);
   const lease: Background = keepLease(plane, () => sweepDeadNodes(plane));
   const seen = background(plane, "last seen", SEEN_FLUSH_EVERY_MS, () => flushSeen(plane, plane.link.takeSeen()));
-  const keys = background(plane, "idempotency keys", KEY_SWEEP_EVERY_MS, async () => void (await deleteExpiredKeys(plane.db, plane.clock.now())));
+  const keys = background(
+    plane,
+    "idempotency keys",
+    KEY_SWEEP_EVERY_MS,
+    async () => void (await deleteExpiredKeys(plane.db, plane.clock.now())),
+  );
   return [lease, seen, keys, await startLogRetention(plane), startBlobSweep(plane), startDeploymentEngine(plane)];
 }
 

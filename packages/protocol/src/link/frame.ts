@@ -36,7 +36,8 @@ export interface Frame {
 export class FrameError extends Error {}
 
 export function encodeFrame(type: FrameType, channel: number, payload: Uint8Array, flags = 0): Buffer {
-  if (payload.length > FRAME_PAYLOAD_BYTES_MAX) throw new FrameError(`payload of ${payload.length} bytes is over ${FRAME_PAYLOAD_BYTES_MAX}`);
+  if (payload.length > FRAME_PAYLOAD_BYTES_MAX)
+    throw new FrameError(`payload of ${payload.length} bytes is over ${FRAME_PAYLOAD_BYTES_MAX}`);
   const frame = Buffer.allocUnsafe(FRAME_HEADER_BYTES + payload.length);
   frame[0] = type;
   frame[1] = flags;

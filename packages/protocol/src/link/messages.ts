@@ -47,7 +47,17 @@ export const Hello = Type.Object(
 );
 export type Hello = Static<typeof Hello>;
 
-export const TARGET_STATUSES_REPORTED = ["downloading", "staged", "installing", "verifying", "applied", "rolling_back", "rolled_back", "failed", "cancelled"] as const;
+export const TARGET_STATUSES_REPORTED = [
+  "downloading",
+  "staged",
+  "installing",
+  "verifying",
+  "applied",
+  "rolling_back",
+  "rolled_back",
+  "failed",
+  "cancelled",
+] as const;
 export type ReportedStatus = (typeof TARGET_STATUSES_REPORTED)[number];
 
 const TargetReport = Type.Object(
@@ -94,7 +104,12 @@ export type ReportBody = Static<typeof ReportBody>;
 
 /** A durable report from the outbox; resent until the server acknowledges `seq` or a higher one. */
 export const Report = Type.Object(
-  { type: Type.Literal("report"), seq: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }), at: Type.String({ maxLength: 40 }), body: ReportBody },
+  {
+    type: Type.Literal("report"),
+    seq: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    at: Type.String({ maxLength: 40 }),
+    body: ReportBody,
+  },
   strict,
 );
 export type Report = Static<typeof Report>;
@@ -121,7 +136,10 @@ export const HealthBody = Type.Object(
     memory: Type.Object({ used_bytes: Num, total_bytes: Num }, strict),
     disks: Type.Array(Type.Object({ mount: Type.String({ maxLength: 500 }), used_bytes: Num, total_bytes: Num }, strict), { maxItems: 64 }),
     network: Type.Array(
-      Type.Object({ name: Name, rx_bytes: Num, tx_bytes: Num, addresses: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }) }, strict),
+      Type.Object(
+        { name: Name, rx_bytes: Num, tx_bytes: Num, addresses: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }) },
+        strict,
+      ),
       { maxItems: 64 },
     ),
     battery: OrNull(Type.Object({ percent: Num, charging: Type.Boolean() }, strict)),
@@ -129,7 +147,17 @@ export const HealthBody = Type.Object(
       Type.Object({ app: Name, kind: Name, status: Name, restarts: Count, release_tag: OrNull(Type.String({ maxLength: 200 })) }, strict),
       { maxItems: 256 },
     ),
-    ros: OrNull(Type.Object({ distro: OrNull(Name), adapter: Name, nodes: Type.Array(Name, { maxItems: 1_000 }), topics: Type.Array(Name, { maxItems: 5_000 }) }, strict)),
+    ros: OrNull(
+      Type.Object(
+        {
+          distro: OrNull(Name),
+          adapter: Name,
+          nodes: Type.Array(Name, { maxItems: 1_000 }),
+          topics: Type.Array(Name, { maxItems: 5_000 }),
+        },
+        strict,
+      ),
+    ),
     checks: Type.Array(Type.Object({ name: Name, status: CheckStatus, message: Text }, strict), { maxItems: 256 }),
     metrics: Type.Record(Type.String(), Num),
     status: CheckStatus,

@@ -1,17 +1,53 @@
 import { Type } from "typebox";
 import { DEPLOYMENT_STATUSES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
 import { defineRoute } from "./route.ts";
-import { Actor, Count, DataOf, Id, IdParams, Json, ListOf, Maybe, Name, named, Nullable, OneOf, type Of, page, Shape, stamps, Time } from "./shapes.ts";
+import {
+  Actor,
+  Count,
+  DataOf,
+  Id,
+  IdParams,
+  Json,
+  ListOf,
+  Maybe,
+  Name,
+  named,
+  Nullable,
+  OneOf,
+  type Of,
+  page,
+  Shape,
+  stamps,
+  Time,
+} from "./shapes.ts";
 
 export const Counts = named(
   "Counts",
-  Shape({ total: Count, pending: Count, queued: Count, active: Count, applied: Count, failed: Count, rolled_back: Count, cancelled: Count }),
+  Shape({
+    total: Count,
+    pending: Count,
+    queued: Count,
+    active: Count,
+    applied: Count,
+    failed: Count,
+    rolled_back: Count,
+    cancelled: Count,
+  }),
 );
 
 const TargetKind = OneOf(["robot", "fleet"]);
 
 /** Policy of a rollout; more of it (waves, gates, thresholds) is refused as unknown until the engine has it. */
-export const Rollout = Shape({ verify_seconds: Maybe(Type.Integer({ minimum: 0, maximum: 86_400, default: 30, description: "How long a robot watches the new version before it counts as applied" })) });
+export const Rollout = Shape({
+  verify_seconds: Maybe(
+    Type.Integer({
+      minimum: 0,
+      maximum: 86_400,
+      default: 30,
+      description: "How long a robot watches the new version before it counts as applied",
+    }),
+  ),
+});
 
 const common = {
   target_kind: TargetKind,
@@ -43,7 +79,10 @@ export const Deployment = named(
 );
 export type Deployment = Of<typeof Deployment>;
 
-export const ConfigDeployment = named("ConfigDeployment", Shape({ id: Id, namespace: Nullable(Type.String()), revision: Type.String(), ...common }));
+export const ConfigDeployment = named(
+  "ConfigDeployment",
+  Shape({ id: Id, namespace: Nullable(Type.String()), revision: Type.String(), ...common }),
+);
 export type ConfigDeployment = Of<typeof ConfigDeployment>;
 
 export const DeploymentTarget = named(
@@ -89,7 +128,13 @@ export const eventQuery = Shape({
   after_seq: Maybe(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
 });
 
-const deploymentFilters = { status: Maybe(OneOf(DEPLOYMENT_STATUSES)), robot_id: Maybe(Id), fleet_id: Maybe(Id), since: Maybe(Time), until: Maybe(Time) };
+const deploymentFilters = {
+  status: Maybe(OneOf(DEPLOYMENT_STATUSES)),
+  robot_id: Maybe(Id),
+  fleet_id: Maybe(Id),
+  since: Maybe(Time),
+  until: Maybe(Time),
+};
 
 const target = {
   robot_id: Maybe(Id),
@@ -122,7 +167,13 @@ export const deploymentRoutes = {
     responses: { 201: DataOf(Deployment) },
     errors: [404, 409],
   }),
-  getDeployment: defineRoute("getDeployment", { summary: "Get a deployment", tag: "Deployments", access: "viewer", params: IdParams, responses: { 200: DataOf(Deployment) } }),
+  getDeployment: defineRoute("getDeployment", {
+    summary: "Get a deployment",
+    tag: "Deployments",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(Deployment) },
+  }),
   listDeploymentEvents: defineRoute("listDeploymentEvents", {
     summary: "Events of a deployment, oldest first; events of its targets with include=targets or robot_id",
     tag: "Deployments",
@@ -177,7 +228,13 @@ export const configRoutes = {
     summary: "List config entries",
     tag: "Configs",
     access: "viewer",
-    query: Shape({ ...page, namespace: Maybe(Type.String({ maxLength: 200 })), key: Maybe(Type.String({ maxLength: 200 })), scope: Maybe(Scope), scope_id: Maybe(Id) }),
+    query: Shape({
+      ...page,
+      namespace: Maybe(Type.String({ maxLength: 200 })),
+      key: Maybe(Type.String({ maxLength: 200 })),
+      scope: Maybe(Scope),
+      scope_id: Maybe(Id),
+    }),
     responses: { 200: ListOf(ConfigEntry) },
     errors: [404],
   }),
@@ -196,8 +253,20 @@ export const configRoutes = {
     responses: { 200: DataOf(ConfigEntry), 201: DataOf(ConfigEntry) },
     errors: [404, 409],
   }),
-  getConfig: defineRoute("getConfig", { summary: "Get a config entry", tag: "Configs", access: "viewer", params: IdParams, responses: { 200: DataOf(ConfigEntry) } }),
-  deleteConfig: defineRoute("deleteConfig", { summary: "Delete a config entry", tag: "Configs", access: "admin", params: IdParams, responses: { 200: DataOf(ConfigEntry) } }),
+  getConfig: defineRoute("getConfig", {
+    summary: "Get a config entry",
+    tag: "Configs",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(ConfigEntry) },
+  }),
+  deleteConfig: defineRoute("deleteConfig", {
+    summary: "Delete a config entry",
+    tag: "Configs",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(ConfigEntry) },
+  }),
   listConfigDeployments: defineRoute("listConfigDeployments", {
     summary: "List config deployments",
     tag: "Configs",
@@ -215,7 +284,13 @@ export const configRoutes = {
     responses: { 201: DataOf(ConfigDeployment) },
     errors: [404, 409],
   }),
-  getConfigDeployment: defineRoute("getConfigDeployment", { summary: "Get a config deployment", tag: "Configs", access: "viewer", params: IdParams, responses: { 200: DataOf(ConfigDeployment) } }),
+  getConfigDeployment: defineRoute("getConfigDeployment", {
+    summary: "Get a config deployment",
+    tag: "Configs",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(ConfigDeployment) },
+  }),
   listConfigDeploymentEvents: defineRoute("listConfigDeploymentEvents", {
     summary: "Events of a config deployment, oldest first",
     tag: "Configs",

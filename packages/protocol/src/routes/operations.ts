@@ -7,8 +7,19 @@ const Document = Type.Record(Type.String(), Type.Unknown());
 
 export const operationRoutes = {
   getOpenapi: defineRoute("getOpenapi", { summary: "This document", tag: "Reference", access: "public", responses: { 200: Document } }),
-  getDocs: defineRoute("getDocs", { summary: "Interactive reference", tag: "Reference", access: "public", produces: "text/html", responses: { 200: null } }),
-  getHealthz: defineRoute("getHealthz", { summary: "Whether the process runs", tag: "Operation", access: "public", responses: { 200: Shape({ status: Type.Literal("ok") }) } }),
+  getDocs: defineRoute("getDocs", {
+    summary: "Interactive reference",
+    tag: "Reference",
+    access: "public",
+    produces: "text/html",
+    responses: { 200: null },
+  }),
+  getHealthz: defineRoute("getHealthz", {
+    summary: "Whether the process runs",
+    tag: "Operation",
+    access: "public",
+    responses: { 200: Shape({ status: Type.Literal("ok") }) },
+  }),
   getReadyz: defineRoute("getReadyz", {
     summary: "Whether the database, the bus and the artifact store answer",
     tag: "Operation",
@@ -16,14 +27,26 @@ export const operationRoutes = {
     responses: { 200: Shape({ status: Type.Literal("ready"), checks: Type.Record(Type.String(), Type.String()) }) },
     errors: [503],
   }),
-  getMetrics: defineRoute("getMetrics", { summary: "Metrics in the Prometheus text format", tag: "Operation", access: "service_admin", produces: "text/plain", responses: { 200: null } }),
+  getMetrics: defineRoute("getMetrics", {
+    summary: "Metrics in the Prometheus text format",
+    tag: "Operation",
+    access: "service_admin",
+    produces: "text/plain",
+    responses: { 200: null },
+  }),
 };
 
 export const Enrolled = named("Enrolled", Shape({ robot_id: Id, org_id: Id, name: Type.String() }));
 export type Enrolled = Of<typeof Enrolled>;
 
 export const agentRoutes = {
-  getAgentOpenapi: defineRoute("getAgentOpenapi", { summary: "This document", tag: "Agent", access: "public", document: "agent", responses: { 200: Document } }),
+  getAgentOpenapi: defineRoute("getAgentOpenapi", {
+    summary: "This document",
+    tag: "Agent",
+    access: "public",
+    document: "agent",
+    responses: { 200: Document },
+  }),
   enrollRobot: defineRoute("enrollRobot", {
     summary: "Enrol a robot with an enrolment key and its public key; the same public key again answers the same robot",
     tag: "Agent",
@@ -31,7 +54,12 @@ export const agentRoutes = {
     document: "agent",
     body: Shape({
       key: Type.String({ minLength: 1, maxLength: 200, description: "Enrolment key" }),
-      public_key: Type.String({ minLength: 44, maxLength: 44, pattern: "^[A-Za-z0-9+/]{43}=$", description: "base64 of the 32 raw Ed25519 bytes" }),
+      public_key: Type.String({
+        minLength: 44,
+        maxLength: 44,
+        pattern: "^[A-Za-z0-9+/]{43}=$",
+        description: "base64 of the 32 raw Ed25519 bytes",
+      }),
       name: Maybe(Name),
       labels: Maybe(Labels),
       platform: Maybe(Platform),

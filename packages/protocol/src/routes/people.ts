@@ -20,11 +20,25 @@ export type Me = Of<typeof Me>;
 export const Org = named("Org", Shape({ id: Id, name: Type.String(), status: OneOf(["pending", "active", "suspended"]), ...stamps }));
 export type Org = Of<typeof Org>;
 
-export const ApprovedOrg = named("ApprovedOrg", Shape({ id: Id, name: Type.String(), status: OneOf(["active"]), ...stamps, token: Nullable(Type.String({ description: "The bootstrap token, shown this once" })) }));
+export const ApprovedOrg = named(
+  "ApprovedOrg",
+  Shape({
+    id: Id,
+    name: Type.String(),
+    status: OneOf(["active"]),
+    ...stamps,
+    token: Nullable(Type.String({ description: "The bootstrap token, shown this once" })),
+  }),
+);
 export type ApprovedOrg = Of<typeof ApprovedOrg>;
 
 export const peopleRoutes = {
-  getMe: defineRoute("getMe", { summary: "Who the token is, and its orgs", tag: "People", access: "viewer", responses: { 200: DataOf(Me) } }),
+  getMe: defineRoute("getMe", {
+    summary: "Who the token is, and its orgs",
+    tag: "People",
+    access: "viewer",
+    responses: { 200: DataOf(Me) },
+  }),
   listOrgs: defineRoute("listOrgs", {
     summary: "List orgs",
     tag: "Admin",

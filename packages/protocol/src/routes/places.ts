@@ -47,11 +47,46 @@ export const NewEnrollmentKey = named(
 export type NewEnrollmentKey = Of<typeof NewEnrollmentKey>;
 
 const siteRoutes = {
-  listSites: defineRoute("listSites", { summary: "List sites", tag: "Sites", access: "viewer", query: Shape({ ...page, q: Maybe(Type.String({ maxLength: 200 })) }), responses: { 200: ListOf(Site) } }),
-  createSite: defineRoute("createSite", { summary: "Create a site", tag: "Sites", access: "operator", body: Shape({ name: Name }), idempotency: "accepted", responses: { 201: DataOf(Site) }, errors: [409] }),
-  getSite: defineRoute("getSite", { summary: "Get a site", tag: "Sites", access: "viewer", params: IdParams, responses: { 200: DataOf(Site) } }),
-  updateSite: defineRoute("updateSite", { summary: "Rename a site", tag: "Sites", access: "operator", params: IdParams, body: Shape({ name: Maybe(Name) }), responses: { 200: DataOf(Site) }, errors: [409] }),
-  deleteSite: defineRoute("deleteSite", { summary: "Delete an empty site", tag: "Sites", access: "admin", params: IdParams, responses: { 200: DataOf(Site) }, errors: [409] }),
+  listSites: defineRoute("listSites", {
+    summary: "List sites",
+    tag: "Sites",
+    access: "viewer",
+    query: Shape({ ...page, q: Maybe(Type.String({ maxLength: 200 })) }),
+    responses: { 200: ListOf(Site) },
+  }),
+  createSite: defineRoute("createSite", {
+    summary: "Create a site",
+    tag: "Sites",
+    access: "operator",
+    body: Shape({ name: Name }),
+    idempotency: "accepted",
+    responses: { 201: DataOf(Site) },
+    errors: [409],
+  }),
+  getSite: defineRoute("getSite", {
+    summary: "Get a site",
+    tag: "Sites",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(Site) },
+  }),
+  updateSite: defineRoute("updateSite", {
+    summary: "Rename a site",
+    tag: "Sites",
+    access: "operator",
+    params: IdParams,
+    body: Shape({ name: Maybe(Name) }),
+    responses: { 200: DataOf(Site) },
+    errors: [409],
+  }),
+  deleteSite: defineRoute("deleteSite", {
+    summary: "Delete an empty site",
+    tag: "Sites",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(Site) },
+    errors: [409],
+  }),
 };
 
 const fleetRoutes = {
@@ -72,7 +107,13 @@ const fleetRoutes = {
     responses: { 201: DataOf(Fleet) },
     errors: [404, 409],
   }),
-  getFleet: defineRoute("getFleet", { summary: "Get a fleet", tag: "Fleets", access: "viewer", params: IdParams, responses: { 200: DataOf(Fleet) } }),
+  getFleet: defineRoute("getFleet", {
+    summary: "Get a fleet",
+    tag: "Fleets",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(Fleet) },
+  }),
   updateFleet: defineRoute("updateFleet", {
     summary: "Change a fleet's name or whether its robots follow its desired release",
     tag: "Fleets",
@@ -82,8 +123,22 @@ const fleetRoutes = {
     responses: { 200: DataOf(Fleet) },
     errors: [409],
   }),
-  deleteFleet: defineRoute("deleteFleet", { summary: "Delete an empty fleet", tag: "Fleets", access: "admin", params: IdParams, responses: { 200: DataOf(Fleet) }, errors: [409] }),
-  listFleetLogs: defineRoute("listFleetLogs", { summary: "Latest log records of a fleet's robots, oldest first", tag: "Fleets", access: "viewer", params: IdParams, query: logQuery, responses: { 200: ListOf(LogRecord) } }),
+  deleteFleet: defineRoute("deleteFleet", {
+    summary: "Delete an empty fleet",
+    tag: "Fleets",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(Fleet) },
+    errors: [409],
+  }),
+  listFleetLogs: defineRoute("listFleetLogs", {
+    summary: "Latest log records of a fleet's robots, oldest first",
+    tag: "Fleets",
+    access: "viewer",
+    params: IdParams,
+    query: logQuery,
+    responses: { 200: ListOf(LogRecord) },
+  }),
 };
 
 const keyRoutes = {
@@ -103,7 +158,9 @@ const keyRoutes = {
       site_id: Id,
       fleet_id: Id,
       label: Maybe(Name),
-      max_uses: Maybe(Type.Integer({ minimum: 0, maximum: 10_000_000, description: "Robots that may enrol with it; 0 is unlimited", default: 100 })),
+      max_uses: Maybe(
+        Type.Integer({ minimum: 0, maximum: 10_000_000, description: "Robots that may enrol with it; 0 is unlimited", default: 100 }),
+      ),
       expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: 87_600, description: "0 is never", default: 24 })),
     }),
     aliases: { name: "label" },
@@ -112,7 +169,13 @@ const keyRoutes = {
     responses: { 201: DataOf(NewEnrollmentKey) },
     errors: [404, 409],
   }),
-  getEnrollmentKey: defineRoute("getEnrollmentKey", { summary: "Get an enrolment key", tag: "Enrolment", access: "viewer", params: IdParams, responses: { 200: DataOf(EnrollmentKey) } }),
+  getEnrollmentKey: defineRoute("getEnrollmentKey", {
+    summary: "Get an enrolment key",
+    tag: "Enrolment",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(EnrollmentKey) },
+  }),
   revokeEnrollmentKey: defineRoute("revokeEnrollmentKey", {
     summary: "Revoke an enrolment key; robots that enrolled with it stay",
     tag: "Enrolment",

@@ -1,6 +1,24 @@
 import { Type } from "typebox";
 import { defineRoute } from "./route.ts";
-import { AppName, Count, DataOf, Id, IdParams, Json, ListOf, Maybe, named, Nullable, OneOf, type Of, page, Sha256, Shape, stamps, Tag } from "./shapes.ts";
+import {
+  AppName,
+  Count,
+  DataOf,
+  Id,
+  IdParams,
+  Json,
+  ListOf,
+  Maybe,
+  named,
+  Nullable,
+  OneOf,
+  type Of,
+  page,
+  Sha256,
+  Shape,
+  stamps,
+  Tag,
+} from "./shapes.ts";
 
 export const Release = named(
   "Release",
@@ -30,7 +48,13 @@ export const releaseRoutes = {
     summary: "List releases",
     tag: "Releases",
     access: "viewer",
-    query: Shape({ ...page, tag: Maybe(Type.String({ maxLength: 200 })), app: Maybe(Type.String({ maxLength: 63 })), kind: Maybe(Type.String({ maxLength: 200 })), q: Maybe(Type.String({ maxLength: 200 })) }),
+    query: Shape({
+      ...page,
+      tag: Maybe(Type.String({ maxLength: 200 })),
+      app: Maybe(Type.String({ maxLength: 63 })),
+      kind: Maybe(Type.String({ maxLength: 200 })),
+      q: Maybe(Type.String({ maxLength: 200 })),
+    }),
     responses: { 200: ListOf(Release) },
   }),
   createRelease: defineRoute("createRelease", {
@@ -45,15 +69,35 @@ export const releaseRoutes = {
       kind: Maybe(Type.String({ pattern: "^[a-z0-9][a-z0-9._-]{0,62}$", default: "container_image" })),
       app: Maybe(AppName),
       manifest: Maybe(Type.Record(Type.String(), Json)),
-      image: Maybe(Type.String({ minLength: 1, maxLength: 500, pattern: "^[^\\s@]+@sha256:[0-9a-f]{64}$", description: "registry/name@sha256:…, instead of a file" })),
+      image: Maybe(
+        Type.String({
+          minLength: 1,
+          maxLength: 500,
+          pattern: "^[^\\s@]+@sha256:[0-9a-f]{64}$",
+          description: "registry/name@sha256:…, instead of a file",
+        }),
+      ),
     }),
     aliases: { semver: "tag" },
     idempotency: "accepted",
     responses: { 200: DataOf(Release), 201: DataOf(Release) },
     errors: [409],
   }),
-  getRelease: defineRoute("getRelease", { summary: "Get a release", tag: "Releases", access: "viewer", params: IdParams, responses: { 200: DataOf(Release) } }),
-  deleteRelease: defineRoute("deleteRelease", { summary: "Delete a release that no robot needs", tag: "Releases", access: "admin", params: IdParams, responses: { 200: DataOf(Release) }, errors: [409] }),
+  getRelease: defineRoute("getRelease", {
+    summary: "Get a release",
+    tag: "Releases",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(Release) },
+  }),
+  deleteRelease: defineRoute("deleteRelease", {
+    summary: "Delete a release that no robot needs",
+    tag: "Releases",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(Release) },
+    errors: [409],
+  }),
   putReleaseArtifact: defineRoute("putReleaseArtifact", {
     summary: "Upload the artifact in one request; size and digest must be the release's",
     tag: "Releases",

@@ -2,11 +2,34 @@ import { Type } from "typebox";
 import { HealthBody, Platform } from "../link/messages.ts";
 import { LOG_LEVELS } from "../link/limits.ts";
 import { defineRoute } from "./route.ts";
-import { Actor, AppName, Count, DataOf, Id, IdParams, Json, Labels, ListOf, Maybe, Name, named, Nullable, OneOf, type Of, page, Shape, stamps, Time } from "./shapes.ts";
+import {
+  Actor,
+  AppName,
+  Count,
+  DataOf,
+  Id,
+  IdParams,
+  Json,
+  Labels,
+  ListOf,
+  Maybe,
+  Name,
+  named,
+  Nullable,
+  OneOf,
+  type Of,
+  page,
+  Shape,
+  stamps,
+  Time,
+} from "./shapes.ts";
 
 const ReleaseRef = named("ReleaseRef", Shape({ id: Id, tag: Type.String() }));
 
-export const RobotApp = named("RobotApp", Shape({ app: AppName, current: Nullable(ReleaseRef), desired: Nullable(ReleaseRef), status: Type.String() }));
+export const RobotApp = named(
+  "RobotApp",
+  Shape({ app: AppName, current: Nullable(ReleaseRef), desired: Nullable(ReleaseRef), status: Type.String() }),
+);
 
 export const Robot = named(
   "Robot",
@@ -67,7 +90,15 @@ export type TimelineEntry = Of<typeof TimelineEntry>;
 
 export const EffectiveValue = named(
   "EffectiveValue",
-  Shape({ namespace: Type.String(), key: Type.String(), value: Json, scope: OneOf(["org", "site", "fleet", "robot"]), scope_id: Nullable(Type.String()), config_id: Id, version: Count }),
+  Shape({
+    namespace: Type.String(),
+    key: Type.String(),
+    value: Json,
+    scope: OneOf(["org", "site", "fleet", "robot"]),
+    scope_id: Nullable(Type.String()),
+    config_id: Id,
+    version: Count,
+  }),
 );
 export const RobotConfig = named(
   "RobotConfig",
@@ -104,7 +135,13 @@ export const robotRoutes = {
     responses: { 200: ListOf(Robot) },
     errors: [404],
   }),
-  getRobot: defineRoute("getRobot", { summary: "Get a robot", tag: "Robots", access: "viewer", params: IdParams, responses: { 200: DataOf(Robot) } }),
+  getRobot: defineRoute("getRobot", {
+    summary: "Get a robot",
+    tag: "Robots",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(Robot) },
+  }),
   updateRobot: defineRoute("updateRobot", {
     summary: "Rename, relabel or move a robot",
     tag: "Robots",
@@ -114,10 +151,35 @@ export const robotRoutes = {
     responses: { 200: DataOf(Robot) },
     errors: [409],
   }),
-  deleteRobot: defineRoute("deleteRobot", { summary: "Decommission a robot: its identity is refused from now on", tag: "Robots", access: "admin", params: IdParams, responses: { 200: DataOf(Robot) } }),
-  getRobotHealth: defineRoute("getRobotHealth", { summary: "Latest health snapshot", tag: "Robots", access: "viewer", params: IdParams, responses: { 200: DataOf(HealthSnapshot) } }),
-  getRobotConfig: defineRoute("getRobotConfig", { summary: "Effective config with the origin of each value, and what the robot reports", tag: "Robots", access: "viewer", params: IdParams, responses: { 200: DataOf(RobotConfig) } }),
-  listRobotLogs: defineRoute("listRobotLogs", { summary: "Latest log records, oldest first", tag: "Robots", access: "viewer", params: IdParams, query: logQuery, responses: { 200: ListOf(LogRecord) } }),
+  deleteRobot: defineRoute("deleteRobot", {
+    summary: "Decommission a robot: its identity is refused from now on",
+    tag: "Robots",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(Robot) },
+  }),
+  getRobotHealth: defineRoute("getRobotHealth", {
+    summary: "Latest health snapshot",
+    tag: "Robots",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(HealthSnapshot) },
+  }),
+  getRobotConfig: defineRoute("getRobotConfig", {
+    summary: "Effective config with the origin of each value, and what the robot reports",
+    tag: "Robots",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(RobotConfig) },
+  }),
+  listRobotLogs: defineRoute("listRobotLogs", {
+    summary: "Latest log records, oldest first",
+    tag: "Robots",
+    access: "viewer",
+    params: IdParams,
+    query: logQuery,
+    responses: { 200: ListOf(LogRecord) },
+  }),
   listRobotTimeline: defineRoute("listRobotTimeline", {
     summary: "Timeline of a robot, newest first",
     tag: "Robots",

@@ -24,14 +24,20 @@ export function bearerOf(credentials: Credentials): string | undefined {
 }
 
 /** Resolves a portal token; `secret` and `org_id` come from the query on WebSocket routes. */
-export async function authenticatePortal(plane: KernelPlane, credentials: Credentials, secret = bearerOf(credentials), org_id = header(credentials, "x-service-org-id")): Promise<Caller> {
+export async function authenticatePortal(
+  plane: KernelPlane,
+  credentials: Credentials,
+  secret = bearerOf(credentials),
+  org_id = header(credentials, "x-service-org-id"),
+): Promise<Caller> {
   if (secret === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
   let caller: Caller;
   try {
     caller = await plane.authenticators.portal(secret, org_id);
   } catch (error) {
     // Guessing is slow; who knows a token is never held up by those who do not, and a known one that has ended is no guess.
-    if (error instanceof Fault && error.code === "unauthorized" && error.detail.known !== true) plane.rate_limits.unknown.take(credentials.ip);
+    if (error instanceof Fault && error.code === "unauthorized" && error.detail.known !== true)
+      plane.rate_limits.unknown.take(credentials.ip);
     throw error;
   }
   plane.rate_limits.token.take(caller.token_id);

@@ -14,7 +14,12 @@ export interface Background {
  * Work that is due by the clock or by a hint, never twice at a time on this node. A hint may be lost, the timer is the
  * guarantee. `work` answers true when it left something undone and wants to run again at once.
  */
-export function background(context: { clock: Clock; log: Logger }, name: string, every_ms: number, work: () => Promise<boolean | void>): Background {
+export function background(
+  context: { clock: Clock; log: Logger },
+  name: string,
+  every_ms: number,
+  work: () => Promise<boolean | void>,
+): Background {
   let running: Promise<void> | undefined;
   let again = false;
   let stopped = false;

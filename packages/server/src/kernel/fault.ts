@@ -32,12 +32,14 @@ export class Fault extends Error {
 export const badRequest = (message: string): Fault => new Fault("bad_request", message);
 export const conflict = (message: string): Fault => new Fault("conflict", message);
 export const forbidden = (message: string): Fault => new Fault("forbidden", message);
-export const unauthorized = (message: string): Fault => new Fault("unauthorized", message, { headers: { "www-authenticate": 'Bearer realm="robofleet"' } });
+export const unauthorized = (message: string): Fault =>
+  new Fault("unauthorized", message, { headers: { "www-authenticate": 'Bearer realm="robofleet"' } });
 
 /** Also for what belongs to another org: that it exists is secret. The id comes from the client and is cut to a sane length. */
 export const notFound = (kind: string, id: string): Fault => new Fault("not_found", `${kind} ${printable(id)} does not exist`);
 
-export const httpError = (status: HttpErrorStatus, message: string, headers: Record<string, string> = {}): Fault => new Fault("http_error", message, { status, headers });
+export const httpError = (status: HttpErrorStatus, message: string, headers: Record<string, string> = {}): Fault =>
+  new Fault("http_error", message, { status, headers });
 
 const SHOWN_CHARACTERS_MAX = 80;
 

@@ -66,7 +66,8 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   const nextRequestId = (): string => `${run}-${(count += 1).toString(36)}`;
   const app: FastifyInstance = Fastify({
     serverFactory: (handler) => {
-      const server = options.tls === undefined ? createServer(SERVER_OPTIONS, handler) : createTlsServer({ ...SERVER_OPTIONS, ...options.tls }, handler);
+      const server =
+        options.tls === undefined ? createServer(SERVER_OPTIONS, handler) : createTlsServer({ ...SERVER_OPTIONS, ...options.tls }, handler);
       // Without a listener Node says "100 Continue" to everyone, before anybody has looked at the request.
       server.on("checkContinue", handler);
       server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT_MS;
@@ -89,10 +90,16 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   app.addHook("onClose", async () => receiving.close());
   app.addHook("onRequest", (request, reply, next) => {
     addCommonHeaders(request, reply);
-    if ((request.raw.url?.length ?? 0) > URL_CHARACTERS_MAX) return next(httpError(414, `the URL is longer than ${URL_CHARACTERS_MAX} characters`) as never);
+    if ((request.raw.url?.length ?? 0) > URL_CHARACTERS_MAX)
+      return next(httpError(414, `the URL is longer than ${URL_CHARACTERS_MAX} characters`) as never);
     // A request without a body has no content type to object to.
     if (!hasBody(request.raw)) delete request.raw.headers["content-type"];
-    else receiving.watch(request.raw, reply.raw, (request.routeOptions.config as { streams?: boolean }).streams === true ? undefined : JSON_BODY_TIMEOUT_MS);
+    else
+      receiving.watch(
+        request.raw,
+        reply.raw,
+        (request.routeOptions.config as { streams?: boolean }).streams === true ? undefined : JSON_BODY_TIMEOUT_MS,
+      );
     next();
   });
   app.addHook("onResponse", (request, reply, next) => {
@@ -118,7 +125,8 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
 const addCommonHeaders = (request: FastifyRequest, reply: FastifyReply): void =>
   void reply.headers({ "x-request-id": request.id, "cache-control": "no-store", "x-content-type-options": "nosniff" });
 
-const hasBody = ({ headers }: IncomingMessage): boolean => headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+const hasBody = ({ headers }: IncomingMessage): boolean =>
+  headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 
 function requestId(request: IncomingMessage): string | undefined {
   const given = request.headers["x-request-id"];
@@ -131,7 +139,8 @@ function parseJsonBodies(app: FastifyInstance): void {
     try {
       const encoding = request.headers["content-encoding"];
       if (encoding !== undefined && encoding !== "identity") throw httpError(415, "bodies must not be compressed");
-      if (!/^application\/json\s*(;|$)/i.test(request.headers["content-type"] ?? "")) throw httpError(415, "the body must be application/json");
+      if (!/^application\/json\s*(;|$)/i.test(request.headers["content-type"] ?? ""))
+        throw httpError(415, "the body must be application/json");
       done(null, parseBody(body as Buffer));
     } catch (error) {
       done(error as Error);
@@ -155,18 +164,25 @@ async function answerUnknown(plane: KernelPlane, methods: Methods, request: Fast
 /** The body did not come: the answer, then the end of the connection, since what may still come is not worth reading. */
 function refuseLate(response: ServerResponse): void {
   const body = JSON.stringify(httpError(408, "the request took too long to arrive").body);
-  response.writeHead(408, { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(body), connection: "close" }).end(body);
+  response
+    .writeHead(408, { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(body), connection: "close" })
+    .end(body);
 }
 
 /** Any error as the envelope; what is not meant for the client stays in the log. */
 function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const fault = toFault(plane, error);
-  if (fault.status >= 500) plane.log.error({ err: error, request_id: request.id, status: fault.status, detail: fault.detail }, "request failed");
+  if (fault.status >= 500)
+    plane.log.error({ err: error, request_id: request.id, status: fault.status, detail: fault.detail }, "request failed");
   if (reply.raw.headersSent) {
     reply.raw.destroy();
     return;
   }
-  void reply.code(fault.status).headers(fault.headers).header("content-type", "application/json; charset=utf-8").send(JSON.stringify(fault.body));
+  void reply
+    .code(fault.status)
+    .headers(fault.headers)
+    .header("content-type", "application/json; charset=utf-8")
+    .send(JSON.stringify(fault.body));
 }
 
 /** Statuses of the framework that have a meaning for clients; any other 4xx of it is a bad request. */
@@ -180,7 +196,8 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown): 
   if (error instanceof Fault) return error;
   if (plane.db_errors.isConnectionLost(error)) return httpError(503, "the database does not answer; try again", { "retry-after": "2" });
   const status = (error as FastifyError | undefined)?.statusCode;
-  if (status !== undefined && status >= 400 && status < 500) return FRAMEWORK_FAULTS[status]?.("") ?? new Fault("bad_request", "the request is malformed");
+  if (status !== undefined && status >= 400 && status < 500)
+    return FRAMEWORK_FAULTS[status]?.("") ?? new Fault("bad_request", "the request is malformed");
   return new Fault("internal_server_error", "something went wrong on the server; the request id helps to find it in the log");
 }
 
@@ -197,5 +214,7 @@ function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
         ? [408, "Request Timeout", "http_error", "the request took too long to arrive"]
         : [400, "Bad Request", "bad_request", "the request is not valid HTTP"];
   const body = JSON.stringify({ error: { code, message } });
-  socket.end(`HTTP/1.1 ${status} ${text}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`);
+  socket.end(
+    `HTTP/1.1 ${status} ${text}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+  );
 }

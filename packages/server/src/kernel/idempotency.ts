@@ -28,7 +28,13 @@ export interface IdempotentRequest {
   forever: boolean;
 }
 
-const storedRow = row({ body_hash: bytea, status: nullable(int), response: nullable(text), location: nullable(text), expires_at: nullable(timestamptz) });
+const storedRow = row({
+  body_hash: bytea,
+  status: nullable(int),
+  response: nullable(text),
+  location: nullable(text),
+  expires_at: nullable(timestamptz),
+});
 
 /** A hash of JSON values that does not depend on the order of fields. */
 export const contentHash = (value: unknown): Buffer => hash("sha256", canonical(value), "buffer");
@@ -37,7 +43,10 @@ function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
   const fields = Object.entries(value).filter(([, item]) => item !== undefined);
-  return `{${fields.toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([key, item]) => `${JSON.stringify(key)}:${canonical(item)}`).join(",")}}`;
+  return `{${fields
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, item]) => `${JSON.stringify(key)}:${canonical(item)}`)
+    .join(",")}}`;
 }
 
 export function readIdempotencyKey(header: string | string[] | undefined, required: boolean): string | undefined {
@@ -66,7 +75,10 @@ export class Idempotency {
     this.#clock = clock;
   }
 
-  async once(request: IdempotentRequest, work: (tx: Db) => Promise<{ answer: StoredAnswer; stored_body: string }>): Promise<{ answer: StoredAnswer; replayed: boolean }> {
+  async once(
+    request: IdempotentRequest,
+    work: (tx: Db) => Promise<{ answer: StoredAnswer; stored_body: string }>,
+  ): Promise<{ answer: StoredAnswer; replayed: boolean }> {
     const scope = JSON.stringify([request.org_id, request.method, request.route, request.key]);
     for (let before = this.#running.get(scope); before !== undefined; before = this.#running.get(scope)) await this.#bounded(before);
     const run = this.#db.transaction((tx) => this.#inTransaction(tx, request, work));
@@ -81,12 +93,22 @@ export class Idempotency {
   async #bounded(before: Promise<unknown>): Promise<void> {
     const abort = new AbortController();
     const late = this.#clock.sleep(WAIT_MS, abort.signal).then(() => "late" as const);
-    const first = await Promise.race([before.then(() => "done", () => "done"), late]);
+    const first = await Promise.race([
+      before.then(
+        () => "done",
+        () => "done",
+      ),
+      late,
+    ]);
     abort.abort();
     if (first === "late") throw httpError(503, "the first request with this Idempotency-Key is still running", { "retry-after": "5" });
   }
 
-  async #inTransaction(tx: Db, request: IdempotentRequest, work: (tx: Db) => Promise<{ answer: StoredAnswer; stored_body: string }>): Promise<{ answer: StoredAnswer; replayed: boolean }> {
+  async #inTransaction(
+    tx: Db,
+    request: IdempotentRequest,
+    work: (tx: Db) => Promise<{ answer: StoredAnswer; stored_body: string }>,
+  ): Promise<{ answer: StoredAnswer; replayed: boolean }> {
     const { org_id, method, route, key, body_hash } = request;
     const now = this.#clock.now();
     const expires_at = request.forever ? null : new Date(now.getTime() + KEY_LIFE_MS);
@@ -115,6 +137,7 @@ export class Idempotency {
 }
 
 /** Deletes keys whose day is over. */
-export const deleteExpiredKeys = (db: Db, now: Date): Promise<number> => db.run(sql`
+export const deleteExpiredKeys = (db: Db, now: Date): Promise<number> =>
+  db.run(sql`
     -- across orgs: a sweep by time
     delete from idempotency where expires_at <= ${now}`);

@@ -1,7 +1,20 @@
 import { pino, type DestinationStream, type Logger } from "pino";
 
 /** Headers and fields that carry secrets; they are cut out wherever an object with them is logged. */
-const SECRET_PATHS = ["authorization", "cookie", "token", "key", "secret", "password", "*.authorization", "*.cookie", "*.token", "*.key", "*.secret", "*.password"];
+const SECRET_PATHS = [
+  "authorization",
+  "cookie",
+  "token",
+  "key",
+  "secret",
+  "password",
+  "*.authorization",
+  "*.cookie",
+  "*.token",
+  "*.key",
+  "*.secret",
+  "*.password",
+];
 
 /** Of an error only what helps: drivers hang whole connections, with their passwords, on theirs. */
 function errorFields(error: unknown): unknown {
@@ -12,5 +25,14 @@ function errorFields(error: unknown): unknown {
 
 /** JSON lines on stdout (or the stream given). Messages are constant strings, values are fields. */
 export function createLog(options: { level: string; stream?: DestinationStream }): Logger {
-  return pino({ level: options.level, base: null, redact: { paths: SECRET_PATHS, censor: "[secret]" }, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: errorFields } }, options.stream ?? pino.destination(1));
+  return pino(
+    {
+      level: options.level,
+      base: null,
+      redact: { paths: SECRET_PATHS, censor: "[secret]" },
+      timestamp: pino.stdTimeFunctions.isoTime,
+      serializers: { err: errorFields },
+    },
+    options.stream ?? pino.destination(1),
+  );
 }

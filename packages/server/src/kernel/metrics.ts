@@ -10,12 +10,32 @@ export function createMetrics() {
   const registers = [registry];
   return {
     registry,
-    http_requests: new Counter({ name: "robofleet_http_requests_total", help: "HTTP requests answered", labelNames: ["route", "status"] as const, registers }),
-    http_duration: new Histogram({ name: "robofleet_http_request_duration_seconds", help: "Time to answer an HTTP request", labelNames: ["route"] as const, buckets: BUCKETS_SECONDS, registers }),
+    http_requests: new Counter({
+      name: "robofleet_http_requests_total",
+      help: "HTTP requests answered",
+      labelNames: ["route", "status"] as const,
+      registers,
+    }),
+    http_duration: new Histogram({
+      name: "robofleet_http_request_duration_seconds",
+      help: "Time to answer an HTTP request",
+      labelNames: ["route"] as const,
+      buckets: BUCKETS_SECONDS,
+      registers,
+    }),
     robots_connected: new Gauge({ name: "robofleet_robots_connected", help: "Robots whose link this node holds", registers }),
     log_records: new Counter({ name: "robofleet_log_records_total", help: "Log records stored", registers }),
-    targets_dispatched: new Counter({ name: "robofleet_targets_dispatched_total", help: "Deployment targets dispatched to robots", registers }),
-    targets_ended: new Counter({ name: "robofleet_targets_ended_total", help: "Deployment targets that ended", labelNames: ["status"] as const, registers }),
+    targets_dispatched: new Counter({
+      name: "robofleet_targets_dispatched_total",
+      help: "Deployment targets dispatched to robots",
+      registers,
+    }),
+    targets_ended: new Counter({
+      name: "robofleet_targets_ended_total",
+      help: "Deployment targets that ended",
+      labelNames: ["status"] as const,
+      registers,
+    }),
   };
 }
 

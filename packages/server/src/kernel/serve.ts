@@ -53,7 +53,8 @@ export class Answer<B> {
   }
 }
 
-export const created = <B extends { data: { id: string } }>(path: string, body: B): Answer<B> => new Answer(201, body, { location: `${path}/${body.data.id}` });
+export const created = <B extends { data: { id: string } }>(path: string, body: B): Answer<B> =>
+  new Answer(201, body, { location: `${path}/${body.data.id}` });
 
 export type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promise<AnswerOf<R> | Answer<AnswerOf<R>>>;
 
@@ -95,7 +96,14 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     if (key === undefined) return send(reply, default_status, await handler(plane, call));
     const org_id = caller !== undefined && "org_id" in caller ? caller.org_id : "";
     const { answer, replayed } = await http.idempotency.once(
-      { org_id, method: route.method, route: route.path, key, body_hash: contentHash([call.params, call.body]), forever: idempotency === "required" },
+      {
+        org_id,
+        method: route.method,
+        route: route.path,
+        key,
+        body_hash: contentHash([call.params, call.body]),
+        forever: idempotency === "required",
+      },
       async (tx) => storable(route, default_status, await handler(plane, { ...call, db: tx })),
     );
     if (replayed) reply.header("idempotency-replayed", "true");
@@ -104,7 +112,13 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
   };
 
   const instance: FastifyInstance = route.consumes === undefined ? http.json : http.streams;
-  instance.route({ method: route.method, url: route.path.replace(/\{(\w+)\}/g, ":$1"), onRequest, handler: handle, config: { route: route.name, streams: route.consumes !== undefined } });
+  instance.route({
+    method: route.method,
+    url: route.path.replace(/\{(\w+)\}/g, ":$1"),
+    onRequest,
+    handler: handle,
+    config: { route: route.name, streams: route.consumes !== undefined },
+  });
   http.methods.add(route.method, route.path);
 }
 
@@ -126,13 +140,19 @@ function storable(route: Route, default_status: number, result: unknown): { answ
   const answer = result instanceof Answer ? result : new Answer(default_status, result);
   const body = JSON.stringify(answer.body);
   const secret = new Set(route.secret_fields ?? []);
-  const stored_body = secret.size === 0 ? body : JSON.stringify(answer.body, (key, value: unknown) => (secret.has(key) && isSecret(value) ? null : value));
+  const stored_body =
+    secret.size === 0 ? body : JSON.stringify(answer.body, (key, value: unknown) => (secret.has(key) && isSecret(value) ? null : value));
   return { answer: { status: answer.status, body, location: answer.headers.location }, stored_body };
 }
 
-const isSecret = (value: unknown): boolean => typeof value === "string" && Object.values(SECRET_PREFIXES).some((prefix) => value.startsWith(prefix));
+const isSecret = (value: unknown): boolean =>
+  typeof value === "string" && Object.values(SECRET_PREFIXES).some((prefix) => value.startsWith(prefix));
 
-export const credentialsOf = (request: FastifyRequest): Credentials => ({ headers: request.headers, ip: request.ip, peer: request.socket.remoteAddress });
+export const credentialsOf = (request: FastifyRequest): Credentials => ({
+  headers: request.headers,
+  ip: request.ip,
+  peer: request.socket.remoteAddress,
+});
 
 async function authenticate(plane: KernelPlane, route: Route, request: FastifyRequest): Promise<Caller | RobotCaller | undefined> {
   switch (route.access) {

@@ -2,7 +2,15 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
-import { CONTROL_CHANNEL, decodeFrame, FrameType, LINK_SUBPROTOCOL, messageFrames, type Refused, type ServerMessage } from "@robofleet/protocol/link";
+import {
+  CONTROL_CHANNEL,
+  decodeFrame,
+  FrameType,
+  LINK_SUBPROTOCOL,
+  messageFrames,
+  type Refused,
+  type ServerMessage,
+} from "@robofleet/protocol/link";
 import type { RobotMessage } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
@@ -133,7 +141,11 @@ export class Gateway implements Link {
           : { admitted: false, code: "unsupported_protocol", message: "this server speaks protocol 1" };
         if (!admission.admitted) return refuse(ws, { type: "refused", code: admission.code, message: admission.message });
         if (ws.readyState !== ws.OPEN) return;
-        const session = new LiveSession(ws, { session_id: id("sess"), org_id: admission.org_id, hello, ip, now: clock.monotonic() }, this.#events);
+        const session = new LiveSession(
+          ws,
+          { session_id: id("sess"), org_id: admission.org_id, hello, ip, now: clock.monotonic() },
+          this.#events,
+        );
         sendTo(ws, {
           type: "welcome",
           protocol: 1,

@@ -1,4 +1,15 @@
-import { CONTROL_CHANNEL, decodeFrame, encodeFrame, FLAG_REPLY, type Frame, FrameError, FrameType, LOG_CHANNEL, MessageAssembler, messageFrames } from "@robofleet/protocol/link";
+import {
+  CONTROL_CHANNEL,
+  decodeFrame,
+  encodeFrame,
+  FLAG_REPLY,
+  type Frame,
+  FrameError,
+  FrameType,
+  LOG_CHANNEL,
+  MessageAssembler,
+  messageFrames,
+} from "@robofleet/protocol/link";
 import type { Hello, RobotMessage, ServerMessage } from "@robofleet/protocol/link";
 import type { WebSocket } from "ws";
 import type { Session } from "./contract.ts";
@@ -32,7 +43,11 @@ export class LiveSession implements Session {
   #logs: MessageAssembler | undefined;
   #work: WorkQueue | undefined;
 
-  constructor(socket: WebSocket, identity: { session_id: string; org_id: string; hello: Hello; ip: string; now: number }, events: SessionEvents) {
+  constructor(
+    socket: WebSocket,
+    identity: { session_id: string; org_id: string; hello: Hello; ip: string; now: number },
+    events: SessionEvents,
+  ) {
     this.#socket = socket;
     this.session_id = identity.session_id;
     this.org_id = identity.org_id;

@@ -45,9 +45,20 @@ async function cancelOpen(tx: Db, engine: Engine, deployment: DeploymentRow, act
   // The robot of a target that waits for its next attempt may still be at the last one.
   await giveBack(tx, engine, org_id, [...revocable, ...waiting.filter(({ attempt }) => attempt > 0)]);
   if (revocable.length > 0) {
-    await setDeadlines(tx, org_id, revocable.map((target) => target.id), new Date(engine.clock.now().getTime() + CANCEL_ACK_SECONDS * 1_000));
+    await setDeadlines(
+      tx,
+      org_id,
+      revocable.map((target) => target.id),
+      new Date(engine.clock.now().getTime() + CANCEL_ACK_SECONDS * 1_000),
+    );
   }
-  return moveTargets(tx, engine, deployment, waiting.map((target) => ({ target, to: "cancelled", reason: "user_cancelled" })), actor);
+  return moveTargets(
+    tx,
+    engine,
+    deployment,
+    waiting.map((target) => ({ target, to: "cancelled", reason: "user_cancelled" })),
+    actor,
+  );
 }
 
 /** Background: goes on with cancellations of fleets larger than a chunk. */

@@ -5,7 +5,15 @@ import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { requireFileName } from "../configs/index.ts";
 import { beginFanOut } from "./fan-out.ts";
-import { type deploymentReleaseRow, findRelease, findTargetRobot, fleetExists, insertDeployment, insertDue, type NewDeployment } from "./store/deployments.ts";
+import {
+  type deploymentReleaseRow,
+  findRelease,
+  findTargetRobot,
+  fleetExists,
+  insertDeployment,
+  insertDue,
+  type NewDeployment,
+} from "./store/deployments.ts";
 import { insertEvents } from "./store/events.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { type CreateContext, deploymentEvent } from "./transition.ts";
@@ -36,9 +44,12 @@ export async function resolveTarget(db: Db, org_id: string, body: TargetBody): P
 
 function readTarget({ robot_id, fleet_id, target_kind, target_id }: TargetBody): Target {
   if (target_id !== undefined) {
-    if (robot_id !== undefined || fleet_id !== undefined) throw badRequest("target_id and robot_id or fleet_id mean the same; send one of them");
+    if (robot_id !== undefined || fleet_id !== undefined)
+      throw badRequest("target_id and robot_id or fleet_id mean the same; send one of them");
     if (target_kind === undefined) throw badRequest("target_id needs target_kind beside it: robot or fleet");
-    return target_kind === "robot" ? { target_kind, robot_id: target_id, fleet_id: null } : { target_kind, robot_id: null, fleet_id: target_id };
+    return target_kind === "robot"
+      ? { target_kind, robot_id: target_id, fleet_id: null }
+      : { target_kind, robot_id: null, fleet_id: target_id };
   }
   if ((robot_id === undefined) === (fleet_id === undefined)) throw badRequest("exactly one of robot_id and fleet_id is required");
   const kind = robot_id === undefined ? "fleet" : "robot";
@@ -47,14 +58,20 @@ function readTarget({ robot_id, fleet_id, target_kind, target_id }: TargetBody):
 }
 
 /** Creates a deployment of a release: its row, first event and, when it starts now, its first targets in one transaction. */
-export async function createDeployment(db: Db, engine: CreateContext, caller: Caller, body: BodyOf<Routes["createDeployment"]>): Promise<{ row: DeploymentRow; release: RowOf<typeof deploymentReleaseRow> }> {
+export async function createDeployment(
+  db: Db,
+  engine: CreateContext,
+  caller: Caller,
+  body: BodyOf<Routes["createDeployment"]>,
+): Promise<{ row: DeploymentRow; release: RowOf<typeof deploymentReleaseRow> }> {
   const { org_id } = caller;
   const release = await findRelease(db, org_id, body.release);
   if (release === undefined) throw notFound("release", body.release);
   const target = await resolveTarget(db, org_id, body);
   const scheduled_at = body.scheduled_at === undefined ? null : parseTime(body.scheduled_at);
   const now = engine.clock.now();
-  if (scheduled_at !== null && scheduled_at.getTime() > now.getTime() + SCHEDULE_DAYS_MAX * DAY_MS) throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
+  if (scheduled_at !== null && scheduled_at.getTime() > now.getTime() + SCHEDULE_DAYS_MAX * DAY_MS)
+    throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
   const row = await start(db, engine, {
     org_id,
     id: engine.id("dep"),
@@ -72,7 +89,12 @@ export async function createDeployment(db: Db, engine: CreateContext, caller: Ca
 }
 
 /** Creates a deployment of the effective config; the values are frozen per robot when it is dispatched. */
-export async function createConfigDeployment(db: Db, engine: CreateContext, caller: Caller, body: BodyOf<Routes["createConfigDeployment"]>): Promise<DeploymentRow> {
+export async function createConfigDeployment(
+  db: Db,
+  engine: CreateContext,
+  caller: Caller,
+  body: BodyOf<Routes["createConfigDeployment"]>,
+): Promise<DeploymentRow> {
   if (body.namespace !== undefined) requireFileName(body.namespace);
   const target = await resolveTarget(db, caller.org_id, body);
   const id = engine.id("cdep");
@@ -91,11 +113,19 @@ export async function createConfigDeployment(db: Db, engine: CreateContext, call
   });
 }
 
-async function start(db: Db, engine: CreateContext, d: Omit<NewDeployment, "status" | "expires_at" | "count_total" | "fan_out_at">): Promise<DeploymentRow> {
+async function start(
+  db: Db,
+  engine: CreateContext,
+  d: Omit<NewDeployment, "status" | "expires_at" | "count_total" | "fan_out_at">,
+): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
     const held = d.scheduled_at !== null && d.scheduled_at > now;
-    const inserted = await insertDeployment(tx, { ...d, status: held ? "scheduled" : "queued", expires_at: null, count_total: 0, fan_out_at: null }, now);
+    const inserted = await insertDeployment(
+      tx,
+      { ...d, status: held ? "scheduled" : "queued", expires_at: null, count_total: 0, fan_out_at: null },
+      now,
+    );
     const late = d.scheduled_at !== null && !held;
     const message = late ? `queued at once: its time ${d.scheduled_at?.toISOString() ?? ""} has passed` : undefined;
     const events = [deploymentEvent(engine, inserted, 1, d.created_by, now, message === undefined ? {} : { message })];

@@ -6,7 +6,9 @@ import { listDesiredApps, listDesiredConfigs, listGenerations } from "./store/ro
 export async function desiredOf(db: Db, org_id: string, robot_ids: readonly string[]): Promise<Map<string, Desired>> {
   // The generation is read first: a change between the reads is sent again under a higher one, never lost under this one.
   const generations = new Map((await listGenerations(db, org_id, robot_ids)).map((row) => [row.robot_id, row.generation]));
-  const desired = new Map(robot_ids.map((id): [string, Desired] => [id, { type: "desired", generation: generations.get(id) ?? 0, apps: {}, configs: {} }]));
+  const desired = new Map(
+    robot_ids.map((id): [string, Desired] => [id, { type: "desired", generation: generations.get(id) ?? 0, apps: {}, configs: {} }]),
+  );
   for (const row of await listDesiredApps(db, org_id, robot_ids)) {
     const app: DesiredApp = {
       release:

@@ -8,9 +8,26 @@ import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { deadlineOf, VERIFY_SECONDS_DEFAULT } from "./policy.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
-import { bumpGenerations, type ConfigFileChange, listAppStates, listConfigNamespaces, listLastConfigTargets, setDesiredApps, setDesiredConfigs } from "./store/robot-state.ts";
+import {
+  bumpGenerations,
+  type ConfigFileChange,
+  listAppStates,
+  listConfigNamespaces,
+  listLastConfigTargets,
+  setDesiredApps,
+  setDesiredConfigs,
+} from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
-import { getTargets, holdRobots, listClaimable, listRivals, lockQueued, lockTargets, setWaitingFor, type TargetChange } from "./store/targets.ts";
+import {
+  getTargets,
+  holdRobots,
+  listClaimable,
+  listRivals,
+  lockQueued,
+  lockTargets,
+  setWaitingFor,
+  type TargetChange,
+} from "./store/targets.ts";
 import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
 
 /** Targets looked at per turn; each deployment among them is one transaction. */
@@ -24,7 +41,13 @@ export async function dispatchQueued(db: Db, engine: Engine): Promise<boolean> {
   const newest_first = [...by_deployment.values()].toSorted(([a], [b]) => ((a?.id ?? "") < (b?.id ?? "") ? 1 : -1));
   await eachApart(newest_first, (targets) => {
     const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
-    return dispatchTargets(db, engine, org_id, deployment_id, targets.map(({ id }) => id));
+    return dispatchTargets(
+      db,
+      engine,
+      org_id,
+      deployment_id,
+      targets.map(({ id }) => id),
+    );
   });
   return claimable.length === CLAIM_TARGETS;
 }
@@ -40,13 +63,33 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     if (targets.length === 0) return;
     const decided = await decideAll(tx, deployment, targets);
     const waits = decided.flatMap(({ target, decision }) => ("wait" in decision ? [{ id: target.id, wait: decision.wait }] : []));
-    if (waits.length > 0) await setWaitingFor(tx, org_id, waits.map(({ id }) => id), waits.map(({ wait }) => wait));
-    await supersede(tx, engine, locked, decided.flatMap(({ decision }) => ("dispatch" in decision ? decision.supersede : [])), deployment.created_by);
+    if (waits.length > 0)
+      await setWaitingFor(
+        tx,
+        org_id,
+        waits.map(({ id }) => id),
+        waits.map(({ wait }) => wait),
+      );
+    await supersede(
+      tx,
+      engine,
+      locked,
+      decided.flatMap(({ decision }) => ("dispatch" in decision ? decision.supersede : [])),
+      deployment.created_by,
+    );
     const going = decided.filter(({ decision }) => "dispatch" in decision).map(({ target }) => target);
-    const ended = decided.flatMap(({ target, decision }): TargetChange[] => ("end" in decision ? [{ target, to: decision.end, reason: decision.reason }] : []));
-    const dispatched = going.length === 0 ? [] : await (deployment.kind === "release" ? handOver : handOverConfigs)(tx, engine, deployment, going);
+    const ended = decided.flatMap(({ target, decision }): TargetChange[] =>
+      "end" in decision ? [{ target, to: decision.end, reason: decision.reason }] : [],
+    );
+    const dispatched =
+      going.length === 0 ? [] : await (deployment.kind === "release" ? handOver : handOverConfigs)(tx, engine, deployment, going);
     // An earlier attempt may still stand in what the robot is to look like.
-    await giveBack(tx, engine, org_id, ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : [])));
+    await giveBack(
+      tx,
+      engine,
+      org_id,
+      ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : [])),
+    );
     await moveTargets(tx, engine, deployment, [...dispatched, ...ended], SYSTEM);
     if (dispatched.length > 0) {
       engine.metrics.targets_dispatched.inc(dispatched.length);
@@ -58,22 +101,43 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
 async function rivalsOf(tx: Db, org_id: string, deployment_id: string, ids: readonly string[]): Promise<TargetRow[]> {
   const [first, ...rest] = await getTargets(tx, org_id, ids);
   if (first === undefined) return [];
-  return listRivals(tx, org_id, { deployment_id, kind: first.kind, subject: first.subject, robot_ids: [first, ...rest].map(({ robot_id }) => robot_id) });
+  return listRivals(tx, org_id, {
+    deployment_id,
+    kind: first.kind,
+    subject: first.subject,
+    robot_ids: [first, ...rest].map(({ robot_id }) => robot_id),
+  });
 }
 
-async function decideAll(tx: Db, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<{ target: TargetRow; decision: Decision }[]> {
+async function decideAll(
+  tx: Db,
+  deployment: DeploymentRow,
+  targets: readonly TargetRow[],
+): Promise<{ target: TargetRow; decision: Decision }[]> {
   const { org_id, kind } = deployment;
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const subject = targets[0]?.subject ?? "";
   const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
-  const rivals = Map.groupBy(await listRivals(tx, org_id, { deployment_id: deployment.id, kind, subject, robot_ids }), ({ robot_id }) => robot_id);
+  const rivals = Map.groupBy(
+    await listRivals(tx, org_id, { deployment_id: deployment.id, kind, subject, robot_ids }),
+    ({ robot_id }) => robot_id,
+  );
   const last = new Map(
-    (kind === "release" ? await listAppStates(tx, org_id, robot_ids, subject) : await listLastConfigTargets(tx, org_id, robot_ids, subject)).map((row) => [row.robot_id, row.last_target_id]),
+    (kind === "release"
+      ? await listAppStates(tx, org_id, robot_ids, subject)
+      : await listLastConfigTargets(tx, org_id, robot_ids, subject)
+    ).map((row) => [row.robot_id, row.last_target_id]),
   );
   const [release] = deployment.release_id === null ? [] : await listReleases(tx, org_id, [deployment.release_id]);
   return targets.map((target) => ({
     target,
-    decision: decide({ target, robot: robots.get(target.robot_id), release, rivals: rivals.get(target.robot_id) ?? [], last_target_id: last.get(target.robot_id) ?? "" }),
+    decision: decide({
+      target,
+      robot: robots.get(target.robot_id),
+      release,
+      rivals: rivals.get(target.robot_id) ?? [],
+      last_target_id: last.get(target.robot_id) ?? "",
+    }),
   }));
 }
 
@@ -84,7 +148,13 @@ async function supersede(tx: Db, engine: Engine, locked: readonly DeploymentRow[
   for (const [deployment_id, own] of Map.groupBy(targets, (target) => target.deployment_id)) {
     const deployment = locked.find(({ id }) => id === deployment_id);
     if (deployment === undefined) continue; // it became a rival after the locks were taken; the next turn finds it
-    await moveTargets(tx, engine, deployment, own.map((target) => ({ target, to: "cancelled", reason: "superseded" })), actor);
+    await moveTargets(
+      tx,
+      engine,
+      deployment,
+      own.map((target) => ({ target, to: "cancelled", reason: "superseded" })),
+      actor,
+    );
   }
 }
 
@@ -95,7 +165,14 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
   const verify_seconds = deployment.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const app = deployment.app ?? "main";
-  const changes = targets.map((target) => ({ robot_id: target.robot_id, release_id: deployment.release_id ?? "", target_id: target.id, deployment_id: deployment.id, attempt: target.attempt + 1, verify_seconds }));
+  const changes = targets.map((target) => ({
+    robot_id: target.robot_id,
+    release_id: deployment.release_id ?? "",
+    target_id: target.id,
+    deployment_id: deployment.id,
+    attempt: target.attempt + 1,
+    verify_seconds,
+  }));
   // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const previous = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state.current_release_id]));
@@ -118,11 +195,24 @@ async function handOverConfigs(tx: Db, engine: Engine, deployment: DeploymentRow
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const files = await configFiles(tx, deployment, robot_ids);
-  await setDesiredConfigs(tx, org_id, targets.flatMap((target) => filesOf(files.get(target.robot_id), deployment, target)), now);
+  await setDesiredConfigs(
+    tx,
+    org_id,
+    targets.flatMap((target) => filesOf(files.get(target.robot_id), deployment, target)),
+    now,
+  );
   return targets.map((target): TargetChange => {
     const attempt = target.attempt + 1;
-    if ((files.get(target.robot_id)?.size ?? 0) === 0) return { target, to: "applied", reason: "already_installed", attempt, data: { changed: false } };
-    return { target, to: "dispatched", reason: null, attempt, deadline_at: deadlineOf("dispatched", 0, now), dispatch_generation: generations.get(target.robot_id) ?? null };
+    if ((files.get(target.robot_id)?.size ?? 0) === 0)
+      return { target, to: "applied", reason: "already_installed", attempt, data: { changed: false } };
+    return {
+      target,
+      to: "dispatched",
+      reason: null,
+      attempt,
+      deadline_at: deadlineOf("dispatched", 0, now),
+      dispatch_generation: generations.get(target.robot_id) ?? null,
+    };
   });
 }
 
@@ -144,4 +234,12 @@ async function configFiles(tx: Db, { org_id, namespace }: DeploymentRow, robot_i
 }
 
 const filesOf = (files: Files | undefined, deployment: DeploymentRow, target: TargetRow): ConfigFileChange[] =>
-  [...(files ?? [])].map(([namespace, { content, sha256 }]) => ({ robot_id: target.robot_id, namespace, content, sha256, target_id: target.id, deployment_id: deployment.id, attempt: target.attempt + 1 }));
+  [...(files ?? [])].map(([namespace, { content, sha256 }]) => ({
+    robot_id: target.robot_id,
+    namespace,
+    content,
+    sha256,
+    target_id: target.id,
+    deployment_id: deployment.id,
+    attempt: target.attempt + 1,
+  }));

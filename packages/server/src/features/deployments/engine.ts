@@ -40,7 +40,8 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     const more = await releaseDue(db, plane);
     const { due_at } = await nextDueAt(db);
     alarm.cancel();
-    if (due_at !== null) alarm = clock.setTimer(Math.min(due_at.getTime() - clock.now().getTime(), SCHEDULE_EVERY_MS), () => schedule.wake());
+    if (due_at !== null)
+      alarm = clock.setTimer(Math.min(due_at.getTime() - clock.now().getTime(), SCHEDULE_EVERY_MS), () => schedule.wake());
     return more;
   });
   const loops = [dispatch, fan_out, cancellations, deadlines, repair, schedule];

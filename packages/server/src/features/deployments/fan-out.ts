@@ -28,7 +28,10 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   const { org_id, id, fleet_id, robot_id } = deployment;
   const now = engine.clock.now();
   const cursor = deployment.fan_out_cursor ?? "";
-  const robots = fleet_id === null ? [{ id: robot_id ?? "" }] : await listMembers(tx, org_id, fleet_id, deployment.fan_out_at ?? now, cursor, CHUNK_TARGETS);
+  const robots =
+    fleet_id === null
+      ? [{ id: robot_id ?? "" }]
+      : await listMembers(tx, org_id, fleet_id, deployment.fan_out_at ?? now, cursor, CHUNK_TARGETS);
   const last = fleet_id === null || robots.length < CHUNK_TARGETS;
   const targetId = deployment.fan_out_cursor === null ? engine.id : laterChunkIds(engine, deployment.fan_out_at ?? now);
   const written =
@@ -51,13 +54,15 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
     tx.afterCommit(() => engine.bus.publish(HINT_FAN_OUT, null));
     return row;
   }
-  if (row.count_total === 0) return moveDeployment(tx, engine, row, "cancelled", row.cancel_requested_at === null ? "no_targets" : "user_cancelled", SYSTEM);
+  if (row.count_total === 0)
+    return moveDeployment(tx, engine, row, "cancelled", row.cancel_requested_at === null ? "no_targets" : "user_cancelled", SYSTEM);
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
   return endIfOver(tx, engine, row);
 }
 
 /** Ids tell which of two targets is newer, so all of a deployment's are of the moment at which its robots were resolved. */
-const laterChunkIds = ({ clock }: CreateContext, fan_out_at: Date): IdSource => idSource({ now: () => fan_out_at, randomBytes: (count) => clock.randomBytes(count) });
+const laterChunkIds = ({ clock }: CreateContext, fan_out_at: Date): IdSource =>
+  idSource({ now: () => fan_out_at, randomBytes: (count) => clock.randomBytes(count) });
 
 /** Background: writes the next chunk of every fan-out under way. Answers true while there is more. */
 export async function continueFanOuts(db: Db, engine: CreateContext): Promise<boolean> {

@@ -7,10 +7,19 @@ import { type Engine, HINT_PUSH } from "./transition.ts";
  * Targets ended, or are to be called off, without what they brought: their robots are told to be as they were. A robot
  * that has begun to install finishes first and decides by itself.
  */
-export async function giveBack(tx: Db, engine: Engine, org_id: string, targets: readonly Pick<TargetRow, "id" | "kind" | "robot_id">[]): Promise<void> {
+export async function giveBack(
+  tx: Db,
+  engine: Engine,
+  org_id: string,
+  targets: readonly Pick<TargetRow, "id" | "kind" | "robot_id">[],
+): Promise<void> {
   if (targets.length === 0) return;
   const now = engine.clock.now();
-  await lockGenerations(tx, org_id, targets.map(({ robot_id }) => robot_id));
+  await lockGenerations(
+    tx,
+    org_id,
+    targets.map(({ robot_id }) => robot_id),
+  );
   const ids = (kind: TargetRow["kind"]): string[] => targets.filter((target) => target.kind === kind).map(({ id }) => id);
   const [releases, configs] = [ids("release"), ids("config")];
   const robots = new Set<string>();

@@ -1,3 +1,4 @@
+import type { Desired } from "@robofleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { Plane } from "../../context.ts";
 import { desiredOf } from "./desired.ts";
@@ -7,11 +8,20 @@ import { raiseGeneration } from "./store/robot-state.ts";
 const PUSH_ROBOTS = 200;
 
 /** Sends robots of this node what they are to look like. A robot that is elsewhere or away hears it when it connects. */
-export async function pushDesired(plane: Pick<Plane, "db" | "link">, org_id: string, robot_ids: readonly string[]): Promise<void> {
+export async function pushDesired(plane: Pick<Plane, "db" | "link" | "log">, org_id: string, robot_ids: readonly string[]): Promise<void> {
   const here = robot_ids.filter((id) => plane.link.session(id) !== undefined);
   for (let i = 0; i < here.length; i += PUSH_ROBOTS) {
     const desired = await desiredOf(plane.db, org_id, here.slice(i, i + PUSH_ROBOTS));
-    for (const [robot_id, message] of desired) plane.link.send(robot_id, message);
+    for (const [robot_id, message] of desired) sendTo(plane, robot_id, message);
+  }
+}
+
+/** One robot whose message cannot be sent does not keep the others from theirs. */
+function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, message: Desired): void {
+  try {
+    link.send(robot_id, message);
+  } catch (error) {
+    log.error({ err: error, robot_id }, "a robot could not be told what it is to look like");
   }
 }
 
@@ -30,6 +40,6 @@ export async function greetRobot(plane: Pick<Plane, "db" | "clock">, session: Se
 }
 
 /** The robot told what it runs, which is now what is wanted of it, too. */
-export async function answerRobotAhead(plane: Pick<Plane, "db" | "link">, session: Session): Promise<void> {
+export async function answerRobotAhead(plane: Pick<Plane, "db" | "link" | "log">, session: Session): Promise<void> {
   if (ahead.delete(session)) await pushDesired(plane, session.org_id, [session.robot_id]);
 }

@@ -4,7 +4,15 @@ import type { Db } from "../../kernel/db.ts";
 import { badRequest, notFound } from "../../kernel/fault.ts";
 import { readPage } from "../../kernel/page.ts";
 import { parseTime } from "../../kernel/time.ts";
-import { type DeploymentFilter, findRelease, findTargetRobot, fleetExists, getDeploymentRow, listDeploymentRows, listReleases } from "./store/deployments.ts";
+import {
+  type DeploymentFilter,
+  findRelease,
+  findTargetRobot,
+  fleetExists,
+  getDeploymentRow,
+  listDeploymentRows,
+  listReleases,
+} from "./store/deployments.ts";
 import { listEventRows } from "./store/events.ts";
 import type { DeploymentKind, DeploymentRow } from "./store/rows.ts";
 import { listTargetRows } from "./store/targets.ts";
@@ -27,40 +35,91 @@ export async function withReleases(db: Db, org_id: string, rows: readonly Deploy
 
 type Filters = Pick<QueryOf<Routes["listDeployments"]>, "status" | "robot_id" | "fleet_id" | "release_id" | "since" | "until">;
 
-async function readFilter(db: Db, org_id: string, kind: DeploymentKind, query: Filters & { namespace?: string }): Promise<DeploymentFilter> {
-  if (query.robot_id !== undefined && (await findTargetRobot(db, org_id, query.robot_id)) === undefined) throw notFound("robot", query.robot_id);
+async function readFilter(
+  db: Db,
+  org_id: string,
+  kind: DeploymentKind,
+  query: Filters & { namespace?: string },
+): Promise<DeploymentFilter> {
+  if (query.robot_id !== undefined && (await findTargetRobot(db, org_id, query.robot_id)) === undefined)
+    throw notFound("robot", query.robot_id);
   if (query.fleet_id !== undefined && !(await fleetExists(db, org_id, query.fleet_id))) throw notFound("fleet", query.fleet_id);
-  if (query.release_id !== undefined && (await findRelease(db, org_id, query.release_id))?.id !== query.release_id) throw notFound("release", query.release_id);
+  if (query.release_id !== undefined && (await findRelease(db, org_id, query.release_id))?.id !== query.release_id)
+    throw notFound("release", query.release_id);
   const time = (text: string | undefined): Date | undefined => (text === undefined ? undefined : parseTime(text));
   return { kind, ...query, since: time(query.since), until: time(query.until) };
 }
 
-export async function listDeployments(db: Db, { org_id }: Caller, query: QueryOf<Routes["listDeployments"]>): Promise<AnswerOf<Routes["listDeployments"]>> {
+export async function listDeployments(
+  db: Db,
+  { org_id }: Caller,
+  query: QueryOf<Routes["listDeployments"]>,
+): Promise<AnswerOf<Routes["listDeployments"]>> {
   const filter = await readFilter(db, org_id, "release", query);
-  const page = await readPage(query, ["listDeployments", org_id], (window) => listDeploymentRows(db, org_id, filter, window), ({ id }) => id, (row) => row);
+  const page = await readPage(
+    query,
+    ["listDeployments", org_id],
+    (window) => listDeploymentRows(db, org_id, filter, window),
+    ({ id }) => id,
+    (row) => row,
+  );
   return { ...page, items: await withReleases(db, org_id, page.items) };
 }
 
-export async function listConfigDeployments(db: Db, { org_id }: Caller, query: QueryOf<Routes["listConfigDeployments"]>): Promise<AnswerOf<Routes["listConfigDeployments"]>> {
+export async function listConfigDeployments(
+  db: Db,
+  { org_id }: Caller,
+  query: QueryOf<Routes["listConfigDeployments"]>,
+): Promise<AnswerOf<Routes["listConfigDeployments"]>> {
   const filter = await readFilter(db, org_id, "config", query);
-  return readPage(query, ["listConfigDeployments", org_id], (window) => listDeploymentRows(db, org_id, filter, window), ({ id }) => id, configDeploymentToWire);
+  return readPage(
+    query,
+    ["listConfigDeployments", org_id],
+    (window) => listDeploymentRows(db, org_id, filter, window),
+    ({ id }) => id,
+    configDeploymentToWire,
+  );
 }
 
-export async function listTargets(db: Db, { org_id }: Caller, id: string, query: QueryOf<Routes["listDeploymentTargets"]>): Promise<AnswerOf<Routes["listDeploymentTargets"]>> {
+export async function listTargets(
+  db: Db,
+  { org_id }: Caller,
+  id: string,
+  query: QueryOf<Routes["listDeploymentTargets"]>,
+): Promise<AnswerOf<Routes["listDeploymentTargets"]>> {
   await requireDeployment(db, org_id, "release", id);
   await requireRobotFilter(db, org_id, query.robot_id);
-  return readPage(query, ["listDeploymentTargets", org_id, id], (window) => listTargetRows(db, org_id, id, query, window), (row) => row.id, targetToWire);
+  return readPage(
+    query,
+    ["listDeploymentTargets", org_id, id],
+    (window) => listTargetRows(db, org_id, id, query, window),
+    (row) => row.id,
+    targetToWire,
+  );
 }
 
 /** Without parameters: every event of the deployment itself, so the last one carries the status that it has now. */
-export async function listEvents(db: Db, { org_id }: Caller, kind: DeploymentKind, id: string, query: QueryOf<Routes["listDeploymentEvents"]>): Promise<AnswerOf<Routes["listDeploymentEvents"]>> {
+export async function listEvents(
+  db: Db,
+  { org_id }: Caller,
+  kind: DeploymentKind,
+  id: string,
+  query: QueryOf<Routes["listDeploymentEvents"]>,
+): Promise<AnswerOf<Routes["listDeploymentEvents"]>> {
   await requireDeployment(db, org_id, kind, id);
   await requireRobotFilter(db, org_id, query.robot_id);
   const { include, robot_id } = query;
   return readPage(
     query,
     ["events", org_id, id],
-    ({ after, limit }) => listEventRows(db, org_id, id, { targets: include === "targets", robot_id, after_seq: Math.max(readSeq(after), query.after_seq ?? 0) }, limit),
+    ({ after, limit }) =>
+      listEventRows(
+        db,
+        org_id,
+        id,
+        { targets: include === "targets", robot_id, after_seq: Math.max(readSeq(after), query.after_seq ?? 0) },
+        limit,
+      ),
     (row) => String(row.seq),
     eventToWire,
   );

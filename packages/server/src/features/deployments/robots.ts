@@ -8,10 +8,22 @@ import { type Engine, HINT_DISPATCH, moveTargets } from "./transition.ts";
 export async function endTargetsOfRobot(tx: Db, engine: Engine, org_id: string, robot_id: string, actor: Actor): Promise<void> {
   const open = await listOpenOfRobot(tx, org_id, robot_id);
   const deployments = await lockDeployments(tx, org_id, [...new Set(open.map(({ deployment_id }) => deployment_id))]);
-  const targets = await lockTargets(tx, org_id, open.map(({ id }) => id));
+  const targets = await lockTargets(
+    tx,
+    org_id,
+    open.map(({ id }) => id),
+  );
   for (const deployment of deployments) {
-    const own = targets.filter(({ deployment_id, status }) => deployment_id === deployment.id && !["applied", "failed", "rolled_back", "cancelled"].includes(status));
-    await moveTargets(tx, engine, deployment, own.map((target) => ({ target, to: "cancelled", reason: "robot_removed" })), actor);
+    const own = targets.filter(
+      ({ deployment_id, status }) => deployment_id === deployment.id && !["applied", "failed", "rolled_back", "cancelled"].includes(status),
+    );
+    await moveTargets(
+      tx,
+      engine,
+      deployment,
+      own.map((target) => ({ target, to: "cancelled", reason: "robot_removed" })),
+      actor,
+    );
   }
 }
 

@@ -22,7 +22,9 @@ export function deploymentRoutes(http: Http, plane: Plane): void {
     if (data === undefined) throw new Error("a deployment vanished while it was read");
     return { data };
   });
-  serve(http, plane, routes.listDeploymentEvents, async (_, { db, caller, params, query }) => listEvents(db, caller, "release", params.id, query));
+  serve(http, plane, routes.listDeploymentEvents, async (_, { db, caller, params, query }) =>
+    listEvents(db, caller, "release", params.id, query),
+  );
   serve(http, plane, routes.listDeploymentTargets, async (_, { db, caller, params, query }) => listTargets(db, caller, params.id, query));
   serve(http, plane, routes.cancelDeployment, async (_, { db, caller, params }) => {
     const row = await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor);
@@ -38,8 +40,12 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
     const row = await createConfigDeployment(db, plane, caller, body);
     return created("/api/configs/deployments", { data: configDeploymentToWire(row) });
   });
-  serve(http, plane, routes.getConfigDeployment, async (_, { db, caller, params }) => ({ data: configDeploymentToWire(await requireDeployment(db, caller.org_id, "config", params.id)) }));
-  serve(http, plane, routes.listConfigDeploymentEvents, async (_, { db, caller, params, query }) => listEvents(db, caller, "config", params.id, query));
+  serve(http, plane, routes.getConfigDeployment, async (_, { db, caller, params }) => ({
+    data: configDeploymentToWire(await requireDeployment(db, caller.org_id, "config", params.id)),
+  }));
+  serve(http, plane, routes.listConfigDeploymentEvents, async (_, { db, caller, params, query }) =>
+    listEvents(db, caller, "config", params.id, query),
+  );
   serve(http, plane, routes.getAgentConfig, async (_, { db, caller, params }) => {
     const file = await getConfigContent(db, caller.org_id, caller.robot_id, params.namespace);
     if (file === undefined) throw notFound("config of namespace", params.namespace);

@@ -23,7 +23,14 @@ const LADDER: Record<TargetStatus, number> = {
 };
 
 /** On the robot's side of the hand-over and not ended: these have a step timeout. */
-export const ACTIVE_STATUSES = ["dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"] as const satisfies readonly TargetStatus[];
+export const ACTIVE_STATUSES = [
+  "dispatched",
+  "downloading",
+  "staged",
+  "installing",
+  "verifying",
+  "rolling_back",
+] as const satisfies readonly TargetStatus[];
 /** Up to here nothing has changed on the robot, so that the target can be called off. */
 export const REVOCABLE_STATUSES = ["dispatched", "downloading", "staged"] as const satisfies readonly TargetStatus[];
 
@@ -44,10 +51,16 @@ export interface TargetState {
   attempt: number;
 }
 
-export type Verdict = { to: TargetStatus; reason: Reason | null } | { ignored: "ended" | "stale_attempt" | "backwards" | "too_late_to_cancel" };
+export type Verdict =
+  | { to: TargetStatus; reason: Reason | null }
+  | { ignored: "ended" | "stale_attempt" | "backwards" | "too_late_to_cancel" };
 
 /** What a robot's report makes of its target. Anything stale, repeated or going backwards is ignored. */
-export function afterReport(target: TargetState, report: { status: ReportedStatus; attempt: number; reason: Reason | null }, context: { cancel_requested: boolean }): Verdict {
+export function afterReport(
+  target: TargetState,
+  report: { status: ReportedStatus; attempt: number; reason: Reason | null },
+  context: { cancel_requested: boolean },
+): Verdict {
   if (isTerminal(target.status)) return { ignored: "ended" };
   if (report.attempt !== target.attempt || !isActive(target.status)) return { ignored: "stale_attempt" };
   if (LADDER[report.status] <= LADDER[target.status]) return { ignored: "backwards" };
@@ -67,7 +80,10 @@ function retryOr(target: TargetState, reason: Reason): Verdict {
 }
 
 /** What becomes of a target whose step took too long. A robot that is away may come back; one that is connected and silent will not. */
-export function afterTimeout(target: TargetState, context: { cancel_requested: boolean; online: boolean }): { to: TargetStatus; reason: Reason } {
+export function afterTimeout(
+  target: TargetState,
+  context: { cancel_requested: boolean; online: boolean },
+): { to: TargetStatus; reason: Reason } {
   const reason: Reason = context.online ? "timeout" : "agent_lost";
   if (isRevocable(target.status)) {
     if (context.cancel_requested) return { to: "cancelled", reason: "user_cancelled" };

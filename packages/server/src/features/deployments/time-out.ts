@@ -17,7 +17,15 @@ export async function endLateSteps(db: Db, engine: Engine): Promise<boolean> {
   const late = await listLate(db, engine.clock.now(), LATE_PER_TURN);
   await eachApart(Map.groupBy(late, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values(), (own) => {
     const { org_id, deployment_id } = own[0] as (typeof own)[number];
-    return db.transaction((tx) => endLate(tx, engine, org_id, deployment_id, own.map(({ id }) => id)));
+    return db.transaction((tx) =>
+      endLate(
+        tx,
+        engine,
+        org_id,
+        deployment_id,
+        own.map(({ id }) => id),
+      ),
+    );
   });
   return late.length === LATE_PER_TURN;
 }
@@ -27,13 +35,31 @@ async function endLate(tx: Db, engine: Engine, org_id: string, deployment_id: st
   if (deployment === undefined) return;
   const now = engine.clock.now();
   // Looked at again under the lock: a report may have come meanwhile.
-  const targets = (await lockTargets(tx, org_id, ids)).filter(({ status, deadline_at }) => isActive(status) && deadline_at !== null && deadline_at <= now);
-  const robots = new Map((await holdRobots(tx, org_id, targets.map(({ robot_id }) => robot_id))).map((robot) => [robot.id, robot]));
+  const targets = (await lockTargets(tx, org_id, ids)).filter(
+    ({ status, deadline_at }) => isActive(status) && deadline_at !== null && deadline_at <= now,
+  );
+  const robots = new Map(
+    (
+      await holdRobots(
+        tx,
+        org_id,
+        targets.map(({ robot_id }) => robot_id),
+      )
+    ).map((robot) => [robot.id, robot]),
+  );
   const changes = targets.map((target): TargetChange => {
-    const after = afterTimeout(target, { cancel_requested: deployment.cancel_requested_at !== null, online: robots.get(target.robot_id)?.online ?? false });
+    const after = afterTimeout(target, {
+      cancel_requested: deployment.cancel_requested_at !== null,
+      online: robots.get(target.robot_id)?.online ?? false,
+    });
     return { target, to: after.to, reason: after.reason, not_before_at: after.to === "queued" ? retryAt(target.attempt, now) : null };
   });
-  await giveBack(tx, engine, org_id, changes.filter(({ to }) => isTerminal(to)).map(({ target }) => target));
+  await giveBack(
+    tx,
+    engine,
+    org_id,
+    changes.filter(({ to }) => isTerminal(to)).map(({ target }) => target),
+  );
   await moveTargets(tx, engine, deployment, changes, SYSTEM);
 }
 
@@ -48,7 +74,13 @@ export async function expireDeployments(db: Db, engine: Engine): Promise<boolean
       const targets = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued", ...REVOCABLE_STATUSES], CHUNK_TARGETS);
       more ||= targets.length === CHUNK_TARGETS;
       await giveBack(tx, engine, org_id, targets);
-      await moveTargets(tx, engine, deployment, targets.map((target) => ({ target, to: "cancelled", reason: "expired" })), SYSTEM);
+      await moveTargets(
+        tx,
+        engine,
+        deployment,
+        targets.map((target) => ({ target, to: "cancelled", reason: "expired" })),
+        SYSTEM,
+      );
     }),
   );
   return more;

@@ -27,13 +27,20 @@ const NO_CHANGE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied:
  * Moves targets of one deployment, whose row the caller holds locked, and the deployment with them: states, counters,
  * events and timelines in the caller's transaction. The only place where a target's status is written.
  */
-export async function moveTargets(tx: Db, engine: Engine, deployment: DeploymentRow, wanted: readonly TargetChange[], actor: Actor): Promise<DeploymentRow> {
+export async function moveTargets(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  wanted: readonly TargetChange[],
+  actor: Actor,
+): Promise<DeploymentRow> {
   if (wanted.length === 0) return deployment;
   const { org_id, id } = deployment;
   const now = engine.clock.now();
   const changed = new Set((await changeTargets(tx, org_id, id, wanted, now)).map((row) => row.id));
   const changes = wanted.filter((change) => changed.has(change.target.id));
-  if (changes.length < wanted.length) engine.log.warn({ deployment_id: id, lost: wanted.length - changes.length }, "targets had moved on before their change");
+  if (changes.length < wanted.length)
+    engine.log.warn({ deployment_id: id, lost: wanted.length - changes.length }, "targets had moved on before their change");
   if (changes.length === 0) return deployment;
 
   const delta = { ...NO_CHANGE };
@@ -47,7 +54,14 @@ export async function moveTargets(tx: Db, engine: Engine, deployment: Deployment
     tx,
     org_id,
     id,
-    { status: after.status, reason: after.reason, delta, events: changes.length + (moved ? 1 : 0), started_at: after.status === "in_progress" ? now : null, finished_at: isTerminal(after.status) ? now : null },
+    {
+      status: after.status,
+      reason: after.reason,
+      delta,
+      events: changes.length + (moved ? 1 : 0),
+      started_at: after.status === "in_progress" ? now : null,
+      finished_at: isTerminal(after.status) ? now : null,
+    },
     now,
   );
   const first_seq = row.event_seq - changes.length - (moved ? 1 : 0) + 1;
@@ -72,21 +86,33 @@ export async function moveTargets(tx: Db, engine: Engine, deployment: Deployment
 }
 
 /** The deployment's status once the counters have moved. */
-async function settle(tx: Db, deployment: DeploymentRow, delta: Counts): Promise<{ status: DeploymentRow["status"]; reason: Reason | null }> {
+async function settle(
+  tx: Db,
+  deployment: DeploymentRow,
+  delta: Counts,
+): Promise<{ status: DeploymentRow["status"]; reason: Reason | null }> {
   if (isTerminal(deployment.status)) return { status: deployment.status, reason: deployment.reason };
   const before = countsOf(deployment);
-  const counts = Object.fromEntries(Object.entries(before).map(([key, value]) => [key, value + delta[key as keyof Counts]])) as unknown as Counts;
+  const counts = Object.fromEntries(
+    Object.entries(before).map(([key, value]) => [key, value + delta[key as keyof Counts]]),
+  ) as unknown as Counts;
   const cancel = deployment.cancel_requested_at !== null;
   if (deployment.fan_out_done_at !== null && allEnded(counts)) {
     const status = endOf(counts, cancel);
     return { status, reason: await endReason(tx, deployment, status, cancel) };
   }
   if (cancel) return { status: "cancelling", reason: "user_cancelled" };
-  if (deployment.status === "queued" && counts.active + counts.applied + counts.failed + counts.rolled_back > 0) return { status: "in_progress", reason: null };
+  if (deployment.status === "queued" && counts.active + counts.applied + counts.failed + counts.rolled_back > 0)
+    return { status: "in_progress", reason: null };
   return { status: deployment.status, reason: deployment.reason };
 }
 
-async function endReason(tx: Db, { org_id, id, target_kind }: DeploymentRow, status: DeploymentRow["status"], cancel: boolean): Promise<Reason | null> {
+async function endReason(
+  tx: Db,
+  { org_id, id, target_kind }: DeploymentRow,
+  status: DeploymentRow["status"],
+  cancel: boolean,
+): Promise<Reason | null> {
   if (status === "cancelled" && cancel) return "user_cancelled";
   // A robot deployment ends exactly as its one target does, with its reason too.
   if (status === "applied") return target_kind === "robot" ? ((await commonestReason(tx, org_id, id, ["applied"]))?.reason ?? null) : null;
@@ -95,7 +121,14 @@ async function endReason(tx: Db, { org_id, id, target_kind }: DeploymentRow, sta
 }
 
 /** An event of the deployment itself, at the status that the row has. */
-export const deploymentEvent = (engine: Engine, row: DeploymentRow, seq: number, actor: Actor, at: Date, extra: { kind?: string; message?: string; data?: Record<string, unknown> } = {}): EventRow => ({
+export const deploymentEvent = (
+  engine: Engine,
+  row: DeploymentRow,
+  seq: number,
+  actor: Actor,
+  at: Date,
+  extra: { kind?: string; message?: string; data?: Record<string, unknown> } = {},
+): EventRow => ({
   id: engine.id("evt"),
   seq,
   at,
@@ -110,9 +143,22 @@ export const deploymentEvent = (engine: Engine, row: DeploymentRow, seq: number,
 });
 
 /** Changes the deployment's own status, with its event. */
-export async function moveDeployment(tx: Db, engine: Engine, deployment: DeploymentRow, to: DeploymentRow["status"], reason: Reason | null, actor: Actor): Promise<DeploymentRow> {
+export async function moveDeployment(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  to: DeploymentRow["status"],
+  reason: Reason | null,
+  actor: Actor,
+): Promise<DeploymentRow> {
   const now = engine.clock.now();
-  const row = await updateDeployment(tx, deployment.org_id, deployment.id, { status: to, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at: isTerminal(to) ? now : null }, now);
+  const row = await updateDeployment(
+    tx,
+    deployment.org_id,
+    deployment.id,
+    { status: to, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at: isTerminal(to) ? now : null },
+    now,
+  );
   await insertEvents(tx, row.org_id, row.id, [deploymentEvent(engine, row, row.event_seq, actor, now)]);
   return row;
 }
@@ -142,7 +188,11 @@ async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, chang
   );
   const ended = changes.filter(({ to }) => isTerminal(to));
   for (const { to } of ended) engine.metrics.targets_ended.inc({ status: to });
-  if (ended.length > 0) await wakeWaitingForPrevious(tx, deployment.org_id, ended.map(({ target }) => target.robot_id));
+  if (ended.length > 0)
+    await wakeWaitingForPrevious(
+      tx,
+      deployment.org_id,
+      ended.map(({ target }) => target.robot_id),
+    );
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }
-

@@ -46,7 +46,12 @@ export function deploymentToWire(row: DeploymentRow, release: Deployment["releas
   };
 }
 
-export const configDeploymentToWire = (row: DeploymentRow): ConfigDeployment => ({ id: row.id, namespace: row.namespace, revision: row.revision ?? row.id, ...commonToWire(row) });
+export const configDeploymentToWire = (row: DeploymentRow): ConfigDeployment => ({
+  id: row.id,
+  namespace: row.namespace,
+  revision: row.revision ?? row.id,
+  ...commonToWire(row),
+});
 
 export const targetToWire = (row: TargetRow): DeploymentTarget => ({
   id: row.id,

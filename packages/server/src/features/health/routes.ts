@@ -10,7 +10,8 @@ export function healthRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getRobotHealth, async (_, { db, caller, params }) => {
     const found = await findSnapshot(db, caller.org_id, params.id);
     if (found === undefined) throw notFound("robot", params.id);
-    if (found.snapshot === null || found.received_at === null) throw new Fault("not_found", `health snapshot of robot ${params.id} does not exist: it has not sent any yet`);
+    if (found.snapshot === null || found.received_at === null)
+      throw new Fault("not_found", `health snapshot of robot ${params.id} does not exist: it has not sent any yet`);
     return { data: { robot_id: params.id, received_at: wireTime(found.received_at), ...found.snapshot } };
   });
 }

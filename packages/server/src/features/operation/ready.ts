@@ -17,7 +17,10 @@ export async function checkReady({ db, blobs, clock }: Pick<Plane, "db" | "blobs
     abort.abort();
     return answer;
   };
-  const [database, artifacts] = await Promise.all([db.ready(READY_TIMEOUT_MS).then((ready) => (ready ? "ok" : "does not answer")), within(blobs.freeBytes())]);
+  const [database, artifacts] = await Promise.all([
+    db.ready(READY_TIMEOUT_MS).then((ready) => (ready ? "ok" : "does not answer")),
+    within(blobs.freeBytes()),
+  ]);
   // The bus of a single node lives in this process: it answers if we do.
   return { database, bus: "ok", artifacts };
 }

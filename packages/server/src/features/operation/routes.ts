@@ -10,8 +10,14 @@ export function operationRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getReadyz, async () => {
     const checks = await checkReady(plane);
     const failed = Object.entries(checks).filter(([, state]) => state !== "ok");
-    if (failed.length > 0) throw httpError(503, `not ready: ${failed.map(([name, state]) => `${name} ${state}`).join(", ")}`, { "retry-after": "2" });
+    if (failed.length > 0)
+      throw httpError(503, `not ready: ${failed.map(([name, state]) => `${name} ${state}`).join(", ")}`, { "retry-after": "2" });
     return { status: "ready" as const, checks };
   });
-  serve(http, plane, routes.getMetrics, async ({ metrics }) => new Answer<never>(200, await metrics.registry.metrics(), { "content-type": metrics.registry.contentType }));
+  serve(
+    http,
+    plane,
+    routes.getMetrics,
+    async ({ metrics }) => new Answer<never>(200, await metrics.registry.metrics(), { "content-type": metrics.registry.contentType }),
+  );
 }

@@ -10,6 +10,8 @@ import { findReleaseByTag, insertRelease, type ReleaseRow } from "./store.ts";
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
 const ATTEMPTS_MAX = 3;
+/** Manifests travel to the robot with everything else that it is to look like, in one message. */
+const MANIFEST_BYTES_MAX = 64 * 1024;
 
 type Body = BodyOf<Routes["createRelease"]>;
 
@@ -23,6 +25,9 @@ export async function createRelease(
   const { tag, artifact_sha256, artifact_size, notes = null, app = APP_DEFAULT, kind = KIND_DEFAULT, image = null, manifest } = body;
   if (image !== null && kind !== KIND_DEFAULT)
     throw badRequest(`field image is possible for the kind ${KIND_DEFAULT} only, not for ${kind}`);
+  const manifest_bytes = manifest === undefined ? 0 : Buffer.byteLength(JSON.stringify(manifest));
+  if (manifest_bytes > MANIFEST_BYTES_MAX)
+    throw badRequest(`field manifest has ${manifest_bytes} bytes; ${MANIFEST_BYTES_MAX} are possible`);
   const artifact_state = image === null ? "awaiting_upload" : "external";
   const wanted = {
     id: plane.id(ID_PREFIXES.release),

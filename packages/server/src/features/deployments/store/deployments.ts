@@ -7,7 +7,23 @@ import { type DeploymentKind, type DeploymentRow, deploymentRow } from "./rows.t
 
 export type NewDeployment = Pick<
   DeploymentRow,
-  "org_id" | "id" | "kind" | "target_kind" | "robot_id" | "fleet_id" | "release_id" | "app" | "namespace" | "revision" | "rollout" | "scheduled_at" | "status" | "expires_at" | "created_by" | "count_total" | "fan_out_at"
+  | "org_id"
+  | "id"
+  | "kind"
+  | "target_kind"
+  | "robot_id"
+  | "fleet_id"
+  | "release_id"
+  | "app"
+  | "namespace"
+  | "revision"
+  | "rollout"
+  | "scheduled_at"
+  | "status"
+  | "expires_at"
+  | "created_by"
+  | "count_total"
+  | "fan_out_at"
 >;
 
 /** The first event takes number 1; the caller writes it in the same transaction. */
@@ -18,8 +34,10 @@ export const insertDeployment = (db: Db, d: NewDeployment, now: Date) =>
       ${d.status}, ${d.expires_at}, ${json(d.created_by)}, ${d.count_total}, ${d.fan_out_at}, 1, ${now}, ${now})
     returning ${deploymentRow}`);
 
-export const insertDue = (db: Db, org_id: string, id: string, due_at: Date) => db.run(sql`insert into deployment_due (org_id, id, due_at) values (${org_id}, ${id}, ${due_at})`);
-export const deleteDue = (db: Db, org_id: string, id: string) => db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id}`);
+export const insertDue = (db: Db, org_id: string, id: string, due_at: Date) =>
+  db.run(sql`insert into deployment_due (org_id, id, due_at) values (${org_id}, ${id}, ${due_at})`);
+export const deleteDue = (db: Db, org_id: string, id: string) =>
+  db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id}`);
 
 const dueRow = row({ org_id: text, id: text });
 /** Takes due deployments off the shelf, once, on whichever node asks first: rows that another node holds are skipped. */
@@ -36,7 +54,11 @@ export const getDeploymentRow = (db: Db, org_id: string, kind: DeploymentKind, i
 
 /** Locks deployments in the order of their ids, so that two transactions never wait for each other. */
 export const lockDeployments = (db: Db, org_id: string, ids: readonly string[]) =>
-  db.many(sql(deploymentRow)`select ${deploymentRow} from deployment where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`);
+  db.many(
+    sql(
+      deploymentRow,
+    )`select ${deploymentRow} from deployment where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`,
+  );
 
 export interface DeploymentFilter {
   kind: DeploymentKind;
@@ -83,11 +105,15 @@ export const updateDeployment = (db: Db, org_id: string, id: string, u: Deployme
     returning ${deploymentRow}`);
 
 export const setCancelRequested = (db: Db, org_id: string, id: string, now: Date) =>
-  db.run(sql`update deployment set cancel_requested_at = coalesce(cancel_requested_at, ${now}), updated_at = ${now} where org_id = ${org_id} and id = ${id}`);
+  db.run(
+    sql`update deployment set cancel_requested_at = coalesce(cancel_requested_at, ${now}), updated_at = ${now} where org_id = ${org_id} and id = ${id}`,
+  );
 
 /** A deployment leaves the shelf: from now on its robots are resolved and it may expire. */
 export const setFanOut = (db: Db, org_id: string, id: string, u: { fan_out_at: Date; expires_at: Date; count_total: number }) =>
-  db.run(sql`update deployment set fan_out_at = ${u.fan_out_at}, expires_at = ${u.expires_at}, count_total = ${u.count_total} where org_id = ${org_id} and id = ${id}`);
+  db.run(
+    sql`update deployment set fan_out_at = ${u.fan_out_at}, expires_at = ${u.expires_at}, count_total = ${u.count_total} where org_id = ${org_id} and id = ${id}`,
+  );
 
 /** A chunk of targets was written; with the last one the total is what was really found. */
 export const setFanOutProgress = (db: Db, org_id: string, id: string, u: { cursor: string; written: number; done_at: Date | null }) =>
@@ -100,13 +126,23 @@ export const setFanOutProgress = (db: Db, org_id: string, id: string, u: { curso
 
 const refRow = row({ org_id: text, id: text });
 export const listUnfinishedFanOuts = (db: Db, limit: number) =>
-  db.many(sql(refRow)`select org_id, id from deployment where fan_out_at is not null and fan_out_done_at is null and finished_at is null order by fan_out_at limit ${limit}`);
+  db.many(
+    sql(
+      refRow,
+    )`select org_id, id from deployment where fan_out_at is not null and fan_out_done_at is null and finished_at is null order by fan_out_at limit ${limit}`,
+  );
 
 export const listExpired = (db: Db, now: Date, limit: number) =>
-  db.many(sql(refRow)`select org_id, id from deployment where finished_at is null and expires_at <= ${now} order by expires_at limit ${limit}`);
+  db.many(
+    sql(refRow)`select org_id, id from deployment where finished_at is null and expires_at <= ${now} order by expires_at limit ${limit}`,
+  );
 
 export const listCancelling = (db: Db, limit: number) =>
-  db.many(sql(refRow)`select org_id, id from deployment where finished_at is null and cancel_requested_at is not null and count_pending + count_queued > 0 limit ${limit}`);
+  db.many(
+    sql(
+      refRow,
+    )`select org_id, id from deployment where finished_at is null and cancel_requested_at is not null and count_pending + count_queued > 0 limit ${limit}`,
+  );
 
 /** Members of the fleet behind a cursor; robots that enrolled after the deployment was made are not part of it. */
 export const listMembers = (db: Db, org_id: string, fleet_id: string, before: Date, after: string, limit: number) =>
@@ -120,7 +156,13 @@ export const countMembers = (db: Db, org_id: string, fleet_id: string, before: D
     -- reads: robot
     select count(*)::int as count from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and created_at <= ${before}`);
 
-export const deploymentReleaseRow = row({ id: text, tag: text, kind: text, app: text, artifact_state: textOf<"awaiting_upload" | "stored" | "external">() });
+export const deploymentReleaseRow = row({
+  id: text,
+  tag: text,
+  kind: text,
+  app: text,
+  artifact_state: textOf<"awaiting_upload" | "stored" | "external">(),
+});
 /** A release by its id or its tag; nobody deletes it until the transaction ends. */
 export const findRelease = (db: Db, org_id: string, name: string) =>
   db.maybe(sql(deploymentReleaseRow)`
@@ -148,4 +190,3 @@ export const releaseIsDeployed = async (db: Db, org_id: string, release_id: stri
       select exists (select 1 from robot_app where org_id = ${org_id} and (current_release_id = ${release_id} or desired_release_id = ${release_id} or previous_release_id = ${release_id}))
         or exists (select 1 from deployment where org_id = ${org_id} and release_id = ${release_id} and finished_at is null) as used`)
   ).used;
-

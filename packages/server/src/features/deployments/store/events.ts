@@ -22,4 +22,3 @@ export const listEventRows = (db: Db, org_id: string, deployment_id: string, f: 
     select ${eventRow} from deployment_event where org_id = ${org_id} and deployment_id = ${deployment_id} and seq > ${f.after_seq}
     ${f.robot_id === undefined ? (f.targets ? sql`` : sql`and robot_id is null`) : sql`and robot_id = ${f.robot_id}`}
     order by seq limit ${limit}`);
-

@@ -11,7 +11,9 @@ export const bumpGenerations = (db: Db, org_id: string, robot_ids: readonly stri
 
 /** Locks those rows in the order in which they are always locked: before anything else about what a robot has or is to have. */
 export const lockGenerations = (db: Db, org_id: string, robot_ids: readonly string[]) =>
-  db.run(sql`select from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) order by robot_id for update`);
+  db.run(
+    sql`select from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) order by robot_id for update`,
+  );
 
 /** A robot that has seen a higher generation than we know (the database is a restored copy) would take ours for old. */
 export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: number, now: Date) =>
@@ -21,7 +23,9 @@ export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: 
       where robot_desired.generation < ${seen}`);
 
 export const setObserved = (db: Db, org_id: string, robot_id: string, generation: number) =>
-  db.run(sql`update robot_desired set observed_generation = greatest(observed_generation, ${generation}) where org_id = ${org_id} and robot_id = ${robot_id}`);
+  db.run(
+    sql`update robot_desired set observed_generation = greatest(observed_generation, ${generation}) where org_id = ${org_id} and robot_id = ${robot_id}`,
+  );
 
 const positionRow = row({ outbox_id: text, outbox_seq: bigint });
 export const getPosition = (db: Db, org_id: string, robot_id: string) =>
@@ -46,7 +50,11 @@ const appStateRow = row({
 export type AppState = RowOf<typeof appStateRow>;
 
 export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string[], app: string) =>
-  db.many(sql(appStateRow)`select ${appStateRow} from robot_app where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and app = ${app}`);
+  db.many(
+    sql(
+      appStateRow,
+    )`select ${appStateRow} from robot_app where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and app = ${app}`,
+  );
 
 export interface DesiredAppChange {
   robot_id: string;
@@ -75,7 +83,12 @@ export const revertDesiredApps = (db: Db, org_id: string, target_ids: readonly s
     returning robot_id`);
 
 /** The robot runs the target's release. When nothing newer is under way, it is also what is wanted. */
-export const setAppApplied = (db: Db, org_id: string, a: { robot_id: string; app: string; release_id: string; target_id: string }, now: Date) =>
+export const setAppApplied = (
+  db: Db,
+  org_id: string,
+  a: { robot_id: string; app: string; release_id: string; target_id: string },
+  now: Date,
+) =>
   db.run(sql`
     update robot_app set
       previous_release_id = case when current_release_id is distinct from ${a.release_id} then current_release_id else previous_release_id end,
@@ -86,7 +99,12 @@ export const setAppApplied = (db: Db, org_id: string, a: { robot_id: string; app
     where org_id = ${org_id} and robot_id = ${a.robot_id} and app = ${a.app}`);
 
 /** What the robot says that it runs. With no target under way, the robot's word is also what is wanted: it decides by itself. */
-export const setAppReported = (db: Db, org_id: string, a: { robot_id: string; app: string; release_id: string | null; previous_release_id: string | null; status: string }, now: Date) =>
+export const setAppReported = (
+  db: Db,
+  org_id: string,
+  a: { robot_id: string; app: string; release_id: string | null; previous_release_id: string | null; status: string },
+  now: Date,
+) =>
   db.run(sql`
     insert into robot_app (org_id, robot_id, app, current_release_id, previous_release_id, desired_release_id, status, updated_at)
     values (${org_id}, ${a.robot_id}, ${a.app}, ${a.release_id}, ${a.previous_release_id}, ${a.release_id}, ${a.status}, ${now})
@@ -116,12 +134,28 @@ export const listDesiredApps = (db: Db, org_id: string, robot_ids: readonly stri
     from robot_app a left join release r on r.org_id = a.org_id and r.id = a.desired_release_id
     where a.org_id = ${org_id} and a.robot_id = any(${list(robot_ids)}::text[]) and (a.desired_release_id is not null or a.target_id is not null)`);
 
-const desiredConfigRow = row({ robot_id: text, namespace: text, version: int, sha256: text, target_id: nullable(text), deployment_id: nullable(text), attempt: int });
+const desiredConfigRow = row({
+  robot_id: text,
+  namespace: text,
+  version: int,
+  sha256: text,
+  target_id: nullable(text),
+  deployment_id: nullable(text),
+  attempt: int,
+});
 export const listDesiredConfigs = (db: Db, org_id: string, robot_ids: readonly string[]) =>
-  db.many(sql(desiredConfigRow)`select ${desiredConfigRow} from robot_config where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`);
+  db.many(
+    sql(
+      desiredConfigRow,
+    )`select ${desiredConfigRow} from robot_config where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`,
+  );
 
 export const listGenerations = (db: Db, org_id: string, robot_ids: readonly string[]) =>
-  db.many(sql(row({ robot_id: text, generation: bigint }))`select robot_id, generation from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`);
+  db.many(
+    sql(
+      row({ robot_id: text, generation: bigint }),
+    )`select robot_id, generation from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`,
+  );
 
 export const mayFetch = async (db: Db, org_id: string, robot_id: string, sha256: string): Promise<boolean> =>
   (await db.maybe(sql(row({ id: text }))`
@@ -131,7 +165,11 @@ export const mayFetch = async (db: Db, org_id: string, robot_id: string, sha256:
 
 const contentRow = row({ content: text, sha256: text, version: int });
 export const getConfigContent = (db: Db, org_id: string, robot_id: string, namespace: string) =>
-  db.maybe(sql(contentRow)`select ${contentRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} and namespace = ${namespace}`);
+  db.maybe(
+    sql(
+      contentRow,
+    )`select ${contentRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} and namespace = ${namespace}`,
+  );
 
 export interface ConfigFileChange {
   robot_id: string;
@@ -156,7 +194,12 @@ export const setDesiredConfigs = (db: Db, org_id: string, files: readonly Config
       unchanged = robot_config.reported_sha256 is not distinct from excluded.sha256,
       content = excluded.content, sha256 = excluded.sha256, target_id = excluded.target_id, deployment_id = excluded.deployment_id, attempt = excluded.attempt, last_target_id = excluded.last_target_id, updated_at = excluded.updated_at`);
 
-export const setConfigReported = (db: Db, org_id: string, c: { robot_id: string; namespace: string; version: number; sha256: string }, now: Date) =>
+export const setConfigReported = (
+  db: Db,
+  org_id: string,
+  c: { robot_id: string; namespace: string; version: number; sha256: string },
+  now: Date,
+) =>
   db.run(sql`
     update robot_config set reported_version = ${c.version}, reported_sha256 = ${c.sha256}, updated_at = ${now}
     where org_id = ${org_id} and robot_id = ${c.robot_id} and namespace = ${c.namespace}`);

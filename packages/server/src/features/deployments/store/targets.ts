@@ -38,19 +38,28 @@ export const lockQueued = (db: Db, org_id: string, deployment_id: string, ids: r
     order by id for update skip locked`);
 
 /** Open targets of other deployments on the same robots and subjects; a config deployment of all namespaces touches each. */
-export const listRivals = (db: Db, org_id: string, t: { deployment_id: string; kind: TargetRow["kind"]; subject: string; robot_ids: readonly string[] }) =>
+export const listRivals = (
+  db: Db,
+  org_id: string,
+  t: { deployment_id: string; kind: TargetRow["kind"]; subject: string; robot_ids: readonly string[] },
+) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
     where org_id = ${org_id} and robot_id = any(${list(t.robot_ids)}::text[]) and status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back', 'queued', 'pending')
       and deployment_id <> ${t.deployment_id} and kind = ${t.kind} and (subject = ${t.subject} or (kind = 'config' and ${t.subject} = ''))`);
 
 export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
-  db.many(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`);
+  db.many(
+    sql(
+      targetRow,
+    )`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`,
+  );
 
 export const getTargets = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
 
-export const getTarget = (db: Db, org_id: string, id: string) => db.maybe(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = ${id}`);
+export const getTarget = (db: Db, org_id: string, id: string) =>
+  db.maybe(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = ${id}`);
 
 /** Open targets of a deployment by status, at most `limit`, locked. */
 export const lockTargetsByStatus = (db: Db, org_id: string, deployment_id: string, statuses: readonly TargetStatus[], limit: number) =>
@@ -63,7 +72,13 @@ export const listOpenOfRobot = (db: Db, org_id: string, robot_id: string) =>
     select ${targetRow} from deployment_target
     where org_id = ${org_id} and robot_id = ${robot_id} and status not in ('applied', 'failed', 'rolled_back', 'cancelled')`);
 
-export const listTargetRows = (db: Db, org_id: string, deployment_id: string, f: { status?: string | undefined; robot_id?: string | undefined }, { after, limit }: Window) =>
+export const listTargetRows = (
+  db: Db,
+  org_id: string,
+  deployment_id: string,
+  f: { status?: string | undefined; robot_id?: string | undefined },
+  { after, limit }: Window,
+) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id}
     ${f.status === undefined ? sql`` : sql`and status = ${f.status}`}
@@ -140,10 +155,16 @@ export const wakeMissedArtifact = (db: Db) =>
 
 const lateRow = row({ org_id: text, deployment_id: text, id: text });
 export const listLate = (db: Db, now: Date, limit: number) =>
-  db.many(sql(lateRow)`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} order by deadline_at limit ${limit}`);
+  db.many(
+    sql(lateRow)`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} order by deadline_at limit ${limit}`,
+  );
 
 /** Download progress; it also starts the step's timeout anew, unless the robot is to stop. */
-export const setProgress = (db: Db, org_id: string, p: { id: string; robot_id: string; attempt: number; progress: { bytes_done: number; bytes_total: number }; deadline_at: Date | null }) =>
+export const setProgress = (
+  db: Db,
+  org_id: string,
+  p: { id: string; robot_id: string; attempt: number; progress: { bytes_done: number; bytes_total: number }; deadline_at: Date | null },
+) =>
   db.run(sql`
     update deployment_target t set progress = ${json(p.progress)},
       deadline_at = case when exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null) then deadline_at else ${p.deadline_at} end
