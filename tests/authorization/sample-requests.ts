@@ -2,6 +2,7 @@ import { generateKeyPairSync, hash, randomUUID } from "node:crypto";
 import type { TObject, TSchema } from "typebox";
 import type { Route } from "@robofleet/protocol/routes";
 import type { HarnessOrg } from "../harness/index.ts";
+import { until } from "../processes/process.ts";
 import type { SimulatedRobot } from "@robofleet/swarm";
 
 /** One of everything that an org can have. */
@@ -25,6 +26,11 @@ export async function makeThings(org: HarnessOrg, at: Date): Promise<Things> {
   const config = (await org.api.setConfig({ body: { key: "speed", value: 1, scope: "robot", scope_id: robot.id } })).data;
   const config_deployment = await org.deployConfig({ robot_id: robot.id });
   const deployment = await org.deploy(release, { robot_id: robot.id });
+  await until("the robot to have what was deployed", async () => {
+    const { finished_at } = (await org.api.getDeployment({ params: { id: deployment.id } })).data;
+    const config = (await org.api.getConfigDeployment({ params: { id: config_deployment.id } })).data;
+    return finished_at !== null && config.finished_at !== null;
+  });
   const tomorrow = new Date(at.getTime() + 86_400_000).toISOString();
   const scheduled = await org.deploy(release, { robot_id: robot.id }, { scheduled_at: tomorrow });
   const key = (await org.api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;

@@ -13,8 +13,6 @@ const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_00
 after(() => plane[Symbol.asyncDispose]());
 const ours = await makeThings(plane.default_org, plane.clock.now());
 const theirs = await makeThings(await plane.org(), plane.clock.now());
-// What a robot may fetch is what it is to have.
-await plane.until("the config to be there", async () => (await ours.robot.get("/agent/configs/default")).status === 200);
 
 /** Whoever the route is for. */
 function rightful(route: Route): { token?: string | undefined; headers?: Record<string, string> } {
