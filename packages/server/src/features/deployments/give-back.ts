@@ -1,7 +1,11 @@
+import type { TargetStatus } from "@robofleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { bumpGenerations, lockGenerations, revertConfigs, revertDesiredApps } from "./store/robot-state.ts";
 import type { TargetRow } from "./store/rows.ts";
 import { type Engine, HINT_PUSH } from "./transition.ts";
+
+/** Ends that say something of the release itself. */
+const FAILURES: ReadonlySet<TargetStatus | undefined> = new Set(["failed", "rolled_back"]);
 
 /**
  * Targets ended, or are to be called off, without what they brought: their robots are told to be as they were. A robot
@@ -12,6 +16,8 @@ export async function giveBack(
   engine: Engine,
   org_id: string,
   targets: readonly Pick<TargetRow, "id" | "kind" | "robot_id">[],
+  /** How they ended, by target; absent for those that were only called off. */
+  ends: ReadonlyMap<string, TargetStatus> = new Map(),
 ): Promise<void> {
   if (targets.length === 0) return;
   const now = engine.clock.now();
@@ -22,8 +28,9 @@ export async function giveBack(
   );
   const ids = (kind: TargetRow["kind"]): string[] => targets.filter((target) => target.kind === kind).map(({ id }) => id);
   const [releases, configs] = [ids("release"), ids("config")];
+  const failed = releases.filter((id) => FAILURES.has(ends.get(id)));
   const robots = new Set<string>();
-  if (releases.length > 0) for (const { robot_id } of await revertDesiredApps(tx, org_id, releases, now)) robots.add(robot_id);
+  if (releases.length > 0) for (const { robot_id } of await revertDesiredApps(tx, org_id, releases, failed, now)) robots.add(robot_id);
   if (configs.length > 0) for (const { robot_id } of await revertConfigs(tx, org_id, configs, now)) robots.add(robot_id);
   if (robots.size === 0) return;
   const robot_ids = [...robots];

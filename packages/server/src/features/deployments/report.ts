@@ -113,7 +113,7 @@ async function move(
         { robot_id, app: target.subject, release_id: target.release_id ?? "", target_id: target.id },
         now,
       );
-  } else if (isTerminal(verdict.to)) await giveBack(tx, engine, target.org_id, [target]);
+  } else if (isTerminal(verdict.to)) await giveBack(tx, engine, target.org_id, [target], new Map([[target.id, verdict.to]]));
 }
 
 /** Statuses from which on the robot brings to its end what it began. */

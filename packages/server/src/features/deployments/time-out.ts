@@ -59,6 +59,7 @@ async function endLate(tx: Db, engine: Engine, org_id: string, deployment_id: st
     engine,
     org_id,
     changes.filter(({ to }) => isTerminal(to)).map(({ target }) => target),
+    new Map(changes.map(({ target, to }) => [target.id, to])),
   );
   await moveTargets(tx, engine, deployment, changes, SYSTEM);
 }

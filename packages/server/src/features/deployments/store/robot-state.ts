@@ -75,10 +75,13 @@ export const setDesiredApps = (db: Db, org_id: string, app: string, changes: rea
     on conflict (org_id, robot_id, app) do update set desired_release_id = excluded.desired_release_id, target_id = excluded.target_id, deployment_id = excluded.deployment_id,
       attempt = excluded.attempt, verify_seconds = excluded.verify_seconds, last_target_id = excluded.last_target_id, updated_at = excluded.updated_at`);
 
-/** The target is over without its release: what runs is what is wanted again. Answers the robots for which that was so. */
-export const revertDesiredApps = (db: Db, org_id: string, target_ids: readonly string[], now: Date) =>
+/**
+ * The targets are over without their release: what runs is what is wanted again. Of those among `failed_ids` it is kept
+ * that the release failed. Answers the robots for which that was so.
+ */
+export const revertDesiredApps = (db: Db, org_id: string, target_ids: readonly string[], failed_ids: readonly string[], now: Date) =>
   db.many(sql(row({ robot_id: text }))`
-    update robot_app set failed_release_id = desired_release_id, desired_release_id = current_release_id, target_id = null, deployment_id = null, updated_at = ${now}
+    update robot_app set failed_release_id = case when target_id = any(${list(failed_ids)}::text[]) then desired_release_id else failed_release_id end, desired_release_id = current_release_id, target_id = null, deployment_id = null, updated_at = ${now}
     where org_id = ${org_id} and target_id = any(${list(target_ids)}::text[])
     returning robot_id`);
 
