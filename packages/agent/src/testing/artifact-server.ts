@@ -8,7 +8,7 @@ import type { Fetcher } from "../contract.ts";
 export type Trouble = (request: {
   path: string;
   start: number;
-}) => { status: number } | { bytes: Buffer } | { cut_after: number } | "hang" | undefined;
+}) => { status: number } | { bytes: Buffer } | { cut_after: number; once?: () => boolean } | "hang" | undefined;
 
 /** A small real HTTP server of artifacts and configs with ranges, and with troubles on demand. */
 export class ArtifactServer {
@@ -58,8 +58,17 @@ export class ArtifactServer {
     const part = bytes.subarray(start);
     response.writeHead(start > 0 ? 206 : 200, { "content-length": part.length });
     if (trouble === undefined || !("cut_after" in trouble)) return void response.end(part);
-    response.write(part.subarray(0, trouble.cut_after), () => response.destroy());
+    response.write(part.subarray(0, trouble.cut_after), () => void destroyOnce(response, trouble.once));
   }
+}
+
+const CUT_TIMEOUT_MS = 10_000;
+
+/** A client that has not read yet loses what was sent before the cut; `once` says when it has. */
+async function destroyOnce(response: http.ServerResponse, once: () => boolean = () => true): Promise<void> {
+  const deadline = performance.now() + CUT_TIMEOUT_MS;
+  while (!once() && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 2));
+  response.destroy();
 }
 
 /** Fetches from such a server as the agent does from the real one, but unsigned. */
