@@ -227,6 +227,13 @@ test("followed, records come at once; not followed, at the flush interval", LIMI
   await until("the link and what was logged before", () => agent.connected && peer.records.length > 0);
   const { logs } = deployments.given();
   const arrived = (message: string): boolean => peer.records.some((record) => record.message === message);
+  // A flush that is coming for what was logged before would take the record along.
+  logs.write({ level: "info", source: "main", message: "before" });
+  await until(
+    "the flush before",
+    () => arrived("before"),
+    () => clock.advance({ seconds: 1 }),
+  );
   logs.write({ level: "info", source: "main", message: "slow" });
   await clock.advance({ seconds: 4 });
   assert.equal(arrived("slow"), false);
