@@ -4,7 +4,7 @@ import { encodeFrame, FLAG_REPLY, decodeFrame, FrameType } from "@robofleet/prot
 import { WebSocket } from "ws";
 import { cpuMicroseconds, residentBytes, sample } from "../measure.ts";
 import { connectRobot, insertRobots } from "../robots.ts";
-import type { Program, Rig } from "../rig.ts";
+import { freePort, type Program, type Rig } from "../rig.ts";
 import type { Row } from "../row.ts";
 
 const IDLE_ROBOTS = 5_000;
@@ -40,12 +40,7 @@ const openRaw = (url: string): Promise<WebSocket> =>
   });
 
 async function startSockets(rig: Rig): Promise<{ program: Program; tcp_port: number }> {
-  const tcp_port = await new Promise<number>((resolve) => {
-    const probe = net.createServer().listen(0, "127.0.0.1", () => {
-      const { port } = probe.address() as net.AddressInfo;
-      probe.close(() => resolve(port));
-    });
-  });
+  const tcp_port = await freePort();
   return { program: await rig.startLimit("sockets", { TCP_PORT: String(tcp_port) }), tcp_port };
 }
 

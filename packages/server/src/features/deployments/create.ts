@@ -16,7 +16,7 @@ import {
 } from "./store/deployments.ts";
 import { insertEvents } from "./store/events.ts";
 import type { DeploymentRow } from "./store/rows.ts";
-import { type CreateContext, deploymentEvent } from "./transition.ts";
+import { type CreateContext, deploymentEvent, HINT_SCHEDULED } from "./transition.ts";
 import type { RowOf } from "../../kernel/sql.ts";
 
 /** Scheduling further ahead than this is a typing error. */
@@ -132,7 +132,7 @@ async function start(
     await insertEvents(tx, d.org_id, d.id, events);
     if (held && d.scheduled_at !== null) {
       await insertDue(tx, d.org_id, d.id, d.scheduled_at);
-      tx.afterCommit(() => engine.bus.publish("rf.deployments.scheduled", null));
+      tx.afterCommit(() => engine.bus.publish(HINT_SCHEDULED, null));
       return inserted;
     }
     return beginFanOut(tx, engine, inserted);

@@ -6,7 +6,7 @@ import { effectiveFiles } from "../configs/index.ts";
 import { type Decision, decide } from "./decide.ts";
 import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
-import { deadlineOf, VERIFY_SECONDS_DEFAULT } from "./policy.ts";
+import { deadlineOf, verifySecondsOf } from "./policy.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
 import {
   bumpGenerations,
@@ -162,7 +162,7 @@ async function supersede(tx: Db, engine: Engine, locked: readonly DeploymentRow[
 async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<TargetChange[]> {
   const { org_id } = deployment;
   const now = engine.clock.now();
-  const verify_seconds = deployment.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
+  const verify_seconds = verifySecondsOf(deployment.rollout);
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const app = deployment.app ?? "main";
   const changes = targets.map((target) => ({

@@ -9,7 +9,7 @@ import { releaseDue } from "./schedule.ts";
 import { nextDueAt } from "./store/deployments.ts";
 import { wakeMissed, wakeMissedArtifact } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
-import { HINT_DISPATCH, HINT_PUSH } from "./transition.ts";
+import { HINT_DISPATCH, HINT_PUSH, HINT_SCHEDULED } from "./transition.ts";
 
 /** Hints make things quick; these intervals make them certain. */
 const DISPATCH_EVERY_MS = 5_000;
@@ -48,7 +48,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const subscriptions = [
     bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
     bus.subscribe(HINT_FAN_OUT, () => fan_out.wake()),
-    bus.subscribe("rf.deployments.scheduled", () => schedule.wake()),
+    bus.subscribe(HINT_SCHEDULED, () => schedule.wake()),
     bus.subscribe(HINT_PUSH, (message) => pushHinted(plane, message)),
     bus.onGap(() => loops.forEach((loop) => loop.wake())),
   ];

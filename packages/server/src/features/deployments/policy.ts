@@ -24,4 +24,7 @@ export function deadlineOf(status: TargetStatus, verify_seconds: number, now: Da
 /** Not before this is a target tried again after its attempt failed: 10 s, 20 s, 40 s … */
 export const retryAt = (attempt: number, now: Date): Date => new Date(now.getTime() + RETRY_BASE_SECONDS * 1_000 * 2 ** (attempt - 1));
 
-export const VERIFY_SECONDS_DEFAULT = 30;
+const VERIFY_SECONDS_DEFAULT = 30;
+
+/** How long a robot watches the new version of a deployment with this policy. */
+export const verifySecondsOf = (rollout: { verify_seconds?: number }): number => rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;

@@ -3,7 +3,7 @@ import type { AppReport, ConfigReport, Progress, Report, TargetReport } from "@r
 import type { Session } from "../../link/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { robotActor } from "../../kernel/caller.ts";
-import { deadlineOf, retryAt, VERIFY_SECONDS_DEFAULT } from "./policy.ts";
+import { deadlineOf, retryAt, verifySecondsOf } from "./policy.ts";
 import { giveBack } from "./give-back.ts";
 import { afterReport, isRevocable, type Verdict } from "./state.ts";
 import { lockDeployments } from "./store/deployments.ts";
@@ -90,7 +90,7 @@ async function move(
   data: Record<string, unknown> = {},
 ): Promise<void> {
   const now = engine.clock.now();
-  const verify_seconds = deployment.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
+  const verify_seconds = verifySecondsOf(deployment.rollout);
   // Robots that are to stop have been given their time to acknowledge it.
   const deadline_at =
     deployment.cancel_requested_at !== null && isRevocable(verdict.to) ? target.deadline_at : deadlineOf(verdict.to, verify_seconds, now);

@@ -1,3 +1,4 @@
+import { isTerminal } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { lockDeployments } from "./store/deployments.ts";
@@ -14,9 +15,7 @@ export async function endTargetsOfRobot(tx: Db, engine: Engine, org_id: string, 
     open.map(({ id }) => id),
   );
   for (const deployment of deployments) {
-    const own = targets.filter(
-      ({ deployment_id, status }) => deployment_id === deployment.id && !["applied", "failed", "rolled_back", "cancelled"].includes(status),
-    );
+    const own = targets.filter(({ deployment_id, status }) => deployment_id === deployment.id && !isTerminal(status));
     await moveTargets(
       tx,
       engine,

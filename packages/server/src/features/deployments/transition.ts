@@ -20,6 +20,7 @@ export type CreateContext = Engine & Pick<Plane, "settings">;
 
 export const HINT_DISPATCH = "rf.deployments.dispatch";
 export const HINT_PUSH = "rf.deployments.push";
+export const HINT_SCHEDULED = "rf.deployments.scheduled";
 
 const NO_CHANGE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
 

@@ -1,6 +1,6 @@
 import type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "@robofleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
-import { VERIFY_SECONDS_DEFAULT } from "./policy.ts";
+import { verifySecondsOf } from "./policy.ts";
 import type { Counts } from "./state.ts";
 import type { DeploymentRow, EventRow, TargetRow } from "./store/rows.ts";
 
@@ -39,7 +39,7 @@ export function deploymentToWire(row: DeploymentRow, release: Deployment["releas
     release_id,
     release: release ?? { id: release_id, tag: "", kind: "", app: app ?? "main" },
     scheduled_at: wireTime(row.scheduled_at),
-    rollout: { verify_seconds: row.rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT },
+    rollout: { verify_seconds: verifySecondsOf(row.rollout) },
     retry_of: row.retry_of,
     rollback_of: row.rollback_of,
     ...commonToWire(row),
