@@ -1,0 +1,58 @@
+/** What Robofleet guarantees, by number, and how each guarantee is proven. The figure comes from the proof itself. */
+export interface PromiseRow {
+  number: number;
+  promise: string;
+  proof: string;
+}
+
+export const PROMISES: readonly PromiseRow[] = [
+  {
+    number: 1,
+    promise: "One tenant never sees or touches what belongs to another",
+    proof: "every route and stream with every id of another org; the application's checks and row-level security each alone",
+  },
+  { number: 2, promise: "A role can do what its table says, and no more", proof: "role × route × in or out of scope, cell by cell" },
+  {
+    number: 3,
+    promise: "No secret is kept where it could be read",
+    proof: "search of the database, the logs and the data directory for every secret issued",
+  },
+  {
+    number: 4,
+    promise: "Revoked is revoked, under open streams too",
+    proof: "tokens revoked, expired and demoted while streams are open, on one server",
+  },
+  {
+    number: 5,
+    promise: "An enrolment key is used as often as it says",
+    proof: "500 robots at once on a key for 10, the server killed in between",
+  },
+  {
+    number: 6,
+    promise: "The open administration mode cannot leak off the machine",
+    proof: "every combination of address, TLS, proxy and token at start",
+  },
+  { number: 7, promise: "Tokens of streams do not leak", proof: "search of all logs; foreign origins refused" },
+  { number: 8, promise: "Slow clients hurt nobody else", proof: "thousands of half-open sockets beside a measured API" },
+  {
+    number: 9,
+    promise: "Hostile bodies are refused cheaply",
+    proof: "oversize, deep, poisoned and compressed bodies against a real server",
+  },
+  { number: 10, promise: "Archives stay in their folder", proof: "archives with paths, links, devices and names that try to leave it" },
+  { number: 11, promise: "Only the right bytes run", proof: "random bit flips, truncations and extensions of an artifact" },
+  { number: 13, promise: "A robot's identity is its own", proof: "a copied state directory and replayed challenges" },
+  {
+    number: 16,
+    promise: "An acknowledged write survives",
+    proof: "kill -9 of server and PostgreSQL under writes, against the client's ledger",
+  },
+  { number: 17, promise: "An idempotent request happens once", proof: "the same request many times at once, the server killed in between" },
+  { number: 19, promise: "A deployment always ends", proof: "kill -9 at every failpoint of server and agent, and torn files" },
+  { number: 22, promise: "The database may restart", proof: "PostgreSQL killed under load" },
+  {
+    number: 26,
+    promise: "The document is the server",
+    proof: "every answer of generated requests compared with the served OpenAPI document",
+  },
+];
