@@ -1,3 +1,4 @@
+export * from "./access.ts";
 export * from "./errors.ts";
 export * from "./ids.ts";
 export type * from "./json.ts";

@@ -1,12 +1,8 @@
 import type { Static, TObject, TSchema } from "typebox";
-import type { Role } from "../states.ts";
+import type { Access, access } from "../access.ts";
 import { type HttpMethod, paths, type RouteName } from "../paths.ts";
 
-/**
- * Who may call a route: anyone (`public`), a portal token whose role is at least the one named, the holder of the
- * service's admin token (`service_admin`), or a robot that signs its requests (`robot`).
- */
-export type Access = "public" | Role | "service_admin" | "robot";
+export type { Access };
 
 /** Which of the two documents lists the route. */
 export type Document = "api" | "agent";
@@ -14,6 +10,7 @@ export type Document = "api" | "agent";
 export interface RouteSpec {
   summary: string;
   tag: string;
+  /** The role of its row in the table of access.ts. */
   access: Access;
   document?: Document;
   params?: TObject;
@@ -36,7 +33,11 @@ export interface RouteSpec {
 
 export type Route<N extends RouteName = RouteName, S extends RouteSpec = RouteSpec> = S & { name: N; method: HttpMethod; path: string };
 
-export function defineRoute<N extends RouteName, const S extends RouteSpec>(name: N, spec: S): Route<N, S> {
+/** `access` must be what the route's row in the table says: another one does not compile. */
+export function defineRoute<N extends RouteName, const S extends RouteSpec & { access: (typeof access)[N]["access"] }>(
+  name: N,
+  spec: S,
+): Route<N, S> {
   const [method, path] = paths[name];
   return { ...spec, name, method, path };
 }

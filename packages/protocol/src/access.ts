@@ -1,0 +1,174 @@
+import type { RouteName, StreamName } from "./paths.ts";
+import type { Role } from "./states.ts";
+
+/**
+ * Who may call a route: anyone (`public`), a portal token whose role is at least the one named, the holder of the
+ * service's admin token (`service_admin`), or a robot that signs its requests (`robot`).
+ */
+export type Access = "public" | Role | "service_admin" | "robot";
+
+/** What a role can be limited to, by what leads there. `target` and `config_scope` say what they are in a field beside. */
+export type ObjectKind =
+  | "site"
+  | "fleet"
+  | "robot"
+  | "deployment"
+  | "config_deployment"
+  | "config"
+  | "enrollment_key"
+  | "target"
+  | "config_scope";
+
+/** Where a request names an object. */
+export interface ObjectField {
+  in: "params" | "query" | "body";
+  field: string;
+  kind: ObjectKind;
+  /** The role that is needed on it. */
+  role: Role;
+}
+
+/**
+ * What happens to somebody whose grants do not reach so far: an object that is named is `not_found`, like one that does
+ * not exist; a list is `filtered`; what concerns the whole org is `forbidden`, unless each of its members may have it
+ * (`allowed`).
+ */
+export type OutsideScope = "not_found" | "filtered" | "forbidden" | "allowed";
+
+export interface AccessRow {
+  access: Access;
+  /** What it is about, in a word for people. */
+  about: string;
+  outside: OutsideScope;
+  objects: readonly ObjectField[];
+}
+
+/** Fields that name something that scopes can hold, and what. `id` is of what the row is about. */
+export const OBJECT_FIELDS = {
+  site_id: "site",
+  fleet_id: "fleet",
+  robot_id: "robot",
+  target_id: "target",
+  scope_id: "config_scope",
+} as const satisfies Record<string, ObjectKind>;
+type FieldName = keyof typeof OBJECT_FIELDS;
+
+const fields = (place: ObjectField["in"], role: Role, names: readonly FieldName[]): ObjectField[] =>
+  names.map((field) => ({ in: place, field, kind: OBJECT_FIELDS[field], role }));
+/** To read by an object is to read the object. */
+const query = (...names: FieldName[]): ObjectField[] => fields("query", "viewer", names);
+
+/** No scope plays a part. */
+const free = <A extends Access>(access: A, about = "the service") => ({ access, about, outside: "allowed" as const, objects: [] });
+/** About the whole org, for each of its members. */
+const shared = <A extends Role>(access: A, about: string) => ({ access, about, outside: "allowed" as const, objects: [] });
+/** About the whole org, and only for whom the role holds in all of it. */
+const whole = <A extends Role>(access: A, about: string) => ({ access, about, outside: "forbidden" as const, objects: [] });
+/** A list of what the caller may see. */
+const list = <A extends Role>(access: A, about: string, objects: ObjectField[] = []) => ({
+  access,
+  about,
+  outside: "filtered" as const,
+  objects,
+});
+/** About the object whose id is in the path, and what else the request names. */
+const one = <A extends Role>(access: A, kind: ObjectKind, more: ObjectField[] = []) => ({
+  access,
+  about: kind.replaceAll("_", " "),
+  outside: "not_found" as const,
+  objects: [{ in: "params", field: "id", kind, role: access } as const, ...more],
+});
+/** About what the body names: the role is needed there. */
+const at = <A extends Role>(access: A, names: readonly FieldName[], seen: readonly FieldName[] = []) => ({
+  access,
+  about: names.map((name) => OBJECT_FIELDS[name].replaceAll("_", " ")).join(" or "),
+  outside: "not_found" as const,
+  objects: [...fields("body", "viewer", seen), ...fields("body", access, names)],
+});
+
+/**
+ * Who may do what, the whole of it: each route with the role that it needs and what becomes of scopes. The server
+ * enforces these rows, the routes take their role from them, and the tests ask each cell. A route without a row does
+ * not compile.
+ */
+export const access = {
+  getOpenapi: free("public"),
+  getDocs: free("public"),
+  getHealthz: free("public"),
+  getReadyz: free("public"),
+  getMetrics: free("service_admin"),
+
+  getMe: shared("viewer", "the caller"),
+
+  listRobots: list("viewer", "robots", query("fleet_id", "site_id")),
+  getRobot: one("viewer", "robot"),
+  // A move needs the role at both ends.
+  updateRobot: one("operator", "robot", fields("body", "operator", ["fleet_id"])),
+  deleteRobot: one("admin", "robot"),
+  getRobotHealth: one("viewer", "robot"),
+  getRobotConfig: one("viewer", "robot"),
+  listRobotLogs: one("viewer", "robot"),
+  listRobotTimeline: one("viewer", "robot"),
+
+  // Whoever deploys to one fleet must find what to deploy; what is deployed to all is not his to change.
+  listReleases: shared("viewer", "releases"),
+  createRelease: whole("operator", "releases"),
+  getRelease: shared("viewer", "releases"),
+  deleteRelease: whole("admin", "releases"),
+  putReleaseArtifact: whole("operator", "releases"),
+  getReleaseArtifact: shared("operator", "releases"),
+
+  listDeployments: list("viewer", "deployments", query("robot_id", "fleet_id")),
+  createDeployment: at("operator", ["robot_id", "fleet_id", "target_id"]),
+  getDeployment: one("viewer", "deployment"),
+  listDeploymentEvents: one("viewer", "deployment", query("robot_id")),
+  listDeploymentTargets: one("viewer", "deployment", query("robot_id")),
+  cancelDeployment: one("operator", "deployment"),
+
+  listConfigs: list("viewer", "configs", query("scope_id")),
+  setConfig: at("operator", ["scope_id"]),
+  getConfig: one("viewer", "config"),
+  deleteConfig: one("admin", "config"),
+  listConfigDeployments: list("viewer", "config deployments", query("robot_id", "fleet_id")),
+  createConfigDeployment: at("operator", ["robot_id", "fleet_id", "target_id"]),
+  getConfigDeployment: one("viewer", "config_deployment"),
+  listConfigDeploymentEvents: one("viewer", "config_deployment", query("robot_id")),
+
+  listSites: list("viewer", "sites"),
+  createSite: whole("operator", "sites"),
+  getSite: one("viewer", "site"),
+  updateSite: one("operator", "site"),
+  deleteSite: one("admin", "site"),
+
+  listFleets: list("viewer", "fleets", query("site_id")),
+  createFleet: at("operator", ["site_id"]),
+  getFleet: one("viewer", "fleet"),
+  updateFleet: one("operator", "fleet"),
+  deleteFleet: one("admin", "fleet"),
+  listFleetLogs: one("viewer", "fleet"),
+
+  listEnrollmentKeys: list("viewer", "enrolment keys", query("fleet_id", "site_id")),
+  createEnrollmentKey: at("operator", ["fleet_id"], ["site_id"]),
+  getEnrollmentKey: one("viewer", "enrollment_key"),
+  revokeEnrollmentKey: one("operator", "enrollment_key"),
+
+  listOrgs: free("service_admin"),
+  createOrg: free("service_admin"),
+  approveOrg: free("service_admin"),
+
+  getAgentOpenapi: free("public"),
+  enrollRobot: free("public"),
+  getAgentArtifact: free("robot"),
+  getAgentConfig: free("robot"),
+} as const satisfies Record<RouteName, AccessRow>;
+
+/** The WebSockets of viewers, row for row like the routes. */
+export const streamAccess = {
+  logs: one("viewer", "robot"),
+  shell: one("operator", "robot"),
+  camera: one("operator", "robot"),
+  ros_echo: one("operator", "robot"),
+} as const satisfies Record<StreamName, AccessRow & { access: Role }>;
+
+/** The row of a route; the same object as in the table, without its narrow type. */
+export const accessOf = (name: RouteName): AccessRow => access[name];
