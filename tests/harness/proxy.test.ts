@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import net from "node:net";
+import { test } from "node:test";
+import { Proxy } from "./proxy.ts";
+
+const TIMEOUT = { timeout: 20_000 };
+
+/** A server that sends back what it gets. */
+async function echoServer(): Promise<net.Server & AsyncDisposable> {
+  const sockets = new Set<net.Socket>();
+  const server = net.createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {}).pipe(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return Object.assign(server, {
+    [Symbol.asyncDispose]: async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  });
+}
+
+const portOf = (server: net.Server): number => (server.address() as net.AddressInfo).port;
+
+async function connected(proxy: Proxy): Promise<net.Socket> {
+  const socket = net.connect(proxy.port, "127.0.0.1");
+  socket.on("error", () => {});
+  await once(socket, "connect");
+  return socket;
+}
+
+/** Sends `bytes` and resolves when as many have come back, with the milliseconds that it took. */
+async function roundTrip(socket: net.Socket, bytes: number): Promise<number> {
+  const start = performance.now();
+  let left = bytes;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const onData = (chunk: Buffer): void => {
+    left -= chunk.length;
+    if (left <= 0) resolve();
+  };
+  socket.on("data", onData);
+  socket.write(Buffer.alloc(bytes, 7));
+  await promise;
+  socket.off("data", onData);
+  return performance.now() - start;
+}
+
+test("bytes pass both ways, delayed, throttled and counted", TIMEOUT, async () => {
+  await using server = await echoServer();
+  await using proxy = await Proxy.start(portOf(server));
+  const socket = await connected(proxy);
+  await roundTrip(socket, 1_000_000);
+  assert.deepEqual(proxy.bytes, { up: 1_000_000, down: 1_000_000 });
+  proxy.shape = { delay_ms: 100 };
+  assert.ok((await roundTrip(socket, 10)) >= 200);
+  proxy.shape = { bytes_per_second: { up: 100_000 } };
+  // The last slice goes out when the line becomes free, not when it has been on it.
+  assert.ok((await roundTrip(socket, 50_000)) >= 480);
+});
+
+test("cut ends in good order after what was sent, reset does not", TIMEOUT, async () => {
+  await using server = await echoServer();
+  await using proxy = await Proxy.start(portOf(server));
+  const polite = await connected(proxy);
+  await roundTrip(polite, 10);
+  proxy.cut();
+  await once(polite, "end");
+  const harsh = await connected(proxy);
+  await roundTrip(harsh, 10);
+  const failed = once(harsh, "error");
+  proxy.reset();
+  assert.equal(((await failed)[0] as NodeJS.ErrnoException).code, "ECONNRESET");
+});
+
+test("a black hole takes everything and says nothing", TIMEOUT, async () => {
+  await using server = await echoServer();
+  await using proxy = await Proxy.start(portOf(server));
+  const socket = await connected(proxy);
+  await roundTrip(socket, 10);
+  proxy.blackHole(true);
+  let heard = 0;
+  socket.on("data", ({ length }) => (heard += length));
+  socket.write(Buffer.alloc(100_000));
+  // Another connection of the same kind has had time for its round trip meanwhile.
+  await using clear = await Proxy.start(portOf(server));
+  await roundTrip(await connected(clear), 1_000_000);
+  assert.deepEqual([heard, proxy.bytes.up, proxy.open, socket.readyState], [0, 10, 1, "open"]);
+  proxy.blackHole(false);
+  await roundTrip(socket, 10);
+});
