@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import type { FailpointOptions } from "@robofleet/clock/failpoint";
 
 /** Everything that the outside decides about an agent. Sizes in bytes. */
 export interface AgentConfig {
@@ -21,6 +22,8 @@ export interface AgentConfig {
   workload_environment: Record<string, string>;
   /** Where /proc and /sys are found; tests give a directory of their own. */
   system_root: string;
+  /** Where to crash, and the log that proves it: for tests of crashes only. */
+  failpoint?: FailpointOptions;
 }
 
 export const LOG_SPOOL_BYTES_DEFAULT = 64 * 1024 * 1024;
@@ -72,7 +75,18 @@ export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
     file_directories: (flags.allowFiles ?? []).map((directory) => resolve(directory)),
     workload_environment: workloadEnvironment(env),
     system_root: "/",
+    ...readFailpoint(env),
   };
+}
+
+function readFailpoint({
+  ROBOFLEET_FAILPOINT: spec,
+  ROBOFLEET_FAILPOINT_LOG: log_file,
+}: NodeJS.ProcessEnv): Pick<AgentConfig, "failpoint"> {
+  if (!spec) return {};
+  if (!log_file)
+    throw new UsageError("ROBOFLEET_FAILPOINT needs ROBOFLEET_FAILPOINT_LOG=FILE: a crash that is not written down proves nothing");
+  return { failpoint: { spec, log_file } };
 }
 
 /** Answers the address without a trailing slash; refuses plain http to another machine unless it is allowed. */

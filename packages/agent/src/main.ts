@@ -1,4 +1,5 @@
 import { systemClock } from "@robofleet/clock";
+import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, CommanderError } from "commander";
 import { AGENT_VERSION, startAgent } from "./agent.ts";
 import { type ConfigFlags, readConfig, UsageError } from "./config.ts";
@@ -27,6 +28,7 @@ function withRunOptions(command: Command): Command {
 
 async function run(flags: ConfigFlags): Promise<void> {
   const config = readConfig(flags);
+  armFailpoints(config.failpoint);
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => stopping.signal.addEventListener("abort", () => resolve()));
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stopping.abort());

@@ -1,3 +1,5 @@
+import type { FailpointOptions } from "@robofleet/clock/failpoint";
+
 /** The only reader of the environment: flags and variables in, typed settings out. */
 export interface Settings {
   data_directory: string;
@@ -8,6 +10,8 @@ export interface Settings {
   admin_token: string | undefined;
   log_level: string;
   limits: Limits;
+  /** Where to crash, and the log that proves it: for tests of crashes only. */
+  failpoint?: FailpointOptions | undefined;
 }
 
 /** Every limit with its default; `robofleet serve --help` shows them as `--limit NAME=VALUE`. */
@@ -64,7 +68,15 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     admin_token: env.SERVICE_ADMIN_TOKEN || undefined,
     log_level: flags.logLevel ?? env.ROBOFLEET_LOG_LEVEL ?? "info",
     limits: readLimits(flags.limit ?? []),
+    failpoint: readFailpoint(env),
   };
+}
+
+function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {
+  if (!spec) return undefined;
+  if (!log_file)
+    throw new SettingsError("ROBOFLEET_FAILPOINT needs ROBOFLEET_FAILPOINT_LOG=FILE: a crash that is not written down proves nothing");
+  return { spec, log_file };
 }
 
 function readListen(text: string): { host: string; port: number } {

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
+import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import packageJson from "../package.json" with { type: "json" };
 import { readSettings, type ServeFlags, SettingsError } from "./config.ts";
@@ -60,6 +61,7 @@ const databaseDirectory = (data: string | undefined): string => path.join(data ?
 
 async function serve(flags: ServeFlags): Promise<void> {
   const settings = readSettings(flags);
+  armFailpoints(settings.failpoint);
   const log = createLog({ level: settings.log_level });
   const stopped = new AbortController();
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => stopped.abort(signal));

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
+import { failpoint } from "@robofleet/clock/failpoint";
 import type { DesiredConfig } from "@robofleet/protocol/link";
 import type { Clock, Fetcher, Logger, Reporter } from "../contract.ts";
 import type { Journal } from "../deployments/journal.ts";
@@ -145,6 +146,7 @@ export class ConfigWorker {
     const file = paths.config(namespace);
     let changed = this.#state.writing_sha256 === wish.sha256;
     if (this.#actual() !== wish.sha256) {
+      failpoint("config:before-fetch", "step");
       const bytes = await fetchConfig(namespace, wish.sha256, { ...this.#options, signal });
       changed = true;
       this.#save({ ...this.#state, writing_sha256: wish.sha256 });
@@ -156,6 +158,7 @@ export class ConfigWorker {
     const newest = this.#wish?.target_id === wish.target_id ? (this.#wish ?? wish) : wish;
     this.#save({ ...this.#state, applied: { version: wish.version, sha256: wish.sha256 }, writing_sha256: null });
     if (changed) on_change(namespace);
+    failpoint("config:told-readers", "step");
     if (wish.target_id !== null) this.#finish(newest, { status: "applied", changed });
     this.#told_sha256 = undefined;
     this.checkDrift();

@@ -1,4 +1,5 @@
 import fs from "node:fs";
+import { failpoint } from "@robofleet/clock/failpoint";
 import type { Desired } from "@robofleet/protocol/link";
 import { Configs } from "../configs/index.ts";
 import type { Deployments, DeploymentsOptions, Logger, WorkloadStatus } from "../contract.ts";
@@ -23,7 +24,7 @@ export interface DeploymentsTuning {
 export function createDeployments(options: DeploymentsOptions, tuning: DeploymentsTuning = {}): Deployments {
   const { clock, log, config, reporter, fetcher } = options;
   const timing = { ...TIMING, ...tuning.timing };
-  const on_step = tuning.on_step ?? (() => {});
+  const on_step = tuning.on_step ?? ((name) => failpoint(name, "step"));
   const paths = statePaths(options.state_directory);
   const { artifacts, bundles, executors } = openRuntime(options, paths, timing, on_step);
   const journal = openJournal(paths, log);

@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { crc32 } from "node:zlib";
+import { failpoint, tornFailpoint } from "@robofleet/clock/failpoint";
 import { syncDirectory, writeFileDurably } from "../runtime/durable-file.ts";
 
 /** The file is written anew, with the newest record of each key only, when it has grown past this. */
@@ -16,6 +17,8 @@ export class Journal<T> {
   readonly #file: string;
   readonly #records: Map<string, T>;
   readonly #key: (record: T) => string;
+  /** Its failpoints begin with this. */
+  readonly #name: string;
   #handle: number;
   #bytes: number;
   readonly #reserve: string;
@@ -24,6 +27,7 @@ export class Journal<T> {
     this.#file = file;
     this.#records = records;
     this.#key = key;
+    this.#name = path.basename(file, path.extname(file));
     this.#handle = fs.openSync(file, "a");
     this.#bytes = fs.fstatSync(this.#handle).size;
     this.#reserve = `${file}.reserve`;
@@ -65,8 +69,12 @@ export class Journal<T> {
 
   #write(line: string): void {
     try {
+      failpoint(`${this.#name}:before-append`, "journal");
+      tornFailpoint(`${this.#name}:torn-append`, "journal", () => fs.writeSync(this.#handle, line.slice(0, line.length / 2)));
       fs.writeFileSync(this.#handle, line);
+      failpoint(`${this.#name}:before-sync`, "journal");
       fs.fsyncSync(this.#handle);
+      failpoint(`${this.#name}:after-append`, "journal");
     } catch (error) {
       fs.ftruncateSync(this.#handle, this.#bytes);
       throw error;

@@ -1,3 +1,4 @@
+import { failpoint } from "@robofleet/clock/failpoint";
 import type { AppReport, TargetReport } from "@robofleet/protocol/link";
 import type { Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
 import type { Executor } from "../runtime/executor.ts";
@@ -172,7 +173,9 @@ export class AppWorker {
     this.#step = { type: step.type, abort };
     log.info({ app: this.app, step: step.type }, "deployment step");
     try {
+      failpoint(`step.${step.type}:before`, "step");
       await applyStep(this.#context(abort.signal), step);
+      failpoint(`step.${step.type}:after`, "step");
       if (step.type === "ensure_running") {
         this.#start_failures = 0;
         this.#reportApp();

@@ -1,5 +1,6 @@
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { failpoint } from "@robofleet/clock/failpoint";
 import { errorCode, isMissing } from "./write-atomically.ts";
 
 /** Another agent works on this state directory. */
@@ -24,6 +25,7 @@ export function lockState(directory: string): () => void {
   if (held.has(path)) throw new StateLockedError(`${directory} is in use by another agent in this process`);
   const mine = `${path}.${process.pid}`;
   writeFileSync(mine, JSON.stringify(holderOf(process.pid)), { mode: 0o600 });
+  failpoint("lock:prepared", "file");
   try {
     for (let tries = 0; ; tries += 1) {
       // A link appears with its content or not at all, and only if nobody else's is there.
@@ -39,6 +41,7 @@ export function lockState(directory: string): () => void {
     rmSync(mine, { force: true });
   }
   held.add(path);
+  failpoint("lock:taken", "file");
   return () => {
     if (held.delete(path)) rmSync(path, { force: true });
   };

@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
+import { failpoint, failpointsArmed, tornFailpoint } from "@robofleet/clock/failpoint";
 
 /** Makes the entries of a directory (files made, renamed, removed) survive power loss. */
 export function syncDirectory(directory: string): void {
@@ -20,8 +21,11 @@ export function makeDirectory(directory: string): void {
 export function writeAtomically(path: string, content: string | Uint8Array, mode = 0o600): void {
   const temporary = `${path}.tmp`;
   const handle = openSync(temporary, "w", mode);
+  const bytes = typeof content === "string" ? Buffer.from(content) : content;
+  const point = fileFailpoint(path);
   try {
-    writeWhole(handle, typeof content === "string" ? Buffer.from(content) : content);
+    point?.("before-write", () => writeWhole(handle, bytes.subarray(0, bytes.length / 2)));
+    writeWhole(handle, bytes);
     fsyncSync(handle);
   } catch (error) {
     rmSync(temporary, { force: true });
@@ -29,8 +33,22 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
   } finally {
     closeSync(handle);
   }
+  point?.("before-rename");
   renameSync(temporary, path);
+  point?.("after-rename");
   syncDirectory(dirname(path));
+}
+
+/** The failpoints of writing a file, named after it without the parts that differ from run to run; undefined when none are armed. */
+export function fileFailpoint(
+  path: string,
+): ((stage: "before-write" | "before-rename" | "after-rename", tear?: () => void) => void) | undefined {
+  if (!failpointsArmed()) return undefined;
+  const name = `file.${basename(path).replace(/\d{4,}|[0-9a-f]{16,}|_[0-9A-Za-z]{12,}/g, "N")}`;
+  return (stage, tear) => {
+    failpoint(`${name}:${stage}`, "file");
+    if (tear !== undefined) tornFailpoint(`${name}:torn-write`, "file", tear);
+  };
 }
 
 /** writeSync may write a part only; answers when all of it is written. */

@@ -1,4 +1,5 @@
 import type { Clock } from "@robofleet/clock";
+import { failpoint } from "@robofleet/clock/failpoint";
 import type { Logger } from "pino";
 import type { AgentConfig } from "../config.ts";
 import { errorText } from "../disk/write-atomically.ts";
@@ -36,7 +37,9 @@ export async function enroll(options: EnrollOptions): Promise<Enrolment> {
     throw new NotEnrolled(`${config.state_directory} holds no enrolled robot: pass --enroll-key KEY (made by \`rf keys new\`)`);
   }
   for (let attempt = 0; ; attempt += 1) {
+    failpoint("enrol:before-request", "step");
     const result = await askOnce(options, config.enroll_key);
+    failpoint("enrol:answered", "step");
     if ("enrolment" in result) {
       writeEnrolment(config.state_directory, result.enrolment);
       log.info({ robot_id: result.enrolment.robot_id, name: result.enrolment.name, server: config.server }, "enrolled");

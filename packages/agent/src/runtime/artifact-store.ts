@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import path from "node:path";
+import { failpoint } from "@robofleet/clock/failpoint";
 import type { DesiredRelease } from "@robofleet/protocol/link";
 import { type DownloadOptions, downloadArtifact } from "./download.ts";
 import type { StageIo } from "./executor.ts";
@@ -22,8 +23,11 @@ export class ArtifactStore {
     const before = this.#turns.get(sha256) ?? Promise.resolve();
     const turn = before.then(async () => {
       throwIfAborted(io.signal);
+      failpoint("download:before", "step");
       const file = await downloadArtifact({ sha256, size: release.artifact_size }, { ...this.#options, ...io });
+      failpoint("download:after", "step");
       await use(file);
+      failpoint("download:used", "step");
       fs.rmSync(file, { force: true });
     });
     const settled = turn.catch(() => {});

@@ -2,6 +2,7 @@ import { createHash, type Hash } from "node:crypto";
 import fs, { type promises } from "node:fs";
 import path from "node:path";
 import type { Clock } from "@robofleet/clock";
+import { failpoint } from "@robofleet/clock/failpoint";
 import type { Fetcher } from "../contract.ts";
 import { freeBytes, syncDirectory } from "./durable-file.ts";
 import { errorCode, errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
@@ -61,6 +62,7 @@ export async function downloadArtifact(artifact: Artifact, options: DownloadOpti
     throwIfAborted(options.signal);
     throw failureOf(error, "download_failed");
   }
+  failpoint("download:before-rename", "file");
   fs.renameSync(file, done);
   syncDirectory(options.directory);
   return done;
@@ -190,4 +192,5 @@ async function append(part: Part, chunk: Uint8Array): Promise<void> {
   }
   part.hash.update(chunk);
   part.bytes += chunk.length;
+  failpoint("download:part-written", "file");
 }

@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import path from "node:path";
+import { fileFailpoint } from "../disk/write-atomically.ts";
 
 /** Makes renames and new names in this directory survive a power cut. */
 export function syncDirectory(directory: string): void {
@@ -19,7 +20,9 @@ export function writeFileDurably(file: string, bytes: string | Uint8Array, mode 
   const temporary = `${file}.tmp`;
   fs.rmSync(temporary, { force: true });
   const handle = fs.openSync(temporary, "wx", mode);
+  const point = fileFailpoint(file);
   try {
+    point?.("before-write", () => fs.writeFileSync(handle, bytes.slice(0, bytes.length / 2)));
     fs.writeFileSync(handle, bytes);
     // The mode of openSync is cut by the umask.
     fs.fchmodSync(handle, mode);
@@ -30,7 +33,9 @@ export function writeFileDurably(file: string, bytes: string | Uint8Array, mode 
   } finally {
     fs.closeSync(handle);
   }
+  point?.("before-rename");
   fs.renameSync(temporary, file);
+  point?.("after-rename");
   syncDirectory(path.dirname(file));
 }
 
@@ -38,8 +43,11 @@ export function writeFileDurably(file: string, bytes: string | Uint8Array, mode 
 export function switchSymlink(link: string, target: string): void {
   const temporary = `${link}.tmp`;
   fs.rmSync(temporary, { force: true });
+  const point = fileFailpoint(link);
   fs.symlinkSync(target, temporary);
+  point?.("before-rename");
   fs.renameSync(temporary, link);
+  point?.("after-rename");
   syncDirectory(path.dirname(link));
 }
 

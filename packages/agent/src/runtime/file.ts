@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
+import { failpoint } from "@robofleet/clock/failpoint";
 import type { DesiredRelease } from "@robofleet/protocol/link";
 import type { RuntimeOptions } from "./bundle.ts";
 import { syncDirectory, writeFileDurably } from "./durable-file.ts";
@@ -90,6 +91,7 @@ export class FileExecutor implements Executor {
     if (placed.files.includes(destination) || placed.originals[destination] !== undefined || !fs.existsSync(destination)) return placed;
     const copy = path.join(this.#options.paths.app(app), `original.${createHash("sha256").update(destination).digest("hex").slice(0, 16)}`);
     fs.copyFileSync(destination, copy);
+    failpoint("file.original:copied", "file");
     return { ...placed, originals: { ...placed.originals, [destination]: copy } };
   }
 
@@ -99,16 +101,19 @@ export class FileExecutor implements Executor {
     fs.rmSync(temporary, { force: true });
     await pipeline(fs.createReadStream(source), fs.createWriteStream(temporary, { flags: "wx", mode: 0o600, flush: true }));
     fs.chmodSync(temporary, mode);
+    failpoint("file.put:before-rename", "file");
     fs.renameSync(temporary, destination);
     syncDirectory(path.dirname(destination));
   }
 
   #takeBack({ files, originals }: PlacedFiles): void {
     for (const file of files) {
+      failpoint("file.take-back:before", "file");
       const original = originals[file];
       if (original !== undefined && fs.existsSync(original))
         writeFileDurably(file, fs.readFileSync(original), fs.statSync(original).mode & 0o777);
       else fs.rmSync(file, { force: true });
+      failpoint("file.take-back:after", "file");
     }
   }
 

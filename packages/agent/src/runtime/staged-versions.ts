@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import path from "node:path";
+import { failpoint } from "@robofleet/clock/failpoint";
 import { syncDirectory } from "./durable-file.ts";
 import { encodeFileName } from "@robofleet/protocol";
 import type { StatePaths } from "./paths.ts";
@@ -19,12 +20,15 @@ export async function stageVersion(
   const temporary = `${directory}.tmp`;
   fs.rmSync(temporary, { recursive: true, force: true });
   try {
+    failpoint("stage:before-fill", "step");
     await fill(temporary);
+    failpoint("stage:before-rename", "file");
   } catch (error) {
     fs.rmSync(temporary, { recursive: true, force: true });
     throw error;
   }
   fs.renameSync(temporary, directory);
+  failpoint("stage:after-rename", "file");
   syncDirectory(paths.versions(app));
 }
 
@@ -33,6 +37,9 @@ export function pruneVersions(paths: StatePaths, app: string, keep: readonly str
   if (!fs.existsSync(directory)) return;
   const kept = new Set(keep.map(encodeFileName));
   for (const name of fs.readdirSync(directory)) {
-    if (!kept.has(name)) fs.rmSync(path.join(directory, name), { recursive: true, force: true });
+    if (kept.has(name)) continue;
+    failpoint("prune:before-version", "file");
+    fs.rmSync(path.join(directory, name), { recursive: true, force: true });
+    failpoint("prune:after-version", "file");
   }
 }

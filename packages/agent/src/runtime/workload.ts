@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import fs from "node:fs";
 import type { Clock, Timer } from "@robofleet/clock";
+import { failpoint } from "@robofleet/clock/failpoint";
 import type { Logger, LogSink } from "../contract.ts";
 import { errorMessage } from "./failure.ts";
 import type { Timing } from "./limits.ts";
@@ -84,6 +85,7 @@ export class Workload {
     });
     if (child.pid === undefined) return;
     this.#child = child;
+    failpoint("workload:spawned", "step");
     const record: ProcessRecord = { pid: child.pid, start_time: readProcess(child.pid)?.start_time ?? null };
     try {
       fs.writeFileSync(process_file, JSON.stringify(record));
@@ -91,6 +93,7 @@ export class Workload {
       // The next agent finds it by its environment as well.
       log.warn({ app, err: error }, "could not write down the workload's process");
     }
+    failpoint("workload:recorded", "step");
     this.#readOutput(child);
     log.info({ app, pid: child.pid }, "workload started");
   }
@@ -136,6 +139,7 @@ export class Workload {
     this.#restart?.cancel();
     const { clock, stop_timeout_seconds, log, app, process_file } = this.#options;
     const pid = this.#child?.pid;
+    failpoint("workload:before-stop", "step");
     if (pid !== undefined) {
       const ended = await stopGroup(pid, { clock, grace_ms: stop_timeout_seconds * 1_000 });
       if (!ended) log.error({ app, pid }, "workload could not be killed");
@@ -145,6 +149,7 @@ export class Workload {
     }
     // #onEnd of a process that ended while we began to stop may have set it again.
     this.#restart?.cancel();
+    failpoint("workload:after-stop", "step");
     fs.rmSync(process_file, { force: true });
   }
 

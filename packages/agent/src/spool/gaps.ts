@@ -1,5 +1,5 @@
 import { renameSync, rmSync, writeFileSync } from "node:fs";
-import { readJson } from "../disk/write-atomically.ts";
+import { fileFailpoint, readJson } from "../disk/write-atomically.ts";
 
 /** Records that were dropped: `count` of them, with numbers between `from` and `to`. */
 export interface Gap {
@@ -26,7 +26,10 @@ export function readGaps(path: string): Gap[] {
 export function writeGaps(path: string, gaps: Gap[]): void {
   if (gaps.length === 0) return rmSync(path, { force: true });
   writeFileSync(`${path}.tmp`, JSON.stringify(gaps), { mode: 0o600 });
+  const point = fileFailpoint(path);
+  point?.("before-rename");
   renameSync(`${path}.tmp`, path);
+  point?.("after-rename");
 }
 
 function isGap(value: unknown): value is Gap {

@@ -1,5 +1,6 @@
 import { closeSync, constants, fsyncSync, ftruncateSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { failpoint, tornFailpoint } from "@robofleet/clock/failpoint";
 import { syncDirectory, writeWhole } from "../disk/write-atomically.ts";
 
 const NUMBER_DIGITS = 16;
@@ -40,12 +41,16 @@ export function readWholeLines(path: string): string[] {
 export class SegmentWriter {
   readonly path: string;
   readonly first: number;
+  /** Its failpoints begin with this: the directory's name. */
+  readonly #name: string;
   #handle: number | undefined;
   #bytes = 0;
 
   constructor(directory: string, first: number) {
     this.path = segmentPath(directory, first);
     this.first = first;
+    this.#name = basename(directory);
+    failpoint(`${this.#name}:before-segment`, "journal");
     // O_APPEND: after a torn line was cut off, the next one must not leave a hole where it was.
     this.#handle = openSync(this.path, constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND, 0o600);
     try {
@@ -54,6 +59,7 @@ export class SegmentWriter {
       this.close();
       throw error;
     }
+    failpoint(`${this.#name}:after-segment`, "journal");
   }
 
   /** Bytes of whole lines. */
@@ -70,7 +76,9 @@ export class SegmentWriter {
   append(lines: Uint8Array): void {
     const handle = this.#open();
     try {
+      this.#appendPoints(handle, lines);
       writeWhole(handle, lines);
+      failpoint(`${this.#name}:after-append`, "journal");
     } catch (error) {
       this.#cutBack(handle);
       throw error;
@@ -82,13 +90,20 @@ export class SegmentWriter {
   appendDurably(lines: Uint8Array): void {
     const handle = this.#open();
     try {
+      this.#appendPoints(handle, lines);
       writeWhole(handle, lines);
       fsyncSync(handle);
+      failpoint(`${this.#name}:after-append`, "journal");
     } catch (error) {
       this.#cutBack(handle);
       throw error;
     }
     this.#bytes += lines.length;
+  }
+
+  #appendPoints(handle: number, lines: Uint8Array): void {
+    failpoint(`${this.#name}:before-append`, "journal");
+    tornFailpoint(`${this.#name}:torn-append`, "journal", () => writeWhole(handle, lines.subarray(0, lines.length / 2)));
   }
 
   sync(): void {

@@ -5,6 +5,7 @@ import type { EngineLog } from "../log.ts";
 import { checkRows } from "./check-rows.ts";
 import type { Db, DbEngine } from "./db.ts";
 import { classify, ConnectionLost, isRetryable } from "./errors.ts";
+import { TransactionPoints } from "./transaction-points.ts";
 import { valueParsers } from "./values.ts";
 
 /** A PostgreSQL URL, or where it listens; `host` may be the directory of a unix socket. */
@@ -81,6 +82,7 @@ class Transaction {
   readonly db: Db;
   readonly #client: ClientBase;
   readonly #effects: Array<() => void> = [];
+  readonly #points = TransactionPoints.ofCaller();
   #open = true;
   /** The connection cannot be used again. */
   broken = false;
@@ -91,8 +93,11 @@ class Transaction {
     this.#client = client;
     const send: Send = async (statement) => {
       if (!this.#open) throw new Error("the transaction has ended already");
+      const done = this.#points?.statement();
       try {
-        return await client.query(toQuery(statement));
+        const result = await client.query(toQuery(statement));
+        done?.();
+        return result;
       } catch (error) {
         throw this.#fail(error);
       }
@@ -119,13 +124,16 @@ class Transaction {
   /** Runs and commits; answers the effects that are due. */
   async perform<T>(work: (tx: Db) => Promise<T>): Promise<{ value: T; effects: ReadonlyArray<() => void> }> {
     await this.#command("begin");
+    this.#points?.begun();
     try {
       const value = await work(this.db);
       this.#open = false;
       if (this.#failure !== undefined) throw this.#failure.error;
+      this.#points?.beforeCommit();
       const { command } = await this.#command("commit");
       // PostgreSQL answers COMMIT of a failed transaction with success and the word ROLLBACK.
       if (command !== "COMMIT") throw new Error("the database rolled the transaction back");
+      this.#points?.afterCommit();
       return { value, effects: this.#effects };
     } catch (error) {
       this.#open = false;
@@ -158,7 +166,13 @@ class PgEngine implements DbEngine {
   constructor(pool: Pool, options: ConnectOptions) {
     this.#pool = pool;
     this.#options = options;
-    const reads = reading((statement) => this.#track(() => pool.query(toQuery(statement))), options.check_rows === true);
+    const send: Send = async (statement) => {
+      const done = TransactionPoints.lone(statement.text);
+      const result = await this.#track(() => pool.query(toQuery(statement)));
+      done?.();
+      return result;
+    };
+    const reads = reading(send, options.check_rows === true);
     this.many = reads.many;
     this.one = reads.one;
     this.maybe = reads.maybe;

@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { armFailpoints, type Reached } from "@robofleet/clock/failpoint";
+import { sql } from "../../kernel/sql.ts";
+import { createTestDatabase } from "./testing/index.ts";
+import { nameFromStack } from "./transaction-points.ts";
+
+test("a point is named after the nearest feature on the stack, else after the kernel", () => {
+  const at = (where: string): string => `    at ${where}`;
+  const pool = at("Transaction.send (file:///opt/packages/server/src/engines/db/pool.ts:1:1)");
+  const kernel = at("async Idempotency.once (file:///opt/packages/server/src/kernel/idempotency.ts:67:17)");
+  const feature = at("async insertSite (file:///opt/packages/server/src/features/sites/store.ts:5:3)");
+  assert.equal(nameFromStack(["Error", pool, feature, kernel]), "features/sites/store.insertSite");
+  assert.equal(nameFromStack(["Error", pool, kernel, feature]), "features/sites/store.insertSite");
+  assert.equal(nameFromStack(["Error", pool, kernel]), "kernel/idempotency.once");
+  assert.equal(nameFromStack([at("file:///opt/packages/server/src/features/sites/routes.ts:5:3")]), "features/sites/routes");
+  assert.equal(nameFromStack([at("Object.<anonymous> (/opt/packages/server/src/link/lease.ts:5:3)")]), "link/lease");
+  assert.equal(nameFromStack(["Error", pool]), "elsewhere");
+});
+
+test("a transaction passes its points in order; a lone read passes none, a lone write two", { timeout: 60_000 }, async () => {
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-points-"));
+  const log_file = path.join(directory, "points.log");
+  await using database = await createTestDatabase();
+  const db = await database.connect();
+  const reached = (): string[] =>
+    readFileSync(log_file, "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => (JSON.parse(line) as Reached).point);
+  armFailpoints({ spec: "list", log_file });
+  try {
+    await db.many(sql`select 1 as one`);
+    await db.transaction(async (tx) => {
+      await tx.run(sql`create temporary table kept (n int)`);
+      await tx.run(sql`insert into kept values (1)`);
+    });
+    await db.run(sql`create temporary table other (n int)`);
+    await assert.rejects(db.transaction(() => Promise.reject(new Error("no"))));
+  } finally {
+    armFailpoints(undefined);
+  }
+  assert.deepEqual(reached(), [
+    "elsewhere:begin",
+    "elsewhere:statement-1",
+    "elsewhere:statement-2",
+    "elsewhere:before-commit",
+    "elsewhere:after-commit",
+    "elsewhere:before-write",
+    "elsewhere:after-write",
+  ]);
+  rmSync(directory, { recursive: true, force: true });
+});

@@ -1,0 +1,78 @@
+import { failpoint, failpointsArmed } from "@robofleet/clock/failpoint";
+
+const FRAMES_MAX = 60;
+const OUR_FRAME =
+  /^\s*at (?:async )?(?:(?<name>[^(]+?) )?\(?(?:file:\/\/)?[^\s()]*\/server\/src\/(?<file>(?:features|link|kernel)\/[^\s():]+)\.ts:/;
+
+/**
+ * The failpoints of one transaction, named after the function that asked for it: `features/sites/store.insertSite:commit`.
+ * Names come from the stack, so that no transaction can be forgotten; they are made only when failpoints are armed.
+ */
+export class TransactionPoints {
+  #name: string;
+  #statements = 0;
+
+  /** Undefined unless failpoints are armed. */
+  static ofCaller(): TransactionPoints | undefined {
+    return failpointsArmed() ? new TransactionPoints(callerName()) : undefined;
+  }
+
+  private constructor(name: string) {
+    this.#name = name;
+  }
+
+  begun(): void {
+    failpoint(`${this.#name}:begin`, "transaction");
+  }
+
+  /** To be called before a statement is sent; what it answers, after its result. */
+  statement(): () => void {
+    const caller = callerName();
+    // The kernel's transaction around a request is named after the feature whose work is in it.
+    if (this.#name.startsWith("kernel/") && !caller.startsWith("kernel/")) this.#name = caller;
+    this.#statements += 1;
+    const point = `${this.#name}:statement-${this.#statements}`;
+    return () => failpoint(point, "transaction");
+  }
+
+  beforeCommit(): void {
+    failpoint(`${this.#name}:before-commit`, "transaction");
+  }
+
+  /** Durable, and nobody has been told. */
+  afterCommit(): void {
+    failpoint(`${this.#name}:after-commit`, "transaction");
+  }
+
+  /** A write outside a transaction is one of its own: reached before it is sent, and by what this answers, after it. */
+  static lone(text: string): (() => void) | undefined {
+    if (!failpointsArmed() || /^\s*(--[^\n]*\n\s*)*select\b/i.test(text)) return undefined;
+    const name = callerName();
+    failpoint(`${name}:before-write`, "statement");
+    return () => failpoint(`${name}:after-write`, "statement");
+  }
+}
+
+/** The nearest feature on the stack, else the nearest part of the link or the kernel. */
+function callerName(): string {
+  const before = Error.stackTraceLimit;
+  Error.stackTraceLimit = FRAMES_MAX;
+  const lines = (new Error().stack ?? "").split("\n");
+  Error.stackTraceLimit = before;
+  return nameFromStack(lines);
+}
+
+/** Exported for its test. */
+export function nameFromStack(lines: readonly string[]): string {
+  const frames = lines.flatMap((line) => {
+    const { file, name } = OUR_FRAME.exec(line)?.groups ?? {};
+    if (file === undefined) return [];
+    const called =
+      (name ?? "")
+        .split(".")
+        .at(-1)
+        ?.replace(/[^\w#]/g, "") ?? "";
+    return [called === "" || called === "anonymous" ? file : `${file}.${called}`];
+  });
+  return frames.find((frame) => !frame.startsWith("kernel/")) ?? frames[0] ?? "elsewhere";
+}
