@@ -28,6 +28,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   log_batch_default: "features/logs",
   log_position: "features/logs",
   idempotency: "kernel",
+  audit_entry: "kernel",
   node: "link",
 };
 

@@ -14,6 +14,7 @@ export const ID_PREFIXES = {
   enrollment_key: "key",
   event: "evt",
   session: "sess",
+  audit: "aud",
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

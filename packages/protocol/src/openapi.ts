@@ -32,6 +32,7 @@ const PROSE: Record<Document, { title: string; description: string }> = {
 const TAG_PROSE: Record<string, string> = {
   Admin: "For whoever runs the service.",
   Agent: "For robots.",
+  Audit: "Who changed what.",
   Configs: "Values for robots, and bringing them there.",
   Deployments: "Bringing a release to a robot or a fleet.",
   Enrolment: "Keys by which robots join a fleet.",

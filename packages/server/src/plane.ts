@@ -11,6 +11,8 @@ import { directoryBlobs } from "./engines/blobs/index.ts";
 import { localBus } from "./engines/bus/index.ts";
 import { connect, type DbAddress, isConnectionLost, isUniqueViolation, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
+import { auditRoutes } from "./features/audit/index.ts";
+import { findPlaces } from "./features/access/index.ts";
 import { configRoutes } from "./features/configs/index.ts";
 import {
   answerRobotAhead,
@@ -153,6 +155,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
       portal: (secret, org_id) => portal.authenticate(secret, org_id),
       robot: (robot_id, text, signature) => authenticateRobot(plane, robot_id, text, signature),
     },
+    findPlaces,
     admin: { token: settings.admin_token, behind_proxy: settings.behind_proxy },
     rate_limits: {
       token: new RateLimit(clock, "token", { per_minute: limits.token_requests_per_minute, burst: limits.token_burst }),
@@ -214,6 +217,7 @@ function mountRoutes(http: Http, plane: Plane): void {
     healthRoutes,
     logRoutes,
     timelineRoutes,
+    auditRoutes,
   ]) {
     mount(http, plane);
   }

@@ -1,8 +1,10 @@
 import { Readable } from "node:stream";
 import type { ParamsOf, QueryOf, BodyOf, AnswerOf, Route, RouteSpec } from "@robofleet/protocol/routes";
-import { type Role, SECRET_PREFIXES } from "@robofleet/protocol";
+import { accessOf, type Role, SECRET_PREFIXES } from "@robofleet/protocol";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials } from "./authenticate.ts";
+import { type AuditNote, isAudited, RequestAudit } from "./audit.ts";
+import { authorize } from "./authorize.ts";
 import { type Caller, requireRole, type RobotCaller } from "./caller.ts";
 import type { Db } from "./db.ts";
 import { notFound } from "./fault.ts";
@@ -39,6 +41,8 @@ export interface Call<R extends RouteSpec> {
   /** Lets a client send its body that asked first; until then it can be refused before the first byte. */
   allowBody: () => void;
   signal: AbortSignal;
+  /** What the request's entry in the audit tells beside what its credentials and path say. */
+  audit: AuditNote;
 }
 
 /** An answer that says more than its body. */
@@ -62,7 +66,9 @@ export type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promi
 export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, plane: P, route: R, handler: Handler<P, R>): void {
   const check = validator(route);
   const state = new WeakMap<FastifyRequest, Caller | RobotCaller | undefined>();
+  const audits = isAudited(route);
   const idempotency = route.idempotency;
+  const row = accessOf(route.name);
   const default_status = Number(Object.keys(route.responses)[0]);
 
   const onRequest = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
@@ -71,13 +77,20 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       state.set(request, caller);
       if ("token_id" in caller) {
         reply.header("x-service-org-id", caller.org_id);
-        requireRole(caller, route.access as Role);
+        await refusedIsTold(plane, audits ? new RequestAudit(plane, route, request, caller) : undefined, async () =>
+          requireRole(caller, route.access as Role),
+        );
       }
     }
     if (route.consumes === undefined) allowBody(request.raw, reply.raw);
   };
 
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const audit = audits ? new RequestAudit(plane, route, request, state.get(request)) : undefined;
+    return await refusedIsTold(plane, audit, () => answer(request, reply, audit));
+  };
+
+  const answer = async (request: FastifyRequest, reply: FastifyReply, audit: RequestAudit | undefined): Promise<FastifyReply> => {
     const caller = state.get(request) as CallerFor<R["access"]>;
     for (const value of Object.values(request.params as Record<string, string>)) if (value.includes("\0")) throw notFound(route.tag, value);
     const call: Call<R> = {
@@ -91,9 +104,21 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       stream: (route.consumes === undefined ? undefined : (request.body ?? request.raw)) as Readable,
       allowBody: () => allowBody(request.raw, reply.raw),
       signal: request.signal,
+      audit: audit?.note ?? {},
     };
+    const run = async (db: Db): Promise<AnswerOf<R> | Answer<AnswerOf<R>>> => {
+      const result = await handler(plane, { ...call, db });
+      await audit?.done(db, result instanceof Answer ? result.status : default_status, result instanceof Answer ? result.body : result);
+      return result;
+    };
+    // Before a replay too: whoever knows the key of another's request is told nothing by it.
+    if (caller !== undefined && "token_id" in caller) await authorize(plane.findPlaces, plane.db, caller, row, call);
     const key = idempotency === undefined ? undefined : readIdempotencyKey(request.headers["idempotency-key"], idempotency === "required");
-    if (key === undefined) return send(reply, default_status, await handler(plane, call));
+    if (key === undefined) {
+      // What a request changes and the entry that tells of it are one. An upload, and what anybody may ask, has transactions of its own.
+      const together = audit !== undefined && route.consumes === undefined && route.access !== "public";
+      return send(reply, default_status, await (together ? plane.db.transaction(run) : run(plane.db)));
+    }
     const org_id = caller !== undefined && "org_id" in caller ? caller.org_id : "";
     const { answer, replayed } = await http.idempotency.once(
       {
@@ -104,7 +129,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
         body_hash: contentHash([call.params, call.body]),
         forever: idempotency === "required",
       },
-      async (tx) => storable(route, default_status, await handler(plane, { ...call, db: tx })),
+      async (tx) => storable(route, default_status, await run(tx)),
     );
     if (replayed) reply.header("idempotency-replayed", "true");
     if (answer.location !== undefined) reply.header("location", answer.location);
@@ -120,6 +145,18 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     config: { route: route.name, streams: route.consumes !== undefined },
   });
   http.methods.add(route.method, route.path);
+}
+
+/** Runs the work; an error of it is told in the audit before it is answered. */
+async function refusedIsTold<T>({ log }: KernelPlane, audit: RequestAudit | undefined, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    await audit
+      ?.refused(error)
+      .catch((unwritten: unknown) => log.error({ err: unwritten }, "a refusal could not be written into the audit"));
+    throw error;
+  }
 }
 
 const JSON_TYPE = "application/json; charset=utf-8";

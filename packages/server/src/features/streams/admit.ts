@@ -54,6 +54,8 @@ export interface Admitted {
   secret: string;
   robot_id: string;
   decommissioned: boolean;
+  /** Address that the request came from. */
+  ip: string;
 }
 
 /** The caller as soon as it is known, also when the request is refused after that. */
@@ -82,7 +84,7 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   checkQuery(query, kind);
   if (robot_id.includes("\0")) throw notFound("robot", robot_id);
   const { decommissioned } = await requireRobot(plane.db, caller.org_id, robot_id);
-  return { kind, caller, secret: secret ?? "", robot_id, decommissioned };
+  return { kind, caller, secret: secret ?? "", robot_id, decommissioned, ip: credentials.ip };
 }
 
 function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void {

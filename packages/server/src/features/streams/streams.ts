@@ -8,6 +8,7 @@ import { type Http, toFault } from "../../kernel/http.ts";
 import { refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
 import { LogStream } from "./log-stream.ts";
+import { tellClosed, tellOpened } from "./tell.ts";
 import { Viewer } from "./viewer.ts";
 import { watchViewers } from "./watch.ts";
 
@@ -15,6 +16,8 @@ import { watchViewers } from "./watch.ts";
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
 /** A viewer that does not answer a close in this time is cut. */
 const DRAIN_TIMEOUT_MS = 2_000;
+/** What WebSockets call a connection that went without a close. */
+const CLOSED_ABNORMALLY = 1006;
 
 export interface Streams {
   /** What these paths answer to a request that asks for no WebSocket. */
@@ -37,6 +40,8 @@ export function createStreams(plane: Plane): Streams {
   const answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
   const watch = watchViewers(plane, viewers);
   let draining = false;
+  /** Ends of streams that are being written down. */
+  const ending = new Set<Promise<void>>();
   const server = createServer((request) => answers.get(request));
 
   const refuseWhenDraining = (): void => {
@@ -45,8 +50,9 @@ export function createStreams(plane: Plane): Streams {
 
   async function open(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const seen: Seen = {};
+    const request_id = plane.id("req");
     const headers = (): Record<string, string> => ({
-      "X-Request-Id": plane.id("req"),
+      "X-Request-Id": request_id,
       "Cache-Control": "no-store",
       ...(seen.org_id === undefined ? {} : { "X-Service-Org-Id": seen.org_id }),
     });
@@ -54,12 +60,18 @@ export function createStreams(plane: Plane): Streams {
       refuseWhenDraining();
       const admitted = await admitViewer(plane, request, seen);
       checkHandshake(request);
+      const entry = await tellOpened(plane, request, admitted, request_id);
+      if (draining || socket.destroyed) await tellClosed(plane, entry, draining ? CLOSE.draining : CLOSED_ABNORMALLY);
       refuseWhenDraining();
       answers.set(request, { admitted, headers: headers() });
       server.handleUpgrade(request, socket, head, (ws) => {
         const viewer = new Viewer(admitted, ws, socket);
         viewers.add(viewer);
-        ws.once("close", () => viewers.delete(viewer));
+        ws.once("close", (code) => {
+          viewers.delete(viewer);
+          const told = tellClosed(plane, entry, code).finally(() => ending.delete(told));
+          ending.add(told);
+        });
         void serveViewer(plane, viewer, viewers);
       });
     } catch (error) {
@@ -94,6 +106,7 @@ export function createStreams(plane: Plane): Streams {
       });
       await Promise.all(closed);
       cut.cancel();
+      await Promise.all(ending);
     },
   };
 }

@@ -1,0 +1,53 @@
+import type { Actor } from "@robofleet/protocol/routes";
+import type { Db } from "../../kernel/db.ts";
+import { int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+
+const entryRow = row({
+  id: text,
+  at: timestamptz,
+  actor: jsonb<Actor>(),
+  token_id: nullable(text),
+  action: text,
+  method: text,
+  path: text,
+  object_id: nullable(text),
+  status: nullable(int),
+  error: nullable(text),
+  ip: text,
+  user_agent: nullable(text),
+  request_id: text,
+  data: jsonb<Record<string, unknown>>(),
+});
+export type EntryRow = RowOf<typeof entryRow>;
+
+export interface EntryFilter {
+  since?: Date | undefined;
+  until?: Date | undefined;
+  action?: string | undefined;
+  actor_id?: string | undefined;
+  token_id?: string | undefined;
+  object_id?: string | undefined;
+  outcome?: "done" | "refused" | undefined;
+}
+
+const matching = (org_id: string, filter: EntryFilter) => sql`
+    org_id = ${org_id}
+    ${filter.since === undefined ? sql`` : sql`and at >= ${filter.since}`}
+    ${filter.until === undefined ? sql`` : sql`and at < ${filter.until}`}
+    ${filter.action === undefined ? sql`` : sql`and action = ${filter.action}`}
+    ${filter.actor_id === undefined ? sql`` : sql`and actor->>'id' = ${filter.actor_id}`}
+    ${filter.token_id === undefined ? sql`` : sql`and token_id = ${filter.token_id}`}
+    ${filter.object_id === undefined ? sql`` : sql`and object_id = ${filter.object_id}`}
+    ${filter.outcome === undefined ? sql`` : filter.outcome === "done" ? sql`and error is null` : sql`and error is not null`}`;
+
+/** Newest first: ids grow in the order in which they were made. */
+export const newestEntries = (db: Db, org_id: string, filter: EntryFilter, before: string, limit: number): Promise<EntryRow[]> =>
+  // reads: audit_entry
+  db.many(sql(entryRow)`
+    select ${entryRow} from audit_entry where ${matching(org_id, filter)} and id < ${before} order by id desc limit ${limit}`);
+
+/** Oldest first, from behind `after`. */
+export const entriesAfter = (db: Db, org_id: string, filter: EntryFilter, after: string, limit: number): Promise<EntryRow[]> =>
+  // reads: audit_entry
+  db.many(sql(entryRow)`
+    select ${entryRow} from audit_entry where ${matching(org_id, filter)} and id > ${after} order by id limit ${limit}`);

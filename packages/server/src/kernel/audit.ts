@@ -1,0 +1,134 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Clock, IdSource } from "@robofleet/clock";
+import { ID_PREFIXES, isId } from "@robofleet/protocol";
+import type { Actor, Route } from "@robofleet/protocol/routes";
+import type { FastifyRequest } from "fastify";
+import { type Caller, robotActor, type RobotCaller } from "./caller.ts";
+import type { Db } from "./db.ts";
+import { Fault } from "./fault.ts";
+import { json, sql } from "./sql.ts";
+
+const PATH_CHARACTERS_MAX = 500;
+const ID_CHARACTERS_MAX = 200;
+const USER_AGENT_CHARACTERS_MAX = 200;
+
+/** Who did what, from where, and how it ended. Written once and never changed. */
+export interface AuditEntry {
+  /** Empty: an act on the service as a whole, by its administrator. */
+  org_id: string;
+  actor: Actor;
+  token_id: string | null;
+  /** The route's operation id in the OpenAPI document, or `stream.opened` and `stream.closed`. */
+  action: string;
+  method: string;
+  /** Without the query, which may hold a token. */
+  path: string;
+  object_id: string | null;
+  status: number | null;
+  /** Code of the error that was answered. */
+  error: string | null;
+  ip: string;
+  user_agent: string | null;
+  request_id: string;
+  data: Record<string, unknown>;
+}
+
+/** What a handler adds to the entry of its request. */
+export interface AuditNote {
+  /** The org that it turned out to be about, where the request's credentials do not say. */
+  org_id?: string;
+  actor?: Actor;
+  object_id?: string;
+  data?: Record<string, unknown>;
+}
+
+export const pathWithoutQuery = (url: string): string => (url.split("?", 1)[0] ?? "").slice(0, PATH_CHARACTERS_MAX);
+
+export const userAgentOf = (headers: IncomingHttpHeaders): string | null =>
+  headers["user-agent"]?.slice(0, USER_AGENT_CHARACTERS_MAX) ?? null;
+
+/** Where a request came from, as its entry tells. */
+export const originOf = (request: FastifyRequest): Pick<AuditEntry, "method" | "path" | "ip" | "user_agent" | "request_id"> => ({
+  method: request.method,
+  path: pathWithoutQuery(request.raw.url ?? ""),
+  ip: request.ip,
+  user_agent: userAgentOf(request.headers),
+  request_id: request.id,
+});
+
+/** Appends an entry; in the transaction of what it tells of, so that neither is there without the other. */
+export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock }, entry: AuditEntry): Promise<number> =>
+  db.run(sql`
+    insert into audit_entry (org_id, id, at, actor, token_id, action, method, path, object_id, status, error, ip, user_agent, request_id, data)
+    values (${entry.org_id}, ${id(ID_PREFIXES.audit)}, ${clock.now()}, ${json(entry.actor)}, ${entry.token_id}, ${entry.action}, ${entry.method},
+      ${entry.path}, ${entry.object_id}, ${entry.status}, ${entry.error}, ${entry.ip}, ${entry.user_agent}, ${entry.request_id}, ${json(entry.data)})`);
+
+const ADMIN: Actor = { type: "admin", id: null, name: null };
+
+/** Routes that change nothing leave no entry. */
+export const isAudited = (route: Route): boolean => route.method !== "GET";
+
+/** The entry of one request of a route that changes something, from its arrival to how it ended. */
+export class RequestAudit {
+  /** For the handler to fill in. */
+  readonly note: AuditNote = {};
+  readonly #plane: { id: IdSource; clock: Clock; db: Db };
+  readonly #route: Route;
+  readonly #request: FastifyRequest;
+  readonly #caller: Caller | RobotCaller | undefined;
+
+  constructor(
+    plane: { id: IdSource; clock: Clock; db: Db },
+    route: Route,
+    request: FastifyRequest,
+    caller: Caller | RobotCaller | undefined,
+  ) {
+    this.#plane = plane;
+    this.#route = route;
+    this.#request = request;
+    this.#caller = caller;
+  }
+
+  /** The request did what it asked for. `db` is the transaction that did it, where there is one. */
+  async done(db: Db, status: number, answer: unknown): Promise<void> {
+    const made = (answer as { data?: { id?: unknown } } | undefined)?.data?.id;
+    await this.#append(db, status, null, typeof made === "string" ? made : null);
+  }
+
+  /** The request was refused or failed; what is told of it stands apart from what was rolled back. */
+  async refused(error: unknown): Promise<void> {
+    const fault = error instanceof Fault ? error : undefined;
+    await this.#append(this.#plane.db, fault?.status ?? 500, fault?.code ?? "internal_server_error", null);
+  }
+
+  async #append(db: Db, status: number, error: string | null, made: string | null): Promise<void> {
+    const params = this.#request.params as { id?: string } | undefined;
+    const object_id = this.note.object_id ?? params?.id?.slice(0, ID_CHARACTERS_MAX) ?? made;
+    const org_id = this.note.org_id ?? this.#orgOf(made ?? params?.id);
+    // Nobody's org: a public route that was refused.
+    if (org_id === undefined) return;
+    await appendAudit(db, this.#plane, {
+      ...originOf(this.#request),
+      org_id,
+      actor: this.note.actor ?? this.#actor(),
+      token_id: this.#caller !== undefined && "token_id" in this.#caller ? this.#caller.token_id : null,
+      action: this.#route.name,
+      object_id,
+      status,
+      error,
+      data: this.note.data ?? {},
+    });
+  }
+
+  /** What the service's administrator does to an org is told to that org. */
+  #orgOf(id: string | undefined): string | undefined {
+    if (this.#caller !== undefined) return this.#caller.org_id;
+    if (this.#route.access !== "service_admin") return undefined;
+    return id !== undefined && isId("org", id) ? id : "";
+  }
+
+  #actor(): Actor {
+    if (this.#caller === undefined) return ADMIN;
+    return "actor" in this.#caller ? this.#caller.actor : robotActor(this.#caller.robot_id);
+  }
+}
