@@ -12,6 +12,7 @@ import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { checkedFetch } from "./checked-fetch.ts";
 import { HarnessOrg } from "./harness-org.ts";
 import { PlaneActivity } from "./plane-activity.ts";
+import { filesWithSecrets, secretsInText, tablesWithSecrets } from "./secrets.ts";
 
 export { HarnessOrg, type NewRelease, type NewRobot } from "./harness-org.ts";
 
@@ -64,7 +65,7 @@ export class Harness implements AsyncDisposable {
       data_directory: directory,
       listen: { host: "127.0.0.1", port: 0 },
       tls: undefined,
-      behind_proxy: false,
+      behind_proxy: [],
       database_url: undefined,
       admin_token: ADMIN_TOKEN,
       log_level: "debug",
@@ -184,11 +185,24 @@ export class Harness implements AsyncDisposable {
     this.swarm.url = this.#url;
   }
 
+  /** Where this run left a secret that it issued; every test of a whole plane looks, at its end. */
+  async #leaks(): Promise<string[]> {
+    const log = JSON.stringify(this.logged);
+    return [
+      ...(await tablesWithSecrets(this.db)).map((table) => `table ${table}`),
+      ...secretsInText(log).map((found) => `the log (${found})`),
+      ...(log.includes(ADMIN_TOKEN) ? ["the log (the admin token)"] : []),
+      ...filesWithSecrets(this.#settings.data_directory, ["rf_org_", "rf_user_", "rf_enroll_", ADMIN_TOKEN]).map((file) => `file ${file}`),
+    ];
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.swarm.stop();
     await this.stop();
+    const leaked = await this.#leaks();
     await this.#database.drop();
     await rm(this.#settings.data_directory, { recursive: true, force: true });
+    if (leaked.length > 0) throw new Error(`a secret was left behind in: ${leaked.join(", ")}`);
   }
 }
 

@@ -1,0 +1,59 @@
+import { globSync, openSync, readSync, closeSync, statSync } from "node:fs";
+import path from "node:path";
+import type { Db } from "../../packages/server/src/kernel/db.ts";
+import { identifier, int, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
+
+/** Long enough to be no accident, short enough to find a secret that was cut. */
+const SECRET = "rf_(org|user|enroll|session)_[0-9a-f]{16}";
+const CHUNK_BYTES = 1024 * 1024;
+
+const tableRow = row({ name: text });
+const countRow = row({ count: int });
+
+/** The tables of a database with a row that holds anything of the form of a secret, as text or as bytes. */
+export async function tablesWithSecrets(db: Db): Promise<string[]> {
+  const tables = await db.many(sql(tableRow)`
+    select c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'public' and c.relkind = 'r'`);
+  const found: string[] = [];
+  const as_bytes = Buffer.from("rf_").toString("hex");
+  for (const { name } of tables) {
+    const { count } = await db.one(sql(countRow)`
+      select count(*)::int as count from ${identifier(name)} t
+      where t::text ~ ${SECRET} or t::text ~ ${`${as_bytes}(6f7267|75736572|656e726f6c6c|73657373696f6e)5f`}`);
+    if (count > 0) found.push(name);
+  }
+  return found;
+}
+
+/** Anything of the form of a secret in a text, cut so that what is printed of it opens nothing. */
+export const secretsInText = (words: string): string[] =>
+  Array.from(words.matchAll(new RegExp(SECRET, "g")), ([found]) => `${found.slice(0, 14)}…`);
+
+/** The files below a directory that hold one of these secrets, whatever kind of file they are. */
+export function filesWithSecrets(directory: string, secrets: readonly string[]): string[] {
+  const needles = secrets.map((secret) => Buffer.from(secret));
+  const overlap = Math.max(0, ...needles.map(({ length }) => length));
+  return globSync("**", { cwd: directory, exclude: () => false })
+    .concat(globSync("**/.*", { cwd: directory }))
+    .filter((name) => statSync(path.join(directory, name), { throwIfNoEntry: false })?.isFile() === true)
+    .filter((name) => fileHolds(path.join(directory, name), needles, overlap));
+}
+
+function fileHolds(file: string, needles: readonly Buffer[], overlap: number): boolean {
+  const handle = openSync(file, "r");
+  try {
+    const chunk = Buffer.alloc(CHUNK_BYTES + overlap);
+    let kept = 0;
+    for (;;) {
+      const read = readSync(handle, chunk, kept, CHUNK_BYTES, null);
+      if (read === 0) return false;
+      const filled = chunk.subarray(0, kept + read);
+      if (needles.some((needle) => filled.includes(needle))) return true;
+      kept = Math.min(overlap, filled.length);
+      filled.copyWithin(0, filled.length - kept);
+    }
+  } finally {
+    closeSync(handle);
+  }
+}
