@@ -21,7 +21,10 @@ const capture = { maybe: (statement: unknown) => statement, many: (statement: un
   typeof findRobot
 >[0];
 const ONE = { name: "one", text: withToken((await findRobot(capture, "org", "robot")) as unknown as { text: string }) };
-const list = (await listRobots(capture, "org", {}, { after: null, limit: 101 })) as unknown as { text: string; values: unknown[] };
+const everywhere = { org_id: "org", grants: [{ role: "admin" as const, scopes: [] }], limit: [] } as unknown as Parameters<
+  typeof listRobots
+>[1];
+const list = (await listRobots(capture, everywhere, {}, { after: null, limit: 101 })) as unknown as { text: string; values: unknown[] };
 const LIST = { name: "list", text: withToken(list) };
 const INSERT = {
   name: "insert",

@@ -1,5 +1,6 @@
 import type { Clock, IdSource } from "@robofleet/clock";
 import type { Logger } from "pino";
+import type { FindPlaces } from "./authorize.ts";
 import type { Caller, RobotCaller } from "./caller.ts";
 import type { Db, DbErrors } from "./db.ts";
 import type { RateLimits } from "./rate-limit.ts";
@@ -26,6 +27,8 @@ export interface KernelPlane {
   db: Db;
   db_errors: DbErrors;
   authenticators: Authenticators;
+  /** Where objects are, for callers whose role is limited to places. */
+  findPlaces: FindPlaces;
   admin: AdminPolicy;
   rate_limits: RateLimits;
 }

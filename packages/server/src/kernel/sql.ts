@@ -112,8 +112,8 @@ export const json = (value: unknown): JsonParameter => new JsonParameter(value =
 /** Binds an array as one array parameter: `= any(${list(ids)}::text[])`. */
 export const list = (values: Iterable<Scalar>): readonly Scalar[] => Array.from(values);
 
-/** A constant name written into the statement; never for anything that came from outside. */
-export const identifier = (name: string): Verbatim => new Verbatim(requireName(name));
+/** A constant name written into the statement, `name` or `alias.name`; never for anything that came from outside. */
+export const identifier = (name: string): Verbatim => new Verbatim(name.split(".", 2).map(requireName).join("."));
 
 /** The start of a day in UTC as a literal, for DDL, which takes no parameters. */
 export const dayLiteral = (day: Date): Verbatim => new Verbatim(`'${day.toISOString().slice(0, 10)} 00:00:00+00'`);

@@ -15,7 +15,7 @@ export function configRoutes(http: Http, plane: Plane): void {
     return readPage(
       query,
       [routes.listConfigs.name, caller.org_id],
-      (window) => listEntries(db, caller.org_id, query, window),
+      (window) => listEntries(db, caller, query, window),
       ({ id }) => id,
       toWire,
     );

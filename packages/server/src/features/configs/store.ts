@@ -1,4 +1,5 @@
 import type { JsonValue } from "@robofleet/protocol";
+import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
@@ -56,9 +57,21 @@ export interface EntryFilter {
 
 const NOTHING = sql``;
 
-export const listEntries = (db: Db, org_id: string, f: EntryFilter, { after, limit }: Window): Promise<EntryRow[]> =>
+/** ` and …`: the org's own entries and those of what the caller reaches; sites only as such, not by one fleet of them. */
+const reached = (caller: Caller): Statement<unknown> =>
+  seesWholeOrg(caller)
+    ? NOTHING
+    : sql` and (scope = 'org' or (scope = 'site' ${visible(caller, "scope_id", null)})
+      or (scope = 'fleet' and exists (
+        -- reads: fleet
+        select from fleet f where f.org_id = config_entry.org_id and f.id = config_entry.scope_id ${visible(caller, "f.site_id", "f.id")}))
+      or (scope = 'robot' and exists (
+        -- reads: robot
+        select from robot r where r.org_id = config_entry.org_id and r.id = config_entry.scope_id ${visible(caller, "r.site_id", "r.fleet_id")})))`;
+
+export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, limit }: Window): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
-    select ${entryRow} from config_entry where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS}
+    select ${entryRow} from config_entry where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} ${reached(caller)}
       ${f.namespace === undefined ? NOTHING : sql`and namespace = ${f.namespace}`}
       ${f.key === undefined ? NOTHING : sql`and key = ${f.key}`}
       ${f.scope === undefined ? NOTHING : sql`and scope = ${f.scope}`}

@@ -52,14 +52,15 @@ async function readFilter(
 
 export async function listDeployments(
   db: Db,
-  { org_id }: Caller,
+  caller: Caller,
   query: QueryOf<Routes["listDeployments"]>,
 ): Promise<AnswerOf<Routes["listDeployments"]>> {
+  const { org_id } = caller;
   const filter = await readFilter(db, org_id, "release", query);
   const page = await readPage(
     query,
     ["listDeployments", org_id],
-    (window) => listDeploymentRows(db, org_id, filter, window),
+    (window) => listDeploymentRows(db, caller, filter, window),
     ({ id }) => id,
     (row) => row,
   );
@@ -68,14 +69,15 @@ export async function listDeployments(
 
 export async function listConfigDeployments(
   db: Db,
-  { org_id }: Caller,
+  caller: Caller,
   query: QueryOf<Routes["listConfigDeployments"]>,
 ): Promise<AnswerOf<Routes["listConfigDeployments"]>> {
+  const { org_id } = caller;
   const filter = await readFilter(db, org_id, "config", query);
   return readPage(
     query,
     ["listConfigDeployments", org_id],
-    (window) => listDeploymentRows(db, org_id, filter, window),
+    (window) => listDeploymentRows(db, caller, filter, window),
     ({ id }) => id,
     configDeploymentToWire,
   );
@@ -83,16 +85,17 @@ export async function listConfigDeployments(
 
 export async function listTargets(
   db: Db,
-  { org_id }: Caller,
+  caller: Caller,
   id: string,
   query: QueryOf<Routes["listDeploymentTargets"]>,
 ): Promise<AnswerOf<Routes["listDeploymentTargets"]>> {
+  const { org_id } = caller;
   await requireDeployment(db, org_id, "release", id);
   await requireRobotFilter(db, org_id, query.robot_id);
   return readPage(
     query,
     ["listDeploymentTargets", org_id, id],
-    (window) => listTargetRows(db, org_id, id, query, window),
+    (window) => listTargetRows(db, caller, id, query, window),
     (row) => row.id,
     targetToWire,
   );
@@ -101,11 +104,12 @@ export async function listTargets(
 /** Without parameters: every event of the deployment itself, so the last one carries the status that it has now. */
 export async function listEvents(
   db: Db,
-  { org_id }: Caller,
+  caller: Caller,
   kind: DeploymentKind,
   id: string,
   query: QueryOf<Routes["listDeploymentEvents"]>,
 ): Promise<AnswerOf<Routes["listDeploymentEvents"]>> {
+  const { org_id } = caller;
   await requireDeployment(db, org_id, kind, id);
   await requireRobotFilter(db, org_id, query.robot_id);
   const { include, robot_id } = query;
@@ -115,7 +119,7 @@ export async function listEvents(
     ({ after, limit }) =>
       listEventRows(
         db,
-        org_id,
+        caller,
         id,
         { targets: include === "targets", robot_id, after_seq: Math.max(readSeq(after), query.after_seq ?? 0) },
         limit,

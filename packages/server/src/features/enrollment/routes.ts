@@ -21,7 +21,7 @@ export function enrollmentRoutes(http: Http, plane: Plane): void {
     return readPage(
       query,
       scope,
-      (window) => listKeys(db, org_id, query, now, window),
+      (window) => listKeys(db, caller, query, now, window),
       ({ id }) => id,
       (key) => toWire(key, now),
     );

@@ -1,3 +1,4 @@
+import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bool, int, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
@@ -26,11 +27,11 @@ export interface KeyFilter {
 }
 
 /** The status is derived, here as in wire.ts: what was decided by a person comes before what time or use did. */
-export const listKeys = (db: Db, org_id: string, filter: KeyFilter, now: Date, { after, limit }: Window): Promise<KeyRow[]> => {
+export const listKeys = (db: Db, caller: Caller, filter: KeyFilter, now: Date, { after, limit }: Window): Promise<KeyRow[]> => {
   const { status = null, site_id = null, fleet_id = null } = filter;
   return db.many(sql(keyRow)`
     select ${keyRow} from enrollment_key
-    where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS}
+    where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} ${visible(caller, "site_id", "fleet_id")}
       and (${site_id}::text is null or site_id = ${site_id}) and (${fleet_id}::text is null or fleet_id = ${fleet_id})
       and (${status}::text is null or ${status} = case
         when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired'

@@ -29,7 +29,7 @@ export function fleetRoutes(http: Http, plane: Plane): void {
     return readPage(
       query,
       [routes.listFleets.name, caller.org_id],
-      (window) => listFleets(db, caller.org_id, query, window),
+      (window) => listFleets(db, caller, query, window),
       ({ id }) => id,
       toWire,
     );

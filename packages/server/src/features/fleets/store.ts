@@ -1,3 +1,4 @@
+import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
@@ -21,10 +22,11 @@ const anyRow = row({ present: bool });
 
 export const listFleets = (
   db: Db,
-  org_id: string,
+  caller: Caller,
   filter: { site_id?: string | undefined; q?: string | undefined },
   { after, limit }: Window,
 ): Promise<FleetRow[]> => {
+  const { org_id } = caller;
   const site_id = filter.site_id ?? null;
   const pattern = filter.q === undefined ? null : containing(filter.q);
   // reads: robot
@@ -32,7 +34,7 @@ export const listFleets = (
     with page as (
       select ${fleetRow} from fleet
       where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} and (${site_id}::text is null or site_id = ${site_id})
-        and (${pattern}::text is null or name ~ ${pattern})
+        and (${pattern}::text is null or name ~ ${pattern}) ${visible(caller, "site_id", "id")}
       order by id desc limit ${limit}),
     counts as (
       select fleet_id, count(*)::int as robots, count(node_id)::int as online from robot

@@ -21,7 +21,7 @@ export function robotRoutes(http: Http, plane: Plane): void {
     return readPage(
       query,
       [routes.listRobots.name, org_id],
-      (window) => listRobots(db, org_id, filter, window),
+      (window) => listRobots(db, caller, filter, window),
       ({ id }) => id,
       toWire,
     );

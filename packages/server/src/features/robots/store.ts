@@ -1,4 +1,5 @@
 import type { Platform } from "@robofleet/protocol/link";
+import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
@@ -86,12 +87,12 @@ const shown = (page: Statement<unknown>): Statement<ShownRobotRow> =>
       from robot_config c where c.org_id = page.org_id and c.robot_id = page.id) configs
     order by page.id desc`;
 
-export function listRobots(db: Db, org_id: string, filter: RobotFilter, { after, limit }: Window): Promise<ShownRobotRow[]> {
+export function listRobots(db: Db, caller: Caller, filter: RobotFilter, { after, limit }: Window): Promise<ShownRobotRow[]> {
   const { status = "any", fleet_id, site_id, label, q } = filter;
   return db.many(
     shown(sql`
       select org_id, ${robotRow} from robot
-      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${STATUS_CONDITIONS[status]}
+      where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} ${STATUS_CONDITIONS[status]} ${visible(caller, "site_id", "fleet_id")}
         ${fleet_id === undefined ? NOTHING : sql`and fleet_id = ${fleet_id}`}
         ${site_id === undefined ? NOTHING : sql`and site_id = ${site_id}`}
         ${label === undefined ? NOTHING : sql`and labels @> ${json({ [label.key]: label.value })}::jsonb`}

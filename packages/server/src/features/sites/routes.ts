@@ -2,6 +2,7 @@ import { ID_PREFIXES } from "@robofleet/protocol";
 import { routes, type Site } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
+import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
@@ -15,7 +16,7 @@ export function siteRoutes(http: Http, plane: Plane): void {
     readPage(
       query,
       [routes.listSites.name, caller.org_id],
-      (window) => listSites(db, caller.org_id, query.q, window),
+      (window) => listSites(db, caller, query.q, window),
       ({ id }) => id,
       toWire,
     ),
@@ -26,27 +27,28 @@ export function siteRoutes(http: Http, plane: Plane): void {
     return created(routes.createSite.path, { data: toWire(await orTaken(body.name, insertSite(db, site))) });
   });
 
-  serve(http, plane, routes.getSite, async (_, { params, caller, db }) => ({ data: toWire(await readSite(db, caller.org_id, params.id)) }));
+  serve(http, plane, routes.getSite, async (_, { params, caller, db }) => ({ data: toWire(await readSite(db, caller, params.id)) }));
 
   serve(http, plane, routes.updateSite, async (_, { params, body, caller, db }) => {
     if (body.name !== undefined) await orTaken(body.name, renameSite(db, caller.org_id, params.id, body.name, plane.clock.now()));
-    return { data: toWire(await readSite(db, caller.org_id, params.id)) };
+    return { data: toWire(await readSite(db, caller, params.id)) };
   });
 
-  serve(http, plane, routes.deleteSite, async (_, { params, caller, db }) => ({ data: await remove(db, caller.org_id, params.id) }));
+  serve(http, plane, routes.deleteSite, async (_, { params, caller, db }) => ({ data: await remove(db, caller, params.id) }));
 }
 
-async function readSite(db: Db, org_id: string, id: string): Promise<SiteRow> {
-  const site = await findSite(db, org_id, id);
+async function readSite(db: Db, caller: Caller, id: string): Promise<SiteRow> {
+  const site = await findSite(db, caller, id);
   if (site === undefined) throw notFound("site", id);
   return site;
 }
 
 /** Answers the site as it was. 409 while a fleet is there. */
-async function remove(db: Db, org_id: string, id: string): Promise<Site> {
+async function remove(db: Db, caller: Caller, id: string): Promise<Site> {
+  const { org_id } = caller;
   return await db.transaction(async (tx) => {
     if ((await lockSite(tx, org_id, id)) === undefined) throw notFound("site", id);
-    const site = await readSite(tx, org_id, id);
+    const site = await readSite(tx, caller, id);
     if (await hasFleets(tx, org_id, id)) throw conflict(`site ${id} still has fleets; delete or move them first`);
     await deleteSite(tx, org_id, id);
     return toWire(site);

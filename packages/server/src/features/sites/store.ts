@@ -1,7 +1,8 @@
+import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { bool, int, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bool, int, row, type RowOf, sql, type Statement, text, timestamptz } from "../../kernel/sql.ts";
 
 const siteRow = row({ id: text, name: text, created_at: timestamptz, updated_at: timestamptz });
 const countedRow = row({ ...siteRow.columns, robot_count: int, online_count: int });
@@ -11,31 +12,41 @@ const anyRow = row({ present: bool });
 
 const newSite = { robot_count: 0, online_count: 0 };
 
-export const listSites = (db: Db, org_id: string, q: string | undefined, { after, limit }: Window): Promise<SiteRow[]> => {
+/** Sites that the caller reaches, and those of the fleets that it reaches: their names are no secret to who works there. */
+const seen = (caller: Caller): Statement<unknown> =>
+  seesWholeOrg(caller)
+    ? sql``
+    : sql`and (true ${visible(caller, "id", null)} or exists (
+      -- reads: fleet
+      select from fleet f where f.org_id = site.org_id and f.site_id = site.id ${visible(caller, "f.site_id", "f.id")}))`;
+
+/** Counts are of robots that the caller sees. */
+export const listSites = (db: Db, caller: Caller, q: string | undefined, { after, limit }: Window): Promise<SiteRow[]> => {
+  const { org_id } = caller;
   const pattern = q === undefined ? null : containing(q);
   // reads: robot
   return db.many(sql(countedRow)`
     with page as (
       select ${siteRow} from site
-      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} and (${pattern}::text is null or name ~ ${pattern})
+      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} and (${pattern}::text is null or name ~ ${pattern}) ${seen(caller)}
       order by id desc limit ${limit}),
     counts as (
       select site_id, count(*)::int as robots, count(node_id)::int as online from robot
-      where org_id = ${org_id} and decommissioned_at is null and site_id in (select id from page)
+      where org_id = ${org_id} and decommissioned_at is null and site_id in (select id from page) ${visible(caller, "site_id", "fleet_id")}
       group by site_id)
     select ${siteRow.of("page")}, coalesce(robots, 0) as robot_count, coalesce(online, 0) as online_count
     from page left join counts on counts.site_id = page.id
     order by page.id desc`);
 };
 
-export const findSite = (db: Db, org_id: string, id: string): Promise<SiteRow | undefined> =>
+export const findSite = (db: Db, caller: Caller, id: string): Promise<SiteRow | undefined> =>
   // reads: robot
   db.maybe(sql(countedRow)`
     select ${siteRow.of("s")}, counts.robot_count, counts.online_count
     from site s cross join lateral (
       select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
-      where r.org_id = s.org_id and r.site_id = s.id and r.decommissioned_at is null) counts
-    where s.org_id = ${org_id} and s.id = ${id}`);
+      where r.org_id = s.org_id and r.site_id = s.id and r.decommissioned_at is null ${visible(caller, "r.site_id", "r.fleet_id")}) counts
+    where s.org_id = ${caller.org_id} and s.id = ${id}`);
 
 export const insertSite = async (db: Db, site: { org_id: string; id: string; name: string; at: Date }): Promise<SiteRow> => ({
   ...(await db.one(sql(siteRow)`

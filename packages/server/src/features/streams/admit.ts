@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
-import { type Role, type StreamName, streamPaths } from "@robofleet/protocol";
+import { type Role, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
+import { authorize } from "../../kernel/authorize.ts";
 import { authenticatePortal, bearerOf, type Credentials } from "../../kernel/authenticate.ts";
 import { checkText } from "../../kernel/body.ts";
 import { type Caller, requireRole } from "../../kernel/caller.ts";
@@ -17,12 +18,12 @@ interface StreamKind {
 
 const KINDS: readonly (StreamKind & { pattern: RegExp })[] = (
   [
-    { name: "logs", role: "viewer", query: [], subprotocol: undefined },
-    { name: "shell", role: "operator", query: ["cols", "rows"], subprotocol: "robofleet.shell.v1" },
-    { name: "camera", role: "operator", query: ["camera"], subprotocol: undefined },
-    { name: "ros_echo", role: "operator", query: ["topic"], subprotocol: undefined },
+    { name: "logs", query: [], subprotocol: undefined },
+    { name: "shell", query: ["cols", "rows"], subprotocol: "robofleet.shell.v1" },
+    { name: "camera", query: ["camera"], subprotocol: undefined },
+    { name: "ros_echo", query: ["topic"], subprotocol: undefined },
   ] as const
-).map((kind) => ({ ...kind, pattern: new RegExp(`^${streamPaths[kind.name].replace("{id}", "([^/]+)")}$`) }));
+).map((kind) => ({ ...kind, role: streamAccess[kind.name].access, pattern: new RegExp(`^${streamPaths[kind.name].replace("{id}", "([^/]+)")}$`) }));
 
 /** Path and query of a request, as they were sent: the class URL refuses some and rewrites others. */
 export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
@@ -83,6 +84,7 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   requireRole(caller, kind.role);
   checkQuery(query, kind);
   if (robot_id.includes("\0")) throw notFound("robot", robot_id);
+  await authorize(plane.findPlaces, plane.db, caller, streamAccess[kind.name], { params: { id: robot_id }, query: {}, body: {} });
   const { decommissioned } = await requireRobot(plane.db, caller.org_id, robot_id);
   return { kind, caller, secret: secret ?? "", robot_id, decommissioned, ip: credentials.ip };
 }

@@ -1,13 +1,15 @@
 import { CLOSE } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
-import { requireRole } from "../../kernel/caller.ts";
-import { Fault } from "../../kernel/fault.ts";
+import { roleOnFound } from "../../kernel/authorize.ts";
+import { type Caller, mayInWholeOrg, requireReached, requireRole } from "../../kernel/caller.ts";
+import { Fault, forbidden } from "../../kernel/fault.ts";
 import { ROBOT_REMOVED } from "../robots/index.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** A token is remembered for a second, so that its end is known within one and a half. */
 const CHECK_EVERY_MS = 500;
 const PING_EVERY_MS = 30_000;
+const OUT_OF_REACH = "the robot is no longer where the token may watch";
 
 /** Keeps an eye on all open streams with one timer for all: may they still watch, is the robot still there, are they themselves? */
 export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop(): void } {
@@ -56,8 +58,23 @@ async function checkToken(plane: Plane, viewers: readonly Viewer[]): Promise<voi
   try {
     const caller = await plane.authenticators.portal(first.admitted.secret, first.admitted.caller.org_id);
     for (const viewer of viewers) closeWithoutRole(() => requireRole(caller, viewer.admitted.kind.role), viewer);
+    await checkPlaces(plane, caller, viewers);
   } catch (error) {
     for (const viewer of viewers) closeRefused(error, viewer);
+  }
+}
+
+/** Robots are moved, and grants change: what a role that is limited to places reaches is looked up anew, once for all streams of a token. */
+async function checkPlaces(plane: Plane, caller: Caller, viewers: readonly Viewer[]): Promise<void> {
+  const limited = viewers.filter(({ open, admitted }) => open && !mayInWholeOrg(caller, admitted.kind.role));
+  if (limited.length === 0) return;
+  const ids = [...new Set(limited.map(({ admitted }) => admitted.robot_id))];
+  const found = await plane.findPlaces(plane.db, caller.org_id, "robot", ids, []);
+  for (const viewer of limited) {
+    const { robot_id, kind } = viewer.admitted;
+    const place = found.get(robot_id);
+    const role = place === undefined ? undefined : roleOnFound(caller, place);
+    closeWithoutRole(() => requireReached(role, kind.role, () => forbidden(OUT_OF_REACH)), viewer);
   }
 }
 

@@ -13,6 +13,7 @@ import { createMetrics } from "../../kernel/metrics.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
+import { findPlaces } from "../access/index.ts";
 import { createCredential, createPortalAuthenticator, type PortalAuthenticator } from "../tokens/index.ts";
 
 export interface Reply<T> {
@@ -70,6 +71,7 @@ export async function startFeaturePlane(
         return options.robot(plane)(robot_id, text, signature);
       },
     },
+    findPlaces,
     admin: { token: options.admin_token, behind_proxy: false },
     rate_limits: {
       token: new RateLimit(clock, "token", { per_minute: 60_000, burst: 60_000 }),

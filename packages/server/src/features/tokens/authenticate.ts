@@ -1,8 +1,8 @@
 import type { Clock } from "@robofleet/clock";
-import { type Role, roleAtLeast } from "@robofleet/protocol";
+import { ROLES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import { LRUCache } from "lru-cache";
-import type { Caller } from "../../kernel/caller.ts";
+import { type Caller, type Grant, highestRole, lowerRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { Fault, forbidden, printable, unauthorized } from "../../kernel/fault.ts";
 import { secretHash } from "./create.ts";
@@ -80,9 +80,10 @@ function refuseKnown(message: string): Fault {
   return new Fault("unauthorized", message, { headers, detail: { known: true } });
 }
 
-function callerOf(credential: CredentialRow, orgs: readonly MembershipRow[], named: string | undefined): Caller {
+function callerOf(credential: CredentialRow, memberships: readonly MembershipRow[], named: string | undefined): Caller {
   const org_id = named ?? credential.org_id;
-  const org = orgs.find((one) => one.org_id === org_id);
+  const own = memberships.filter((one) => one.org_id === org_id);
+  const [org] = own;
   if (org === undefined) {
     throw forbidden(
       named === undefined
@@ -91,23 +92,31 @@ function callerOf(credential: CredentialRow, orgs: readonly MembershipRow[], nam
     );
   }
   if (!org.active) throw forbidden(`org ${org_id} is not active`);
-  const role = roleIn(credential, org);
+  const grants = grantsIn(credential, own);
   return {
     org_id,
-    role,
-    // Both may be limited; the token's own limit is what its maker chose for it.
-    scopes: credential.scopes.length > 0 ? credential.scopes : (org.scopes ?? []),
+    role: highestOf(grants),
+    grants,
+    limit: credential.user_id === null ? [] : credential.scopes,
     actor: actorOf(credential, org),
     token_id: credential.id,
-    orgs: orgs
-      .filter(({ active }) => active)
-      .map((one) => ({ org_id: one.org_id, role: roleIn(credential, one), is_default: one.org_id === credential.org_id })),
+    orgs: Array.from(
+      Map.groupBy(
+        memberships.filter(({ active }) => active),
+        (one) => one.org_id,
+      ),
+      ([id, in_org]) => ({ org_id: id, role: highestOf(grantsIn(credential, in_org)), is_default: id === credential.org_id }),
+    ),
   };
 }
 
-/** A token never can do more than its user, nor more than it was made for. */
-const roleIn = (credential: CredentialRow, { role }: MembershipRow): Role =>
-  role !== null && roleAtLeast(credential.role, role) ? role : credential.role;
+/** A token never can do more than its user, nor more than it was made for. An org's token holds its one grant itself. */
+const grantsIn = (credential: CredentialRow, memberships: readonly MembershipRow[]): Grant[] =>
+  memberships.map(({ role, scopes }) =>
+    role === null ? { role: credential.role, scopes: credential.scopes } : { role: lowerRole(role, credential.role), scopes: scopes ?? [] },
+  );
+
+const highestOf = (grants: readonly Grant[]): Grant["role"] => highestRole(grants.map(({ role }) => role)) ?? ROLES[0];
 
 const actorOf = (credential: CredentialRow, { user_name }: MembershipRow): Actor =>
   credential.user_id === null

@@ -11,6 +11,12 @@ export function tokenRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getMe, async (_, { caller, db }) => ({ data: await describe(db, caller) }));
 }
 
+/** Outside of these the token sees nothing of sites, fleets and robots; empty is the whole org. */
+function scopesShown({ grants, limit }: Caller): Me["scopes"] {
+  if (limit.length > 0) return [...limit];
+  return grants.some(({ scopes }) => scopes.length === 0) ? [] : grants.flatMap(({ scopes }) => scopes);
+}
+
 async function describe(db: Db, caller: Caller): Promise<Me> {
   const credential = await getCredential(db, caller.token_id);
   const known = credential.user_id === null ? await listOrgOfToken(db, credential.org_id) : await listOrgsOfUser(db, credential.user_id);
@@ -22,6 +28,6 @@ async function describe(db: Db, caller: Caller): Promise<Me> {
     token: { id: credential.id, label: credential.label, prefix: credential.prefix, expires_at: wireTime(credential.expires_at) },
     org: { id: caller.org_id, name: name(caller.org_id), role: caller.role },
     orgs: caller.orgs.map(({ org_id, role, is_default }) => ({ id: org_id, name: name(org_id), role, default: is_default })),
-    scopes: [...caller.scopes],
+    scopes: scopesShown(caller),
   };
 }

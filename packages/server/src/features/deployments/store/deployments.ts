@@ -1,8 +1,10 @@
 import type { DeploymentStatus, Reason } from "@robofleet/protocol";
+import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
 import { bool, int, json, list, nullable, row, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
+import { reachedDeployments } from "./reach.ts";
 import { type DeploymentKind, type DeploymentRow, deploymentRow } from "./rows.ts";
 
 export type NewDeployment = Pick<
@@ -71,9 +73,9 @@ export interface DeploymentFilter {
   until?: Date | undefined;
 }
 
-export const listDeploymentRows = (db: Db, org_id: string, f: DeploymentFilter, { after, limit }: Window) =>
+export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, { after, limit }: Window) =>
   db.many(sql(deploymentRow)`
-    select ${deploymentRow} from deployment where org_id = ${org_id} and kind = ${f.kind}
+    select ${deploymentRow} from deployment where org_id = ${caller.org_id} and kind = ${f.kind} ${reachedDeployments(caller)}
     ${f.status === undefined ? sql`` : sql`and status = ${f.status}`}
     ${f.robot_id === undefined ? sql`` : sql`and robot_id = ${f.robot_id}`}
     ${f.fleet_id === undefined ? sql`` : sql`and fleet_id = ${f.fleet_id}`}

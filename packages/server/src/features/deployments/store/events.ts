@@ -1,5 +1,7 @@
+import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { json, sql } from "../../../kernel/sql.ts";
+import { reachedEvents } from "./reach.ts";
 import { type EventRow, eventRow } from "./rows.ts";
 
 /** Events of one deployment in one statement. */
@@ -17,8 +19,8 @@ export interface EventFilter {
 }
 
 /** Oldest first. Without `targets` or a robot only the deployment's own events: few, whatever the size of the fleet. */
-export const listEventRows = (db: Db, org_id: string, deployment_id: string, f: EventFilter, limit: number) =>
+export const listEventRows = (db: Db, caller: Caller, deployment_id: string, f: EventFilter, limit: number) =>
   db.many(sql(eventRow)`
-    select ${eventRow} from deployment_event where org_id = ${org_id} and deployment_id = ${deployment_id} and seq > ${f.after_seq}
+    select ${eventRow} from deployment_event where org_id = ${caller.org_id} and deployment_id = ${deployment_id} and seq > ${f.after_seq} ${reachedEvents(caller)}
     ${f.robot_id === undefined ? (f.targets ? sql`` : sql`and robot_id is null`) : sql`and robot_id = ${f.robot_id}`}
     order by seq limit ${limit}`);

@@ -1,7 +1,9 @@
 import type { Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
+import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
 import { bool, json, jsonb, list, nullable, row, sql, text, textOf } from "../../../kernel/sql.ts";
+import { reachedTargets } from "./reach.ts";
 import { type TargetRow, targetRow } from "./rows.ts";
 
 export interface NewTargets {
@@ -74,13 +76,13 @@ export const listOpenOfRobot = (db: Db, org_id: string, robot_id: string) =>
 
 export const listTargetRows = (
   db: Db,
-  org_id: string,
+  caller: Caller,
   deployment_id: string,
   f: { status?: string | undefined; robot_id?: string | undefined },
   { after, limit }: Window,
 ) =>
   db.many(sql(targetRow)`
-    select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id}
+    select ${targetRow} from deployment_target where org_id = ${caller.org_id} and deployment_id = ${deployment_id} ${reachedTargets(caller)}
     ${f.status === undefined ? sql`` : sql`and status = ${f.status}`}
     ${f.robot_id === undefined ? sql`` : sql`and robot_id = ${f.robot_id}`}
     ${after === null ? sql`` : sql`and id < ${after}`}

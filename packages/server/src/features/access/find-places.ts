@@ -1,0 +1,49 @@
+import type { FindPlaces, Found, PlacedKind } from "../../kernel/authorize.ts";
+import { bool, jsonb, list, nullable, row, type RowOf, sql, type Statement, text } from "../../kernel/sql.ts";
+
+const foundRow = row({ id: text, site_id: nullable(text), fleet_id: nullable(text), shared: bool, fleets: jsonb<string[]>() });
+type FoundRow = RowOf<typeof foundRow>;
+
+/** Where objects are, for callers whose role is limited to places. */
+export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
+  const rows = await db.many(STATEMENTS[kind](org_id, list(ids), list(fleets)));
+  return new Map(rows.map(({ id, site_id, fleet_id, ...rest }) => [id, { place: { site_id, fleet_id }, ...rest } satisfies Found]));
+};
+
+type Ids = ReturnType<typeof list>;
+
+/** A deployment is where its robot or fleet is now; one of a fleet that is gone is nowhere but in the org. */
+const deployments = (org_id: string, kind: "release" | "config", ids: Ids): Statement<FoundRow> => sql(foundRow)`
+  -- reads: deployment, robot, fleet
+  select d.id, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id, false as shared, '[]'::jsonb as fleets
+  from deployment d
+  left join robot r on r.org_id = d.org_id and r.id = d.robot_id
+  left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
+  where d.org_id = ${org_id} and d.kind = ${kind} and d.id = any(${ids}::text[])`;
+
+const STATEMENTS: Record<PlacedKind, (org_id: string, ids: Ids, fleets: Ids) => Statement<FoundRow>> = {
+  site: (org_id, ids, fleets) => sql(foundRow)`
+    -- reads: site, fleet
+    select s.id, s.id as site_id, null::text as fleet_id, false as shared,
+      (select coalesce(jsonb_agg(f.id), '[]') from fleet f where f.org_id = s.org_id and f.site_id = s.id and f.id = any(${fleets}::text[])) as fleets
+    from site s where s.org_id = ${org_id} and s.id = any(${ids}::text[])`,
+  fleet: (org_id, ids) => sql(foundRow)`
+    -- reads: fleet
+    select id, site_id, id as fleet_id, false as shared, '[]'::jsonb as fleets from fleet where org_id = ${org_id} and id = any(${ids}::text[])`,
+  robot: (org_id, ids) => sql(foundRow)`
+    -- reads: robot
+    select id, site_id, fleet_id, false as shared, '[]'::jsonb as fleets from robot where org_id = ${org_id} and id = any(${ids}::text[])`,
+  enrollment_key: (org_id, ids) => sql(foundRow)`
+    -- reads: enrollment_key
+    select id, site_id, fleet_id, false as shared, '[]'::jsonb as fleets from enrollment_key where org_id = ${org_id} and id = any(${ids}::text[])`,
+  deployment: (org_id, ids) => deployments(org_id, "release", ids),
+  config_deployment: (org_id, ids) => deployments(org_id, "config", ids),
+  config: (org_id, ids) => sql(foundRow)`
+    -- reads: config_entry, robot, fleet
+    select e.id, coalesce(case when e.scope = 'site' then e.scope_id end, f.site_id, r.site_id) as site_id, coalesce(f.id, r.fleet_id) as fleet_id,
+      e.scope = 'org' as shared, '[]'::jsonb as fleets
+    from config_entry e
+    left join fleet f on f.org_id = e.org_id and e.scope = 'fleet' and f.id = e.scope_id
+    left join robot r on r.org_id = e.org_id and e.scope = 'robot' and r.id = e.scope_id
+    where e.org_id = ${org_id} and e.id = any(${ids}::text[])`,
+};

@@ -1,0 +1,97 @@
+import { type AccessRow, type ObjectField, type ObjectKind, type Role, roleAtLeast } from "@robofleet/protocol";
+import { type Caller, mayInWholeOrg, namedFleets, type Place, requireInWholeOrg, requireReached, requireRole, roleOn } from "./caller.ts";
+import type { Db } from "./db.ts";
+import { badRequest, notFound } from "./fault.ts";
+
+export type PlacedKind = Exclude<ObjectKind, "target" | "config_scope">;
+
+/** Where an object is, and who sees it from outside of there. */
+export interface Found {
+  place: Place;
+  /** Every member of the org may see it. */
+  shared: boolean;
+  /** Of a site: those of the fleets asked for that are there. Who sees one of them sees the site's name. */
+  fleets: readonly string[];
+}
+
+/** Looks up where objects of an org are; what the org has not got is not in the answer. */
+export type FindPlaces = (
+  db: Db,
+  org_id: string,
+  kind: PlacedKind,
+  ids: readonly string[],
+  fleets: readonly string[],
+) => Promise<ReadonlyMap<string, Found>>;
+
+export interface AskedObjects {
+  params: unknown;
+  query: unknown;
+  body: unknown;
+}
+
+/**
+ * Lets a call pass whose caller has the role that the row asks for on every object that the request names. Only those
+ * whose role does not hold in the whole org cost a look-up; lists filter for themselves, by `visible`.
+ */
+export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: AccessRow, asked: AskedObjects): Promise<void> {
+  const needed = row.access as Role;
+  requireRole(caller, needed);
+  if (row.outside === "allowed" || mayInWholeOrg(caller, needed)) return;
+  if (row.outside === "forbidden") return requireInWholeOrg(caller, needed);
+  let named = 0;
+  for (const field of row.objects) {
+    const object = readObject(field, asked);
+    if (object === undefined) continue;
+    named += 1;
+    if (object === "org") requireInWholeOrg(caller, field.role);
+    else await requireObject(find, db, caller, field.role, object);
+  }
+  // What names nothing is not let through unseen: the route wants one of them.
+  if (named === 0 && row.outside === "not_found")
+    throw badRequest(`one of ${row.objects.map(({ field }) => field).join(", ")} is required`);
+}
+
+interface NamedObject {
+  id: string;
+  /** What the id may be of. */
+  kinds: readonly PlacedKind[];
+}
+
+function readObject({ in: place, field, kind }: ObjectField, asked: AskedObjects): NamedObject | "org" | undefined {
+  const fields = (asked[place] ?? {}) as Record<string, unknown>;
+  const id = fields[field];
+  if (kind === "config_scope" && place === "body" && (fields.scope ?? "org") === "org") return "org";
+  if (typeof id !== "string") return undefined;
+  if (kind === "target") return isKind(fields.target_kind, ["robot", "fleet"]) ? { id, kinds: [fields.target_kind] } : undefined;
+  if (kind !== "config_scope") return { id, kinds: [kind] };
+  if (fields.scope === undefined) return { id, kinds: SCOPE_KINDS };
+  return isKind(fields.scope, SCOPE_KINDS) ? { id, kinds: [fields.scope] } : undefined;
+}
+
+const SCOPE_KINDS = ["site", "fleet", "robot"] as const;
+
+const isKind = <K extends PlacedKind>(value: unknown, kinds: readonly K[]): value is K => (kinds as readonly unknown[]).includes(value);
+
+async function requireObject(find: FindPlaces, db: Db, caller: Caller, needed: Role, { id, kinds }: NamedObject): Promise<void> {
+  let role: Role | undefined;
+  for (const kind of kinds) {
+    const found = (await find(db, caller.org_id, kind, [id], namedFleets(caller))).get(id);
+    if (found !== undefined) role = roleOnFound(caller, found);
+    if (role !== undefined && roleAtLeast(role, needed)) return;
+  }
+  requireReached(role, needed, () => notFound(nounOf(kinds), id));
+}
+
+/** The role on an object: where it is, else a viewer's on what is seen from outside; undefined when it is not to be seen. */
+export function roleOnFound(caller: Caller, { place, shared, fleets }: Found): Role | undefined {
+  const role = roleOn(caller, place);
+  if (role !== undefined) return role;
+  const seen = shared || fleets.some((fleet_id) => roleOn(caller, { ...place, fleet_id }) !== undefined);
+  return seen ? "viewer" : undefined;
+}
+
+/** In the words of those who say that it does not exist: nobody is to tell the two apart. */
+const nounOf = (kinds: readonly PlacedKind[]): string => {
+  const nouns = kinds.map((kind) => kind.replaceAll("_", " "));
+  return nouns.length === 1 ? (nouns[0] ?? "") : `${nouns.slice(0, -1).join(", ")} or ${nouns.at(-1)}`;
+};
