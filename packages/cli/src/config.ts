@@ -13,6 +13,10 @@ export interface Environment {
   /** Whether a terminal may be given colours. */
   colors: boolean;
   debug: boolean;
+  /** ROBOFLEET_PAGER or PAGER; undefined when it is not set, empty when it says that there is none. */
+  pager: string | undefined;
+  /** The environment that the pager runs in. */
+  pagerEnvironment: () => NodeJS.ProcessEnv;
 }
 
 export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
@@ -27,5 +31,8 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     config_home: read("XDG_CONFIG_HOME"),
     colors: read("NO_COLOR") === undefined && env.TERM !== "dumb",
     debug: read("ROBOFLEET_DEBUG") !== undefined && env.ROBOFLEET_DEBUG !== "0",
+    pager: env.ROBOFLEET_PAGER ?? env.PAGER,
+    // As git calls it: leave when it fits on the screen, show colours, leave the text on the screen.
+    pagerEnvironment: () => ({ LESS: "FRX", LV: "-c", ...env }),
   };
 }

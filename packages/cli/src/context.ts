@@ -24,8 +24,9 @@ export class Context {
     this.environment = environment;
   }
 
-  get json(): boolean {
-    return this.out.json;
+  /** True when stdout is for programs: one document and nothing else. */
+  get structured(): boolean {
+    return this.out.structured;
   }
 
   now(): Date {
@@ -86,6 +87,6 @@ export class Context {
   }
 
   #tellRetry(wait_ms: number, error: Error): void {
-    if (wait_ms >= RETRY_NOTE_MS_MIN && !this.json) this.out.note(`${error.message}, trying again in ${Math.ceil(wait_ms / 1000)} s`);
+    if (wait_ms >= RETRY_NOTE_MS_MIN && !this.structured) this.out.note(`${error.message}, trying again in ${Math.ceil(wait_ms / 1000)} s`);
   }
 }

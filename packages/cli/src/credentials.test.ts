@@ -3,7 +3,7 @@ import { mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { readEnvironment } from "./config.ts";
-import { loginAddress } from "./credentials.ts";
+import { loginTarget } from "./credentials.ts";
 import { RfHome } from "./testing/run-rf.ts";
 import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
@@ -82,9 +82,9 @@ test("an unreachable service and any other answer save with a warning", TIMEOUT,
 test("the address to log in at is the local server when nothing names another", async () => {
   await using home = await RfHome.make();
   const environment = readEnvironment({ XDG_CONFIG_HOME: home.directory });
-  assert.equal(await loginAddress({}, environment), "http://127.0.0.1:7600");
+  assert.equal((await loginTarget({}, environment)).base_url, "http://127.0.0.1:7600");
   await saved(home, `base_url = "https://saved.example"\n`);
-  assert.equal(await loginAddress({ profile: "new" }, environment), "https://saved.example");
+  assert.deepEqual(await loginTarget({ profile: "new" }, environment), { profile: "new", base_url: "https://saved.example" });
 });
 
 test("login keeps comments, keys that are not ours, profiles, and a file that is a link", TIMEOUT, async () => {

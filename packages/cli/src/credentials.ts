@@ -1,10 +1,8 @@
-import { mkdir, open, readFile, realpath, rename, rm } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
-import process from "node:process";
 import { DEFAULT_BASE_URL, type Environment } from "./config.ts";
-import { Failure, usage } from "./failure.ts";
-import { EXIT } from "./exit-codes.ts";
+import { usage } from "./failure.ts";
+import { changeToml, isTable, readToml, textOf, type TomlContent } from "./toml-file.ts";
 
 export interface Access {
   base_url: string;
@@ -14,7 +12,7 @@ export interface Access {
   base_url_source: string;
 }
 
-interface Profile {
+export interface Profile {
   token?: string | undefined;
   base_url?: string | undefined;
   org?: string | undefined;
@@ -26,17 +24,25 @@ export interface Flags {
   profile?: string | undefined;
 }
 
-export function credentialsPath(environment: Environment): string {
-  return path.join(environment.config_home ?? path.join(homedir(), ".config"), "robofleet", "credentials.toml");
-}
+/** The values at the top of the file, by a name that no table has. */
+export const DEFAULT_PROFILE = "default";
+
+/** A file in the folder of this program's settings. */
+export const configPath = (environment: Environment, name: string): string =>
+  path.join(environment.config_home ?? path.join(homedir(), ".config"), "robofleet", name);
+
+export const credentialsPath = (environment: Environment): string => configPath(environment, "credentials.toml");
 
 /** Token, address and org, each from the first that has it: flag, environment, profile, file. */
 export async function resolveAccess(flags: Flags, environment: Environment): Promise<Access> {
   const file = credentialsPath(environment);
-  const name = flags.profile ?? environment.profile;
-  const complete = name === undefined && environment.token !== undefined && (flags.base_url ?? environment.base_url) !== undefined;
+  const named = flags.profile ?? environment.profile;
+  const complete = named === undefined && environment.token !== undefined && (flags.base_url ?? environment.base_url) !== undefined;
   // With all of it at hand the file is not needed, and a broken one does no harm.
-  const { top, profile } = complete ? { top: {}, profile: {} } : await readProfiles(file, name);
+  const content = complete ? {} : await readToml(file);
+  const top = toProfile(content);
+  const name = chosenProfile(flags, environment, content);
+  const profile = name === undefined ? {} : findProfile(file, content, name, named === undefined);
   const addresses: [string | undefined, string][] = [
     [flags.base_url, "--base-url"],
     [environment.base_url, "ROBOFLEET_BASE_URL"],
@@ -55,104 +61,46 @@ export async function resolveAccess(flags: Flags, environment: Environment): Pro
   };
 }
 
-/** The address to log in at. A profile that does not exist yet is one that the login makes. */
-export async function loginAddress(flags: Flags, environment: Environment): Promise<string> {
-  const given = flags.base_url ?? environment.base_url;
-  if (given !== undefined) return given;
-  const name = flags.profile ?? environment.profile;
-  const table = await parseFile(credentialsPath(environment), (await readText(credentialsPath(environment))) ?? "");
-  const profile = name !== undefined && isTable(table.profiles) ? table.profiles[name] : undefined;
-  return (isTable(profile) ? text(profile.base_url) : undefined) ?? text(table.base_url) ?? DEFAULT_BASE_URL;
+/** The profile that a call works with: flag, environment, or the one in use. Undefined is the top of the file. */
+function chosenProfile(flags: Flags, environment: Environment, content: TomlContent): string | undefined {
+  const name = flags.profile ?? environment.profile ?? textOf(content.profile);
+  return name === DEFAULT_PROFILE ? undefined : name;
 }
 
-async function readProfiles(file: string, name: string | undefined): Promise<{ top: Profile; profile: Profile }> {
-  const text = await readText(file);
-  const top = await parseFile(file, text ?? "");
-  if (name === undefined) return { top: toProfile(top), profile: {} };
-  const profiles = top.profiles;
-  const profile = isTable(profiles) && Object.hasOwn(profiles, name) ? profiles[name] : undefined;
-  if (!isTable(profile)) throw usage(`there is no profile ${name} in ${file}`, `Make it: rf login --profile ${name}`);
-  return { top: toProfile(top), profile: toProfile(profile) };
+/** Where a login goes: its profile (undefined is the top of the file) and its address. A profile may be one that it makes. */
+export async function loginTarget(flags: Flags, environment: Environment): Promise<{ profile: string | undefined; base_url: string }> {
+  const content = await readToml(credentialsPath(environment));
+  const profile = chosenProfile(flags, environment, content);
+  const saved = profile === undefined ? undefined : profilesOf(content).get(profile)?.base_url;
+  const base_url = flags.base_url ?? environment.base_url ?? saved ?? textOf(content.base_url) ?? DEFAULT_BASE_URL;
+  return { profile, base_url };
 }
 
-const isTable = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
-const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
-const toProfile = (table: Record<string, unknown>): Profile => ({
-  token: text(table.token),
-  base_url: text(table.base_url),
-  org: text(table.org),
+/** The profiles in tables of a file's content. */
+export function profilesOf(content: TomlContent): Map<string, Profile> {
+  const tables = isTable(content.profiles) ? Object.entries(content.profiles) : [];
+  return new Map(tables.flatMap(([name, table]) => (isTable(table) ? [[name, toProfile(table)] as const] : [])));
+}
+
+function findProfile(file: string, content: TomlContent, name: string, in_use: boolean): Profile {
+  const profile = profilesOf(content).get(name);
+  if (profile !== undefined) return profile;
+  const hints = [`Make it: rf login --profile ${name}`, ...(in_use ? ["Or use the top of the file again: rf profiles use default"] : [])];
+  throw usage(`there is no profile ${name} in ${file}`, ...hints);
+}
+
+export const toProfile = (table: TomlContent): Profile => ({
+  token: textOf(table.token),
+  base_url: textOf(table.base_url),
+  org: textOf(table.org),
 });
 
-async function parseFile(file: string, content: string): Promise<Record<string, unknown>> {
-  const { parse, TomlError } = await import("smol-toml");
-  try {
-    return parse(content);
-  } catch (error) {
-    // The message of a TOML error quotes the line, and the line may hold the token.
-    const place = error instanceof TomlError ? ` (line ${error.line})` : "";
-    throw new Failure(EXIT.error, `${file} is no valid TOML${place}`, { hints: ["Mend it by hand, or remove it and run `rf login`."] });
-  }
-}
-
-async function readText(file: string): Promise<string | undefined> {
-  try {
-    return await readFile(file, "utf8");
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
-    throw error;
-  }
-}
-
-/** Saves the values at the top of the file or in a profile, readable by this user only, all or nothing. */
+/** Saves the values at the top of the file or in a profile. */
 export async function saveCredentials(
   file: string,
   profile: string | undefined,
-  values: { token?: string | undefined; base_url?: string | undefined },
+  values: { token?: string | undefined; base_url?: string | undefined; org?: string | undefined },
 ): Promise<void> {
-  const old = (await readText(file)) ?? "";
-  await parseFile(file, old);
   const { editToml } = await import("./toml-edit.ts");
-  let edited: string;
-  try {
-    edited = editToml(old, profile === undefined ? [] : ["profiles", profile], { ...values });
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new Failure(EXIT.error, `${file} was not changed: ${reason}`, {
-      hints: ["Edit it by hand: it takes `token` and `base_url`."],
-      cause: error,
-    });
-  }
-  await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
-  // A file that is a link, as dotfile collections make them, stays one.
-  const target = await realpath(file).catch(() => file);
-  await replaceFile(target, edited);
-}
-
-async function replaceFile(file: string, content: string): Promise<void> {
-  const draft = `${file}.${process.pid}.tmp`;
-  await rm(draft, { force: true });
-  try {
-    const handle = await open(draft, "wx", 0o600);
-    try {
-      await handle.writeFile(content);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(draft, file);
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  }
-}
-
-/** Deletes the file; that there is none is fine. Answers whether there was one. */
-export async function deleteCredentials(file: string): Promise<boolean> {
-  try {
-    await rm(file);
-    return true;
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return false;
-    throw error;
-  }
+  await changeToml(file, (text) => editToml(text, profile === undefined ? [] : ["profiles", profile], { ...values }));
 }

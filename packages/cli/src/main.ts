@@ -3,27 +3,30 @@ import type { Act } from "./command.ts";
 import { readEnvironment } from "./config.ts";
 import type { Context } from "./context.ts";
 import { EXIT } from "./exit-codes.ts";
+import { scanFormat } from "./formats.ts";
 import { Output } from "./output.ts";
 import { buildProgram, commandPath, failedCommands, type GlobalOptions } from "./program.ts";
 import { registry } from "./registry.ts";
+import { plain } from "./text.ts";
 import { topics } from "./topics.ts";
 
 // A reader that has seen enough (`rf … | head`) is no error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.error));
-await main(helpInOrder(process.argv.slice(2)));
+const words = process.argv.slice(2);
+if (words[0] === "__complete") await (await import("./completion/answer.ts")).answerCompletion(words.slice(1));
+else await main(helpInOrder(words));
 
 async function main(args: string[]): Promise<void> {
   const environment = readEnvironment();
-  const end = args.indexOf("--");
-  const json = args.slice(0, end === -1 ? args.length : end).includes("--json");
-  const out = new Output({ json, colors: environment.colors });
+  const out = new Output({ format: scanFormat(args) ?? "table", colors: environment.colors });
   let context: Context | undefined;
   const act: Act =
     (run) =>
     async (...actuals) => {
       const flags = program.opts<GlobalOptions>();
-      const loaded = await import("./context.ts");
+      const [loaded, { outputOptions }] = await Promise.all([import("./context.ts"), import("./settings.ts")]);
       context = new loaded.Context(out, { base_url: flags.baseUrl, profile: flags.profile, org: flags.org }, environment);
+      out.configure(await outputOptions(flags, environment, (text) => out.note(`warning: ${plain(text)}`)));
       await run(context, ...actuals);
     };
   const { program } = buildProgram(act);
@@ -38,7 +41,7 @@ async function main(args: string[]): Promise<void> {
       failure = new Failure(failure.exit_code, failure.message, { hints: [...failure.hints, help] });
     }
     process.exitCode = failure.exit_code;
-    out.fail(failure, environment.debug);
+    await out.fail(failure, environment.debug);
   }
 }
 

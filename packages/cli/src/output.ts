@@ -1,7 +1,8 @@
 import process from "node:process";
 import { createColors } from "picocolors";
 import type { Failure } from "./failure.ts";
-import { plain, render, Styled } from "./text.ts";
+import type { OutputFormat } from "./formats.ts";
+import { jsonText, plain, render, Styled } from "./text.ts";
 
 export type Colors = ReturnType<typeof createColors>;
 type Tone = "good" | "bad" | "busy" | "quiet" | "strong";
@@ -38,23 +39,51 @@ const TONES: Record<string, Tone> = {
 export interface Column<T> {
   title: string;
   value: (row: T) => unknown;
+  /** Shown with `-o wide`, or when --columns names it. */
+  wide?: boolean;
+}
+
+export interface OutputOptions {
+  format: OutputFormat;
+  /** Whether tables begin with their titles. */
+  headers: boolean;
+  /** Names of the columns to show, in this order; undefined shows those of the format. */
+  columns: readonly string[] | undefined;
+  /** Shows what is longer than the terminal; undefined prints it. */
+  pager: { command: string; env: NodeJS.ProcessEnv } | undefined;
 }
 
 /** The two streams. Colours and anything that moves are for terminals only. */
 export class Output {
-  readonly json: boolean;
+  #options: OutputOptions;
   readonly #colors: Colors;
   readonly #error_colors: Colors;
+  /** What is held back to see whether it is long enough for the pager. */
+  #held: string[] | undefined;
 
-  constructor(options: { json: boolean; colors: boolean }) {
-    this.json = options.json;
+  constructor(options: { format: OutputFormat; colors: boolean }) {
+    this.#options = { format: options.format, headers: true, columns: undefined, pager: undefined };
     this.#colors = createColors(options.colors && process.stdout.isTTY);
     this.#error_colors = createColors(options.colors && process.stderr.isTTY);
   }
 
+  /** Takes what flags and settings say; before it only errors are printed. */
+  configure(options: OutputOptions): void {
+    this.#options = options;
+  }
+
+  get format(): OutputFormat {
+    return this.#options.format;
+  }
+
+  /** True when stdout is for programs: one document and nothing else. */
+  get structured(): boolean {
+    return this.#options.format === "json" || this.#options.format === "yaml";
+  }
+
   /** True when a line on stderr can be written over. */
   get can_animate(): boolean {
-    return process.stderr.isTTY && !this.json;
+    return process.stderr.isTTY && !this.structured;
   }
 
   /** Escaped, in the colour of its tone. */
@@ -70,7 +99,7 @@ export class Output {
 
   /** Text for people on stdout; make it with the `line` template. */
   line(text = ""): void {
-    process.stdout.write(`${text}\n`);
+    this.#write(`${text}\n`);
   }
 
   /** Text for people that is not the result, on stderr. */
@@ -78,28 +107,67 @@ export class Output {
     process.stderr.write(`${text}\n`);
   }
 
-  /** The one JSON document of this call: indented for a terminal, else on one line. */
-  document(value: unknown): void {
-    process.stdout.write(`${JSON.stringify(value, undefined, process.stdout.isTTY ? 2 : undefined)}\n`);
+  /** The one document of this call: JSON is indented for a terminal, else on one line. */
+  async document(value: unknown): Promise<void> {
+    if (this.format === "yaml") this.#write((await import("./yaml-text.ts")).yamlText(value));
+    else this.#write(`${jsonText(value, process.stdout.isTTY ? 2 : undefined)}\n`);
   }
 
-  /** The result: as JSON when asked for, else as `people` writes it. */
+  /** One of many documents that come by and by: JSON on a line each, YAML behind a line of dashes. */
+  async record(value: unknown): Promise<void> {
+    if (this.format === "yaml") this.#write(`---\n${(await import("./yaml-text.ts")).yamlText(value)}`);
+    else this.#write(`${jsonText(value)}\n`);
+  }
+
+  /** The result: as a document when asked for, else as `people` writes it. What is long goes through the pager. */
   async result(value: unknown, people: () => void | Promise<void>): Promise<void> {
-    if (this.json) this.document(value);
-    else await people();
+    const { pager } = this.#options;
+    const show = async (): Promise<void> => (this.structured ? this.document(value) : people());
+    if (pager === undefined || !process.stdout.isTTY) return show();
+    this.#held = [];
+    try {
+      await show();
+    } finally {
+      const text = this.#held.join("");
+      this.#held = undefined;
+      const { isLong, page } = await import("./pager.ts");
+      const [columns, rows] = process.stdout.getWindowSize();
+      const paged = isLong(text, { columns: columns || 80, rows: rows || 24 }) && (await page(text, pager));
+      if (!paged) this.#write(text);
+    }
+  }
+
+  #write(text: string): void {
+    if (this.#held === undefined) process.stdout.write(text);
+    else this.#held.push(text);
   }
 
   /** Rows in columns without borders. */
   async table<T>(rows: readonly T[], columns: readonly Column<T>[]): Promise<void> {
     const { default: Table } = await import("cli-table3");
+    const shown = await this.#choose(columns);
     const edges = ["top", "top-mid", "top-left", "top-right", "bottom", "bottom-mid", "bottom-left", "bottom-right"];
     const chars = Object.fromEntries(
       [...edges, "left", "left-mid", "mid", "mid-mid", "right", "right-mid", "middle"].map((edge) => [edge, ""]),
     );
     const table = new Table({ chars, style: { head: [], border: [], "padding-left": 0, "padding-right": 2 } });
-    table.push(columns.map(({ title }) => this.paint("quiet", title).rendered));
-    for (const row of rows) table.push(columns.map(({ value }) => render(value(row))));
+    if (this.#options.headers) table.push(shown.map(({ title }) => this.paint("quiet", title).rendered));
+    for (const row of rows) table.push(shown.map(({ value }) => render(value(row))));
     this.line(table.toString().replace(/ +$/gm, ""));
+  }
+
+  async #choose<T>(columns: readonly Column<T>[]): Promise<readonly Column<T>[]> {
+    const { columns: wanted, format } = this.#options;
+    if (wanted === undefined) return columns.filter(({ wide }) => !wide || format === "wide");
+    const named = new Map(columns.map((column) => [columnName(column.title), column]));
+    return Promise.all(
+      wanted.map(async (name) => {
+        const column = named.get(columnName(name));
+        if (column !== undefined) return column;
+        const { usage } = await import("./failure.ts");
+        throw usage(`there is no column ${name}`, `There are ${[...named.keys()].join(", ")}.`);
+      }),
+    );
   }
 
   /** Names and values under each other; a value of undefined is left out. */
@@ -110,9 +178,9 @@ export class Output {
   }
 
   /** The end of a command that did not succeed. */
-  fail(failure: Failure, debug: boolean): void {
+  async fail(failure: Failure, debug: boolean): Promise<void> {
     const { red, dim } = this.#error_colors;
-    if (this.json && failure.document !== undefined) this.document(failure.document);
+    if (this.structured && failure.document !== undefined) await this.document(failure.document);
     this.note(failure.bare ? plain(failure.message) : `${red("error:")} ${plain(failure.message)}`);
     for (const hint of failure.hints) this.note(dim(`  ${plain(hint)}`));
     if (debug) this.note(String((failure.cause instanceof Error ? failure.cause : failure).stack));
@@ -126,3 +194,6 @@ const tones = (colors: Colors): Record<Tone, (text: string) => string> => ({
   quiet: colors.dim,
   strong: colors.bold,
 });
+
+/** A title as it is typed behind --columns: `LAST SEEN` is `last-seen`. */
+const columnName = (title: string): string => title.trim().toLowerCase().replaceAll(/[ _]/g, "-");

@@ -1,12 +1,17 @@
-import { Command, type CommanderError } from "commander";
+import { Command, type CommanderError, Option } from "commander";
 import metadata from "../package.json" with { type: "json" };
 import type { Act } from "./command.ts";
+import { OUTPUT_FORMATS, type OutputFormat } from "./formats.ts";
 import { type Noun, registry, type Verb } from "./registry.ts";
 import { type Topic, topics } from "./topics.ts";
 
 /** Flags that every command takes, in front of it or behind it. */
 export interface GlobalOptions {
   json?: boolean;
+  output?: OutputFormat;
+  columns?: string[];
+  headers: boolean;
+  pager: boolean;
   baseUrl?: string;
   profile?: string;
   org?: string;
@@ -56,7 +61,13 @@ function addRoot(): Command {
     .description("The command line of Robofleet: releases, deployments, configs, logs and robots.")
     .usage("<command> [options]")
     .version(metadata.version, "-V, --version", "Show the version")
-    .option("--json", "Print exactly one JSON document on stdout")
+    .addOption(
+      new Option("-o, --output <format>", "How the result is printed (default: table, or as `rf settings` says)").choices(OUTPUT_FORMATS),
+    )
+    .option("--json", "Print exactly one JSON document on stdout: the same as -o json")
+    .option("--columns <names>", "Columns of a table to show, such as id,name", (names: string) => names.split(","))
+    .option("--no-headers", "Print tables without their titles")
+    .option("--no-pager", "Print what is longer than the terminal instead of showing it in $PAGER")
     .option("--base-url <url>", "Address of the service, for this call")
     .option("--profile <name>", "Profile of the credentials file")
     .option("--org <id>", "Org to act in, when the token has several")
@@ -64,7 +75,7 @@ function addRoot(): Command {
     .helpCommand("help [command]", "Show the help of a command or topic")
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({ writeErr: (text) => process.stdout.write(text), outputError: () => {} })
-    .addHelpText("after", `\nTopics (rf help TOPIC):\n${topics.map(({ name, summary }) => `  ${name.padEnd(12)} ${summary}`).join("\n")}`);
+    .addHelpText("after", `\nTopics (rf help TOPIC):\n${topics.map(({ name, summary }) => `  ${name.padEnd(13)} ${summary}`).join("\n")}`);
 }
 
 function addTopic(program: Command, topic: Topic): void {

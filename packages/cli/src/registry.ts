@@ -75,6 +75,18 @@ export const registry: readonly Group[] = [
       verb("login", "Save a token and the address of the service", () => import("./commands/login.ts")),
       verb("logout", "Delete the saved credentials", () => import("./commands/logout.ts")),
       verb("whoami", "Show who you are", () => import("./commands/whoami.ts")),
+      noun("profiles", "Several services or accounts on one machine", [
+        verb("list", "List profiles", () => import("./commands/profiles/list.ts")),
+        verb("use", "Use a profile from now on", () => import("./commands/profiles/use.ts")),
+        verb("add", "Add a profile", () => import("./commands/profiles/add.ts")),
+        verb("remove", "Remove a profile", () => import("./commands/profiles/remove.ts")),
+      ]),
+      noun("settings", "How rf prints on this machine", [
+        verb("list", "List settings", () => import("./commands/settings/list.ts")),
+        verb("set", "Keep a setting", () => import("./commands/settings/set.ts")),
+        verb("unset", "Forget a setting", () => import("./commands/settings/unset.ts")),
+      ]),
+      verb("completion", "Print the completion of a shell", () => import("./commands/completion.ts")),
     ],
   },
   {

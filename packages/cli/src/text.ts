@@ -10,7 +10,7 @@ export class Styled {
  * Characters that move the cursor, end a line, turn the direction of what follows or cannot be seen: what a robot or
  * another person named must not act on this terminal.
  */
-const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+export const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 const SHORT: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\u001b": "\\x1b" };
 
 /** One line of visible text: everything else is written as an escape. */
@@ -28,3 +28,18 @@ export function line(strings: TemplateStringsArray, ...values: unknown[]): strin
 
 /** Escaped, unless it is Styled. */
 export const render = (value: unknown): string => (value instanceof Styled ? value.rendered : plain(value));
+
+/**
+ * JSON whose strings hold no character that acts on a terminal: the same value, written with escapes. `indent` is the
+ * number of spaces, or undefined for one line.
+ */
+export const jsonText = (value: unknown, indent?: number): string =>
+  escapeUnsafe(JSON.stringify(value, undefined, indent), (character) =>
+    Array.from({ length: character.length }, (_, at) => `\\u${hex(character.charCodeAt(at), 4)}`).join(""),
+  );
+
+/** A document with the unsafe characters as `escape` writes them; the ends of lines stay. */
+export const escapeUnsafe = (text: string, escape: (character: string) => string): string =>
+  text.replace(UNSAFE, (character) => (character === "\n" ? character : escape(character)));
+
+export const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, "0");

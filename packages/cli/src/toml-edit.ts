@@ -6,6 +6,8 @@ import { parse, type TomlTable } from "smol-toml";
  * not ours. A TOML library would write the file anew without them.
  */
 
+const UNCHANGEABLE = "its form is one that cannot be changed without losing something";
+
 /** One key and value, header, comment or empty line, with its line end. */
 interface Statement {
   text: string;
@@ -23,10 +25,49 @@ export function editToml(text: string, path: readonly string[], values: Readonly
   const wanted = parse(text);
   applyTo(wanted, path, values);
   const edited = rewrite(text, path, values);
-  if (!isDeepStrictEqual(readOrUndefined(edited), wanted))
-    throw new Error("its form is one that cannot be changed without losing something");
+  if (!isDeepStrictEqual(readOrUndefined(edited), wanted)) throw new Error(UNCHANGEABLE);
   return edited;
 }
+
+/** Removes the table at `path` and those in it; comments behind the last of their keys stay. Throws like editToml. */
+export function removeTable(text: string, path: readonly string[]): string {
+  const wanted = parse(text);
+  removeFrom(wanted, path);
+  const kept: string[] = [];
+  let inside = false;
+  let tail: string[] = [];
+  for (const statement of split(text)) {
+    const is_header = statement.text.trimStart().startsWith("[");
+    if (is_header) inside = isDeepStrictEqual(headerPath(statement.text).slice(0, path.length), path);
+    if (!inside) kept.push(...tail, statement.text);
+    // What follows the last key may be about the next table.
+    tail = inside && !is_header && statement.value_at === -1 ? [...tail, statement.text] : [];
+  }
+  const edited = [...kept, ...tail].join("");
+  const left = readOrUndefined(edited);
+  if (left !== undefined) prune(left, path);
+  if (!isDeepStrictEqual(left, wanted)) throw new Error(UNCHANGEABLE);
+  return edited;
+}
+
+function removeFrom(table: TomlTable, path: readonly string[]): void {
+  const [name = "", ...rest] = path;
+  const child = table[name];
+  if (rest.length === 0) delete table[name];
+  else if (isSubtable(child)) removeFrom(child, rest);
+  prune(table, path);
+}
+
+/** Takes away tables that held nothing but the one at `path`: whether they are still written makes no difference. */
+function prune(table: TomlTable, path: readonly string[]): void {
+  const [name = "", ...rest] = path;
+  const child = table[name];
+  if (!isSubtable(child) || rest.length === 0) return;
+  prune(child, rest);
+  if (Object.keys(child).length === 0) delete table[name];
+}
+
+const isSubtable = (value: unknown): value is TomlTable => typeof value === "object" && value !== null && !Array.isArray(value);
 
 function readOrUndefined(text: string): TomlTable | undefined {
   try {

@@ -57,19 +57,20 @@ class Watch {
 
   /** The event with the first terminal status. */
   async run(): Promise<DeploymentEvent> {
-    const { clock, json } = this.#context;
+    const { clock, structured } = this.#context;
     let reached_at_ms = clock.monotonic();
     for (;;) {
       try {
         const { items } = await this.#client.listDeploymentEvents({ params: { id: this.deployment.id }, signal: this.#signal });
         const last = items.find(({ status }) => isTerminal(status));
-        if (!json) await this.#show(items, last);
+        if (!structured) await this.#show(items, last);
         if (last !== undefined) return last;
         reached_at_ms = clock.monotonic();
       } catch (error) {
-        const passing = error instanceof Unreachable ? error.passing : error instanceof ApiError && error.status >= 500;
+        const passing =
+          error instanceof Unreachable ? error.passing : error instanceof ApiError && (error.status >= 500 || error.status === 429);
         if (this.#signal.aborted || !passing || clock.monotonic() - reached_at_ms > UNREACHABLE_MS_MAX) throw error;
-        if (!json) this.#progress(plain(`${error instanceof Error ? error.message : ""}, still trying`));
+        if (!structured) this.#progress(plain(`${error instanceof Error ? error.message : ""}, still trying`));
       }
       await clock.sleep(POLL_MS, this.#signal);
       this.#signal.throwIfAborted();
@@ -170,7 +171,7 @@ async function finish(context: Context, client: Client, known: Deployment, last:
     );
   }
   const why = reason ?? last.reason;
-  const hints = [...(context.json ? [] : await failedTargets(client, id)), `More: rf deployments show ${id}`];
+  const hints = [...(context.structured ? [] : await failedTargets(client, id)), `More: rf deployments show ${id}`];
   throw new Failure(EXIT.not_applied, `deployment ${id} ended ${last.status}${why === null ? "" : `: ${why}`}`, {
     hints,
     document: answer,

@@ -61,17 +61,17 @@ async function run(context: Context, word: string, given: string, options: Optio
     body: options.input === undefined ? (in_query || !has_fields ? undefined : fields) : await readInput(options.input),
     headers: Object.fromEntries((options.header ?? []).map(parseHeader)),
   });
-  if (options.include && !context.json) {
+  if (options.include && !context.structured) {
     context.out.line(`HTTP ${response.status} ${plain(response.statusText)}`);
     for (const [name, value] of response.headers) context.out.line(plain(`${name}: ${value}`));
     context.out.line();
   }
   if (response.ok && !isJson(response)) return writeBody(response);
   const text = await response.text();
-  if (response.ok) return text === "" ? undefined : writeJson(text);
+  if (response.ok) return text === "" ? undefined : writeJson(context, text);
   const error = new ApiError({ status: response.status, headers: response.headers, body: tryParse(text) });
   // With --json the failure itself prints the body.
-  if (!context.json && text !== "") writeJson(text);
+  if (!context.structured && text !== "") await writeJson(context, text);
   throw error;
 }
 
@@ -88,15 +88,22 @@ function tryParse(text: string): unknown {
   }
 }
 
-/** As it came, but indented on a terminal. */
-function writeJson(text: string): void {
-  const value = process.stdout.isTTY ? tryParse(text) : text;
-  process.stdout.write(typeof value === "string" ? `${text.trimEnd()}\n` : `${JSON.stringify(value, undefined, 2)}\n`);
+/** As it came; for a terminal, or as YAML, written anew. */
+async function writeJson(context: Context, text: string): Promise<void> {
+  const value = tryParse(text);
+  if (typeof value !== "string" && (process.stdout.isTTY || context.out.format === "yaml"))
+    return context.out.result(value, () => context.out.document(value));
+  process.stdout.write(`${process.stdout.isTTY ? plain(text.trimEnd()) : text.trimEnd()}\n`);
 }
 
+/** Byte for byte, but for a terminal without what would act on it. */
 async function writeBody(response: Response): Promise<void> {
   if (response.body === null) return;
-  const sink = new Writable({ write: (chunk: Buffer, _encoding, done) => void process.stdout.write(chunk, () => done()) });
+  const write = (chunk: Buffer, done: () => void): void => {
+    const lines = (): string => chunk.toString().split("\n").map(plain).join("\n");
+    process.stdout.write(process.stdout.isTTY ? lines() : chunk, () => done());
+  };
+  const sink = new Writable({ write: (chunk: Buffer, _encoding, done) => write(chunk, done) });
   await pipeline(Readable.fromWeb(response.body), sink);
 }
 

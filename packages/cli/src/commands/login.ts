@@ -2,7 +2,7 @@ import { ApiError, checkBaseUrl, type Client, Unreachable } from "@robofleet/sdk
 import { addExamples, type Define } from "../command.ts";
 import { DEFAULT_BASE_URL } from "../config.ts";
 import type { Context } from "../context.ts";
-import { credentialsPath, loginAddress, saveCredentials } from "../credentials.ts";
+import { credentialsPath, loginTarget, saveCredentials } from "../credentials.ts";
 import { EXIT } from "../exit-codes.ts";
 import { Failure, usage } from "../failure.ts";
 import { askSecret } from "../secret.ts";
@@ -30,8 +30,7 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, options: Options): Promise<void> {
   const file = credentialsPath(context.environment);
-  const profile = context.flags.profile ?? context.environment.profile;
-  const base_url = await loginAddress(context.flags, context.environment);
+  const { profile, base_url } = await loginTarget(context.flags, context.environment);
   const client_url = checkedUrl(base_url);
   const token = checkToken(options.token ?? (await askSecret("Token")));
   const client = await context.connect({ base_url: client_url, token, org_id: context.flags.org ?? context.environment.org, retries: 0 });
@@ -42,11 +41,12 @@ async function run(context: Context, options: Options): Promise<void> {
   if (client_url.startsWith("http://") && !/^http:\/\/(127\.|localhost|\[::1\])/.test(client_url)) {
     context.out.note("warning: the address is http://, so everybody on the way can read the token; use https://");
   }
+  const place = profile === undefined ? file : `${file}, profile ${profile}`;
   await context.out.result({ data: saved }, () => {
     context.out.line(
       check.who === undefined
-        ? line`Saved to ${file} for ${client_url}.`
-        : line`Logged in to ${client_url} as ${check.who}. Saved to ${file}.`,
+        ? line`Saved to ${place} for ${client_url}.`
+        : line`Logged in to ${client_url} as ${check.who}. Saved to ${place}.`,
     );
   });
 }

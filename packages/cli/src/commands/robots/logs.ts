@@ -41,7 +41,7 @@ async function follow(context: Context, client: Client, robot_id: string): Promi
     if (signal.aborted) break;
     const text = frame.data.toString();
     const record = parseRecord(text);
-    if (context.json) process.stdout.write(`${record === undefined ? JSON.stringify(text) : JSON.stringify(record)}\n`);
+    if (context.structured) await context.out.record(record ?? text);
     else context.out.line(record === undefined ? plain(text) : logLine(context.out, record));
   }
   if (signal.aborted) throw signal.reason;

@@ -1,0 +1,149 @@
+import type { Argument, Command, Option } from "commander";
+import { buildProgram } from "../program.ts";
+import { plain } from "../text.ts";
+import { topics } from "../topics.ts";
+import type { Source } from "./sources.ts";
+
+/** A word that may follow, and what it is. */
+export interface Candidate {
+  value: string;
+  about?: string;
+  /** What people call it: typing this finds it too. */
+  name?: string;
+}
+
+/** The last line of an answer when the shell is to complete file names. */
+const FILES = ":files";
+
+/**
+ * Prints what may stand in place of the last word: a line each, the value, a tab and what it is. `words` are the shell
+ * and what was typed behind `rf`. Whatever goes wrong, it prints nothing: nobody wants an error in the middle of a line.
+ */
+export async function answerCompletion(words: readonly string[]): Promise<void> {
+  try {
+    const [shell = "", ...typed] = words;
+    const lines = await complete(shell === "bash" ? joinEqualSigns(typed) : { typed, split: false });
+    process.stdout.write(lines.map((text) => `${text}\n`).join(""));
+  } catch {
+    // Said above.
+  }
+}
+
+/** Bash splits `--robot=rob_1` into three words. */
+function joinEqualSigns(words: readonly string[]): { typed: string[]; split: boolean } {
+  const typed: string[] = [];
+  let split = false;
+  for (const [at, word] of words.entries()) {
+    const before = words[at - 1];
+    const joins = typed.length > 0 && (word === "=" || (before === "=" && word !== ""));
+    if (joins) typed.push(`${typed.pop()}${word}`);
+    else if (before !== "=") typed.push(word);
+    split = joins || before === "=";
+  }
+  return { typed, split };
+}
+
+/** Where in the command line the last word stands. */
+interface Place {
+  command: Command;
+  /** Options that may be written there. */
+  options: readonly Option[];
+  /** Whose value it is. */
+  slot: Argument | Option | undefined;
+  /** Global flags that were written before it. */
+  flags: Map<string, string>;
+  /** `rf help` was written. */
+  for_help: boolean;
+}
+
+async function complete({ typed, split }: { typed: readonly string[]; split: boolean }): Promise<string[]> {
+  const current = typed.at(-1) ?? "";
+  const place = await findPlace(typed.slice(0, -1));
+  const inline = /^(--[\w-]+=)(.*)$/s.exec(current);
+  if (inline === null) return found(await candidatesAt(place, current), current, "");
+  const [, flag = "", value = ""] = inline;
+  const slot = place.options.find(({ long }) => `${long}=` === flag);
+  return slot === undefined ? [] : found(await valuesOf(slot, place), value, split ? "" : flag);
+}
+
+async function findPlace(words: readonly string[]): Promise<Place> {
+  const { program, complete: load } = buildProgram(() => () => Promise.resolve());
+  const flags = new Map<string, string>();
+  let command = program;
+  let slot: Option | undefined;
+  let arguments_seen = 0;
+  let for_help = false;
+  let only_arguments = false;
+  for (const word of words) {
+    if (slot !== undefined) {
+      flags.set(slot.attributeName(), word);
+      slot = undefined;
+    } else if (word === "--") only_arguments = true;
+    else if (word.startsWith("-") && !only_arguments) {
+      const [name, value] = word.split(/=(.*)/s);
+      const option = optionsOf(command).find(({ long, short }) => long === name || short === name);
+      if (value !== undefined && option !== undefined) flags.set(option.attributeName(), value);
+      else if (option?.required || option?.optional) slot = option;
+    } else if (word === "help" && arguments_seen === 0) for_help = true;
+    else {
+      const child = command.commands.find((one) => one.name() === word);
+      if (child === undefined) arguments_seen += 1;
+      else {
+        await load(child);
+        command = child;
+      }
+    }
+  }
+  return {
+    command,
+    options: only_arguments ? [] : optionsOf(command),
+    slot: slot ?? command.registeredArguments[arguments_seen],
+    flags,
+    for_help,
+  };
+}
+
+/** Flags of a command and of those around it; --version is the root's own. */
+const optionsOf = (command: Command): Option[] => [
+  ...command.options,
+  ...(command.parent === null ? [] : optionsOf(command.parent).filter(({ long }) => long !== "--version")),
+];
+
+async function candidatesAt(place: Place, current: string): Promise<Candidate[] | typeof FILES> {
+  const { command, slot, options } = place;
+  const children = command.commands.filter((child) => topics.every(({ name }) => name !== child.name()));
+  if (children.length > 0 && !current.startsWith("-")) {
+    const extra = place.for_help ? topics.map(({ name, summary }) => ({ value: name, about: summary })) : [];
+    return [...children.map((child) => ({ value: child.name(), about: child.summary() })), ...(command.parent === null ? extra : [])];
+  }
+  const is_option_value = slot !== undefined && "long" in slot;
+  if (slot !== undefined && (is_option_value || !current.startsWith("-"))) return valuesOf(slot, place);
+  return [
+    ...options.flatMap(({ long, description, hidden }) => (long && !hidden ? [{ value: long, about: description }] : [])),
+    { value: "--help", about: "Show help" },
+  ];
+}
+
+async function valuesOf(slot: Argument | Option, place: Place): Promise<Candidate[] | typeof FILES> {
+  if (slot.argChoices !== undefined) return slot.argChoices.map((value) => ({ value }));
+  const { sourceOf, readSource } = await import("./sources.ts");
+  const source: Source | undefined = sourceOf(place.command, slot);
+  if (source === "files") return FILES;
+  return source === undefined ? [] : readSource(source, place.flags);
+}
+
+/** The lines to print. A word that begins no value but names of things is completed as a name, and at last as its value. */
+function found(candidates: Candidate[] | typeof FILES, typed: string, prefix: string): string[] {
+  if (candidates === FILES) return [FILES];
+  const lines = (some: readonly Candidate[]): string[] =>
+    some.map(({ value, about, name }) => {
+      const words = [name, about].filter((text) => text !== undefined && text !== "").join(", ");
+      return `${prefix}${plain(value)}${words === "" ? "" : `\t${plain(words)}`}`;
+    });
+  const begun = candidates.filter(({ value }) => value.startsWith(typed));
+  if (begun.length > 0) return lines(begun);
+  const named = candidates.filter(({ name }) => name?.toLowerCase().startsWith(typed.toLowerCase()));
+  const exact = named.filter(({ name }) => name === typed);
+  if (exact.length === 1 || named.length === 1) return lines(exact.length === 1 ? exact : named);
+  return named.map(({ value, name }) => `${prefix}${plain(name)}\t${plain(value)}`);
+}

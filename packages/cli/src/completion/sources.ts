@@ -1,0 +1,124 @@
+import { systemClock } from "@robofleet/clock";
+import { paths, type RouteName } from "@robofleet/protocol/paths";
+import type { Client } from "@robofleet/sdk";
+import type { Argument, Command, Option } from "commander";
+import { readEnvironment } from "../config.ts";
+import { credentialsPath, DEFAULT_PROFILE, profilesOf, resolveAccess } from "../credentials.ts";
+import { readToml } from "../toml-file.ts";
+import type { Candidate } from "./answer.ts";
+
+/** A person waits for a Tab this long and no longer. */
+const WAIT_MS_MAX = 1_500;
+const ROWS_MAX = 1_000;
+
+/** What a list's rows may hold that is of use here. */
+interface Row {
+  id: string;
+  name?: string | null;
+  label?: string | null;
+  tag?: string;
+  email?: string;
+  status?: string;
+  key?: string;
+  namespace?: string | null;
+  release?: { tag: string };
+}
+
+/** Lists of the service: the route, and a row as a candidate. */
+const LISTS = {
+  robots: ["listRobots", ({ id, name, status }) => ({ value: id, name, about: status })],
+  fleets: ["listFleets", ({ id, name }) => ({ value: id, name })],
+  sites: ["listSites", ({ id, name }) => ({ value: id, name })],
+  releases: ["listReleases", ({ id, tag }) => ({ value: tag ?? id, about: id })],
+  deployments: ["listDeployments", ({ id, release, status }) => ({ value: id, name: release?.tag, about: status })],
+  config_deployments: ["listConfigDeployments", ({ id, namespace, status }) => ({ value: id, name: namespace, about: status })],
+  config_keys: ["listConfigs", ({ key, namespace }) => ({ value: key, about: namespace })],
+  namespaces: ["listConfigs", ({ namespace }) => ({ value: namespace })],
+  keys: ["listEnrollmentKeys", ({ id, label, status }) => ({ value: id, name: label, about: status })],
+  orgs: ["listOrgs", ({ id, name, status }) => ({ value: id, name, about: status })],
+} as const satisfies Record<string, [RouteName, (row: Row) => LooseCandidate]>;
+
+/** A row may lack any of it. */
+type LooseCandidate = { [K in keyof Candidate]: string | null | undefined };
+
+export type Source = keyof typeof LISTS | "my_orgs" | "profiles" | "paths" | "kinds" | "files";
+
+/** By the words of the command and the name of the argument or flag; a flag of every command by its name alone. */
+const SOURCES: Readonly<Record<string, Source>> = {
+  "--robot": "robots",
+  "--fleet": "fleets",
+  "--site": "sites",
+  "--namespace": "namespaces",
+  "--org": "my_orgs",
+  "--profile": "profiles",
+  "--kind": "kinds",
+  "--manifest": "files",
+  "--input": "files",
+  "robots id": "robots",
+  "fleets id": "fleets",
+  "sites id": "sites",
+  "keys id": "keys",
+  "orgs id": "orgs",
+  "deployments id": "deployments",
+  "configs id": "config_deployments",
+  "configs key": "config_keys",
+  "profiles profile": "profiles",
+  "deploy release": "releases",
+  "releases release": "releases",
+  "releases path": "files",
+  "api path": "paths",
+};
+
+export function sourceOf(command: Command, slot: Argument | Option): Source | undefined {
+  if ("long" in slot) return SOURCES[slot.long ?? ""];
+  const noun = command.parent?.parent == null ? command : command.parent;
+  return SOURCES[`${noun.name()} ${slot.name()}`];
+}
+
+const KINDS = ["container_image", "app_bundle", "file"];
+
+export async function readSource(source: Exclude<Source, "files">, flags: ReadonlyMap<string, string>): Promise<Candidate[]> {
+  if (source === "kinds") return KINDS.map((value) => ({ value }));
+  if (source === "paths") return Object.values(paths).map(([method, path]) => ({ value: path, about: method }));
+  if (source === "profiles") {
+    const profiles = profilesOf(await readToml(credentialsPath(readEnvironment())));
+    return [
+      { value: DEFAULT_PROFILE, about: "the top of the file" },
+      ...[...profiles].map(([value, { base_url = "" }]) => ({ value, about: base_url })),
+    ];
+  }
+  const client = await connect(flags);
+  const controller = new AbortController();
+  const timer = systemClock.setTimer(WAIT_MS_MAX, () => controller.abort());
+  try {
+    if (source === "my_orgs") {
+      const { orgs } = (await client.getMe({ signal: controller.signal })).data;
+      return orgs.map(({ id, name, role }) => ({ value: id, name, about: role }));
+    }
+    const [route, toCandidate] = LISTS[source];
+    // One call for every list: which fields its rows have is said by LISTS.
+    const { call } = client as unknown as { call: (name: RouteName, args: unknown) => Promise<{ body: { items: Row[] } }> };
+    const { body } = await call(route, { query: { limit: ROWS_MAX }, signal: controller.signal });
+    return unique(body.items.map(toCandidate));
+  } finally {
+    timer.cancel();
+  }
+}
+
+async function connect(flags: ReadonlyMap<string, string>): Promise<Client> {
+  const environment = readEnvironment();
+  const given = { base_url: flags.get("baseUrl"), org: flags.get("org"), profile: flags.get("profile") };
+  const { base_url, token, org_id } = await resolveAccess(given, environment);
+  const { createClient } = await import("@robofleet/sdk");
+  return createClient({ base_url, token, org_id, admin_token: environment.admin_token, retries: 0, timeout_ms: WAIT_MS_MAX });
+}
+
+/** Two keys of one name, say, are one word; a row without its value is none. */
+function unique(rows: readonly LooseCandidate[]): Candidate[] {
+  const made = new Map<string, Candidate>();
+  for (const { value, name, about } of rows) {
+    if (value === null || value === undefined || made.has(value)) continue;
+    made.set(value, { value, ...(name == null ? {} : { name }), ...(about == null ? {} : { about }) });
+  }
+  return [...made.values()];
+}
