@@ -12,6 +12,47 @@ create table artifact (
   constraint artifact_size_check CHECK (size >= 0)
 );
 CREATE INDEX artifact_unreferenced ON artifact USING btree (unreferenced_at) WHERE unreferenced_at IS NOT NULL;
+alter table artifact enable row level security;
+create policy tenant on artifact using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on artifact to pg_database_owner;
+
+create table artifact_upload (
+  org_id text not null,
+  release_id text not null,
+  size bigint not null,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint artifact_upload_pkey PRIMARY KEY (org_id, release_id),
+  constraint artifact_upload_org_id_release_id_fkey FOREIGN KEY (org_id, release_id) REFERENCES release(org_id, id) ON DELETE CASCADE,
+  constraint artifact_upload_size_check CHECK (size >= 0)
+);
+CREATE INDEX artifact_upload_expires ON artifact_upload USING btree (expires_at);
+alter table artifact_upload enable row level security;
+create policy tenant on artifact_upload using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on artifact_upload to pg_database_owner;
+
+create table audit_entry (
+  org_id text not null,
+  id text not null,
+  at timestamp with time zone not null,
+  actor jsonb not null,
+  token_id text,
+  action text not null,
+  method text not null,
+  path text not null,
+  object_id text,
+  status integer,
+  error text,
+  ip text not null,
+  user_agent text,
+  request_id text not null,
+  data jsonb not null default '{}'::jsonb,
+  constraint audit_entry_pkey PRIMARY KEY (org_id, id)
+);
+CREATE INDEX audit_entry_object ON audit_entry USING btree (org_id, object_id, id) WHERE object_id IS NOT NULL;
+alter table audit_entry enable row level security;
+create policy tenant on audit_entry using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on audit_entry to pg_database_owner;
 
 create table config_entry (
   org_id text not null,
@@ -31,13 +72,19 @@ create table config_entry (
   constraint config_entry_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
   constraint config_entry_scope_check CHECK (scope = ANY (ARRAY['org'::text, 'site'::text, 'fleet'::text, 'robot'::text]))
 );
+alter table config_entry enable row level security;
+create policy tenant on config_entry using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on config_entry to pg_database_owner;
 
 create table credential (
   id text not null,
   hash bytea not null,
+  previous_hash bytea,
+  previous_until timestamp with time zone,
   kind text not null,
   org_id text not null,
   user_id text,
+  every_org boolean not null default false,
   role text not null,
   scopes jsonb not null default '[]'::jsonb,
   label text,
@@ -45,17 +92,22 @@ create table credential (
   expires_at timestamp with time zone,
   last_used_at timestamp with time zone,
   revoked_at timestamp with time zone,
-  created_by text,
+  created_by jsonb,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   constraint credential_pkey PRIMARY KEY (id),
   constraint credential_hash_key UNIQUE (hash),
+  constraint credential_previous_hash_key UNIQUE (previous_hash),
   constraint credential_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
   constraint credential_user_id_fkey FOREIGN KEY (user_id) REFERENCES user_account(id) ON DELETE CASCADE,
   constraint credential_kind_check CHECK (kind = ANY (ARRAY['org'::text, 'user'::text])),
   constraint credential_role_check CHECK (role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text]))
 );
 CREATE INDEX credential_org ON credential USING btree (org_id, id);
+CREATE INDEX credential_user ON credential USING btree (user_id) WHERE user_id IS NOT NULL;
+alter table credential enable row level security;
+create policy tenant on credential using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on credential to pg_database_owner;
 
 create table deployment (
   org_id text not null,
@@ -105,6 +157,9 @@ CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);
 CREATE INDEX deployment_open_expiry ON deployment USING btree (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX deployment_release ON deployment USING btree (org_id, release_id, id) WHERE release_id IS NOT NULL;
 CREATE INDEX deployment_robot ON deployment USING btree (org_id, robot_id, id) WHERE robot_id IS NOT NULL;
+alter table deployment enable row level security;
+create policy tenant on deployment using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on deployment to pg_database_owner;
 
 create table deployment_due (
   org_id text not null,
@@ -114,6 +169,9 @@ create table deployment_due (
   constraint deployment_due_org_id_id_fkey FOREIGN KEY (org_id, id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
 );
 CREATE INDEX deployment_due_at ON deployment_due USING btree (due_at);
+alter table deployment_due enable row level security;
+create policy tenant on deployment_due using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on deployment_due to pg_database_owner;
 
 create table deployment_event (
   org_id text not null,
@@ -134,6 +192,9 @@ create table deployment_event (
 );
 CREATE INDEX deployment_event_own ON deployment_event USING btree (org_id, deployment_id, seq) WHERE robot_id IS NULL;
 CREATE INDEX deployment_event_robot ON deployment_event USING btree (org_id, deployment_id, robot_id, seq) WHERE robot_id IS NOT NULL;
+alter table deployment_event enable row level security;
+create policy tenant on deployment_event using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on deployment_event to pg_database_owner;
 
 create table deployment_target (
   org_id text not null,
@@ -167,6 +228,9 @@ CREATE INDEX deployment_target_deadline ON deployment_target USING btree (deadli
 CREATE UNIQUE INDEX deployment_target_id ON deployment_target USING btree (org_id, id);
 CREATE INDEX deployment_target_robot_open ON deployment_target USING btree (org_id, robot_id, subject) WHERE status <> ALL (ARRAY['applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text]);
 CREATE INDEX deployment_target_waiting_release ON deployment_target USING btree (org_id, release_id) WHERE status = 'queued'::text AND waiting_for = 'artifact'::text;
+alter table deployment_target enable row level security;
+create policy tenant on deployment_target using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on deployment_target to pg_database_owner;
 
 create table enrollment_key (
   org_id text not null,
@@ -179,7 +243,7 @@ create table enrollment_key (
   uses integer not null default 0,
   expires_at timestamp with time zone,
   revoked_at timestamp with time zone,
-  created_by text,
+  created_by jsonb,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   constraint enrollment_key_pkey PRIMARY KEY (org_id, id),
@@ -189,6 +253,9 @@ create table enrollment_key (
   constraint enrollment_key_check CHECK (max_uses = 0 OR uses <= max_uses),
   constraint enrollment_key_max_uses_check CHECK (max_uses >= 0)
 );
+alter table enrollment_key enable row level security;
+create policy tenant on enrollment_key using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on enrollment_key to pg_database_owner;
 
 create table fleet (
   org_id text not null,
@@ -204,6 +271,9 @@ create table fleet (
   constraint fleet_org_id_site_id_name_key UNIQUE (org_id, site_id, name),
   constraint fleet_org_id_site_id_fkey FOREIGN KEY (org_id, site_id) REFERENCES site(org_id, id)
 );
+alter table fleet enable row level security;
+create policy tenant on fleet using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on fleet to pg_database_owner;
 
 create table health_snapshot (
   org_id text not null,
@@ -213,6 +283,9 @@ create table health_snapshot (
   constraint health_snapshot_pkey PRIMARY KEY (org_id, robot_id),
   constraint health_snapshot_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+alter table health_snapshot enable row level security;
+create policy tenant on health_snapshot using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on health_snapshot to pg_database_owner;
 
 create table idempotency (
   org_id text not null,
@@ -229,6 +302,9 @@ create table idempotency (
   constraint idempotency_pkey PRIMARY KEY (org_id, method, route, key)
 );
 CREATE INDEX idempotency_expiry ON idempotency USING btree (expires_at) WHERE expires_at IS NOT NULL;
+alter table idempotency enable row level security;
+create policy tenant on idempotency using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on idempotency to pg_database_owner;
 
 create table log_batch (
   org_id text not null,
@@ -243,6 +319,9 @@ create table log_batch (
   records bytea not null,
   constraint log_batch_pkey PRIMARY KEY (org_id, robot_id, received_at, first_seq)
 ) partition by RANGE (received_at);
+alter table log_batch enable row level security;
+create policy tenant on log_batch using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on log_batch to pg_database_owner;
 
 create table log_position (
   org_id text not null,
@@ -253,6 +332,9 @@ create table log_position (
   constraint log_position_pkey PRIMARY KEY (org_id, robot_id),
   constraint log_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+alter table log_position enable row level security;
+create policy tenant on log_position using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on log_position to pg_database_owner;
 
 create table membership (
   org_id text not null,
@@ -260,12 +342,16 @@ create table membership (
   role text not null,
   scopes jsonb not null default '[]'::jsonb,
   created_at timestamp with time zone not null,
-  constraint membership_pkey PRIMARY KEY (org_id, user_id),
+  updated_at timestamp with time zone not null,
+  constraint membership_pkey PRIMARY KEY (org_id, user_id, role),
   constraint membership_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
   constraint membership_user_id_fkey FOREIGN KEY (user_id) REFERENCES user_account(id) ON DELETE CASCADE,
   constraint membership_role_check CHECK (role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text]))
 );
 CREATE INDEX membership_user ON membership USING btree (user_id);
+alter table membership enable row level security;
+create policy tenant on membership using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on membership to pg_database_owner;
 
 create table node (
   id text not null,
@@ -278,6 +364,7 @@ create table node (
 create table org (
   id text not null,
   name text not null,
+  email text,
   status text not null,
   settings jsonb not null default '{}'::jsonb,
   created_at timestamp with time zone not null,
@@ -286,6 +373,9 @@ create table org (
   constraint org_name_key UNIQUE (name),
   constraint org_status_check CHECK (status = ANY (ARRAY['pending'::text, 'active'::text, 'suspended'::text]))
 );
+alter table org enable row level security;
+create policy tenant on org using (id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on org to pg_database_owner;
 
 create table release (
   org_id text not null,
@@ -300,7 +390,7 @@ create table release (
   image text,
   manifest jsonb,
   signature jsonb,
-  created_by text,
+  created_by jsonb,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   constraint release_pkey PRIMARY KEY (org_id, id),
@@ -310,6 +400,9 @@ create table release (
   constraint release_artifact_state_check CHECK (artifact_state = ANY (ARRAY['awaiting_upload'::text, 'stored'::text, 'external'::text]))
 );
 CREATE INDEX release_artifact ON release USING btree (org_id, artifact_sha256);
+alter table release enable row level security;
+create policy tenant on release using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on release to pg_database_owner;
 
 create table robot (
   org_id text not null,
@@ -340,6 +433,9 @@ CREATE INDEX robot_labels ON robot USING gin (labels jsonb_path_ops);
 CREATE INDEX robot_node ON robot USING btree (node_id) WHERE node_id IS NOT NULL;
 CREATE INDEX robot_online ON robot USING btree (org_id, fleet_id) WHERE node_id IS NOT NULL;
 CREATE INDEX robot_site ON robot USING btree (org_id, site_id, id) WHERE decommissioned_at IS NULL;
+alter table robot enable row level security;
+create policy tenant on robot using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot to pg_database_owner;
 
 create table robot_app (
   org_id text not null,
@@ -361,6 +457,9 @@ create table robot_app (
 );
 CREATE INDEX robot_app_current ON robot_app USING btree (org_id, current_release_id);
 CREATE INDEX robot_app_desired ON robot_app USING btree (org_id, desired_release_id);
+alter table robot_app enable row level security;
+create policy tenant on robot_app using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_app to pg_database_owner;
 
 create table robot_config (
   org_id text not null,
@@ -382,6 +481,9 @@ create table robot_config (
   constraint robot_config_pkey PRIMARY KEY (org_id, robot_id, namespace),
   constraint robot_config_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+alter table robot_config enable row level security;
+create policy tenant on robot_config using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_config to pg_database_owner;
 
 create table robot_desired (
   org_id text not null,
@@ -394,6 +496,9 @@ create table robot_desired (
   constraint robot_desired_pkey PRIMARY KEY (org_id, robot_id),
   constraint robot_desired_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+alter table robot_desired enable row level security;
+create policy tenant on robot_desired using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_desired to pg_database_owner;
 
 create table robot_key (
   public_key bytea not null,
@@ -404,6 +509,9 @@ create table robot_key (
   constraint robot_key_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
 CREATE UNIQUE INDEX robot_key_robot ON robot_key USING btree (robot_id);
+alter table robot_key enable row level security;
+create policy tenant on robot_key using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_key to pg_database_owner;
 
 create table site (
   org_id text not null,
@@ -415,6 +523,9 @@ create table site (
   constraint site_org_id_name_key UNIQUE (org_id, name),
   constraint site_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
 );
+alter table site enable row level security;
+create policy tenant on site using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on site to pg_database_owner;
 
 create table timeline_entry (
   org_id text not null,
@@ -428,6 +539,9 @@ create table timeline_entry (
   constraint timeline_entry_pkey PRIMARY KEY (org_id, robot_id, id),
   constraint timeline_entry_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+alter table timeline_entry enable row level security;
+create policy tenant on timeline_entry using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on timeline_entry to pg_database_owner;
 
 create table user_account (
   id text not null,
@@ -438,3 +552,4 @@ create table user_account (
   constraint user_account_pkey PRIMARY KEY (id),
   constraint user_account_email_key UNIQUE (email)
 );
+grant delete, insert, select, update on user_account to pg_database_owner;

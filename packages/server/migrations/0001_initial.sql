@@ -4,6 +4,8 @@
 create table org (
   id text primary key,
   name text not null unique,
+  -- of whoever asked for the org
+  email text,
   status text not null check (status in ('pending', 'active', 'suspended')),
   settings jsonb not null default '{}',
   created_at timestamptz not null,
@@ -18,6 +20,7 @@ create table user_account (
   updated_at timestamptz not null
 );
 
+-- What a user may do in an org: one grant a role, so that somebody may look at everything and operate one site.
 create table membership (
   org_id text not null references org (id) on delete cascade,
   user_id text not null references user_account (id) on delete cascade,
@@ -25,7 +28,8 @@ create table membership (
   -- [{site_id} | {fleet_id}]; empty is the whole org
   scopes jsonb not null default '[]',
   created_at timestamptz not null,
-  primary key (org_id, user_id)
+  updated_at timestamptz not null,
+  primary key (org_id, user_id, role)
 );
 create index membership_user on membership (user_id);
 
@@ -33,10 +37,16 @@ create index membership_user on membership (user_id);
 create table credential (
   id text primary key,
   hash bytea not null unique,
-  -- org: bound to org_id; user: all of the user's memberships, org_id is the default one
+  -- what it was before the last rotation, and until when that is still taken
+  previous_hash bytea unique,
+  previous_until timestamptz,
+  -- org: a token of the org itself; user: never more than its user may do
   kind text not null check (kind in ('org', 'user')),
   org_id text not null references org (id) on delete cascade,
   user_id text references user_account (id) on delete cascade,
+  -- A user's token opens org_id alone, or every org of its user, org_id being the default one. What an org's admin issues
+  -- opens that org alone: who administers one org of a user must not get into the others.
+  every_org boolean not null default false,
   role text not null check (role in ('viewer', 'operator', 'admin')),
   scopes jsonb not null default '[]',
   label text,
@@ -44,11 +54,12 @@ create table credential (
   expires_at timestamptz,
   last_used_at timestamptz,
   revoked_at timestamptz,
-  created_by text,
+  created_by jsonb,
   created_at timestamptz not null,
   updated_at timestamptz not null
 );
 create index credential_org on credential (org_id, id);
+create index credential_user on credential (user_id) where user_id is not null;
 
 create table site (
   org_id text not null references org (id) on delete cascade,
@@ -131,7 +142,7 @@ create table enrollment_key (
   uses integer not null default 0,
   expires_at timestamptz,
   revoked_at timestamptz,
-  created_by text,
+  created_by jsonb,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   primary key (org_id, id),
@@ -153,7 +164,7 @@ create table release (
   image text,
   manifest jsonb,
   signature jsonb,
-  created_by text,
+  created_by jsonb,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   primary key (org_id, id),
@@ -173,6 +184,19 @@ create table artifact (
   primary key (org_id, sha256)
 );
 create index artifact_unreferenced on artifact (unreferenced_at) where unreferenced_at is not null;
+
+-- Resumable uploads, one for each release: room that is not taken yet and will be. How far one has come, its file knows.
+create table artifact_upload (
+  org_id text not null,
+  release_id text not null,
+  size bigint not null check (size >= 0),
+  created_at timestamptz not null,
+  -- a day after the last bytes came
+  expires_at timestamptz not null,
+  primary key (org_id, release_id),
+  foreign key (org_id, release_id) references release (org_id, id) on delete cascade
+);
+create index artifact_upload_expires on artifact_upload (expires_at);
 
 -- What a robot is to look like, as a number that grows with each change, and how far its reports have been taken:
 -- they are accepted once, by sequence number within the outbox that the robot named last.
@@ -419,6 +443,28 @@ create table log_batch (
 ) partition by range (received_at);
 create table log_batch_default partition of log_batch default;
 
+-- Every request that changes something, and every stream: who, what, from where, and how it ended. Rows are only ever
+-- added. org_id is '' for acts on the service as a whole; no foreign key, so that the trail outlives what it tells of.
+create table audit_entry (
+  org_id text not null,
+  id text not null,
+  at timestamptz not null,
+  actor jsonb not null,
+  token_id text,
+  action text not null,
+  method text not null,
+  path text not null,
+  object_id text,
+  status integer,
+  error text,
+  ip text not null,
+  user_agent text,
+  request_id text not null,
+  data jsonb not null default '{}',
+  primary key (org_id, id)
+);
+create index audit_entry_object on audit_entry (org_id, object_id, id) where object_id is not null;
+
 create table idempotency (
   org_id text not null,
   method text not null,
@@ -444,3 +490,25 @@ create table node (
   lease_expires_at timestamptz not null,
   started_at timestamptz not null
 );
+
+-- Row-level security, the second wall behind `where org_id =`. Connections that serve one org run as pg_database_owner and
+-- see the rows of the org that `app.org` names; the owner of the tables, which migrates and works across orgs, sees all.
+-- A later migration says the same three lines of each table that it makes.
+do $$
+declare
+  tenant_table text;
+begin
+  for tenant_table in
+    select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and a.attname = 'org_id'
+  loop
+    execute format('alter table %I enable row level security', tenant_table);
+    execute format('create policy tenant on %I using (org_id = current_setting(''app.org'', true))', tenant_table);
+    execute format('grant select, insert, update, delete on %I to pg_database_owner', tenant_table);
+  end loop;
+end $$;
+alter table org enable row level security;
+create policy tenant on org using (id = current_setting('app.org', true));
+grant select, insert, update, delete on org to pg_database_owner;
+-- People belong to no org: their rows are found by way of membership.
+grant select, insert, update, delete on user_account to pg_database_owner;

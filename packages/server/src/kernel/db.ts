@@ -23,6 +23,15 @@ export interface Db {
   afterCommit(effect: () => void): void;
 }
 
+/**
+ * The database without row-level security, for what is looked up before an org is known and for work across orgs. Everything
+ * else is done by `forOrg`.
+ */
+export interface SystemDb extends Db {
+  /** The same database as one org sees it: PostgreSQL hides every other org's rows and refuses to write them. */
+  forOrg(org_id: string): Db;
+}
+
 /** What the kernel must know of the errors of a database driver. */
 export interface DbErrors {
   isConnectionLost(error: unknown): boolean;

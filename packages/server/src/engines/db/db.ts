@@ -1,9 +1,9 @@
-import type { Db } from "../../kernel/db.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
 
-export type { Db };
+export type { Db, SystemDb };
 
-/** A pool of connections to one database. */
-export interface DbEngine extends Db {
+/** The connections to one database. */
+export interface DbEngine extends SystemDb {
   /** Waits for queries under way, then closes every connection. New ones are refused as a lost connection. */
   close(): Promise<void>;
   /** Whether the database answers within `timeout_ms`. Never rejects. */

@@ -2,8 +2,8 @@ import { readdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
 import type { EngineLog } from "../log.ts";
+import type { DbAddress } from "./connections.ts";
 import { classify } from "./errors.ts";
-import type { DbAddress } from "./pool.ts";
 
 /** Where this program's own migrations lie. */
 export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations", import.meta.url));

@@ -1,19 +1,16 @@
 import type { Activity, Clock } from "@robofleet/clock";
-import { type ClientBase, Pool, type PoolClient, type QueryResult, type QueryResultRow } from "pg";
-import type { Statement } from "../../kernel/sql.ts";
+import type { ClientBase, QueryResult, QueryResultRow } from "pg";
+import { sql, type Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";
 import { checkRows } from "./check-rows.ts";
+import { Connections, type DbAddress, toQuery } from "./connections.ts";
 import type { Db, DbEngine } from "./db.ts";
 import { classify, ConnectionLost, isRetryable } from "./errors.ts";
 import { TransactionPoints } from "./transaction-points.ts";
-import { valueParsers } from "./values.ts";
-
-/** A PostgreSQL URL, or where it listens; `host` may be the directory of a unix socket. */
-export type DbAddress = string | { host: string; port: number; user: string; database: string };
 
 export interface ConnectOptions {
   connection: DbAddress;
-  /** Connections at most; 10 unless told. */
+  /** Connections at most; 10 unless told. Three of ten are for work across orgs, so that neither waits for the other. */
   pool_size?: number | undefined;
   clock: Clock;
   log: EngineLog;
@@ -23,32 +20,13 @@ export interface ConnectOptions {
   activity?: Activity | undefined;
 }
 
-const POOL_SIZE = 10;
 /** Queries that may wait for a connection; more than this will not be served in time anyway. */
 const POOL_WAITING_MAX = 10_000;
-const CONNECT_TIMEOUT_MS = 10_000;
-const STATEMENT_TIMEOUT_MS = 30_000;
-/** The driver gives up on a silent server a little after the server would have given up on the statement. */
-const ANSWER_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
-const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
-const IDLE_CONNECTION_TIMEOUT_MS = 60_000;
-const SERVER_VERSION_MIN = 150_000;
 const TRANSACTION_RETRIES_MAX = 5;
 
-/** Sent by query instead of as start-up parameters, which connection poolers refuse. */
-const SESSION_SETTINGS = `
-  set timezone to 'UTC';
-  set statement_timeout to ${STATEMENT_TIMEOUT_MS};
-  set idle_in_transaction_session_timeout to ${IDLE_TRANSACTION_TIMEOUT_MS}`;
+const ALIVE = sql`select 1`;
 
 type Send = (statement: Statement<unknown>) => Promise<QueryResult>;
-
-/** The driver's query object of a statement. */
-const toQuery = (statement: Statement<unknown>) => {
-  const { text, name } = statement;
-  const values = statement.values as unknown[];
-  return name === undefined ? { text, values } : { text, name, values };
-};
 
 /** The four ways to read a result, over one way to send. */
 function reading(send: Send, check_rows: boolean): Pick<Db, "many" | "one" | "maybe" | "run"> {
@@ -153,37 +131,67 @@ class Transaction {
 }
 
 class PgEngine implements DbEngine {
-  readonly many: Db["many"];
-  readonly one: Db["one"];
-  readonly maybe: Db["maybe"];
-  readonly run: Db["run"];
-  readonly #pool: Pool;
+  readonly #everybody: Db;
+  readonly #connections: Connections;
   readonly #options: ConnectOptions;
   #under_way = 0;
   #closing: Promise<void> | undefined;
   #drained: (() => void) | undefined;
 
-  constructor(pool: Pool, options: ConnectOptions) {
-    this.#pool = pool;
+  constructor(connections: Connections, options: ConnectOptions) {
+    this.#connections = connections;
     this.#options = options;
+    this.#everybody = this.#bound(undefined);
+  }
+
+  many<R>(statement: Statement<R>): Promise<R[]> {
+    return this.#everybody.many(statement);
+  }
+
+  one<R>(statement: Statement<R>): Promise<R> {
+    return this.#everybody.one(statement);
+  }
+
+  maybe<R>(statement: Statement<R>): Promise<R | undefined> {
+    return this.#everybody.maybe(statement);
+  }
+
+  run(statement: Statement<unknown>): Promise<number> {
+    return this.#everybody.run(statement);
+  }
+
+  transaction<T>(work: (tx: Db) => Promise<T>): Promise<T> {
+    return this.#everybody.transaction(work);
+  }
+
+  forOrg(org_id: string): Db {
+    if (org_id === "") throw new Error("no org has an empty id");
+    return this.#bound(org_id);
+  }
+
+  afterCommit(effect: () => void): void {
+    this.#perform(effect);
+  }
+
+  #bound(org_id: string | undefined): Db {
     const send: Send = async (statement) => {
       const done = TransactionPoints.lone(statement.text);
-      const result = await this.#track(() => pool.query(toQuery(statement)));
+      const result = await this.#track(() => this.#connections.query(org_id, statement));
       done?.();
       return result;
     };
-    const reads = reading(send, options.check_rows === true);
-    this.many = reads.many;
-    this.one = reads.one;
-    this.maybe = reads.maybe;
-    this.run = reads.run;
+    return {
+      ...reading(send, this.#options.check_rows === true),
+      transaction: (work) => this.#transaction(org_id, work),
+      afterCommit: (effect) => this.#perform(effect),
+    };
   }
 
-  async transaction<T>(work: (tx: Db) => Promise<T>): Promise<T> {
+  async #transaction<T>(org_id: string | undefined, work: (tx: Db) => Promise<T>): Promise<T> {
     return await this.#track(async () => {
       for (let attempt = 0; ; attempt += 1) {
         try {
-          return await this.#attempt(work);
+          return await this.#attempt(org_id, work);
         } catch (error) {
           if (attempt === TRANSACTION_RETRIES_MAX || !isRetryable(error)) throw error;
           await pause(this.#options.clock.random() * 2 ** attempt);
@@ -192,14 +200,10 @@ class PgEngine implements DbEngine {
     });
   }
 
-  afterCommit(effect: () => void): void {
-    this.#perform(effect);
-  }
-
   async ready(timeout_ms: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const timer = this.#options.clock.setTimer(timeout_ms, () => resolve(false));
-    this.#track(() => this.#pool.query("select 1")).then(
+    this.#track(() => this.#connections.query(undefined, ALIVE)).then(
       () => resolve(true),
       () => resolve(false),
     );
@@ -218,18 +222,20 @@ class PgEngine implements DbEngine {
   async #close(): Promise<void> {
     // The pool would leave those waiting for a connection waiting.
     if (this.#under_way > 0) await new Promise<void>((resolve) => (this.#drained = resolve));
-    await this.#pool.end();
+    await this.#connections.end();
   }
 
-  async #attempt<T>(work: (tx: Db) => Promise<T>): Promise<T> {
-    const client = await this.#pool.connect();
+  async #attempt<T>(org_id: string | undefined, work: (tx: Db) => Promise<T>): Promise<T> {
+    const client = await this.#connections.borrow(org_id);
     const transaction = new Transaction(client, this.#options.check_rows === true);
+    let failed = true;
     try {
       const { value, effects } = await transaction.perform(work);
+      failed = false;
       for (const effect of effects) this.#perform(effect);
       return value;
     } finally {
-      client.release(transaction.broken);
+      this.#connections.giveBack(client, { failed, broken: transaction.broken });
     }
   }
 
@@ -244,7 +250,7 @@ class PgEngine implements DbEngine {
 
   async #track<T>(work: () => Promise<T>): Promise<T> {
     if (this.#closing !== undefined) throw new ConnectionLost("the database connections are being closed");
-    if (this.#pool.waitingCount >= POOL_WAITING_MAX) throw new ConnectionLost("too many queries wait for a database connection");
+    if (this.#connections.waiting >= POOL_WAITING_MAX) throw new ConnectionLost("too many queries wait for a database connection");
     const end = this.#options.activity?.begin();
     this.#under_way += 1;
     try {
@@ -264,46 +270,10 @@ async function pause(weight: number): Promise<void> {
   for (let turns = 1 + Math.floor(weight * 8); turns > 0; turns -= 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Opens the pool. Rejects when the database cannot be reached, refuses us, or is older than PostgreSQL 15. */
+/**
+ * Opens the connections. Rejects when the database cannot be reached, refuses us, is older than PostgreSQL 15, or is not
+ * owned by the user that we are.
+ */
 export async function connect(options: ConnectOptions): Promise<DbEngine> {
-  const { connection, log } = options;
-  const pool = new Pool({
-    ...(typeof connection === "string" ? { connectionString: connection } : connection),
-    max: options.pool_size ?? POOL_SIZE,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    idleTimeoutMillis: IDLE_CONNECTION_TIMEOUT_MS,
-    query_timeout: ANSWER_TIMEOUT_MS,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: 10_000,
-    application_name: "robofleet",
-    types: valueParsers,
-    onConnect: (client) => client.query(SESSION_SETTINGS) as unknown as void,
-  });
-  // Without a listener on each of them the server's "terminating connection" ends the whole process.
-  // The pool ends without waiting for its sockets, so the database may go first when both are stopped.
-  pool.on("error", (error) => {
-    if (!pool.ending) log.warn({ err: error }, "an idle database connection broke");
-  });
-  pool.on("connect", (client: PoolClient) => {
-    client.on("error", (error) => {
-      if (!pool.ending) log.warn({ err: error }, "a database connection broke");
-    });
-  });
-  try {
-    await requireVersion(pool);
-  } catch (error) {
-    await pool.end();
-    throw classify(error);
-  }
-  return new PgEngine(pool, options);
-}
-
-async function requireVersion(pool: Pool): Promise<void> {
-  const { rows } = await pool.query<{ version: number; name: string }>(
-    "select current_setting('server_version_num')::int as version, current_setting('server_version') as name",
-  );
-  const [server] = rows;
-  if (server === undefined || server.version < SERVER_VERSION_MIN) {
-    throw new Error(`PostgreSQL 15 or newer is needed; this one is ${server?.name ?? "unknown"}`);
-  }
+  return new PgEngine(await Connections.open(options), options);
 }

@@ -6,19 +6,22 @@ const columnRow = row({ table_name: text, name: text, type: text, required: bool
 const constraintRow = row({ table_name: text, name: text, definition: text });
 const indexRow = row({ table_name: text, definition: text });
 
+const policyRow = row({ table_name: text, definition: text });
+
 const HEADER = `-- The whole schema as it stands after every migration, for reading; the migrations make it.
 -- Written by dumpSchema; a test compares it with a migrated database (UPDATE_SCHEMA=1 rewrites it).
 `;
 
 /**
  * The schema of a database as text that is equal for equal schemas, whatever PostgreSQL version and
- * order of migrations made it: tables with columns, constraints and indexes, all by name. Without
+ * order of migrations made it: tables with columns, constraints, indexes and row-level security, all by name. Without
  * partitions, which come and go, and without the table of migrations.
  */
 export async function dumpSchema(db: Db): Promise<string> {
   const columns = groupByTable(await db.many(selectColumns));
   const constraints = groupByTable(await db.many(selectConstraints));
   const indexes = groupByTable(await db.many(selectIndexes));
+  const policies = groupByTable(await db.many(selectPolicies));
   const tables = (await db.many(selectTables)).map(({ name, partition_key }) => {
     const lines = [
       ...(columns.get(name) ?? []).map(
@@ -28,7 +31,7 @@ export async function dumpSchema(db: Db): Promise<string> {
       ...(constraints.get(name) ?? []).map((constraint) => `constraint ${constraint.name} ${constraint.definition}`),
     ];
     const partitioned = partition_key === null ? "" : ` partition by ${partition_key}`;
-    const after = (indexes.get(name) ?? []).map((index) => `${index.definition};\n`);
+    const after = [...(indexes.get(name) ?? []), ...(policies.get(name) ?? [])].map(({ definition }) => `${definition};\n`);
     return `\ncreate table ${name} (\n${lines.map((line) => `  ${line}`).join(",\n")}\n)${partitioned};\n${after.join("")}`;
   });
   return HEADER + tables.join("");
@@ -63,3 +66,21 @@ const selectIndexes = sql(indexRow)`
   from pg_index i join pg_class c on c.oid = i.indrelid join pg_class x on x.oid = i.indexrelid
   where c.relnamespace = 'public'::regnamespace and not exists (select from pg_constraint k where k.conindid = i.indexrelid and k.conrelid = i.indrelid)
   order by c.relname, x.relname`;
+
+/** Whether row-level security is on, what each policy lets through, and to whom beside the owner the table is open. */
+const selectPolicies = sql(policyRow)`
+  select table_name, definition from (
+    select c.relname::text as table_name, 1 as place, '' as name, 'alter table ' || c.relname || case when c.relforcerowsecurity then ' force' else ' enable' end || ' row level security' as definition
+    from pg_class c where c.relnamespace = 'public'::regnamespace and c.relrowsecurity and not c.relispartition
+    union all
+    select c.relname::text, 2, p.polname::text,
+      'create policy ' || p.polname || ' on ' || c.relname || case p.polcmd when 'r' then ' for select' when 'a' then ' for insert' when 'w' then ' for update' when 'd' then ' for delete' else '' end
+        || coalesce(' using (' || pg_get_expr(p.polqual, p.polrelid, true) || ')', '') || coalesce(' with check (' || pg_get_expr(p.polwithcheck, p.polrelid, true) || ')', '')
+    from pg_policy p join pg_class c on c.oid = p.polrelid where c.relnamespace = 'public'::regnamespace and not c.relispartition
+    union all
+    select c.relname::text, 3, g.grantee::regrole::text,
+      'grant ' || string_agg(lower(g.privilege_type), ', ' order by g.privilege_type) || ' on ' || c.relname || ' to ' || g.grantee::regrole
+    from pg_class c cross join lateral aclexplode(c.relacl) g
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and g.grantee <> c.relowner and g.grantee <> 0
+    group by c.relname, g.grantee) of_table
+  order by table_name, place, name`;
