@@ -71,7 +71,13 @@ export class Harness implements AsyncDisposable {
       log_level: "debug",
       ...options.settings,
       // A test sends in a second what a person sends in an hour.
-      limits: { ...LIMIT_DEFAULTS, token_requests_per_minute: 1_000_000, token_burst: 1_000_000, ...options.limits },
+      limits: {
+        ...LIMIT_DEFAULTS,
+        token_requests_per_minute: 1_000_000,
+        token_burst: 1_000_000,
+        link_accepts_per_second: 0,
+        ...options.limits,
+      },
     };
     const harness = new Harness(database, await database.connect(), settings, clock, activity);
     try {

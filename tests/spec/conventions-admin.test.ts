@@ -79,7 +79,7 @@ test("without SERVICE_ADMIN_TOKEN whatever may come from elsewhere is 403 and na
 );
 
 test("without SERVICE_ADMIN_TOKEN and behind a proxy nobody is let in", LIMIT, () =>
-  answers({ admin_token: undefined, behind_proxy: true }, [
+  answers({ admin_token: undefined, behind_proxy: ["127.0.0.1"] }, [
     ["this machine", {}, 403],
     ["this machine, with a token", { authorization: "Bearer anything" }, 403],
   ]),

@@ -11,6 +11,7 @@ import { errorText, makeDirectory } from "./disk/write-atomically.ts";
 import { HealthMeter } from "./health/health.ts";
 import { signedFetcher } from "./http/fetcher.ts";
 import { httpClient } from "./http/request.ts";
+import { establishTrust } from "./http/trust.ts";
 import { enroll } from "./identity/enroll.ts";
 import { type Enrolment, openKey, type RobotKey } from "./identity/identity.ts";
 import { readBootId, readPlatform } from "./identity/platform.ts";
@@ -57,14 +58,11 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const disk = openDisk(options);
   try {
     const key = openKey(config.state_directory);
-    const enrolment = await enroll({
-      ...options,
-      key,
-      log: disk.log,
-      http: httpClient(options.clock, options.activity),
-      signal: options.signal ?? new AbortController().signal,
-    });
-    return await run(options, disk, key, enrolment, unlock);
+    const signal = options.signal ?? new AbortController().signal;
+    const tls = await establishTrust({ config, clock: options.clock, log: disk.log, signal });
+    const http = httpClient(options.clock, options.activity, tls);
+    const enrolment = await enroll({ ...options, key, log: disk.log, http, signal });
+    return await run(options, disk, key, enrolment, tls, unlock);
   } catch (error) {
     disk.close();
     unlock();
@@ -118,7 +116,14 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   return { time, log, local, sink, spool, shipper, outbox, close };
 }
 
-async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: Enrolment, unlock: () => void): Promise<Agent> {
+async function run(
+  options: AgentOptions,
+  disk: Disk,
+  key: RobotKey,
+  enrolment: Enrolment,
+  tls: { ca?: string },
+  unlock: () => void,
+): Promise<Agent> {
   const { config, clock, activity = idleActivity } = options;
   const { time, log, outbox } = disk;
   const { robot_id } = enrolment;
@@ -138,11 +143,11 @@ async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: 
     log,
     reporter,
     logs: disk.sink,
-    fetcher: signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity) }),
+    fetcher: signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) }),
     desired: store.current,
     config,
   });
-  const link = makeLink({ config, clock, activity, key, robot_id, disk, store, deployments, reporter });
+  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter });
   parts.link = link;
   log.info(
     { robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation },
@@ -170,6 +175,7 @@ async function run(options: AgentOptions, disk: Disk, key: RobotKey, enrolment: 
 
 interface LinkParts {
   config: AgentConfig;
+  tls: { ca?: string };
   clock: Clock;
   activity: Activity;
   key: RobotKey;
@@ -181,7 +187,7 @@ interface LinkParts {
 }
 
 /** The link with everything that it says of the robot: who it is, how it is, what it runs. */
-function makeLink({ config, clock, activity, key, robot_id, disk, store, deployments, reporter }: LinkParts): Link {
+function makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter }: LinkParts): Link {
   const { time, log, local, outbox, spool, shipper } = disk;
   const boot_id = readBootId(config.system_root);
   const meter = new HealthMeter({
@@ -194,6 +200,7 @@ function makeLink({ config, clock, activity, key, robot_id, disk, store, deploym
   });
   return new Link({
     server: config.server,
+    ca: tls.ca,
     robot_id,
     key,
     clock,

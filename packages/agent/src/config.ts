@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { parseFingerprint } from "@robofleet/protocol/authority";
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
 
 /** Everything that the outside decides about an agent. Sizes in bytes. */
@@ -14,6 +15,12 @@ export interface AgentConfig {
   /** Workloads go on when the agent stops. */
   keep_workloads: boolean;
   allow_insecure_http: boolean;
+  /** `sha256:…` of the server's certificate authority, when it is none that everybody trusts. */
+  ca_fingerprint?: string;
+  /** PEM file of that authority. */
+  ca_file?: string;
+  /** Takes whatever authority the server presents, once. */
+  trust_on_first_use: boolean;
   log_level: string;
   log_spool_bytes_max: number;
   /** Directories below which a `file` release may name its own path; absolute. */
@@ -42,13 +49,17 @@ export interface ConfigFlags {
   label?: string[];
   keepWorkloads?: boolean;
   allowInsecureHttp?: boolean;
+  caFingerprint?: string;
+  caFile?: string;
+  trustOnFirstUse?: boolean;
   allowFiles?: string[];
   logLevel?: string;
   logSpoolMib?: string;
 }
 
 /**
- * Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME, ROBOFLEET_AGENT_LOG_LEVEL.
+ * Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME,
+ * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_AGENT_LOG_LEVEL.
  * Throws UsageError for what is missing or malformed.
  */
 export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): AgentConfig {
@@ -70,6 +81,8 @@ export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
     labels: parseLabels(flags.label ?? []),
     keep_workloads: flags.keepWorkloads ?? false,
     allow_insecure_http,
+    ...readAuthority(flags, env),
+    trust_on_first_use: flags.trustOnFirstUse ?? false,
     log_level,
     log_spool_bytes_max: parseSpoolBytes(flags.logSpoolMib),
     file_directories: (flags.allowFiles ?? []).map((directory) => resolve(directory)),
@@ -87,6 +100,17 @@ function readFailpoint({
   if (!log_file)
     throw new UsageError("ROBOFLEET_FAILPOINT needs ROBOFLEET_FAILPOINT_LOG=FILE: a crash that is not written down proves nothing");
   return { failpoint: { spec, log_file } };
+}
+
+function readAuthority(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentConfig, "ca_fingerprint" | "ca_file"> {
+  const text = flags.caFingerprint ?? (env.ROBOFLEET_CA_FINGERPRINT || undefined);
+  const fingerprint = text === undefined ? undefined : parseFingerprint(text);
+  if (text !== undefined && fingerprint === undefined)
+    throw new UsageError(`--ca-fingerprint wants sha256: and 64 hex digits, as \`robofleet fingerprint\` prints them, not "${text}"`);
+  return {
+    ...(fingerprint === undefined ? {} : { ca_fingerprint: fingerprint }),
+    ...(flags.caFile === undefined ? {} : { ca_file: resolve(flags.caFile) }),
+  };
 }
 
 /** Answers the address without a trailing slash; refuses plain http to another machine unless it is allowed. */

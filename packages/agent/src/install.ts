@@ -31,6 +31,9 @@ export function unitText(config: AgentConfig, node: string, program: string): st
   for (const directory of config.file_directories) words.push("--allow-files", directory);
   if (config.keep_workloads) words.push("--keep-workloads");
   if (config.allow_insecure_http) words.push("--allow-insecure-http");
+  if (config.ca_fingerprint !== undefined) words.push("--ca-fingerprint", config.ca_fingerprint);
+  if (config.ca_file !== undefined) words.push("--ca-file", config.ca_file);
+  if (config.trust_on_first_use) words.push("--trust-on-first-use");
   return `[Unit]
 Description=Robofleet agent
 Wants=network-online.target

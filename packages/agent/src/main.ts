@@ -6,6 +6,7 @@ import { type ConfigFlags, readConfig, UsageError } from "./config.ts";
 import { StateLockedError } from "./disk/lock.ts";
 import { errorText } from "./disk/write-atomically.ts";
 import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
+import { UntrustedAuthority } from "@robofleet/protocol/authority";
 import { install, type InstallFlags } from "./install.ts";
 
 const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, conflict: 6 } as const;
@@ -23,6 +24,12 @@ function withRunOptions(command: Command): Command {
     .option("--allow-files <dir>", "directory below which `file` releases may be put in place; repeatable", collect)
     .option("--log-spool-mib <number>", "log records kept on disk while the server is away, in MiB (64)")
     .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (info)")
+    .option(
+      "--ca-fingerprint <sha256:…>",
+      "trust the server's own certificate authority that has this fingerprint (or ROBOFLEET_CA_FINGERPRINT)",
+    )
+    .option("--ca-file <file>", "trust the certificate authority in this PEM file, and no other")
+    .option("--trust-on-first-use", "trust whatever certificate authority the server presents at the first connection")
     .option("--allow-insecure-http", "accept a plain http server on another machine");
 }
 
@@ -61,7 +68,7 @@ function program(): Command {
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof NotEnrolled) return EXIT.usage;
-  if (error instanceof EnrolmentRefused) return EXIT.auth;
+  if (error instanceof EnrolmentRefused || error instanceof UntrustedAuthority) return EXIT.auth;
   if (error instanceof StateLockedError) return EXIT.conflict;
   return EXIT.error;
 }

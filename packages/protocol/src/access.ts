@@ -97,8 +97,28 @@ export const access = {
   getHealthz: free("public"),
   getReadyz: free("public"),
   getMetrics: free("service_admin"),
+  getCertificateAuthority: free("public"),
 
   getMe: shared("viewer", "the caller"),
+  getOrg: shared("viewer", "the org"),
+  updateOrg: whole("admin", "the org"),
+  requestOrg: free("public"),
+
+  listUsers: whole("admin", "users"),
+  createUser: whole("admin", "users"),
+  getUser: whole("admin", "users"),
+  updateUser: whole("admin", "users"),
+  deleteUser: whole("admin", "users"),
+
+  listTokens: whole("admin", "tokens"),
+  createToken: whole("admin", "tokens"),
+  getToken: whole("admin", "tokens"),
+  revokeToken: whole("admin", "tokens"),
+  rotateToken: whole("admin", "tokens"),
+
+  listAudit: whole("admin", "the audit"),
+  exportAudit: whole("admin", "the audit"),
+  listServiceAudit: free("service_admin"),
 
   listRobots: list("viewer", "robots", query("fleet_id", "site_id")),
   getRobot: one("viewer", "robot"),
@@ -117,6 +137,9 @@ export const access = {
   deleteRelease: whole("admin", "releases"),
   putReleaseArtifact: whole("operator", "releases"),
   getReleaseArtifact: shared("operator", "releases"),
+  startUpload: whole("operator", "releases"),
+  continueUpload: whole("operator", "releases"),
+  endUpload: whole("operator", "releases"),
 
   listDeployments: list("viewer", "deployments", query("robot_id", "fleet_id")),
   createDeployment: at("operator", ["robot_id", "fleet_id", "target_id"]),
@@ -154,7 +177,11 @@ export const access = {
 
   listOrgs: free("service_admin"),
   createOrg: free("service_admin"),
+  getAnyOrg: free("service_admin"),
   approveOrg: free("service_admin"),
+  suspendOrg: free("service_admin"),
+  resumeOrg: free("service_admin"),
+  getStats: free("service_admin"),
 
   getAgentOpenapi: free("public"),
   enrollRobot: free("public"),

@@ -8,8 +8,24 @@ export const paths = {
   getHealthz: ["GET", "/healthz"],
   getReadyz: ["GET", "/readyz"],
   getMetrics: ["GET", "/metrics"],
+  getCertificateAuthority: ["GET", "/ca.pem"],
 
   getMe: ["GET", "/api/me"],
+  getOrg: ["GET", "/api/org"],
+  updateOrg: ["PATCH", "/api/org"],
+  requestOrg: ["POST", "/api/orgs"],
+
+  listUsers: ["GET", "/api/users"],
+  createUser: ["POST", "/api/users"],
+  getUser: ["GET", "/api/users/{id}"],
+  updateUser: ["PATCH", "/api/users/{id}"],
+  deleteUser: ["DELETE", "/api/users/{id}"],
+
+  listTokens: ["GET", "/api/tokens"],
+  createToken: ["POST", "/api/tokens"],
+  getToken: ["GET", "/api/tokens/{id}"],
+  revokeToken: ["POST", "/api/tokens/{id}/revoke"],
+  rotateToken: ["POST", "/api/tokens/{id}/rotate"],
 
   listRobots: ["GET", "/api/robots"],
   getRobot: ["GET", "/api/robots/{id}"],
@@ -26,6 +42,9 @@ export const paths = {
   deleteRelease: ["DELETE", "/api/releases/{id}"],
   putReleaseArtifact: ["PUT", "/api/releases/{id}/artifact"],
   getReleaseArtifact: ["GET", "/api/releases/{id}/artifact"],
+  startUpload: ["POST", "/api/releases/{id}/artifact"],
+  continueUpload: ["PATCH", "/api/releases/{id}/artifact"],
+  endUpload: ["DELETE", "/api/releases/{id}/artifact"],
 
   listDeployments: ["GET", "/api/deployments"],
   createDeployment: ["POST", "/api/deployments"],
@@ -61,9 +80,17 @@ export const paths = {
   getEnrollmentKey: ["GET", "/api/enrollment-keys/{id}"],
   revokeEnrollmentKey: ["POST", "/api/enrollment-keys/{id}/revoke"],
 
+  listAudit: ["GET", "/api/audit"],
+  exportAudit: ["GET", "/api/audit/export"],
+  listServiceAudit: ["GET", "/api/admin/audit"],
+
   listOrgs: ["GET", "/api/admin/orgs"],
   createOrg: ["POST", "/api/admin/orgs"],
+  getAnyOrg: ["GET", "/api/admin/orgs/{id}"],
   approveOrg: ["POST", "/api/admin/orgs/{id}/approve"],
+  suspendOrg: ["POST", "/api/admin/orgs/{id}/suspend"],
+  resumeOrg: ["POST", "/api/admin/orgs/{id}/resume"],
+  getStats: ["GET", "/api/admin/stats"],
 
   getAgentOpenapi: ["GET", "/agent/openapi.json"],
   enrollRobot: ["POST", "/agent/enroll"],

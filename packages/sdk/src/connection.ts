@@ -14,11 +14,22 @@ export interface Connection {
   token: string | undefined;
   org_id: string | undefined;
   admin_token: string | undefined;
+  /** What TLS sockets are opened with. */
+  tls: { ca?: string };
   fetch: typeof fetch;
   clock: Clock;
   retries: number;
   timeout_ms: number;
   on_retry: (wait: { wait_ms: number; error: Error }) => void;
+}
+
+/** Loaded when it is needed: most services have a certificate that everybody trusts. */
+function fetchWithAuthority(ca: string): typeof fetch {
+  let made: Promise<typeof fetch> | undefined;
+  return async (input, init) => {
+    made ??= import("./pinned-fetch.ts").then(({ pinnedFetch }) => pinnedFetch(ca));
+    return (await made)(input, init);
+  };
 }
 
 export function openConnection(options: ClientOptions): Connection {
@@ -27,7 +38,8 @@ export function openConnection(options: ClientOptions): Connection {
     token: options.token,
     org_id: options.org_id,
     admin_token: options.admin_token,
-    fetch: options.fetch ?? ((input, init) => fetch(input, init)),
+    tls: options.ca === undefined ? {} : { ca: options.ca },
+    fetch: options.fetch ?? (options.ca === undefined ? (input, init) => fetch(input, init) : fetchWithAuthority(options.ca)),
     clock: options.clock ?? systemClock,
     retries: options.retries ?? RETRIES,
     timeout_ms: options.timeout_ms ?? TIMEOUT_MS,

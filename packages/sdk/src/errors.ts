@@ -35,6 +35,11 @@ export class Unreachable extends Error {
     this.reason = reason;
   }
 
+  /** True when the server's certificate is signed by nobody that is trusted here. */
+  get untrusted(): boolean {
+    return UNTRUSTED.has(this.reason);
+  }
+
   /** True when the same call can succeed a moment later: a refused certificate stays refused. */
   get passing(): boolean {
     return !LASTING.has(this.reason);
@@ -65,11 +70,17 @@ const REASONS: Record<string, string> = {
   HPE_INVALID_CONSTANT: "it does not speak HTTP there (https:// instead of http://?)",
 };
 
-const LASTING = new Set([
+const UNTRUSTED = new Set([
   "DEPTH_ZERO_SELF_SIGNED_CERT",
   "SELF_SIGNED_CERT_IN_CHAIN",
   "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "UNABLE_TO_GET_ISSUER_CERT",
   "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+  "CERT_SIGNATURE_FAILURE",
+]);
+
+const LASTING = new Set([
+  ...UNTRUSTED,
   "ERR_TLS_CERT_ALTNAME_INVALID",
   "CERT_HAS_EXPIRED",
   "ERR_SSL_WRONG_VERSION_NUMBER",

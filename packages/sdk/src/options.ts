@@ -8,6 +8,8 @@ export interface ClientOptions {
   org_id?: string | undefined;
   /** The service's admin token; sent to `/api/admin/` and `/metrics` only. */
   admin_token?: string | undefined;
+  /** PEM of the only certificate authority that is trusted; by default those that this machine knows. */
+  ca?: string | undefined;
   fetch?: typeof fetch;
   clock?: Clock;
   /** How often a call is tried again (default 3). */

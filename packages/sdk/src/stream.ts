@@ -45,7 +45,12 @@ export async function openStream(connection: Connection, name: StreamName, args:
   const { WebSocket: Socket } = await import("ws");
   const query = { ...args.query, token: connection.token, org_id: connection.org_id };
   const url = urlOf(connection, fillPath(streamPaths[name], { id: args.robot_id }), query).replace(/^http/, "ws");
-  const socket = new Socket(url, { handshakeTimeout: HANDSHAKE_MS_MAX, maxPayload: FRAME_BYTES_MAX, perMessageDeflate: false });
+  const socket = new Socket(url, {
+    handshakeTimeout: HANDSHAKE_MS_MAX,
+    maxPayload: FRAME_BYTES_MAX,
+    perMessageDeflate: false,
+    ...connection.tls,
+  });
   const stream = new SocketStream(connection, socket);
   const abort = (): void => socket.terminate();
   args.signal?.addEventListener("abort", abort, { once: true });

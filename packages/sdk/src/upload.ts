@@ -47,6 +47,7 @@ async function put(connection: Connection, args: UploadArguments): Promise<Respo
       "content-type": "application/octet-stream",
       "content-length": args.size,
     },
+    ...connection.tls,
     signal,
     timeout: IDLE_MS_MAX,
   });

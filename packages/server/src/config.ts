@@ -1,11 +1,15 @@
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
 
+import { isIP } from "node:net";
+import { parseNetworks } from "./kernel/networks.ts";
+
 /** The only reader of the environment: flags and variables in, typed settings out. */
 export interface Settings {
   data_directory: string;
   listen: { host: string; port: number };
-  tls: { cert_file: string; key_file: string } | undefined;
-  behind_proxy: boolean;
+  tls: TlsSettings | undefined;
+  /** Addresses and ranges of proxies, which alone may connect and speak for others; empty without a proxy. */
+  behind_proxy: readonly string[];
   database_url: string | undefined;
   admin_token: string | undefined;
   log_level: string;
@@ -13,6 +17,9 @@ export interface Settings {
   /** Where to crash, and the log that proves it: for tests of crashes only. */
   failpoint?: FailpointOptions | undefined;
 }
+
+/** Files that somebody renews, or an authority of the server's own with the names that it cannot find out. */
+export type TlsSettings = { mode: "files"; cert_file: string; key_file: string } | { mode: "auto"; names: readonly string[] };
 
 /** Every limit with its default; `robofleet serve --help` shows them as `--limit NAME=VALUE`. */
 export const LIMIT_DEFAULTS = {
@@ -29,7 +36,9 @@ export const LIMIT_DEFAULTS = {
   log_flush_ms: 1_000,
   robots_max: 20_000,
   unauthenticated_links_max: 1_000,
+  link_accepts_per_second: 500,
   followers_per_robot_max: 100,
+  org_requests_per_hour: 5,
 } as const;
 export type LimitName = keyof typeof LIMIT_DEFAULTS;
 export type Limits = Record<LimitName, number>;
@@ -39,9 +48,11 @@ export class SettingsError extends Error {}
 export interface ServeFlags {
   data?: string;
   listen?: string;
+  tls?: string;
+  tlsName?: string[];
   tlsCert?: string;
   tlsKey?: string;
-  behindProxy?: boolean;
+  behindProxy?: string;
   logLevel?: string;
   limit?: string[];
 }
@@ -51,12 +62,13 @@ const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|::1)$/;
 /** Puts flags and environment together; throws SettingsError with a message for the person at the terminal. */
 export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process.env): Settings {
   const listen = readListen(flags.listen ?? env.ROBOFLEET_LISTEN ?? "127.0.0.1:7600");
-  const tls = readTls(flags.tlsCert ?? env.ROBOFLEET_TLS_CERT, flags.tlsKey ?? env.ROBOFLEET_TLS_KEY);
-  const behind_proxy = flags.behindProxy ?? env.ROBOFLEET_BEHIND_PROXY === "1";
-  if (!LOOPBACK.test(listen.host) && tls === undefined && !behind_proxy) {
+  const tls = readTls(flags, env);
+  const behind_proxy = readProxies(flags.behindProxy ?? env.ROBOFLEET_BEHIND_PROXY);
+  if (!LOOPBACK.test(listen.host) && tls === undefined && behind_proxy.length === 0) {
     throw new SettingsError(
       `refusing to listen on ${listen.host} without TLS: tokens and shells would cross the network in the clear.\n` +
-        "Give --tls-cert FILE and --tls-key FILE, or --behind-proxy when a proxy in front of this server speaks TLS.",
+        "Give --tls auto (a certificate authority of its own), --tls-cert FILE and --tls-key FILE, " +
+        "or --behind-proxy ADDRESS,… when a proxy in front of this server speaks TLS.",
     );
   }
   return {
@@ -87,11 +99,38 @@ function readListen(text: string): { host: string; port: number } {
   return { host: match[1].replace(/^\[(.*)\]$/, "$1"), port };
 }
 
-function readTls(cert_file: string | undefined, key_file: string | undefined): Settings["tls"] {
+/** An empty variable is an unset one. */
+function readTls(flags: ServeFlags, env: NodeJS.ProcessEnv): TlsSettings | undefined {
+  const mode = flags.tls ?? (env.ROBOFLEET_TLS || undefined);
+  const cert_file = flags.tlsCert ?? (env.ROBOFLEET_TLS_CERT || undefined);
+  const key_file = flags.tlsKey ?? (env.ROBOFLEET_TLS_KEY || undefined);
+  const names = flags.tlsName ?? (env.ROBOFLEET_TLS_NAMES || undefined)?.split(",").map((name) => name.trim()) ?? [];
+  if (mode !== undefined && mode !== "auto")
+    throw new SettingsError(`--tls ${mode}: the only value is auto; for files of your own give --tls-cert FILE and --tls-key FILE`);
+  if (mode === "auto" && (cert_file ?? key_file) !== undefined)
+    throw new SettingsError("--tls auto makes its own certificate: leave out --tls-cert and --tls-key, or --tls auto");
+  if (mode === undefined && names.length > 0) throw new SettingsError("--tls-name belongs to --tls auto");
+  const wrong = names.find((name) => isIP(name) === 0 && !/^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$/i.test(name));
+  if (wrong !== undefined) throw new SettingsError(`--tls-name ${wrong}: expected a host name or an address, without scheme and port`);
+  if (mode === "auto") return { mode, names };
   if (cert_file === undefined && key_file === undefined) return undefined;
   if (cert_file === undefined || key_file === undefined)
     throw new SettingsError("--tls-cert and --tls-key belong together; one of them is missing");
-  return { cert_file, key_file };
+  return { mode: "files", cert_file, key_file };
+}
+
+function readProxies(text: string | undefined): readonly string[] {
+  if (text === undefined || text === "") return [];
+  const networks = parseNetworks(text);
+  if (networks === undefined) {
+    throw new SettingsError(
+      `--behind-proxy ${text}: expected the addresses of the proxies, for example --behind-proxy 10.0.0.0/8,127.0.0.1`,
+    );
+  }
+  const anyone = networks.find((network) => network.endsWith("/0"));
+  if (anyone !== undefined)
+    throw new SettingsError(`--behind-proxy ${anyone} is every address there is: name those from which the proxy connects`);
+  return networks;
 }
 
 function readLimits(given: readonly string[]): Limits {

@@ -3,6 +3,7 @@ import type { Blobs } from "./engines/blobs/index.ts";
 import type { DbEngine } from "./engines/db/index.ts";
 import type { KernelPlane } from "./kernel/kernel-plane.ts";
 import type { Metrics } from "./kernel/metrics.ts";
+import type { Tls } from "./kernel/tls/index.ts";
 import type { Link } from "./link/index.ts";
 import type { Settings } from "./config.ts";
 
@@ -15,6 +16,8 @@ export interface Plane extends KernelPlane {
   link: Link;
   metrics: Metrics;
   settings: Settings;
+  /** Undefined when the server speaks plain, on loopback or behind a proxy. */
+  tls: Tls | undefined;
   /** This run of this process: presence rows carry both, so that those of a dead run are told apart. */
   node: { id: string; epoch: number };
 }

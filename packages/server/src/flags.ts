@@ -12,9 +12,18 @@ export interface Flag {
 export const SERVE_FLAGS: readonly Flag[] = [
   { flags: "--data <dir>", meaning: "where everything is kept (default: ./.robofleet)" },
   { flags: "--listen <host:port>", meaning: "where the API answers (default: 127.0.0.1:7600)" },
-  { flags: "--tls-cert <file>", meaning: "certificate chain in PEM form" },
-  { flags: "--tls-key <file>", meaning: "private key of the certificate" },
-  { flags: "--behind-proxy", meaning: "a proxy in front of this server speaks TLS; its X-Forwarded headers are believed" },
+  { flags: "--tls <auto>", meaning: "auto: speak TLS with a certificate authority of this server's own, kept in the data directory" },
+  {
+    flags: "--tls-name <name>",
+    meaning: "further host name or address in the certificate of --tls auto; may be repeated",
+    repeatable: true,
+  },
+  { flags: "--tls-cert <file>", meaning: "certificate chain in PEM form; read anew when the file changes" },
+  { flags: "--tls-key <file>", meaning: "private key of the certificate; read anew when the file changes" },
+  {
+    flags: "--behind-proxy <networks>",
+    meaning: "a proxy at these addresses (10.0.0.0/8,127.0.0.1) speaks TLS: nobody else may connect, and its X-Forwarded-For is believed",
+  },
   { flags: "--log-level <level>", meaning: "trace, debug, info, warn or error (default: info)" },
   { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
 ];
@@ -24,9 +33,11 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["SERVICE_ADMIN_TOKEN", "token of the admin routes; unset, they are open to this machine only"],
   ["ROBOFLEET_DATA", "like --data"],
   ["ROBOFLEET_LISTEN", "like --listen"],
+  ["ROBOFLEET_TLS", "like --tls"],
+  ["ROBOFLEET_TLS_NAMES", "like --tls-name, with commas between the names"],
   ["ROBOFLEET_TLS_CERT", "like --tls-cert"],
   ["ROBOFLEET_TLS_KEY", "like --tls-key"],
-  ["ROBOFLEET_BEHIND_PROXY", "1: like --behind-proxy"],
+  ["ROBOFLEET_BEHIND_PROXY", "like --behind-proxy"],
   ["ROBOFLEET_LOG_LEVEL", "like --log-level"],
 ];
 
@@ -46,6 +57,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   robots_max: "robots connected to this server",
   unauthenticated_links_max: "robots' connections that have not proved themselves yet",
   followers_per_robot_max: "live log readers of one robot",
+  org_requests_per_hour: "orgs that one address may ask for; 0: nobody may",
 };
 
 const rows = (pairs: readonly (readonly [string, string])[]): string => {

@@ -1,6 +1,7 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
+import { fingerprintOf } from "@robofleet/protocol/authority";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import packageJson from "../package.json" with { type: "json" };
@@ -9,6 +10,7 @@ import { migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { backup, Refusal, restore, runningDatabase, startEmbedded, upgradeDatabase } from "./engines/db/embedded/index.ts";
 import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
+import { authorityFile } from "./kernel/tls/index.ts";
 import { startPlane } from "./plane.ts";
 
 const program = new Command("robofleet").description("The control plane for robot fleets").version(packageJson.version);
@@ -56,8 +58,19 @@ program
     );
   });
 
+program
+  .command("fingerprint")
+  .description("show the fingerprint of the certificate authority that `serve --tls auto` made")
+  .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
+  .action((flags: { data?: string }) => {
+    const file = authorityFile(dataDirectory(flags.data));
+    if (!existsSync(file)) throw new Refusal(`there is no ${file}: the first start with --tls auto makes it`);
+    print(fingerprintOf(readFileSync(file, "utf8")));
+  });
+
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
-const databaseDirectory = (data: string | undefined): string => path.join(data ?? readSettings({}).data_directory, "postgres");
+const dataDirectory = (data: string | undefined): string => data ?? readSettings({}).data_directory;
+const databaseDirectory = (data: string | undefined): string => path.join(dataDirectory(data), "postgres");
 
 async function serve(flags: ServeFlags): Promise<void> {
   const settings = readSettings(flags);

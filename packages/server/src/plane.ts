@@ -40,17 +40,21 @@ import {
   robotConnected,
   robotDisconnected,
   robotRoutes,
+  startSuspensionWatch,
   sweepDeadNodes,
 } from "./features/robots/index.ts";
 import { siteRoutes } from "./features/sites/index.ts";
 import { createStreams } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
 import { createPortalAuthenticator, tokenRoutes } from "./features/tokens/index.ts";
+import { userRoutes } from "./features/users/index.ts";
 import { background, type Background } from "./kernel/background.ts";
-import { createHttp, type Http } from "./kernel/http.ts";
+import { createHttp, type Http, mayConnect, NO_PROXY } from "./kernel/http.ts";
 import { deleteExpiredKeys } from "./kernel/idempotency.ts";
 import { createMetrics } from "./kernel/metrics.ts";
+import { clientAddress, Networks } from "./kernel/networks.ts";
 import { RateLimit } from "./kernel/rate-limit.ts";
+import { openTls } from "./kernel/tls/index.ts";
 import { Gateway, giveUpLease, keepLease, type LinkHandlers, refuseUpgrade, takeLease } from "./link/index.ts";
 
 export interface PlaneOptions {
@@ -87,11 +91,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   try {
     const { plane, gateway } = await buildPlane(options, started);
     const streams = createStreams(plane);
-    const http = await createHttp(plane, {
-      ...(await readTlsFiles(options.settings)),
-      behind_proxy: options.settings.behind_proxy,
-      metrics: plane.metrics,
-    });
+    const http = await createHttp(plane, { tls: plane.tls, metrics: plane.metrics });
     mountRoutes(http, plane);
     streams.routes(http);
     started.push(() => stopHttp(http, options.clock));
@@ -99,7 +99,8 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     http.server.on("upgrade", (request, socket, head) => {
       // Not by the class URL, which throws on a path such as `//`.
       const pathname = (request.url ?? "/").split("?", 1)[0];
-      if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, request.socket.remoteAddress ?? "");
+      if (!mayConnect(plane, request)) refuseUpgrade(socket, 403, "forbidden", NO_PROXY);
+      else if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, clientAddress(request, plane.proxies));
       else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path opens no WebSocket");
     });
     const loops = await startLoops(plane);
@@ -124,6 +125,12 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   if (options.database === undefined) await migrate(connection, { directory: MIGRATIONS_DIRECTORY, log });
   const db = await connect({ connection, pool_size: limits.database_connections, clock, log, check_rows: options.check_rows, activity });
   started.push(() => db.close());
+  const tls = await openTls(settings, { clock, log });
+  started.push(async () => tls?.stop());
+  if (tls?.authority !== undefined) {
+    const { fingerprint, file } = tls.authority;
+    log.info({ fingerprint, file }, "the certificate authority of this server");
+  }
   const node_id = await nodeId(settings.data_directory);
   const node = { id: node_id, epoch: await takeLease(db, clock, node_id) };
   started.push(() => giveUpLease({ db, clock, log, node }).catch(() => {}));
@@ -156,7 +163,9 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
       robot: (robot_id, text, signature) => authenticateRobot(plane, robot_id, text, signature),
     },
     findPlaces,
-    admin: { token: settings.admin_token, behind_proxy: settings.behind_proxy },
+    admin: { token: settings.admin_token, behind_proxy: settings.behind_proxy.length > 0 },
+    proxies: new Networks(settings.behind_proxy),
+    tls,
     rate_limits: {
       token: new RateLimit(clock, "token", { per_minute: limits.token_requests_per_minute, burst: limits.token_burst }),
       unknown: new RateLimit(clock, "unknown", {
@@ -196,15 +205,12 @@ async function nodeId(data_directory: string): Promise<string> {
   return made;
 }
 
-async function readTlsFiles({ tls }: Settings): Promise<{ tls?: { cert: Buffer; key: Buffer } }> {
-  return tls === undefined ? {} : { tls: { cert: await readFile(tls.cert_file), key: await readFile(tls.key_file) } };
-}
-
 function mountRoutes(http: Http, plane: Plane): void {
   for (const mount of [
     operationRoutes,
     referenceRoutes,
     orgRoutes,
+    userRoutes,
     tokenRoutes,
     siteRoutes,
     fleetRoutes,
@@ -260,7 +266,15 @@ async function startLoops(plane: Plane): Promise<{ stop(): Promise<void> }[]> {
     KEY_SWEEP_EVERY_MS,
     async () => void (await deleteExpiredKeys(plane.db, plane.clock.now())),
   );
-  return [lease, seen, keys, await startLogRetention(plane), startBlobSweep(plane), startDeploymentEngine(plane)];
+  return [
+    lease,
+    seen,
+    keys,
+    startSuspensionWatch(plane),
+    await startLogRetention(plane),
+    startBlobSweep(plane),
+    startDeploymentEngine(plane),
+  ];
 }
 
 /** Stops listening, lets requests under way finish, and cuts what is left after a while. */

@@ -46,6 +46,7 @@ export class RobotLink {
     const end = swarm.activity.begin();
     this.#welcomed.promise.then(end, end);
     this.#socket = new WebSocket(swarm.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, {
+      ...swarm.tls,
       perMessageDeflate: false,
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
     });

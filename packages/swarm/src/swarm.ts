@@ -7,6 +7,8 @@ export interface SwarmOptions {
   /** Counts connecting, requests and closing, for tests that own time. */
   activity?: Activity;
   fetch?: typeof fetch;
+  /** PEM of the only certificate authority that links trust; `fetch` has its own, by `pinnedFetch` of the sdk. */
+  ca?: string;
   /** Robots whose link breaks come back by themselves, like the agent: full jitter, 1 s to 60 s. */
   reconnects?: boolean;
 }
@@ -35,6 +37,7 @@ export class Swarm {
   readonly activity: Activity;
   readonly fetch: typeof fetch;
   readonly reconnects: boolean;
+  readonly tls: { ca?: string };
   readonly robots = new Set<Member>();
   /** Messages sent and received, heartbeats not counted: two equal readings around a barrier mean that nothing moves. */
   messages = 0;
@@ -47,6 +50,7 @@ export class Swarm {
     this.activity = options.activity ?? idleActivity;
     this.fetch = options.fetch ?? ((input, init) => fetch(input, init));
     this.reconnects = options.reconnects ?? false;
+    this.tls = options.ca === undefined ? {} : { ca: options.ca };
     this.#timers.push(this.clock.every(HEARTBEAT_MS, () => this.robots.forEach((robot) => robot.beat())));
   }
 

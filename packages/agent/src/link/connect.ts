@@ -1,31 +1,48 @@
 import type { IncomingMessage } from "node:http";
 import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
-import { FRAME_HEADER_BYTES, FRAME_PAYLOAD_BYTES_MAX, LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
+import {
+  FRAME_HEADER_BYTES,
+  FRAME_PAYLOAD_BYTES_MAX,
+  LINK_SLOT_HEADER,
+  LINK_SUBPROTOCOL,
+  RETRY_AFTER_MS_HEADER,
+} from "@robofleet/protocol/link";
 import { WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
 import { errorMessage } from "../http/request.ts";
-import { retryAfterMs } from "./backoff.ts";
+import { certificateComplaint } from "../http/trust.ts";
+import { retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
 /** Name lookup, TCP, TLS and upgrade together. */
 const CONNECT_TIMEOUT_MS = 20_000;
 const REFUSAL_BYTES_MAX = 16 * 1024;
+const SLOT_CHARACTERS_MAX = 100;
+/** Not let in, no such address, no common version: it will be the same a minute later. */
+const SLOW_STATUSES = [401, 403, 404, 426];
 
 /** Why no link came about, and how long to wait if the server said so. */
 export class ConnectFailed extends Error {
   readonly retry_after_ms: number | undefined;
   /** Only a human can change it: do not hurry. */
   readonly slow: boolean;
+  /** The booked slot, to be named at the next attempt. */
+  readonly slot: string | undefined;
 
-  constructor(reason: string, wait: { retry_after_ms?: number | undefined; slow?: boolean } = {}) {
+  constructor(reason: string, wait: { retry_after_ms?: number | undefined; slow?: boolean; slot?: string | undefined } = {}) {
     super(reason);
     this.retry_after_ms = wait.retry_after_ms;
     this.slow = wait.slow ?? false;
+    this.slot = wait.slot;
   }
 }
 
 export interface ConnectOptions {
   /** http or https address of the server. */
   server: string;
+  /** PEM of the only authority that is trusted; absent: those that the machine knows. */
+  ca?: string | undefined;
+  /** What the last refusal booked. */
+  slot?: string | undefined;
   clock: Clock;
   activity?: Activity;
   signal: AbortSignal;
@@ -34,10 +51,12 @@ export interface ConnectOptions {
 }
 
 /** Opens the robot's WebSocket. Rejects with ConnectFailed. */
-export function connect({ server, clock, activity = idleActivity, signal, on_open }: ConnectOptions): Promise<void> {
+export function connect({ server, ca, slot, clock, activity = idleActivity, signal, on_open }: ConnectOptions): Promise<void> {
   const ended = activity.begin();
   return new Promise<void>((resolve, reject) => {
     const socket = new WebSocket(`${server.replace(/^http/, "ws")}/agent/ws`, LINK_SUBPROTOCOL, {
+      ...(ca === undefined ? {} : { ca }),
+      ...(slot === undefined ? {} : { headers: { [LINK_SLOT_HEADER]: slot } }),
       perMessageDeflate: false,
       followRedirects: false,
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
@@ -57,7 +76,7 @@ export function connect({ server, clock, activity = idleActivity, signal, on_ope
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();
     // Stays on for the socket's whole life: an error is followed by close, which ends the session.
-    socket.on("error", (error) => settle(new ConnectFailed(errorText(error))));
+    socket.on("error", (error) => settle(new ConnectFailed(certificateComplaint(error, ca) ?? errorText(error))));
     socket.on("unexpected-response", (_request, response) => void refusal(response, clock).then(settle));
     socket.on("open", () => {
       if (settled) return socket.terminate();
@@ -70,11 +89,14 @@ export function connect({ server, clock, activity = idleActivity, signal, on_ope
 /** What an HTTP answer in place of the upgrade means. */
 async function refusal(response: IncomingMessage, clock: Clock): Promise<ConnectFailed> {
   const status = response.statusCode ?? 0;
-  const retry_after_ms = retryAfterMs(response.headers["retry-after"], response.headers.date, clock);
+  const { date, "retry-after": retry_after, [RETRY_AFTER_MS_HEADER]: retry_after_ms_text, [LINK_SLOT_HEADER]: slot } = response.headers;
+  const exact = retry_after_ms_text === undefined ? undefined : sensibleWaitMs(Number(retry_after_ms_text));
+  const retry_after_ms = exact ?? retryAfterMs(retry_after, date, clock);
   const message = errorMessage(await firstBytes(response)) ?? `HTTP status ${status}`;
   return new ConnectFailed(`the server refused the link: ${message}`, {
     retry_after_ms,
-    slow: status === 401 || status === 403 || status === 404,
+    slow: SLOW_STATUSES.includes(status),
+    slot: typeof slot === "string" && slot.length <= SLOT_CHARACTERS_MAX ? slot : undefined,
   });
 }
 

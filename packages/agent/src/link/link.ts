@@ -1,5 +1,15 @@
 import type { Activity, Clock } from "@robofleet/clock";
-import { type Desired, type HealthBody, type Hello, linkChallengeText, type Progress, type Welcome } from "@robofleet/protocol/link";
+import {
+  type Desired,
+  type HealthBody,
+  type Hello,
+  LINK_FEATURES,
+  LINK_PROTOCOLS,
+  linkChallengeText,
+  type Progress,
+  type StreamSource,
+  type Welcome,
+} from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import type { RobotKey } from "../identity/identity.ts";
@@ -8,7 +18,9 @@ import type { RobotTime } from "../robot-time.ts";
 import type { Outbox } from "../spool/outbox.ts";
 import { backoffMs, slowMs } from "./backoff.ts";
 import { connect, ConnectFailed } from "./connect.ts";
+
 import { ReportSender } from "./report-sender.ts";
+import { streamSources } from "../streams/index.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
 
 /** A link that held for so long was a good one: the next failure starts from the shortest wait again. */
@@ -16,6 +28,8 @@ const STABLE_MS = 30_000;
 
 export interface LinkOptions {
   server: string;
+  /** PEM of the only certificate authority that is trusted. */
+  ca?: string | undefined;
   robot_id: string;
   key: RobotKey;
   clock: Clock;
@@ -29,6 +43,8 @@ export interface LinkOptions {
   /** What `hello` says besides who we are; asked at each connect. */
   introduce: () => Pick<Hello, "boot_id" | "agent_version" | "platform" | "kinds" | "generation">;
   health: () => Promise<HealthBody>;
+  /** Kinds of streams that the server may open; by default all that this agent has. */
+  sources?: ReadonlyMap<string, StreamSource>;
   /** Called after each welcome: reports what runs. */
   announce: () => void;
   desired: (desired: Desired) => void;
@@ -37,15 +53,19 @@ export interface LinkOptions {
 /** The robot's end of the link: connects, keeps it up, comes back. */
 export class Link {
   readonly #options: LinkOptions;
+  readonly #sources: ReadonlyMap<string, StreamSource>;
   readonly #stopping = new AbortController();
   readonly #reports: ReportSender;
   #session: Session | undefined;
   #welcomed_at: number | undefined;
   #running: Promise<void> | undefined;
   #last_failure: string | undefined;
+  /** The server had too many robots at once and booked this one a time to come. */
+  #slot: string | undefined;
 
   constructor(options: LinkOptions) {
     this.#options = options;
+    this.#sources = options.sources ?? streamSources();
     this.#reports = new ReportSender(options.outbox, options.clock);
   }
 
@@ -89,23 +109,27 @@ export class Link {
 
   /** One connection from the attempt to its end. */
   async #once(): Promise<SessionEnd & { up_ms: number }> {
-    const { server, clock, activity, local } = this.#options;
+    const { server, ca, clock, activity, local } = this.#options;
     let session: Session | undefined;
     try {
       await connect({
         server,
+        ca,
         clock,
         activity,
+        slot: this.#slot,
         signal: this.#stopping.signal,
         on_open: (socket) => {
-          session = new Session(socket, { clock, activity, log: local, handlers: this.#handlers(() => session) });
+          session = new Session(socket, { clock, activity, log: local, handlers: this.#handlers(() => session), sources: this.#sources });
           this.#session = session;
         },
       });
     } catch (error) {
       if (!(error instanceof ConnectFailed)) throw error;
+      this.#slot = error.slot;
       return { reason: error.message, wait_ms: error.retry_after_ms, slow: error.slow, up_ms: 0 };
     }
+    this.#slot = undefined;
     if (this.#stopping.signal.aborted) session!.close("the agent is stopping");
     const end = await session!.ended;
     const up_ms = this.#welcomed_at === undefined ? 0 : clock.monotonic() - this.#welcomed_at;
@@ -132,11 +156,12 @@ export class Link {
     const { robot_id, key, outbox, introduce } = this.#options;
     return {
       type: "hello",
-      protocols: [1],
+      protocols: [...LINK_PROTOCOLS],
       robot_id,
       signature: key.sign(linkChallengeText(robot_id, nonce)),
       outbox_id: outbox.outbox_id,
-      streams: [],
+      streams: [...this.#sources.keys()],
+      features: [...LINK_FEATURES],
       ...introduce(),
     };
   }

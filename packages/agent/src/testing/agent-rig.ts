@@ -20,6 +20,7 @@ export function agentConfig(server: string, state_directory: string, more: Parti
     labels: {},
     keep_workloads: false,
     allow_insecure_http: false,
+    trust_on_first_use: false,
     log_level: "info",
     log_spool_bytes_max: 8 * 1024 * 1024,
     file_directories: [],

@@ -36,6 +36,7 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
     labels: {},
     keep_workloads: false,
     allow_insecure_http: false,
+    trust_on_first_use: false,
     log_level: "silent",
     log_spool_bytes_max: 1_000_000,
     file_directories: [],

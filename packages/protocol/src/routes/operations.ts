@@ -27,6 +27,14 @@ export const operationRoutes = {
     responses: { 200: Shape({ status: Type.Literal("ready"), checks: Type.Record(Type.String(), Type.String()) }) },
     errors: [503],
   }),
+  getCertificateAuthority: defineRoute("getCertificateAuthority", {
+    summary: "Certificate of the authority that this server made itself, in PEM form; compare its fingerprint before you trust it",
+    tag: "Operation",
+    access: "public",
+    produces: "application/x-pem-file",
+    responses: { 200: null },
+    errors: [404],
+  }),
   getMetrics: defineRoute("getMetrics", {
     summary: "Metrics in the Prometheus text format",
     tag: "Operation",

@@ -1,20 +1,20 @@
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer } from "node:http";
 import type { Socket } from "node:net";
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal } from "./authenticate.ts";
 import { BODY_BYTES_MAX, parseBody } from "./body.ts";
-import { Fault, httpError, notFound } from "./fault.ts";
+import { Fault, forbidden, httpError, notFound } from "./fault.ts";
 import { Idempotency } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import type { Metrics } from "./metrics.ts";
 import { JSON_BODY_TIMEOUT_MS, ReceivingBodies } from "./receiving.ts";
 import { credentialsOf } from "./serve.ts";
+import { type Tls, TLS_OPTIONS } from "./tls/index.ts";
 
 export interface HttpOptions {
-  tls?: { cert: Buffer; key: Buffer };
-  behind_proxy: boolean;
+  tls: Tls | undefined;
   metrics: Metrics;
 }
 
@@ -38,6 +38,11 @@ const SERVER_OPTIONS = {
   shouldUpgradeCallback: (request: IncomingMessage): boolean => request.headers.upgrade?.toLowerCase() === "websocket",
 };
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
+/** A client that begins TLS and falls silent holds a socket no longer than one that sends no headers. */
+const TLS_HANDSHAKE_TIMEOUT_MS = 10_000;
+/** Browsers then come back by HTTPS only, for half a year. */
+const HSTS = "max-age=15768000";
+export const NO_PROXY = "this server is reached through its proxy only";
 const REQUEST_ID = /^[\w.:-]{1,100}$/;
 const URL_CHARACTERS_MAX = 8_192;
 
@@ -55,6 +60,17 @@ export class Methods {
   }
 }
 
+function listener(tls: Tls | undefined, handler: RequestListener): Server {
+  if (tls === undefined) return createServer(SERVER_OPTIONS, handler);
+  const server = createTlsServer({ ...SERVER_OPTIONS, ...TLS_OPTIONS, ...tls.pair, handshakeTimeout: TLS_HANDSHAKE_TIMEOUT_MS }, handler);
+  tls.follow(server);
+  return server;
+}
+
+/** Behind a proxy, whoever comes around it is refused: what it says of itself would be believed. */
+export const mayConnect = ({ proxies }: Pick<KernelPlane, "proxies">, { socket }: IncomingMessage): boolean =>
+  proxies.size === 0 || proxies.has(socket.remoteAddress);
+
 /** A path that cannot be decoded knows no method. */
 const NO_METHODS = new Methods();
 
@@ -66,14 +82,13 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   const nextRequestId = (): string => `${run}-${(count += 1).toString(36)}`;
   const app: FastifyInstance = Fastify({
     serverFactory: (handler) => {
-      const server =
-        options.tls === undefined ? createServer(SERVER_OPTIONS, handler) : createTlsServer({ ...SERVER_OPTIONS, ...options.tls }, handler);
+      const server = listener(options.tls, handler);
       // Without a listener Node says "100 Continue" to everyone, before anybody has looked at the request.
       server.on("checkContinue", handler);
       server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT_MS;
       return server;
     },
-    trustProxy: options.behind_proxy,
+    trustProxy: plane.proxies.size > 0 && ((address: string) => plane.proxies.has(address)),
     bodyLimit: BODY_BYTES_MAX,
     routerOptions: { maxParamLength: URL_CHARACTERS_MAX },
     genReqId: (request: IncomingMessage) => requestId(request) ?? nextRequestId(),
@@ -90,6 +105,9 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   app.addHook("onClose", async () => receiving.close());
   app.addHook("onRequest", (request, reply, next) => {
     addCommonHeaders(request, reply);
+    // Not with an authority of our own: a browser that remembered it could not be let past a changed certificate any more.
+    if (options.tls !== undefined && options.tls.authority === undefined) reply.header("strict-transport-security", HSTS);
+    if (!mayConnect(plane, request.raw)) return next(forbidden(NO_PROXY) as never);
     if ((request.raw.url?.length ?? 0) > URL_CHARACTERS_MAX)
       return next(httpError(414, `the URL is longer than ${URL_CHARACTERS_MAX} characters`) as never);
     // A request without a body has no content type to object to.

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { FindPlaces } from "./authorize.ts";
 import type { Caller, RobotCaller } from "./caller.ts";
 import type { Db, DbErrors } from "./db.ts";
+import type { Networks } from "./networks.ts";
 import type { RateLimits } from "./rate-limit.ts";
 
 /** How requests prove who they are; the features that own tokens and robots fill it in. */
@@ -30,5 +31,7 @@ export interface KernelPlane {
   /** Where objects are, for callers whose role is limited to places. */
   findPlaces: FindPlaces;
   admin: AdminPolicy;
+  /** Who may speak for others; when there is one, nobody else may connect. */
+  proxies: Networks;
   rate_limits: RateLimits;
 }

@@ -6,6 +6,7 @@ import { authenticatePortal, bearerOf, type Credentials } from "../../kernel/aut
 import { checkText } from "../../kernel/body.ts";
 import { type Caller, requireRole } from "../../kernel/caller.ts";
 import { badRequest, Fault, httpError, notFound, printable } from "../../kernel/fault.ts";
+import { clientAddress } from "../../kernel/networks.ts";
 import { requireRobot } from "../robots/index.ts";
 
 interface StreamKind {
@@ -23,7 +24,11 @@ const KINDS: readonly (StreamKind & { pattern: RegExp })[] = (
     { name: "camera", query: ["camera"], subprotocol: undefined },
     { name: "ros_echo", query: ["topic"], subprotocol: undefined },
   ] as const
-).map((kind) => ({ ...kind, role: streamAccess[kind.name].access, pattern: new RegExp(`^${streamPaths[kind.name].replace("{id}", "([^/]+)")}$`) }));
+).map((kind) => ({
+  ...kind,
+  role: streamAccess[kind.name].access,
+  pattern: new RegExp(`^${streamPaths[kind.name].replace("{id}", "([^/]+)")}$`),
+}));
 
 /** Path and query of a request, as they were sent: the class URL refuses some and rewrites others. */
 export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
@@ -64,20 +69,17 @@ export interface Seen {
   org_id?: string;
 }
 
-/** The address that a request came from; a trusted proxy names it in X-Forwarded-For. */
-function addressOf({ admin }: Plane, request: IncomingMessage): string {
-  const peer = request.socket.remoteAddress ?? "";
-  const forwarded = request.headers["x-forwarded-for"];
-  return (admin.behind_proxy && typeof forwarded === "string" ? forwarded.split(",", 1)[0]?.trim() : undefined) || peer;
-}
-
 /** Token, role, query and robot, in this order. Throws the Fault that the client is answered. */
 export async function admitViewer(plane: Plane, request: IncomingMessage, seen: Seen): Promise<Admitted> {
   const { path, query } = targetOf(request);
   const stream = streamOf(path);
   if (stream === undefined) throw notFound("path", path);
   const { kind, robot_id } = stream;
-  const credentials: Credentials = { headers: request.headers, ip: addressOf(plane, request), peer: request.socket.remoteAddress };
+  const credentials: Credentials = {
+    headers: request.headers,
+    ip: clientAddress(request, plane.proxies),
+    peer: request.socket.remoteAddress,
+  };
   const secret = query.get("token") ?? bearerOf(credentials);
   const caller = await authenticatePortal(plane, credentials, secret, query.get("org_id") ?? undefined);
   seen.org_id = caller.org_id;

@@ -10,6 +10,7 @@ import { createTestDatabase, silentLog } from "../../engines/db/testing/index.ts
 import { createHttp, type Http } from "../../kernel/http.ts";
 import { createLog } from "../../kernel/log.ts";
 import { createMetrics } from "../../kernel/metrics.ts";
+import { Networks } from "../../kernel/networks.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
@@ -73,6 +74,7 @@ export async function startFeaturePlane(
     },
     findPlaces,
     admin: { token: options.admin_token, behind_proxy: false },
+    proxies: new Networks([]),
     rate_limits: {
       token: new RateLimit(clock, "token", { per_minute: 60_000, burst: 60_000 }),
       unknown: new RateLimit(clock, "unknown", { per_minute: 20, burst: 20 }),
@@ -84,7 +86,7 @@ export async function startFeaturePlane(
     settings: { limits: LIMIT_DEFAULTS },
     node: { id: "node_a", epoch: 1 },
   } as unknown as Plane;
-  const http = await createHttp(plane, { behind_proxy: false, metrics });
+  const http = await createHttp(plane, { tls: undefined, metrics });
   for (const routes of features) routes(http, plane);
   await http.app.listen({ host: "127.0.0.1", port: 0 });
   const url_of_server = `http://127.0.0.1:${(http.server.address() as AddressInfo).port}`;

@@ -1,0 +1,124 @@
+import { X509Certificate } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Clock } from "@robofleet/clock";
+import {
+  fingerprintOf,
+  isUntrusted,
+  type Presented,
+  readPresented,
+  requireFingerprint,
+  UntrustedAuthority,
+} from "@robofleet/protocol/authority";
+import type { Logger } from "pino";
+import type { AgentConfig } from "../config.ts";
+import { errorText, isMissing, makeDirectory, writeAtomically } from "../disk/write-atomically.ts";
+import { backoffMs } from "../link/backoff.ts";
+
+export interface TrustOptions {
+  config: AgentConfig;
+  clock: Clock;
+  log: Logger;
+  /** Gives up waiting for a server that cannot be reached. */
+  signal: AbortSignal;
+}
+
+const pinFile = (state_directory: string): string => join(state_directory, "identity", "server-ca.pem");
+const enrolmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
+
+/**
+ * Answers the certificate authority to trust, and keeps it in the state directory: from then on no other is accepted. Without a
+ * word about it, those that the machine knows are trusted. Throws UntrustedAuthority, whose message says what to do.
+ */
+export async function establishTrust(options: TrustOptions): Promise<{ ca?: string }> {
+  const { config, log } = options;
+  const { state_directory, ca_fingerprint, ca_file } = config;
+  if (!config.server.startsWith("https:")) return {};
+  const pinned = readIfThere(pinFile(state_directory));
+  if (ca_file !== undefined) return pin(options, pinned, readAuthority(ca_file, ca_fingerprint));
+  if (pinned !== undefined && (ca_fingerprint === undefined || fingerprintOf(pinned) === ca_fingerprint)) return { ca: pinned };
+  // A robot that enrolled without a pin trusts what its machine trusts: it starts without asking anybody.
+  if (ca_fingerprint === undefined && readIfThere(enrolmentFile(state_directory)) !== undefined) return {};
+  const presented = await look(options);
+  if (ca_fingerprint !== undefined) return pin(options, pinned, requireFingerprint(presented, ca_fingerprint));
+  if (presented.trusted) return {};
+  const { authority } = presented;
+  if (authority !== undefined && config.trust_on_first_use) {
+    log.warn(
+      { server: config.server, ca_fingerprint: authority.fingerprint },
+      "trusting the certificate authority that the server presents",
+    );
+    return pin(options, pinned, authority.pem);
+  }
+  throw new UntrustedAuthority(refusal(config.server, presented), authority?.fingerprint);
+}
+
+function refusal(server: string, { authority, reason }: Presented): string {
+  if (!isUntrusted(reason)) return `${server} cannot be trusted: its certificate is not valid (${reason})`;
+  if (authority === undefined)
+    return `${server} has a certificate of an authority that this machine does not know: pass its certificate with --ca-file FILE`;
+  return (
+    `${server} has a certificate of an authority that this machine does not know.\n` +
+    `Its fingerprint is ${authority.fingerprint}\n` +
+    "If `robofleet fingerprint` prints the same on the server, add:\n" +
+    `  --ca-fingerprint ${authority.fingerprint}`
+  );
+}
+
+/** The certificate in a file; with a fingerprint it must be that one. */
+function readAuthority(file: string, fingerprint: string | undefined): string {
+  let pem: string;
+  try {
+    pem = new X509Certificate(readFileSync(file)).toString();
+  } catch (error) {
+    throw new UntrustedAuthority(`--ca-file ${file}: ${isMissing(error) ? "there is no such file" : "this is no certificate in PEM form"}`);
+  }
+  if (fingerprint !== undefined && fingerprintOf(pem) !== fingerprint)
+    throw new UntrustedAuthority(`${file} has the fingerprint ${fingerprintOf(pem)}, not ${fingerprint}`);
+  return pem;
+}
+
+function pin({ config, log }: TrustOptions, pinned: string | undefined, ca: string): { ca: string } {
+  if (pinned !== undefined && fingerprintOf(pinned) === fingerprintOf(ca)) return { ca };
+  const { state_directory, server } = config;
+  makeDirectory(join(state_directory, "identity"));
+  writeAtomically(pinFile(state_directory), ca);
+  log.info({ server, ca_fingerprint: fingerprintOf(ca) }, "this certificate authority is trusted from now on, and no other");
+  return { ca };
+}
+
+/** Like enrolling: a server that does not answer is waited for. */
+async function look({ config, clock, log, signal }: TrustOptions): Promise<Presented> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await readPresented(config.server, { signal });
+    } catch (error) {
+      signal.throwIfAborted();
+      const wait_ms = backoffMs(clock, attempt);
+      log.warn({ server: config.server, reason: errorText(error), wait_ms }, "could not reach the server, trying again");
+      await clock.sleep(wait_ms, signal);
+      signal.throwIfAborted();
+    }
+  }
+}
+
+function readIfThere(file: string): string | undefined {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+}
+
+/** What to do about a certificate that a later connection does not accept; undefined for another error. */
+export function certificateComplaint(error: Error, ca: string | undefined): string | undefined {
+  const code = "code" in error ? String(error.code) : undefined;
+  if (!isUntrusted(code)) return undefined;
+  if (ca === undefined)
+    return `the server's certificate authority is not known to this machine (${code}): start the agent with --ca-fingerprint`;
+  return (
+    `the server presents another certificate authority than the pinned ${fingerprintOf(ca)}: ` +
+    "somebody is in between, or it was made anew; in the second case start the agent once with the new --ca-fingerprint"
+  );
+}

@@ -1,0 +1,119 @@
+import { hash, X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { connect, type DetailedPeerCertificate } from "node:tls";
+
+/**
+ * Certificate authorities by fingerprint: what `robofleet` shows, and `rf` and `rf-agent` pin. A fingerprint is `sha256:`
+ * and 64 lower-case hex digits, over the DER form of the certificate.
+ */
+
+/** The certificate authority that a server presents is not one that this client trusts. */
+export class UntrustedAuthority extends Error {
+  /** Of the authority that the server presents; undefined when it sends none that could be pinned. */
+  readonly presented: string | undefined;
+  constructor(message: string, presented?: string) {
+    super(message);
+    this.presented = presented;
+  }
+}
+
+export const fingerprintOf = (pem: string): string => `sha256:${hash("sha256", new X509Certificate(pem).raw)}`;
+
+/** Takes what `robofleet fingerprint` prints, and openssl's `AA:BB:…`; undefined when it is no SHA-256 fingerprint. */
+export function parseFingerprint(text: string): string | undefined {
+  const digits = text
+    .trim()
+    .toLowerCase()
+    .replace(/^sha-?256(?: fingerprint)?[:=]/, "")
+    .replaceAll(":", "");
+  return /^[0-9a-f]{64}$/.test(digits) ? `sha256:${digits}` : undefined;
+}
+
+export interface Presented {
+  /** Whether the authorities that this machine knows vouch for the server. */
+  trusted: boolean;
+  /** Why not, as OpenSSL calls it. */
+  reason: string | undefined;
+  /** The self-signed certificate at the end of the chain; undefined when the server sends none. */
+  authority: { pem: string; fingerprint: string; subject: string } | undefined;
+}
+
+const PROBE_TIMEOUT_MS = 15_000;
+
+/** Looks at the certificates of a server without telling it anything. Rejects with the socket's error. */
+export function readPresented(server: string, options: { signal?: AbortSignal; timeout_ms?: number } = {}): Promise<Presented> {
+  const url = new URL(server);
+  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  const timeout_ms = options.timeout_ms ?? PROBE_TIMEOUT_MS;
+  return new Promise((resolve, reject) => {
+    const name = isIP(host) === 0 ? { servername: host } : {};
+    const socket = connect({ host, port: Number(url.port || 443), rejectUnauthorized: false, ...name });
+    const end = (error: Error): void => {
+      socket.destroy();
+      reject(error);
+    };
+    const abort = (): void => end(new Error("aborted"));
+    socket.setTimeout(timeout_ms, () => end(Object.assign(new Error(`no answer in ${timeout_ms / 1000} s`), { code: "ETIMEDOUT" })));
+    options.signal?.addEventListener("abort", abort, { once: true });
+    socket.on("error", end);
+    socket.on("close", () => {
+      options.signal?.removeEventListener("abort", abort);
+      reject(Object.assign(new Error("the connection was cut"), { code: "ECONNRESET" }));
+    });
+    socket.on("secureConnect", () => {
+      const authority = authorityOf(socket.getPeerCertificate(true));
+      resolve({
+        trusted: socket.authorized,
+        reason: socket.authorized ? undefined : String(socket.authorizationError),
+        authority,
+      });
+      socket.destroy();
+    });
+    if (options.signal?.aborted) abort();
+  });
+}
+
+/** Walks from the server's certificate to the one that signs itself. */
+function authorityOf(leaf: DetailedPeerCertificate): Presented["authority"] {
+  const seen = new Set<string>();
+  for (let at: DetailedPeerCertificate | undefined = leaf; at?.raw !== undefined; at = at.issuerCertificate) {
+    if (seen.has(at.fingerprint256)) return undefined;
+    seen.add(at.fingerprint256);
+    const certificate = new X509Certificate(at.raw);
+    if (certificate.subject === certificate.issuer && certificate.verify(certificate.publicKey)) {
+      const pem = certificate.toString();
+      return { pem, fingerprint: fingerprintOf(pem), subject: certificate.subject.replaceAll("\n", ", ") };
+    }
+  }
+  return undefined;
+}
+
+/**
+ * The PEM of the authority with this fingerprint that the server presents. Throws UntrustedAuthority when it presents another
+ * one, or one that does not vouch for this name.
+ */
+export function requireFingerprint(presented: Presented, fingerprint: string): string {
+  const { authority } = presented;
+  if (authority === undefined)
+    throw new UntrustedAuthority("the server does not send the certificate of its authority, so that no fingerprint can be compared");
+  if (authority.fingerprint !== fingerprint)
+    throw new UntrustedAuthority(
+      `the server's certificate authority has the fingerprint ${authority.fingerprint}, not ${fingerprint}`,
+      authority.fingerprint,
+    );
+  return authority.pem;
+}
+
+/** Codes of errors that say that a certificate is not signed by an authority that is trusted here. */
+const UNTRUSTED = new Set([
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "UNABLE_TO_GET_ISSUER_CERT",
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+  "CERT_SIGNATURE_FAILURE",
+  "CERT_UNTRUSTED",
+]);
+
+/** Whether a connection failed because nobody trusted here signed the server's certificate. */
+export const isUntrusted = (code: string | undefined): boolean => code !== undefined && UNTRUSTED.has(code);

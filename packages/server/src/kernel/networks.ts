@@ -1,0 +1,56 @@
+import type { IncomingMessage } from "node:http";
+import { BlockList, isIP } from "node:net";
+
+/** Address ranges from which a proxy may speak for others. */
+export class Networks {
+  readonly #list = new BlockList();
+  readonly size: number;
+
+  /** Takes what `parseNetworks` answered. */
+  constructor(ranges: readonly string[]) {
+    this.size = ranges.length;
+    for (const range of ranges) {
+      const [address = "", bits] = range.split("/");
+      const family = isIP(address) === 6 ? "ipv6" : "ipv4";
+      this.#list.addSubnet(address, bits === undefined ? (family === "ipv6" ? 128 : 32) : Number(bits), family);
+    }
+  }
+
+  has(address: string | undefined): boolean {
+    if (address === undefined) return false;
+    const plain = plainAddress(address);
+    const family = isIP(plain);
+    return family !== 0 && this.#list.check(plain, family === 6 ? "ipv6" : "ipv4");
+  }
+}
+
+/** An IPv4 address in its own form also where a socket of both families shows it as IPv6. */
+const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, "");
+
+/** Reads `10.0.0.0/8,127.0.0.1`; undefined when a part is no address and no range in CIDR form. */
+export function parseNetworks(text: string): string[] | undefined {
+  const parts = text.split(",").map((part) => part.trim());
+  return parts.every(isRange) ? parts : undefined;
+}
+
+function isRange(text: string): boolean {
+  const [address = "", bits, ...more] = text.split("/");
+  const family = isIP(address);
+  if (family === 0 || address.includes("%") || more.length > 0) return false;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 6 ? 128 : 32));
+}
+
+/**
+ * The address that a request came from: the socket's, or the last one in X-Forwarded-For that is no proxy of ours. What stands
+ * before that one was written by the client itself.
+ */
+export function clientAddress(request: Pick<IncomingMessage, "headers" | "socket">, proxies: Networks): string {
+  let address = request.socket.remoteAddress ?? "";
+  const named = request.headers["x-forwarded-for"];
+  const hops = (Array.isArray(named) ? named.join(",") : (named ?? "")).split(",").map((hop) => hop.trim());
+  for (const hop of hops.toReversed()) {
+    if (!proxies.has(address) || isIP(hop) === 0) break;
+    address = hop;
+  }
+  return address;
+}

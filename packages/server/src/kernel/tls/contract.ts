@@ -1,0 +1,41 @@
+import type { Server } from "node:https";
+import { isDeepStrictEqual } from "node:util";
+import type { SecureContextOptions } from "node:tls";
+
+/** What a server proves itself with; PEM. */
+export interface KeyPair {
+  cert: string;
+  key: string;
+}
+
+/** The TLS side of a listening server. */
+export interface Tls {
+  /** The pair of this moment. */
+  readonly pair: KeyPair;
+  /** Certificate and fingerprint of the authority that this server made itself. */
+  readonly authority: { pem: string; fingerprint: string; file: string } | undefined;
+  /** Keeps a server's pair up to date until `stop`. */
+  follow(server: Pick<Server, "setSecureContext">): void;
+  stop(): void;
+}
+
+/**
+ * TLS 1.2 and 1.3, forward secrecy and authenticated encryption only; the order of Mozilla's intermediate profile.
+ */
+export const TLS_OPTIONS = {
+  minVersion: "TLSv1.2",
+  honorCipherOrder: false,
+  ciphers: [
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+  ].join(":"),
+} as const satisfies SecureContextOptions;
+
+export const samePair = (a: KeyPair, b: KeyPair): boolean => isDeepStrictEqual(a, b);

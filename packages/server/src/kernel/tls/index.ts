@@ -1,0 +1,19 @@
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import type { Settings } from "../../config.ts";
+import { certificateFiles } from "./certificate-files.ts";
+import type { Tls } from "./contract.ts";
+import { ownCertificate } from "./own-certificate.ts";
+
+export { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
+export { authorityFile } from "./own-authority.ts";
+
+/** What the settings ask for; undefined without TLS. Throws when there is nothing to begin with. */
+export async function openTls(
+  { tls, listen, data_directory }: Pick<Settings, "tls" | "listen" | "data_directory">,
+  context: { clock: Clock; log: Logger },
+): Promise<Tls | undefined> {
+  if (tls === undefined) return undefined;
+  if (tls.mode === "files") return certificateFiles(tls, context);
+  return ownCertificate({ ...context, data_directory, listen_host: listen.host, names: tls.names });
+}

@@ -1,0 +1,160 @@
+import { createPrivateKey, type KeyObject, webcrypto, X509Certificate } from "node:crypto";
+import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { isIP } from "node:net";
+import path from "node:path";
+import { fingerprintOf } from "@robofleet/protocol/authority";
+import type { KeyPair } from "./contract.ts";
+
+const DAY_MS = 86_400_000;
+const CA_DAYS = 10 * 365 + 2;
+/** Short, because it is made anew by itself: browsers and phones refuse one that lives over 398 days. */
+const LEAF_DAYS = 90;
+/** The clocks of robots run behind, and some start at the time of the last shutdown. */
+const BACKDATED_MS = DAY_MS;
+
+const P256 = { name: "ECDSA", namedCurve: "P-256" } as const;
+const SIGNED_BY = { name: "ECDSA", hash: "SHA-256" } as const;
+
+/** A certificate authority of this server alone. Its key is in the data directory and leaves it never. */
+export interface OwnAuthority {
+  pem: string;
+  fingerprint: string;
+  file: string;
+  /** Makes a key, and a certificate of it for these names and addresses. */
+  issue(names: readonly string[], now: Date): Promise<KeyPair>;
+}
+
+export const authorityFile = (data_directory: string): string => path.join(data_directory, "tls", "ca.pem");
+
+/** Opens the authority of a data directory; makes one if there is none. A crash in between loses nothing. */
+export async function openAuthority(data_directory: string, now: Date): Promise<OwnAuthority> {
+  const file = authorityFile(data_directory);
+  const key_file = path.join(path.dirname(file), "ca-key.pem");
+  await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
+  const known = await readIfThere(file);
+  let key_pem = await readIfThere(key_file);
+  if (key_pem === undefined) {
+    if (known !== undefined) throw new Error(`${file} has lost its key ${key_file}: restore it from a backup, or remove both`);
+    // The key first: a certificate without one would be of no use.
+    key_pem = await newKeyPem();
+    await write(key_file, key_pem, 0o600);
+  }
+  const key = createPrivateKey(key_pem);
+  const pem = known ?? (await selfSigned(key, now));
+  if (known === undefined) await write(file, pem, 0o644);
+  const certificate = new X509Certificate(pem);
+  if (!certificate.checkPrivateKey(key)) throw new Error(`${key_file} is not the key of ${file}`);
+  if (certificate.validToDate.getTime() <= now.getTime())
+    throw new Error(`${file} has expired: remove it and start again, then give its new fingerprint to robots and people`);
+  return { pem, file, fingerprint: fingerprintOf(pem), issue: (names, at) => issue({ pem, key, certificate }, names, at) };
+}
+
+/** The library is loaded when it is needed: 150 ms that only a server with an authority of its own takes. */
+async function loadX509(): Promise<typeof import("@peculiar/x509")> {
+  await import("reflect-metadata");
+  return import("@peculiar/x509");
+}
+
+async function newKeyPem(): Promise<string> {
+  const { privateKey } = await webcrypto.subtle.generateKey(P256, true, ["sign", "verify"]);
+  return pemOf(privateKey);
+}
+
+const pemOf = async (key: webcrypto.CryptoKey): Promise<string> =>
+  createPrivateKey({ key: Buffer.from(await webcrypto.subtle.exportKey("pkcs8", key)), format: "der", type: "pkcs8" })
+    .export({ type: "pkcs8", format: "pem" })
+    .toString();
+
+/** Both halves in the form that the library takes. */
+async function cryptoKeys(key: KeyObject): Promise<webcrypto.CryptoKeyPair> {
+  const jwk = key.export({ format: "jwk" });
+  const { d: _secret, ...public_jwk } = jwk;
+  return {
+    privateKey: await webcrypto.subtle.importKey("jwk", jwk as webcrypto.JsonWebKey, P256, false, ["sign"]),
+    publicKey: await webcrypto.subtle.importKey("jwk", public_jwk as webcrypto.JsonWebKey, P256, true, ["verify"]),
+  };
+}
+
+async function selfSigned(key: KeyObject, now: Date): Promise<string> {
+  const x509 = await loadX509();
+  const keys = await cryptoKeys(key);
+  const id = Buffer.from(webcrypto.getRandomValues(new Uint8Array(4))).toString("hex");
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned({
+    // A name of its own: two authorities of the same name confuse a trust store that holds both.
+    name: [{ CN: [`Robofleet CA ${id}`] }],
+    serialNumber: serial(),
+    notBefore: new Date(now.getTime() - BACKDATED_MS),
+    notAfter: new Date(now.getTime() + CA_DAYS * DAY_MS),
+    signingAlgorithm: SIGNED_BY,
+    keys,
+    extensions: [
+      new x509.BasicConstraintsExtension(true, 0, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+    ],
+  });
+  return `${certificate.toString("pem")}\n`;
+}
+
+interface Signer {
+  pem: string;
+  key: KeyObject;
+  certificate: X509Certificate;
+}
+
+async function issue(signer: Signer, names: readonly string[], now: Date): Promise<KeyPair> {
+  const x509 = await loadX509();
+  const keys = await webcrypto.subtle.generateKey(P256, true, ["sign", "verify"]);
+  const authority = new x509.X509Certificate(signer.pem);
+  const ends = Math.min(now.getTime() + LEAF_DAYS * DAY_MS, signer.certificate.validToDate.getTime());
+  const certificate = await x509.X509CertificateGenerator.create({
+    subject: [{ CN: ["Robofleet server"] }],
+    issuer: authority.subjectName,
+    serialNumber: serial(),
+    notBefore: new Date(now.getTime() - BACKDATED_MS),
+    notAfter: new Date(ends),
+    signingAlgorithm: SIGNED_BY,
+    publicKey: keys.publicKey,
+    signingKey: (await cryptoKeys(signer.key)).privateKey,
+    extensions: [
+      new x509.BasicConstraintsExtension(false, undefined, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+      new x509.SubjectAlternativeNameExtension(names.map((value) => ({ type: isIP(value) === 0 ? "dns" : "ip", value }))),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+      await x509.AuthorityKeyIdentifierExtension.create(authority.publicKey),
+    ],
+  });
+  // The authority goes along, so that a client that does not know it yet can show its fingerprint.
+  return { cert: `${certificate.toString("pem")}\n${signer.pem}`, key: await pemOf(keys.privateKey) };
+}
+
+/** Positive, 16 bytes, unpredictable. */
+function serial(): string {
+  const bytes = webcrypto.getRandomValues(new Uint8Array(16));
+  bytes[0] = (bytes[0]! & 0x3f) | 0x40;
+  return Buffer.from(bytes).toString("hex");
+}
+
+async function readIfThere(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+async function write(file: string, text: string, mode: number): Promise<void> {
+  const handle = await open(`${file}.tmp`, "w", mode);
+  try {
+    await handle.chmod(mode);
+    await handle.writeFile(text);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(`${file}.tmp`, file);
+  const directory = await open(path.dirname(file), "r");
+  await directory.sync().finally(() => directory.close());
+}

@@ -1,0 +1,93 @@
+import { X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { hostname, networkInterfaces } from "node:os";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { Logger } from "pino";
+import { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
+import { openAuthority, type OwnAuthority } from "./own-authority.ts";
+
+/** How soon a new address of this machine is in the certificate. */
+const LOOK_MS = 10_000;
+/** Made anew when so much of its life is left. */
+const RENEW_BEFORE_MS = 30 * 86_400_000;
+const DNS_NAME = /^(?=.{1,253}$)(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$/;
+
+export interface OwnCertificateOptions {
+  data_directory: string;
+  listen_host: string;
+  /** Further names and addresses under which the server is reached. */
+  names: readonly string[];
+  clock: Clock;
+  log: Logger;
+  /** The names of the machine; tests give others. */
+  machine_names?: () => string[];
+}
+
+/** A certificate of the server's own authority, made anew before it ends and when the machine's names change. */
+export async function ownCertificate(options: OwnCertificateOptions): Promise<Tls> {
+  const authority = await openAuthority(options.data_directory, options.clock.now());
+  const names = namesOf(options);
+  const pair = await authority.issue(names, options.clock.now());
+  return new OwnCertificate(options, authority, pair, names);
+}
+
+/** Host name and addresses of this machine; link-local ones need a zone, which no certificate can name. */
+export function machineNames(): string[] {
+  const addresses = Object.values(networkInterfaces())
+    .flat()
+    .flatMap((one) => (one === undefined || /^fe80:/i.test(one.address) ? [] : [one.address]));
+  return [hostname(), ...addresses];
+}
+
+function namesOf({ listen_host, names, machine_names = machineNames }: OwnCertificateOptions): string[] {
+  const wildcard = listen_host === "0.0.0.0" || listen_host === "::";
+  const all = ["localhost", "127.0.0.1", "::1", ...(wildcard ? [] : [listen_host]), ...names, ...machine_names()];
+  return [...new Set(all.map((name) => name.toLowerCase()))].filter((name) => isIP(name) !== 0 || DNS_NAME.test(name)).toSorted();
+}
+
+class OwnCertificate implements Tls {
+  pair: KeyPair;
+  readonly authority: OwnAuthority;
+  readonly #options: OwnCertificateOptions;
+  readonly #timer: Timer;
+  #names: string[];
+  #ends_at: number;
+  #servers: Parameters<Tls["follow"]>[0][] = [];
+
+  constructor(options: OwnCertificateOptions, authority: OwnAuthority, pair: KeyPair, names: string[]) {
+    this.#options = options;
+    this.authority = authority;
+    this.pair = pair;
+    this.#names = names;
+    this.#ends_at = endOf(pair);
+    this.#timer = options.clock.every(LOOK_MS, () => this.#look());
+  }
+
+  follow(server: Parameters<Tls["follow"]>[0]): void {
+    this.#servers.push(server);
+  }
+
+  stop(): void {
+    this.#timer.cancel();
+    this.#servers = [];
+  }
+
+  async #look(): Promise<void> {
+    const { clock, log } = this.#options;
+    const names = namesOf(this.#options);
+    const renamed = names.join() !== this.#names.join();
+    if (!renamed && this.#ends_at - clock.now().getTime() > RENEW_BEFORE_MS) return;
+    try {
+      const pair = await this.authority.issue(names, clock.now());
+      for (const server of this.#servers) server.setSecureContext({ ...TLS_OPTIONS, ...pair });
+      this.pair = pair;
+      this.#names = names;
+      this.#ends_at = endOf(pair);
+      log.info({ names, valid_to: new Date(this.#ends_at).toISOString() }, "made a new certificate");
+    } catch (error) {
+      log.error({ err: error }, "could not make a new certificate");
+    }
+  }
+}
+
+const endOf = ({ cert }: KeyPair): number => new X509Certificate(cert).validToDate.getTime();
