@@ -13,6 +13,8 @@ export interface Environment {
   /** Whether a terminal may be given colours. */
   colors: boolean;
   debug: boolean;
+  /** Tokens may go to another machine in the clear. */
+  allow_insecure_http: boolean;
   /** ROBOFLEET_PAGER or PAGER; undefined when it is not set, empty when it says that there is none. */
   pager: string | undefined;
   /** The environment that the pager runs in. */
@@ -31,6 +33,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     config_home: read("XDG_CONFIG_HOME"),
     colors: read("NO_COLOR") === undefined && env.TERM !== "dumb",
     debug: read("ROBOFLEET_DEBUG") !== undefined && env.ROBOFLEET_DEBUG !== "0",
+    allow_insecure_http: read("ROBOFLEET_ALLOW_INSECURE_HTTP") !== undefined && env.ROBOFLEET_ALLOW_INSECURE_HTTP !== "0",
     pager: env.ROBOFLEET_PAGER ?? env.PAGER,
     // As git calls it: leave when it fits on the screen, show colours, leave the text on the screen.
     pagerEnvironment: () => ({ LESS: "FRX", LV: "-c", ...env }),

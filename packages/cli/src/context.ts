@@ -5,6 +5,7 @@ import { type Access, type Flags, resolveAccess } from "./credentials.ts";
 import { EXIT } from "./exit-codes.ts";
 import { Failure, toFailure, usage } from "./failure.ts";
 import type { Output } from "./output.ts";
+import type { Transport } from "./trust.ts";
 
 /** A wait that is worth a line: shorter ones are over before they are read. */
 const RETRY_NOTE_MS_MIN = 2_000;
@@ -17,6 +18,7 @@ export class Context {
   readonly clock: Clock = systemClock;
   #access: Promise<Access> | undefined;
   #base_url_source: string | undefined;
+  #pinned: string | undefined;
 
   constructor(out: Output, flags: Flags, environment: Environment) {
     this.out = out;
@@ -29,9 +31,7 @@ export class Context {
     return this.out.structured;
   }
 
-  now(): Date {
-    return this.clock.now();
-  }
+  readonly now = (): Date => this.clock.now();
 
   async access(): Promise<Access> {
     this.#access ??= resolveAccess(this.flags, this.environment);
@@ -57,14 +57,33 @@ export class Context {
     org_id?: string | undefined;
     admin_token?: string | undefined;
     retries?: number;
+    /** What the credentials file says, if it is not to be asked. */
+    transport?: Transport;
   }): Promise<Client> {
+    const { transport: given, ...rest } = options;
+    const { pin, insecure_http } = given ?? (await this.#transport(options.base_url));
+    const secret = options.token ?? options.admin_token;
+    if (secret !== undefined && !insecure_http && !this.environment.allow_insecure_http) await refuseExposed(options.base_url);
+    this.#pinned = pin?.fingerprint;
     const { createClient } = await import("@robofleet/sdk");
     try {
-      return createClient({ ...options, clock: this.clock, on_retry: ({ wait_ms, error }) => this.#tellRetry(wait_ms, error) });
+      return createClient({ ...rest, ca: pin?.pem, clock: this.clock, on_retry: ({ wait_ms, error }) => this.#tellRetry(wait_ms, error) });
     } catch (error) {
       if (error instanceof TypeError) throw usage(error.message, `The address is from ${this.#base_url_source ?? "--base-url"}.`);
       throw error;
     }
+  }
+
+  /** Fingerprint of the authority that the client of this call trusts; undefined for those that the machine knows. */
+  get pinned(): string | undefined {
+    return this.#pinned;
+  }
+
+  async #transport(base_url: string): Promise<Transport> {
+    // The address of `robofleet serve` needs nothing of this, and most calls go there.
+    if (base_url.startsWith("http://127.0.0.1")) return { pin: undefined, insecure_http: false };
+    const { transportTo } = await import("./trust.ts");
+    return transportTo(base_url, this.flags, this.environment);
   }
 
   /** A fresh UUIDv4: the same call sent twice then happens once. */
@@ -83,10 +102,22 @@ export class Context {
   }
 
   failure(error: unknown): Failure {
-    return toFailure(error, this.#base_url_source);
+    return toFailure(error, this.#base_url_source, this.#pinned);
   }
 
   #tellRetry(wait_ms: number, error: Error): void {
     if (wait_ms >= RETRY_NOTE_MS_MIN && !this.structured) this.out.note(`${error.message}, trying again in ${Math.ceil(wait_ms / 1000)} s`);
   }
+}
+
+/** Nothing secret goes to another machine in the clear unless that was asked for. */
+async function refuseExposed(base_url: string): Promise<void> {
+  if (!base_url.startsWith("http:")) return;
+  const { isExposed } = await import("./trust.ts");
+  if (!isExposed(base_url)) return;
+  throw usage(
+    `${base_url} is plain http to another machine: everybody on the way could read the token`,
+    "Use https://, which `robofleet serve --tls auto` speaks without further ado.",
+    "Where the network between is trusted: rf login --allow-insecure-http, or ROBOFLEET_ALLOW_INSECURE_HTTP=1.",
+  );
 }

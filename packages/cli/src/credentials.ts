@@ -16,6 +16,10 @@ export interface Profile {
   token?: string | undefined;
   base_url?: string | undefined;
   org?: string | undefined;
+  /** Of the only certificate authority that is trusted at `base_url`; its certificate stands in authorities/. */
+  ca_fingerprint?: string | undefined;
+  /** `allowed`: the token may go to `base_url` in the clear. */
+  insecure_http?: string | undefined;
 }
 
 export interface Flags {
@@ -93,14 +97,19 @@ export const toProfile = (table: TomlContent): Profile => ({
   token: textOf(table.token),
   base_url: textOf(table.base_url),
   org: textOf(table.org),
+  ca_fingerprint: textOf(table.ca_fingerprint),
+  insecure_http: textOf(table.insecure_http),
 });
 
+/** All profiles of a file, that which the call works with first, then the top of the file. */
+export function profilesInOrder(flags: Flags, environment: Environment, content: TomlContent): Profile[] {
+  const profiles = profilesOf(content);
+  const chosen = profiles.get(chosenProfile(flags, environment, content) ?? "");
+  return [...(chosen === undefined ? [] : [chosen]), toProfile(content), ...profiles.values()];
+}
+
 /** Saves the values at the top of the file or in a profile. */
-export async function saveCredentials(
-  file: string,
-  profile: string | undefined,
-  values: { token?: string | undefined; base_url?: string | undefined; org?: string | undefined },
-): Promise<void> {
+export async function saveCredentials(file: string, profile: string | undefined, values: Profile): Promise<void> {
   const { editToml } = await import("./toml-edit.ts");
   await changeToml(file, (text) => editToml(text, profile === undefined ? [] : ["profiles", profile], { ...values }));
 }

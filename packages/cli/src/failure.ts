@@ -41,12 +41,15 @@ const CODES: Record<ExitCode, string> = {
 
 export const usage = (message: string, ...hints: string[]): Failure => new Failure(EXIT.usage, message, { hints });
 
-/** Any error as a Failure. `base_url_source` says where the address came from that could not be reached. */
-export function toFailure(error: unknown, base_url_source?: string): Failure {
+/**
+ * Any error as a Failure. `base_url_source` says where the address came from that could not be reached, `pinned` which
+ * certificate authority is the only one trusted there.
+ */
+export function toFailure(error: unknown, base_url_source?: string, pinned?: string): Failure {
   if (error instanceof Failure) return error;
   if (error instanceof CommanderError) return fromCommander(error);
   if (error instanceof ApiError) return fromApi(error);
-  if (error instanceof Unreachable) return fromUnreachable(error, base_url_source);
+  if (error instanceof Unreachable) return fromUnreachable(error, base_url_source, pinned);
   if (isFileError(error)) return new Failure(EXIT.error, `${error.path}: ${FILE_ERRORS[error.code] ?? error.code}`, { cause: error });
   const message = error instanceof Error ? error.message : String(error);
   return new Failure(EXIT.error, message || "something went wrong", {
@@ -91,6 +94,8 @@ const LISTS: [RegExp, string][] = [
   [/^fleet\b/, "rf fleets list"],
   [/^site\b/, "rf sites list"],
   [/^enrol?lment key\b/, "rf keys list"],
+  [/^user\b/, "rf users list"],
+  [/^token\b/, "rf tokens list"],
   [/^org\b/, "rf orgs list"],
 ];
 
@@ -106,14 +111,27 @@ function apiHints(error: ApiError): string[] {
   return [];
 }
 
-function fromUnreachable(error: Unreachable, source: string | undefined): Failure {
+function fromUnreachable(error: Unreachable, source: string | undefined, pinned: string | undefined): Failure {
+  if (pinned !== undefined && error.untrusted) return changedAuthority(error, pinned);
   const hints = source === undefined ? [] : [`The address is from ${source}.`];
-  if (error.reason.includes("CERT") || error.reason.includes("UNABLE_TO"))
-    hints.push("To trust its authority: NODE_EXTRA_CA_CERTS=FILE.pem rf …");
+  if (error.untrusted) hints.push(`\`rf login --base-url ${error.base_url}\` shows its authority, to be trusted or not.`);
+  else if (error.reason.includes("CERT")) hints.push("The address must be one of those in the server's certificate.");
   else hints.push("Is the server running (`robofleet serve`), and is the address right (`--base-url`, `rf login`)?");
   return new Failure(EXIT.error, error.message, {
     hints,
     document: { error: { code: "unreachable", message: error.message } },
     cause: error,
+  });
+}
+
+function changedAuthority({ base_url }: Unreachable, pinned: string): Failure {
+  const message = `${base_url} presents another certificate authority than the one that you trusted`;
+  return new Failure(EXIT.auth, message, {
+    hints: [
+      `Trusted is ${pinned}`,
+      "Somebody may be in between. If the server got a new one, compare what `robofleet fingerprint` prints there:",
+      `rf login --base-url ${base_url} --fingerprint sha256:…`,
+    ],
+    document: { error: { code: "untrusted_authority", message } },
   });
 }

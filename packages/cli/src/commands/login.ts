@@ -6,10 +6,12 @@ import { credentialsPath, loginTarget, saveCredentials } from "../credentials.ts
 import { EXIT } from "../exit-codes.ts";
 import { Failure, usage } from "../failure.ts";
 import { askSecret } from "../secret.ts";
-import { line } from "../text.ts";
+import { line, plain } from "../text.ts";
+import { chooseAuthority, isExposed, savePin, transportTo, type TrustOptions } from "../trust.ts";
 
-interface Options {
+interface Options extends TrustOptions {
   token?: string;
+  allowInsecureHttp?: boolean;
 }
 
 export const define: Define = (command, act) => {
@@ -20,11 +22,15 @@ export const define: Define = (command, act) => {
         "The token is checked first: one that the service refuses is not saved.",
     )
     .option("--token <token>", "Token; better asked for or piped, as other users can see a command's arguments")
+    .option("--fingerprint <sha256:…>", "Trust the server's own certificate authority that has this fingerprint")
+    .option("--ca-file <file>", "Trust the certificate authority in this PEM file, and no other")
+    .option("--allow-insecure-http", "Send the token to another machine by plain http, where everybody on the way can read it")
     .action(act<[Options]>(run));
   addExamples(command, [
     "rf login",
     "rf login --base-url https://fleet.example.org < token.txt",
     "rf login --profile lab --base-url https://lab.example.org",
+    "rf login --base-url https://192.168.1.20:7600 --fingerprint sha256:9f86d0…",
   ]);
 };
 
@@ -32,15 +38,34 @@ async function run(context: Context, options: Options): Promise<void> {
   const file = credentialsPath(context.environment);
   const { profile, base_url } = await loginTarget(context.flags, context.environment);
   const client_url = checkedUrl(base_url);
+  const known = await transportTo(client_url, context.flags, context.environment).catch(() => undefined);
+  const pin = await chooseAuthority(client_url, known?.pin, options, (text) => context.out.note(plain(text)));
+  const insecure_http = options.allowInsecureHttp === true || known?.insecure_http === true;
   const token = checkToken(options.token ?? (await askSecret("Token")));
-  const client = await context.connect({ base_url: client_url, token, org_id: context.flags.org ?? context.environment.org, retries: 0 });
+  const client = await context.connect({
+    base_url: client_url,
+    token,
+    org_id: context.flags.org ?? context.environment.org,
+    retries: 0,
+    transport: { pin, insecure_http },
+  });
   const check = await checkLogin(client);
-  await saveCredentials(file, profile, { token, base_url: client_url });
-  const saved = { base_url: client_url, file, profile: profile ?? null, checked: check.warning === undefined };
+  if (pin !== undefined) await savePin(context.environment, pin);
+  await saveCredentials(file, profile, {
+    token,
+    base_url: client_url,
+    ca_fingerprint: pin?.fingerprint,
+    insecure_http: insecure_http && isExposed(client_url) ? "allowed" : undefined,
+  });
+  const saved = {
+    base_url: client_url,
+    file,
+    profile: profile ?? null,
+    checked: check.warning === undefined,
+    ca_fingerprint: pin?.fingerprint ?? null,
+  };
   if (check.warning !== undefined) context.out.note(line`warning: ${check.warning}; the token was saved without being checked`);
-  if (client_url.startsWith("http://") && !/^http:\/\/(127\.|localhost|\[::1\])/.test(client_url)) {
-    context.out.note("warning: the address is http://, so everybody on the way can read the token; use https://");
-  }
+  if (isExposed(client_url)) context.out.note("warning: the address is http://, so everybody on the way can read the token; use https://");
   const place = profile === undefined ? file : `${file}, profile ${profile}`;
   await context.out.result({ data: saved }, () => {
     context.out.line(
@@ -76,6 +101,8 @@ async function checkLogin(client: Client): Promise<{ who?: string; warning?: str
       const hints = ["The saved credentials were left as they were."];
       throw new Failure(EXIT.auth, `the service refused this token: ${error.message}`, { hints, document: error.body, cause: error });
     }
+    // A certificate that is refused now is refused later: there is no use in saving the address.
+    if (error instanceof Unreachable && !error.passing) throw error;
     if (error instanceof ApiError || error instanceof Unreachable) return { warning: error.message };
     return { warning: "the service answered something unexpected" };
   }

@@ -44,6 +44,9 @@ async function run(context: Context, options: Options): Promise<void> {
       ["Expires", relative(expires_at, context.now())],
     ]);
     out.line("\nThe key is not shown again. On the robot:");
-    out.line(line`  rf-agent run --server ${client.base_url} --enroll-key ${key} --state ./state`);
+    const words = ["--server", client.base_url, "--enroll-key", key, "--state", "./state"];
+    // The robot's machine does not know the server's own authority either.
+    if (context.pinned !== undefined) words.push("--ca-fingerprint", context.pinned);
+    out.line(line`  rf-agent run ${words.join(" ")}`);
   });
 }
