@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { access, accessOf, OBJECT_FIELDS, type ObjectField, streamAccess } from "./access.ts";
+import { paths, type RouteName, streamPaths } from "./paths.ts";
+import { type Route, routes } from "./routes/index.ts";
+import { ROLES, roleAtLeast, type Role } from "./states.ts";
+
+const all = Object.values(routes) as Route[];
+const isRole = (value: string): value is Role => (ROLES as readonly string[]).includes(value);
+const shown = ({ in: place, field }: ObjectField): string => `${place}.${field}`;
+
+test("every path has its row, and no row is of a path that does not exist", () => {
+  assert.deepEqual(Object.keys(access).toSorted(), Object.keys(paths).toSorted());
+  assert.deepEqual(Object.keys(streamAccess).toSorted(), Object.keys(streamPaths).toSorted());
+});
+
+test("every field in which a request names a site, a fleet, a robot or what hangs on them is looked at, and no other", () => {
+  for (const route of all) {
+    const row = accessOf(route.name);
+    if (!isRole(row.access)) continue;
+    const named = (["query", "body"] as const).flatMap((place) =>
+      Object.keys(route[place]?.properties ?? {})
+        .filter((field) => field in OBJECT_FIELDS)
+        .map((field) => `${place}.${field}`),
+    );
+    // Of the whole org nothing of it is limited to a place.
+    const in_path = row.outside === "not_found" && route.path.includes("{id}") ? ["params.id"] : [];
+    const looked_at = row.outside === "forbidden" || row.outside === "allowed" ? [] : row.objects.map(shown).toSorted();
+    assert.deepEqual(looked_at, [...in_path, ...named].toSorted(), route.name);
+  }
+});
+
+test("no object needs a higher role than the route itself, or only the object would refuse", () => {
+  for (const name of Object.keys(access) as RouteName[]) {
+    const row = accessOf(name);
+    for (const { role } of row.objects) assert.ok(isRole(row.access) && roleAtLeast(row.access, role), name);
+    if (row.outside === "not_found")
+      assert.ok(
+        row.objects.some(({ role }) => role === row.access),
+        `${name} looks at nothing with its own role`,
+      );
+  }
+});
+
+test("a viewer changes nothing and reads no bytes of an artifact; what is deleted, an admin deletes", () => {
+  for (const { name, method, access: role } of all) {
+    if (!isRole(role)) continue;
+    if (method === "DELETE") assert.ok(roleAtLeast(role, name.endsWith("Upload") ? "operator" : "admin"), name);
+    else if (method !== "GET" && (method as string) !== "HEAD") assert.ok(roleAtLeast(role, "operator"), name);
+  }
+  assert.equal(access.getReleaseArtifact.access, "operator");
+});
