@@ -6,7 +6,8 @@ import { examples } from "./src/command.ts";
 import { EXIT_MEANINGS } from "./src/exit-codes.ts";
 import { buildProgram, commandPath } from "./src/program.ts";
 import { registry } from "./src/registry.ts";
-import { ENVIRONMENT } from "./src/topics.ts";
+import { topicText } from "./src/topic-texts.ts";
+import { ENVIRONMENT, topics } from "./src/topics.ts";
 
 /** Where the reference is checked in. */
 export const REFERENCE_FILE = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../../docs/reference/commands.md");
@@ -43,6 +44,9 @@ export async function writeReference(): Promise<string> {
       ENVIRONMENT.map(([name, meaning]) => [`\`${name}\``, meaning] as const),
     ),
   );
+  // The tables above are the other two.
+  for (const { name, summary } of topics.filter(({ name }) => name !== "exit-codes" && name !== "environment"))
+    parts.push(`## \`rf help ${name}\``, `${summary}.`, `\`\`\`text\n${topicText(name)}\`\`\``);
   return `${parts.join("\n\n")}\n`;
 }
 

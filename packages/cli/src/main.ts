@@ -54,6 +54,7 @@ function helpInOrder(args: string[]): string[] {
   const nouns = entries.filter((entry) => "verbs" in entry).map(({ name }) => name);
   if (args[1] === "help" && nouns.includes(args[0]!)) return [...args.toSpliced(1, 1), "--help"];
   if (args[0] !== "help" || args.length === 1) return args;
-  const known = [...entries, ...topics].some(({ name }) => name === args[1]) || args[1]!.startsWith("-");
+  if (topics.some(({ name }) => name === args[1])) return args.slice(1, 2);
+  const known = entries.some(({ name }) => name === args[1]) || args[1]!.startsWith("-");
   return known ? [...args.slice(1), "--help"] : args.slice(1, 2);
 }

@@ -75,12 +75,14 @@ function addRoot(): Command {
     .helpCommand("help [command]", "Show the help of a command or topic")
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({ writeErr: (text) => process.stdout.write(text), outputError: () => {} })
-    .addHelpText("after", `\nTopics (rf help TOPIC):\n${topics.map(({ name, summary }) => `  ${name.padEnd(13)} ${summary}`).join("\n")}`);
+    .addHelpText("after", `\nTopics (rf help TOPIC):\n${topics.map(({ name, summary }) => `  ${name.padEnd(18)} ${summary}`).join("\n")}`);
 }
 
-function addTopic(program: Command, topic: Topic): void {
-  const command = watchErrors(program.command(topic.name, { hidden: true })).summary(topic.summary);
-  command.configureHelp({ formatHelp: () => topic.text }).action(() => void process.stdout.write(topic.text));
+function addTopic(program: Command, { name, summary }: Topic): void {
+  watchErrors(program.command(name, { hidden: true }))
+    .summary(summary)
+    .description(`${summary}: rf help ${name}`)
+    .action(async () => void process.stdout.write((await import("./topic-texts.ts")).topicText(name)));
 }
 
 /** Commander then throws instead of ending the process, and the error knows its command. */

@@ -75,13 +75,32 @@ export const registry: readonly Group[] = [
       verb("login", "Save a token and the address of the service", () => import("./commands/login.ts")),
       verb("logout", "Delete the saved credentials", () => import("./commands/logout.ts")),
       verb("whoami", "Show who you are", () => import("./commands/whoami.ts")),
-      noun("profiles", "Several services or accounts on one machine", [
+      noun("org", "Your org and its settings", [
+        verb("show", "Show your org", () => import("./commands/org/show.ts")),
+        verb("set", "Change its name or settings", () => import("./commands/org/set.ts")),
+      ]),
+      noun("users", "People in your org, and their roles", [
+        verb("list", "List users", () => import("./commands/users/list.ts")),
+        verb("create", "Let somebody into the org", () => import("./commands/users/create.ts")),
+        verb("show", "Show a user", () => import("./commands/users/show.ts")),
+        verb("update", "Change a user's name or role", () => import("./commands/users/update.ts")),
+        verb("remove", "Take a user out of the org", () => import("./commands/users/remove.ts")),
+      ]),
+      noun("tokens", "Tokens of your org and its users", [
+        verb("list", "List tokens", () => import("./commands/tokens/list.ts")),
+        verb("create", "Make a token; it is shown once", () => import("./commands/tokens/create.ts")),
+        verb("show", "Show a token, but for its secret", () => import("./commands/tokens/show.ts")),
+        verb("revoke", "Revoke a token", () => import("./commands/tokens/revoke.ts")),
+        verb("rotate", "Give a token a new secret; it is shown once", () => import("./commands/tokens/rotate.ts")),
+      ]),
+      verb("audit", "Show who changed what", () => import("./commands/audit.ts")),
+      noun("profiles", "Several services or accounts on one machine (rf help credentials)", [
         verb("list", "List profiles", () => import("./commands/profiles/list.ts")),
         verb("use", "Use a profile from now on", () => import("./commands/profiles/use.ts")),
         verb("add", "Add a profile", () => import("./commands/profiles/add.ts")),
         verb("remove", "Remove a profile", () => import("./commands/profiles/remove.ts")),
       ]),
-      noun("settings", "How rf prints on this machine", [
+      noun("settings", "How rf prints on this machine (rf help output)", [
         verb("list", "List settings", () => import("./commands/settings/list.ts")),
         verb("set", "Keep a setting", () => import("./commands/settings/set.ts")),
         verb("unset", "Forget a setting", () => import("./commands/settings/unset.ts")),
@@ -94,9 +113,13 @@ export const registry: readonly Group[] = [
     commands: [
       verb("api", "Call any route of the service", () => import("./commands/api.ts")),
       noun("orgs", "Orgs of the service, for its administrator", [
+        verb("request", "Ask for an org of your own", () => import("./commands/orgs/request.ts")),
         verb("list", "List orgs", () => import("./commands/orgs/list.ts")),
+        verb("show", "Show an org", () => import("./commands/orgs/show.ts")),
         verb("create", "Create an org", () => import("./commands/orgs/create.ts")),
         verb("approve", "Approve an org; its bootstrap token is shown once", () => import("./commands/orgs/approve.ts")),
+        verb("suspend", "Suspend an org", () => import("./commands/orgs/suspend.ts")),
+        verb("resume", "Let a suspended org back in", () => import("./commands/orgs/resume.ts")),
       ]),
     ],
   },

@@ -4,25 +4,15 @@ export interface Topic {
   summary: string;
 }
 
-export type TopicName =
-  | "exit-codes"
-  | "environment"
-  | "credentials"
-  | "profiles"
-  | "output"
-  | "scripting"
-  | "deployment-states"
-  | "completion";
+export type TopicName = "exit-codes" | "environment" | "credentials" | "output" | "scripting" | "deployment-states";
 
 export const topics: readonly Topic[] = [
   { name: "exit-codes", summary: "What the exit code of rf says" },
   { name: "environment", summary: "Environment variables, and what goes before what" },
-  { name: "credentials", summary: "The credentials file" },
-  { name: "profiles", summary: "Several services or accounts on one machine" },
+  { name: "credentials", summary: "The credentials file, and profiles for several services or accounts" },
   { name: "output", summary: "Tables, JSON, YAML, columns, colours and the pager" },
   { name: "scripting", summary: "Calling rf from programs" },
   { name: "deployment-states", summary: "What the status of a deployment and of a robot in it says" },
-  { name: "completion", summary: "How a shell is taught to complete rf" },
 ];
 
 export const ENVIRONMENT: readonly (readonly [string, string])[] = [

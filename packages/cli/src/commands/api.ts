@@ -1,10 +1,9 @@
 import { readFile } from "node:fs/promises";
-import { pipeline } from "node:stream/promises";
-import { Readable, Writable } from "node:stream";
 import { ApiError } from "@robofleet/sdk";
 import { addExamples, collect, type Define } from "../command.ts";
 import type { Context } from "../context.ts";
 import { usage } from "../failure.ts";
+import { printBody } from "../raw-body.ts";
 import { readStdin } from "../secret.ts";
 import { plain } from "../text.ts";
 import { fieldsToObject } from "../values.ts";
@@ -66,7 +65,7 @@ async function run(context: Context, word: string, given: string, options: Optio
     for (const [name, value] of response.headers) context.out.line(plain(`${name}: ${value}`));
     context.out.line();
   }
-  if (response.ok && !isJson(response)) return writeBody(response);
+  if (response.ok && !isJson(response)) return printBody(response);
   const text = await response.text();
   if (response.ok) return text === "" ? undefined : writeJson(context, text);
   const error = new ApiError({ status: response.status, headers: response.headers, body: tryParse(text) });
@@ -94,17 +93,6 @@ async function writeJson(context: Context, text: string): Promise<void> {
   if (typeof value !== "string" && (process.stdout.isTTY || context.out.format === "yaml"))
     return context.out.result(value, () => context.out.document(value));
   process.stdout.write(`${process.stdout.isTTY ? plain(text.trimEnd()) : text.trimEnd()}\n`);
-}
-
-/** Byte for byte, but for a terminal without what would act on it. */
-async function writeBody(response: Response): Promise<void> {
-  if (response.body === null) return;
-  const write = (chunk: Buffer, done: () => void): void => {
-    const lines = (): string => chunk.toString().split("\n").map(plain).join("\n");
-    process.stdout.write(process.stdout.isTTY ? lines() : chunk, () => done());
-  };
-  const sink = new Writable({ write: (chunk: Buffer, _encoding, done) => write(chunk, done) });
-  await pipeline(Readable.fromWeb(response.body), sink);
 }
 
 async function readInput(file: string): Promise<Uint8Array> {

@@ -6,9 +6,14 @@ export const define: Define = (command, act) => {
   command
     .description(
       "Print a script that teaches a shell to complete commands, flags, values, and the ids and names of what the service has. " +
-        "`rf help completion` says where it goes.",
+        "The shell asks rf at every Tab, and rf the service; when that does not answer within 1.5 seconds, nothing is said.",
     )
     .addArgument(new Argument("<shell>", "The shell").choices(SHELLS))
     .action(act<[Shell]>(async (_context, shell) => void process.stdout.write(COMPLETION_SCRIPTS[shell])));
-  addExamples(command, ["source <(rf completion bash)", "rf completion fish | source"]);
+  addExamples(command, [
+    "source <(rf completion bash)      # in ~/.bashrc",
+    "source <(rf completion zsh)       # in ~/.zshrc, behind compinit",
+    "rf completion fish > ~/.config/fish/completions/rf.fish",
+    "rf robots show arm-1<Tab>         # a name finds its id",
+  ]);
 };

@@ -35,6 +35,8 @@ const LISTS = {
   config_keys: ["listConfigs", ({ key, namespace }) => ({ value: key, about: namespace })],
   namespaces: ["listConfigs", ({ namespace }) => ({ value: namespace })],
   keys: ["listEnrollmentKeys", ({ id, label, status }) => ({ value: id, name: label, about: status })],
+  users: ["listUsers", ({ id, name, email }) => ({ value: id, name, about: email })],
+  tokens: ["listTokens", ({ id, label, status }) => ({ value: id, name: label, about: status })],
   orgs: ["listOrgs", ({ id, name, status }) => ({ value: id, name, about: status })],
 } as const satisfies Record<string, [RouteName, (row: Row) => LooseCandidate]>;
 
@@ -49,6 +51,8 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "--fleet": "fleets",
   "--site": "sites",
   "--namespace": "namespaces",
+  "--user": "users",
+  "--token-id": "tokens",
   "--org": "my_orgs",
   "--profile": "profiles",
   "--kind": "kinds",
@@ -58,6 +62,8 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "fleets id": "fleets",
   "sites id": "sites",
   "keys id": "keys",
+  "users id": "users",
+  "tokens id": "tokens",
   "orgs id": "orgs",
   "deployments id": "deployments",
   "configs id": "config_deployments",

@@ -16,6 +16,8 @@ export interface RfResult {
 export interface RfCall {
   env?: Record<string, string>;
   stdin?: string;
+  /** What stands in front of the command, such as one that enters another network namespace. */
+  within?: readonly string[];
   /** Told each time something was printed; to send signals, say. */
   on_output?: (child: ChildProcess, text: string) => void;
 }
@@ -39,7 +41,8 @@ export class RfHome implements AsyncDisposable {
   /** Runs `rf` to its end; never throws for its exit code. */
   run(args: readonly string[], call: RfCall = {}): Promise<RfResult> {
     const env = { PATH: process.env.PATH!, XDG_CONFIG_HOME: this.directory, ...call.env };
-    const child = spawn(process.execPath, [MAIN, ...args], { env, stdio: "pipe", timeout: CALL_MS_MAX, killSignal: "SIGKILL" });
+    const [command = process.execPath, ...words] = [...(call.within ?? []), process.execPath, MAIN, ...args];
+    const child = spawn(command, words, { env, stdio: "pipe", timeout: CALL_MS_MAX, killSignal: "SIGKILL" });
     child.stdin.on("error", () => {});
     child.stdin.end(call.stdin ?? "");
     let stdout = "";

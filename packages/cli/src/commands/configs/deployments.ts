@@ -12,7 +12,7 @@ async function run(context: Context, options: LimitOption): Promise<void> {
   const answer = await readList(await context.client(), "listConfigDeployments", options.limit, {});
   await out.result(answer, () => {
     if (answer.items.length === 0)
-      return out.line("No config deployments yet. Set and deploy a value: rf configs set <key> <value> --fleet <id>");
+      return out.note("No config deployments yet. Set and deploy a value: rf configs set <key> <value> --fleet <id>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAMESPACE", value: ({ namespace }) => namespace ?? "all" },
@@ -21,6 +21,8 @@ async function run(context: Context, options: LimitOption): Promise<void> {
       { title: "APPLIED", value: ({ counts }) => `${counts.applied}/${counts.total}` },
       { title: "REASON", value: ({ reason }) => reason ?? "" },
       { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
+      { title: "FAILED", value: ({ counts }) => counts.failed, wide: true },
+      { title: "BY", value: ({ created_by }) => created_by.name ?? created_by.type, wide: true },
     ]);
   });
 }

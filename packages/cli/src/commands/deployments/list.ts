@@ -24,7 +24,7 @@ async function run(context: Context, options: Options): Promise<void> {
   const query = { status: options.status, robot_id: options.robot, fleet_id: options.fleet };
   const answer = await readList(await context.client(), "listDeployments", options.limit, { query });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.line("No deployments. Deploy a release: rf deploy <release> --fleet <id>");
+    if (answer.items.length === 0) return out.note("No deployments. Deploy a release: rf deploy <release> --fleet <id>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "RELEASE", value: ({ release }) => release.tag },
@@ -33,6 +33,11 @@ async function run(context: Context, options: Options): Promise<void> {
       { title: "APPLIED", value: ({ counts }) => `${counts.applied}/${counts.total}` },
       { title: "REASON", value: ({ reason }) => reason ?? "" },
       { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
+      { title: "APP", value: ({ release }) => release.app, wide: true },
+      { title: "FAILED", value: ({ counts }) => counts.failed, wide: true },
+      { title: "BACK", value: ({ counts }) => counts.rolled_back, wide: true },
+      { title: "BY", value: ({ created_by }) => created_by.name ?? created_by.type, wide: true },
+      { title: "FINISHED", value: ({ finished_at }) => (finished_at === null ? "–" : relative(finished_at, context.now())), wide: true },
     ]);
   });
 }

@@ -1,5 +1,6 @@
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
+import { relative } from "../../duration.ts";
 import { type LimitOption, limitOption, readList } from "../../lists.ts";
 
 export const define: Define = (command, act) => {
@@ -10,7 +11,7 @@ async function run(context: Context, options: LimitOption): Promise<void> {
   const { out } = context;
   const answer = await readList(await context.client(), "listFleets", options.limit, {});
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.line("No fleets yet. Create one: rf fleets create <name> --site <id>");
+    if (answer.items.length === 0) return out.note("No fleets yet. Create one: rf fleets create <name> --site <id>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAME", value: ({ name }) => name },
@@ -24,6 +25,9 @@ async function run(context: Context, options: LimitOption): Promise<void> {
             .map(([app, { tag }]) => `${app} ${tag}`)
             .join(", ") || "–",
       },
+      { title: "FOLLOWS", value: ({ follow }) => (follow ? "yes" : "no"), wide: true },
+      { title: "CONFIG", value: ({ config_revision }) => config_revision ?? "–", wide: true },
+      { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
     ]);
   });
 }

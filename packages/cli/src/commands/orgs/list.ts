@@ -12,12 +12,13 @@ async function run(context: Context, options: LimitOption & AdminOption): Promis
   const { out } = context;
   const answer = await asAdmin(context, options, (client) => readList(client, "listOrgs", options.limit, {}));
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.line("No orgs yet. Create one: rf orgs create <name>");
+    if (answer.items.length === 0) return out.note("No orgs yet. Create one: rf orgs create <name>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAME", value: ({ name }) => name },
       { title: "STATUS", value: ({ status }) => out.status(status) },
       { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
+      { title: "EMAIL", value: ({ email }) => email ?? "–", wide: true },
     ]);
   });
 }

@@ -11,7 +11,7 @@ async function run(context: Context, options: LimitOption): Promise<void> {
   const { out } = context;
   const answer = await readList(await context.client(), "listReleases", options.limit, {});
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.line("No releases yet. Push one: rf releases push <path>");
+    if (answer.items.length === 0) return out.note("No releases yet. Push one: rf releases push <path>");
     return out.table(answer.items, [
       { title: "TAG", value: ({ tag }) => tag },
       { title: "APP", value: ({ app }) => app },
@@ -20,6 +20,9 @@ async function run(context: Context, options: LimitOption): Promise<void> {
       { title: "ARTIFACT", value: ({ artifact_state }) => out.status(artifact_state) },
       { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
       { title: "ID", value: ({ id }) => id },
+      { title: "SHA-256", value: ({ artifact_sha256 }) => artifact_sha256, wide: true },
+      { title: "BY", value: ({ created_by }) => created_by ?? "–", wide: true },
+      { title: "NOTES", value: ({ notes }) => notes ?? "–", wide: true },
     ]);
   });
 }

@@ -96,12 +96,19 @@ async function upload(
   release_id: string,
 ): Promise<Body<"createRelease">> {
   const progress = await startProgress(context.out, "Uploading", bytes);
+  let begun = false;
+  const on_progress = (done: number): void => {
+    if (!begun && done > 0 && !context.structured) context.out.note(`Going on at ${bytes(done)} of ${bytes(artifact.size)}.`);
+    begun = true;
+    progress.update(done, artifact.size);
+  };
   try {
-    progress.update(0, artifact.size);
-    return await client.upload({ release_id, file, size: artifact.size, on_progress: (done) => progress.update(done, artifact.size) });
+    return await client.upload({ release_id, file, size: artifact.size, on_progress });
   } catch (error) {
     const failure = context.failure(error);
-    const hints = [...failure.hints, "Nothing of the upload was kept. The same command again takes up from here."];
+    // What the server refuses it does not keep.
+    const is_refused = error instanceof ApiError && error.status < 500;
+    const hints = is_refused ? failure.hints.slice() : [...failure.hints, "What arrived is kept for a day: the same command again goes on from there."];
     throw new Failure(failure.exit_code, failure.message, { hints, document: failure.document, cause: error });
   } finally {
     progress.stop();

@@ -1,6 +1,7 @@
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
+import { labelsText } from "../../labels.ts";
 
 export const define: Define = (command, act) => {
   command.argument("<id>", "Id of the robot").action(act<[string]>(run));
@@ -18,12 +19,7 @@ async function run(context: Context, id: string): Promise<void> {
       ["Last seen", relative(robot.last_seen_at, context.now())],
       ["Site", robot.site_id],
       ["Fleet", robot.fleet_id],
-      [
-        "Labels",
-        Object.entries(robot.labels)
-          .map(([key, value]) => `${key}=${value}`)
-          .join(", ") || "–",
-      ],
+      ["Labels", labelsText(robot.labels)],
       ["Agent", robot.agent_version ?? "unknown"],
       ["Platform", robot.platform === null ? "unknown" : `${robot.platform.os} ${robot.platform.arch}, ${robot.platform.hostname}`],
       ["Config", out.status(robot.config_state)],

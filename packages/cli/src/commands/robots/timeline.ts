@@ -13,10 +13,10 @@ async function run(context: Context, id: string): Promise<void> {
   const { out } = context;
   const answer = await (await context.client()).listRobotTimeline({ params: { id } });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.line("Nothing happened to this robot yet.");
+    if (answer.items.length === 0) return out.note("Nothing happened to this robot yet.");
     return out.table(answer.items, [
       { title: "TIME", value: ({ at }) => at },
-      { title: "", value: ({ at }) => out.paint("quiet", relative(at, context.now())) },
+      { title: "AGO", value: ({ at }) => out.paint("quiet", relative(at, context.now())) },
       { title: "KIND", value: ({ kind }) => kind },
       { title: "BY", value: ({ actor }) => actor.name ?? actor.type },
       { title: "WHAT", value: ({ summary }) => summary },

@@ -1,5 +1,6 @@
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
+import { relative } from "../../duration.ts";
 import { type LimitOption, limitOption, readList } from "../../lists.ts";
 
 export const define: Define = (command, act) => {
@@ -10,12 +11,13 @@ async function run(context: Context, options: LimitOption): Promise<void> {
   const { out } = context;
   const answer = await readList(await context.client(), "listSites", options.limit, {});
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.line("No sites yet. Create one: rf sites create <name>");
+    if (answer.items.length === 0) return out.note("No sites yet. Create one: rf sites create <name>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAME", value: ({ name }) => name },
       { title: "ROBOTS", value: ({ robot_count }) => robot_count },
       { title: "ONLINE", value: ({ online_count }) => online_count },
+      { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
     ]);
   });
 }

@@ -1,0 +1,61 @@
+import { ROLES, type Role } from "@robofleet/protocol";
+import type { Body } from "@robofleet/sdk";
+import { type Command, Option } from "commander";
+import { collect } from "./command.ts";
+import type { Context } from "./context.ts";
+import { relative } from "./duration.ts";
+
+type Scope = Body<"getMe">["data"]["scopes"][number];
+type User = Body<"getUser">["data"];
+type Token = Body<"getToken">["data"];
+
+export interface RoleOptions {
+  role?: Role;
+  site?: string[];
+  fleet?: string[];
+}
+
+/** A role, and the sites and fleets that it is limited to. */
+export const roleOptions = (command: Command, what: string, options: { mandatory: boolean }): Command =>
+  command
+    .addOption(new Option("--role <role>", `What ${what} may do`).choices(ROLES).makeOptionMandatory(options.mandatory))
+    .option("--site <id>", "Only at this site (repeatable; default: the whole org)", collect)
+    .option("--fleet <id>", "Only in this fleet (repeatable)", collect);
+
+/** Undefined when none was said: what is there then stays, and what is new reaches the whole org. */
+export function scopesOf({ site = [], fleet = [] }: RoleOptions): Scope[] | undefined {
+  if (site.length + fleet.length === 0) return undefined;
+  return [...site.map((site_id) => ({ site_id })), ...fleet.map((fleet_id) => ({ fleet_id }))];
+}
+
+export const scopesText = (scopes: readonly Scope[]): string =>
+  scopes.length === 0 ? "the whole org" : scopes.map(({ site_id, fleet_id }) => site_id ?? fleet_id).join(", ");
+
+export function showUser({ out, now }: Context, user: User): void {
+  out.details([
+    ["Id", user.id],
+    ["Name", user.name],
+    ["E-mail", user.email],
+    ...user.grants.map(({ role, scopes }) => ["Role", `${role} of ${scopesText(scopes)}`] as const),
+    ["Last seen", relative(user.last_seen_at, now())],
+    ["Added", relative(user.created_at, now())],
+  ]);
+}
+
+export function showToken({ out, now }: Context, token: Token, secret?: string | null): void {
+  out.details([
+    ["Id", token.id],
+    ["Label", token.label ?? undefined],
+    ["Token", secret == null ? `${token.prefix}…` : out.paint("strong", secret)],
+    ["Status", out.status(token.status)],
+    ["Role", `${token.role} of ${scopesText(token.scopes)}`],
+    ["User", token.user_id ?? undefined],
+    ["Expires", relative(token.expires_at, now())],
+    ["Last used", relative(token.last_used_at, now())],
+    ["Revoked", token.revoked_at === null ? undefined : relative(token.revoked_at, now())],
+    [
+      "Created",
+      `${relative(token.created_at, now())}${token.created_by === null ? "" : ` by ${token.created_by.name ?? token.created_by.type}`}`,
+    ],
+  ]);
+}
