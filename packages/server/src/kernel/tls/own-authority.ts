@@ -156,5 +156,9 @@ async function write(file: string, text: string, mode: number): Promise<void> {
   }
   await rename(`${file}.tmp`, file);
   const directory = await open(path.dirname(file), "r");
-  await directory.sync().finally(() => directory.close());
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
 }

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import type { IncomingMessage } from "node:http";
+import { test } from "node:test";
+import { clientAddress, Networks, parseNetworks } from "./networks.ts";
+
+test("addresses and ranges of both families are read; what is none of them is refused as a whole", () => {
+  assert.deepEqual(parseNetworks("10.0.0.0/8, 127.0.0.1,fd00::/8,::1"), ["10.0.0.0/8", "127.0.0.1", "fd00::/8", "::1"]);
+  for (const text of [
+    "",
+    "1",
+    "true",
+    "10.0.0.0/33",
+    "fd00::/129",
+    "10.0.0.0/",
+    "10.0.0.0/8/8",
+    "10.0.0.0/-1",
+    "proxy.example.org",
+    "fe80::1%eth0",
+    "10.0.0.1,",
+  ])
+    assert.equal(parseNetworks(text), undefined, text);
+});
+
+test("an address is in its ranges only, also when a socket of both families shows it as IPv6", () => {
+  const networks = new Networks(["10.0.0.0/8", "127.0.0.1", "fd00::/8"]);
+  for (const address of ["10.1.2.3", "::ffff:10.1.2.3", "127.0.0.1", "::ffff:127.0.0.1", "fd12::1"])
+    assert.ok(networks.has(address), address);
+  for (const address of ["11.0.0.1", "127.0.0.2", "::1", "fe80::1", "", "unknown", undefined])
+    assert.ok(!networks.has(address), String(address));
+  assert.ok(!new Networks([]).has("127.0.0.1"));
+});
+
+const from = (remoteAddress: string, forwarded?: string | string[]): string =>
+  clientAddress(
+    { socket: { remoteAddress }, headers: { "x-forwarded-for": forwarded } } as unknown as IncomingMessage,
+    new Networks(["10.0.0.0/8"]),
+  );
+
+test("a proxy names the client; what the client itself wrote in front of that is not believed", () => {
+  assert.equal(from("10.0.0.1", "198.51.100.7"), "198.51.100.7");
+  assert.equal(from("10.0.0.1", "127.0.0.1, 198.51.100.7"), "198.51.100.7");
+  assert.equal(from("10.0.0.1", ["1.1.1.1", "198.51.100.7, 10.9.9.9"]), "198.51.100.7");
+  assert.equal(from("::ffff:10.0.0.1", "2001:db8::7"), "2001:db8::7");
+});
+
+test("whoever is no proxy names nobody, and a word that is no address counts for nothing", () => {
+  assert.equal(from("198.51.100.7", "127.0.0.1"), "198.51.100.7");
+  assert.equal(from("10.0.0.1"), "10.0.0.1");
+  assert.equal(from("10.0.0.1", "198.51.100.7, unknown"), "10.0.0.1");
+});

@@ -1,0 +1,245 @@
+import assert from "node:assert/strict";
+import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
+import { mkdtemp, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:https";
+import { connect as connectPlain, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test, type TestContext } from "node:test";
+import { connect, type SecureVersion, type TLSSocket } from "node:tls";
+import { SimulatedClock, systemClock } from "@robofleet/clock";
+import { readPresented } from "@robofleet/protocol/authority";
+import { createLog } from "../log.ts";
+import { certificateFiles, readPair } from "./certificate-files.ts";
+import { type Tls, TLS_OPTIONS } from "./contract.ts";
+import { openAuthority } from "./own-authority.ts";
+import { ownCertificate } from "./own-certificate.ts";
+
+const LIMIT = { timeout: 60_000 };
+const NOW = new Date();
+const DAY_MS = 86_400_000;
+
+async function temporary(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-tls-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+function logged(): { log: ReturnType<typeof createLog>; messages: () => string[] } {
+  const lines: string[] = [];
+  const log = createLog({ level: "info", stream: { write: (line: string) => void lines.push(line) } });
+  return { log, messages: () => lines.map((line) => (JSON.parse(line) as { msg: string }).msg) };
+}
+
+/** An HTTPS server as the plane has it. */
+async function listen(t: TestContext, tls: Tls): Promise<number> {
+  const server: Server = createServer({ ...TLS_OPTIONS, ...tls.pair }, (_request, response) => void response.end("ok"));
+  tls.follow(server);
+  server.listen(0, "127.0.0.1");
+  t.after(() => {
+    tls.stop();
+    server.close();
+    server.closeAllConnections();
+  });
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
+}
+
+async function shakeHands(
+  port: number,
+  options: { ca?: string; servername?: string; maxVersion?: SecureVersion } = {},
+): Promise<TLSSocket> {
+  const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: options.ca !== undefined, ...options });
+  await once(socket, "secureConnect");
+  return socket;
+}
+
+/** Serial and names of the certificate that a new connection is shown. */
+async function shown(port: number): Promise<{ serial: string; names: string }> {
+  const socket = await shakeHands(port);
+  const { serialNumber, subjectaltname = "" } = socket.getPeerCertificate();
+  socket.destroy();
+  return { serial: serialNumber, names: subjectaltname };
+}
+
+async function until(what: string, look: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + 30_000;
+  while (!(await look())) {
+    if (performance.now() > deadline) throw new Error(`waited in vain for: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+test(
+  "an authority is made once, its key is for the server's user only, and it vouches for the names that were asked for",
+  LIMIT,
+  async (t) => {
+    const directory = await temporary(t);
+    const authority = await openAuthority(directory, NOW);
+    const again = await openAuthority(directory, NOW);
+    assert.equal(again.fingerprint, authority.fingerprint);
+    assert.equal((await stat(path.join(directory, "tls", "ca-key.pem"))).mode & 0o777, 0o600);
+    const ca = new X509Certificate(authority.pem);
+    assert.ok(ca.ca);
+    assert.ok(ca.validToDate.getTime() - NOW.getTime() >= 3_650 * DAY_MS);
+    const { cert } = await again.issue(["fleet.example.org", "192.0.2.7", "2001:db8::7"], NOW);
+    const leaf = new X509Certificate(cert);
+    assert.ok(leaf.checkIssued(ca) && leaf.verify(ca.publicKey) && !leaf.ca);
+    assert.equal(leaf.checkHost("fleet.example.org"), "fleet.example.org");
+    assert.equal(leaf.checkHost("other.example.org"), undefined);
+    for (const address of ["192.0.2.7", "2001:db8::7"]) assert.ok(leaf.checkIP(address), address);
+    assert.equal(leaf.checkIP("192.0.2.8"), undefined);
+  },
+);
+
+test("a crash after the key and before the certificate loses nothing; a lost key or another one is said", LIMIT, async (t) => {
+  const directory = await temporary(t);
+  const file = path.join(directory, "tls", "ca.pem");
+  const key_file = path.join(directory, "tls", "ca-key.pem");
+  const first = await openAuthority(directory, NOW);
+  const key = await readFile(key_file, "utf8");
+  await rm(file);
+  const second = await openAuthority(directory, NOW);
+  assert.equal(await readFile(key_file, "utf8"), key);
+  assert.notEqual(second.fingerprint, first.fingerprint);
+  await writeFile(file, first.pem);
+  assert.equal((await openAuthority(directory, NOW)).fingerprint, first.fingerprint);
+  await rm(key_file);
+  await assert.rejects(openAuthority(directory, NOW), /lost its key/);
+  await openAuthority(path.join(directory, "other"), NOW);
+  await writeFile(key_file, await readFile(path.join(directory, "other", "tls", "ca-key.pem")));
+  await assert.rejects(openAuthority(directory, NOW), /is not the key of/);
+});
+
+test("a client that trusts the authority connects by any name of the machine, and by no other; TLS 1.1 is refused", LIMIT, async (t) => {
+  const data_directory = await temporary(t);
+  const machine_names = (): string[] => ["vm", "127.0.0.1", "NOT A NAME"];
+  const tls = await ownCertificate({
+    data_directory,
+    listen_host: "0.0.0.0",
+    names: ["Fleet.example.org"],
+    clock: systemClock,
+    ...logged(),
+    machine_names,
+  });
+  const port = await listen(t, tls);
+  const ca = tls.authority!.pem;
+  for (const servername of ["localhost", "vm", "fleet.example.org"]) (await shakeHands(port, { ca, servername })).destroy();
+  await assert.rejects(shakeHands(port, { ca, servername: "evil.example.org" }), { code: "ERR_TLS_CERT_ALTNAME_INVALID" });
+  const other = await openAuthority(path.join(data_directory, "other"), NOW);
+  await assert.rejects(shakeHands(port, { ca: other.pem, servername: "vm" }), /certificate/);
+  await assert.rejects(shakeHands(port, { ca, servername: "vm", maxVersion: "TLSv1.1" }));
+  const presented = await readPresented(`https://127.0.0.1:${port}`);
+  assert.deepEqual([presented.trusted, presented.authority?.fingerprint], [false, tls.authority!.fingerprint]);
+});
+
+test("plain HTTP on the TLS port ends that connection and nothing else", LIMIT, async (t) => {
+  const data_directory = await temporary(t);
+  const tls = await ownCertificate({ data_directory, listen_host: "127.0.0.1", names: [], clock: systemClock, ...logged() });
+  const port = await listen(t, tls);
+  const plain = connectPlain(port, "127.0.0.1");
+  let answer = "";
+  plain.on("data", (bytes) => (answer += bytes.toString("latin1")));
+  plain.on("error", () => {});
+  plain.write("GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer rf_org_secret\r\n\r\n");
+  await once(plain, "close");
+  assert.ok(!answer.includes("200"), answer);
+  (await shakeHands(port, { ca: tls.authority!.pem, servername: "localhost" })).destroy();
+});
+
+test("a new name is in the certificate without a restart, and one that nears its end is made anew", LIMIT, async (t) => {
+  const data_directory = await temporary(t);
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const names = ["first"];
+  const options = { data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), look_every_ms: 3_600_000 };
+  const tls = await ownCertificate({ ...options, machine_names: () => names });
+  const port = await listen(t, tls);
+  const first = await shown(port);
+  assert.match(first.names, /DNS:first/);
+  await clock.advance({ hours: 12 });
+  assert.deepEqual(await shown(port), first);
+  names.push("second");
+  await clock.advance({ hours: 1 });
+  await until("the second name", async () => (await shown(port)).names.includes("DNS:second"));
+  const second = await shown(port);
+  await clock.advance({ hours: 24 * 59 });
+  assert.equal((await shown(port)).serial, second.serial);
+  await clock.advance({ hours: 48 });
+  await until("the renewal", async () => (await shown(port)).serial !== second.serial);
+});
+
+interface Files {
+  cert_file: string;
+  key_file: string;
+}
+
+async function writePair(files: Files, { cert, key }: { cert: string; key: string }): Promise<void> {
+  await writeFile(`${files.cert_file}.new`, cert);
+  await writeFile(`${files.key_file}.new`, key);
+  await rename(`${files.cert_file}.new`, files.cert_file);
+  await rename(`${files.key_file}.new`, files.key_file);
+}
+
+test("new files are served to new connections while old ones go on; a pair that does not fit leaves the old one", LIMIT, async (t) => {
+  const directory = await temporary(t);
+  const authority = await openAuthority(directory, NOW);
+  const files = { cert_file: path.join(directory, "server.pem"), key_file: path.join(directory, "server-key.pem") };
+  await writePair(files, await authority.issue(["localhost"], NOW));
+  const { log, messages } = logged();
+  const tls = await certificateFiles(files, { clock: systemClock, log });
+  const port = await listen(t, tls);
+  const first = await shown(port);
+  const open = await shakeHands(port);
+  await writePair(files, await authority.issue(["localhost"], NOW));
+  await until("the new certificate", async () => (await shown(port)).serial !== first.serial);
+  const second = await shown(port);
+  open.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  assert.match(String((await once(open, "data"))[0]), /^HTTP\/1.1 200/);
+  open.destroy();
+
+  await writeFile(files.key_file, (await authority.issue(["localhost"], NOW)).key);
+  await until("the complaint", async () => messages().some((message) => message.includes("the old one stays")));
+  assert.deepEqual(await shown(port), second);
+  await writeFile(files.cert_file, "no certificate");
+  await until("the second complaint", async () => messages().filter((message) => message.includes("the old one stays")).length === 2);
+  assert.deepEqual(await shown(port), second);
+  await writePair(files, await authority.issue(["localhost"], NOW));
+  await until("the third certificate", async () => (await shown(port)).serial !== second.serial);
+});
+
+test("without any notice of the file system a change is found by looking", LIMIT, async (t) => {
+  const directory = await temporary(t);
+  const authority = await openAuthority(directory, NOW);
+  const real = path.join(directory, "real");
+  const { mkdir, symlink } = await import("node:fs/promises");
+  await mkdir(real);
+  const held = { cert_file: path.join(real, "c.pem"), key_file: path.join(real, "k.pem") };
+  await writePair(held, await authority.issue(["localhost"], NOW));
+  // A link: the directory that is watched does not change when its target does.
+  await mkdir(path.join(directory, "links"));
+  const files = { cert_file: path.join(directory, "links", "c.pem"), key_file: path.join(directory, "links", "k.pem") };
+  await symlink(held.cert_file, files.cert_file);
+  await symlink(held.key_file, files.key_file);
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const tls = await certificateFiles(files, { clock, log: logged().log });
+  const port = await listen(t, tls);
+  const first = await shown(port);
+  await writePair(held, await authority.issue(["localhost"], NOW));
+  await clock.advance({ seconds: 11 });
+  await until("the new certificate", async () => (await shown(port)).serial !== first.serial);
+});
+
+test("files that are no pair, hold something else or are not there name the file", LIMIT, async (t) => {
+  const directory = await temporary(t);
+  const authority = await openAuthority(directory, NOW);
+  const files = { cert_file: path.join(directory, "c.pem"), key_file: path.join(directory, "k.pem") };
+  await assert.rejects(readPair(files), { code: "ENOENT" });
+  const pair = await authority.issue(["localhost"], NOW);
+  await writePair(files, { ...pair, key: (await authority.issue(["localhost"], NOW)).key });
+  await assert.rejects(readPair(files), /k\.pem is not the private key of .*c\.pem/);
+  await writePair(files, { ...pair, key: "nothing" });
+  await assert.rejects(readPair(files), /k\.pem holds no private key/);
+  await writePair(files, { ...pair, cert: pair.key });
+  await assert.rejects(readPair(files), /c\.pem holds no certificate/);
+});
