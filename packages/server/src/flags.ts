@@ -56,6 +56,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   log_flush_ms: "milliseconds that a robot collects log records before it sends them",
   robots_max: "robots connected to this server",
   unauthenticated_links_max: "robots' connections that have not proved themselves yet",
+  link_accepts_per_second: "robots let in per second; over it each is booked a time to come back; 0: no limit",
   followers_per_robot_max: "live log readers of one robot",
   org_requests_per_hour: "orgs that one address may ask for; 0: nobody may",
 };

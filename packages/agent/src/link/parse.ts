@@ -23,7 +23,7 @@ export function parseServerMessage(bytes: Uint8Array): ServerMessage | undefined
   if (value === undefined) throw new FrameError("a control message is no JSON object");
   switch (value.type) {
     case "challenge":
-      return { type: "challenge", nonce: text(value, "nonce") };
+      return { type: "challenge", nonce: text(value, "nonce"), ...(isNumbers(value.protocols) ? { protocols: value.protocols } : {}) };
     case "welcome":
       return parseWelcome(value);
     case "refused": {
@@ -51,6 +51,7 @@ function parseWelcome(value: Record<string, unknown>): Welcome {
   return {
     type: "welcome",
     protocol: count(value, "protocol"),
+    features: Array.isArray(value.features) ? value.features.filter((one) => typeof one === "string") : [],
     session_id: text(value, "session_id"),
     server_time: count(value, "server_time"),
     heartbeat_seconds: within(value, "heartbeat_seconds", HEARTBEAT_SECONDS),
@@ -60,6 +61,8 @@ function parseWelcome(value: Record<string, unknown>): Welcome {
     acked_log_seq: count(value, "acked_log_seq"),
   };
 }
+
+const isNumbers = (value: unknown): value is number[] => Array.isArray(value) && value.every((one) => typeof one === "number");
 
 function text(value: Record<string, unknown>, field: string): string {
   const found = value[field];

@@ -1,24 +1,30 @@
 import type { Activity, Clock, Timer } from "@robofleet/clock";
 import {
+  BulkReceipts,
+  CHANNEL_WINDOW_BYTES,
+  ChannelTable,
+  commonFeatures,
+  commonProtocol,
   CONTROL_CHANNEL,
   decodeFrame,
-  encodeFrame,
   FLAG_REPLY,
   type Frame,
   FrameError,
   FrameType,
   LOG_CHANNEL,
   MessageAssembler,
-  messageFrames,
+  type SendClass,
+  SendQueue,
   type ServerMessage,
+  type StreamSource,
   type Welcome,
 } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import type WebSocket from "ws";
 import type { RawData } from "ws";
 import { sensibleWaitMs } from "./backoff.ts";
+import { frameSocket } from "./frame-socket.ts";
 import { parseObject, parseServerMessage } from "./parse.ts";
-import { type Priority, SendQueue } from "./send-queue.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
 /** Without any frame for so many heartbeats the link is half open. */
@@ -26,6 +32,7 @@ const SILENT_HEARTBEATS_MAX = 3;
 const CLOSE_TIMEOUT_MS = 2_000;
 const CLOSE_GOING_AWAY = 1001;
 const CLOSE_PROTOCOL_ERROR = 1002;
+const NOTHING = new Uint8Array(0);
 
 /** Why a session ended, and what that means for the next. */
 export interface SessionEnd {
@@ -55,6 +62,8 @@ export interface SessionOptions {
   activity: Activity;
   log: Logger;
   handlers: SessionHandlers;
+  /** Kinds of channels that the server may open. */
+  sources: ReadonlyMap<string, StreamSource>;
 }
 
 /** One link from the upgrade to its end. */
@@ -64,6 +73,8 @@ export class Session {
   readonly #socket: WebSocket;
   readonly #options: SessionOptions;
   readonly #queue: SendQueue;
+  readonly #channels: ChannelTable;
+  readonly #receipts = new BulkReceipts();
   readonly #control = new MessageAssembler();
   readonly #resolve: (end: SessionEnd) => void;
   #end: SessionEnd | undefined;
@@ -76,12 +87,11 @@ export class Session {
     [FrameType.DATA]: (frame) => this.#data(frame),
     [FrameType.PING]: (frame) => this.#ping(frame),
     [FrameType.GOAWAY]: (frame) => this.#goAway(frame),
-    [FrameType.OPEN]: (frame) => this.#refuseChannel(frame),
-    // This agent opens no channels, so nothing that is about one concerns it.
-    [FrameType.ACCEPT]: () => {},
-    [FrameType.CREDIT]: () => {},
-    [FrameType.CLOSE]: () => {},
-    [FrameType.RESET]: () => {},
+    [FrameType.OPEN]: (frame) => this.#channels.receive(frame),
+    [FrameType.ACCEPT]: (frame) => this.#channels.receive(frame),
+    [FrameType.CREDIT]: (frame) => this.#channels.receive(frame),
+    [FrameType.CLOSE]: (frame) => this.#channels.receive(frame),
+    [FrameType.RESET]: (frame) => this.#channels.receive(frame),
   };
 
   /** To be made before the first message can arrive. */
@@ -91,7 +101,18 @@ export class Session {
     this.#resolve = resolve;
     this.#socket = socket;
     this.#options = options;
-    this.#queue = new SendQueue(socket, () => this.#welcomed && options.handlers.room(), options.activity);
+    this.#queue = new SendQueue(frameSocket(socket), { now: () => options.clock.monotonic(), begin: () => options.activity.begin() });
+    this.#queue.on_room = () => {
+      this.#channels.retry();
+      if (this.#welcomed) options.handlers.room();
+    };
+    this.#channels = new ChannelTable({
+      queue: this.#queue,
+      end: "robot",
+      clock: options.clock,
+      sources: options.sources,
+      stuck: () => this.#finish({ reason: "the server does not read" }),
+    });
     this.#last_heard = options.clock.monotonic();
     this.#greeted = options.activity.begin();
     this.#after(HELLO_TIMEOUT_MS, () => this.#finish({ reason: `no welcome after ${HELLO_TIMEOUT_MS / 1000} s` }));
@@ -103,16 +124,16 @@ export class Session {
 
   /** Queues a control message; false when the queue is full or the session is not up. */
   send(message: unknown): boolean {
-    return this.#welcomed && this.#queue.push("control", messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message))));
+    return this.#welcomed && this.#queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
   }
 
   /** Queues a batch of logs, already JSON. */
   sendLogs(message: string): boolean {
-    return this.#welcomed && this.#queue.push("logs", messageFrames(LOG_CHANNEL, Buffer.from(message)));
+    return this.#welcomed && this.#queue.pushMessage(LOG_CHANNEL, Buffer.from(message));
   }
 
-  room(priority: Priority): number {
-    return this.#queue.room(priority);
+  room(send_class: SendClass): number {
+    return this.#queue.room(send_class);
   }
 
   /** Calls `work` after `ms` unless the session has ended. */
@@ -143,7 +164,9 @@ export class Session {
   }
 
   #data(frame: Frame): void {
-    if (frame.channel !== CONTROL_CHANNEL) return;
+    const receipt = this.#receipts.take(frame);
+    if (receipt !== undefined) this.#queue.pushControl(FrameType.CREDIT, CONTROL_CHANNEL, receipt);
+    if (frame.channel !== CONTROL_CHANNEL) return this.#channels.receive(frame);
     const bytes = this.#control.push(frame);
     if (bytes === undefined) return;
     const message = parseServerMessage(bytes);
@@ -160,7 +183,9 @@ export class Session {
   /** Before the welcome: challenge → hello → welcome. */
   #greet(message: AfterWelcome): void {
     if (message.type === "challenge") {
-      this.#queue.push("control", messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(this.#options.handlers.hello(message.nonce)))));
+      if (commonProtocol(message.protocols ?? [1]) === undefined)
+        return this.#finish({ reason: "the server speaks no version of the link that this agent knows", slow: true }, CLOSE_GOING_AWAY);
+      this.#queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(this.#options.handlers.hello(message.nonce))));
     } else if (message.type === "welcome") {
       this.#welcome(message);
     } else {
@@ -172,6 +197,9 @@ export class Session {
     this.#welcomed = true;
     this.#greeted();
     this.#stopTimers();
+    const credited = commonFeatures(welcome.features).includes("credit");
+    this.#queue.paced = credited;
+    this.#queue.openChannel(LOG_CHANNEL, "logs", credited ? { credit: CHANNEL_WINDOW_BYTES } : {});
     const refused = this.#options.handlers.welcomed(welcome);
     if (refused !== undefined) return this.#finish(refused, CLOSE_GOING_AWAY);
     const heartbeat_ms = welcome.heartbeat_seconds * 1000;
@@ -182,22 +210,17 @@ export class Session {
     const silent_ms = this.#options.clock.monotonic() - this.#last_heard;
     if (silent_ms >= heartbeat_ms * SILENT_HEARTBEATS_MAX)
       return this.#finish({ reason: `the server was silent for ${Math.round(silent_ms / 1000)} s` });
-    this.#queue.push("control", [encodeFrame(FrameType.PING, CONTROL_CHANNEL, Buffer.alloc(0))]);
+    this.#queue.pushControl(FrameType.PING, CONTROL_CHANNEL, NOTHING);
   }
 
   #ping(frame: Frame): void {
     if (frame.flags & FLAG_REPLY) return;
-    this.#queue.push("control", [encodeFrame(FrameType.PING, frame.channel, Uint8Array.from(frame.payload), FLAG_REPLY)]);
+    this.#queue.pushControl(FrameType.PING, frame.channel, Uint8Array.from(frame.payload), FLAG_REPLY);
   }
 
   #goAway(frame: Frame): void {
     const wait_ms = sensibleWaitMs(parseObject(frame.payload)?.retry_after_ms);
     this.#finish({ reason: "the server is going away", wait_ms }, CLOSE_GOING_AWAY);
-  }
-
-  #refuseChannel(frame: Frame): void {
-    const reason = Buffer.from(JSON.stringify({ code: 4410, reason: "not supported by this agent" }));
-    this.#queue.push("control", [encodeFrame(FrameType.RESET, frame.channel, reason)]);
   }
 
   /** Ends the session for our own reason: with a close code if the other end may still hear it. */
@@ -206,7 +229,7 @@ export class Session {
     this.#end = end;
     this.#stopTimers();
     this.#greeted();
-    this.#queue.close();
+    this.#forget(end);
     if (code === undefined) {
       this.#socket.terminate();
       this.#resolve(end);
@@ -220,9 +243,14 @@ export class Session {
   #closed(end: SessionEnd): void {
     this.#stopTimers();
     this.#greeted();
-    this.#queue.close();
+    this.#forget(end);
     this.#end ??= end;
     this.#resolve(this.#end);
+  }
+
+  #forget({ reason }: SessionEnd): void {
+    this.#queue.close();
+    this.#channels.endAll(reason);
   }
 
   #stopTimers(): void {

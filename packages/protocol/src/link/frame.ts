@@ -2,7 +2,8 @@
  * The framing of the robot's link: one WebSocket carries many channels. Every binary WebSocket message is one frame:
  *
  *   byte 0     type      see FrameType
- *   byte 1     flags     MORE: the message goes on in the next frame of this channel; REPLY: answer to a PING
+ *   byte 1     flags     MORE: the message goes on in the next frame of this channel; REPLY: answer to a PING; BULK: the
+ *                        payload is to be acknowledged by CREDIT on channel 0
  *   bytes 2-3  reserved  zero
  *   bytes 4-7  channel   u32 big endian; 0 carries control messages
  *   bytes 8-   payload   at most 64 KiB
@@ -12,6 +13,7 @@ export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 
 export const FLAG_MORE = 1;
 export const FLAG_REPLY = 2;
+export const FLAG_BULK = 4;
 
 export const FRAME_HEADER_BYTES = 8;
 export const FRAME_PAYLOAD_BYTES_MAX = 64 * 1024;
@@ -35,16 +37,17 @@ export interface Frame {
 /** A frame that breaks the protocol: the receiver closes the link with 1002. */
 export class FrameError extends Error {}
 
-export function encodeFrame(type: FrameType, channel: number, payload: Uint8Array, flags = 0): Buffer {
+/** Writes one frame; `headroom` bytes before it stay free for whoever wraps it. Throws FrameError when the payload is too long. */
+export function encodeFrame(type: FrameType, channel: number, payload: Uint8Array, flags = 0, headroom = 0): Buffer {
   if (payload.length > FRAME_PAYLOAD_BYTES_MAX)
     throw new FrameError(`payload of ${payload.length} bytes is over ${FRAME_PAYLOAD_BYTES_MAX}`);
-  const frame = Buffer.allocUnsafe(FRAME_HEADER_BYTES + payload.length);
-  frame[0] = type;
-  frame[1] = flags;
-  frame[2] = 0;
-  frame[3] = 0;
-  frame.writeUInt32BE(channel, 4);
-  frame.set(payload, FRAME_HEADER_BYTES);
+  const frame = Buffer.allocUnsafe(headroom + FRAME_HEADER_BYTES + payload.length);
+  frame[headroom] = type;
+  frame[headroom + 1] = flags;
+  frame[headroom + 2] = 0;
+  frame[headroom + 3] = 0;
+  frame.writeUInt32BE(channel, headroom + 4);
+  frame.set(payload, headroom + FRAME_HEADER_BYTES);
   return frame;
 }
 

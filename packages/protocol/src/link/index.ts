@@ -1,4 +1,26 @@
+export { Channel, type ChannelEnd, ChannelRefused } from "./channel.ts";
+export {
+  BulkReceipts,
+  CHANNELS_MAX,
+  ChannelTable,
+  type ChannelTableOptions,
+  CLOSE_NOT_AVAILABLE,
+  CreditGiver,
+  type StreamSource,
+} from "./channel-table.ts";
 export * from "./frame.ts";
 export type * from "./messages.ts";
 export { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
+export * from "./negotiation.ts";
+export { BULK_BYTES_MAX, BULK_BYTES_MIN, RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
+export { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
+export {
+  type FrameSocket,
+  QUEUE_BYTES_MAX,
+  SEND_CLASSES,
+  type SendClass,
+  SendQueue,
+  type SendQueueOptions,
+  SOCKET_BYTES_MAX,
+} from "./send-queue.ts";
 export * from "./signing.ts";

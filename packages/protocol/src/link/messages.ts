@@ -40,10 +40,13 @@ export const Hello = Type.Object(
     kinds: Type.Array(Name, { maxItems: 64 }),
     /** Streams that this agent can open. */
     streams: Type.Array(Name, { maxItems: 64 }),
+    /** What it knows of LINK_FEATURES; absent: nothing. */
+    features: Type.Optional(Type.Array(Name, { maxItems: 64 })),
     /** Generation of the desired state that the robot has stored. Bounded: the server counts on from it, in exact numbers. */
     generation: Type.Integer({ minimum: 0, maximum: GENERATION_MAX }),
   },
-  strict,
+  // The one message that may say more than this server knows: the robot may be newer.
+  { additionalProperties: true },
 );
 export type Hello = Static<typeof Hello>;
 
@@ -237,11 +240,15 @@ export interface Desired {
 export interface Challenge {
   type: "challenge";
   nonce: string;
+  /** Versions that the server speaks; absent: 1. */
+  protocols?: number[];
 }
 
 export interface Welcome {
   type: "welcome";
   protocol: number;
+  /** What of the robot's features the server knows too. */
+  features?: string[];
   session_id: string;
   /** Milliseconds since 1970 by the server's clock: base of signed HTTP requests. */
   server_time: number;

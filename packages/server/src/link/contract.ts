@@ -1,4 +1,4 @@
-import type { Hello, RobotMessage, RobotMessageType, ServerMessage, Welcome } from "@robofleet/protocol/link";
+import type { Channel, Hello, RobotMessage, RobotMessageType, SendClass, ServerMessage, Welcome } from "@robofleet/protocol/link";
 
 /** One live link of one robot on this node. */
 export interface Session {
@@ -10,6 +10,11 @@ export interface Session {
   readonly ip: string;
   /** Queues a message; false when the link is closing. Never blocks: a link that does not drain is cut. */
   send(message: ServerMessage): boolean;
+  /**
+   * Opens a stream at the robot; rejects with ChannelRefused when the robot does not have it. The class is its priority
+   * among everything else on the link.
+   */
+  openChannel(kind: string, send_class: Exclude<SendClass, "control">, params?: unknown): Promise<Channel>;
   /** Ends the link with a WebSocket close code. */
   close(code: number, reason: string): void;
 }
@@ -38,6 +43,7 @@ export interface LinkSettings {
   log_flush_ms: number;
   robots_max: number;
   unauthenticated_links_max: number;
+  link_accepts_per_second: number;
 }
 
 /** The robots whose link this node holds. */

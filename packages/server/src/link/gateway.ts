@@ -3,20 +3,25 @@ import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
 import {
+  commonProtocol,
   CONTROL_CHANNEL,
   decodeFrame,
   FrameType,
+  LINK_PROTOCOLS,
+  LINK_SLOT_HEADER,
   LINK_SUBPROTOCOL,
-  messageFrames,
   type Refused,
+  RETRY_AFTER_MS_HEADER,
+  type SendQueue,
   type ServerMessage,
 } from "@robofleet/protocol/link";
 import type { RobotMessage } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
-import type { Admission, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
+import { AcceptSlots } from "./accept-slots.ts";
+import type { Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage } from "./inbound.ts";
-import { LiveSession } from "./live-session.ts";
+import { LiveSession, sendMessage, sendQueueTo } from "./live-session.ts";
 import { refuseUpgrade } from "./refuse-upgrade.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
@@ -24,8 +29,10 @@ const HELLO_TIMEOUT_MS = 10_000;
 const MISSED_HEARTBEATS_MAX = 3;
 const FRAME_BYTES_MAX = 64 * 1024 + 8;
 const CONTROL_BUFFER_TIMEOUT_MS = 5_000;
-/** Robots that are sent away come back within this time, spread evenly. */
-const DRAIN_SPREAD_MS = 10_000;
+/** Robots that are sent away come back spread evenly over what accepting them takes, within these bounds. */
+const DRAIN_SPREAD_MS = { min: 1_000, max: 60_000 };
+/** So many of the accepts that the rate allows: some robots come that were not sent away. */
+const DRAIN_SHARE = 0.8;
 
 export interface GatewayContext {
   clock: Clock;
@@ -47,6 +54,7 @@ export class Gateway implements Link {
   });
   readonly #sessions = new Map<string, LiveSession>();
   readonly #timer: Timer;
+  readonly #slots: AcceptSlots;
   #unauthenticated = 0;
   /** Sockets between the upgrade and the welcome. */
   readonly #greeted = new Set<WebSocket>();
@@ -56,6 +64,7 @@ export class Gateway implements Link {
 
   constructor(context: GatewayContext) {
     this.#context = context;
+    this.#slots = new AcceptSlots(context.clock, context.settings.link_accepts_per_second);
     this.#timer = context.clock.every(context.settings.heartbeat_seconds * 1_000, () => this.#cutSilent());
   }
 
@@ -87,7 +96,8 @@ export class Gateway implements Link {
     this.#draining = true;
     this.#timer.cancel();
     for (const ws of this.#greeted) ws.terminate();
-    for (const session of this.#sessions.values()) session.goAway(Math.floor(this.#context.clock.random() * DRAIN_SPREAD_MS), reason);
+    const spread_ms = this.#drainSpread();
+    for (const session of this.#sessions.values()) session.goAway(Math.floor(this.#context.clock.random() * spread_ms), reason);
     // The other end answers a close in a round trip; one that does not is cut.
     const cut = this.#context.clock.setTimer(CONTROL_BUFFER_TIMEOUT_MS, () => {
       for (const session of this.#sessions.values()) session.terminate(reason);
@@ -106,7 +116,18 @@ export class Gateway implements Link {
       return refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; try again", { "retry-after": "10" });
     }
     if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
-      return refuseUpgrade(socket, 400, "bad_request", `the subprotocol ${LINK_SUBPROTOCOL} is needed`);
+      return refuseUpgrade(socket, 426, "http_error", `this server speaks ${LINK_SUBPROTOCOL}, and nothing that was offered`, {
+        "sec-websocket-protocol": LINK_SUBPROTOCOL,
+      });
+    }
+    const slot = request.headers[LINK_SLOT_HEADER];
+    const booking = this.#slots.ask(typeof slot === "string" ? slot : undefined);
+    if (booking !== undefined) {
+      return refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; come back at your time", {
+        "retry-after": String(Math.ceil(booking.retry_after_ms / 1_000)),
+        [RETRY_AFTER_MS_HEADER]: String(booking.retry_after_ms),
+        ...(booking.slot === undefined ? {} : { [LINK_SLOT_HEADER]: booking.slot }),
+      });
     }
     this.#unauthenticated += 1;
     let counted = true;
@@ -118,37 +139,35 @@ export class Gateway implements Link {
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       ws.on("error", () => {}); // a close event follows
       this.#greeted.add(ws);
-      void this.#greet(ws, ip).finally(uncount);
+      void this.#greet(ws, sendQueueTo(ws, socket, this.#context.clock), ip).finally(uncount);
       ws.once("close", () => this.#greeted.delete(ws));
     });
   }
 
   /** Challenge → hello → welcome; anything else within the timeout ends the link. */
-  async #greet(ws: WebSocket, ip: string): Promise<void> {
+  async #greet(ws: WebSocket, queue: SendQueue, ip: string): Promise<void> {
     const { clock, log, settings, id } = this.#context;
     const nonce = randomBytes(32).toString("base64url");
     const timeout = clock.setTimer(HELLO_TIMEOUT_MS, () => ws.terminate());
     try {
       const first = firstMessage(ws);
-      sendTo(ws, { type: "challenge", nonce });
+      sendMessage(queue, { type: "challenge", nonce, protocols: [...LINK_PROTOCOLS] });
       const hello = await first;
       if (hello === undefined) return;
       if (hello.type !== "hello") return ws.close(1008, "hello must come first");
       const end = this.#context.activity.begin();
       try {
-        const admission: Admission = hello.protocols.includes(1)
-          ? await this.#context.handlers().admit(hello, nonce)
-          : { admitted: false, code: "unsupported_protocol", message: "this server speaks protocol 1" };
-        if (!admission.admitted) return refuse(ws, { type: "refused", code: admission.code, message: admission.message });
+        const protocol = commonProtocol(hello.protocols);
+        if (protocol === undefined)
+          return refuse(ws, queue, "unsupported_protocol", `this server speaks version ${LINK_PROTOCOLS.join(", ")} of the link`);
+        const admission = await this.#context.handlers().admit(hello, nonce);
+        if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message);
         if (ws.readyState !== ws.OPEN) return;
-        const session = new LiveSession(
-          ws,
-          { session_id: id("sess"), org_id: admission.org_id, hello, ip, now: clock.monotonic() },
-          this.#events,
-        );
-        sendTo(ws, {
+        const session = new LiveSession(ws, queue, { session_id: id("sess"), org_id: admission.org_id, hello, ip, clock }, this.#events);
+        sendMessage(queue, {
           type: "welcome",
-          protocol: 1,
+          protocol,
+          features: session.features,
           session_id: session.session_id,
           server_time: clock.now().getTime(),
           heartbeat_seconds: settings.heartbeat_seconds,
@@ -182,6 +201,7 @@ export class Gateway implements Link {
       if (this.#sessions.get(session.robot_id) === session) this.#sessions.delete(session.robot_id);
       if (this.#sessions.size === 0) this.#emptied?.();
       const why = session.end_reason ?? (reason.length > 0 ? reason.toString("utf8").slice(0, 120) : `closed with ${code}`);
+      session.ended(why);
       const ended = this.#disconnected(session, why).finally(() => this.#ending.delete(ended));
       this.#ending.add(ended);
     });
@@ -215,6 +235,12 @@ export class Gateway implements Link {
     },
   };
 
+  #drainSpread(): number {
+    const accepts = this.#context.settings.link_accepts_per_second * DRAIN_SHARE;
+    const needed_ms = accepts > 0 ? (this.#sessions.size / accepts) * 1_000 : 0;
+    return Math.min(DRAIN_SPREAD_MS.max, Math.max(DRAIN_SPREAD_MS.min, needed_ms));
+  }
+
   #cutSilent(): void {
     const limit_ms = this.#context.settings.heartbeat_seconds * 1_000 * MISSED_HEARTBEATS_MAX;
     const now = this.#context.clock.monotonic();
@@ -222,13 +248,9 @@ export class Gateway implements Link {
   }
 }
 
-const sendTo = (ws: WebSocket, message: ServerMessage): void => {
-  for (const frame of messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)))) ws.send(frame);
-};
-
-function refuse(ws: WebSocket, message: Refused): void {
-  sendTo(ws, message);
-  ws.close(4001, message.code);
+function refuse(ws: WebSocket, queue: SendQueue, code: Refused["code"], message: string): void {
+  sendMessage(queue, { type: "refused", code, message });
+  ws.close(4001, code);
 }
 
 /** The first control message, or undefined when the link closes before or breaks the protocol. */

@@ -1,23 +1,44 @@
+import type { Duplex } from "node:stream";
+import type { Clock } from "@robofleet/clock";
 import {
+  BulkReceipts,
+  type Channel,
+  ChannelRefused,
+  ChannelTable,
+  CLOSE_NOT_AVAILABLE,
+  commonFeatures,
   CONTROL_CHANNEL,
+  CreditGiver,
   decodeFrame,
-  encodeFrame,
+  FLAG_BULK,
+  FLAG_MORE,
   FLAG_REPLY,
   type Frame,
   FrameError,
   FrameType,
+  type LinkFeature,
   LOG_CHANNEL,
   MessageAssembler,
-  messageFrames,
+  type SendClass,
+  SendQueue,
 } from "@robofleet/protocol/link";
 import type { Hello, RobotMessage, ServerMessage } from "@robofleet/protocol/link";
 import type { WebSocket } from "ws";
 import type { Session } from "./contract.ts";
+import { ServerFrameSocket } from "./frame-socket.ts";
 import { MessageError, parseMessage } from "./inbound.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 /** A robot that does not read what it is sent is cut when this much waits for it. */
 export const SEND_BYTES_MAX = 8 * 1024 * 1024;
+
+/** The way to a robot from its upgrade on: every frame to it goes through this queue. */
+export function sendQueueTo(ws: WebSocket, socket: Duplex, clock: Clock): SendQueue {
+  return new SendQueue(new ServerFrameSocket(ws, socket), { now: () => clock.monotonic(), control_bytes_max: SEND_BYTES_MAX });
+}
+
+export const sendMessage = (queue: SendQueue, message: ServerMessage): boolean =>
+  queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
 
 export interface SessionEvents {
   /** A message arrived; resolves when it has been dealt with. */
@@ -39,32 +60,63 @@ export class LiveSession implements Session {
   end_reason: string | undefined;
   readonly #socket: WebSocket;
   readonly #events: SessionEvents;
+  readonly #queue: SendQueue;
+  readonly #clock: Clock;
+  #channels: ChannelTable | undefined;
+  #receipts: BulkReceipts | undefined;
+  #log_credit: CreditGiver | undefined;
   #control: MessageAssembler | undefined;
   #logs: MessageAssembler | undefined;
   #work: WorkQueue | undefined;
 
   constructor(
     socket: WebSocket,
-    identity: { session_id: string; org_id: string; hello: Hello; ip: string; now: number },
+    queue: SendQueue,
+    identity: { session_id: string; org_id: string; hello: Hello; ip: string; clock: Clock },
     events: SessionEvents,
   ) {
     this.#socket = socket;
+    this.#queue = queue;
+    this.#clock = identity.clock;
     this.session_id = identity.session_id;
     this.org_id = identity.org_id;
     this.robot_id = identity.hello.robot_id;
     this.hello = identity.hello;
     this.ip = identity.ip;
-    this.heard_at = identity.now;
+    this.heard_at = identity.clock.monotonic();
     this.#events = events;
+    queue.paced = this.knows("credit");
+  }
+
+  /** What both this robot's agent and this server know. */
+  get features(): LinkFeature[] {
+    return commonFeatures(this.hello.features);
+  }
+
+  knows(feature: LinkFeature): boolean {
+    return this.features.includes(feature);
+  }
+
+  openChannel(kind: string, send_class: Exclude<SendClass, "control">, params?: unknown): Promise<Channel> {
+    if (this.#socket.readyState !== this.#socket.OPEN)
+      return Promise.reject(new ChannelRefused({ code: CLOSE_NOT_AVAILABLE, reason: "the robot's link is closing" }));
+    if (!this.knows("channels"))
+      return Promise.reject(new ChannelRefused({ code: CLOSE_NOT_AVAILABLE, reason: "the robot's agent is too old for streams" }));
+    return this.#table().open(kind, send_class, params);
+  }
+
+  /** The socket is closed: whoever used a channel learns it. */
+  ended(reason: string): void {
+    this.#queue.close();
+    this.#channels?.endAll(reason);
   }
 
   send(message: ServerMessage): boolean {
     if (this.#socket.readyState !== this.#socket.OPEN) return false;
-    if (this.#socket.bufferedAmount > SEND_BYTES_MAX) {
+    if (!sendMessage(this.#queue, message)) {
       this.terminate("the robot does not read");
       return false;
     }
-    for (const frame of messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)))) this.#socket.send(frame);
     return true;
   }
 
@@ -81,7 +133,7 @@ export class LiveSession implements Session {
 
   goAway(retry_after_ms: number, reason: string): void {
     if (this.#socket.readyState !== this.#socket.OPEN) return;
-    this.#socket.send(encodeFrame(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms, reason }))));
+    this.#queue.pushControl(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms, reason })));
     this.close(1012, reason);
   }
 
@@ -102,24 +154,57 @@ export class LiveSession implements Session {
 
   #frame(frame: Frame): void {
     if (frame.type === FrameType.PING) {
-      if ((frame.flags & FLAG_REPLY) === 0) this.#socket.send(encodeFrame(FrameType.PING, frame.channel, frame.payload, FLAG_REPLY));
-      return;
-    }
-    if (frame.type !== FrameType.DATA) throw new FrameError(`frame type ${frame.type} is not expected here`);
-    const message = this.#assembler(frame.channel).push(frame);
+      if ((frame.flags & FLAG_REPLY) === 0) this.#reply(FrameType.PING, frame.channel, frame.payload, FLAG_REPLY);
+    } else if (frame.type === FrameType.DATA) this.#data(frame);
+    else this.#table().receive(frame);
+  }
+
+  #data(frame: Frame): void {
+    if ((frame.flags & FLAG_BULK) !== 0) this.#credit(CONTROL_CHANNEL, (this.#receipts ??= new BulkReceipts()).take(frame));
+    if (frame.channel === CONTROL_CHANNEL) return this.#message((this.#control ??= new MessageAssembler()).push(frame), 0);
+    if (frame.channel !== LOG_CHANNEL) return this.#table().receive(frame);
+    const message = (this.#logs ??= new MessageAssembler()).push(frame);
+    if (!this.knows("credit")) return this.#message(message, 0);
+    const { length } = frame.payload;
+    this.#log_credit ??= new CreditGiver();
+    this.#log_credit.arrived(length);
+    // Parts are dealt with as they come, the last one with the message.
+    if ((frame.flags & FLAG_MORE) !== 0) this.#credit(LOG_CHANNEL, this.#log_credit.consumed(length));
+    this.#message(message, length);
+  }
+
+  /** `credit`: bytes to give back on the log channel once the message has been dealt with. */
+  #message(message: Uint8Array | undefined, credit: number): void {
     if (message === undefined) return;
     const parsed = parseMessage(message);
     if (parsed.type === "hello") throw new MessageError("hello came twice");
     this.#work ??= new WorkQueue(this.#socket);
     this.#work.add(
-      () => this.#events.message(this, parsed),
+      async () => {
+        await this.#events.message(this, parsed);
+        if (credit > 0) this.#credit(LOG_CHANNEL, this.#log_credit?.consumed(credit));
+      },
       (error) => this.#events.failed(this, error),
     );
   }
 
-  #assembler(channel: number): MessageAssembler {
-    if (channel === CONTROL_CHANNEL) return (this.#control ??= new MessageAssembler());
-    if (channel === LOG_CHANNEL) return (this.#logs ??= new MessageAssembler());
-    throw new FrameError(`channel ${channel} is not open`);
+  #credit(channel: number, payload: Uint8Array | undefined): void {
+    if (payload !== undefined) this.#reply(FrameType.CREDIT, channel, payload, 0);
+  }
+
+  #reply(type: FrameType, channel: number, payload: Uint8Array, flags: number): void {
+    if (!this.#queue.pushControl(type, channel, payload, flags)) this.terminate("the robot does not read");
+  }
+
+  #table(): ChannelTable {
+    if (this.#channels !== undefined) return this.#channels;
+    const table = new ChannelTable({
+      queue: this.#queue,
+      end: "server",
+      clock: this.#clock,
+      stuck: () => this.terminate("the robot does not read"),
+    });
+    this.#queue.on_room = () => table.retry();
+    return (this.#channels = table);
   }
 }

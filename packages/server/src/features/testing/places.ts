@@ -86,6 +86,7 @@ export function fakeSession(session_id: string, org_id: string, hello: Hello): F
   return {
     session_id,
     org_id,
+    openChannel: () => Promise.reject(new Error("this robot has no streams")),
     robot_id: hello.robot_id,
     hello,
     ip: "192.0.2.7",

@@ -1,0 +1,181 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Channel, ChannelRefused } from "./channel.ts";
+import { CHANNELS_MAX, ChannelTable, type StreamSource } from "./channel-table.ts";
+import { encodeFrame, decodeFrame, FrameError, FrameType } from "./frame.ts";
+import { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
+import { type FrameSocket, SendQueue } from "./send-queue.ts";
+
+const LIMIT = { timeout: 10_000 };
+const KIB = 1024;
+
+interface End {
+  table: ChannelTable;
+  queue: SendQueue;
+  /** Payload bytes of DATA that this end sent. */
+  sent: () => number;
+}
+
+/** Two ends whose frames arrive at once; timers fire when a test says so. */
+function pair(sources: Record<string, StreamSource>): { server: End; robot: End; fire: () => void } {
+  const timers = new Set<() => unknown>();
+  const clock = {
+    setTimer: (_ms: number, work: () => unknown) => {
+      timers.add(work);
+      return { cancel: () => void timers.delete(work) };
+    },
+  };
+  const end = (name: "server" | "robot", other: () => End): End => {
+    let sent = 0;
+    const socket: FrameSocket = {
+      bufferedAmount: 0,
+      sendFrame: (type, channel, payload, flags) => {
+        if (type === FrameType.DATA) sent += payload.length;
+        const bytes = encodeFrame(type, channel, payload, flags);
+        queueMicrotask(() => other().table.receive(decodeFrame(bytes)));
+      },
+    };
+    const queue = new SendQueue(socket, { now: () => 0 });
+    const table: ChannelTable = new ChannelTable({
+      queue,
+      end: name,
+      clock,
+      sources: new Map(Object.entries(sources)),
+      stuck: assert.fail,
+    });
+    queue.on_room = () => table.retry();
+    return { table, queue, sent: () => sent };
+  };
+  const server: End = end("server", () => robot);
+  const robot: End = end("robot", () => server);
+  return { server, robot, fire: () => [...timers].forEach((work) => work()) };
+}
+
+const echo: StreamSource = (channel) =>
+  void (async () => {
+    for await (const message of channel) if (!(await channel.write(message))) return;
+  })();
+
+const turns = async (count = 50): Promise<void> => {
+  for (let i = 0; i < count; i += 1) await new Promise((resolve) => setImmediate(resolve));
+};
+
+/** Writes until the channel takes no more; answers the bytes that it took. */
+async function fill(channel: Channel, message = new Uint8Array(32 * KIB)): Promise<number> {
+  let taken = 0;
+  for (;;) {
+    const written = await Promise.race([channel.write(message), turns().then(() => undefined)]);
+    if (written === undefined) return taken;
+    taken += message.length;
+  }
+}
+
+test("a channel is opened by kind with its parameters, carries messages both ways and ends for both", LIMIT, async () => {
+  const given: unknown[] = [];
+  const { server } = pair({ echo: (channel, params) => (given.push(params), echo(channel, params)) });
+  const channel = await server.table.open("echo", "shell", { cols: 80 });
+  assert.equal(await channel.write(Buffer.from("hello")), true);
+  assert.equal(String(await channel.read()), "hello");
+  channel.close(1000, "enough");
+  assert.deepEqual([await channel.ended, given, server.table.size], [{ code: 1000, reason: "enough" }, [{ cols: 80 }], 0]);
+  assert.equal(await channel.write(Buffer.from("more")), false);
+});
+
+test("a kind that the other end does not have is refused with 4410, a channel that is never answered after a while", LIMIT, async () => {
+  const { server, fire } = pair({});
+  await assert.rejects(server.table.open("camera", "camera"), (error) => error instanceof ChannelRefused && error.code === 4410);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const mute = new ChannelTable({
+    queue: new SendQueue({ bufferedAmount: 0, sendFrame: () => resolve() }, { now: () => 0 }),
+    end: "server",
+    clock: { setTimer: (_ms, work) => (void promise.then(work), { cancel: () => {} }) },
+    stuck: assert.fail,
+  });
+  await assert.rejects(mute.open("shell", "shell"), (error) => error instanceof ChannelRefused && error.code === 4408);
+  fire();
+  assert.deepEqual([server.table.size, mute.size], [0, 0]);
+});
+
+test("a receiver that does not read stops the sender within its window, and other channels go on", LIMIT, async () => {
+  const kept: Channel[] = [];
+  const { server } = pair({ echo, deaf: (channel) => void kept.push(channel) });
+  const stuck = await server.table.open("deaf", "topics");
+  const taken = await fill(stuck);
+  assert.ok(taken <= CHANNEL_WINDOW_BYTES + 128 * KIB, `${taken} bytes were taken`);
+  assert.equal(server.sent(), CHANNEL_WINDOW_BYTES);
+  const other = await server.table.open("echo", "topics");
+  for (let i = 0; i < 30; i += 1) {
+    await other.write(new Uint8Array(64 * KIB).fill(i));
+    assert.equal((await other.read())![0], i);
+  }
+  // Once it reads, the rest comes.
+  let read = 0;
+  while (read < taken) read += (await kept[0]!.read())!.length;
+});
+
+test("a message larger than the window goes through", LIMIT, async () => {
+  const { server } = pair({ echo });
+  const channel = await server.table.open("echo", "camera");
+  await channel.write(new Uint8Array(1024 * KIB).fill(3));
+  assert.equal((await channel.read())!.length, 1024 * KIB);
+});
+
+test("what was written before close arrives, what was written before reset may not; both tell why", LIMIT, async () => {
+  const ends: unknown[] = [];
+  const read: number[] = [];
+  const { server } = pair({
+    sink: (channel) =>
+      void (async () => {
+        for await (const message of channel) read.push(message.length);
+        ends.push(await channel.ended);
+      })(),
+    leave: (channel) => channel.reset(4001, "not today"),
+  });
+  const closed = await server.table.open("sink", "topics");
+  await closed.write(new Uint8Array(300 * KIB));
+  closed.close(1000, "done");
+  await turns();
+  assert.deepEqual([read, ends], [[300 * KIB], [{ code: 1000, reason: "done" }]]);
+  await assert.rejects(server.table.open("leave", "topics"), /not today/);
+});
+
+test("the link's end ends every channel, and readers and writers learn it", LIMIT, async () => {
+  const { server } = pair({ deaf: () => {} });
+  const channel = await server.table.open("deaf", "topics");
+  await fill(channel);
+  const reading = channel.read();
+  server.table.endAll("cut");
+  assert.deepEqual([await reading, await channel.ended, server.table.size], [undefined, { code: 1006, reason: "cut" }, 0]);
+});
+
+test("a link has a bounded number of channels", LIMIT, async () => {
+  const { server } = pair({ echo });
+  const opened = await Promise.allSettled(Array.from({ length: CHANNELS_MAX + 10 }, () => server.table.open("echo", "topics")));
+  const count = opened.filter(({ status }) => status === "fulfilled").length;
+  assert.ok(count >= CHANNELS_MAX && count <= CHANNELS_MAX + 2, `${count}`);
+});
+
+test("a peer that breaks the rules is told from one that is late", LIMIT, async () => {
+  const { server, robot } = pair({ deaf: () => {} });
+  const frame = (type: FrameType, channel: number, payload: Uint8Array = Buffer.alloc(0)) =>
+    decodeFrame(encodeFrame(type, channel, payload));
+  const channel = await server.table.open("deaf", "topics");
+  channel.reset(1000, "");
+  await turns();
+  // Late: of a channel that was.
+  server.table.receive(frame(FrameType.DATA, channel.id, Buffer.alloc(10)));
+  server.table.receive(frame(FrameType.CLOSE, channel.id));
+  for (const broken of [
+    frame(FrameType.DATA, 100),
+    frame(FrameType.DATA, 3),
+    frame(FrameType.OPEN, 4, Buffer.from("{}")),
+    frame(FrameType.OPEN, 5, Buffer.from("{")),
+    frame(FrameType.CREDIT, 0, Buffer.alloc(3)),
+    frame(FrameType.CREDIT, 0, Buffer.alloc(4, 1)),
+  ])
+    assert.throws(() => server.table.receive(broken), FrameError, JSON.stringify(broken));
+  const flood = await server.table.open("deaf", "topics");
+  for (let i = 0; i < CHANNEL_WINDOW_BYTES / (64 * KIB); i += 1)
+    robot.table.receive(frame(FrameType.DATA, flood.id, Buffer.alloc(64 * KIB)));
+  assert.throws(() => robot.table.receive(frame(FrameType.DATA, flood.id, Buffer.alloc(1))), /more than its credit/);
+});

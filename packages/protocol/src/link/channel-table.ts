@@ -1,0 +1,248 @@
+import { Channel, type ChannelEnd, ChannelRefused } from "./channel.ts";
+import { CONTROL_CHANNEL, FLAG_BULK, type Frame, FrameError, FrameType } from "./frame.ts";
+import { CHANNEL_WINDOW_BYTES, ReceiveWindow } from "./receive-window.ts";
+import { SEND_CLASSES, type SendClass, type SendQueue } from "./send-queue.ts";
+
+/** Channels of one link at a time. */
+export const CHANNELS_MAX = 64;
+/** Control and logs besides. */
+const LANES_MAX = CHANNELS_MAX + 2;
+/** What a channel may have waiting in the queue beyond its first message, so that one that is stuck leaves room for others. */
+const CHANNEL_SEND_BYTES_MAX = 64 * 1024;
+const OPEN_TIMEOUT_MS = 10_000;
+const REASON_CHARACTERS_MAX = 500;
+/** Bulk is acknowledged in such portions: below half of what may be on its way at least. */
+const ACKNOWLEDGE_BYTES = 2 * 1024;
+
+export const CLOSE_NOT_AVAILABLE = 4410;
+export const CLOSE_TIMED_OUT = 4408;
+const CLOSE_WITH_LINK = 1006;
+
+/** The server's channels have even numbers, the robot's odd ones; 0 and 1 are control and logs. */
+export const FIRST_CHANNEL = { server: 2, robot: 3 } as const;
+
+/** What serves a kind of channel; it refuses by `reset` before it returns. Parameters are whatever the other end sent. */
+export type StreamSource = (channel: Channel, params: unknown) => void;
+
+export interface ChannelTableOptions {
+  queue: SendQueue;
+  end: keyof typeof FIRST_CHANNEL;
+  clock: { setTimer(ms: number, work: () => unknown): { cancel(): void } };
+  /** Kinds that the other end may open here. */
+  sources?: ReadonlyMap<string, StreamSource>;
+  /** The other end does not take what it must be told: the link is no longer of use. */
+  stuck: () => void;
+}
+
+interface Opening {
+  channel: Channel;
+  accepted: () => void;
+  refused: (end: ChannelEnd) => void;
+}
+
+/** The channels of one link: opens them, takes their frames, keeps both ends to their credit. */
+export class ChannelTable {
+  readonly #options: ChannelTableOptions;
+  readonly #channels = new Map<number, Channel>();
+  readonly #opening = new Map<number, Opening>();
+  #next: number;
+  #newest_of_peer = -1;
+
+  constructor(options: ChannelTableOptions) {
+    this.#options = options;
+    this.#next = FIRST_CHANNEL[options.end];
+  }
+
+  get size(): number {
+    return this.#channels.size;
+  }
+
+  /** Opens a channel at the other end; rejects with ChannelRefused when it is not to be had. */
+  open(kind: string, send_class: Exclude<SendClass, "control">, params: unknown = {}): Promise<Channel> {
+    if (this.#options.queue.channels >= LANES_MAX)
+      return Promise.reject(new ChannelRefused({ code: 4429, reason: `a link has at most ${CHANNELS_MAX} channels` }));
+    const id = this.#next;
+    this.#next += 2;
+    const channel = this.#add(id, kind, send_class);
+    return new Promise((resolve, reject) => {
+      const timeout = this.#options.clock.setTimer(OPEN_TIMEOUT_MS, () =>
+        channel.reset(CLOSE_TIMED_OUT, `no answer to opening ${kind} after ${OPEN_TIMEOUT_MS / 1000} s`),
+      );
+      const settled = (): void => {
+        timeout.cancel();
+        this.#opening.delete(id);
+      };
+      this.#opening.set(id, {
+        channel,
+        accepted: () => {
+          settled();
+          resolve(channel);
+        },
+        refused: (end) => {
+          settled();
+          reject(new ChannelRefused(end));
+        },
+      });
+      this.#say(FrameType.OPEN, id, json({ kind, class: send_class, params }));
+    });
+  }
+
+  /** Takes a frame of a channel other than control and logs. Throws FrameError for what breaks the protocol. */
+  receive(frame: Frame): void {
+    if (frame.type === FrameType.OPEN) return this.#opened(frame);
+    if (frame.type === FrameType.CREDIT) return this.#credited(frame);
+    const channel = this.#channels.get(frame.channel);
+    if (channel === undefined) return this.#assertKnown(frame.channel);
+    switch (frame.type) {
+      case FrameType.DATA:
+        return channel.receive(frame);
+      case FrameType.ACCEPT:
+        return this.#opening.get(frame.channel)?.accepted();
+      case FrameType.CLOSE:
+      case FrameType.RESET:
+        return this.#forget(channel, endOf(frame));
+      default:
+        throw new FrameError(`frame type ${frame.type} has no channel`);
+    }
+  }
+
+  /** To be called by the queue's on_room: writes that waited for room are tried again. */
+  retry(): void {
+    for (const channel of this.#channels.values()) channel.retry();
+  }
+
+  /** The link is gone, and every channel with it. */
+  endAll(reason: string): void {
+    for (const channel of this.#channels.values()) this.#forget(channel, { code: CLOSE_WITH_LINK, reason });
+  }
+
+  #add(id: number, kind: string, send_class: SendClass): Channel {
+    this.#options.queue.openChannel(id, send_class, { credit: CHANNEL_WINDOW_BYTES, bytes_max: CHANNEL_SEND_BYTES_MAX });
+    const channel = new Channel(this.#link, id, kind);
+    this.#channels.set(id, channel);
+    return channel;
+  }
+
+  readonly #link = {
+    send: (channel: Channel, message: Uint8Array): boolean => this.#options.queue.pushMessage(channel.id, message),
+    grant: (channel: Channel, bytes: number): void => this.#say(FrameType.CREDIT, channel.id, creditOf(bytes)),
+    end: (channel: Channel, end: ChannelEnd, wholly: boolean): void => {
+      this.#channels.delete(channel.id);
+      this.#opening.get(channel.id)?.refused(end);
+      if (wholly) return void this.#options.queue.pushClose(channel.id, json(end));
+      this.#options.queue.dropChannel(channel.id);
+      this.#say(FrameType.RESET, channel.id, json(end));
+    },
+  };
+
+  #forget(channel: Channel, end: ChannelEnd): void {
+    this.#channels.delete(channel.id);
+    this.#options.queue.dropChannel(channel.id);
+    channel.endedBy(end);
+    this.#opening.get(channel.id)?.refused(end);
+  }
+
+  #opened(frame: Frame): void {
+    const id = frame.channel;
+    if (!this.#isOfPeer(id) || id <= this.#newest_of_peer) throw new FrameError(`channel ${id} cannot be opened`);
+    this.#newest_of_peer = id;
+    const refuse = (code: number, reason: string): void => this.#say(FrameType.RESET, id, json({ code, reason }));
+    const { kind, class: send_class, params } = objectOf(frame.payload);
+    if (!isStreamClass(send_class)) return refuse(1008, "class is none of a stream");
+    const source = typeof kind === "string" ? this.#options.sources?.get(kind) : undefined;
+    if (source === undefined) return refuse(CLOSE_NOT_AVAILABLE, "not supported here");
+    if (this.#options.queue.channels >= LANES_MAX) return refuse(4429, `a link has at most ${CHANNELS_MAX} channels`);
+    const channel = this.#add(id, String(kind), send_class);
+    source(channel, params);
+    if (this.#channels.has(id)) this.#say(FrameType.ACCEPT, id, NOTHING);
+  }
+
+  #credited(frame: Frame): void {
+    if (frame.channel === CONTROL_CHANNEL) {
+      if (!this.#options.queue.acknowledge(creditIn(frame))) throw new FrameError("more was acknowledged than was sent");
+    } else if (!this.#options.queue.credit(frame.channel, creditIn(frame), CHANNEL_WINDOW_BYTES)) {
+      throw new FrameError(`channel ${frame.channel} was given more credit than it has used`);
+    }
+  }
+
+  /** What was on its way when a channel ended is no mistake; a channel that never was is. */
+  #assertKnown(id: number): void {
+    const known = this.#isOfPeer(id) ? id <= this.#newest_of_peer : id >= FIRST_CHANNEL[this.#options.end] && id < this.#next;
+    if (!known) throw new FrameError(`channel ${id} is not open`);
+  }
+
+  #isOfPeer(id: number): boolean {
+    const peer = FIRST_CHANNEL[this.#options.end === "server" ? "robot" : "server"];
+    return id >= peer && id % 2 === peer % 2;
+  }
+
+  #say(type: FrameType, channel: number, payload: Uint8Array): void {
+    if (!this.#options.queue.pushControl(type, channel, payload)) this.#options.stuck();
+  }
+}
+
+/** Acknowledges what the other end marked as bulk, so that it can measure the link. Costs nothing until there is some. */
+export class BulkReceipts {
+  #owed = 0;
+
+  /** Counts a frame; answers the CREDIT payload for channel 0 that is due now, if one is. */
+  take(frame: Frame): Uint8Array | undefined {
+    if ((frame.flags & FLAG_BULK) === 0) return undefined;
+    this.#owed += frame.payload.length;
+    if (this.#owed < ACKNOWLEDGE_BYTES) return undefined;
+    const payload = creditOf(this.#owed);
+    this.#owed = 0;
+    return payload;
+  }
+}
+
+/** Credit of a channel that is no stream: that of the log. */
+export class CreditGiver {
+  readonly #window = new ReceiveWindow();
+
+  /** Throws FrameError when the sender had no credit for it. */
+  arrived(bytes: number): void {
+    if (!this.#window.arrived(bytes)) throw new FrameError("more was sent than the credit allows");
+  }
+
+  /** Answers the CREDIT payload that is due now, if one is. */
+  consumed(bytes: number): Uint8Array | undefined {
+    const grant = this.#window.consumed(bytes);
+    return grant === 0 ? undefined : creditOf(grant);
+  }
+}
+
+const NOTHING = new Uint8Array(0);
+
+function creditOf(bytes: number): Uint8Array {
+  const payload = new Uint8Array(4);
+  new DataView(payload.buffer).setUint32(0, bytes);
+  return payload;
+}
+
+function creditIn({ payload }: Frame): number {
+  if (payload.length !== 4) throw new FrameError(`credit of ${payload.length} bytes is no number`);
+  return new DataView(payload.buffer, payload.byteOffset, 4).getUint32(0);
+}
+
+const json = (value: unknown): Uint8Array => Buffer.from(JSON.stringify(value));
+
+function objectOf(payload: Uint8Array): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength).toString("utf8"));
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    throw new FrameError("the payload is not JSON");
+  }
+}
+
+function endOf(frame: Frame): ChannelEnd {
+  const { code, reason } = frame.payload.length === 0 ? {} : objectOf(frame.payload);
+  return {
+    code: Number.isInteger(code) ? Number(code) : 1000,
+    reason: typeof reason === "string" ? reason.slice(0, REASON_CHARACTERS_MAX) : "",
+  };
+}
+
+const isStreamClass = (value: unknown): value is Exclude<SendClass, "control"> =>
+  value !== "control" && (SEND_CLASSES as readonly unknown[]).includes(value);

@@ -1,0 +1,137 @@
+import { type Frame, FrameError, MessageAssembler } from "./frame.ts";
+import { ReceiveWindow } from "./receive-window.ts";
+
+/** Why a channel ended. Codes as of WebSocket: 1000 in good order, 4410 not available here, 1006 with the link. */
+export interface ChannelEnd {
+  code: number;
+  reason: string;
+}
+
+/** A channel that the other end did not accept. */
+export class ChannelRefused extends Error {
+  readonly code: number;
+
+  constructor({ code, reason }: ChannelEnd) {
+    super(reason);
+    this.code = code;
+  }
+}
+
+/** What a channel needs of its link. */
+export interface ChannelLink {
+  /** False when there is no room yet. */
+  send(channel: Channel, message: Uint8Array): boolean;
+  grant(channel: Channel, bytes: number): void;
+  /** `wholly`: what was written before still goes out. */
+  end(channel: Channel, end: ChannelEnd, wholly: boolean): void;
+}
+
+/** One stream over a link, both ways: messages in order, as many as the other end takes. */
+export class Channel implements AsyncIterable<Uint8Array> {
+  readonly id: number;
+  readonly kind: string;
+  /** Resolves when either end, or the link, has ended it. */
+  readonly ended: Promise<ChannelEnd>;
+  readonly #link: ChannelLink;
+  readonly #window = new ReceiveWindow();
+  readonly #assembler = new MessageAssembler();
+  readonly #resolve_ended: (end: ChannelEnd) => void;
+  #end: ChannelEnd | undefined;
+  /** Messages that nobody has read, with what of each is still to be credited. */
+  #arrived: { message: Uint8Array; owed: number }[] = [];
+  #reader: ((message: Uint8Array | undefined) => void) | undefined;
+  #writer: { message: Uint8Array; resolve: (written: boolean) => void } | undefined;
+
+  constructor(link: ChannelLink, id: number, kind: string) {
+    const { promise, resolve } = Promise.withResolvers<ChannelEnd>();
+    this.#link = link;
+    this.id = id;
+    this.kind = kind;
+    this.ended = promise;
+    this.#resolve_ended = resolve;
+  }
+
+  /** Resolves with true once there was room for the message, with false when the channel ended before. One write at a time. */
+  write(message: Uint8Array): Promise<boolean> {
+    if (this.#writer !== undefined) throw new Error("a write to a channel has to be awaited before the next");
+    if (this.#end !== undefined) return Promise.resolve(false);
+    if (this.#link.send(this, message)) return Promise.resolve(true);
+    return new Promise((resolve) => (this.#writer = { message, resolve }));
+  }
+
+  /** The next message, or undefined when there are no more. Reading is what gives the other end credit to send on. */
+  read(): Promise<Uint8Array | undefined> {
+    if (this.#reader !== undefined) throw new Error("a read of a channel has to be awaited before the next");
+    const first = this.#arrived.shift();
+    if (first !== undefined) {
+      this.#consumed(first.owed);
+      return Promise.resolve(first.message);
+    }
+    if (this.#end !== undefined) return Promise.resolve(undefined);
+    return new Promise((resolve) => (this.#reader = resolve));
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void> {
+    for (let message = await this.read(); message !== undefined; message = await this.read()) yield message;
+  }
+
+  /** Ends the channel after what was written. */
+  close(code = 1000, reason = ""): void {
+    this.#endLocally({ code, reason }, true);
+  }
+
+  /** Ends the channel at once; what waits is lost. */
+  reset(code: number, reason: string): void {
+    this.#endLocally({ code, reason }, false);
+  }
+
+  /** The link hands in a DATA frame. Throws FrameError when the other end sends beyond its credit. */
+  receive(frame: Frame): void {
+    const { length } = frame.payload;
+    if (!this.#window.arrived(length)) throw new FrameError(`channel ${frame.channel} was sent more than its credit`);
+    const message = this.#assembler.push(frame);
+    // Parts are dealt with as they come: a message may be larger than the window.
+    if (message === undefined) return this.#consumed(length);
+    const reader = this.#reader;
+    if (reader === undefined) {
+      // Copied: a message of one frame shares memory with the socket's buffer.
+      this.#arrived.push({ message: Uint8Array.from(message), owed: length });
+      return;
+    }
+    this.#reader = undefined;
+    this.#consumed(length);
+    reader(message);
+  }
+
+  /** Frames have left: what waits is tried again. */
+  retry(): void {
+    const writer = this.#writer;
+    if (writer === undefined || !this.#link.send(this, writer.message)) return;
+    this.#writer = undefined;
+    writer.resolve(true);
+  }
+
+  /** The other end, or the link, has ended it: what arrived can still be read. */
+  endedBy(end: ChannelEnd): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
+    this.#writer?.resolve(false);
+    this.#writer = undefined;
+    this.#reader?.(undefined);
+    this.#reader = undefined;
+    this.#resolve_ended(end);
+  }
+
+  #consumed(bytes: number): void {
+    if (this.#end !== undefined) return;
+    const grant = this.#window.consumed(bytes);
+    if (grant > 0) this.#link.grant(this, grant);
+  }
+
+  #endLocally(end: ChannelEnd, wholly: boolean): void {
+    if (this.#end !== undefined) return;
+    this.#link.end(this, end, wholly);
+    this.#arrived = [];
+    this.endedBy(end);
+  }
+}

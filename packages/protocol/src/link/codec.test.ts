@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import {
+  decodeFrame,
+  encodeFrame,
+  FLAG_MORE,
+  FRAME_HEADER_BYTES,
+  FRAME_PAYLOAD_BYTES_MAX,
+  FrameError,
+  FrameType,
+  MESSAGE_BYTES_MAX,
+  MessageAssembler,
+  messageFrames,
+} from "./frame.ts";
+
+const types = fc.constantFrom(...Object.values(FrameType));
+const channels = fc.integer({ min: 0, max: 0xffff_ffff });
+const flags = fc.integer({ min: 0, max: 255 });
+const payloads = fc.uint8Array({ maxLength: 2_000 });
+
+test("a frame that was written is read as it was, with any room before it", () => {
+  fc.assert(
+    fc.property(types, channels, flags, payloads, fc.integer({ min: 0, max: 14 }), (type, channel, flag, payload, headroom) => {
+      const bytes = encodeFrame(type, channel, payload, flag, headroom);
+      const frame = decodeFrame(bytes.subarray(headroom));
+      assert.deepEqual({ ...frame, payload: [...frame.payload] }, { type, flags: flag, channel, payload: [...payload] });
+    }),
+  );
+});
+
+test("whatever bytes come, they are a frame within its bounds or a FrameError", () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
+      try {
+        const { type, payload } = decodeFrame(Buffer.from(bytes));
+        assert.ok(type >= FrameType.OPEN && type <= FrameType.GOAWAY);
+        assert.equal(payload.length, bytes.length - FRAME_HEADER_BYTES);
+        assert.equal(bytes[2]! | bytes[3]!, 0);
+      } catch (error) {
+        assert.ok(error instanceof FrameError, String(error));
+      }
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test("a frame of the largest payload goes, one byte more does not, in either direction", () => {
+  const largest = encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX));
+  assert.equal(decodeFrame(largest).payload.length, FRAME_PAYLOAD_BYTES_MAX);
+  assert.throws(() => encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX + 1)), FrameError);
+  assert.throws(() => decodeFrame(Buffer.concat([largest, Buffer.alloc(1)])), FrameError);
+});
+
+test("messages are put together whole wherever they were cut", () => {
+  const messages = fc.array(fc.uint8Array({ maxLength: 300 }), { minLength: 1, maxLength: 6 });
+  const cuts = fc.infiniteStream(fc.integer({ min: 1, max: 100 }));
+  fc.assert(
+    fc.property(messages, cuts, (sent, cut) => {
+      const assembler = new MessageAssembler();
+      const received: number[][] = [];
+      for (const message of sent) {
+        let offset = 0;
+        for (let whole: Uint8Array | undefined; whole === undefined;) {
+          const end = Math.min(message.length, offset + cut.next().value!);
+          const socket_buffer = encodeFrame(FrameType.DATA, 1, message.subarray(offset, end), end < message.length ? FLAG_MORE : 0);
+          whole = assembler.push(decodeFrame(socket_buffer));
+          if (whole !== undefined) received.push([...whole]);
+          // The socket's buffer is used again for what comes next.
+          socket_buffer.fill(0xff);
+          offset = end;
+        }
+      }
+      assert.deepEqual(
+        received,
+        sent.map((message) => [...message]),
+      );
+    }),
+  );
+});
+
+test("a message that never ends is cut at its bound, and holds no more than that", () => {
+  const assembler = new MessageAssembler();
+  const part = decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX), FLAG_MORE));
+  for (let i = 0; i < MESSAGE_BYTES_MAX / FRAME_PAYLOAD_BYTES_MAX; i += 1) assert.equal(assembler.push(part), undefined);
+  assert.throws(() => assembler.push(part), FrameError);
+  assert.throws(() => messageFrames(1, Buffer.alloc(MESSAGE_BYTES_MAX + 1)), FrameError);
+});

@@ -1,0 +1,298 @@
+import { FLAG_BULK, FLAG_MORE, FRAME_PAYLOAD_BYTES_MAX, FrameError, FrameType, MESSAGE_BYTES_MAX } from "./frame.ts";
+import { RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
+
+/** Strict: a frame of a later class leaves only when none of an earlier one can. */
+export const SEND_CLASSES = ["control", "shell", "logs", "topics", "camera"] as const;
+export type SendClass = (typeof SEND_CLASSES)[number];
+/** Classes whose bytes on the way are bounded by the link's measured rate. */
+const isBulk = (send_class: SendClass): boolean => SEND_CLASSES.indexOf(send_class) >= SEND_CLASSES.indexOf("logs");
+
+/** What may wait here for each class, in bytes. */
+export const QUEUE_BYTES_MAX: Readonly<Record<SendClass, number>> = {
+  control: 1024 * 1024,
+  shell: 4 * 1024 * 1024,
+  logs: 1024 * 1024,
+  topics: 4 * 1024 * 1024,
+  camera: 4 * 1024 * 1024,
+};
+/** What may wait in the socket when a frame of this class is added: frames there can no longer be overtaken. */
+export const SOCKET_BYTES_MAX: Readonly<Record<SendClass, number>> = {
+  control: 512 * 1024,
+  shell: 256 * 1024,
+  logs: 128 * 1024,
+  topics: 128 * 1024,
+  camera: 128 * 1024,
+};
+/** From here on the socket tells when a frame has left: below every bound above by more than a frame's header. */
+const NOTIFY_BYTES = 32 * 1024;
+
+/** A socket that puts frames on the wire; each end has its own. */
+export interface FrameSocket {
+  /** Bytes that it was given and that have not left. */
+  readonly bufferedAmount: number;
+  /** Takes one frame; `sent` is called once it has left. The payload may change afterwards: it is copied or written at once. */
+  sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void;
+}
+
+export interface SendQueueOptions {
+  /** Monotonic milliseconds. */
+  now: () => number;
+  /** Bytes of control that may wait; by default QUEUE_BYTES_MAX.control. */
+  control_bytes_max?: number;
+  /** Counts a frame as work in flight until it has left; for tests that own time. */
+  begin?: () => () => void;
+}
+
+interface Outgoing {
+  type: FrameType;
+  channel: number;
+  payload: Uint8Array;
+  flags: number;
+  offset: number;
+}
+
+/** What waits of one channel, in order. Credit: bytes that the receiver will take. */
+interface Lane {
+  readonly channel: number;
+  readonly send_class: SendClass;
+  readonly bytes_max: number;
+  credit: number;
+  waiting: Outgoing[];
+  bytes: number;
+}
+
+/**
+ * The only way to a link's socket, on both ends. Bounded in each class, strict in priority frame by frame, and never
+ * beyond a channel's credit; with `paced` the bulk classes together keep to the measured rate. Idle it holds nothing.
+ */
+export class SendQueue {
+  /** Called when frames have left or credit has come, so that there may be room; never from within a push. */
+  on_room: (() => void) | undefined;
+  /** The other end acknowledges bulk: set once the welcome has said so. */
+  paced = false;
+  readonly #socket: FrameSocket;
+  readonly #options: SendQueueOptions;
+  #lanes: Map<number, Lane> | undefined;
+  #order: Record<SendClass, Lane[]> | undefined;
+  #class_bytes: Record<SendClass, number> | undefined;
+  #meter: RateMeter | undefined;
+  #waiting = 0;
+  #closed = false;
+
+  constructor(socket: FrameSocket, options: SendQueueOptions) {
+    this.#socket = socket;
+    this.#options = options;
+  }
+
+  /** Bytes per second at which the other end takes bulk; 0 while nobody knows. */
+  get rate(): number {
+    return this.#meter?.rate ?? 0;
+  }
+
+  /** Bytes of bulk on their way. */
+  get in_flight(): number {
+    return this.#meter?.in_flight ?? 0;
+  }
+
+  /** Frames, or messages that are not wholly sent, that wait here. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Bytes that can still be pushed in this class. */
+  room(send_class: SendClass): number {
+    if (this.#closed) return 0;
+    return this.#boundOf(send_class) - (this.#class_bytes?.[send_class] ?? 0);
+  }
+
+  /** Channels that are open for data, or have not sent their last frame. */
+  get channels(): number {
+    return this.#lanes?.size ?? 0;
+  }
+
+  /** Opens a channel for data. Without `credit` it is bounded by the socket only. */
+  openChannel(channel: number, send_class: SendClass, { credit = Infinity, bytes_max = Infinity } = {}): void {
+    this.#laneOf(channel, send_class, credit, bytes_max);
+  }
+
+  /** Forgets what waits of this channel and takes no more for it. */
+  dropChannel(channel: number): void {
+    const lane = this.#lanes?.get(channel);
+    if (lane === undefined) return;
+    this.#lanes?.delete(channel);
+    this.#order![lane.send_class] = this.#order![lane.send_class].filter((one) => one !== lane);
+    this.#class_bytes![lane.send_class] -= lane.bytes;
+    this.#waiting -= lane.waiting.length;
+  }
+
+  /** Sends a frame of control: it leaves before everything else that waits, in order with other control. */
+  pushControl(type: FrameType, channel: number, payload: Uint8Array, flags = 0): boolean {
+    if (this.#sendDirectly(type, channel, payload, flags)) return true;
+    return this.#push(this.#controlLane(), { type, channel, payload, flags, offset: 0 });
+  }
+
+  /**
+   * Takes a message of a channel, wholly or, when it does not fit or the link or channel is closed, not at all (false). A
+   * message fits into an empty class whatever its size. Throws FrameError when it is longer than any message may be.
+   */
+  pushMessage(channel: number, payload: Uint8Array): boolean {
+    if (payload.length > MESSAGE_BYTES_MAX) throw new FrameError(`message of ${payload.length} bytes is over ${MESSAGE_BYTES_MAX}`);
+    if (channel === 0 && this.#sendDirectly(FrameType.DATA, channel, payload, 0)) return true;
+    const lane = channel === 0 ? this.#controlLane() : this.#lanes?.get(channel);
+    return lane !== undefined && this.#push(lane, { type: FrameType.DATA, channel, payload, flags: 0, offset: 0 });
+  }
+
+  /** The last frame of a channel: it leaves after all data of the channel, and the channel is forgotten then. */
+  pushClose(channel: number, payload: Uint8Array): boolean {
+    const lane = this.#lanes?.get(channel);
+    return lane !== undefined && this.#push(lane, { type: FrameType.CLOSE, channel, payload, flags: 0, offset: 0 }, true);
+  }
+
+  /** The receiver takes `bytes` more of this channel; false when it never lets go of what it was not given. */
+  credit(channel: number, bytes: number, window: number): boolean {
+    const lane = this.#lanes?.get(channel);
+    if (lane === undefined || lane.credit === Infinity) return true;
+    if (lane.credit + bytes > window) return false;
+    lane.credit += bytes;
+    this.#event();
+    return true;
+  }
+
+  /** The other end has received `bytes` more of bulk; false when that is more than was sent. */
+  acknowledge(bytes: number): boolean {
+    if (this.#meter?.acknowledged(bytes, this.#options.now()) !== true) return false;
+    this.#event();
+    return true;
+  }
+
+  /** Forgets what waits; the socket's own buffer is closed with it. */
+  close(): void {
+    this.#closed = true;
+    this.#lanes = undefined;
+    this.#order = undefined;
+    this.#class_bytes = undefined;
+    this.#waiting = 0;
+    this.on_room = undefined;
+  }
+
+  #boundOf(send_class: SendClass): number {
+    return (send_class === "control" ? this.#options.control_bytes_max : undefined) ?? QUEUE_BYTES_MAX[send_class];
+  }
+
+  #laneOf(channel: number, send_class: SendClass, credit: number, bytes_max: number): Lane {
+    this.#lanes ??= new Map();
+    this.#order ??= { control: [], shell: [], logs: [], topics: [], camera: [] };
+    this.#class_bytes ??= { control: 0, shell: 0, logs: 0, topics: 0, camera: 0 };
+    const lane: Lane = { channel, send_class, bytes_max, credit, waiting: [], bytes: 0 };
+    this.#lanes.set(channel, lane);
+    this.#order[send_class].push(lane);
+    return lane;
+  }
+
+  /** Most links most of the time: nothing waits, and a frame of control goes straight to the socket. */
+  #sendDirectly(type: FrameType, channel: number, payload: Uint8Array, flags: number): boolean {
+    if (this.#closed || this.#waiting > 0 || payload.length > FRAME_PAYLOAD_BYTES_MAX) return false;
+    if (this.#socket.bufferedAmount >= SOCKET_BYTES_MAX.control) return false;
+    this.#send(type, channel, payload, flags);
+    return true;
+  }
+
+  #controlLane(): Lane {
+    return this.#lanes?.get(0) ?? this.#laneOf(0, "control", Infinity, Infinity);
+  }
+
+  /** A channel's last frame is always taken: it is small, and there is one. */
+  #push(lane: Lane, outgoing: Outgoing, last = false): boolean {
+    if (this.#closed) return false;
+    const bytes = outgoing.payload.length;
+    const class_bytes = this.#class_bytes![lane.send_class];
+    const fits =
+      (class_bytes === 0 || class_bytes + bytes <= this.#boundOf(lane.send_class)) &&
+      (lane.bytes === 0 || lane.bytes + bytes <= lane.bytes_max);
+    if (!fits && !last) return false;
+    lane.waiting.push(outgoing);
+    lane.bytes += bytes;
+    this.#class_bytes![lane.send_class] += bytes;
+    this.#waiting += 1;
+    this.#pump();
+    return true;
+  }
+
+  #event(): void {
+    if (this.#closed) return;
+    this.#pump();
+    this.on_room?.();
+  }
+
+  #pump(): void {
+    if (this.#waiting === 0) return;
+    for (const send_class of SEND_CLASSES) if (!this.#pumpClass(send_class)) return;
+  }
+
+  /** False when classes behind this one have no turn: the socket, or what bulk may have on its way, is full. */
+  #pumpClass(send_class: SendClass): boolean {
+    const lanes = this.#order![send_class];
+    let idle = 0;
+    while (idle < lanes.length) {
+      if (this.#socket.bufferedAmount >= SOCKET_BYTES_MAX[send_class]) return false;
+      // Turn by turn: a channel that was served goes to the end.
+      const lane = lanes.shift()!;
+      lanes.push(lane);
+      const head = lane.waiting[0];
+      if (head === undefined || (head.payload.length > head.offset && head.type === FrameType.DATA && lane.credit === 0)) {
+        idle += 1;
+        continue;
+      }
+      if (!this.#sendSome(lane, head)) return false;
+      idle = 0;
+    }
+    return true;
+  }
+
+  /** Sends the next frame of a lane; false when bulk has to wait. */
+  #sendSome(lane: Lane, head: Outgoing): boolean {
+    if (head.type !== FrameType.DATA) {
+      this.#left(lane, head, head.payload.length);
+      this.#send(head.type, head.channel, head.payload, head.flags);
+      if (head.type === FrameType.CLOSE) this.dropChannel(lane.channel);
+      return true;
+    }
+    const left = head.payload.length - head.offset;
+    const paced = this.paced && isBulk(lane.send_class);
+    let count = Math.min(left, FRAME_PAYLOAD_BYTES_MAX, lane.credit);
+    if (paced) {
+      const meter = (this.#meter ??= new RateMeter());
+      const free = meter.budget - meter.in_flight;
+      // Not in crumbs: a slice that is worth its header, or nothing.
+      if (free < Math.min(count, SLOW_SLICE_BYTES)) return false;
+      count = Math.min(count, meter.slice, free);
+    }
+    const part = head.payload.subarray(head.offset, head.offset + count);
+    this.#left(lane, head, count);
+    lane.credit -= count;
+    if (paced) this.#meter!.sent(count, this.#options.now(), this.#waiting === 0);
+    this.#send(FrameType.DATA, head.channel, part, (count < left ? FLAG_MORE : 0) | (paced ? FLAG_BULK : 0));
+    return true;
+  }
+
+  #left(lane: Lane, head: Outgoing, count: number): void {
+    head.offset += count;
+    lane.bytes -= count;
+    this.#class_bytes![lane.send_class] -= count;
+    if (head.offset < head.payload.length) return;
+    lane.waiting.shift();
+    this.#waiting -= 1;
+  }
+
+  #send(type: FrameType, channel: number, payload: Uint8Array, flags: number): void {
+    const { begin } = this.#options;
+    if (begin === undefined && this.on_room === undefined && this.#socket.bufferedAmount < NOTIFY_BYTES)
+      return this.#socket.sendFrame(type, channel, payload, flags);
+    const ended = begin?.();
+    this.#socket.sendFrame(type, channel, payload, flags, (error) => {
+      ended?.();
+      // An error closes the socket too: its close event ends the session.
+      if (!error) this.#event();
+    });
+  }
+}

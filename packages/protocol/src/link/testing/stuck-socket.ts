@@ -1,0 +1,36 @@
+import { FRAME_HEADER_BYTES, type FrameType } from "../frame.ts";
+import type { FrameSocket } from "../send-queue.ts";
+
+export interface SentFrame {
+  type: FrameType;
+  channel: number;
+  payload: Buffer;
+  flags: number;
+}
+
+/** A socket whose other end reads only when told to. */
+export class StuckSocket implements FrameSocket {
+  bufferedAmount = 0;
+  readonly sent: SentFrame[] = [];
+  readonly #waiting: { bytes: number; sent: ((error?: Error) => void) | undefined }[] = [];
+
+  sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void {
+    this.sent.push({ type, channel, payload: Buffer.from(payload), flags });
+    const bytes = FRAME_HEADER_BYTES + payload.length;
+    this.bufferedAmount += bytes;
+    this.#waiting.push({ bytes, sent });
+  }
+
+  /** The other end takes so many frames. */
+  read(frames: number): void {
+    for (const { bytes, sent } of this.#waiting.splice(0, frames)) {
+      this.bufferedAmount -= bytes;
+      sent?.();
+    }
+  }
+
+  /** The other end takes what is in the socket, and what that makes room for, until nothing comes. */
+  readAll(): void {
+    while (this.#waiting.length > 0) this.read(this.#waiting.length);
+  }
+}
