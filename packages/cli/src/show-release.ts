@@ -15,6 +15,9 @@ export function showRelease(context: Context, release: Body<"getRelease">["data"
     ["Size", `${bytes(release.artifact_size)} (${release.artifact_size} bytes)`],
     ["SHA-256", release.artifact_sha256],
     ["Manifest", release.manifest == null ? undefined : JSON.stringify(release.manifest)],
-    ["Created", `${relative(release.created_at, context.now())}${release.created_by === null ? "" : ` by ${release.created_by}`}`],
+    [
+      "Created",
+      `${relative(release.created_at, context.now())}${release.created_by === null ? "" : ` by ${release.created_by.name ?? release.created_by.type}`}`,
+    ],
   ]);
 }

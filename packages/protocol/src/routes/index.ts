@@ -1,5 +1,7 @@
+import { auditRoutes } from "./audit.ts";
 import { configRoutes, deploymentRoutes } from "./deployments.ts";
 import { agentRoutes, operationRoutes } from "./operations.ts";
+import { orgRoutes } from "./orgs.ts";
 import { peopleRoutes } from "./people.ts";
 import { placeRoutes } from "./places.ts";
 import { releaseRoutes } from "./releases.ts";
@@ -9,19 +11,23 @@ import { robotRoutes } from "./robots.ts";
 export const routes = {
   ...operationRoutes,
   ...peopleRoutes,
+  ...orgRoutes,
   ...robotRoutes,
   ...releaseRoutes,
   ...deploymentRoutes,
   ...configRoutes,
   ...placeRoutes,
+  ...auditRoutes,
   ...agentRoutes,
 };
 export type Routes = typeof routes;
 
 export type { Access, AnswerOf, BodyOf, Document, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
 export { type Actor, Problem, schemaNames } from "./shapes.ts";
+export type { AuditEntry } from "./audit.ts";
 export type { ConfigDeployment, ConfigEntry, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
-export type { ApprovedOrg, Me, Org } from "./people.ts";
+export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
+export type { Grant, Me, NewToken, Token, User } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled } from "./operations.ts";
 export type { Release } from "./releases.ts";

@@ -1,9 +1,37 @@
 import { Type } from "typebox";
 import { ROLES } from "../states.ts";
 import { defineRoute } from "./route.ts";
-import { DataOf, Id, IdParams, ListOf, Maybe, Name, named, Nullable, OneOf, type Of, page, Shape, stamps } from "./shapes.ts";
+import {
+  Actor,
+  DataOf,
+  Email,
+  Id,
+  IdParams,
+  ListOf,
+  Maybe,
+  Name,
+  named,
+  Nullable,
+  OneOf,
+  type Of,
+  page,
+  Shape,
+  stamps,
+  Time,
+} from "./shapes.ts";
+
+const SCOPES_MAX = 100;
+const EXPIRES_IN_HOURS_MAX = 87_600;
+const OVERLAP_SECONDS_MAX = 86_400;
 
 export const Scope = named("Scope", Shape({ site_id: Maybe(Id), fleet_id: Maybe(Id) }));
+const Scopes = Type.Array(Scope, {
+  maxItems: SCOPES_MAX,
+  description: "Sites and fleets that the role is limited to, one a scope; none is the whole org",
+});
+
+export const Grant = named("Grant", Shape({ role: OneOf(ROLES), scopes: Scopes }));
+export type Grant = Of<typeof Grant>;
 
 export const Me = named(
   "Me",
@@ -17,20 +45,153 @@ export const Me = named(
 );
 export type Me = Of<typeof Me>;
 
-export const Org = named("Org", Shape({ id: Id, name: Type.String(), status: OneOf(["pending", "active", "suspended"]), ...stamps }));
-export type Org = Of<typeof Org>;
-
-export const ApprovedOrg = named(
-  "ApprovedOrg",
+export const User = named(
+  "User",
   Shape({
     id: Id,
+    email: Type.String(),
     name: Type.String(),
-    status: OneOf(["active"]),
+    role: OneOf(ROLES),
+    grants: Type.Array(Grant),
+    last_seen_at: Nullable(Time),
     ...stamps,
-    token: Nullable(Type.String({ description: "The bootstrap token, shown this once" })),
   }),
 );
-export type ApprovedOrg = Of<typeof ApprovedOrg>;
+export type User = Of<typeof User>;
+
+const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
+
+export const Token = named(
+  "Token",
+  Shape({
+    id: Id,
+    label: Nullable(Type.String()),
+    role: OneOf(ROLES),
+    scopes: Scopes,
+    prefix: Type.String({ description: "The first 12 characters, to know it by" }),
+    user_id: Nullable(Id),
+    status: OneOf(TOKEN_STATUSES),
+    expires_at: Nullable(Time),
+    last_used_at: Nullable(Time),
+    revoked_at: Nullable(Time),
+    created_by: Nullable(Actor),
+    ...stamps,
+  }),
+);
+export type Token = Of<typeof Token>;
+
+export const NewToken = named(
+  "NewToken",
+  Shape({ ...Token.properties, token: Nullable(Type.String({ description: "The token itself, shown this once" })) }),
+);
+export type NewToken = Of<typeof NewToken>;
+
+const userRoutes = {
+  listUsers: defineRoute("listUsers", {
+    summary: "List the org's users",
+    tag: "People",
+    access: "admin",
+    query: Shape({ ...page, q: Maybe(Type.String({ maxLength: 200 })), role: Maybe(OneOf(ROLES)) }),
+    responses: { 200: ListOf(User) },
+  }),
+  createUser: defineRoute("createUser", {
+    summary: "Let somebody into the org, or add a role to who is in it; the same role again sets its scopes",
+    tag: "People",
+    access: "admin",
+    body: Shape({ email: Email, name: Name, role: OneOf(ROLES), scopes: Maybe(Scopes) }),
+    idempotency: "accepted",
+    responses: { 201: DataOf(User), 200: DataOf(User) },
+    errors: [409],
+  }),
+  getUser: defineRoute("getUser", {
+    summary: "Get a user of the org",
+    tag: "People",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(User) },
+  }),
+  updateUser: defineRoute("updateUser", {
+    summary: "Change a user's name or what the user may do",
+    tag: "People",
+    access: "admin",
+    params: IdParams,
+    body: Shape({
+      name: Maybe(Name),
+      role: Maybe(OneOf(ROLES)),
+      scopes: Maybe(Scopes),
+      grants: Maybe(Type.Array(Grant, { minItems: 1, maxItems: ROLES.length, description: "All of them, in place of role and scopes" })),
+    }),
+    responses: { 200: DataOf(User) },
+    errors: [409],
+  }),
+  deleteUser: defineRoute("deleteUser", {
+    summary: "Take a user out of the org: roles and tokens for it end",
+    tag: "People",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(User) },
+    errors: [409],
+  }),
+};
+
+const tokenRoutes = {
+  listTokens: defineRoute("listTokens", {
+    summary: "List the org's tokens",
+    tag: "People",
+    access: "admin",
+    query: Shape({ ...page, status: Maybe(OneOf(TOKEN_STATUSES)), user_id: Maybe(Id) }),
+    responses: { 200: ListOf(Token) },
+    errors: [404],
+  }),
+  createToken: defineRoute("createToken", {
+    summary: "Make a token of the org or of one of its users; answers the token once",
+    tag: "People",
+    access: "admin",
+    body: Shape({
+      label: Name,
+      role: OneOf(ROLES),
+      scopes: Maybe(Scopes),
+      expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: EXPIRES_IN_HOURS_MAX, description: "0 is never", default: 0 })),
+      user_id: Maybe(Id),
+    }),
+    idempotency: "accepted",
+    secret_fields: ["token"],
+    responses: { 201: DataOf(NewToken) },
+    errors: [404, 409],
+  }),
+  getToken: defineRoute("getToken", {
+    summary: "Get a token of the org",
+    tag: "People",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(Token) },
+  }),
+  revokeToken: defineRoute("revokeToken", {
+    summary: "Revoke a token: requests and open streams of it end within 2 s",
+    tag: "People",
+    access: "admin",
+    params: IdParams,
+    body: Shape({}),
+    idempotency: "accepted",
+    responses: { 200: DataOf(Token) },
+    errors: [409],
+  }),
+  rotateToken: defineRoute("rotateToken", {
+    summary: "Give a token a new secret; answers it once",
+    tag: "People",
+    access: "admin",
+    params: IdParams,
+    body: Shape({
+      overlap_seconds: Maybe(
+        Type.Integer({ minimum: 0, maximum: OVERLAP_SECONDS_MAX, description: "How long the old secret is still taken", default: 0 }),
+      ),
+    }),
+    idempotency: "accepted",
+    secret_fields: ["token"],
+    responses: { 200: DataOf(NewToken) },
+    errors: [409],
+  }),
+};
 
 export const peopleRoutes = {
   getMe: defineRoute("getMe", {
@@ -39,31 +200,6 @@ export const peopleRoutes = {
     access: "viewer",
     responses: { 200: DataOf(Me) },
   }),
-  listOrgs: defineRoute("listOrgs", {
-    summary: "List orgs",
-    tag: "Admin",
-    access: "service_admin",
-    query: Shape({ ...page, status: Maybe(OneOf(["pending", "active", "suspended"])) }),
-    responses: { 200: ListOf(Org) },
-  }),
-  createOrg: defineRoute("createOrg", {
-    summary: "Create an org, pending until it is approved",
-    tag: "Admin",
-    access: "service_admin",
-    body: Shape({ name: Name }),
-    idempotency: "accepted",
-    responses: { 201: DataOf(Org) },
-    errors: [409],
-  }),
-  approveOrg: defineRoute("approveOrg", {
-    summary: "Approve an org; answers its bootstrap token once",
-    tag: "Admin",
-    access: "service_admin",
-    params: IdParams,
-    body: Shape({}),
-    idempotency: "accepted",
-    secret_fields: ["token"],
-    responses: { 200: DataOf(ApprovedOrg) },
-    errors: [404, 409],
-  }),
+  ...userRoutes,
+  ...tokenRoutes,
 };

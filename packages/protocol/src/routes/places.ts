@@ -1,6 +1,23 @@
 import { Type } from "typebox";
 import { defineRoute } from "./route.ts";
-import { Count, DataOf, Id, IdParams, ListOf, Maybe, Name, named, Nullable, OneOf, type Of, page, Shape, stamps, Time } from "./shapes.ts";
+import {
+  Actor,
+  Count,
+  DataOf,
+  Id,
+  IdParams,
+  ListOf,
+  Maybe,
+  Name,
+  named,
+  Nullable,
+  OneOf,
+  type Of,
+  page,
+  Shape,
+  stamps,
+  Time,
+} from "./shapes.ts";
 import { LogRecord, logQuery } from "./robots.ts";
 
 export const Site = named("Site", Shape({ id: Id, name: Type.String(), robot_count: Count, online_count: Count, ...stamps }));
@@ -34,7 +51,7 @@ export const EnrollmentKey = named(
     expires_at: Nullable(Time),
     status: OneOf(["active", "expired", "exhausted", "revoked"]),
     revoked_at: Nullable(Time),
-    created_by: Nullable(Type.String()),
+    created_by: Nullable(Actor),
     ...stamps,
   }),
 );

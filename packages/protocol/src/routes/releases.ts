@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { defineRoute } from "./route.ts";
 import {
+  Actor,
   AppName,
   Count,
   DataOf,
@@ -34,7 +35,7 @@ export const Release = named(
     image: Nullable(Type.String()),
     manifest: Json,
     signature: Json,
-    created_by: Nullable(Type.String()),
+    created_by: Nullable(Actor),
     ...stamps,
   }),
 );

@@ -34,6 +34,12 @@ export const Tag = Type.String({
   pattern: `^(?!rel_[0-9a-z]{26}$)${VISIBLE}(${INNER}*${VISIBLE})?$`,
   description: "1 to 200 characters, no control characters, no space at either end, not of the form of a release id",
 });
+export const Email = Type.String({
+  minLength: 3,
+  maxLength: 254,
+  pattern: '^[^\\s@\\p{Cc}\\p{Cf}<>"(),:;]+@[^\\s@\\p{Cc}\\p{Cf}<>"(),:;]+$',
+  description: "an e-mail address; upper and lower case count as the same",
+});
 export const AppName = Type.String({ pattern: "^[a-z0-9][a-z0-9._-]{0,62}$" });
 export const Sha256 = Type.String({ pattern: "^[0-9a-f]{64}$", description: "SHA-256 as 64 hexadecimal digits" });
 export const Labels = Type.Record(

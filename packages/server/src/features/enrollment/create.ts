@@ -41,7 +41,7 @@ export async function createKey(
       fleet_id,
       max_uses,
       expires_at: expires_in_hours === 0 ? null : new Date(at.getTime() + expires_in_hours * HOUR_MS),
-      created_by: caller.actor.id,
+      created_by: caller.actor,
       at,
     });
     return { ...toWire(key, at), key: secret };

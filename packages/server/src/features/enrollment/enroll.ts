@@ -9,7 +9,7 @@ import { shareFleet } from "../fleets/index.ts";
 import { insertRobot } from "../robots/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { keyHash } from "./create.ts";
-import { findKey, findKeyByHash, findOwner, insertRobotKey, type KeyRow, type KeyStatus, takeUse } from "./store.ts";
+import { findKey, findKeyByHash, findOwner, insertRobotKey, isSuspended, type KeyRow, type KeyStatus, takeUse } from "./store.ts";
 import { statusOf } from "./wire.ts";
 
 type EnrollBody = BodyOf<Routes["enrollRobot"]>;
@@ -28,18 +28,20 @@ const ID_TAIL_CHARACTERS = 6;
  */
 export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
   const found = await findKeyByHash(plane.db, keyHash(body.key));
-  const key = found === undefined ? undefined : await findKey(plane.db, found.org_id, found.id);
+  const key = found === undefined ? undefined : await findKey(plane.db.forOrg(found.org_id), found.org_id, found.id);
   if (key === undefined) {
     plane.rate_limits.unknown.take(ip);
     throw unknownKey();
   }
+  const db = plane.db.forOrg(key.org_id);
   const public_key = Buffer.from(body.public_key, "base64");
   const known = await findEnrolled(plane.db, key, public_key);
   if (known !== undefined) return known;
   const status = statusOf(key, plane.clock.now());
   if (status !== "active") throw unusable(status);
+  if (await isSuspended(db, key.org_id)) throw forbidden("the org of the enrolment key is suspended");
   try {
-    return await plane.db.transaction((tx) => enrollNew(plane, tx, key, public_key, body));
+    return await db.transaction((tx) => enrollNew(plane, tx, key, public_key, body));
   } catch (error) {
     // The same robot twice at once: the other request won, perhaps the key's last use, and that use is the only one.
     if (!isUniqueViolation(error) && !(error instanceof Fault)) throw error;

@@ -39,7 +39,7 @@ test("201: a key is for 100 robots and a day unless told, and its raw value is a
     expires_at: "2030-01-02T00:00:00.000Z",
     status: "active",
     revoked_at: null,
-    created_by: token_id,
+    created_by: { type: "org_token", id: token_id, name: "admin" },
     created_at: "2030-01-01T00:00:00.000Z",
     updated_at: "2030-01-01T00:00:00.000Z",
   });

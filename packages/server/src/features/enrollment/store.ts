@@ -1,7 +1,8 @@
+import type { Actor } from "@robofleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { bool, int, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bool, int, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const keyRow = row({
   org_id: text,
@@ -13,7 +14,7 @@ const keyRow = row({
   uses: int,
   expires_at: nullable(timestamptz),
   revoked_at: nullable(timestamptz),
-  created_by: nullable(text),
+  created_by: nullable(jsonb<Actor>()),
   created_at: timestamptz,
   updated_at: timestamptz,
 });
@@ -56,7 +57,7 @@ export interface NewKey extends Omit<KeyRow, "uses" | "revoked_at" | "created_at
 export const insertKey = (db: Db, k: NewKey): Promise<KeyRow> =>
   db.one(sql(keyRow)`
     insert into enrollment_key (org_id, id, hash, label, site_id, fleet_id, max_uses, expires_at, created_by, created_at, updated_at)
-    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.max_uses}, ${k.expires_at}, ${k.created_by}, ${k.at}, ${k.at})
+    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.max_uses}, ${k.expires_at}, ${json(k.created_by ?? undefined)}, ${k.at}, ${k.at})
     returning ${keyRow}`);
 
 /** Revoking again changes nothing. */
@@ -71,6 +72,11 @@ export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<
     update enrollment_key set uses = uses + 1, updated_at = ${now}
     where org_id = ${org_id} and id = ${id} and (max_uses = 0 or uses < max_uses) and revoked_at is null and (expires_at is null or expires_at > ${now})
     returning ${keyRow}`);
+
+const suspendedRow = row({ suspended: bool });
+export const isSuspended = async (db: Db, org_id: string): Promise<boolean> =>
+  // reads: org
+  (await db.one(sql(suspendedRow)`select status = 'suspended' as suspended from org where id = ${org_id}`)).suspended;
 
 const ownerRow = row({ org_id: text, robot_id: text, name: text, decommissioned: bool });
 export type KeyOwner = RowOf<typeof ownerRow>;

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ApprovedOrg, Me, Org } from "@robofleet/protocol/routes";
+import type { ApprovedOrg, Me, Org, OwnOrg, Stats } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Http } from "../../kernel/http.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
-import { tokenRoutes } from "../tokens/index.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { createCredential, tokenRoutes } from "../tokens/index.ts";
 import { orgRoutes } from "./index.ts";
 
 const TIMEOUT = { timeout: 60_000 };
@@ -59,6 +62,109 @@ test("409: a name that is taken; 404: an org that is not there; 400: no name; 40
   assert.equal((await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: {} })).status, 400);
   assert.equal((await it.call("GET", "/api/admin/orgs")).status, 401);
   assert.equal((await it.call("GET", "/api/admin/orgs", { token })).status, 403);
+});
+
+test("whoever has no org asks for one: 202 pending, with the address that the admin sees", TIMEOUT, async () => {
+  await using it = await start();
+  const ask = (body: object, headers: Record<string, string> = {}) => it.call<{ data: Org }>("POST", "/api/orgs", { body, headers });
+  const asked = await ask({ name: "Acme", email: "ada@example.org" }, { "idempotency-key": "once" });
+  assert.equal(asked.status, 202);
+  const { id, name, email, status } = asked.body.data;
+  assert.deepEqual([name, email, status], ["Acme", "ada@example.org", "pending"]);
+  const again = await ask({ name: "Acme", email: "ada@example.org" }, { "idempotency-key": "once" });
+  assert.deepEqual([again.status, again.headers["idempotency-replayed"]], [202, "true"]);
+  assert.equal((await ask({ name: "Acme", email: "eve@example.org" })).status, 409);
+  assert.equal((await ask({ name: "Other", email: "nobody" })).status, 400);
+  const seen = await it.call<{ data: Org }>("GET", `/api/admin/orgs/${id}`, { token: ADMIN });
+  assert.deepEqual(seen.body, asked.body);
+  const approved = await it.call<{ data: ApprovedOrg }>("POST", `/api/admin/orgs/${id}/approve`, { token: ADMIN });
+  assert.equal(approved.body.data.email, "ada@example.org");
+  assert.equal((await it.call("GET", "/api/admin/orgs/org_gone", { token: ADMIN })).status, 404);
+});
+
+test("429: one address asks for a few orgs an hour; another one is not held up; 403 when the limit is 0", TIMEOUT, async () => {
+  await using it = await start();
+  let made = 0;
+  const ask = async (remote_address: string) =>
+    it.call("POST", "/api/orgs", { body: { name: `Org ${(made += 1)}`, email: "ada@example.org" }, remote_address });
+  for (let i = 0; i < 5; i += 1) assert.equal((await ask("127.0.0.2")).status, 202);
+  const limited = await ask("127.0.0.2");
+  assert.equal(limited.status, 429);
+  assert.ok(Number(limited.headers["retry-after"]) > 60);
+  assert.equal((await ask("127.0.0.3")).status, 202);
+  await it.clock.advance({ minutes: 12 });
+  assert.equal((await ask("127.0.0.2")).status, 202);
+  const off = (http: Http, plane: Plane): void =>
+    orgRoutes(http, { ...plane, settings: { ...plane.settings, limits: { ...plane.settings.limits, org_requests_per_hour: 0 } } });
+  await using closed = await startFeaturePlane([off]);
+  const refused = await closed.call("POST", "/api/orgs", { body: { name: "Acme", email: "ada@example.org" } });
+  assert.equal(refused.status, 403);
+  assert.match(refused.body.error.message, /takes no requests/);
+});
+
+test(
+  "a suspended org's tokens are 403 within 2 s, and good again when it is resumed; 409 for a pending one, 404 for none",
+  TIMEOUT,
+  async () => {
+    await using it = await start();
+    const { org_id, token } = await it.org();
+    const me = async () => (await it.call("GET", "/api/me", { token })).status;
+    const turn = (verb: string, id = org_id) =>
+      it.call<{ data: Org; error: { message: string } }>("POST", `/api/admin/orgs/${id}/${verb}`, { token: ADMIN });
+    assert.equal(await me(), 200);
+    const suspended = await turn("suspend");
+    assert.deepEqual([suspended.status, suspended.body.data.status], [200, "suspended"]);
+    await it.clock.advance({ seconds: 2 });
+    assert.equal(await me(), 403);
+    assert.deepEqual((await turn("suspend")).body, suspended.body);
+    assert.equal((await turn("resume")).body.data.status, "active");
+    await it.clock.advance({ seconds: 2 });
+    assert.equal(await me(), 200);
+    assert.equal((await turn("resume")).status, 200);
+    const { body } = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "New" } });
+    for (const verb of ["suspend", "resume"]) {
+      assert.equal((await turn(verb, body.data.id)).status, 409);
+      assert.equal((await turn(verb, "org_gone")).status, 404);
+      assert.equal((await it.call("POST", `/api/admin/orgs/${org_id}/${verb}`, { token })).status, 403);
+    }
+  },
+);
+
+test("an org's members read it; an admin of all of it renames it and sets how long deployments wait", TIMEOUT, async () => {
+  await using it = await start();
+  const { token, org_id } = await it.org({ name: "Acme" });
+  await it.org({ name: "Other" });
+  const patch = (body: object) => it.call<{ data: OwnOrg; error: { message: string } }>("PATCH", "/api/org", { token, body });
+  const first = (await it.call<{ data: OwnOrg }>("GET", "/api/org", { token })).body.data;
+  assert.deepEqual([first.id, first.name, first.status], [org_id, "Acme", "active"]);
+  assert.deepEqual(first.settings, { deployment_expires_days: null });
+  assert.deepEqual((await patch({ settings: { deployment_expires_days: 30 } })).body.data.settings, { deployment_expires_days: 30 });
+  const renamed = await patch({ name: "Acme Robots" });
+  assert.deepEqual([renamed.body.data.name, renamed.body.data.settings.deployment_expires_days], ["Acme Robots", 30]);
+  assert.equal((await patch({ settings: { deployment_expires_days: 0 } })).body.data.settings.deployment_expires_days, null);
+  assert.equal((await patch({ settings: { deployment_expires_days: 366 } })).status, 400);
+  assert.equal((await patch({ settings: { colour: "red" } })).status, 400);
+  assert.equal((await patch({ name: "Other" })).status, 409);
+  const operator = await createCredential(it.plane.db, it.plane, { kind: "org", org_id, role: "operator" });
+  assert.equal((await it.call("GET", "/api/org", { token: operator.secret })).status, 200);
+  assert.equal((await it.call("PATCH", "/api/org", { token: operator.secret, body: { name: "Mine" } })).status, 403);
+  assert.equal((await it.call("GET", "/api/org")).status, 401);
+});
+
+test("the service's figures: orgs by status, robots, deployments, database", TIMEOUT, async () => {
+  await using it = await start();
+  const { org_id } = await it.org();
+  await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "New" } });
+  await seedRobot(it.plane, org_id);
+  const { status, body } = await it.call<{ data: Stats }>("GET", "/api/admin/stats", { token: ADMIN });
+  assert.equal(status, 200);
+  const { database, ...rest } = body.data;
+  assert.deepEqual(rest, {
+    orgs: { total: 2, pending: 1, active: 1, suspended: 0 },
+    robots: { total: 1, online: 0 },
+    deployments: { scheduled: 0, running: 0 },
+  });
+  assert.ok(database.size_bytes > 1_000_000);
 });
 
 test("orgs are listed newest first, by status, page by page", TIMEOUT, async () => {

@@ -40,7 +40,7 @@ export async function createRelease(
     artifact_state,
     image,
     manifest,
-    created_by: actor.id,
+    created_by: actor,
   } as const;
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
     const made = await insertRelease(db, org_id, wanted, plane.clock.now());

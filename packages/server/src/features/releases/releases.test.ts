@@ -28,7 +28,7 @@ test("201 for a new release, 200 for the same content again, 409 that says what 
     image: null,
     manifest: null,
     signature: null,
-    created_by: rig.org.token_id,
+    created_by: { type: "org_token", id: rig.org.token_id, name: "admin" },
   });
   const again = await rig.create("v1", BYTES, { notes: "other notes" });
   assert.deepEqual([again.status, again.body.data], [200, first.body.data]);

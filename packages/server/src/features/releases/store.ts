@@ -1,3 +1,4 @@
+import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { containing } from "../../kernel/contains.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
@@ -15,7 +16,7 @@ const releaseRow = row({
   image: nullable(text),
   manifest: nullable(jsonb<Record<string, unknown>>()),
   signature: nullable(jsonb<unknown>()),
-  created_by: nullable(text),
+  created_by: nullable(jsonb<Actor>()),
   created_at: timestamptz,
   updated_at: timestamptz,
 });
@@ -30,7 +31,7 @@ export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date):
   db.maybe(sql(releaseRow)`
     insert into release (org_id, id, tag, app, notes, kind, artifact_sha256, artifact_size, artifact_state, image, manifest, created_by, created_at, updated_at)
     values (${org_id}, ${r.id}, ${r.tag}, ${r.app}, ${r.notes}, ${r.kind}, ${r.artifact_sha256}, ${r.artifact_size}, ${r.artifact_state}, ${r.image},
-      ${json(r.manifest)}, ${r.created_by}, ${now}, ${now})
+      ${json(r.manifest)}, ${json(r.created_by ?? undefined)}, ${now}, ${now})
     on conflict (org_id, tag) do nothing
     returning ${releaseRow}`);
 

@@ -44,7 +44,7 @@ const settled = async (work: Promise<void> | undefined): Promise<void> => {
 
 async function connect(plane: Plane, session: Session, older: Session | undefined): Promise<void> {
   const { org_id, robot_id, session_id, hello, ip } = session;
-  const known = await plane.db.transaction(async (tx) => {
+  const known = await plane.db.forOrg(org_id).transaction(async (tx) => {
     if ((await setOnline(tx, org_id, plane.node, session_id, hello, plane.clock.now())) === 0) return false;
     const { agent_version, boot_id } = hello;
     await recordTimeline(tx, plane, {
@@ -97,7 +97,7 @@ export async function robotDisconnected(plane: Plane, session: Session, reason: 
 async function disconnect(plane: Plane, session: Session, reason: string): Promise<void> {
   const { org_id, robot_id, session_id } = session;
   if (holdersOf(plane).get(robot_id)?.session !== session) return;
-  await plane.db.transaction(async (tx) => {
+  await plane.db.forOrg(org_id).transaction(async (tx) => {
     const [gone] = await setOffline(tx, plane.node, [{ org_id, id: robot_id }]);
     if (gone !== undefined) await recordTimeline(tx, plane, disconnection(gone, reason, { session_id }));
   });

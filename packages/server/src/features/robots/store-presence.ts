@@ -28,6 +28,12 @@ export const setOffline = (db: Db, node: NodeRun, robots: readonly RobotRef[]): 
 export const listOnlineOf = (db: Db, node: NodeRun): Promise<RobotRef[]> =>
   db.many(sql(robotRef)`select org_id, id from robot where node_id = ${node.id} and node_epoch = ${node.epoch}`);
 
+export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]> =>
+  // reads: org
+  db.many(sql(robotRef)`
+    select org_id, id from robot
+    where org_id in (select id from org where status = 'suspended') and node_id = ${node.id} and node_epoch = ${node.epoch}`);
+
 /** Ends the presence of robots whose node does not live any more, `limit` at a time: its lease is over, or it runs anew. */
 export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, now: Date, limit: number): Promise<RobotRef[]> =>
   // reads: node

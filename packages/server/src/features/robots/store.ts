@@ -152,12 +152,12 @@ export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
     values (${robot.org_id}, ${robot.id}, ${robot.name}, ${robot.site_id}, ${robot.fleet_id}, ${json(robot.labels)}, ${robot.public_key},
       ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.at}, ${robot.at})`);
 
-const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool });
+const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool, suspended: bool });
 
 /** Whose identity this is: the one look-up of a robot that knows no org yet. */
 export const findIdentity = (db: Db, robot_id: string): Promise<RowOf<typeof identityRow> | undefined> =>
-  // reads: robot_key
+  // reads: robot_key, org
   db.maybe(sql(identityRow)`
-    select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned
-    from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id
+    select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned, o.status = 'suspended' as suspended
+    from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id join org o on o.id = r.org_id
     where k.robot_id = ${robot_id}`);

@@ -70,7 +70,10 @@ async function lookUp(db: Db, clock: Clock, hash: Buffer): Promise<Token> {
   const looked_up_at = clock.monotonic();
   const credential = await findCredential(db, hash);
   if (credential === undefined) throw unauthorized("the token is not known");
-  const orgs = credential.user_id === null ? await listOrgOfToken(db, credential.org_id) : await listOrgsOfUser(db, credential.user_id);
+  const orgs =
+    credential.user_id === null
+      ? await listOrgOfToken(db, credential.org_id)
+      : await listOrgsOfUser(db, credential.user_id, credential.every_org ? null : credential.org_id);
   return { credential, orgs, looked_up_at };
 }
 

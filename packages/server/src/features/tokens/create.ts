@@ -1,6 +1,7 @@
 import { hash, randomBytes } from "node:crypto";
 import type { Clock, IdSource } from "@robofleet/clock";
 import { ID_PREFIXES, type Role, SECRET_PREFIXES } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { insertCredential, type Scopes } from "./store.ts";
 
@@ -10,17 +11,24 @@ const SHOWN_CHARACTERS = 12;
 
 export const secretHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
+/** A secret of a token: as its holder sends it, and what is kept of it. */
+export function newSecret(kind: "org" | "user"): { secret: string; hash: Buffer; prefix: string } {
+  const secret = SECRET_PREFIXES[kind === "org" ? "org_token" : "user_token"] + randomBytes(SECRET_BYTES).toString("hex");
+  return { secret, hash: secretHash(secret), prefix: secret.slice(0, SHOWN_CHARACTERS) };
+}
+
 export interface CredentialOptions {
-  /** `org`: bound to its org. `user`: speaks for every org of the user, org_id being the default one. */
+  /** `org`: of the org itself. `user`: never more than the user may do. */
   kind: "org" | "user";
+  /** Only for a user's token: it opens every org of the user, org_id being the default one. Without it, org_id alone. */
+  every_org?: boolean;
   org_id: string;
   user_id?: string;
   role: Role;
   scopes?: Scopes;
   label?: string;
   expires_at?: Date;
-  /** Id of whoever made it. */
-  created_by?: string;
+  created_by?: Actor;
 }
 
 /** Makes a portal token. `secret` is what its holder sends; only its hash is kept, so this is the one time it is seen. */
@@ -30,17 +38,18 @@ export async function createCredential(
   options: CredentialOptions,
 ): Promise<{ id: string; secret: string }> {
   const id = plane.id(ID_PREFIXES.token);
-  const secret = SECRET_PREFIXES[options.kind === "org" ? "org_token" : "user_token"] + randomBytes(SECRET_BYTES).toString("hex");
+  const { secret, hash, prefix } = newSecret(options.kind);
   await insertCredential(db, {
     id,
-    hash: secretHash(secret),
+    hash,
     kind: options.kind,
     org_id: options.org_id,
     user_id: options.user_id ?? null,
+    every_org: options.every_org ?? false,
     role: options.role,
     scopes: options.scopes ?? [],
     label: options.label ?? null,
-    prefix: secret.slice(0, SHOWN_CHARACTERS),
+    prefix,
     expires_at: options.expires_at ?? null,
     created_by: options.created_by ?? null,
     at: plane.clock.now(),

@@ -2,13 +2,54 @@ import { routes, type Me } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
+import { notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
-import { serve } from "../../kernel/serve.ts";
+import { readPage } from "../../kernel/page.ts";
+import { created, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
+import { issueToken, requireMember, rotate } from "./issue.ts";
+import { findToken, listTokens, revokeToken, type TokenRow } from "./store-manage.ts";
 import { getCredential, listOrgOfToken, listOrgsOfUser } from "./store.ts";
+import { toWire } from "./wire.ts";
 
 export function tokenRoutes(http: Http, plane: Plane): void {
-  serve(http, plane, routes.getMe, async (_, { caller, db }) => ({ data: await describe(db, caller) }));
+  // A token may be of another org than the one that it speaks for now, and of several.
+  serve(http, plane, routes.getMe, async (_, { caller }) => ({ data: await describe(plane.db, caller) }));
+
+  serve(http, plane, routes.listTokens, async (_, { query, caller, db }) => {
+    const { org_id } = caller;
+    if (query.user_id !== undefined) await requireMember(db, org_id, query.user_id);
+    const now = plane.clock.now();
+    return readPage(
+      query,
+      [routes.listTokens.name, org_id],
+      (window) => listTokens(db, org_id, query, now, window),
+      ({ id }) => id,
+      (token) => toWire(token, now),
+    );
+  });
+
+  serve(http, plane, routes.createToken, async (_, { body, caller, db }) =>
+    created(routes.createToken.path, { data: await issueToken(plane, db, caller, body) }),
+  );
+
+  serve(http, plane, routes.getToken, async (_, { params, caller, db }) => ({
+    data: toWire(found(await findToken(db, caller.org_id, params.id), params.id), plane.clock.now()),
+  }));
+
+  serve(http, plane, routes.revokeToken, async (_, { params, caller, db }) => {
+    const now = plane.clock.now();
+    return { data: toWire(found(await revokeToken(db, caller.org_id, params.id, now), params.id), now) };
+  });
+
+  serve(http, plane, routes.rotateToken, async (_, { params, body, caller, db }) => ({
+    data: await rotate(plane, db, caller.org_id, params.id, body.overlap_seconds ?? 0),
+  }));
+}
+
+function found(token: TokenRow | undefined, id: string): TokenRow {
+  if (token === undefined) throw notFound("token", id);
+  return token;
 }
 
 /** Outside of these the token sees nothing of sites, fleets and robots; empty is the whole org. */
@@ -19,7 +60,8 @@ function scopesShown({ grants, limit }: Caller): Me["scopes"] {
 
 async function describe(db: Db, caller: Caller): Promise<Me> {
   const credential = await getCredential(db, caller.token_id);
-  const known = credential.user_id === null ? await listOrgOfToken(db, credential.org_id) : await listOrgsOfUser(db, credential.user_id);
+  const known =
+    credential.user_id === null ? await listOrgOfToken(db, credential.org_id) : await listOrgsOfUser(db, credential.user_id, null);
   const names = new Map(known.map(({ org_id, name }) => [org_id, name]));
   const name = (org_id: string): string => names.get(org_id) ?? org_id;
   const { type, id } = caller.actor;

@@ -1,4 +1,5 @@
 import type { Role } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { bool, bytea, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
@@ -29,9 +30,18 @@ const membershipRow = row({
 });
 export type MembershipRow = RowOf<typeof membershipRow>;
 
-/** Found before any org is known: the secret says which it is. */
-export const findCredential = (db: Db, hash: Buffer): Promise<CredentialRow | undefined> =>
-  db.maybe(sql(credentialRow)`select ${credentialRow} from credential where hash = ${hash}`);
+const foundRow = row({ ...credentialRow.columns, every_org: bool });
+export type FoundCredential = RowOf<typeof foundRow>;
+
+/**
+ * Found before any org is known: the secret says which it is. By the secret that a rotation put aside it is found too,
+ * and ends when that does: at once, unless the rotation gave it time.
+ */
+export const findCredential = (db: Db, hash: Buffer): Promise<FoundCredential | undefined> =>
+  db.maybe(sql(foundRow)`
+    select id, hash, kind, org_id, user_id, role, scopes, label, prefix, revoked_at, every_org,
+      case when hash = ${hash} then expires_at else least(expires_at, previous_until) end as expires_at
+    from credential where hash = ${hash} or previous_hash = ${hash}`);
 
 export const getCredential = (db: Db, id: string): Promise<CredentialRow> =>
   db.one(sql(credentialRow)`select ${credentialRow} from credential where id = ${id}`);
@@ -43,24 +53,24 @@ export const listOrgOfToken = (db: Db, org_id: string): Promise<MembershipRow[]>
     select o.id as org_id, o.name, o.status = 'active' as active, null::text as role, null::jsonb as scopes, null::text as user_name
     from org o where o.id = ${org_id}`);
 
-/** Every org that the user is a member of, active or not. */
-export const listOrgsOfUser = (db: Db, user_id: string): Promise<MembershipRow[]> =>
+/** The user's grants, one a row, in one org or in every one, active or not. */
+export const listOrgsOfUser = (db: Db, user_id: string, org_id: string | null): Promise<MembershipRow[]> =>
   // reads: membership, org, user_account
   db.many(sql(membershipRow)`
     select o.id as org_id, o.name, o.status = 'active' as active, m.role, m.scopes, u.name as user_name
     from membership m join org o on o.id = m.org_id join user_account u on u.id = m.user_id
-    where m.user_id = ${user_id} order by o.id`);
+    where m.user_id = ${user_id} and (${org_id}::text is null or m.org_id = ${org_id}) order by o.id, m.role`);
 
-export interface NewCredential extends Omit<CredentialRow, "revoked_at"> {
-  created_by: string | null;
+export interface NewCredential extends Omit<FoundCredential, "revoked_at"> {
+  created_by: Actor | null;
   at: Date;
 }
 
 export const insertCredential = (db: Db, c: NewCredential): Promise<number> =>
   db.run(sql`
-    insert into credential (id, hash, kind, org_id, user_id, role, scopes, label, prefix, expires_at, created_by, created_at, updated_at)
-    values (${c.id}, ${c.hash}, ${c.kind}, ${c.org_id}, ${c.user_id}, ${c.role}, ${json(c.scopes)}, ${c.label}, ${c.prefix}, ${c.expires_at},
-      ${c.created_by}, ${c.at}, ${c.at})`);
+    insert into credential (id, hash, kind, org_id, user_id, every_org, role, scopes, label, prefix, expires_at, created_by, created_at, updated_at)
+    values (${c.id}, ${c.hash}, ${c.kind}, ${c.org_id}, ${c.user_id}, ${c.every_org}, ${c.role}, ${json(c.scopes)}, ${c.label}, ${c.prefix},
+      ${c.expires_at}, ${json(c.created_by ?? undefined)}, ${c.at}, ${c.at})`);
 
 /** One statement for many tokens; times never go back. */
 export const updateLastUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>

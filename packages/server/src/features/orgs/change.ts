@@ -1,0 +1,50 @@
+import type { BodyOf, Org, OwnOrg, Routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { isUniqueViolation } from "../../engines/db/index.ts";
+import type { Db } from "../../kernel/db.ts";
+import { conflict, notFound } from "../../kernel/fault.ts";
+import { nameTaken } from "./request.ts";
+import { findOrg, lockOrg, type OrgRow, type OrgSettings, switchOrg, updateOrg } from "./store.ts";
+import { toOwnWire, toWire } from "./wire.ts";
+
+export async function requireOrg(db: Db, id: string): Promise<OrgRow> {
+  const org = await findOrg(db, id);
+  if (org === undefined) throw notFound("org", id);
+  return org;
+}
+
+/** Shuts an org out: requests, robots and what is scheduled look at its status themselves. Again: no change. 409 for a pending one. */
+export const suspend = (plane: Plane, db: Db, id: string): Promise<Org> => change(plane, db, id, "active", "suspended");
+
+/** Lets a suspended org back in. Again: no change. 409 for a pending one. */
+export const resume = (plane: Plane, db: Db, id: string): Promise<Org> => change(plane, db, id, "suspended", "active");
+
+async function change(plane: Plane, db: Db, id: string, from: "active" | "suspended", to: "active" | "suspended"): Promise<Org> {
+  const org = await switchOrg(db, id, from, to, plane.clock.now());
+  if (org !== undefined) return toWire(org);
+  const { status } = await requireOrg(db, id);
+  throw conflict(`org ${id} is ${status}, neither active nor suspended; approve it first`);
+}
+
+/** Changes the name and the settings that the body names. */
+export async function changeOwnOrg(plane: Plane, db: Db, id: string, body: BodyOf<Routes["updateOrg"]>): Promise<OwnOrg> {
+  return await db.transaction(async (tx) => {
+    const org = await lockOrg(tx, id);
+    const name = body.name ?? org.name;
+    try {
+      return toOwnWire(await updateOrg(tx, id, { name, settings: merged(org.settings, body.settings) }, plane.clock.now()));
+    } catch (error) {
+      if (isUniqueViolation(error)) throw nameTaken(name);
+      throw error;
+    }
+  });
+}
+
+function merged(
+  settings: OrgSettings,
+  { deployment_expires_days: days }: NonNullable<BodyOf<Routes["updateOrg"]>["settings"]> = {},
+): OrgSettings {
+  if (days === undefined) return settings;
+  const { deployment_expires_days: _, ...rest } = settings;
+  return days === 0 ? rest : { ...rest, deployment_expires_days: days };
+}

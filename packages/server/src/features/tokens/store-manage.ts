@@ -1,0 +1,82 @@
+import type { Role } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
+import type { Db } from "../../kernel/db.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bool, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import type { Scopes } from "./store.ts";
+
+const tokenRow = row({
+  id: text,
+  kind: textOf<"org" | "user">(),
+  label: nullable(text),
+  role: textOf<Role>(),
+  scopes: jsonb<Scopes>(),
+  prefix: text,
+  user_id: nullable(text),
+  expires_at: nullable(timestamptz),
+  last_used_at: nullable(timestamptz),
+  revoked_at: nullable(timestamptz),
+  created_by: nullable(jsonb<Actor>()),
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type TokenRow = RowOf<typeof tokenRow>;
+
+export type TokenStatus = "active" | "expired" | "revoked";
+export interface TokenFilter {
+  status?: TokenStatus | undefined;
+  user_id?: string | undefined;
+}
+
+/** The status is derived, here as in wire.ts: what a person decided comes before what time did. */
+export const listTokens = (db: Db, org_id: string, filter: TokenFilter, now: Date, { after, limit }: Window): Promise<TokenRow[]> => {
+  const { status = null, user_id = null } = filter;
+  return db.many(sql(tokenRow)`
+    select ${tokenRow} from credential
+    where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} and (${user_id}::text is null or user_id = ${user_id})
+      and (${status}::text is null or ${status} = case
+        when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired' else 'active' end)
+    order by id desc limit ${limit}`);
+};
+
+export const findToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
+  db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id}`);
+
+/** Nobody revokes or rotates it meanwhile. */
+export const lockToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
+  db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id} for update`);
+
+/** Revoking again changes nothing. */
+export const revokeToken = (db: Db, org_id: string, id: string, now: Date): Promise<TokenRow | undefined> =>
+  db.maybe(sql(tokenRow)`
+    update credential set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
+    where org_id = ${org_id} and id = ${id} returning ${tokenRow}`);
+
+/** The secret becomes another one; the one before is taken until `previous_until`, the one before that no more. */
+export const rotateToken = (
+  db: Db,
+  org_id: string,
+  id: string,
+  { hash, prefix, previous_until, at }: { hash: Buffer; prefix: string; previous_until: Date; at: Date },
+): Promise<TokenRow> =>
+  db.one(sql(tokenRow)`
+    update credential set previous_hash = hash, previous_until = ${previous_until}, hash = ${hash}, prefix = ${prefix}, updated_at = ${at}
+    where org_id = ${org_id} and id = ${id} returning ${tokenRow}`);
+
+/** Ends what the user holds for this org. A token for every org of the user stays: this one is no longer among them. */
+export const revokeTokensOfUser = (db: Db, org_id: string, user_id: string, now: Date): Promise<number> =>
+  db.run(sql`
+    update credential set revoked_at = ${now}, updated_at = ${now}
+    where org_id = ${org_id} and user_id = ${user_id} and not every_org and revoked_at is null`);
+
+const anyRow = row({ present: bool });
+
+/** Whether a token of the org itself administers all of it and can be used now. */
+export const hasAdminToken = async (db: Db, org_id: string, now: Date): Promise<boolean> =>
+  (
+    await db.one(sql(anyRow)`
+      select exists (
+        select from credential
+        where org_id = ${org_id} and kind = 'org' and role = 'admin' and scopes = '[]' and revoked_at is null
+          and (expires_at is null or expires_at > ${now})) as present`)
+  ).present;

@@ -1,0 +1,123 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
+import type { BodyOf, Routes, User } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Grant } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
+import { checkScopes, hasAdminToken, revokeTokensOfUser } from "../tokens/index.ts";
+import {
+  addAccount,
+  dropGrantsExcept,
+  findUser,
+  hasAdminUser,
+  isInOtherOrg,
+  lockPeople,
+  renameAccount,
+  setGrant,
+  type UserRow,
+} from "./store.ts";
+import { toWire } from "./wire.ts";
+
+/** Lets somebody into the org, by address, or gives who is in it one more role. `is_new` is false for who was in it before. */
+export async function addUser(
+  plane: Plane,
+  db: Db,
+  org_id: string,
+  body: BodyOf<Routes["createUser"]>,
+): Promise<{ is_new: boolean; user: User }> {
+  const at = plane.clock.now();
+  return await db.transaction(async (tx) => {
+    await lockPeople(tx, org_id);
+    const scopes = await checkScopes(tx, org_id, body.scopes ?? []);
+    const id = await addAccount(tx, { id: plane.id(ID_PREFIXES.user), email: addressOf(body.email), name: body.name, at });
+    const before = await findUser(tx, org_id, id);
+    await setGrant(tx, org_id, id, { role: body.role, scopes }, at);
+    const user = await readUser(tx, org_id, id);
+    if (before !== undefined) await keepAnAdmin(plane, tx, org_id, before, user.grants);
+    return { is_new: before === undefined, user: toWire(user) };
+  });
+}
+
+/** Changes the name or the grants of a user. 409 when nobody would be left who administers the org. */
+export async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body: BodyOf<Routes["updateUser"]>): Promise<User> {
+  const at = plane.clock.now();
+  return await db.transaction(async (tx) => {
+    await lockPeople(tx, org_id);
+    const user = await readUser(tx, org_id, id);
+    const grants = await checkGrants(tx, org_id, body, user);
+    if (body.name !== undefined && body.name !== user.name) await rename(plane, tx, org_id, user, body.name, at);
+    if (grants !== undefined) {
+      await dropGrantsExcept(
+        tx,
+        org_id,
+        id,
+        grants.map(({ role }) => role),
+      );
+      for (const grant of grants) await setGrant(tx, org_id, id, grant, at);
+      await keepAnAdmin(plane, tx, org_id, user, grants);
+    }
+    return toWire(await readUser(tx, org_id, id));
+  });
+}
+
+/** Takes a user out of the org, with the tokens for it. Answers the user as it was. */
+export async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Promise<User> {
+  return await db.transaction(async (tx) => {
+    await lockPeople(tx, org_id);
+    const user = await readUser(tx, org_id, id);
+    await dropGrantsExcept(tx, org_id, id, []);
+    await keepAnAdmin(plane, tx, org_id, user, []);
+    await revokeTokensOfUser(tx, org_id, id, plane.clock.now());
+    return toWire(user);
+  });
+}
+
+export async function readUser(db: Db, org_id: string, id: string): Promise<UserRow> {
+  const user = await findUser(db, org_id, id);
+  if (user === undefined) throw notFound("user", id);
+  return user;
+}
+
+const addressOf = (email: string): string => email.normalize("NFC").toLowerCase();
+
+/** The grants that the body asks for; undefined when it leaves them as they are. */
+async function checkGrants(
+  tx: Db,
+  org_id: string,
+  { role, scopes, grants }: BodyOf<Routes["updateUser"]>,
+  user: UserRow,
+): Promise<Grant[] | undefined> {
+  if (grants !== undefined) {
+    if (role !== undefined || scopes !== undefined) throw badRequest("field grants stands in place of role and scopes; send one of them");
+    const seen = new Set<string>();
+    for (const [i, grant] of grants.entries()) {
+      if (seen.has(grant.role)) throw badRequest(`field grants.${i}.role: ${grant.role} is there twice; put all its scopes into one`);
+      seen.add(grant.role);
+    }
+    const checked: Grant[] = [];
+    for (const [i, grant] of grants.entries())
+      checked.push({ role: grant.role, scopes: await checkScopes(tx, org_id, grant.scopes, `grants.${i}.scopes`) });
+    return checked;
+  }
+  if (role === undefined && scopes === undefined) return undefined;
+  const [only, ...more] = user.grants;
+  if (only === undefined || more.length > 0) throw badRequest(`field grants is needed: user ${user.id} has several roles; send them all`);
+  return [{ role: role ?? only.role, scopes: scopes === undefined ? only.scopes : await checkScopes(tx, org_id, scopes) }];
+}
+
+/** An account has one name everywhere, which is not for one org's admin to change under the others. */
+async function rename(plane: Plane, tx: Db, org_id: string, user: UserRow, name: string, at: Date): Promise<void> {
+  // Beside the transaction, which sees this org only.
+  if (await isInOtherOrg(plane.db, org_id, user.id))
+    throw conflict(`user ${user.id} is in another org too; the name can be changed while it is in one only`);
+  await renameAccount(tx, user.id, name, at);
+}
+
+const administers = (grants: readonly Grant[]): boolean => grants.some(({ role, scopes }) => role === "admin" && scopes.length === 0);
+
+/** 409 when the user administered the org until now, and nobody would from now on. */
+async function keepAnAdmin(plane: Plane, tx: Db, org_id: string, before: UserRow, now: readonly Grant[]): Promise<void> {
+  if (!administers(before.grants) || administers(now)) return;
+  if ((await hasAdminUser(tx, org_id)) || (await hasAdminToken(tx, org_id, plane.clock.now()))) return;
+  throw conflict(`user ${before.id} is the last who administers the org; make another admin, or a token of the role admin, first`);
+}

@@ -1,0 +1,91 @@
+import type { Role } from "@robofleet/protocol";
+import type { Grant } from "../../kernel/caller.ts";
+import { containing } from "../../kernel/contains.ts";
+import type { Db } from "../../kernel/db.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bool, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+
+const userRow = row({
+  id: text,
+  email: text,
+  name: text,
+  grants: jsonb<Grant[]>(),
+  last_seen_at: nullable(timestamptz),
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type UserRow = RowOf<typeof userRow>;
+const anyRow = row({ present: bool });
+const idRow = row({ id: text });
+
+/** Users of the org, as the org sees them: since when, with which grants, and when a token of theirs for it was used. */
+const membersOf = (org_id: string) =>
+  // reads: credential
+  sql`
+    select u.id, u.email, u.name, m.grants, m.created_at, greatest(u.updated_at, m.updated_at) as updated_at,
+      (select max(c.last_used_at) from credential c where c.org_id = ${org_id} and c.user_id = u.id) as last_seen_at
+    from user_account u join (
+      select user_id, jsonb_agg(jsonb_build_object('role', role, 'scopes', scopes)) as grants, min(created_at) as created_at,
+        max(updated_at) as updated_at
+      from membership where org_id = ${org_id} group by user_id) m on m.user_id = u.id`;
+
+export const listUsers = (
+  db: Db,
+  org_id: string,
+  filter: { q?: string | undefined; role?: Role | undefined },
+  { after, limit }: Window,
+): Promise<UserRow[]> => {
+  const pattern = filter.q === undefined ? null : containing(filter.q);
+  const role = filter.role ?? null;
+  return db.many(sql(userRow)`
+    select ${userRow} from (${membersOf(org_id)}) as member
+    where id < ${after ?? BEHIND_ALL_IDS} and (${pattern}::text is null or name ~ ${pattern} or email ~ ${pattern})
+      and (${role}::text is null or grants @> jsonb_build_array(jsonb_build_object('role', ${role}::text)))
+    order by id desc limit ${limit}`);
+};
+
+export const findUser = (db: Db, org_id: string, id: string): Promise<UserRow | undefined> =>
+  db.maybe(sql(userRow)`select ${userRow} from (${membersOf(org_id)}) as member where id = ${id}`);
+
+/** Changes of who may do what in an org happen one after the other: otherwise the last two admins could let go of each other. */
+export const lockPeople = (db: Db, org_id: string): Promise<number> =>
+  // reads: org
+  db.run(sql`select from org where id = ${org_id} for no key update`);
+
+/** The account of an address, made when there is none; an account keeps the name that it has. */
+export const addAccount = async (db: Db, account: { id: string; email: string; name: string; at: Date }): Promise<string> => {
+  const { id, email, name, at } = account;
+  await db.run(sql`
+    insert into user_account (id, email, name, created_at, updated_at) values (${id}, ${email}, ${name}, ${at}, ${at})
+    on conflict (email) do nothing`);
+  return (await db.one(sql(idRow)`select id from user_account where email = ${email}`)).id;
+};
+
+export const renameAccount = (db: Db, id: string, name: string, at: Date): Promise<number> =>
+  db.run(sql`update user_account set name = ${name}, updated_at = ${at} where id = ${id}`);
+
+export const isInOtherOrg = async (db: Db, org_id: string, id: string): Promise<boolean> =>
+  (
+    await db.one(sql(anyRow)`
+      -- across orgs: an account is one for all of them
+      select exists (select from membership where user_id = ${id} and org_id <> ${org_id}) as present`)
+  ).present;
+
+/** A grant of a role that the user has already takes the place of that one. */
+export const setGrant = (db: Db, org_id: string, user_id: string, { role, scopes }: Grant, at: Date): Promise<number> =>
+  db.run(sql`
+    insert into membership (org_id, user_id, role, scopes, created_at, updated_at)
+    values (${org_id}, ${user_id}, ${role}, ${json(scopes)}, ${at}, ${at})
+    on conflict (org_id, user_id, role) do update set scopes = excluded.scopes, updated_at = excluded.updated_at`);
+
+/** Takes away every grant of the user but those of `roles`. */
+export const dropGrantsExcept = (db: Db, org_id: string, user_id: string, roles: readonly Role[]): Promise<number> =>
+  db.run(sql`delete from membership where org_id = ${org_id} and user_id = ${user_id} and role <> all(${list(roles)}::text[])`);
+
+/** Whether some user administers all of the org. */
+export const hasAdminUser = async (db: Db, org_id: string): Promise<boolean> =>
+  (
+    await db.one(
+      sql(anyRow)`select exists (select from membership where org_id = ${org_id} and role = 'admin' and scopes = '[]') as present`,
+    )
+  ).present;
