@@ -238,7 +238,7 @@ function linkHandlers(plane: Plane): LinkHandlers {
       await robotConnected(plane, session);
       resumeFollowing(plane, session);
       await greetRobot(plane, session);
-      await robotOnline(plane.db, plane, session.org_id, session.robot_id);
+      await robotOnline(plane.db.forOrg(session.org_id), plane, session.org_id, session.robot_id);
     },
     disconnected: async (session, reason) => {
       plane.metrics.robots_connected.set(plane.link.count);
@@ -246,10 +246,10 @@ function linkHandlers(plane: Plane): LinkHandlers {
     },
     messages: {
       report: async (session, message) => {
-        await takeReport(plane.db, plane, session, message);
+        await takeReport(plane.db.forOrg(session.org_id), plane, session, message);
         if (message.body.kind === "app") await answerRobotAhead(plane, session);
       },
-      progress: (session, message) => takeProgress(plane.db, plane, session, message),
+      progress: (session, message) => takeProgress(plane.db.forOrg(session.org_id), plane, session, message),
       health: (session, message) => ingestHealth(plane, session, message),
       logs: (session, message) => ingestLogs(plane, session, message),
     },

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { Clock } from "@robofleet/clock";
 import { int, nullable, row, bytea, sql, text, timestamptz } from "./sql.ts";
-import type { Db } from "./db.ts";
+import type { Db, SystemDb } from "./db.ts";
 import { badRequest, conflict, httpError } from "./fault.ts";
 
 export const IDEMPOTENCY_KEY_CHARACTERS_MAX = 255;
@@ -65,12 +65,12 @@ export function readIdempotencyKey(header: string | string[] | undefined, requir
  * crash or neither is. A refusal (a throw) rolls both back: only successes are replayed.
  */
 export class Idempotency {
-  readonly #db: Db;
+  readonly #db: SystemDb;
   readonly #clock: Clock;
   /** Requests under way on this node: a repeat waits here rather than on a database lock. */
   readonly #running = new Map<string, Promise<unknown>>();
 
-  constructor(db: Db, clock: Clock) {
+  constructor(db: SystemDb, clock: Clock) {
     this.#db = db;
     this.#clock = clock;
   }
@@ -81,7 +81,8 @@ export class Idempotency {
   ): Promise<{ answer: StoredAnswer; replayed: boolean }> {
     const scope = JSON.stringify([request.org_id, request.method, request.route, request.key]);
     for (let before = this.#running.get(scope); before !== undefined; before = this.#running.get(scope)) await this.#bounded(before);
-    const run = this.#db.transaction((tx) => this.#inTransaction(tx, request, work));
+    const db = request.org_id === "" ? this.#db : this.#db.forOrg(request.org_id);
+    const run = db.transaction((tx) => this.#inTransaction(tx, request, work));
     this.#running.set(scope, run);
     try {
       return await run;

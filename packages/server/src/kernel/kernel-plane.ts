@@ -2,7 +2,7 @@ import type { Clock, IdSource } from "@robofleet/clock";
 import type { Logger } from "pino";
 import type { FindPlaces } from "./authorize.ts";
 import type { Caller, RobotCaller } from "./caller.ts";
-import type { Db, DbErrors } from "./db.ts";
+import type { DbErrors, SystemDb } from "./db.ts";
 import type { Networks } from "./networks.ts";
 import type { RateLimits } from "./rate-limit.ts";
 
@@ -25,7 +25,7 @@ export interface KernelPlane {
   clock: Clock;
   id: IdSource;
   log: Logger;
-  db: Db;
+  db: SystemDb;
   db_errors: DbErrors;
   authenticators: Authenticators;
   /** Where objects are, for callers whose role is limited to places. */

@@ -93,12 +93,14 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
   const answer = async (request: FastifyRequest, reply: FastifyReply, audit: RequestAudit | undefined): Promise<FastifyReply> => {
     const caller = state.get(request) as CallerFor<R["access"]>;
     for (const value of Object.values(request.params as Record<string, string>)) if (value.includes("\0")) throw notFound(route.tag, value);
+    // Behind the second wall: this handle sees the rows of the caller's org and no others.
+    const db = caller !== undefined && "org_id" in caller ? plane.db.forOrg(caller.org_id) : plane.db;
     const call: Call<R> = {
       params: request.params as ParamsOf<R>,
       query: check.query(request.query) as QueryOf<R>,
       body: (route.consumes === undefined ? check.body(request.body) : undefined) as BodyOf<R>,
       caller,
-      db: plane.db,
+      db,
       headers: request.headers,
       ip: request.ip,
       stream: (route.consumes === undefined ? undefined : (request.body ?? request.raw)) as Readable,
@@ -112,12 +114,12 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       return result;
     };
     // Before a replay too: whoever knows the key of another's request is told nothing by it.
-    if (caller !== undefined && "token_id" in caller) await authorize(plane.findPlaces, plane.db, caller, row, call);
+    if (caller !== undefined && "token_id" in caller) await authorize(plane.findPlaces, db, caller, row, call);
     const key = idempotency === undefined ? undefined : readIdempotencyKey(request.headers["idempotency-key"], idempotency === "required");
     if (key === undefined) {
       // What a request changes and the entry that tells of it are one. An upload, and what anybody may ask, has transactions of its own.
       const together = audit !== undefined && route.consumes === undefined && route.access !== "public";
-      return send(reply, default_status, await (together ? plane.db.transaction(run) : run(plane.db)));
+      return send(reply, default_status, await (together ? db.transaction(run) : run(db)));
     }
     const org_id = caller !== undefined && "org_id" in caller ? caller.org_id : "";
     const { answer, replayed } = await http.idempotency.once(

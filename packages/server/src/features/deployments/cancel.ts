@@ -1,7 +1,7 @@
 import { isTerminal } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import { SYSTEM } from "../../kernel/caller.ts";
-import type { Db } from "../../kernel/db.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
@@ -62,10 +62,10 @@ async function cancelOpen(tx: Db, engine: Engine, deployment: DeploymentRow, act
 }
 
 /** Background: goes on with cancellations of fleets larger than a chunk. */
-export async function continueCancellations(db: Db, engine: Engine): Promise<boolean> {
+export async function continueCancellations(db: SystemDb, engine: Engine): Promise<boolean> {
   const open = await listCancelling(db, 20);
   await eachApart(open, ({ org_id, id }) =>
-    db.transaction(async (tx) => {
+    db.forOrg(org_id).transaction(async (tx) => {
       const [row] = await lockDeployments(tx, org_id, [id]);
       if (row !== undefined && !isTerminal(row.status)) await cancelOpen(tx, engine, row, SYSTEM);
     }),

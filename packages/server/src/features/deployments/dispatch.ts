@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import type { Actor } from "@robofleet/protocol/routes";
-import type { Db } from "../../kernel/db.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { effectiveFiles } from "../configs/index.ts";
 import { type Decision, decide } from "./decide.ts";
@@ -34,7 +34,7 @@ import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
 const CLAIM_TARGETS = 500;
 
 /** Background: hands queued targets to their robots. Answers true when there may be more. */
-export async function dispatchQueued(db: Db, engine: Engine): Promise<boolean> {
+export async function dispatchQueued(db: SystemDb, engine: Engine): Promise<boolean> {
   const claimable = await listClaimable(db, engine.clock.now(), CLAIM_TARGETS);
   const by_deployment = Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`);
   // Newest first: a robot that comes back to several deployments installs only the last of them, which supersedes the others.
@@ -42,7 +42,7 @@ export async function dispatchQueued(db: Db, engine: Engine): Promise<boolean> {
   await eachApart(newest_first, (targets) => {
     const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
     return dispatchTargets(
-      db,
+      db.forOrg(org_id),
       engine,
       org_id,
       deployment_id,

@@ -1,8 +1,16 @@
 import { type IdSource, idSource } from "@robofleet/clock";
 import { isTerminal } from "@robofleet/protocol";
-import type { Db } from "../../kernel/db.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
-import { countMembers, listMembers, listUnfinishedFanOuts, lockDeployments, setFanOut, setFanOutProgress } from "./store/deployments.ts";
+import {
+  countMembers,
+  expiryDays,
+  listMembers,
+  listUnfinishedFanOuts,
+  lockDeployments,
+  setFanOut,
+  setFanOutProgress,
+} from "./store/deployments.ts";
 import { ALL_NAMESPACES, type DeploymentRow } from "./store/rows.ts";
 import { insertTargets } from "./store/targets.ts";
 import { type CreateContext, endIfOver, HINT_DISPATCH, moveDeployment } from "./transition.ts";
@@ -11,6 +19,7 @@ import { type CreateContext, endIfOver, HINT_DISPATCH, moveDeployment } from "./
 const CHUNK_TARGETS = 5_000;
 export const HINT_FAN_OUT = "rf.deployments.fan_out";
 const HOUR_MS = 3_600_000;
+const HOURS_PER_DAY = 24;
 
 /**
  * Resolves whom the deployment is for. The first chunk is written in the caller's transaction, so a small fleet is
@@ -18,7 +27,9 @@ const HOUR_MS = 3_600_000;
  */
 export async function beginFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   const now = engine.clock.now();
-  const expires_at = new Date(now.getTime() + engine.settings.limits.deployment_expiry_hours * HOUR_MS);
+  const days = await expiryDays(tx, deployment.org_id);
+  const hours = days === null ? engine.settings.limits.deployment_expiry_hours : days * HOURS_PER_DAY;
+  const expires_at = new Date(now.getTime() + hours * HOUR_MS);
   const total = deployment.fleet_id === null ? 1 : (await countMembers(tx, deployment.org_id, deployment.fleet_id, now)).count;
   await setFanOut(tx, deployment.org_id, deployment.id, { fan_out_at: now, expires_at, count_total: total });
   return continueFanOut(tx, engine, { ...deployment, fan_out_at: now, expires_at, count_total: total });
@@ -65,10 +76,10 @@ const laterChunkIds = ({ clock }: CreateContext, fan_out_at: Date): IdSource =>
   idSource({ now: () => fan_out_at, randomBytes: (count) => clock.randomBytes(count) });
 
 /** Background: writes the next chunk of every fan-out under way. Answers true while there is more. */
-export async function continueFanOuts(db: Db, engine: CreateContext): Promise<boolean> {
+export async function continueFanOuts(db: SystemDb, engine: CreateContext): Promise<boolean> {
   const open = await listUnfinishedFanOuts(db, 10);
   for (const { org_id, id } of open) {
-    await db.transaction(async (tx) => {
+    await db.forOrg(org_id).transaction(async (tx) => {
       const [row] = await lockDeployments(tx, org_id, [id]);
       if (row === undefined || row.fan_out_done_at !== null || isTerminal(row.status)) return;
       await continueFanOut(tx, engine, row);

@@ -11,7 +11,7 @@ const PUSH_ROBOTS = 200;
 export async function pushDesired(plane: Pick<Plane, "db" | "link" | "log">, org_id: string, robot_ids: readonly string[]): Promise<void> {
   const here = robot_ids.filter((id) => plane.link.session(id) !== undefined);
   for (let i = 0; i < here.length; i += PUSH_ROBOTS) {
-    const desired = await desiredOf(plane.db, org_id, here.slice(i, i + PUSH_ROBOTS));
+    const desired = await desiredOf(plane.db.forOrg(org_id), org_id, here.slice(i, i + PUSH_ROBOTS));
     for (const [robot_id, message] of desired) sendTo(plane, robot_id, message);
   }
 }
@@ -31,11 +31,12 @@ const ahead = new WeakSet<Session>();
 /** First thing a robot hears after the welcome. */
 export async function greetRobot(plane: Pick<Plane, "db" | "clock">, session: Session): Promise<void> {
   const { generation } = session.hello;
-  if (generation > 0 && (await raiseGeneration(plane.db, session.org_id, session.robot_id, generation, plane.clock.now())) > 0) {
+  const db = plane.db.forOrg(session.org_id);
+  if (generation > 0 && (await raiseGeneration(db, session.org_id, session.robot_id, generation, plane.clock.now())) > 0) {
     ahead.add(session);
     return;
   }
-  const desired = (await desiredOf(plane.db, session.org_id, [session.robot_id])).get(session.robot_id);
+  const desired = (await desiredOf(db, session.org_id, [session.robot_id])).get(session.robot_id);
   if (desired !== undefined) session.send(desired);
 }
 

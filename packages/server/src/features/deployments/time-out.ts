@@ -1,6 +1,6 @@
 import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
-import type { Db } from "../../kernel/db.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
 import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { retryAt } from "./policy.ts";
@@ -13,11 +13,11 @@ const LATE_PER_TURN = 500;
 const CHUNK_TARGETS = 2_000;
 
 /** Background: targets whose step took too long are tried again or given up. Answers true when there may be more. */
-export async function endLateSteps(db: Db, engine: Engine): Promise<boolean> {
+export async function endLateSteps(db: SystemDb, engine: Engine): Promise<boolean> {
   const late = await listLate(db, engine.clock.now(), LATE_PER_TURN);
   await eachApart(Map.groupBy(late, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values(), (own) => {
     const { org_id, deployment_id } = own[0] as (typeof own)[number];
-    return db.transaction((tx) =>
+    return db.forOrg(org_id).transaction((tx) =>
       endLate(
         tx,
         engine,
@@ -65,11 +65,11 @@ async function endLate(tx: Db, engine: Engine, org_id: string, deployment_id: st
 }
 
 /** Background: what a deployment has not begun to install when it expires is cancelled, whatever it waits for. */
-export async function expireDeployments(db: Db, engine: Engine): Promise<boolean> {
+export async function expireDeployments(db: SystemDb, engine: Engine): Promise<boolean> {
   const expired = await listExpired(db, engine.clock.now(), 20);
   let more = false;
   await eachApart(expired, ({ org_id, id }) =>
-    db.transaction(async (tx) => {
+    db.forOrg(org_id).transaction(async (tx) => {
       const [deployment] = await lockDeployments(tx, org_id, [id]);
       if (deployment === undefined || isTerminal(deployment.status)) return;
       const targets = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued", ...REVOCABLE_STATUSES], CHUNK_TARGETS);

@@ -35,7 +35,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     }
     // A link that was replaced may belong to another machine with another spool: it must not take the position over.
     if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
-    const stored = await insertBatch(plane.db, {
+    const stored = await insertBatch(plane.db.forOrg(org_id), {
       org_id,
       robot_id,
       outbox_id: hello.outbox_id,
@@ -62,7 +62,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
 }
 
 async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
-  const taken = { seq: await logPosition(db, session.org_id, session.robot_id, session.hello.outbox_id), received_at: 0 };
+  const taken = { seq: await logPosition(db.forOrg(session.org_id), session.org_id, session.robot_id, session.hello.outbox_id), received_at: 0 };
   taken_by_session.set(session, taken);
   return taken;
 }

@@ -86,8 +86,9 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   requireRole(caller, kind.role);
   checkQuery(query, kind);
   if (robot_id.includes("\0")) throw notFound("robot", robot_id);
-  await authorize(plane.findPlaces, plane.db, caller, streamAccess[kind.name], { params: { id: robot_id }, query: {}, body: {} });
-  const { decommissioned } = await requireRobot(plane.db, caller.org_id, robot_id);
+  const db = plane.db.forOrg(caller.org_id);
+  await authorize(plane.findPlaces, db, caller, streamAccess[kind.name], { params: { id: robot_id }, query: {}, body: {} });
+  const { decommissioned } = await requireRobot(db, caller.org_id, robot_id);
   return { kind, caller, secret: secret ?? "", robot_id, decommissioned, ip: credentials.ip };
 }
 

@@ -44,7 +44,7 @@ export class LogStream {
     this.#viewer.onEnd = end;
     if (!this.#viewer.open) return end();
     this.#viewer.socket.on("drain", () => this.#tellGap());
-    const latest = await latestLogs(this.#plane.db, org_id, robot_id, STORED_RECORDS);
+    const latest = await latestLogs(this.#plane.db.forOrg(org_id), org_id, robot_id, STORED_RECORDS);
     const waiting = this.#waiting ?? [];
     this.#waiting = undefined;
     this.#stored = latest.position;

@@ -21,14 +21,14 @@ export async function tellOpened(plane: Plane, request: IncomingMessage, admitte
     request_id,
     data: { stream: kind.name },
   };
-  await appendAudit(plane.db, plane, { ...entry, action: "stream.opened", status: null });
+  await appendAudit(plane.db.forOrg(entry.org_id), plane, { ...entry, action: "stream.opened", status: null });
   return entry;
 }
 
 /** Writes that it is over, and how. */
 export async function tellClosed(plane: Plane, entry: StreamEntry, code: number): Promise<void> {
   try {
-    await appendAudit(plane.db, plane, { ...entry, action: "stream.closed", status: code });
+    await appendAudit(plane.db.forOrg(entry.org_id), plane, { ...entry, action: "stream.closed", status: code });
   } catch (error) {
     plane.log.error({ err: error, request_id: entry.request_id }, "the end of a stream could not be written into the audit");
   }

@@ -69,7 +69,7 @@ async function checkPlaces(plane: Plane, caller: Caller, viewers: readonly Viewe
   const limited = viewers.filter(({ open, admitted }) => open && !mayInWholeOrg(caller, admitted.kind.role));
   if (limited.length === 0) return;
   const ids = [...new Set(limited.map(({ admitted }) => admitted.robot_id))];
-  const found = await plane.findPlaces(plane.db, caller.org_id, "robot", ids, []);
+  const found = await plane.findPlaces(plane.db.forOrg(caller.org_id), caller.org_id, "robot", ids, []);
   for (const viewer of limited) {
     const { robot_id, kind } = viewer.admitted;
     const place = found.get(robot_id);

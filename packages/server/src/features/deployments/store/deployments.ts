@@ -42,14 +42,28 @@ export const deleteDue = (db: Db, org_id: string, id: string) =>
   db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id}`);
 
 const dueRow = row({ org_id: text, id: text });
-/** Takes due deployments off the shelf, once, on whichever node asks first: rows that another node holds are skipped. */
-export const takeDue = (db: Db, now: Date, limit: number) =>
+/** Deployments whose time has come, but for those that another node is about to take. */
+export const listDue = (db: Db, now: Date, limit: number) =>
   db.many(sql(dueRow)`
-    delete from deployment_due where (org_id, id) in (
-      select org_id, id from deployment_due where due_at <= ${now} order by due_at limit ${limit} for update skip locked)
-    returning org_id, id`);
+    -- across orgs: what is due, by time
+    -- reads: org
+    select org_id, id from deployment_due where due_at <= ${now} and org_id not in (select id from org where status = 'suspended')
+    order by due_at limit ${limit} for update skip locked`);
 
-export const nextDueAt = (db: Db) => db.one(sql(row({ due_at: nullable(timestamptz) }))`select min(due_at) as due_at from deployment_due`);
+/** Takes one off the shelf, once, on whichever node asks first; 0: it is gone, or not due any more. */
+export const takeDue = (db: Db, org_id: string, id: string, now: Date) =>
+  db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id} and due_at <= ${now}`);
+
+export const nextDueAt = (db: Db) =>
+  // reads: org
+  db.one(sql(row({ due_at: nullable(timestamptz) }))`
+    select min(due_at) as due_at from deployment_due where org_id not in (select id from org where status = 'suspended')`);
+
+const expiryRow = row({ days: nullable(int) });
+/** After how many days the org's deployments give up, when it says so. */
+export const expiryDays = async (db: Db, org_id: string): Promise<number | null> =>
+  // reads: org
+  (await db.one(sql(expiryRow)`select (settings ->> 'deployment_expires_days')::int as days from org where id = ${org_id}`)).days;
 
 export const getDeploymentRow = (db: Db, org_id: string, kind: DeploymentKind, id: string) =>
   db.maybe(sql(deploymentRow)`select ${deploymentRow} from deployment where org_id = ${org_id} and id = ${id} and kind = ${kind}`);
