@@ -15,9 +15,9 @@ export interface Things {
   enrollment_key: string;
 }
 
-/** Makes one of everything in an org; the robot is connected and has sent its health. */
-export async function makeThings(org: HarnessOrg, at: Date): Promise<Things> {
-  const fleet_id = await org.homeFleet();
+/** Makes one of everything in an org, at a fleet of its own unless told; the robot is connected and has sent its health. */
+export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Promise<Things> {
+  const fleet_id = fleet ?? (await org.homeFleet());
   const { site_id } = (await org.api.getFleet({ params: { id: fleet_id } })).data;
   const robot = await org.enrollRobot({ fleet_id });
   robot.sendHealth();
@@ -34,6 +34,8 @@ export async function makeThings(org: HarnessOrg, at: Date): Promise<Things> {
   const tomorrow = new Date(at.getTime() + 86_400_000).toISOString();
   const scheduled = await org.deploy(release, { robot_id: robot.id }, { scheduled_at: tomorrow });
   const key = (await org.api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+  const user = (await org.api.createUser({ body: { email: sampleEmail(), name: "Somebody", role: "viewer" } })).data;
+  const token = (await org.api.createToken({ body: { label: "sample", role: "viewer" } })).data;
   return {
     org,
     robot,
@@ -45,6 +47,7 @@ export async function makeThings(org: HarnessOrg, at: Date): Promise<Things> {
       robot_id: robot.id,
       target_id: robot.id,
       scope_id: robot.id,
+      user_id: user.id,
       release_id: release.id,
       release: release.id,
       "/api/sites": site_id,
@@ -56,10 +59,14 @@ export async function makeThings(org: HarnessOrg, at: Date): Promise<Things> {
       "/api/configs": config.id,
       "/api/configs/deployments": config_deployment.id,
       "/api/enrollment-keys": key.id,
+      "/api/users": user.id,
+      "/api/tokens": token.id,
       "/api/admin/orgs": org.id,
     },
   };
 }
+
+export const sampleEmail = (): string => `${randomUUID()}@example.org`;
 
 export interface SampleRequest {
   path: string;
@@ -75,13 +82,17 @@ const KINDS: Record<string, { beside: Record<string, string> }> = {
 const TARGETS = ["robot_id", "fleet_id", "target_id"];
 
 /** A value that a field takes, by its name; a field that nobody knows yet must be added here. */
-function sampleOf(name: string, things: Things): unknown {
+function sampleOf(route: Route, name: string, things: Things): unknown {
   const samples: Record<string, unknown> = {
     name: `sample ${randomUUID()}`,
+    email: sampleEmail(),
+    role: "viewer",
+    label: "sample",
     tag: `sample-${randomUUID()}`,
     artifact_sha256: hash("sha256", randomUUID()),
     artifact_size: 3,
-    key: things.enrollment_key,
+    // Of a config; elsewhere it is a secret.
+    key: route.name === "enrollRobot" ? things.enrollment_key : "speed",
     value: { sample: true },
     public_key: generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64"),
     ...things.ids,
@@ -119,7 +130,7 @@ export function sampleRequest(
   const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", "default");
   const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};
   if (route.body === undefined) return { path, query, body: undefined };
-  const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(name, things)]));
+  const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(route, name, things)]));
   if ("robot_id" in route.body.properties && !TARGETS.includes(set?.name ?? "")) body.robot_id = things.ids.robot_id;
   if (set?.place === "body") Object.assign(body, KINDS[set.name]?.beside, { [set.name]: set.value });
   return { path, query, body };

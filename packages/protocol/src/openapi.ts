@@ -212,7 +212,10 @@ function successOf(route: Route, status: number, schema: TSchema | null, schemas
   return {
     description: (STATUS_PROSE[status] ?? "OK") + (secret === undefined ? "" : `. A replay answers null in ${secret}`),
     ...(Object.keys(headers).length > 0 ? { headers } : {}),
-    content: { [route.produces ?? "application/json"]: schema === null ? {} : { schema: schemas.convert(schema) } },
+    // 204 is an answer without a body.
+    ...(status === 204
+      ? {}
+      : { content: { [route.produces ?? "application/json"]: schema === null ? {} : { schema: schemas.convert(schema) } } }),
   };
 }
 

@@ -1,0 +1,234 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, test, type TestContext } from "node:test";
+import { accessOf, type Role, roleAtLeast, ROLES, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
+import { type Route, routes } from "@robofleet/protocol/routes";
+import { provePromise } from "../harness/promise.ts";
+import { startPlane } from "../harness/index.ts";
+import { Http, type Reply } from "../spec/http.ts";
+import { askRoute } from "./ask-route.ts";
+import { type Column, COLUMNS, columns, makeGround } from "./columns.ts";
+import { sampleEmail, sampleRequest, type SampleRequest, type Things } from "./sample-requests.ts";
+
+const LIMIT = { timeout: 300_000 };
+const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_000, org_requests_per_hour: 1_000_000 } });
+after(() => plane[Symbol.asyncDispose]());
+const ground = await makeGround(plane);
+
+/** One row of the matrix: a route and one of the places where it names something, or none. */
+interface Line {
+  name: string;
+  /** What the role must hold on. `shared`: for each member of the org. `list`: nothing, the answer is filtered. */
+  on: "object" | "site" | "whole" | "shared" | "list";
+  /** Needed to be let in at all, and on what is named here. */
+  access: Role | "public" | "robot" | "service_admin";
+  needed: Role;
+  /** Names something in its path also where that is not limited to a place: another org's is not found. */
+  has_id: boolean;
+  route?: Route;
+  ask(column: Column): Promise<Reply>;
+}
+
+const isRole = (access: string): access is Role => (ROLES as readonly string[]).includes(access);
+
+/** A release of three bytes that are still to come, others than those that are sent, with a resumable upload of them begun or not. */
+async function awaited({ org }: Things, begun: boolean): Promise<string> {
+  const { id } = await org.release({ tag: randomUUID(), bytes: "xyz", upload: false });
+  if (begun) {
+    const headers = { "tus-resumable": "1.0.0", "upload-length": "3" };
+    assert.equal((await org.api.request("POST", `/api/releases/${id}/artifact`, { headers })).status, 201);
+  }
+  return id;
+}
+
+/** What to do away with is made for each cell anew: a cell that may do it leaves nothing for the next. */
+const FRESH: Record<string, (things: Things) => Promise<string>> = {
+  deleteRobot: async ({ org, ids }) => (await org.enrollRobot({ fleet_id: ids.fleet_id ?? "", online: false })).id,
+  deleteConfig: async ({ org, ids }) => {
+    const body = { key: randomUUID(), value: 1, scope: "robot" as const, scope_id: ids.robot_id ?? "" };
+    return (await org.api.setConfig({ body })).data.id;
+  },
+  cancelDeployment: async ({ org, ids }) => {
+    const tomorrow = new Date(plane.clock.now().getTime() + 86_400_000).toISOString();
+    return (await org.deploy({ id: ids.release_id ?? "" }, { robot_id: ids.robot_id ?? "" }, { scheduled_at: tomorrow })).id;
+  },
+  startUpload: (things) => awaited(things, false),
+  continueUpload: (things) => awaited(things, true),
+  endUpload: (things) => awaited(things, true),
+  deleteUser: async ({ org }) => (await org.api.createUser({ body: { email: sampleEmail(), name: "Somebody", role: "viewer" } })).data.id,
+  revokeToken: async ({ org }) => (await org.api.createToken({ body: { label: "sample", role: "viewer" } })).data.id,
+  revokeEnrollmentKey: async ({ org, ids }) =>
+    (await org.api.createEnrollmentKey({ body: { site_id: ids.site_id ?? "", fleet_id: ids.fleet_id ?? "" } })).data.id,
+};
+
+/** A request about the things of the column with what it needs for that; `set` names them in one field. */
+async function request(
+  route: Route,
+  { from, base }: Column,
+  field?: { in: "query" | "body"; name: string; scope?: string },
+): Promise<SampleRequest> {
+  if (field !== undefined) {
+    const value = field.scope === undefined ? (from.ids[field.name] ?? "") : (from.ids[`${field.scope}_id`] ?? "");
+    const made = sampleRequest(route, base, { place: field.in, name: field.name, value });
+    const beside = field.name === "target_id" ? { target_kind: field.scope } : field.name === "scope_id" ? { scope: field.scope } : {};
+    return field.in === "body" ? { ...made, body: { ...made.body, ...beside } } : made;
+  }
+  const fresh = FRESH[route.name];
+  if (fresh === undefined || ![ground.a, ground.sibling, ground.b].includes(from)) return sampleRequest(route, from);
+  return sampleRequest(route, from, { place: "path", name: "id", value: await fresh(from) });
+}
+
+/** Fields whose id may be of several kinds, and of which. */
+const KINDS_OF: Record<string, readonly string[]> = { target_id: ["robot", "fleet"], scope_id: ["robot", "fleet", "site"] };
+
+function linesOf(route: Route): Line[] {
+  const row = accessOf(route.name);
+  const common = { access: row.access, route, has_id: route.path.includes("{id}") };
+  const name = `${route.method} ${route.path}`;
+  const ask = (of?: { in: "query" | "body"; name: string; scope?: string }) => async (column: Column) =>
+    askRoute(plane, route, await request(route, column, of), { token: column.token });
+  if (!isRole(row.access)) return [{ ...common, name, on: "shared", needed: "viewer", ask: ask() }];
+  const needed = row.access;
+  if (row.outside === "allowed") return [{ ...common, name, on: "shared", needed, ask: ask() }];
+  if (row.outside === "forbidden") return [{ ...common, name, on: "whole", needed, ask: ask() }];
+  const lines: Line[] = row.outside === "filtered" ? [{ ...common, name, on: "list", needed, ask: ask() }] : [];
+  for (const { in: place, field, kind, role } of row.objects) {
+    if (place === "params") lines.push({ ...common, name, on: kind === "site" ? "site" : "object", needed: role, ask: ask() });
+    else {
+      for (const scope of KINDS_OF[field] ?? [undefined]) {
+        const on = (scope ?? kind) === "site" ? "site" : "object";
+        const of = { in: place, name: field, ...(scope === undefined ? {} : { scope }) };
+        lines.push({
+          ...common,
+          name: `${name} by ${field}${scope === undefined ? "" : ` of a ${scope}`}`,
+          on,
+          needed: role,
+          ask: ask(of),
+        });
+      }
+    }
+  }
+  // Without a scope a value is for the whole org.
+  if (route.name === "setConfig") lines.push({ ...common, name: `${name} for the org`, on: "whole", needed, ask: ask() });
+  return lines;
+}
+
+const streamLines = (Object.keys(streamPaths) as StreamName[]).map((name): Line => {
+  const { access } = streamAccess[name];
+  // No document names these paths, so nothing is checked against one.
+  const unchecked = { url: plane.url, fetch };
+  const ask = ({ from, token }: Column): Promise<Reply> =>
+    new Http(unchecked, token).get(streamPaths[name].replace("{id}", from.ids.robot_id ?? ""));
+  return { name: `WebSocket ${streamPaths[name]}`, on: "object", access, needed: access, has_id: true, ask };
+});
+
+const lines = [...(Object.values(routes) as Route[]).flatMap(linesOf), ...streamLines];
+
+type Outcome = "may" | "not found" | "forbidden" | "unauthorized";
+
+/** What the table says of a cell: nothing here knows how the server finds out. */
+function expected({ access, on, needed, has_id }: Line, column: Column, role: Role): Outcome {
+  if (access === "public") return "may";
+  if (access === "robot") return "unauthorized";
+  if (access === "service_admin" || !roleAtLeast(role, access)) return "forbidden";
+  const elsewhere = column.base.org !== column.from.org;
+  if (on === "list") return "may";
+  if (on === "shared" || on === "whole") {
+    if (elsewhere) return has_id ? "not found" : "may";
+    return on === "shared" || isEnough(column.on.whole, needed) ? "may" : "forbidden";
+  }
+  if (column.on[on] === undefined) return "not found";
+  return isEnough(column.on[on], needed) ? "may" : "forbidden";
+}
+
+const isEnough = (role: Role | undefined, needed: Role): boolean => role !== undefined && roleAtLeast(role, needed);
+
+/** What else may become of a request that is let in: it conflicts with what is there, or its few sample bytes are no artifact. */
+const LET_IN: Record<string, readonly number[]> = {
+  putReleaseArtifact: [400],
+  continueUpload: [400],
+  // The fleet is not at the site that was named.
+  createEnrollmentKey: [400],
+  // The server of the test speaks plain, without a certificate of its own.
+  getCertificateAuthority: [404],
+};
+
+function outcomeOf(line: Line, { status }: Reply): Outcome | "broken" {
+  if (status < 300 || status === 409 || (line.route === undefined && status === 426)) return "may";
+  if (line.route !== undefined && LET_IN[line.route.name]?.includes(status)) return "may";
+  return ({ 401: "unauthorized", 403: "forbidden", 404: "not found" } as const)[status] ?? "broken";
+}
+
+/** A list holds what the caller sees and nothing else of what there is. */
+function checkList(line: Line, column: Column, reply: Reply): void {
+  const path = line.route?.path ?? "";
+  const listed = new Set(reply.items.map(({ id }) => id));
+  const seen = new Set(column.sees.map(({ ids }) => ids[path]));
+  for (const things of [ground.a, ground.sibling, ground.b]) {
+    const id = things.ids[path];
+    assert.ok(id, path);
+    assert.equal(listed.has(id), seen.has(id), `${line.name} ${column.name}: ${id}`);
+  }
+}
+
+/** How many cells are asked at once. */
+const AT_ONCE = 8;
+
+/** Asks a cell; answers what is wrong with it. */
+async function ask(line: Line, column: Column, role: Role): Promise<string | undefined> {
+  const reply = await line.ask(column);
+  const [is, should] = [outcomeOf(line, reply), expected(line, column, role)];
+  if (is === should && line.on === "list" && is === "may") checkList(line, column, reply);
+  return is === should
+    ? undefined
+    : `${role} ${column.name}: ${line.name} should be ${should}, answered ${reply.status} ${reply.text.slice(0, 200)}`;
+}
+
+let right = 0;
+
+for (const role of ROLES) {
+  test(`a role may do what the table says in each of its cells, and no more: ${role}`, LIMIT, async () => {
+    const wrong: string[] = [];
+    for (const column of await columns(plane, ground, role)) {
+      const left = [...lines];
+      const askers = Array.from({ length: AT_ONCE }, async () => {
+        for (let line = left.shift(); line !== undefined; line = left.shift()) {
+          const fault = await ask(line, column, role);
+          if (fault === undefined) right += 1;
+          else wrong.push(fault);
+        }
+      });
+      await Promise.all(askers);
+    }
+    assert.deepEqual(wrong, []);
+  });
+}
+
+test("what is outside is told apart in nothing from what does not exist", LIMIT, async () => {
+  const outside = (await columns(plane, ground, "admin")).find(({ name }) => name === "on a site, outside");
+  assert.ok(outside);
+  const everywhere = await ground.a.org.token({ role: "admin" });
+  for (const line of lines.filter(({ on, access }) => isRole(access) && (on === "object" || on === "site"))) {
+    const hidden: string = (await line.ask(outside)).refusal;
+    const absent: string = (await line.ask({ ...outside, from: nowhere(outside.from), token: everywhere })).refusal;
+    const words = (refusal: string): string => refusal.replace(/\b(?!org_)[a-z]+_[0-9a-z]{26}\b/g, "ID");
+    assert.equal(words(hidden), words(absent), line.name);
+  }
+});
+
+/** The same things under ids that nobody has. */
+const nowhere = (things: Things): Things => ({
+  ...things,
+  ids: Object.fromEntries(Object.entries(things.ids).map(([name, id]) => [name, id.replace(/_.{26}$/, `_${"0".repeat(26)}`)])),
+});
+
+test("every cell was asked, and is as the table says", (t: TestContext) => {
+  const cells = lines.length * ROLES.length * COLUMNS;
+  assert.equal(right, cells);
+  assert.ok(lines.length > 100);
+  provePromise(
+    t,
+    2,
+    `${cells} of ${cells} cells as the table says: ${lines.length} routes, streams and fields × ${ROLES.length} roles × ${COLUMNS} scopes`,
+  );
+});
