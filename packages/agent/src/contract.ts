@@ -45,8 +45,8 @@ export interface FetchAnswer {
 }
 
 export interface Fetcher {
-  /** Signed GET to the server (RobotSignature header); `path` starts with `/`. Throws when the server cannot be reached. */
-  get(path: string, options: { range_start?: number; signal: AbortSignal }): Promise<FetchAnswer>;
+  /** Signed GET to the server (RobotSignature header); `path` starts with `/`; a range only of what has the ETag `if_range`, else the whole. Throws when the server cannot be reached. */
+  get(path: string, options: { range_start?: number; if_range?: string; signal: AbortSignal }): Promise<FetchAnswer>;
 }
 
 export interface WorkloadStatus {

@@ -10,7 +10,7 @@ export const ERROR_STATUS = {
 } as const;
 export type ErrorCode = keyof typeof ERROR_STATUS;
 
-export const HTTP_ERROR_STATUSES = [405, 406, 408, 411, 412, 413, 414, 415, 416, 426, 429, 431, 501, 503] as const;
+export const HTTP_ERROR_STATUSES = [405, 406, 408, 411, 412, 413, 414, 415, 416, 423, 426, 429, 431, 501, 503] as const;
 export type HttpErrorStatus = (typeof HTTP_ERROR_STATUSES)[number];
 
 /** Body of every error response. */

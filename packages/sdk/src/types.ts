@@ -31,8 +31,8 @@ export interface Client extends RouteMethods {
   pages<N extends ListRouteName>(name: N, ...rest: Rest<N>): AsyncGenerator<Body<N>, void, void>;
   /** Any path of the service; does not throw for an error status. */
   request(method: string, path: string, args?: RequestArguments): Promise<Response>;
-  /** Uploads a file as a release's artifact. */
-  upload(args: UploadArguments): Promise<Body<"putReleaseArtifact">>;
+  /** Uploads a file as a release's artifact, from where an earlier upload of it stopped. */
+  upload(args: UploadArguments): Promise<Body<"getRelease">>;
   /** Opens a live stream of a robot. */
   stream(name: StreamName, args: StreamArguments): Promise<Stream>;
 }

@@ -8,10 +8,12 @@ import type { HttpClient } from "./request.ts";
 export function signedFetcher(options: { server: string; robot_id: string; key: RobotKey; time: RobotTime; http: HttpClient }): Fetcher {
   const { server, robot_id, key, time, http } = options;
   return {
-    get: (path, { range_start, signal }) => {
+    get: (path, { range_start, if_range, signal }) => {
       const at = time.serverTime();
       const signature = key.sign(httpRequestText(robot_id, "GET", path, at));
-      const range: Record<string, string> = range_start ? { range: `bytes=${range_start}-` } : {};
+      const range: Record<string, string> = range_start
+        ? { range: `bytes=${range_start}-`, ...(if_range ? { "if-range": if_range } : {}) }
+        : {};
       return http({
         method: "GET",
         url: server + path,

@@ -36,12 +36,12 @@ test("a GET is signed for its path at the server's time and asks for the rest of
   const time = new RobotTime(systemClock);
   time.sync(1_900_000_000_000);
   const fetcher = signedFetcher({ server, robot_id: "rob_1", key, time, http: httpClient(systemClock) });
-  const answer = await fetcher.get("/agent/artifacts/abc", { range_start: 100, signal: never });
+  const answer = await fetcher.get("/agent/artifacts/abc", { range_start: 100, if_range: '"x"', signal: never });
   assert.deepEqual(
     [answer.status, answer.headers.get("ETag"), answer.headers.get("x-none"), await readText(answer, 100)],
     [206, '"x"', null, "rest"],
   );
-  assert.equal(seen[0]!.headers.range, "bytes=100-");
+  assert.deepEqual([seen[0]!.headers.range, seen[0]!.headers["if-range"]], ["bytes=100-", '"x"']);
   const [robot_id, at, signature] = seen[0]!.headers.authorization!.replace("RobotSignature ", "").split(":");
   assert.ok(Math.abs(Number(at) - 1_900_000_000_000) < 10_000);
   const der = Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), Buffer.from(key.public_key, "base64")]);

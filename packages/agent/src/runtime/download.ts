@@ -150,7 +150,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOption
   try {
     const response = await options.fetcher.get(`/agent/artifacts/${artifact.sha256}`, {
       signal,
-      ...(part.bytes > 0 ? { range_start: part.bytes } : {}),
+      ...(part.bytes > 0 ? { range_start: part.bytes, if_range: `"${artifact.sha256}"` } : {}),
     });
     options.on_answer();
     if (response.status === 200 || response.status === 416) await restart(part);

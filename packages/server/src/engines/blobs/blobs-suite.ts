@@ -191,6 +191,41 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await stagedCount(), 0);
   });
 
+  check("an upload grows by what comes, in streams that break off too, and is a blob when it is whole and right", async ({ blobs }) => {
+    const bytes = Buffer.alloc(2_000_000, "0123456789abcdef-");
+    const key = "org_1/rel_1";
+    const append = (offset: number, stream: Readable, max_bytes = bytes.length) => blobs.append(key, stream, { offset, max_bytes });
+    assert.equal(await blobs.uploaded(key), 0);
+    assert.deepEqual(await append(0, Readable.from([bytes.subarray(0, 7), bytes.subarray(7, 100)])), { size: 100, whole: true });
+    const broken = new PassThrough();
+    broken.write(bytes.subarray(100, 200));
+    const appended = blobs.append(key, broken, { offset: 100, max_bytes: bytes.length, on_bytes: () => void broken.destroy() });
+    assert.deepEqual(await appended, { size: 200, whole: false });
+    assert.equal(await blobs.uploaded(key), 200);
+    await assert.rejects(append(100, Readable.from([bytes])), refusal("bad_range"));
+    await assert.rejects(append(200, Readable.from([bytes])), refusal("too_large"));
+    assert.deepEqual(await Array.fromAsync(blobs.listUploads(), ({ key: name, size }) => [name, size]), [[key, 200]]);
+    await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) }), refusal("mismatch"));
+    await append(200, Readable.from([bytes.subarray(200)]));
+    await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: "00".repeat(32) }), refusal("mismatch"));
+    const completed = await blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) });
+    assert.equal(await blobs.stat("org_1/done"), undefined);
+    await completed.commit("org_1/done");
+    await completed.commit("org_1/done");
+    assert.ok((await buffer((await blobs.read("org_1/done")).stream)).equals(bytes));
+    assert.deepEqual([await blobs.uploaded(key), await Array.fromAsync(blobs.listUploads())], [0, []]);
+  });
+
+  check("an upload that is abandoned begins anew", async ({ blobs }) => {
+    await blobs.append("org_1/rel_1", Readable.from(["some"]), { offset: 0, max_bytes: 10 });
+    await blobs.abandon("org_1/rel_1");
+    await blobs.abandon("org_1/rel_1");
+    assert.equal(await blobs.uploaded("org_1/rel_1"), 0);
+    await blobs.append("org_1/rel_1", Readable.from(["other"]), { offset: 0, max_bytes: 10 });
+    await (await blobs.complete("org_1/rel_1", { size: 5, sha256: sha256(Buffer.from("other")) })).commit("org_1/done");
+    assert.equal((await blobs.stat("org_1/done"))?.size, 5);
+  });
+
   check("free space is a number of bytes", async ({ blobs }) => {
     assert.ok((await blobs.freeBytes()) > 0);
   });

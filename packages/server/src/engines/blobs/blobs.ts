@@ -33,6 +33,30 @@ export interface ReceiveOptions {
   signal?: AbortSignal;
 }
 
+export interface AppendOptions {
+  /** How many bytes the upload has; refuses with `bad_range` when it has another number. */
+  offset: number;
+  /** Refuses with `too_large` what would make the upload longer; what came before is kept. */
+  max_bytes: number;
+  /** Ends the reading; what came before is kept. */
+  signal?: AbortSignal;
+  /** Told the bytes written with this call, as they come. */
+  on_bytes?: (bytes: number) => void;
+}
+
+export interface Appended {
+  /** Bytes of the upload that no crash takes away any more. */
+  size: number;
+  /** False when the stream broke off. */
+  whole: boolean;
+}
+
+/** An upload whose bytes are all there and right. */
+export interface Completed {
+  /** Makes the bytes readable under `key`, as `Staged.commit` does; the upload is gone then. Called again it does nothing. */
+  commit(key: string): Promise<void>;
+}
+
 /**
  * Where artifacts lie. Keys are `<org_id>/<sha256>`, in general two parts of letters, digits, `.`, `_` and `-`.
  * Every method rejects with a BlobError or with what the file system said.
@@ -40,6 +64,19 @@ export interface ReceiveOptions {
 export interface Blobs {
   /** Reads the stream to its end. When it rejects nothing is kept, and the stream is left as it was, so that an answer can still be sent. */
   receive(stream: Readable, options: ReceiveOptions): Promise<Staged>;
+  /**
+   * Adds the stream to the resumable upload `key` and answers how much of it is kept, also when the stream broke off; the
+   * stream is left as it was. One call for an upload at a time: the caller sees to that.
+   */
+  append(key: string, stream: Readable, options: AppendOptions): Promise<Appended>;
+  /** Bytes of a resumable upload that no crash takes away any more; 0 when there is none. */
+  uploaded(key: string): Promise<number>;
+  /** Checks a resumable upload; rejects with `mismatch` when it is not what is expected, and leaves it as it was. */
+  complete(key: string, expect: { size: number; sha256: string }): Promise<Completed>;
+  /** Forgets a resumable upload; one that does not exist is no error. */
+  abandon(key: string): Promise<void>;
+  /** Every resumable upload that has bytes, in no order. */
+  listUploads(): AsyncIterable<BlobStat>;
   /** `size` is the whole blob's, also for a range. Read the stream to its end or destroy it. Rejects with `not_found`, or `bad_range` past the end. */
   read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }>;
   /** undefined when there is no such blob. */

@@ -1,16 +1,28 @@
 import { createHash } from "node:crypto";
-import { type Dirent } from "node:fs";
-import { type FileHandle, mkdir, open, readdir, rename, rm, stat, statfs } from "node:fs/promises";
+import { type FileHandle, mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
 import type { EngineLog } from "../log.ts";
-import { BlobError, type BlobRange, type Blobs, type BlobStat, type ReceiveOptions, type Staged } from "./blobs.ts";
+import {
+  type AppendOptions,
+  type Appended,
+  BlobError,
+  type BlobRange,
+  type Blobs,
+  type BlobStat,
+  type Completed,
+  type ReceiveOptions,
+  type Staged,
+} from "./blobs.ts";
+import { DirectoryUploads } from "./directory-uploads.ts";
+import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, syncDirectory, writeFully } from "./files.ts";
 import { splitKey, splitPrefix } from "./keys.ts";
 
 /**
- * Blobs as files: `<directory>/blobs/<owner>/<first two characters of the name>/<name>`. Uploads
- * under way lie in `<directory>/staging`, on the same file system, so that a rename makes them blobs.
- * One process at a time uses a directory: what is staged at start was left by a crash and is removed.
+ * Blobs as files: `<directory>/blobs/<owner>/<first two characters of the name>/<name>`. Uploads in one request lie in
+ * `<directory>/staging`, resumable ones in `<directory>/uploads`, on the same file system, so that a rename makes them
+ * blobs. One process at a time uses a directory: what is staged at start was left by a crash and is removed; what is
+ * uploaded in parts stays.
  */
 export async function directoryBlobs(directory: string, options: { log: EngineLog }): Promise<Blobs> {
   const staging = join(directory, "staging");
@@ -20,20 +32,22 @@ export async function directoryBlobs(directory: string, options: { log: EngineLo
   await rm(staging, { recursive: true, force: true });
   await mkdir(root, { recursive: true, mode: 0o700 });
   await mkdir(staging, { mode: 0o700 });
+  const uploads = join(directory, "uploads");
+  await mkdir(uploads, { recursive: true, mode: 0o700 });
   await syncDirectory(directory);
-  return new DirectoryBlobs(root, staging);
+  return new DirectoryBlobs(root, staging, uploads);
 }
-
-const ignore = (): void => {};
 
 class DirectoryBlobs implements Blobs {
   readonly #root: string;
   readonly #staging: string;
+  readonly #uploads: DirectoryUploads;
   #received = 0;
 
-  constructor(root: string, staging: string) {
+  constructor(root: string, staging: string, uploads: string) {
     this.#root = root;
     this.#staging = staging;
+    this.#uploads = new DirectoryUploads(uploads, (file, key) => this.#place(file, key));
   }
 
   async receive(stream: Readable, options: ReceiveOptions): Promise<Staged> {
@@ -55,6 +69,26 @@ class DirectoryBlobs implements Blobs {
     } finally {
       stream.off("error", ignore);
     }
+  }
+
+  append(key: string, stream: Readable, options: AppendOptions): Promise<Appended> {
+    return this.#uploads.append(key, stream, options);
+  }
+
+  uploaded(key: string): Promise<number> {
+    return this.#uploads.uploaded(key);
+  }
+
+  complete(key: string, expect: { size: number; sha256: string }): Promise<Completed> {
+    return this.#uploads.complete(key, expect);
+  }
+
+  abandon(key: string): Promise<void> {
+    return this.#uploads.abandon(key);
+  }
+
+  listUploads(): AsyncIterable<BlobStat> {
+    return this.#uploads.list();
   }
 
   async read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }> {
@@ -161,7 +195,7 @@ async function store(stream: Readable, handle: FileHandle, options: ReceiveOptio
     if (size > max_bytes) throw new BlobError("too_large", `more than ${max_bytes} bytes`);
     if (expect?.size !== undefined && size > expect.size) throw new BlobError("mismatch", `more than the announced ${expect.size} bytes`);
     hash.update(chunk);
-    for (let written = 0; written < chunk.byteLength;) written += (await handle.write(chunk, written)).bytesWritten;
+    await writeFully(handle, chunk, size - chunk.byteLength);
   }
   const sha256 = hash.digest("hex");
   if (expect?.size !== undefined && size !== expect.size)
@@ -170,57 +204,3 @@ async function store(stream: Readable, handle: FileHandle, options: ReceiveOptio
     throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
   return { size, sha256 };
 }
-
-/** The stream's chunks, with every way of breaking off as `interrupted`. Does not destroy the stream when the reader stops, only when told to abort. */
-async function* chunksOf(stream: Readable, signal: AbortSignal | undefined): AsyncGenerator<Buffer> {
-  const abort = (): void => void stream.destroy(new Error("the upload was aborted"));
-  if (signal?.aborted === true) abort();
-  signal?.addEventListener("abort", abort, { once: true });
-  try {
-    for await (const chunk of stream.iterator({ destroyOnReturn: false }))
-      yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk as string);
-  } catch (error) {
-    throw new BlobError("interrupted", "the upload broke off", { cause: error });
-  } finally {
-    signal?.removeEventListener("abort", abort);
-  }
-}
-
-async function statOf(path: string, key: string): Promise<BlobStat | undefined> {
-  try {
-    const { size, mtime } = await stat(path);
-    return { key, size, stored_at: mtime };
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
-}
-
-/** Nothing when the directory is not there (any more). */
-async function entriesOf(directory: string): Promise<Dirent[]> {
-  try {
-    return await readdir(directory, { withFileTypes: true });
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  }
-}
-
-/** A new name is durable only when its directory is. */
-async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-/** Throws the error, as `no_space` when that is what it says: full disk, quota, or no inodes left. */
-function refuse(error: unknown): never {
-  if (isCode(error, "ENOSPC") || isCode(error, "EDQUOT"))
-    throw new BlobError("no_space", "there is no space left for blobs", { cause: error });
-  throw error;
-}
-
-const isCode = (error: unknown, code: string): boolean => error instanceof Error && "code" in error && error.code === code;

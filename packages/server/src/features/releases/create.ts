@@ -5,7 +5,7 @@ import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, printable } from "../../kernel/fault.ts";
-import { findReleaseByTag, insertRelease, type ReleaseRow } from "./store.ts";
+import { findReleaseByTag, insertRelease, noteReferenced, type ReleaseRow } from "./store.ts";
 
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
@@ -44,7 +44,10 @@ export async function createRelease(
   } as const;
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
     const made = await insertRelease(db, org_id, wanted, plane.clock.now());
-    if (made !== undefined) return { release: made, is_new: true };
+    if (made !== undefined) {
+      await noteReferenced(db, org_id, artifact_sha256);
+      return { release: made, is_new: true };
+    }
     const existing = await findReleaseByTag(db, org_id, tag);
     if (existing !== undefined) return { release: requireSame(existing, body, { app, kind }), is_new: false };
     // It was deleted between the two statements.

@@ -10,11 +10,13 @@ import { createRelease } from "./create.ts";
 import { answerArtifact } from "./download.ts";
 import { removeRelease } from "./remove.ts";
 import { findArtifact, findRelease, listReleases, type ReleaseRow } from "./store.ts";
-import { Uploads } from "./upload.ts";
+import { resumableUploads } from "./resumable.ts";
+import { speaksTus, tus } from "./tus.ts";
+import { receiveArtifact } from "./upload.ts";
 import { toWire } from "./wire.ts";
 
 export function releaseRoutes(http: Http, plane: Plane): void {
-  const uploads = new Uploads(plane);
+  const uploads = resumableUploads(plane);
 
   serve(http, plane, routes.listReleases, async (_, { query, caller, db }) =>
     readPage(
@@ -41,10 +43,24 @@ export function releaseRoutes(http: Http, plane: Plane): void {
   }));
 
   serve(http, plane, routes.putReleaseArtifact, async (_, { params, caller, headers, stream, allowBody }) => ({
-    data: toWire(await uploads.receive({ caller, release_id: params.id, headers, stream, allowBody })),
+    data: toWire(await receiveArtifact(plane, uploads.room, { caller, release_id: params.id, headers, stream, allowBody })),
   }));
 
+  serve(http, plane, routes.startUpload, (_, { params, caller, headers, db }) =>
+    tus(headers, () => uploads.start(db, caller.org_id, params.id, headers)),
+  );
+
+  serve(http, plane, routes.continueUpload, (_, { params, caller: { org_id }, headers, stream, allowBody }) =>
+    tus(headers, () => uploads.continue({ org_id, release_id: params.id, headers, stream, allowBody })),
+  );
+
+  serve(http, plane, routes.endUpload, (_, { params, caller, headers, db }) =>
+    tus(headers, () => uploads.end(db, caller.org_id, params.id)),
+  );
+
   serve(http, plane, routes.getReleaseArtifact, async (_, { params, caller, headers, db }) => {
+    // HEAD asks how far an upload is, in the words of its protocol.
+    if (speaksTus(headers)) return await tus(headers, () => uploads.look(caller.org_id, params.id));
     const { tag, image, artifact_state, artifact_sha256: sha256, artifact_size: size } = await requireRelease(db, caller.org_id, params.id);
     if (artifact_state === "external")
       throw new Fault("not_found", `release ${printable(tag)} has no artifact here: it is the image ${image}`);

@@ -85,6 +85,10 @@ export const putArtifactRow = (db: Db, org_id: string, sha256: string, size: num
     insert into artifact (org_id, sha256, size, stored_at) values (${org_id}, ${sha256}, ${size}, ${now})
     on conflict (org_id, sha256) do update set stored_at = excluded.stored_at, unreferenced_at = null`);
 
+/** A release names the artifact again: if it is there, it stays. */
+export const noteReferenced = (db: Db, org_id: string, sha256: string): Promise<number> =>
+  db.run(sql`update artifact set unreferenced_at = null where org_id = ${org_id} and sha256 = ${sha256} and unreferenced_at is not null`);
+
 const namedRow = row({ named: bool });
 /** Notes that no release names the artifact any more, if that is so. */
 export async function noteUnreferenced(db: Db, org_id: string, sha256: string, now: Date): Promise<void> {
@@ -97,10 +101,6 @@ export async function noteUnreferenced(db: Db, org_id: string, sha256: string, n
       sql`update artifact set unreferenced_at = ${now} where org_id = ${org_id} and sha256 = ${sha256} and unreferenced_at is null`,
     );
 }
-
-const bytesRow = row({ bytes: bigint });
-export const countBytes = async (db: Db, org_id: string): Promise<number> =>
-  (await db.one(sql(bytesRow)`select coalesce(sum(size), 0)::bigint as bytes from artifact where org_id = ${org_id}`)).bytes;
 
 const keyRow = row({ org_id: text, sha256: text });
 export type ArtifactKey = RowOf<typeof keyRow>;

@@ -1,6 +1,7 @@
 import type { Plane } from "../../context.ts";
 import { background, type Background } from "../../kernel/background.ts";
 import { adoptArtifact, type ArtifactKey, deleteArtifactRow, findArtifact, listUnreferenced, lockArtifact } from "./store.ts";
+import { resumableUploads } from "./resumable.ts";
 import { blobKey } from "./upload.ts";
 
 const SWEEP_EVERY_MS = 3_600_000;
@@ -10,13 +11,14 @@ const UNREFERENCED_HOURS = 24;
 const BATCH_ROWS_MAX = 500;
 const SHA256 = /^[0-9a-f]{64}$/;
 
-/** Removes artifacts that no release has named for a day. */
+/** Removes artifacts that no release has named for a day, and uploads that nobody went on with for as long. */
 export function startBlobSweep(plane: Plane): Background {
   let sweeps = 0;
   return background(plane, "blob sweep", SWEEP_EVERY_MS, async () => {
     if (sweeps % LISTING_SWEEPS === 0) await adoptOrphans(plane);
     sweeps += 1;
     await sweepBlobs(plane);
+    await resumableUploads(plane).sweep();
   });
 }
 
@@ -25,7 +27,7 @@ async function sweepBlobs({ db, blobs, clock, log }: Plane): Promise<void> {
   for (;;) {
     const due = await listUnreferenced(db, before, BATCH_ROWS_MAX);
     for (const key of due) {
-      const removed = await db.transaction(async (tx) => {
+      const removed = await db.forOrg(key.org_id).transaction(async (tx) => {
         const artifact = await lockArtifact(tx, key.org_id, key.sha256);
         if (artifact === undefined || artifact.unreferenced_at === null || artifact.unreferenced_at > before) return false;
         await blobs.delete(blobKey(key.org_id, key.sha256));

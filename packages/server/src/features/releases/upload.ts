@@ -1,10 +1,13 @@
 import type { Readable } from "node:stream";
 import type { Plane } from "../../context.ts";
-import { BlobError, type Staged } from "../../engines/blobs/index.ts";
+import { BlobError, type Completed } from "../../engines/blobs/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, httpError, notFound, printable } from "../../kernel/fault.ts";
 import { artifactStored } from "../deployments/index.ts";
-import { countBytes, findRelease, lockArtifact, lockRelease, putArtifactRow, type ReleaseRow, setStored } from "./store.ts";
+import type { Room } from "./room.ts";
+import { deleteUpload } from "./store-uploads.ts";
+import { deleteArtifactRow, findRelease, lockArtifact, lockRelease, putArtifactRow, type ReleaseRow, setStored } from "./store.ts";
 
 export const blobKey = (org_id: string, sha256: string): string => `${org_id}/${sha256}`;
 
@@ -17,105 +20,103 @@ export interface UploadRequest {
   allowBody: () => void;
 }
 
-/** Bytes of uploads under way on this node: room that is not taken yet and will be. */
-export class Uploads {
-  readonly #plane: Plane;
-  readonly #reserved = new Map<symbol, { org_id: string; bytes: number }>();
-
-  constructor(plane: Plane) {
-    this.#plane = plane;
+/**
+ * Takes the artifact of a release in one request: whole, in the announced size and digest, or nothing is kept. Answers at
+ * once when it is stored already. Throws 413 before the first byte when there is no room, 400 for other bytes.
+ */
+export async function receiveArtifact(plane: Plane, room: Room, request: UploadRequest): Promise<ReleaseRow> {
+  const { release_id, headers, stream, allowBody } = request;
+  const { org_id } = request.caller;
+  const db = plane.db.forOrg(org_id);
+  const release = await requireUploadable(db, org_id, release_id);
+  const stored = await useStored(plane, db, org_id, release);
+  if (stored !== undefined) return stored;
+  const { artifact_size: size, artifact_sha256: sha256 } = release;
+  const length = headers["content-length"];
+  if (length !== undefined && Number(length) !== size) {
+    throw badRequest(`the body has ${String(length)} bytes; artifact_size of release ${printable(release.tag)} is ${size}`);
   }
-
-  /**
-   * Takes the artifact of a release: whole, in the announced size and digest, or nothing is kept. Answers at once when it
-   * is stored already. Throws 413 before the first byte when there is no room, 400 for other bytes.
-   */
-  async receive({ caller: { org_id }, release_id, headers, stream, allowBody }: UploadRequest): Promise<ReleaseRow> {
-    const release = await findRelease(this.#plane.db, org_id, release_id);
-    if (release === undefined) throw notFound("release", release_id);
-    if (release.artifact_state === "external")
-      throw conflict(`release ${printable(release.tag)} is the image ${release.image}: it takes no upload`);
-    const stored = await this.#useStored(org_id, release);
-    if (stored !== undefined) return stored;
-    const length = headers["content-length"];
-    if (length !== undefined && Number(length) !== release.artifact_size) {
-      throw badRequest(
-        `the body has ${String(length)} bytes; artifact_size of release ${printable(release.tag)} is ${release.artifact_size}`,
-      );
-    }
-    const reservation = Symbol();
-    this.#reserved.set(reservation, { org_id, bytes: release.artifact_size });
-    try {
-      await this.#requireRoom(org_id, release.artifact_size);
+  try {
+    return await room.with(org_id, size, async (taken) => {
       allowBody();
-      return await this.#take(org_id, release, stream);
-    } catch (error) {
-      throw toFault(error, release);
-    } finally {
-      this.#reserved.delete(reservation);
-    }
-  }
-
-  /** The bytes are there already, for this release or for another one of the org. */
-  async #useStored(org_id: string, { id, artifact_sha256, artifact_size }: ReleaseRow): Promise<ReleaseRow | undefined> {
-    const { db, blobs, clock } = this.#plane;
-    return await db.transaction(async (tx) => {
-      const release = await lockRelease(tx, org_id, id);
-      if (release === undefined) throw notFound("release", id);
-      const artifact = await lockArtifact(tx, org_id, artifact_sha256);
-      if (artifact?.size !== artifact_size) return undefined;
-      // The row may tell of a blob that somebody removed by hand: then it is taken again.
-      if ((await blobs.stat(blobKey(org_id, artifact_sha256)))?.size !== artifact_size) return undefined;
-      if (release.artifact_state === "stored") return release;
-      await putArtifactRow(tx, org_id, artifact_sha256, artifact_size, clock.now());
-      await artifactStored(tx, this.#plane, org_id, id);
-      return await setStored(tx, org_id, id, clock.now());
+      const staged = await plane.blobs.receive(stream, { max_bytes: size, expect: { size, sha256 } });
+      let is_placed = false;
+      const once = async (key: string): Promise<void> => {
+        if (!is_placed) await staged.commit(key);
+        is_placed = true;
+      };
+      try {
+        return await keepArtifact(plane, db, release, org_id, { commit: once }, taken);
+      } finally {
+        await staged.discard();
+      }
     });
-  }
-
-  async #requireRoom(org_id: string, bytes: number): Promise<void> {
-    const { db, blobs, settings } = this.#plane;
-    const { artifact_bytes_max, free_disk_bytes_min } = settings.limits;
-    const [stored, free] = await Promise.all([countBytes(db, org_id), blobs.freeBytes()]);
-    const under_way = [...this.#reserved.values()];
-    const of_org = under_way.filter((other) => other.org_id === org_id);
-    if (stored + sum(of_org) > artifact_bytes_max) {
-      throw httpError(
-        413,
-        `${bytes} bytes more would exceed the ${artifact_bytes_max} bytes that an org's artifacts may take; ${stored} are taken`,
-      );
-    }
-    if (free - sum(under_way) < free_disk_bytes_min) throw httpError(413, `the server has no room for ${bytes} bytes more`);
-  }
-
-  async #take(org_id: string, { id, artifact_sha256: sha256, artifact_size: size }: ReleaseRow, stream: Readable): Promise<ReleaseRow> {
-    const staged = await this.#plane.blobs.receive(stream, { max_bytes: size, expect: { size, sha256 } });
-    try {
-      return await this.#keep(org_id, id, staged);
-    } finally {
-      await staged.discard();
-    }
-  }
-
-  /** The blob gets its name while its row is held, so that nobody removes it in between. */
-  #keep(org_id: string, id: string, staged: Staged): Promise<ReleaseRow> {
-    const { db, clock } = this.#plane;
-    let is_placed = false;
-    return db.transaction(async (tx) => {
-      if ((await lockRelease(tx, org_id, id)) === undefined) throw notFound("release", id);
-      await putArtifactRow(tx, org_id, staged.sha256, staged.size, clock.now());
-      if (!is_placed) await staged.commit(blobKey(org_id, staged.sha256));
-      is_placed = true;
-      await artifactStored(tx, this.#plane, org_id, id);
-      return await setStored(tx, org_id, id, clock.now());
-    });
+  } catch (error) {
+    throw toFault(error, release);
   }
 }
 
-const sum = (reservations: readonly { bytes: number }[]): number => reservations.reduce((total, { bytes }) => total + bytes, 0);
+/** The release, if it is one that takes an artifact. */
+export async function requireUploadable(db: Db, org_id: string, release_id: string): Promise<ReleaseRow> {
+  const release = await findRelease(db, org_id, release_id);
+  if (release === undefined) throw notFound("release", release_id);
+  if (release.artifact_state === "external")
+    throw conflict(`release ${printable(release.tag)} is the image ${release.image}: it takes no upload`);
+  return release;
+}
+
+/** The release as stored when the bytes are there already, for this release or for another one of the org. */
+export const useStored = (
+  plane: Plane,
+  db: Db,
+  org_id: string,
+  { id, artifact_sha256, artifact_size }: ReleaseRow,
+): Promise<ReleaseRow | undefined> =>
+  db.transaction(async (tx) => {
+    const release = await lockRelease(tx, org_id, id);
+    if (release === undefined) throw notFound("release", id);
+    const artifact = await lockArtifact(tx, org_id, artifact_sha256);
+    if (artifact !== undefined && artifact.size !== artifact_size) return undefined;
+    const isThere = async () => (await plane.blobs.stat(blobKey(org_id, artifact_sha256)))?.size === artifact_size;
+    // The row may tell of a blob that somebody removed by hand: then it is taken again.
+    if (!(await isThere())) return undefined;
+    if (release.artifact_state === "stored") return release;
+    await putArtifactRow(tx, org_id, artifact_sha256, artifact_size, plane.clock.now());
+    // A blob without a row is one whose server ended before it could commit: checked, but nobody held it until now.
+    if (artifact === undefined && !(await isThere())) {
+      await deleteArtifactRow(tx, { org_id, sha256: artifact_sha256 });
+      return undefined;
+    }
+    return await markStored(plane, tx, org_id, id);
+  });
+
+/** The blob gets its name while its row is held, so that nobody removes it in between. */
+export const keepArtifact = (
+  plane: Plane,
+  db: Db,
+  release: ReleaseRow,
+  org_id: string,
+  bytes: Completed,
+  taken: (tx: Db) => Promise<void> = async () => {},
+): Promise<ReleaseRow> =>
+  db.transaction(async (tx) => {
+    const { id, artifact_sha256: sha256, artifact_size: size } = release;
+    if ((await lockRelease(tx, org_id, id)) === undefined) throw notFound("release", id);
+    await putArtifactRow(tx, org_id, sha256, size, plane.clock.now());
+    await bytes.commit(blobKey(org_id, sha256));
+    const stored = await markStored(plane, tx, org_id, id);
+    await taken(tx);
+    return stored;
+  });
+
+async function markStored(plane: Plane, tx: Db, org_id: string, id: string): Promise<ReleaseRow> {
+  await artifactStored(tx, plane, org_id, id);
+  await deleteUpload(tx, org_id, id);
+  return await setStored(tx, org_id, id, plane.clock.now());
+}
 
 /** What the blob store refused, as the client is told it. Nothing was kept. */
-function toFault(error: unknown, { tag, artifact_size }: ReleaseRow): unknown {
+export function toFault(error: unknown, { tag, artifact_size }: ReleaseRow): unknown {
   if (!(error instanceof BlobError)) return error;
   const of = `the artifact of release ${printable(tag)}`;
   switch (error.code) {

@@ -46,6 +46,8 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
     org,
     anotherOrg: () => rig.org(),
     blobs,
+    /** What a new process knows of the directory. */
+    restartBlobs: async () => void Object.assign(rig.plane, { blobs: await directoryBlobs(directory, { log: silentLog }) }),
     create,
     url,
     put: async (id: string, body: NonNullable<RequestInit["body"]>, token = org.token) => {

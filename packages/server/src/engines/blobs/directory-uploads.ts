@@ -1,0 +1,167 @@
+import { createHash, type Hash } from "node:crypto";
+import { constants } from "node:fs";
+import { type FileHandle, mkdir, open, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { Readable } from "node:stream";
+import { type AppendOptions, type Appended, BlobError, type BlobStat, type Completed } from "./blobs.ts";
+import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, syncDirectory, writeFully } from "./files.ts";
+import { splitKey } from "./keys.ts";
+
+/** A power cut takes at most this much of what a request brought: so often it is forced to the disk. */
+const SYNC_BYTES = 16 * 1024 * 1024;
+const READ_CHUNK_BYTES = 1024 * 1024;
+/** Digests kept ready. An upload whose digest was dropped is read once more at its end. */
+const DIGESTS_MAX = 1_000;
+
+interface Digest {
+  bytes: number;
+  hash: Hash;
+}
+
+/**
+ * Resumable uploads as files `<directory>/<owner>/<name>`. The file's length is all there is to know of an upload: it is
+ * forced to the disk before anybody is told, so that it never shrinks, whatever crashes. The digest of what came is kept in
+ * memory; after a restart it is made of the file, at the end.
+ */
+export class DirectoryUploads {
+  readonly #directory: string;
+  readonly #place: (file: string, key: string) => Promise<void>;
+  readonly #digests = new Map<string, Digest>();
+
+  /** `place` gives a file the name of a blob. */
+  constructor(directory: string, place: (file: string, key: string) => Promise<void>) {
+    this.#directory = directory;
+    this.#place = place;
+  }
+
+  async append(key: string, stream: Readable, options: AppendOptions): Promise<Appended> {
+    stream.on("error", ignore);
+    try {
+      await using handle = await this.#open(key);
+      const { size } = await handle.stat();
+      if (size !== options.offset) throw new BlobError("bad_range", `the upload has ${size} bytes, not ${options.offset}`);
+      return await this.#write(key, handle, stream, options);
+    } catch (error) {
+      return refuse(error);
+    } finally {
+      stream.off("error", ignore);
+    }
+  }
+
+  async uploaded(key: string): Promise<number> {
+    try {
+      await using handle = await open(this.#path(key), "r");
+      // A process that was killed has left bytes that are in memory only.
+      await handle.sync();
+      return (await handle.stat()).size;
+    } catch (error) {
+      if (isCode(error, "ENOENT")) return 0;
+      throw error;
+    }
+  }
+
+  async complete(key: string, expect: { size: number; sha256: string }): Promise<Completed> {
+    const file = this.#path(key);
+    await using handle = await this.#open(key);
+    const { size } = await handle.stat();
+    if (size !== expect.size) throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
+    const ready = this.#digests.get(key);
+    const sha256 = ready?.bytes === size ? ready.hash.copy().digest("hex") : await digestOf(handle);
+    if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
+    await handle.sync();
+    let placed = false;
+    return {
+      commit: async (blob_key) => {
+        if (placed) return;
+        await this.#place(file, blob_key);
+        placed = true;
+        this.#digests.delete(key);
+      },
+    };
+  }
+
+  async abandon(key: string): Promise<void> {
+    this.#digests.delete(key);
+    await rm(this.#path(key), { force: true });
+  }
+
+  async *list(): AsyncGenerator<BlobStat> {
+    for (const owner of await entriesOf(this.#directory)) {
+      for (const { name } of await entriesOf(join(this.#directory, owner.name))) {
+        const key = `${owner.name}/${name}`;
+        const found = await statOf(this.#path(key), key);
+        if (found !== undefined) yield found;
+      }
+    }
+  }
+
+  #path(key: string): string {
+    const { owner, name } = splitKey(key);
+    return join(this.#directory, owner, name);
+  }
+
+  async #open(key: string): Promise<FileHandle> {
+    const file = this.#path(key);
+    const directory = dirname(file);
+    const made = await mkdir(directory, { recursive: true, mode: 0o700 });
+    const handle = await open(file, constants.O_RDWR | constants.O_CREAT, 0o600);
+    try {
+      if ((await handle.stat()).size === 0) await syncDirectory(directory);
+      if (made !== undefined) await syncDirectory(this.#directory);
+      return handle;
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  async #write(key: string, handle: FileHandle, stream: Readable, options: AppendOptions): Promise<Appended> {
+    const digest = this.#digestAt(key, options.offset);
+    let size = options.offset;
+    let synced = size;
+    let whole = true;
+    try {
+      for await (const chunk of chunksOf(stream, options.signal)) {
+        if (size + chunk.byteLength > options.max_bytes) throw new BlobError("too_large", `more than ${options.max_bytes} bytes`);
+        await writeFully(handle, chunk, size);
+        digest?.hash.update(chunk);
+        size += chunk.byteLength;
+        if (digest !== undefined) digest.bytes = size;
+        options.on_bytes?.(chunk.byteLength);
+        if (size - synced < SYNC_BYTES) continue;
+        await handle.datasync();
+        synced = size;
+      }
+    } catch (error) {
+      if (!(error instanceof BlobError) || error.code !== "interrupted") throw error;
+      whole = false;
+    } finally {
+      await handle.sync();
+    }
+    return { size, whole };
+  }
+
+  /** The digest of the first `offset` bytes, to go on with; undefined when it is not known any more. */
+  #digestAt(key: string, offset: number): Digest | undefined {
+    const known = this.#digests.get(key);
+    if (known?.bytes === offset) return known;
+    this.#digests.delete(key);
+    if (offset > 0) return undefined;
+    const [oldest] = this.#digests.keys();
+    if (this.#digests.size >= DIGESTS_MAX && oldest !== undefined) this.#digests.delete(oldest);
+    const begun = { bytes: 0, hash: createHash("sha256") };
+    this.#digests.set(key, begun);
+    return begun;
+  }
+}
+
+async function digestOf(handle: FileHandle): Promise<string> {
+  const hash = createHash("sha256");
+  const chunk = Buffer.allocUnsafe(READ_CHUNK_BYTES);
+  for (let position = 0; ;) {
+    const { bytesRead } = await handle.read(chunk, 0, chunk.length, position);
+    if (bytesRead === 0) return hash.digest("hex");
+    hash.update(chunk.subarray(0, bytesRead));
+    position += bytesRead;
+  }
+}

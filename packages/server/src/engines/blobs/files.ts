@@ -1,0 +1,67 @@
+import type { Dirent } from "node:fs";
+import { type FileHandle, open, readdir, stat } from "node:fs/promises";
+import type { Readable } from "node:stream";
+import { BlobError, type BlobStat } from "./blobs.ts";
+
+export const ignore = (): void => {};
+
+/** Writes all of the chunk at `position`. */
+export async function writeFully(handle: FileHandle, chunk: Uint8Array, position: number): Promise<void> {
+  for (let written = 0; written < chunk.byteLength;) {
+    written += (await handle.write(chunk, written, chunk.byteLength - written, position + written)).bytesWritten;
+  }
+}
+
+/** The stream's chunks, with every way of breaking off as `interrupted`. Does not destroy the stream when the reader stops, only when told to abort. */
+export async function* chunksOf(stream: Readable, signal: AbortSignal | undefined): AsyncGenerator<Buffer> {
+  const abort = (): void => void stream.destroy(new Error("the upload was aborted"));
+  if (signal?.aborted === true) abort();
+  signal?.addEventListener("abort", abort, { once: true });
+  try {
+    for await (const chunk of stream.iterator({ destroyOnReturn: false }))
+      yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk as string);
+  } catch (error) {
+    throw new BlobError("interrupted", "the upload broke off", { cause: error });
+  } finally {
+    signal?.removeEventListener("abort", abort);
+  }
+}
+
+export async function statOf(path: string, key: string): Promise<BlobStat | undefined> {
+  try {
+    const { size, mtime } = await stat(path);
+    return { key, size, stored_at: mtime };
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return undefined;
+    throw error;
+  }
+}
+
+/** Nothing when the directory is not there (any more). */
+export async function entriesOf(directory: string): Promise<Dirent[]> {
+  try {
+    return await readdir(directory, { withFileTypes: true });
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return [];
+    throw error;
+  }
+}
+
+/** A new name is durable only when its directory is. */
+export async function syncDirectory(directory: string): Promise<void> {
+  const handle = await open(directory, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Throws the error, as `no_space` when that is what it says: full disk, quota, or no inodes left. */
+export function refuse(error: unknown): never {
+  if (isCode(error, "ENOSPC") || isCode(error, "EDQUOT"))
+    throw new BlobError("no_space", "there is no space left for blobs", { cause: error });
+  throw error;
+}
+
+export const isCode = (error: unknown, code: string): boolean => error instanceof Error && "code" in error && error.code === code;

@@ -1,0 +1,313 @@
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { type ClientRequest, request } from "node:http";
+import { Readable } from "node:stream";
+import { test } from "node:test";
+import { Upload } from "tus-js-client";
+import { startBlobSweep } from "./index.ts";
+import { sha256, startReleaseRig, until } from "./testing/release-rig.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const SIZE = 3_000_000;
+const MIB = 1024 * 1024;
+type Rig = Awaited<ReturnType<typeof startReleaseRig>>;
+
+/** A release of fresh bytes, and the requests that tus knows. */
+async function makeUpload(rig: Rig, size = SIZE, tag = `v${randomBytes(4).toString("hex")}`) {
+  const bytes = randomBytes(size);
+  const { id } = (await rig.create(tag, bytes)).body.data;
+  const headers = { authorization: `Bearer ${rig.org.token}`, "tus-resumable": "1.0.0" };
+  const call = async (method: string, more: Record<string, string> = {}, body?: Uint8Array<ArrayBuffer>) => {
+    const answer = await fetch(rig.url(id), { method, headers: { ...headers, ...more }, ...(body === undefined ? {} : { body }) });
+    const text = await answer.text();
+    return { status: answer.status, headers: answer.headers, offset: Number(answer.headers.get("upload-offset") ?? "NaN"), text };
+  };
+  const patchHeaders = (offset: number) => ({ "content-type": "application/offset+octet-stream", "upload-offset": String(offset) });
+  return {
+    id,
+    bytes,
+    call,
+    start: (length = size) => call("POST", { "upload-length": String(length) }),
+    look: () => call("HEAD"),
+    patch: (offset: number, end = size, from = bytes) => call("PATCH", patchHeaders(offset), Uint8Array.from(from.subarray(offset, end))),
+    /** A PATCH whose body stays open. */
+    open: (offset: number): ClientRequest => {
+      const open = request(rig.url(id), {
+        method: "PATCH",
+        headers: { ...headers, ...patchHeaders(offset), "content-length": String(size - offset) },
+      });
+      open.on("error", () => {});
+      open.flushHeaders();
+      return open;
+    },
+    kept: () => rig.blobs.uploaded(`${rig.org.org_id}/${id}`),
+  };
+}
+
+const uploadKeys = async (rig: Rig): Promise<string[]> => (await Array.fromAsync(rig.blobs.listUploads())).map(({ key }) => key);
+
+test("tus-js-client uploads in parts, and takes up where it was stopped", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const { id, bytes } = await makeUpload(rig);
+  const common = {
+    endpoint: rig.url(id),
+    headers: { authorization: `Bearer ${rig.org.token}` },
+    chunkSize: MIB,
+    retryDelays: null,
+    uploadSize: SIZE,
+  };
+  const first = new Upload(bytes, { ...common });
+  await new Promise<void>((resolve, reject) => {
+    first.options.onError = reject;
+    first.options.onChunkComplete = () => void first.abort().then(resolve);
+    first.start();
+  });
+  assert.equal(first.url, rig.url(id));
+  const sent: number[] = [];
+  await new Promise<void>((resolve, reject) => {
+    const second = new Upload(bytes, {
+      ...common,
+      uploadUrl: first.url,
+      onError: reject,
+      onSuccess: () => resolve(),
+      onChunkComplete: (size) => void sent.push(size),
+    });
+    second.start();
+  });
+  assert.deepEqual(sent, [MIB, SIZE - 2 * MIB]);
+  assert.equal(await rig.state(id), "stored");
+  assert.deepEqual(Buffer.from(await (await rig.fetch(id)).arrayBuffer()), bytes);
+  assert.deepEqual(await uploadKeys(rig), []);
+});
+
+test("a cut in the middle of a part loses nothing that came; the rest makes it whole", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const upload = await makeUpload(rig);
+  const started = await upload.start();
+  assert.deepEqual(
+    [started.status, started.offset, started.headers.get("location"), started.headers.get("tus-resumable")],
+    [201, 0, `/api/releases/${upload.id}/artifact`, "1.0.0"],
+  );
+  assert.ok(Date.parse(started.headers.get("upload-expires") ?? "") > 0);
+  for (const end of [1_000_000, 2_000_001]) {
+    const { offset } = await upload.look();
+    const cut = upload.open(offset);
+    cut.write(upload.bytes.subarray(offset, end));
+    await until(async () => (await upload.kept()) === end);
+    cut.destroy();
+    await until(async () => (await upload.look()).status === 200);
+    assert.equal((await upload.look()).offset, end);
+  }
+  const done = await upload.patch(2_000_001);
+  assert.deepEqual([done.status, done.offset], [204, SIZE]);
+  assert.equal(await rig.state(upload.id), "stored");
+  assert.deepEqual(Buffer.from(await (await rig.fetch(upload.id)).arrayBuffer()), upload.bytes);
+  const { status, offset } = await upload.look();
+  assert.deepEqual([status, offset], [200, SIZE]);
+  assert.deepEqual([(await upload.start()).status, (await upload.start()).offset], [201, SIZE]);
+});
+
+test("a server that starts again has what came, and checks the whole although it did not see it come", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const [good, bad] = [await makeUpload(rig), await makeUpload(rig)];
+  for (const upload of [good, bad]) {
+    await upload.start();
+    await upload.patch(0, MIB, upload === bad ? randomBytes(SIZE) : upload.bytes);
+  }
+  await rig.restartBlobs();
+  for (const upload of [good, bad]) assert.equal((await upload.look()).offset, MIB);
+  assert.equal((await good.patch(MIB)).status, 204);
+  assert.equal(await rig.state(good.id), "stored");
+  const refused = await bad.patch(MIB);
+  assert.deepEqual([refused.status, refused.headers.get("tus-resumable")], [400, "1.0.0"]);
+  assert.match(refused.text, /sha256.*Nothing was kept/);
+  assert.equal(await rig.state(bad.id), "awaiting_upload");
+  assert.equal((await bad.look()).status, 404);
+  assert.deepEqual(await uploadKeys(rig), []);
+});
+
+test("a server that ended after the last byte, or after the blob had its name, finishes when it is asked", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const [all, named] = [await makeUpload(rig), await makeUpload(rig)];
+  for (const { id, start, bytes } of [all, named]) {
+    await start();
+    const key = `${rig.org.org_id}/${id}`;
+    await rig.blobs.append(key, Readable.from([bytes]), { offset: 0, max_bytes: SIZE });
+  }
+  const completed = await rig.blobs.complete(`${rig.org.org_id}/${named.id}`, { size: SIZE, sha256: sha256(named.bytes) });
+  await completed.commit(`${rig.org.org_id}/${sha256(named.bytes)}`);
+  for (const upload of [all, named]) {
+    const { status, offset } = await upload.look();
+    assert.deepEqual([status, offset], [200, SIZE]);
+    assert.equal(await rig.state(upload.id), "stored");
+    assert.deepEqual(Buffer.from(await (await rig.fetch(upload.id)).arrayBuffer()), upload.bytes);
+  }
+});
+
+test("while one brings bytes another is told 423; one that fell silent is replaced, and what came is right", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const upload = await makeUpload(rig);
+  await upload.start();
+  const first = upload.open(0);
+  first.write(upload.bytes.subarray(0, MIB));
+  await until(async () => (await upload.kept()) === MIB);
+  const refused = await upload.look();
+  assert.deepEqual([refused.status, refused.headers.get("retry-after")], [423, "1"]);
+  assert.equal((await upload.patch(MIB)).status, 423);
+  assert.equal((await upload.call("DELETE")).status, 423);
+  await rig.clock.advance({ seconds: 6 });
+  assert.equal((await upload.look()).offset, MIB);
+  const [one, two] = await Promise.all([upload.patch(MIB), upload.patch(MIB)]);
+  assert.deepEqual(
+    [one.status, two.status].toSorted(),
+    one.status === 204 && two.status === 204 ? [] : [204, Math.max(one.status, two.status)],
+  );
+  assert.ok([404, 409, 423].includes(Math.max(one.status, two.status)), `${one.status} ${two.status}`);
+  assert.deepEqual(Buffer.from(await (await rig.fetch(upload.id)).arrayBuffer()), upload.bytes);
+  first.destroy();
+});
+
+test("refused: no or another version, another length, another offset, too much, another type, what was not started", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const upload = await makeUpload(rig);
+  const { call } = upload;
+  assert.equal((await upload.look()).status, 404);
+  assert.equal((await upload.patch(0)).status, 404);
+  assert.equal((await call("DELETE")).status, 404);
+  assert.equal((await upload.start(SIZE - 1)).status, 400);
+  assert.equal((await call("POST")).status, 400);
+  assert.equal((await call("POST", { "upload-defer-length": "1" })).status, 400);
+  const other = await call("POST", { "tus-resumable": "0.2.2", "upload-length": String(SIZE) });
+  assert.deepEqual([other.status, other.headers.get("tus-version")], [412, "1.0.0"]);
+  const without = await fetch(rig.url(upload.id), { method: "POST", headers: { authorization: `Bearer ${rig.org.token}` } });
+  assert.equal(without.status, 412);
+  await upload.start();
+  const wrong_offset = await upload.patch(5);
+  assert.deepEqual([wrong_offset.status, JSON.parse(wrong_offset.text).error.code], [409, "conflict"]);
+  assert.equal((await call("PATCH", { "content-type": "text/plain", "upload-offset": "0" }, new Uint8Array(1))).status, 415);
+  const type = { "content-type": "application/offset+octet-stream" };
+  assert.equal((await call("PATCH", { ...type, "upload-offset": "-1" }, new Uint8Array(1))).status, 400);
+  assert.equal((await call("PATCH", { ...type, "upload-offset": "0" }, new Uint8Array(SIZE + 1))).status, 400);
+  assert.equal((await upload.look()).offset, 0);
+  const external = (await rig.create("image", Buffer.alloc(0), { kind: "container_image", image: `r/x@sha256:${"a".repeat(64)}` })).body
+    .data.id;
+  const refused = await fetch(rig.url(external), {
+    method: "POST",
+    headers: { authorization: `Bearer ${rig.org.token}`, "tus-resumable": "1.0.0", "upload-length": "0" },
+  });
+  assert.equal(refused.status, 409);
+});
+
+test("DELETE drops the upload, and it can be started again; an empty artifact is stored when it is started", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const upload = await makeUpload(rig);
+  await upload.start();
+  await upload.patch(0, 10);
+  assert.equal((await upload.call("DELETE")).status, 204);
+  assert.deepEqual(await uploadKeys(rig), []);
+  assert.equal((await upload.look()).status, 404);
+  assert.deepEqual([(await upload.start()).offset, (await upload.patch(0)).status], [0, 204]);
+  const empty = await makeUpload(rig, 0);
+  assert.equal((await empty.start()).status, 201);
+  assert.equal(await rig.state(empty.id), "stored");
+});
+
+test(
+  "413 before the first byte: thirty uploads at once, of both kinds, promise no more than the quota and the disk have",
+  TIMEOUT,
+  async () => {
+    await using rig = await startReleaseRig({ artifact_bytes_max: 7 * 1_000 + 999 });
+    const uploads = await Promise.all(Array.from({ length: 20 }, () => makeUpload(rig, 1_000)));
+    const answers = await Promise.all(uploads.map((upload) => upload.start()));
+    assert.equal(answers.filter(({ status }) => status === 201).length, 7);
+    assert.equal(answers.filter(({ status }) => status === 413).length, 13);
+    const full = await makeUpload(rig, 1_000);
+    assert.equal((await rig.put(full.id, Uint8Array.from(full.bytes))).status, 413);
+    // What was promised is given: all seven end well, and their promise became what they take.
+    for (const upload of uploads) if ((await upload.look()).status === 200) assert.equal((await upload.patch(0)).status, 204);
+    assert.equal((await full.start()).status, 413);
+    assert.equal((await rig.kept()).keys.length, 7);
+
+    Object.assign(rig.plane.settings.limits, { artifact_bytes_max: 2 ** 40, free_disk_bytes_min: 2 ** 62 });
+    assert.equal((await full.start()).status, 413);
+    Object.assign(rig.plane.settings.limits, { free_disk_bytes_min: 0 });
+    assert.equal((await full.start()).status, 201);
+  },
+);
+
+test("PUTs at once promise no more than the quota either, and those that fit are taken", TIMEOUT, async () => {
+  await using rig = await startReleaseRig({ artifact_bytes_max: 3_000 });
+  const uploads = await Promise.all(Array.from({ length: 10 }, () => makeUpload(rig, 1_000)));
+  const answers = await Promise.all(uploads.map(({ id, bytes }) => rig.put(id, Uint8Array.from(bytes))));
+  assert.deepEqual(
+    [200, 413].map((status) => answers.filter((answer) => answer.status === status).length),
+    [3, 7],
+  );
+});
+
+test("an upload that nobody went on with for a day is dropped, one that somebody did is not, nor one under way", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const [stale, fresh, open] = [await makeUpload(rig), await makeUpload(rig), await makeUpload(rig)];
+  for (const upload of [stale, fresh, open]) {
+    await upload.start();
+    await upload.patch(0, 10);
+  }
+  const sweep = startBlobSweep(rig.plane);
+  await rig.clock.advance({ hours: 23 });
+  await fresh.patch(10, 20);
+  const held = open.open(10);
+  held.write("x");
+  await until(async () => (await open.kept()) === 11);
+  await rig.clock.advance({ hours: 2 });
+  sweep.wake();
+  await sweep.settled();
+  assert.deepEqual((await uploadKeys(rig)).toSorted(), [fresh, open].map(({ id }) => `${rig.org.org_id}/${id}`).toSorted());
+  assert.equal((await stale.look()).status, 404);
+  assert.equal((await fresh.look()).offset, 20);
+  // Bytes whose release was deleted go too.
+  await rig.call("DELETE", `/api/releases/${fresh.id}`, { token: rig.org.token });
+  sweep.wake();
+  await sweep.settled();
+  assert.deepEqual(await uploadKeys(rig), [`${rig.org.org_id}/${open.id}`]);
+  held.destroy();
+  await sweep.stop();
+});
+
+test("a release that names a blob again keeps it, however close the sweep is", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const { token } = rig.org;
+  const sweep = startBlobSweep(rig.plane);
+  for (let round = 0; round < 10; round += 1) {
+    const bytes = randomBytes(100);
+    const { id } = (await rig.create(`old${round}`, bytes)).body.data;
+    await rig.put(id, Uint8Array.from(bytes));
+    await rig.call("DELETE", `/api/releases/${id}`, { token });
+    await rig.clock.advance({ hours: 25 });
+    sweep.wake();
+    const [, made] = await Promise.all([sweep.settled(), rig.create(`new${round}`, bytes)]);
+    const there = (await rig.blobs.stat(`${rig.org.org_id}/${sha256(bytes)}`)) !== undefined;
+    await rig.clock.advance({ hours: 49 });
+    sweep.wake();
+    await sweep.settled();
+    // Either the sweep came first and the bytes are sent again, or they stay for as long as the release does.
+    assert.equal((await rig.blobs.stat(`${rig.org.org_id}/${sha256(bytes)}`)) !== undefined, there);
+    assert.equal((await rig.put(made.body.data.id, Uint8Array.from(bytes))).status, 200);
+    assert.equal(await (await rig.fetch(made.body.data.id)).arrayBuffer().then((all) => sha256(Buffer.from(all))), sha256(bytes));
+  }
+  await sweep.stop();
+});
+
+test("an upload over a connection that is not the org's is not found", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const upload = await makeUpload(rig);
+  await upload.start();
+  const other = await rig.anotherOrg();
+  for (const method of ["HEAD", "POST", "PATCH", "DELETE"]) {
+    const answer = await fetch(rig.url(upload.id), {
+      method,
+      headers: { authorization: `Bearer ${other.token}`, "tus-resumable": "1.0.0", "upload-length": String(SIZE), "upload-offset": "0" },
+    });
+    assert.equal(answer.status, 404, method);
+    await answer.arrayBuffer();
+  }
+});

@@ -1,0 +1,217 @@
+import type { Readable } from "node:stream";
+import type { Release } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { BlobError } from "../../engines/blobs/index.ts";
+import type { Db } from "../../kernel/db.ts";
+import { badRequest, conflict, httpError, notFound, printable } from "../../kernel/fault.ts";
+import { Answer } from "../../kernel/serve.ts";
+import { Room } from "./room.ts";
+import { deleteExpiredUpload, deleteUpload, findUpload, insertUpload, keepUpload, listExpiredUploads } from "./store-uploads.ts";
+import type { ReleaseRow } from "./store.ts";
+import { type Headers, readCount, requireOffsetBody } from "./tus.ts";
+import { keepArtifact, requireUploadable, toFault, useStored } from "./upload.ts";
+import { toWire } from "./wire.ts";
+
+const EXPIRES_AFTER_MS = 24 * 3_600_000;
+/** A request that brings no byte for this long has lost its client; another one may go on where it stopped. */
+const QUIET_MS = 5_000;
+const LOCKED_RETRY_SECONDS = 1;
+const SWEEP_ROWS_MAX = 500;
+
+/** Whoever works on an upload at this moment. */
+interface Holder {
+  /** Monotonic, of the last byte; undefined while it does what must not be cut short. */
+  moved_at: number | undefined;
+  stop: () => void;
+  ended: Promise<void>;
+}
+
+export interface Continuation {
+  org_id: string;
+  release_id: string;
+  headers: Headers;
+  stream: Readable;
+  allowBody: () => void;
+}
+
+const uploadKey = (org_id: string, release_id: string): string => `${org_id}/${release_id}`;
+
+const planes = new WeakMap<Plane, ResumableUploads>();
+
+/** The resumable uploads of a plane: its routes and its sweep must agree on who works on one. */
+export function resumableUploads(plane: Plane): ResumableUploads {
+  let made = planes.get(plane);
+  if (made === undefined) planes.set(plane, (made = new ResumableUploads(plane)));
+  return made;
+}
+
+/**
+ * Artifacts that come in several requests (tus 1.0), one upload for each release, so that who comes back needs no more than
+ * the release's id. What came is kept for a day; with the last byte the whole is checked, and either stored or dropped.
+ */
+class ResumableUploads {
+  readonly room: Room;
+  readonly #plane: Plane;
+  readonly #holders = new Map<string, Holder>();
+
+  constructor(plane: Plane) {
+    this.#plane = plane;
+    this.room = new Room(plane);
+  }
+
+  /** Promises room to the upload. Throws 413 when there is none, 400 when its length is not the release's. */
+  async start(db: Db, org_id: string, release_id: string, headers: Headers): Promise<Answer<{ data: Release }>> {
+    const release = await requireUploadable(db, org_id, release_id);
+    if (headers["upload-defer-length"] !== undefined) throw badRequest("the header Upload-Length is needed: the release names its size");
+    const size = readCount(headers, "Upload-Length");
+    if (size !== release.artifact_size)
+      throw badRequest(`Upload-Length is ${size}; artifact_size of release ${printable(release.tag)} is ${release.artifact_size}`);
+    const location = `/api/releases/${release_id}/artifact`;
+    const stored = await useStored(this.#plane, db, org_id, release);
+    if (stored !== undefined) return new Answer(201, { data: toWire(stored) }, { location, ...offsetHeaders(size, size) });
+    const expires_at = this.#expiry();
+    if ((await keepUpload(db, org_id, release_id, expires_at)) === 0) {
+      await this.room.require(db, org_id, size);
+      await insertUpload(db, { org_id, release_id, size, expires_at }, this.#plane.clock.now());
+    }
+    const offset = await this.#plane.blobs.uploaded(uploadKey(org_id, release_id));
+    const now = size === 0 ? await this.#finish(db, org_id, release) : release;
+    return new Answer(201, { data: toWire(now) }, { location, ...offsetHeaders(offset, size, expires_at) });
+  }
+
+  /** How far the upload is, on the disk. Finishes one whose bytes are all there: the server ended before it could. */
+  async look(org_id: string, release_id: string): Promise<Answer<never>> {
+    const { blobs } = this.#plane;
+    const db = this.#plane.db.forOrg(org_id);
+    const release = await requireUploadable(db, org_id, release_id);
+    const size = release.artifact_size;
+    if (release.artifact_state === "stored") return new Answer<never>(200, "", offsetHeaders(size, size));
+    return await this.#alone(org_id, release_id, async () => {
+      const upload = await findUpload(db, org_id, release_id);
+      if (upload === undefined) throw notFound("upload of release", release.tag);
+      const offset = await blobs.uploaded(uploadKey(org_id, release_id));
+      // The server ended between the blob's new name and the row that tells of it.
+      if (offset === 0 && (await useStored(this.#plane, db, org_id, release)) !== undefined)
+        return new Answer<never>(200, "", offsetHeaders(size, size));
+      if (offset === size) await this.#finish(db, org_id, release);
+      return new Answer<never>(200, "", offsetHeaders(offset, size, upload.expires_at));
+    });
+  }
+
+  /** Takes what follows. Throws 409 for another offset than the upload's, 423 while another request brings bytes. */
+  async continue({ org_id, release_id, headers, stream, allowBody }: Continuation): Promise<Answer<never>> {
+    const { blobs } = this.#plane;
+    const db = this.#plane.db.forOrg(org_id);
+    const release = await requireUploadable(db, org_id, release_id);
+    const { artifact_size: size } = release;
+    requireOffsetBody(headers);
+    const offset = readCount(headers, "Upload-Offset");
+    const key = uploadKey(org_id, release_id);
+    return await this.#alone(org_id, release_id, async (holder, signal) => {
+      if ((await findUpload(db, org_id, release_id)) === undefined) throw notFound("upload of release", release.tag);
+      const have = await blobs.uploaded(key);
+      if (have !== offset) throw conflict(`Upload-Offset is ${offset}; the upload has ${have} bytes`);
+      if (offset + Number(headers["content-length"] ?? 0) > size)
+        throw badRequest(`the body would make the upload longer than the ${size} bytes of release ${printable(release.tag)}`);
+      allowBody();
+      const on_bytes = (): void => void (holder.moved_at = this.#plane.clock.monotonic());
+      on_bytes();
+      try {
+        const { size: now, whole } = await blobs.append(key, stream, { offset, max_bytes: size, signal, on_bytes });
+        holder.moved_at = undefined;
+        const expires_at = this.#expiry();
+        await keepUpload(db, org_id, release_id, expires_at);
+        if (now === size) await this.#finish(db, org_id, release);
+        else if (!whole) throw badRequest(`the upload broke off; ${now} bytes are kept`);
+        return new Answer<never>(204, "", offsetHeaders(now, size, now === size ? undefined : expires_at));
+      } catch (error) {
+        if (error instanceof BlobError && error.code === "too_large") await this.#drop(db, org_id, release_id);
+        throw toFault(error, release);
+      }
+    });
+  }
+
+  /** Drops the upload. */
+  async end(db: Db, org_id: string, release_id: string): Promise<Answer<never>> {
+    await requireUploadable(db, org_id, release_id);
+    return await this.#alone(org_id, release_id, async () => {
+      if ((await findUpload(db, org_id, release_id)) === undefined) throw notFound("upload of release", release_id);
+      await this.#drop(db, org_id, release_id);
+      return new Answer<never>(204, "");
+    });
+  }
+
+  /** Drops uploads that nobody went on with for a day, and bytes of uploads that are no more. */
+  async sweep(): Promise<void> {
+    const { db, blobs, clock, log } = this.#plane;
+    for (const upload of await listExpiredUploads(db, clock.now(), SWEEP_ROWS_MAX)) {
+      const { org_id, release_id } = upload;
+      await this.#unlessHeld(org_id, release_id, async () => {
+        if ((await deleteExpiredUpload(db, upload, clock.now())) === 0) return;
+        await blobs.abandon(uploadKey(org_id, release_id));
+        log.info({ org_id, release_id }, "unfinished upload removed");
+      });
+    }
+    for await (const { key } of blobs.listUploads()) {
+      const [org_id = "", release_id = ""] = key.split("/");
+      await this.#unlessHeld(org_id, release_id, async () => {
+        if ((await findUpload(db, org_id, release_id)) === undefined) await blobs.abandon(key);
+      });
+    }
+  }
+
+  async #finish(db: Db, org_id: string, release: ReleaseRow): Promise<ReleaseRow> {
+    const { artifact_size: size, artifact_sha256: sha256, id } = release;
+    try {
+      const completed = await this.#plane.blobs.complete(uploadKey(org_id, id), { size, sha256 });
+      return await keepArtifact(this.#plane, db, release, org_id, completed);
+    } catch (error) {
+      if (error instanceof BlobError && error.code === "mismatch") await this.#drop(db, org_id, id);
+      throw toFault(error, release);
+    }
+  }
+
+  async #drop(db: Db, org_id: string, release_id: string): Promise<void> {
+    await deleteUpload(db, org_id, release_id);
+    await this.#plane.blobs.abandon(uploadKey(org_id, release_id));
+  }
+
+  #expiry(): Date {
+    return new Date(this.#plane.clock.now().getTime() + EXPIRES_AFTER_MS);
+  }
+
+  /** Runs `work` while nobody else works on the upload; throws 423 when somebody does, and takes it from one who fell silent. */
+  async #alone<T>(org_id: string, release_id: string, work: (holder: Holder, signal: AbortSignal) => Promise<T>): Promise<T> {
+    const key = uploadKey(org_id, release_id);
+    const before = this.#holders.get(key);
+    if (before?.moved_at !== undefined && this.#plane.clock.monotonic() - before.moved_at >= QUIET_MS) {
+      before.stop();
+      await before.ended;
+    }
+    if (this.#holders.has(key)) {
+      throw httpError(423, `another request is uploading the artifact of release ${release_id}`, {
+        "retry-after": String(LOCKED_RETRY_SECONDS),
+      });
+    }
+    const stopping = new AbortController();
+    const ended = Promise.withResolvers<void>();
+    const holder: Holder = { moved_at: undefined, stop: () => stopping.abort(), ended: ended.promise };
+    this.#holders.set(key, holder);
+    try {
+      return await work(holder, stopping.signal);
+    } finally {
+      this.#holders.delete(key);
+      ended.resolve();
+    }
+  }
+
+  async #unlessHeld(org_id: string, release_id: string, work: () => Promise<void>): Promise<void> {
+    if (!this.#holders.has(uploadKey(org_id, release_id))) await this.#alone(org_id, release_id, work);
+  }
+}
+
+const offsetHeaders = (offset: number, size: number, expires_at?: Date): Record<string, string> => ({
+  "upload-offset": String(offset),
+  "upload-length": String(size),
+  ...(expires_at === undefined ? {} : { "upload-expires": expires_at.toUTCString() }),
+});

@@ -1,0 +1,48 @@
+import type { Db } from "../../kernel/db.ts";
+import { bigint, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+
+const uploadRow = row({ org_id: text, release_id: text, size: bigint, expires_at: timestamptz });
+export type UploadRow = RowOf<typeof uploadRow>;
+
+export const findUpload = (db: Db, org_id: string, release_id: string): Promise<UploadRow | undefined> =>
+  db.maybe(sql(uploadRow)`select ${uploadRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
+
+/** Of two that start the upload of a release at once, the second finds the first one's row. */
+export const insertUpload = (db: Db, { org_id, release_id, size, expires_at }: UploadRow, now: Date): Promise<number> =>
+  db.run(sql`
+    insert into artifact_upload (org_id, release_id, size, created_at, expires_at)
+    values (${org_id}, ${release_id}, ${size}, ${now}, ${expires_at}) on conflict (org_id, release_id) do nothing`);
+
+export const keepUpload = (db: Db, org_id: string, release_id: string, expires_at: Date): Promise<number> =>
+  db.run(sql`update artifact_upload set expires_at = ${expires_at} where org_id = ${org_id} and release_id = ${release_id}`);
+
+export const deleteUpload = (db: Db, org_id: string, release_id: string): Promise<number> =>
+  db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
+
+/** 0 when somebody went on with it meanwhile. */
+export const deleteExpiredUpload = (db: Db, { org_id, release_id }: UploadRow, now: Date): Promise<number> =>
+  db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id} and expires_at <= ${now}`);
+
+export const listExpiredUploads = (db: Db, now: Date, limit: number): Promise<UploadRow[]> =>
+  db.many(sql(uploadRow)`
+    -- across orgs: a sweep by time
+    select ${uploadRow} from artifact_upload where expires_at <= ${now} order by expires_at limit ${limit}`);
+
+/** Held by whoever looks for room until what was found to have room is written down: one after the other in the whole service. */
+const ROOM_LOCK = 7_306_014_225n;
+export const lockRoom = (tx: Db): Promise<number> => tx.run(sql`select pg_advisory_xact_lock(${ROOM_LOCK}::bigint)`);
+
+const takenRow = row({ stored: bigint, promised: bigint });
+/** Bytes of an org's artifacts, and those that its resumable uploads will have: in one statement, since an upload becomes an artifact. */
+export const countTaken = (db: Db, org_id: string): Promise<RowOf<typeof takenRow>> =>
+  db.one(sql(takenRow)`
+    select (select coalesce(sum(size), 0)::bigint from artifact where org_id = ${org_id}) as stored,
+      (select coalesce(sum(size), 0)::bigint from artifact_upload where org_id = ${org_id}) as promised`);
+
+const bytesRow = row({ bytes: bigint });
+export const countAllPromised = async (db: Db): Promise<number> =>
+  (
+    await db.one(sql(bytesRow)`
+      -- across orgs: the disk is one for all
+      select coalesce(sum(size), 0)::bigint as bytes from artifact_upload`)
+  ).bytes;
