@@ -44,7 +44,9 @@ export async function withRig(profile: string | undefined, work: (rig: Rig) => P
         `127.0.0.1:${port}`,
         "--log-level",
         "warn",
-        ...["token_requests_per_minute=100000000", "token_burst=100000000", "health_seconds=3600"].flatMap((limit) => ["--limit", limit]),
+        ...["token_requests_per_minute=100000000", "token_burst=100000000", "link_accepts_per_second=0", "health_seconds=3600"].flatMap(
+          (limit) => ["--limit", limit],
+        ),
       ],
       `http://127.0.0.1:${port}`,
       {},

@@ -7,6 +7,7 @@ import { root } from "../bin/launch.mjs";
 import { completeLockfile, findMissingOptional, type Lockfile } from "./lockfile.ts";
 import { findAmbient } from "./tidy/ambient.ts";
 import { findCycles } from "./tidy/cycles.ts";
+import { findLinkSends } from "./tidy/link-sends.ts";
 import { findDeadLinks } from "./tidy/links.ts";
 import { findBadNames } from "./tidy/names.ts";
 import { findOversize } from "./tidy/size.ts";
@@ -28,6 +29,7 @@ const messagesOf = (findings: readonly Finding[]): string[] => findings.map(({ m
 test("the repository: files and functions fit a screen or few", () => assertTidy(findOversize(sources)));
 test("the repository: names are kebab-case and say something", () => assertTidy(findBadNames(sources)));
 test("the repository: time, chance and settings are passed in", () => assertTidy(findAmbient(sources)));
+test("the repository: everything on a robot's link goes through the send queue", () => assertTidy(findLinkSends(sources)));
 test("the repository: no import cycles, types included", () => assertTidy(findCycles(sources)));
 test("the repository: every table has one owner and an org", () => assertTidy(findBadTables(tables, rules)));
 test("the repository: SQL stays with the owner of the table and within an org", () =>
@@ -73,6 +75,18 @@ test("names that are not kebab-case or say nothing are found", () => {
   assert.equal(named("packages/agent/src/robot-manager.ts"), 1);
   assert.equal(named("packages/agent/src/read.ts", "export class RobotService {}"), 1);
   assert.equal(named("packages/agent/src/read-file.test.ts", "export class Robot {}"), 0);
+});
+
+test("a write to a link's socket past the send queue is found, wherever it is in the link", () => {
+  const text = "ws.send(a);\nthis.#socket.write(b);\nthis.socket.ping();\nqueue.send(c);\nsocket.close();\n";
+  const found = (file: string) => linesOf(findLinkSends([parseSource(file, text)]));
+  const file = "packages/server/src/link/gateway.ts";
+  assert.deepEqual(
+    found(file),
+    [1, 2, 3].map((line) => `${file}:${line}`),
+  );
+  assert.deepEqual(found("packages/server/src/link/frame-socket.ts"), []);
+  assert.deepEqual(found("packages/server/src/features/streams/streams.ts"), []);
 });
 
 test("ambient time, timers, chance and environment are found in product code only", () => {

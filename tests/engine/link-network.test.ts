@@ -1,0 +1,234 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type http from "node:http";
+import { test, type TestContext } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import {
+  type Channel,
+  CHANNEL_WINDOW_BYTES,
+  CONTROL_CHANNEL,
+  decodeFrame,
+  encodeFrame,
+  FrameType,
+  LINK_SLOT_HEADER,
+  LINK_SUBPROTOCOL,
+  RETRY_AFTER_MS_HEADER,
+} from "@robofleet/protocol/link";
+import { LINK_PATH } from "@robofleet/protocol/paths";
+import { WebSocket } from "ws";
+import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
+import { agentConfig, idleDeployments, temporaryDirectory } from "../../packages/agent/src/testing/agent-rig.ts";
+import { row, sql, text } from "../../packages/server/src/kernel/sql.ts";
+import type { Session } from "../../packages/server/src/link/index.ts";
+import { type Harness, type HarnessOptions, startPlane } from "../harness/index.ts";
+import { Proxy, type Shape } from "../harness/proxy.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+const KIB = 1024;
+
+interface Rig extends AsyncDisposable {
+  plane: Harness;
+  proxy: Proxy;
+  agent: Agent;
+  lines: string[];
+  deployments: ReturnType<typeof idleDeployments>;
+  session: () => Session;
+}
+
+/** A plane and a real agent, with a bad network between them. */
+async function startRig(
+  t: TestContext,
+  options: HarnessOptions = {},
+  before: (plane: Harness) => Promise<void> = async () => {},
+): Promise<Rig> {
+  const plane = await startPlane(options);
+  const proxy = await Proxy.start(() => plane.url);
+  const lines: string[] = [];
+  const deployments = idleDeployments();
+  const config = agentConfig(proxy.url, temporaryDirectory(t), { enroll_key: await plane.enrollmentKey() });
+  await before(plane);
+  const agent = await startAgent({ config, clock: systemClock, create_deployments: deployments.create, log: (line) => lines.push(line) });
+  const rig: Rig = {
+    plane,
+    proxy,
+    agent,
+    lines,
+    deployments,
+    session: () => plane.plane.link.session(agent.robot_id)!,
+    [Symbol.asyncDispose]: async () => {
+      await agent.stop();
+      await proxy[Symbol.asyncDispose]();
+      await plane[Symbol.asyncDispose]();
+    },
+  };
+  await plane.until("the robot's link", () => agent.connected && rig.session() !== undefined);
+  return rig;
+}
+
+/** Sends one message and reads the echo. */
+async function echoed(channel: Channel, message: string): Promise<string> {
+  await channel.write(Buffer.from(message));
+  return String(await channel.read());
+}
+
+/** Writes until nothing more is taken; answers the bytes. The channel's reader sees them when it reads. */
+async function fill(plane: Harness, channel: Channel, meanwhile: () => Promise<unknown>): Promise<number> {
+  let taken = 0;
+  let writing = 0;
+  let full = false;
+  void (async () => {
+    while (await channel.write(new Uint8Array(16 * KIB))) {
+      taken += 16 * KIB;
+      writing += 1;
+    }
+  })();
+  await plane.until("the channel to be full", async () => {
+    const before = writing;
+    // Many round trips of another channel: whatever could move has moved.
+    for (let i = 0; i < 20; i += 1) await meanwhile();
+    full = writing === before;
+    return full;
+  });
+  return taken;
+}
+
+test("a stream that nobody reads stops at its window, while shells, reports and other streams go on", TIMEOUT, async (t) => {
+  await using rig = await startRig(t);
+  const shell = await rig.session().openChannel("echo", "shell");
+  const stuck = await rig.session().openChannel("echo", "camera");
+  const taken = await fill(rig.plane, stuck, () => echoed(shell, "are you there"));
+  // A window each way, and what may wait before it at either end.
+  assert.ok(taken <= 2 * CHANNEL_WINDOW_BYTES + 256 * KIB, `${taken} bytes were taken`);
+  const other = await rig.session().openChannel("echo", "camera");
+  for (let i = 0; i < 20; i += 1) assert.equal(await echoed(other, `frame ${i}`), `frame ${i}`);
+  rig.deployments.given().reporter.report({ kind: "app", app: "aside", release_id: null, previous_release_id: null, status: "failed" });
+  await rig.plane.until("the report", () => appStatus(rig, "aside"));
+  stuck.reset(1000, "seen enough");
+  assert.equal(await echoed(shell, "still there"), "still there");
+});
+
+const appStatus = async ({ plane, agent }: Rig, app: string): Promise<string | undefined> =>
+  (
+    await plane.db.maybe(
+      sql(
+        row({ status: text }),
+      )`select status from robot_app where org_id = ${plane.default_org.id} and robot_id = ${agent.robot_id} and app = ${app}`,
+    )
+  )?.status;
+
+test("on a slow link a shell's keystroke overtakes bulk that was written before it, both ways", TIMEOUT, async (t) => {
+  await using rig = await startRig(t);
+  const shape: Shape = { delay_ms: 30, bytes_per_second: { up: 40_000, down: 40_000 } };
+  rig.proxy.shape = shape;
+  const [shell, camera] = [await rig.session().openChannel("echo", "shell"), await rig.session().openChannel("echo", "camera")];
+  const IMAGE = 96 * KIB;
+  let bulk = 0;
+  const reading = (async () => {
+    while (bulk < IMAGE) bulk += (await camera.read())!.length;
+  })();
+  for (let sent = 0; sent < IMAGE; sent += 8 * KIB) await camera.write(new Uint8Array(8 * KIB));
+  assert.equal(await echoed(shell, "k"), "k");
+  // Sent in order it would come after all of it; 40 kB/s are 8 KiB on their way, each way, and what was echoed meanwhile.
+  assert.ok(bulk <= IMAGE / 2, `the key came after ${bulk} bytes of bulk`);
+  rig.proxy.shape = {};
+  await reading;
+});
+
+test("a kind of stream that the robot does not have is refused with 4410", TIMEOUT, async (t) => {
+  await using rig = await startRig(t);
+  await assert.rejects(rig.session().openChannel("teleport", "shell"), { code: 4410 });
+});
+
+test("an agent that names no features has no streams, and everything else", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const robot = await plane.enrollRobot();
+  await assert.rejects(plane.plane.link.session(robot.id)!.openChannel("echo", "shell"), { code: 4410 });
+});
+
+test(
+  "when packets vanish both ends give the link up after three heartbeats, and it comes back when they pass again",
+  TIMEOUT,
+  async (t) => {
+    await using rig = await startRig(t, { limits: { heartbeat_seconds: 0.4 } });
+    const { proxy, plane, agent } = rig;
+    const session = rig.session();
+    const channel = await session.openChannel("echo", "shell");
+    proxy.blackHole(true);
+    await plane.until("both ends to notice", () => !agent.connected && plane.plane.link.session(agent.robot_id) === undefined);
+    assert.equal((await channel.ended).reason, "no heartbeat");
+    assert.ok(
+      rig.lines.some((line) => line.includes("the server was silent for")),
+      rig.lines.join("\n"),
+    );
+    proxy.blackHole(false);
+    proxy.reset();
+    await plane.until("the link to be back", () => agent.connected && rig.session() !== undefined && rig.session() !== session);
+  },
+);
+
+test("a server that stops sends its robots away; what they report meanwhile arrives at the next", TIMEOUT, async (t) => {
+  await using rig = await startRig(t);
+  const { plane, deployments } = rig;
+  await plane.stop();
+  await plane.until("the robot to be sent away", () => rig.lines.some((line) => line.includes("the server is going away")));
+  for (let i = 0; i < 50; i += 1)
+    deployments.given().reporter.report({ kind: "app", app: `app-${i}`, release_id: null, previous_release_id: null, status: "failed" });
+  await plane.restart();
+  await plane.until("the last report", () => appStatus(rig, "app-49"));
+  for (let i = 0; i < 50; i += 1) assert.equal(await appStatus(rig, `app-${i}`), "failed");
+});
+
+/** Asks for an upgrade as a robot does; answers the refusal's headers, or undefined when it was let in. */
+async function ask(plane: Harness, slot?: string): Promise<http.IncomingHttpHeaders | undefined> {
+  const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, {
+    headers: slot === undefined ? {} : { [LINK_SLOT_HEADER]: slot },
+  });
+  socket.on("error", () => {});
+  const refused = once(socket, "unexpected-response").then(([, response]) => response as http.IncomingMessage);
+  const response = await Promise.race([refused, once(socket, "message").then(() => undefined)]);
+  socket.terminate();
+  if (response === undefined) return undefined;
+  assert.equal(response.statusCode, 503);
+  return response.headers;
+}
+
+test("in a storm a robot is told its time, comes then, and is let in although others keep asking", TIMEOUT, async (t) => {
+  let first: http.IncomingHttpHeaders | undefined;
+  await using rig = await startRig(t, { limits: { link_accepts_per_second: 4 } }, async (plane) => {
+    while (first === undefined) first = await ask(plane);
+  });
+  assert.match(String(first![RETRY_AFTER_MS_HEADER]), /^\d+$/);
+  assert.equal(Number(first!["retry-after"]), Math.ceil(Number(first![RETRY_AFTER_MS_HEADER]) / 1_000));
+  const refusals = rig.lines.filter((line) => line.includes("come back at your time"));
+  assert.equal(refusals.length, 1, rig.lines.join("\n"));
+  const storm = await Promise.all(Array.from({ length: 20 }, () => ask(rig.plane)));
+  const slot = String(storm.find((headers) => headers?.[LINK_SLOT_HEADER] !== undefined)![LINK_SLOT_HEADER]);
+  // Asked again and again, it is the same slot until its time, and then the way in.
+  await rig.plane.until("the slot's time", async () => {
+    const headers = await ask(rig.plane, slot);
+    if (headers !== undefined) assert.equal(headers[LINK_SLOT_HEADER], slot);
+    return headers === undefined;
+  });
+});
+
+test(
+  "a robot of a later version is refused by name of the versions, whatever else it says; a wrong subprotocol gets 426",
+  TIMEOUT,
+  async () => {
+    await using plane = await startPlane();
+    const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);
+    const [challenge] = (await once(socket, "message")) as [Buffer];
+    assert.deepEqual((JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[] }).protocols, [1]);
+    const hello = { type: "hello", protocols: [98, 99], robot_id: "r", signature: "", boot_id: "b", outbox_id: "o", agent_version: "9" };
+    const more = { platform: {}, kinds: [], streams: [], generation: 0, features: ["telepathy"], new_field: { of: "later" } };
+    socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ ...hello, ...more }))));
+    const [refused] = (await once(socket, "message")) as [Buffer];
+    assert.equal((JSON.parse(String(decodeFrame(refused).payload)) as { code: string }).code, "unsupported_protocol");
+    assert.equal((await once(socket, "close"))[0], 4001);
+    const other = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, "robofleet.link.v9");
+    other.on("error", () => {});
+    const [, response] = (await once(other, "unexpected-response")) as [unknown, http.IncomingMessage];
+    assert.deepEqual([response.statusCode, response.headers["sec-websocket-protocol"]], [426, LINK_SUBPROTOCOL]);
+    other.terminate();
+  },
+);
