@@ -103,11 +103,14 @@ function sampleOf(route: Route, name: string, things: Things): unknown {
 
 const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Object.entries(schema?.properties ?? {});
 
+/** Ids that are only compared: who acted, by which token and on what may be gone, and the audit still tells. */
+const isCompared = (route: Route, name: string): boolean => route.path.includes("/audit") && name.endsWith("_id");
+
 /** Names of the fields of a route that take an id of something: `path`, or the name of a query or body field. */
 export function idFields(route: Route): { place: "path" | "query" | "body"; name: string }[] {
   const ids = (place: "query" | "body", schema: TObject | undefined) =>
     propertiesOf(schema)
-      .filter(([name]) => name.endsWith("_id") || name === "release")
+      .filter(([name]) => (name.endsWith("_id") && !isCompared(route, name)) || name === "release")
       .map(([name]) => ({ place, name }));
   const in_path = propertiesOf(route.params).filter(([name]) => name === "id" || name === "sha256");
   return [...in_path.map(([name]) => ({ place: "path" as const, name })), ...ids("query", route.query), ...ids("body", route.body)];
