@@ -183,7 +183,7 @@ function errorsOf(route: Route): number[] {
   const works = route.tag !== "Reference" && route.tag !== "Operation";
   const statuses = new Set<number>([400, 414, 500, ...(route.errors ?? [])]);
   if (route.access !== "public") statuses.add(401);
-  if (portal || route.access === "service_admin") statuses.add(403);
+  if (route.access !== "public") statuses.add(403);
   if (route.params !== undefined) statuses.add(404);
   if (route.idempotency !== undefined) statuses.add(409);
   if (hasBody(route)) for (const status of [408, 413, 415]) statuses.add(status);

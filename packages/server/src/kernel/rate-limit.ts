@@ -53,11 +53,14 @@ export class RateLimit {
     const seconds = Math.max(1, Math.ceil(((1 - tokens) * 60) / this.#rate.per_minute));
     return httpError(429, `too many requests; try again in ${seconds} s`, {
       "retry-after": String(seconds),
-      "ratelimit-policy": `"${this.#name}";q=${this.#rate.per_minute};w=60`,
+      "ratelimit-policy": `"${this.#name}";${policyOf(this.#rate)}`,
       ratelimit: `"${this.#name}";r=0;t=${seconds}`,
     });
   }
 }
+
+/** In whole numbers: what is less than one a minute is told by the hour. */
+const policyOf = ({ per_minute }: Rate): string => (per_minute < 1 ? `q=${Math.round(per_minute * 60)};w=3600` : `q=${per_minute};w=60`);
 
 export interface RateLimits {
   /** Requests of one portal token. */

@@ -3,6 +3,7 @@ import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
+import { HINT_SUSPENDED } from "../robots/index.ts";
 import { nameTaken } from "./request.ts";
 import { findOrg, lockOrg, type OrgRow, type OrgSettings, switchOrg, updateOrg } from "./store.ts";
 import { toOwnWire, toWire } from "./wire.ts";
@@ -21,7 +22,10 @@ export const resume = (plane: Plane, db: Db, id: string): Promise<Org> => change
 
 async function change(plane: Plane, db: Db, id: string, from: "active" | "suspended", to: "active" | "suspended"): Promise<Org> {
   const org = await switchOrg(db, id, from, to, plane.clock.now());
-  if (org !== undefined) return toWire(org);
+  if (org !== undefined) {
+    if (to === "suspended") db.afterCommit(() => plane.bus.publish(HINT_SUSPENDED, null));
+    return toWire(org);
+  }
   const { status } = await requireOrg(db, id);
   throw conflict(`org ${id} is ${status}, neither active nor suspended; approve it first`);
 }

@@ -91,6 +91,7 @@ test("429: one address asks for a few orgs an hour; another one is not held up; 
   const limited = await ask("127.0.0.2");
   assert.equal(limited.status, 429);
   assert.ok(Number(limited.headers["retry-after"]) > 60);
+  assert.equal(limited.headers["ratelimit-policy"], '"org-requests";q=5;w=3600');
   assert.equal((await ask("127.0.0.3")).status, 202);
   await it.clock.advance({ minutes: 12 });
   assert.equal((await ask("127.0.0.2")).status, 202);
