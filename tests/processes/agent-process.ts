@@ -8,23 +8,35 @@ export interface AgentOptions {
   key: string;
   name: string;
   labels?: Record<string, string>;
+  args?: readonly string[];
+  /** What stands in front of the command, such as one that enters another network namespace. */
+  within?: readonly string[];
+  /** Of this start and the later ones. */
+  env?: Record<string, string>;
 }
 
 /** A robot: the real agent, as a process of its own with a state directory that outlives a kill. */
 export class AgentProcess implements AsyncDisposable {
   readonly state: string;
   readonly options: AgentOptions;
-  program: Program;
+  #program: Program | undefined;
 
-  constructor(options: AgentOptions) {
+  /** With `start: false` it is first started by `restart`. */
+  constructor(options: AgentOptions, { start = true }: { start?: boolean } = {}) {
     this.options = options;
     this.state = mkdtempSync(path.join(tmpdir(), "robofleet-robot-"));
-    this.program = this.#start();
+    if (start) this.restart();
+  }
+
+  /** The newest one. */
+  get program(): Program {
+    if (this.#program === undefined) throw new Error("the agent was never started");
+    return this.#program;
   }
 
   /** Starts the agent again, after a kill or a stop, on the state that it left. */
   restart(): void {
-    this.program = this.#start();
+    this.#program = this.#start();
   }
 
   /** The programs that this robot runs for its releases, with the environment that the agent gave them. */
@@ -33,18 +45,27 @@ export class AgentProcess implements AsyncDisposable {
   }
 
   #start(): Program {
-    const { url, key, name, labels = {} } = this.options;
+    const { url, key, name, labels = {}, env, args = [], within } = this.options;
     const flags = Object.entries(labels).flatMap(([label, value]) => ["--label", `${label}=${value}`]);
-    return new Program("packages/agent/src/main.ts", ["run", "--server", url, "--state", this.state, "--name", name, ...flags], {
-      ROBOFLEET_ENROLL_KEY: key,
-    });
+    const words = ["run", "--server", url, "--state", this.state, "--name", name, ...flags, ...args];
+    return new Program("packages/agent/src/main.ts", words, { ROBOFLEET_ENROLL_KEY: key, ...env }, within);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    delete this.options.env;
     // One that was killed left its workloads behind; the next run of the agent finds and stops them.
     if (!this.program.running && this.workloads().length > 0) this.restart();
     if (this.program.running) await this.program.stop();
-    for (const { pid } of this.workloads()) process.kill(pid, "SIGKILL");
+    for (const { pid } of this.workloads()) endProcess(pid);
     rmSync(this.state, { recursive: true, force: true });
+  }
+}
+
+/** It may have ended since it was seen. */
+function endProcess(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
   }
 }

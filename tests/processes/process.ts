@@ -15,11 +15,13 @@ export class Program {
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
   #output = "";
 
-  constructor(entry: string, args: readonly string[], env: Record<string, string> = {}) {
+  /** `within` stands in front of the command, such as one that enters another network namespace. */
+  constructor(entry: string, args: readonly string[], env: Record<string, string> = {}, within: readonly string[] = []) {
     const inherited = Object.fromEntries(
       ["PATH", "HOME", "TMPDIR", "LANG"].flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])),
     );
-    this.child = spawn(process.execPath, [path.join(ROOT, entry), ...args], {
+    const [command = process.execPath, ...words] = [...within, process.execPath, path.join(ROOT, entry), ...args];
+    this.child = spawn(command, words, {
       env: { ...inherited, ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
