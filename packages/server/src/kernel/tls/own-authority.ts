@@ -2,6 +2,7 @@ import { createPrivateKey, type KeyObject, webcrypto, X509Certificate } from "no
 import { mkdir, open, readFile, rename } from "node:fs/promises";
 import { isIP } from "node:net";
 import path from "node:path";
+import type * as x509Library from "@peculiar/x509";
 import { fingerprintOf } from "@robofleet/protocol/authority";
 import type { KeyPair } from "./contract.ts";
 
@@ -50,7 +51,7 @@ export async function openAuthority(data_directory: string, now: Date): Promise<
 }
 
 /** The library is loaded when it is needed: 150 ms that only a server with an authority of its own takes. */
-async function loadX509(): Promise<typeof import("@peculiar/x509")> {
+async function loadX509(): Promise<typeof x509Library> {
   await import("reflect-metadata");
   return import("@peculiar/x509");
 }
