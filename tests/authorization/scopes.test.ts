@@ -117,7 +117,7 @@ test("pages of a list hold what the caller sees, whole and in order, whatever li
   for (let pages = 0; pages < 10 && next !== ""; pages += 1) {
     const { items, body } = await http.get(next);
     seen.push(...items.map(({ id }) => id));
-    next = body.next_cursor === null ? "" : `/api/robots?limit=3&cursor=${String(body.next_cursor)}`;
+    next = body.next_cursor === null ? "" : `/api/robots?limit=3&cursor=${body.next_cursor as string}`;
   }
   assert.deepEqual(seen, mine.toSorted().toReversed());
 });

@@ -63,7 +63,7 @@ export function allowed(schema: TSchema, known: Known, field = ""): fc.Arbitrary
     case "object":
       return allowedObject(node, known);
     case "array":
-      return fc.array(allowed((node.items ?? {}) as TSchema, known, field), {
+      return fc.array(allowed(node.items ?? {}, known, field), {
         minLength: Number(node.minItems ?? 0),
         maxLength: Math.min(Number(node.maxItems ?? 4), 4),
       });

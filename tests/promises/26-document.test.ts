@@ -76,7 +76,7 @@ async function send(route: Route, { path, query, body, headers }: Generated): Pr
   const response = await plane.fetch(`${plane.url}${path}${search === "" ? "" : `?${search}`}`, {
     method: route.method,
     headers: { ...(with_body ? { "content-type": route.consumes ?? "application/json" } : {}), ...key, ...headers, ...credentials },
-    ...(with_body ? { body: route.consumes === undefined ? JSON.stringify(body) : String(JSON.stringify(body)) } : {}),
+    ...(with_body ? { body: JSON.stringify(body) } : {}),
     signal: AbortSignal.timeout(30_000),
   });
   const answer = await response.text();

@@ -36,7 +36,11 @@ test("a user's token has the form rf_user_, resolves to one of the user's orgs, 
       sql`insert into membership (user_id, org_id, role, created_at, updated_at) values (${user_id}, ${org.id}, ${role}, ${now}, ${now})`,
     );
   }
-  const { secret } = await createCredential(plane.db, { clock: plane.clock, id }, { kind: "user", every_org: true, org_id: one.id, user_id, role: "admin" });
+  const { secret } = await createCredential(
+    plane.db,
+    { clock: plane.clock, id },
+    { kind: "user", every_org: true, org_id: one.id, user_id, role: "admin" },
+  );
   assert.match(secret, /^rf_user_[0-9a-f]{64}$/);
   const user = httpOf(plane, secret);
   const me = await user.get("/api/me");

@@ -2,7 +2,6 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Clock, IdSource } from "@robofleet/clock";
 import { ID_PREFIXES, isId } from "@robofleet/protocol";
 import type { Actor, Route } from "@robofleet/protocol/routes";
-import type { FastifyRequest } from "fastify";
 import { type Caller, robotActor, type RobotCaller } from "./caller.ts";
 import type { Db } from "./db.ts";
 import { Fault } from "./fault.ts";
@@ -33,6 +32,16 @@ export interface AuditEntry {
   data: Record<string, unknown>;
 }
 
+/** What an entry takes from an HTTP request. */
+export interface AuditedRequest {
+  id: string;
+  method: string;
+  ip: string;
+  headers: IncomingHttpHeaders;
+  params: unknown;
+  raw: { url?: string | undefined };
+}
+
 /** What a handler adds to the entry of its request. */
 export interface AuditNote {
   /** The org that it turned out to be about, where the request's credentials do not say. */
@@ -48,7 +57,7 @@ export const userAgentOf = (headers: IncomingHttpHeaders): string | null =>
   headers["user-agent"]?.slice(0, USER_AGENT_CHARACTERS_MAX) ?? null;
 
 /** Where a request came from, as its entry tells. */
-export const originOf = (request: FastifyRequest): Pick<AuditEntry, "method" | "path" | "ip" | "user_agent" | "request_id"> => ({
+export const originOf = (request: AuditedRequest): Pick<AuditEntry, "method" | "path" | "ip" | "user_agent" | "request_id"> => ({
   method: request.method,
   path: pathWithoutQuery(request.raw.url ?? ""),
   ip: request.ip,
@@ -74,13 +83,13 @@ export class RequestAudit {
   readonly note: AuditNote = {};
   readonly #plane: { id: IdSource; clock: Clock; db: Db };
   readonly #route: Route;
-  readonly #request: FastifyRequest;
+  readonly #request: AuditedRequest;
   readonly #caller: Caller | RobotCaller | undefined;
 
   constructor(
     plane: { id: IdSource; clock: Clock; db: Db },
     route: Route,
-    request: FastifyRequest,
+    request: AuditedRequest,
     caller: Caller | RobotCaller | undefined,
   ) {
     this.#plane = plane;

@@ -84,7 +84,7 @@ test("an org sees its own entries only, page by page and as lines", TIMEOUT, asy
   assert.deepEqual([first.body.items.length, rest.body.items.length, rest.body.next_cursor], [3, 2, null]);
   const exported = await it.call<string>("GET", "/api/audit/export", { token: mine.token });
   assert.equal(exported.headers["content-type"], "application/x-ndjson");
-  const lines = String(exported.body)
+  const lines = exported.body
     .trimEnd()
     .split("\n")
     .map((line) => JSON.parse(line) as AuditEntry);
