@@ -13,6 +13,7 @@ import {
   type Refused,
   RETRY_AFTER_MS_HEADER,
   type SendQueue,
+  type SendQueueOptions,
   type ServerMessage,
 } from "@robofleet/protocol/link";
 import type { RobotMessage } from "@robofleet/protocol/link";
@@ -21,7 +22,7 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { AcceptSlots } from "./accept-slots.ts";
 import type { Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage } from "./inbound.ts";
-import { LiveSession, sendMessage, sendQueueTo } from "./live-session.ts";
+import { LiveSession, sendMessage, sendOptions, sendQueueTo } from "./live-session.ts";
 import { refuseUpgrade } from "./refuse-upgrade.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
@@ -55,6 +56,7 @@ export class Gateway implements Link {
   readonly #sessions = new Map<string, LiveSession>();
   readonly #timer: Timer;
   readonly #slots: AcceptSlots;
+  readonly #send_options: SendQueueOptions;
   #unauthenticated = 0;
   /** Sockets between the upgrade and the welcome. */
   readonly #greeted = new Set<WebSocket>();
@@ -64,6 +66,7 @@ export class Gateway implements Link {
 
   constructor(context: GatewayContext) {
     this.#context = context;
+    this.#send_options = sendOptions(context.clock);
     this.#slots = new AcceptSlots(context.clock, context.settings.link_accepts_per_second);
     this.#timer = context.clock.every(context.settings.heartbeat_seconds * 1_000, () => this.#cutSilent());
   }
@@ -139,7 +142,7 @@ export class Gateway implements Link {
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       ws.on("error", () => {}); // a close event follows
       this.#greeted.add(ws);
-      void this.#greet(ws, sendQueueTo(ws, socket, this.#context.clock), ip).finally(uncount);
+      void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip).finally(uncount);
       ws.once("close", () => this.#greeted.delete(ws));
     });
   }

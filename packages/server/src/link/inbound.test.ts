@@ -10,6 +10,7 @@ const hello = (changes: Record<string, unknown>): Buffer =>
       robot_id: "rob_1",
       signature: "",
       boot_id: "b",
+      run_id: "r",
       outbox_id: "o",
       agent_version: "0",
       platform: {},

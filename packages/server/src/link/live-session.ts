@@ -21,6 +21,7 @@ import {
   MessageAssembler,
   type SendClass,
   SendQueue,
+  type SendQueueOptions,
 } from "@robofleet/protocol/link";
 import type { Hello, RobotMessage, ServerMessage } from "@robofleet/protocol/link";
 import type { WebSocket } from "ws";
@@ -32,10 +33,12 @@ import { WorkQueue } from "./work-queue.ts";
 /** A robot that does not read what it is sent is cut when this much waits for it. */
 export const SEND_BYTES_MAX = 8 * 1024 * 1024;
 
+/** What all links of a node share of their queues. */
+export const sendOptions = (clock: Clock): SendQueueOptions => ({ now: () => clock.monotonic(), control_bytes_max: SEND_BYTES_MAX });
+
 /** The way to a robot from its upgrade on: every frame to it goes through this queue. */
-export function sendQueueTo(ws: WebSocket, socket: Duplex, clock: Clock): SendQueue {
-  return new SendQueue(new ServerFrameSocket(ws, socket), { now: () => clock.monotonic(), control_bytes_max: SEND_BYTES_MAX });
-}
+export const sendQueueTo = (ws: WebSocket, socket: Duplex, options: SendQueueOptions): SendQueue =>
+  new SendQueue(new ServerFrameSocket(ws, socket), options);
 
 export const sendMessage = (queue: SendQueue, message: ServerMessage): boolean =>
   queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
