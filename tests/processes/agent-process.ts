@@ -54,8 +54,8 @@ export class AgentProcess implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     delete this.options.env;
     // One that was killed left its workloads behind; the next run of the agent finds and stops them.
-    if (!this.program.running && this.workloads().length > 0) this.restart();
-    if (this.program.running) await this.program.stop();
+    if (this.#program?.running === false && this.workloads().length > 0) this.restart();
+    if (this.#program?.running === true) await this.#program.stop();
     for (const { pid } of this.workloads()) endProcess(pid);
     rmSync(this.state, { recursive: true, force: true });
   }

@@ -71,7 +71,7 @@ export function nameFromStack(lines: readonly string[]): string {
       (name ?? "")
         .split(".")
         .at(-1)
-        ?.replace(/[^\w#]/g, "") ?? "";
+        ?.replace(/\W/g, "") ?? "";
     return [called === "" || called === "anonymous" ? file : `${file}.${called}`];
   });
   return frames.find((frame) => !frame.startsWith("kernel/")) ?? frames[0] ?? "elsewhere";

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { AgentProcess } from "../processes/agent-process.ts";
+import { choosePoints, Crasher } from "./crasher.ts";
+import { Ledger } from "./ledger.ts";
+import { Scenario } from "./scenario.ts";
+
+const POINTS = 14;
+const LIMIT = { timeout: promiseSize({ test: 300_000, full: 3_600_000 }) };
+/** Robots at once, each with its own share of the points. */
+const LANES = 2;
+const ROUNDS_MAX = promiseSize({ test: 4, full: 400 });
+/** Points that every append passes: later passings are other places in a deployment. */
+const REPEATED = /^(deployments|configs|outbox|journal)[:.].*append$/;
+const REPEATS = promiseSize({ test: 0, full: 6 });
+
+/** One robot of its own org, with the scenario that it takes part in. */
+async function lane(plane: Harness, crasher: () => Crasher): Promise<{ scenario: Scenario; key: string }> {
+  const org = await plane.org();
+  const scenario: Scenario = new Scenario(
+    new Ledger(
+      () => plane.url,
+      org.admin_token,
+      () => crasher().check(),
+    ),
+    () => {
+      throw new Error("no robot yet");
+    },
+  );
+  return { scenario, ...(await scenario.prepare()) };
+}
+
+/** A new robot each round, so that it comes by its enrolment too; it dies at the points of the crasher, one after the other. */
+async function round(plane: Harness, crashes: readonly string[] | "list"): Promise<{ crasher: Crasher; ended: number }> {
+  await using robot = new AgentProcess({ url: plane.url, key: "", name: "cart" }, { start: false });
+  const crasher = new Crasher((env) => {
+    robot.options.env = env;
+    robot.restart();
+    return robot.program;
+  });
+  const { scenario, key } = await lane(plane, () => crasher);
+  robot.options.key = key;
+  scenario.robot = () => robot;
+  if (crashes === "list") crasher.trace();
+  else crasher.crashAt(crashes);
+  await scenario.meetRobot();
+  await scenario.robotRound();
+  if (crashes === "list") await robot.program.kill();
+  else await crasher.rest();
+  return { crasher, ended: scenario.ended.length };
+}
+
+test(
+  "an agent killed at its journal steps and side effects, one after the other, ends every deployment and runs one version",
+  LIMIT,
+  async (t) => {
+    await using plane = await startPlane();
+    const { crasher: tracer } = await round(plane, "list");
+    const traced = tracer.traced();
+    tracer[Symbol.dispose]();
+    const names = choosePoints(traced, POINTS);
+    const points = [...names, ...names.filter((name) => REPEATED.test(name)).flatMap((name) => later(name))];
+    const figures = await Promise.all(
+      Array.from({ length: LANES }, (_, index) =>
+        runLane(
+          plane,
+          points.filter((_, at) => at % LANES === index),
+        ),
+      ),
+    );
+    const killed = new Set(figures.flatMap((figure) => figure.killed));
+    say(t, points.length, traced.length, killed, figures);
+    assert.ok(
+      killed.size >= names.length * 0.7,
+      `${killed.size} of ${names.length}: missed ${names.filter((name) => !killed.has(name)).join(" ")}`,
+    );
+  },
+);
+
+const later = (name: string): string[] => Array.from({ length: REPEATS }, (_, index) => `${name}#${index + 2}`);
+
+async function runLane(
+  plane: Harness,
+  points: readonly string[],
+): Promise<{ killed: string[]; deaths: number; ended: number; rounds: number }> {
+  let left = points;
+  const missed = new Set<string>();
+  const killed: string[] = [];
+  let [ended, rounds, deaths] = [0, 0, 0];
+  // A point that a whole round did not come by has one more try at the end.
+  for (; left.length > 0 && rounds < ROUNDS_MAX; rounds += 1) {
+    const done = await round(plane, left);
+    using crasher = done.crasher;
+    ended += done.ended;
+    deaths += crasher.kills.length;
+    killed.push(...crasher.kills.map(({ point }) => point));
+    const [unreached, ...rest] = left.slice(crasher.kills.length);
+    if (unreached !== undefined && !missed.has(unreached)) rest.push(unreached);
+    if (unreached !== undefined) missed.add(unreached);
+    left = rest;
+  }
+  return { killed, deaths, ended, rounds };
+}
+
+function say(
+  t: TestContext,
+  tried: number,
+  traced: number,
+  killed: Set<string>,
+  figures: { deaths: number; ended: number; rounds: number }[],
+): void {
+  const sum = (of: "deaths" | "ended" | "rounds"): number => figures.reduce((total, figure) => total + figure[of], 0);
+  provePromise(
+    t,
+    19,
+    `agent killed ${sum("deaths")} times at ${killed.size} of ${traced} points in journal steps and side effects (${tried} tried, ` +
+      `${sum("rounds")} robots): ${sum("ended")} deployments ended, the old or the new version ran after each`,
+  );
+}

@@ -1,0 +1,140 @@
+import { hash } from "node:crypto";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import type { Reached } from "@robofleet/clock/failpoint";
+import { promiseSize } from "../harness/promise.ts";
+import type { Program } from "../processes/process.ts";
+
+/** Another subset of the points: set it to try what the last run did not. */
+const SEED = process.env.ROBOFLEET_CRASH_SEED ?? "1";
+
+/** Keeps a program running that dies at one failpoint after the other, each time as the log of failpoints says. */
+export class Crasher implements Disposable {
+  /** Deaths that the log confirms, in order. */
+  readonly kills: Reached[] = [];
+  /** Points that the scenario did not come by while they were armed. */
+  readonly unreached: string[] = [];
+  readonly #directory = mkdtempSync(path.join(tmpdir(), "robofleet-crash-"));
+  readonly #start: (env: Record<string, string>) => Program;
+  #queue: string[] = [];
+  #armed: string | undefined;
+  #program: Program | undefined;
+  #watching: Promise<void> | undefined;
+  #resting = true;
+  #failure: Error | undefined;
+
+  /** `start` starts the program, which then is its only one. */
+  constructor(start: (env: Record<string, string>) => Program) {
+    this.#start = start;
+  }
+
+  get armed(): string | undefined {
+    return this.#armed;
+  }
+
+  /** True when every point of the queue had its turn. */
+  get done(): boolean {
+    return this.#armed === undefined && this.#queue.length === 0;
+  }
+
+  /** Starts it with every point listed; `traced` answers which were reached. */
+  trace(): void {
+    this.#run("list");
+  }
+
+  traced(): Reached[] {
+    return this.#log();
+  }
+
+  /** Starts it to die at these points, one life for each, and to live on after the last. */
+  crashAt(points: readonly string[]): void {
+    this.#queue = [...points];
+    this.#resting = false;
+    this.#next();
+  }
+
+  /** Kills it where it is, to arm the next point: the scenario does not come by this one. */
+  async skip(): Promise<void> {
+    if (this.#armed === undefined || this.#program === undefined) return;
+    this.unreached.push(this.#armed);
+    this.#armed = undefined;
+    await this.#program.kill();
+  }
+
+  /** Ends the restarts and the program; throws what went wrong meanwhile. */
+  async rest(): Promise<void> {
+    this.#resting = true;
+    if (this.#program?.running === true) await this.#program.kill();
+    await this.#watching;
+    this.check();
+  }
+
+  /** Throws when it died otherwise than at its point. */
+  check(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  #next(): void {
+    this.#armed = this.#queue.shift();
+    this.#run(this.#armed);
+    this.#watching = this.#watch(this.#program!);
+  }
+
+  #run(spec: string | undefined): void {
+    const log = path.join(this.#directory, "points.log");
+    this.#program = this.#start(spec === undefined ? {} : { ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log });
+  }
+
+  async #watch(program: Program): Promise<void> {
+    const { signal, code } = await program.ended;
+    if (this.#resting) return;
+    try {
+      if (this.#armed !== undefined) this.#confirm(program, `${signal ?? code}`);
+      else if (signal !== "SIGKILL") throw new Error(`it ended with ${signal ?? code} without a point:\n${program.output.slice(-4_000)}`);
+    } catch (error) {
+      this.#failure = error instanceof Error ? error : new Error(String(error));
+      return;
+    }
+    this.#next();
+  }
+
+  #confirm(program: Program, how: string): void {
+    const last = this.#log().at(-1);
+    const [point] = this.#armed!.split("#", 1);
+    if (last === undefined || how !== "SIGKILL" || last.pid !== program.child.pid || last.point !== point)
+      throw new Error(`it ended with ${how}, and the log does not say at ${this.#armed}:\n${program.output.slice(-4_000)}`);
+    this.kills.push(last);
+  }
+
+  #log(): Reached[] {
+    const file = path.join(this.#directory, "points.log");
+    if (!existsSync(file)) return [];
+    return readFileSync(file, "utf8")
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => JSON.parse(line) as Reached);
+  }
+}
+
+/** Which points a run dies at: all of them under `npm run promises`, else `count`, some of every stage, by seed. */
+export function choosePoints(traced: readonly Reached[], count: number): string[] {
+  const names = traced.map(({ point }) => point);
+  const size = promiseSize({ test: count, full: names.length });
+  if (size >= names.length) return names;
+  const stages = Map.groupBy(names, (name) => name.slice(name.indexOf(":") + 1).replace(/\d+$/, ""));
+  const rank = (text: string): string => hash("sha256", `${SEED}:${text}`);
+  const piles = [...stages.values()].map((pile) => pile.toSorted((a, b) => (rank(a) < rank(b) ? -1 : 1)));
+  const chosen = new Set<string>();
+  for (let turn = 0; chosen.size < size; turn += 1) {
+    const pile = piles[turn % piles.length]!;
+    const name = pile.shift();
+    if (name !== undefined) chosen.add(name);
+  }
+  // As the scenario comes by them, so that one round passes many.
+  return names.filter((name) => chosen.has(name));
+}

@@ -1,0 +1,181 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+
+const ANSWER_MS = 30_000;
+const GIVE_UP_MS = 60_000;
+const AGAIN_MS = 40;
+/** Hundreds of clients that hammer a server while it starts would be most of what the machine does. */
+const AGAIN_MS_MAX = 500;
+const REPLAYS_AT_ONCE = 16;
+/** What may differ between a resource as it was answered and as it is now. */
+const MUTABLE = new Set([
+  "status",
+  "reason",
+  "counts",
+  "updated_at",
+  "started_at",
+  "finished_at",
+  "expires_at",
+  "cancel_requested_at",
+  "uses",
+  "key",
+  "updated_by",
+  "artifact_uploaded_at",
+  "use_count",
+  "robot_count",
+  "fleet_count",
+  "online_count",
+  "name",
+  "artifact_state",
+]);
+
+export interface Answer {
+  status: number;
+  text: string;
+  headers: Headers;
+}
+
+interface Acknowledged {
+  path: string;
+  body: unknown;
+  key: string;
+  status: number;
+  text: string;
+  deleted: boolean;
+}
+
+export type Data = Record<string, unknown> & { id: string };
+
+/** A client that writes down every 2xx answer, goes on over crashes of the server, and then asks for what it was promised. */
+export class Ledger {
+  readonly acknowledged: Acknowledged[] = [];
+  /** Calls that got no answer at all. */
+  cut_off = 0;
+  /** Calls that were told to come again. */
+  readonly refusals: { status: number; retry_after: string | null }[] = [];
+  readonly #url: () => string;
+  readonly #token: string | undefined;
+  readonly #check: () => void;
+
+  /** `check` throws when there is no point in waiting for an answer any longer. */
+  constructor(url: () => string, token?: string, check: () => void = () => {}) {
+    this.#url = url;
+    this.#token = token;
+    this.#check = check;
+  }
+
+  /** POST with an Idempotency-Key, until it is answered; the answer's data, which is on the ledger from now on. */
+  async post(path: string, body: unknown = {}, key: string = randomUUID()): Promise<Data> {
+    const answer = await this.send("POST", path, body, key);
+    if (answer.status >= 300) throw new Error(`POST ${path} was answered ${answer.status} ${answer.text}`);
+    this.acknowledged.push({ path, body, key, status: answer.status, text: answer.text, deleted: false });
+    return (JSON.parse(answer.text) as { data: Data }).data;
+  }
+
+  async get(path: string): Promise<Data> {
+    const answer = await this.send("GET", path);
+    assert.equal(answer.status, 200, `GET ${path}: ${answer.text}`);
+    return (JSON.parse(answer.text) as { data: Data }).data;
+  }
+
+  async patch(path: string, body: unknown): Promise<Data> {
+    const answer = await this.send("PATCH", path, body);
+    assert.equal(answer.status, 200, `PATCH ${path}: ${answer.text}`);
+    return (JSON.parse(answer.text) as { data: Data }).data;
+  }
+
+  /** Deletes; where an unanswered try did it already, 404 is as good. */
+  async remove(path: string): Promise<void> {
+    const answer = await this.send("DELETE", path);
+    assert.ok([200, 204, 404].includes(answer.status), `DELETE ${path}: ${answer.status} ${answer.text}`);
+    this.forget(path.split("/").at(-1) ?? "");
+  }
+
+  /** What went with something else that was deleted. */
+  forget(id: string): void {
+    for (const one of this.acknowledged) if (dataOf(one)?.id === id) one.deleted = true;
+  }
+
+  /** Until the server answers with something else than 503 or 429. Any other 5xx is an error. */
+  async send(method: string, path: string, body?: unknown, key?: string): Promise<Answer> {
+    const deadline = performance.now() + GIVE_UP_MS;
+    let wait_ms = AGAIN_MS;
+    for (;;) {
+      const answer = await this.once(method, path, body, key).catch((error: unknown) => error);
+      if (isAnswer(answer)) {
+        if (answer.status < 500 && answer.status !== 429) return answer;
+        if (answer.status !== 503 && answer.status !== 429)
+          throw new Error(`${method} ${path} was answered ${answer.status} ${answer.text}`);
+        this.refusals.push({ status: answer.status, retry_after: answer.headers.get("retry-after") });
+      } else this.cut_off += 1;
+      this.#check();
+      if (performance.now() > deadline) throw new Error(`${method} ${path} was not answered for ${GIVE_UP_MS} ms`, { cause: answer });
+      await new Promise((resolve) => setTimeout(resolve, wait_ms));
+      wait_ms = Math.min(AGAIN_MS_MAX, wait_ms * 1.5);
+    }
+  }
+
+  /** How often a call had to be made again. */
+  get unanswered(): number {
+    return this.cut_off + this.refusals.length;
+  }
+
+  async once(method: string, path: string, body?: unknown, key?: string): Promise<Answer> {
+    const bytes = body instanceof Uint8Array;
+    const response = await fetch(`${this.#url()}${path}`, {
+      method,
+      signal: AbortSignal.timeout(ANSWER_MS),
+      headers: {
+        ...(this.#token === undefined ? {} : { authorization: `Bearer ${this.#token}` }),
+        ...(key === undefined ? {} : { "idempotency-key": key }),
+        ...(body === undefined ? {} : { "content-type": bytes ? "application/octet-stream" : "application/json" }),
+      },
+      ...(body === undefined ? {} : { body: bytes ? Uint8Array.from(body) : JSON.stringify(body) }),
+    });
+    return { status: response.status, text: await response.text(), headers: response.headers };
+  }
+
+  /** Sends what was acknowledged again: the same bytes must come back, marked as a replay. Answers how many. */
+  async checkReplays(some: readonly Acknowledged[] = this.acknowledged): Promise<number> {
+    let next = 0;
+    const work = async (): Promise<void> => {
+      for (let one = some[next++]; one !== undefined; one = some[next++]) await this.#checkReplay(one);
+    };
+    await Promise.all(Array.from({ length: REPLAYS_AT_ONCE }, work));
+    return some.length;
+  }
+
+  async #checkReplay({ path, body, key, status, text }: Acknowledged): Promise<void> {
+    // A secret is answered once: its replay is the same without it.
+    const expected = text.replace(/"(rf_[a-z]+_[^"]+)"/g, "null");
+    const again = await this.send("POST", path, body, key);
+    assert.deepEqual([again.status, again.text], [status, expected], `the replay of POST ${path}`);
+    assert.equal(again.headers.get("idempotency-replayed"), "true", `POST ${path} was done again`);
+  }
+
+  /** Asks for everything that was acknowledged and not deleted: it must be there as answered. Answers how many. */
+  async checkResources(): Promise<number> {
+    let checked = 0;
+    for (const one of this.acknowledged) {
+      const data = dataOf(one);
+      if (one.deleted || data === undefined || one.status !== 201 || one.path.startsWith("/api/admin/")) continue;
+      const now = one.path === "/api/configs" || one.path === "/api/enrollment-keys" ? undefined : await this.get(`${one.path}/${data.id}`);
+      if (now === undefined) continue;
+      for (const [name, value] of Object.entries(data))
+        if (!MUTABLE.has(name)) assert.deepEqual(now[name], value, `${name} of ${one.path}/${data.id}`);
+      checked += 1;
+    }
+    return checked;
+  }
+
+  /** Ids that must be rows, by the table's path. */
+  ids(path: string): string[] {
+    return this.acknowledged.flatMap((one) => (one.path === path && !one.deleted ? [dataOf(one)?.id ?? ""] : []));
+  }
+}
+
+const isAnswer = (value: unknown): value is Answer => typeof value === "object" && value !== null && "text" in value && "headers" in value;
+
+function dataOf({ text }: Acknowledged): Data | undefined {
+  return (JSON.parse(text) as { data?: Data }).data;
+}

@@ -1,0 +1,197 @@
+import assert from "node:assert/strict";
+import { hash, randomBytes, randomUUID } from "node:crypto";
+import { isTerminal } from "@robofleet/protocol";
+import type { AgentProcess } from "../processes/agent-process.ts";
+import { appBundle, STAYS } from "../processes/app-bundle.ts";
+import { until } from "../processes/process.ts";
+import type { Data, Ledger } from "./ledger.ts";
+
+const NUDGE_AFTER_MS = 2_500;
+
+type DeploymentStatus = Parameters<typeof isTerminal>[0];
+
+/** What a fleet does in a day, in a few seconds, each step awaited over crashes; and what must be true after each. */
+export class Scenario {
+  readonly ledger: Ledger;
+  robot: () => AgentProcess;
+  robot_id = "";
+  /** Set where the robot should not wait for its server. */
+  restart_robot: (() => Promise<void>) | undefined;
+  /** Deployments that were made and seen to end. */
+  readonly ended: string[] = [];
+  #fleet_id = "";
+  #rounds = 0;
+  #bundles: Buffer[] = [];
+  #tags: string[] = [];
+
+  constructor(ledger: Ledger, robot: () => AgentProcess) {
+    this.ledger = ledger;
+    this.robot = robot;
+  }
+
+  /** The places, a key for robots, and three releases: two that stay up and one that dies. Answers the key. */
+  async prepare(): Promise<{ key: string }> {
+    const site = await this.ledger.post("/api/sites", { name: "Yard" });
+    const fleet = await this.ledger.post("/api/fleets", { name: "Carts", site_id: site.id });
+    this.#fleet_id = fleet.id;
+    const sick = { health: { command: ["sh", "-c", "exit 1"] } };
+    for (const more of [{}, {}, sick]) this.#bundles.push(await appBundle(STAYS, { stop_timeout_seconds: 1, ...more }));
+    for (const [index, tag] of ["one", "two", "bad"].entries()) {
+      await this.push(tag, this.#bundles[index]!);
+      this.#tags.push(tag);
+    }
+    const key = await this.ledger.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id });
+    return { key: String(key["key"]) };
+  }
+
+  async push(tag: string, bytes: Buffer, more: Record<string, unknown> = {}): Promise<string> {
+    const about = { tag, kind: "app_bundle", artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length, ...more };
+    const { id } = await this.ledger.post("/api/releases", about);
+    const { status, text } = await this.ledger.send("PUT", `/api/releases/${id}/artifact`, bytes);
+    // Where the answer of an earlier try was lost, the artifact is there already.
+    assert.ok(status === 200 || status === 409, `the upload of ${tag}: ${status} ${text}`);
+    return id;
+  }
+
+  /** Waits for the robot to come online for the first time. */
+  async meetRobot(): Promise<void> {
+    this.robot_id = await until("the robot to be online", async () => {
+      const { text } = await this.ledger.send("GET", "/api/robots?status=online");
+      return (JSON.parse(text) as { items: Data[] }).items[0]?.id;
+    });
+    assert.equal(await this.deploy("one"), "applied");
+  }
+
+  async deploy(release: string, more: Record<string, unknown> = {}): Promise<string> {
+    const made = await this.ledger.post("/api/deployments", {
+      release,
+      robot_id: this.robot_id,
+      rollout: { verify_seconds: 0 },
+      ...more,
+    });
+    return this.end(`/api/deployments/${made.id}`);
+  }
+
+  async end(path: string): Promise<string> {
+    const nudge = this.#nudging();
+    const status = await until(`${path} to end`, async () => {
+      await nudge();
+      const { status } = (await this.ledger.get(path)) as Data & { status: DeploymentStatus };
+      return isTerminal(status) && status;
+    }).catch(async (error: unknown) => {
+      throw new Error(await this.#explain(path), { cause: error });
+    });
+    this.ended.push(path);
+    return status;
+  }
+
+  /** What can be known of a deployment that does not end. */
+  async #explain(path: string): Promise<string> {
+    const seen = await Promise.all(
+      [path, `${path}/targets`, `${path}/events?include=targets`, `/api/robots/${this.robot_id}`].map((one) =>
+        this.ledger.send("GET", one),
+      ),
+    );
+    return `${path} did not end\n${seen.map(({ text }) => text).join("\n")}\n${this.robot().program.output.slice(-3_000)}`;
+  }
+
+  /** The one release that the robot runs, by its own processes, once the server knows the same. */
+  runs(): Promise<string> {
+    const nudge = this.#nudging();
+    return until("one version to run, and the server to know which", async () => {
+      await nudge();
+      const [only, ...more] = new Set(
+        this.robot()
+          .workloads()
+          .map(({ env }) => env.ROBOFLEET_RELEASE ?? ""),
+      );
+      const { current_release } = (await this.ledger.get(`/api/robots/${this.robot_id}`)) as Data & {
+        current_release: { tag: string } | null;
+      };
+      return more.length === 0 && current_release?.tag === only && only;
+    });
+  }
+
+  /**
+   * A robot whose server keeps dying waits longer and longer before it comes back, up to a minute. Nobody waits for that
+   * here: it is killed too, and its next run comes at once.
+   */
+  #nudging(): () => Promise<void> {
+    let offline_since = performance.now();
+    let wait_ms = NUDGE_AFTER_MS;
+    return async () => {
+      if (this.restart_robot === undefined || performance.now() - offline_since < wait_ms) return;
+      offline_since = performance.now();
+      // It needs some time to start, on a busy machine more.
+      wait_ms *= 2;
+      if ((await this.ledger.get(`/api/robots/${this.robot_id}`))["status"] !== "offline") return;
+      await this.restart_robot();
+    };
+  }
+
+  /** Good, bad, file, config: what a robot takes part in. */
+  async robotRound(): Promise<void> {
+    const old = await this.runs();
+    const wanted = old === "one" ? "two" : "one";
+    assert.equal(await this.deploy(wanted), "applied");
+    assert.equal(await this.runs(), wanted);
+    assert.equal(await this.deploy("bad"), "rolled_back");
+    assert.equal(await this.runs(), wanted);
+    this.#rounds += 1;
+    await this.ledger.post("/api/configs", { key: "speed", value: this.#rounds, namespace: "drive", scope: "org" });
+    const config = await this.ledger.post("/api/configs/deployments", { robot_id: this.robot_id, namespace: "drive" });
+    assert.equal(await this.end(`/api/configs/deployments/${config.id}`), "applied");
+    const file = Buffer.from(`map ${randomUUID()}`);
+    const tag = `map-${this.#rounds}-${randomUUID().slice(0, 8)}`;
+    await this.push(tag, file, { kind: "file", app: "map" });
+    assert.equal(await this.deploy(tag), "applied");
+    const held = this.ledger.post("/api/deployments", {
+      release: old,
+      robot_id: this.robot_id,
+      scheduled_at: new Date(Date.now() + 1_000).toISOString(),
+      rollout: { verify_seconds: 0 },
+    });
+    assert.equal(await this.end(`/api/deployments/${(await held).id}`), "applied");
+    assert.equal(await this.runs(), old);
+  }
+
+  /** What concerns the server only: places, people, keys, a robot that is let in and thrown out. */
+  async deskRound(): Promise<void> {
+    const { ledger } = this;
+    const name = randomUUID().slice(0, 8);
+    const site = await ledger.post("/api/sites", { name: `Site ${name}` });
+    await ledger.patch(`/api/sites/${site.id}`, { name: `Yard ${name}` });
+    const fleet = await ledger.post("/api/fleets", { name: `Fleet ${name}`, site_id: site.id });
+    await ledger.patch(`/api/fleets/${fleet.id}`, { name: `Carts ${name}` });
+    const key = await ledger.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id, max_uses: 1 });
+    if (typeof key["key"] === "string") await this.#guest(key["key"], fleet.id);
+    await ledger.post(`/api/enrollment-keys/${key.id}/revoke`);
+    const later = await ledger.post("/api/deployments", {
+      release: "one",
+      robot_id: this.robot_id,
+      scheduled_at: new Date(Date.now() + 3_600_000).toISOString(),
+    });
+    await ledger.post(`/api/deployments/${later.id}/cancel`);
+    assert.equal(await this.end(`/api/deployments/${later.id}`), "cancelled");
+    await ledger.patch(`/api/robots/${this.robot_id}`, { fleet_id: fleet.id });
+    await ledger.patch(`/api/robots/${this.robot_id}`, { fleet_id: this.#fleet_id });
+    const config = await ledger.post("/api/configs", { key: `k-${name}`, value: 1, namespace: "desk", scope: "site", scope_id: site.id });
+    await ledger.remove(`/api/configs/${config.id}`);
+    await ledger.remove(`/api/releases/${await this.push(`spare-${name}`, Buffer.from(name), { kind: "file", app: "spare" })}`);
+    await ledger.remove(`/api/fleets/${fleet.id}`);
+    ledger.forget(key.id);
+    await ledger.remove(`/api/sites/${site.id}`);
+  }
+
+  /** A robot of bytes only: it enrols once however often it must ask, and is removed again. */
+  async #guest(key: string, fleet_id: string): Promise<void> {
+    const public_key = randomBytes(32).toString("base64");
+    const answer = await this.ledger.send("POST", "/agent/enroll", { key, public_key });
+    assert.ok(answer.status === 201 || answer.status === 200, `${answer.status} ${answer.text}`);
+    const { robot_id } = (JSON.parse(answer.text) as { data: { robot_id: string } }).data;
+    await this.ledger.patch(`/api/robots/${robot_id}`, { labels: { guest: "yes" } });
+    const later = await this.ledger.post("/api/deployments", { release: "one", fleet_id, rollout: { verify_seconds: 0 } });
+    await this.ledger.remove(`/api/robots/${robot_id}`);
+    await this.end(`/api/deployments/${later.id}`);
+  }
+}

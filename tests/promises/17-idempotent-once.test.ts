@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { Ledger } from "../crash/ledger.ts";
+import { until } from "../processes/process.ts";
+import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
+
+const AT_ONCE = 200;
+const ROUNDS = promiseSize({ test: 3, full: 30 });
+const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
+
+test(`${AT_ONCE} identical POSTs at once with kill -9 in between: one row, and everybody gets the same bytes`, LIMIT, async (t) => {
+  await using database = await createTestDatabase();
+  await using server = await ServerProcess.start({
+    env: { DATABASE_URL: databaseUrl(database.connection) },
+    args: ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
+  });
+  const { token } = await server.org("Once");
+  const ledger = new Ledger(() => server.url, token);
+  let unanswered = 0;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const key = randomUUID();
+    const name = `Site ${round}`;
+    let sent = 0;
+    const crowd = Promise.all(
+      Array.from({ length: AT_ONCE }, async () => {
+        const answer = await ledger.send("POST", "/api/sites", { name }, key);
+        sent += 1;
+        return answer;
+      }),
+    );
+    // Before, amid and after the first answers, by round.
+    await until("the crowd to be under way", () => sent >= [0, 1, 20][round % 3]!);
+    await server.program.kill();
+    await server.restart();
+    const answers = await crowd;
+    const [first] = answers;
+    assert.deepEqual([...new Set(answers.map(({ status, text }) => `${status} ${text}`))], [`201 ${first?.text}`]);
+    const { text } = await ledger.send("GET", "/api/sites?limit=1000");
+    const rows = (JSON.parse(text) as { items: { id: string; name: string }[] }).items.filter((site) => site.name === name);
+    assert.equal(rows.length, 1);
+    assert.ok(first?.text.includes(rows[0]!.id));
+    unanswered = ledger.unanswered;
+  }
+  assert.ok(unanswered > 0, "no kill cut anybody off");
+  provePromise(
+    t,
+    17,
+    `${AT_ONCE} identical POSTs at once, server killed ${ROUNDS} times amid them (${unanswered} cut off and repeated): 1 row each, all replays byte-equal`,
+  );
+});

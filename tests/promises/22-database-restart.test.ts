@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { until } from "../processes/process.ts";
+import { killPostgres, startUnderFire, Writers } from "./writes-under-fire.ts";
+
+const ROUNDS = promiseSize({ test: 2, full: 10 });
+const PARALLEL = 32;
+const BETWEEN = 300;
+/** The promise is of a quiet machine; beside other tests it only must come back. */
+const RECOVERED_MS_MAX = promiseSize({ test: 30_000, full: 5_000 });
+const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_200_000 }) };
+
+test("PostgreSQL killed and stopped under load: back soon, nothing lost, and 503 with Retry-After meanwhile", LIMIT, async (t) => {
+  const { server, ledger } = await startUnderFire();
+  await using _ = server;
+  const writers = new Writers(ledger);
+  await writers.prepare();
+  const writing = writers.write(BETWEEN * (ROUNDS * 2 + 1), PARALLEL);
+  const recoveries: number[] = [];
+  for (let round = 0; round < ROUNDS * 2; round += 1) {
+    await until("some writes", () => writers.done >= BETWEEN * (round + 0.5));
+    const refused = ledger.refusals.length;
+    // A crash, and the restart that an operator would do (fast shutdown).
+    assert.ok(killPostgres(server, round % 2 === 0 ? "SIGKILL" : "SIGINT"), "PostgreSQL runs");
+    const killed_at = performance.now();
+    await until("a refusal", () => ledger.refusals.length > refused);
+    const { done } = writers;
+    await until("a write to succeed again", () => writers.done > done + PARALLEL);
+    recoveries.push(Math.round(performance.now() - killed_at));
+  }
+  await writing;
+  assert.equal(server.program.running, true);
+  assert.deepEqual([...new Set(ledger.refusals.map(({ status }) => status))], [503]);
+  assert.ok(ledger.refusals.every(({ retry_after }) => Number(retry_after) > 0));
+  assert.equal(ledger.cut_off, 0, "a call got no answer at all");
+  const replays = await ledger.checkReplays();
+  const slowest = Math.max(...recoveries);
+  assert.ok(slowest <= RECOVERED_MS_MAX, `recovered after ${recoveries.join(", ")} ms`);
+  provePromise(
+    t,
+    22,
+    `PostgreSQL killed ${ROUNDS} times and stopped ${ROUNDS} times under ${PARALLEL} writers: recovered after at most ${slowest} ms, ` +
+      `${ledger.refusals.length} refusals, all 503 with Retry-After; ${replays} acknowledged writes replayed byte-equal, 0 lost`,
+  );
+});

@@ -1,0 +1,90 @@
+import { hash, randomBytes } from "node:crypto";
+import { globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
+import { type Data, Ledger } from "../crash/ledger.ts";
+import { until } from "../processes/process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+
+/** A server with its own PostgreSQL, an org in it, and a client that writes down what it is told. */
+export async function startUnderFire(): Promise<{ server: ServerProcess; ledger: Ledger }> {
+  const server = await ServerProcess.start({
+    args: ["--limit", "token_requests_per_minute=100000000", "--limit", "token_burst=100000000"],
+  });
+  const { token } = await server.org("Under fire");
+  return { server, ledger: new Ledger(() => server.url, token) };
+}
+
+/** Process id of the server's own postmaster; undefined while there is none. */
+export function postmaster(server: ServerProcess): number | undefined {
+  const [file] = globSync(path.join(server.data, "**/postmaster.pid"));
+  const pid = file === undefined ? Number.NaN : Number(readFileSync(file, "utf8").split("\n", 1)[0]);
+  return Number.isSafeInteger(pid) && server.processes().some((found) => found.pid === pid) ? pid : undefined;
+}
+
+/** Where the server's own PostgreSQL listens. */
+export async function databaseOf(server: ServerProcess): Promise<{ host: string; port: number; user: string; database: string }> {
+  return until("PostgreSQL to run", () => runningDatabase(path.join(server.data, "postgres")));
+}
+
+/** Kills PostgreSQL itself; true when there was one to kill. */
+export function killPostgres(server: ServerProcess, signal: NodeJS.Signals = "SIGKILL"): boolean {
+  const pid = postmaster(server);
+  if (pid === undefined) return false;
+  process.kill(pid, signal);
+  return true;
+}
+
+/** Makes writes of several kinds, each acknowledged in the end, `parallel` at once. */
+export class Writers {
+  readonly ledger: Ledger;
+  done = 0;
+  #robot_id = "";
+  #release_id = "";
+  /** Far off: a row that nobody acts on. */
+  readonly #scheduled_at = new Date(Date.now() + 300 * 24 * 3_600_000).toISOString();
+
+  constructor(ledger: Ledger) {
+    this.ledger = ledger;
+  }
+
+  /** A robot and a release that deployments can name. */
+  async prepare(): Promise<void> {
+    const { ledger } = this;
+    const site = await ledger.post("/api/sites", { name: "Yard" });
+    const fleet = await ledger.post("/api/fleets", { name: "Carts", site_id: site.id });
+    const key = await ledger.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id });
+    const { text } = await ledger.send("POST", "/agent/enroll", { key: key["key"], public_key: randomBytes(32).toString("base64") });
+    this.#robot_id = (JSON.parse(text) as { data: { robot_id: string } }).data.robot_id;
+    const bytes = Buffer.from("a file");
+    const about = { tag: "one", kind: "file", artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length };
+    this.#release_id = (await ledger.post("/api/releases", about)).id;
+    await ledger.send("PUT", `/api/releases/${this.#release_id}/artifact`, bytes);
+  }
+
+  async write(count: number, parallel: number): Promise<void> {
+    let next = 0;
+    const work = async (): Promise<void> => {
+      for (let n = next++; n < count; n = next++) {
+        await this.#one(n);
+        this.done += 1;
+      }
+    };
+    await Promise.all(Array.from({ length: parallel }, work));
+  }
+
+  #one(n: number): Promise<Data> {
+    switch (n % 5) {
+      case 0:
+        return this.ledger.post("/api/sites", { name: `Site ${n}` });
+      case 1:
+        return this.ledger.post("/api/deployments", {
+          release: this.#release_id,
+          robot_id: this.#robot_id,
+          scheduled_at: this.#scheduled_at,
+        });
+      default:
+        return this.ledger.post("/api/configs", { key: `key-${n}`, value: n, namespace: `space-${n % 50}`, scope: "org" });
+    }
+  }
+}
