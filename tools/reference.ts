@@ -1,5 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { access, type AccessRow, type ObjectField, streamAccess, streamPaths } from "@robofleet/protocol";
 import { type Access, type Route, routes } from "@robofleet/protocol/routes";
 import { root } from "../bin/launch.mjs";
 import { ENVIRONMENT } from "../packages/cli/src/topics.ts";
@@ -7,7 +8,11 @@ import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts
 import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/server/src/flags.ts";
 
 /** Pages of docs/reference that are made of the code, by file name. */
-export const PAGES: Readonly<Record<string, () => string>> = { "settings.md": settingsPage, "routes.md": routesPage };
+export const PAGES: Readonly<Record<string, () => string>> = {
+  "settings.md": settingsPage,
+  "routes.md": routesPage,
+  "roles.md": rolesPage,
+};
 
 export const pathOf = (page: string): string => path.join(root, "docs", "reference", page);
 
@@ -104,6 +109,51 @@ ${sections.join("\n")}`;
 }
 
 const keyed = (idempotency: Route["idempotency"]): string => (idempotency === undefined ? "" : idempotency === "required" ? " ²" : " ¹");
+
+const OUTSIDE: Record<AccessRow["outside"], string> = {
+  not_found: "404",
+  filtered: "left out",
+  forbidden: "403",
+  allowed: "the same",
+};
+
+/** Where a request names objects, beside the id in its path. */
+const namedIn = (objects: readonly ObjectField[]): string =>
+  objects
+    .filter(({ in: place }) => place !== "params")
+    .map(({ in: place, field, role }) => `${code(field)} (${place}): ${role}`)
+    .join(", ");
+
+function rolesPage(): string {
+  const row = (at: string, { access: role, about, outside, objects }: AccessRow): Row => [
+    code(at),
+    ACCESS[role],
+    about,
+    OUTSIDE[outside],
+    namedIn(objects),
+  ];
+  const portal = (Object.values(routes) as Route[]).filter(({ access: role }) => ["viewer", "operator", "admin"].includes(role));
+  const head = ["route", "role", "about", "outside the scopes", "also needs, on what these name"];
+  return `# Who may do what
+
+${GENERATED}
+
+How roles and scopes work: [roles](../guide/roles.md). Outside the scopes of a grant: **404** the object does not exist, **left out**
+the list holds only what is inside, **403** the role must hold in the whole org, **the same** every member of the org may.
+
+${table(
+  head,
+  portal.map(({ name, method, path: at }) => row(`${method} ${at}`, access[name])),
+)}
+
+## WebSockets
+
+${table(
+  head,
+  Object.entries(streamAccess).map(([name, one]) => row(streamPaths[name as keyof typeof streamPaths], one)),
+)}
+`;
+}
 
 async function main(): Promise<void> {
   for (const [page, make] of Object.entries(PAGES)) {
