@@ -67,7 +67,6 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
   const check = validator(route);
   const state = new WeakMap<FastifyRequest, Caller | RobotCaller | undefined>();
   const audits = isAudited(route);
-  const idempotency = route.idempotency;
   const row = accessOf(route.name);
   const default_status = Number(Object.keys(route.responses)[0]);
 
@@ -115,27 +114,13 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     };
     // Before a replay too: whoever knows the key of another's request is told nothing by it.
     if (caller !== undefined && "token_id" in caller) await authorize(plane.findPlaces, db, caller, row, call);
-    const key = idempotency === undefined ? undefined : readIdempotencyKey(request.headers["idempotency-key"], idempotency === "required");
+    const key = route.idempotency && readIdempotencyKey(request.headers["idempotency-key"], route.idempotency === "required");
     if (key === undefined) {
       // What a request changes and the entry that tells of it are one. An upload, and what anybody may ask, has transactions of its own.
       const together = audit !== undefined && route.consumes === undefined && route.access !== "public";
       return send(reply, default_status, await (together ? db.transaction(run) : run(db)));
     }
-    const org_id = caller !== undefined && "org_id" in caller ? caller.org_id : "";
-    const { answer, replayed } = await http.idempotency.once(
-      {
-        org_id,
-        method: route.method,
-        route: route.path,
-        key,
-        body_hash: contentHash([call.params, call.body]),
-        forever: idempotency === "required",
-      },
-      async (tx) => storable(route, default_status, await run(tx)),
-    );
-    if (replayed) reply.header("idempotency-replayed", "true");
-    if (answer.location !== undefined) reply.header("location", answer.location);
-    return reply.code(answer.status).header("content-type", JSON_TYPE).send(answer.body);
+    return await answerOnce(http, route, { ...call, key }, reply, async (tx) => storable(route, default_status, await run(tx)));
   };
 
   const instance: FastifyInstance = route.consumes === undefined ? http.json : http.streams;
@@ -147,6 +132,30 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     config: { route: route.name, streams: route.consumes !== undefined },
   });
   http.methods.add(route.method, route.path);
+}
+
+/** Runs the work unless its key was used before, and answers what it answered then. */
+async function answerOnce(
+  { idempotency }: RouteHost,
+  route: Route,
+  { key, caller, params, body }: { key: string; caller: Caller | RobotCaller | undefined; params: unknown; body: unknown },
+  reply: FastifyReply,
+  work: Parameters<Idempotency["once"]>[1],
+): Promise<FastifyReply> {
+  const { answer, replayed } = await idempotency.once(
+    {
+      org_id: caller?.org_id ?? "",
+      method: route.method,
+      route: route.path,
+      key,
+      body_hash: contentHash([params, body]),
+      forever: route.idempotency === "required",
+    },
+    work,
+  );
+  if (replayed) reply.header("idempotency-replayed", "true");
+  if (answer.location !== undefined) reply.header("location", answer.location);
+  return reply.code(answer.status).header("content-type", JSON_TYPE).send(answer.body);
 }
 
 /** Runs the work; an error of it is told in the audit before it is answered. */

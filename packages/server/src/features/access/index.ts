@@ -1,1 +1,1 @@
-export { findPlaces } from "./find-places.ts";
+export { findPlaces } from "./store.ts";
