@@ -75,7 +75,7 @@ export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock 
 const ADMIN: Actor = { type: "admin", id: null, name: null };
 
 /** Routes that change nothing leave no entry. */
-export const isAudited = (route: Route): boolean => route.method !== "GET";
+export const isAudited = ({ method }: { method: string }): boolean => method !== "GET" && method !== "HEAD";
 
 /** The entry of one request of a route that changes something, from its arrival to how it ended. */
 export class RequestAudit {

@@ -123,12 +123,18 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     return await answerOnce(http, route, { ...call, key }, reply, async (tx) => storable(route, default_status, await run(tx)));
   };
 
+  mount(http, route, onRequest, handle);
+}
+
+type Step<T> = (request: FastifyRequest, reply: FastifyReply) => Promise<T>;
+
+function mount(http: RouteHost, route: Route, onRequest: Step<void>, handler: Step<FastifyReply>): void {
   const instance: FastifyInstance = route.consumes === undefined ? http.json : http.streams;
   instance.route({
     method: route.method,
     url: route.path.replace(/\{(\w+)\}/g, ":$1"),
     onRequest,
-    handler: handle,
+    handler,
     config: { route: route.name, streams: route.consumes !== undefined },
   });
   http.methods.add(route.method, route.path);

@@ -82,14 +82,7 @@ export function createStreams(plane: Plane): Streams {
   }
 
   return {
-    routes(http) {
-      for (const path of Object.values(streamPaths)) {
-        http.methods.add("GET", path);
-        http.app.get(path.replace(/\{(\w+)\}/g, ":$1"), { config: { route: "stream" } }, (request, reply) =>
-          answerPlain(plane, request, reply),
-        );
-      }
-    },
+    routes: (http) => plainRoutes(http, plane),
     upgrade(request, socket, head) {
       if (streamOf(targetOf(request).path) === undefined) return false;
       socket.on("error", () => socket.destroy());
@@ -126,6 +119,15 @@ function createServer(answerOf: (request: IncomingMessage) => UpgradeAnswer | un
     for (const [name, value] of Object.entries(answerOf(request)?.headers ?? {})) lines.push(`${name}: ${value}`);
   });
   return server;
+}
+
+function plainRoutes(http: Http, plane: Plane): void {
+  for (const path of Object.values(streamPaths)) {
+    http.methods.add("GET", path);
+    http.app.get(path.replace(/\{(\w+)\}/g, ":$1"), { config: { route: "stream" } }, (request, reply) =>
+      answerPlain(plane, request, reply),
+    );
+  }
 }
 
 /** What a path of a stream answers to a request that asks for no WebSocket: why it could not have one, or 426. */
