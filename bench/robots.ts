@@ -76,6 +76,7 @@ const hello = (robot: BenchRobot, nonce: string) => ({
   robot_id: robot.id,
   signature: sign(null, Buffer.from(linkChallengeText(robot.id, nonce)), robot.private_key).toString("base64"),
   boot_id: "bench",
+  run_id: "bench",
   outbox_id: robot.id,
   agent_version: "bench",
   platform: {},

@@ -13,7 +13,7 @@ const TUS: Record<string, Record<string, string>> = {
 
 /** Sends a sample of a route, with a token or whatever other credentials; uploads send a few bytes. */
 export function askRoute(
-  plane: Harness,
+  plane: Pick<Harness, "fetch" | "url">,
   route: Route,
   request: SampleRequest,
   credentials: { token?: string | undefined; headers?: Record<string, string> },

@@ -14,6 +14,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   enrollment_key: "features/enrollment",
   release: "features/releases",
   artifact: "features/releases",
+  artifact_upload: "features/releases",
   deployment: "features/deployments",
   deployment_due: "features/deployments",
   deployment_target: "features/deployments",

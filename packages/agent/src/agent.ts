@@ -173,6 +173,8 @@ async function run(
   };
 }
 
+const RUN_ID_BYTES = 8;
+
 interface LinkParts {
   config: AgentConfig;
   tls: { ca?: string };
@@ -190,6 +192,7 @@ interface LinkParts {
 function makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter }: LinkParts): Link {
   const { time, log, local, outbox, spool, shipper } = disk;
   const boot_id = readBootId(config.system_root);
+  const run_id = Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex");
   const meter = new HealthMeter({
     system_root: config.system_root,
     clock,
@@ -212,6 +215,7 @@ function makeLink({ config, tls, clock, activity, key, robot_id, disk, store, de
     shipper,
     introduce: () => ({
       boot_id,
+      run_id,
       agent_version: AGENT_VERSION,
       platform: readPlatform(config.system_root),
       kinds: deployments.kinds,

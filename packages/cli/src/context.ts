@@ -97,6 +97,7 @@ export class Context {
   /** Aborts at the first Ctrl-C, so that a command can end in its own words; the second one ends the process. */
   interruptible(): AbortSignal {
     const controller = new AbortController();
+    process.removeAllListeners("SIGINT");
     process.once("SIGINT", () => controller.abort(new Failure(EXIT.interrupted, "interrupted", { bare: true, document: undefined })));
     return controller.signal;
   }

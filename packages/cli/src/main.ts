@@ -26,6 +26,7 @@ async function main(args: string[]): Promise<void> {
       const flags = program.opts<GlobalOptions>();
       const [loaded, { outputOptions }] = await Promise.all([import("./context.ts"), import("./settings.ts")]);
       context = new loaded.Context(out, { base_url: flags.baseUrl, profile: flags.profile, org: flags.org }, environment);
+      process.on("SIGINT", endByInterrupt);
       out.configure(await outputOptions(flags, environment, (text) => out.note(`warning: ${plain(text)}`)));
       await run(context, ...actuals);
     };
@@ -43,6 +44,12 @@ async function main(args: string[]): Promise<void> {
     process.exitCode = failure.exit_code;
     await out.fail(failure, environment.debug);
   }
+}
+
+/** Ctrl-C where a command has no words of its own for it. A bar on the terminal has hidden the cursor. */
+function endByInterrupt(): void {
+  process.stderr.write(process.stderr.isTTY ? "\n\u001b[?25hinterrupted\n" : "interrupted\n");
+  process.exit(EXIT.interrupted);
 }
 
 /**

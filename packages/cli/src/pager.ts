@@ -26,7 +26,8 @@ export async function page(text: string, pager: { command: string; env: NodeJS.P
   const child = spawn(pager.command, { shell: true, env: pager.env, stdio: ["pipe", "inherit", "inherit"] });
   // Ctrl-C is the pager's own: it stops a search there, say.
   const ignore = (): void => {};
-  process.on("SIGINT", ignore);
+  const listeners = process.listeners("SIGINT");
+  process.removeAllListeners("SIGINT").on("SIGINT", ignore);
   // Leaving it early closes the pipe.
   child.stdin.on("error", ignore);
   child.stdin.end(text);
@@ -35,5 +36,6 @@ export async function page(text: string, pager: { command: string; env: NodeJS.P
     child.once("close", (status, signal) => resolve(signal === null ? status : 128 + constants.signals[signal]));
   });
   process.off("SIGINT", ignore);
+  for (const listener of listeners) process.on("SIGINT", listener);
   return code !== NOT_FOUND;
 }

@@ -79,3 +79,45 @@ test("login on a terminal asks for the token and never shows it", TIMEOUT, async
   assert.doesNotMatch(text, /typed/);
   assert.equal(service.asked[0]!.headers.authorization, "Bearer rf_user_typed");
 });
+
+const manyRobots = {
+  items: Array.from({ length: 60 }, (_, at) => ({ ...robots.items[0], id: `rob_${at}`, name: `arm-${at}` })),
+  next_cursor: null,
+};
+
+test("what is longer than the terminal goes through the pager, what is shorter and --no-pager do not", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using long = await ScriptedPeer.start(() => ({ body: manyRobots }));
+  await using short = await ScriptedPeer.start(() => ({ body: robots }));
+  const env = { XDG_CONFIG_HOME: home.directory, PAGER: "sed s/^/paged:/" };
+  assert.match(await onTerminal(["robots", "list"], { ...long.env, ...env }), /paged:.*rob_59/);
+  assert.match(await onTerminal(["robots", "list", "--json"], { ...long.env, ...env }), /paged: .*rob_59/);
+  assert.doesNotMatch(await onTerminal(["robots", "list"], { ...short.env, ...env }), /paged:/);
+  assert.doesNotMatch(await onTerminal(["robots", "list", "--no-pager"], { ...long.env, ...env }), /paged:/);
+  assert.doesNotMatch((await home.run(["robots", "list"], { env: { ...long.env, ...env } })).stdout, /paged:/);
+  await home.run(["settings", "set", "pager", "sed s/^/kept:/"]);
+  assert.match(await onTerminal(["robots", "list"], { ...long.env, XDG_CONFIG_HOME: home.directory }), /kept:.*rob_59/);
+});
+
+test("a pager that is not there loses nothing, and one that is left early is no error", TIMEOUT, async () => {
+  await using service = await ScriptedPeer.start(() => ({ body: manyRobots }));
+  assert.match(await onTerminal(["robots", "list"], { ...service.env, PAGER: "no-such-pager" }), /rob_59/);
+  assert.doesNotMatch(await onTerminal(["robots", "list"], { ...service.env, PAGER: "head -1" }), /error/);
+});
+
+test("Ctrl-C in a command that waits says so and exits 130", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  let asked = (): void => {};
+  const begun = new Promise<void>((resolve) => (asked = resolve));
+  await using service = await ScriptedPeer.start(() => {
+    asked();
+    return { status: 503, body: {}, headers: { "retry-after": "30" } };
+  });
+  const { code, stdout, stderr } = await home.run(["robots", "list"], {
+    env: service.env,
+    // It says that it waits, and only then is there something to interrupt.
+    on_output: (child, text) => void (text.includes("trying again") && begun.then(() => child.kill("SIGINT"))),
+  });
+  assert.deepEqual([code, stdout], [130, ""]);
+  assert.match(stderr, /trying again in 30 s\ninterrupted\n$/);
+});

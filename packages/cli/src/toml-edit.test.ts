@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { editToml } from "./toml-edit.ts";
+import { editToml, removeTable } from "./toml-edit.ts";
 
 const values = { token: "new", base_url: "http://x" };
 
@@ -71,4 +71,14 @@ test("a text that is no TOML, or cannot be changed by lines, is refused", () => 
 
 test("what a value holds is text, never TOML", () => {
   assert.equal(editToml("", [], { token: 'a"\n[x]\\' }), 'token = "a\\"\\n[x]\\\\"\n');
+});
+
+test("a table is removed with those in it; comments about the next one and the rest stay", () => {
+  const text = `# mine\na = 1\n\n[profiles.lab]\ntoken = "x" # old\n[profiles.lab.more]\nb = 1\n\n# production\n[profiles.prod]\ntoken = "y"\n`;
+  assert.equal(removeTable(text, ["profiles", "lab"]), `# mine\na = 1\n\n\n# production\n[profiles.prod]\ntoken = "y"\n`);
+  assert.equal(removeTable(`a = 1\n[profiles]\n[profiles.lab]\nb = 1\n`, ["profiles", "lab"]), `a = 1\n[profiles]\n`);
+});
+
+test("a table that is written in one line is not torn out of it", () => {
+  assert.throws(() => removeTable(`profiles = { lab = { token = "x" } }\n`, ["profiles", "lab"]), /cannot be changed/);
 });

@@ -125,6 +125,8 @@ export const access = {
   // A move needs the role at both ends.
   updateRobot: one("operator", "robot", fields("body", "operator", ["fleet_id"])),
   deleteRobot: one("admin", "robot"),
+  replaceRobot: one("operator", "robot"),
+  releaseHold: one("operator", "robot"),
   getRobotHealth: one("viewer", "robot"),
   getRobotConfig: one("viewer", "robot"),
   listRobotLogs: one("viewer", "robot"),

@@ -31,6 +31,8 @@ export const paths = {
   getRobot: ["GET", "/api/robots/{id}"],
   updateRobot: ["PATCH", "/api/robots/{id}"],
   deleteRobot: ["DELETE", "/api/robots/{id}"],
+  replaceRobot: ["POST", "/api/robots/{id}/replace"],
+  releaseHold: ["POST", "/api/robots/{id}/release-hold"],
   getRobotHealth: ["GET", "/api/robots/{id}/health"],
   getRobotConfig: ["GET", "/api/robots/{id}/config"],
   listRobotLogs: ["GET", "/api/robots/{id}/logs"],

@@ -107,6 +107,10 @@ create table robot (
   session_id text,
   connected_at timestamptz,
   last_seen_at timestamptz,
+  -- runs of the agent that connected, the newest first: one that comes back after another is a second machine
+  runs jsonb not null default '[]',
+  -- since when nobody is let in with this identity, because several machines have it
+  held_at timestamptz,
   decommissioned_at timestamptz,
   created_at timestamptz not null,
   updated_at timestamptz not null,
@@ -138,6 +142,8 @@ create table enrollment_key (
   label text,
   site_id text not null,
   fleet_id text not null,
+  -- the robot that whoever enrols with it becomes; null: a new one
+  robot_id text,
   max_uses integer not null check (max_uses >= 0),
   uses integer not null default 0,
   expires_at timestamptz,

@@ -240,6 +240,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
       robot_id: this.id,
       signature: answerChallenge(this.identity, this.id, nonce),
       boot_id: `boot-${this.#boot}`,
+      run_id: `run-${this.#boot}`,
       outbox_id: this.#outbox.outbox_id,
       agent_version: "0.1.0-simulated",
       platform: { os: "Simulated", arch: "x64", hostname: this.name, kernel: "0" },

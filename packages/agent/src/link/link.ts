@@ -41,7 +41,7 @@ export interface LinkOptions {
   outbox: Outbox;
   shipper: LogShipper;
   /** What `hello` says besides who we are; asked at each connect. */
-  introduce: () => Pick<Hello, "boot_id" | "agent_version" | "platform" | "kinds" | "generation">;
+  introduce: () => Pick<Hello, "boot_id" | "run_id" | "agent_version" | "platform" | "kinds" | "generation">;
   health: () => Promise<HealthBody>;
   /** Kinds of streams that the server may open; by default all that this agent has. */
   sources?: ReadonlyMap<string, StreamSource>;

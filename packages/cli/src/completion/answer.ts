@@ -111,13 +111,14 @@ const optionsOf = (command: Command): Option[] => [
 
 async function candidatesAt(place: Place, current: string): Promise<Candidate[] | typeof FILES> {
   const { command, slot, options } = place;
+  const is_option_value = slot !== undefined && "long" in slot;
+  if (is_option_value) return valuesOf(slot, place);
   const children = command.commands.filter((child) => topics.every(({ name }) => name !== child.name()));
   if (children.length > 0 && !current.startsWith("-")) {
     const extra = place.for_help ? topics.map(({ name, summary }) => ({ value: name, about: summary })) : [];
     return [...children.map((child) => ({ value: child.name(), about: child.summary() })), ...(command.parent === null ? extra : [])];
   }
-  const is_option_value = slot !== undefined && "long" in slot;
-  if (slot !== undefined && (is_option_value || !current.startsWith("-"))) return valuesOf(slot, place);
+  if (slot !== undefined && !current.startsWith("-")) return valuesOf(slot, place);
   return [
     ...options.flatMap(({ long, description, hidden }) => (long && !hidden ? [{ value: long, about: description }] : [])),
     { value: "--help", about: "Show help" },

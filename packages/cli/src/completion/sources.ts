@@ -3,7 +3,9 @@ import { paths, type RouteName } from "@robofleet/protocol/paths";
 import type { Client } from "@robofleet/sdk";
 import type { Argument, Command, Option } from "commander";
 import { readEnvironment } from "../config.ts";
-import { credentialsPath, DEFAULT_PROFILE, profilesOf, resolveAccess } from "../credentials.ts";
+import { Context } from "../context.ts";
+import { credentialsPath, DEFAULT_PROFILE, profilesOf } from "../credentials.ts";
+import { Output } from "../output.ts";
 import { readToml } from "../toml-file.ts";
 import type { Candidate } from "./answer.ts";
 
@@ -111,12 +113,13 @@ export async function readSource(source: Exclude<Source, "files">, flags: Readon
   }
 }
 
+/** As a command would, with the same token over the same connections. */
 async function connect(flags: ReadonlyMap<string, string>): Promise<Client> {
   const environment = readEnvironment();
   const given = { base_url: flags.get("baseUrl"), org: flags.get("org"), profile: flags.get("profile") };
-  const { base_url, token, org_id } = await resolveAccess(given, environment);
-  const { createClient } = await import("@robofleet/sdk");
-  return createClient({ base_url, token, org_id, admin_token: environment.admin_token, retries: 0, timeout_ms: WAIT_MS_MAX });
+  const context = new Context(new Output({ format: "json", colors: false }), given, environment);
+  const { base_url, token, org_id } = await context.access();
+  return context.connect({ base_url, token, org_id, admin_token: environment.admin_token, retries: 0 });
 }
 
 /** Two keys of one name, say, are one word; a row without its value is none. */

@@ -32,6 +32,8 @@ export const Hello = Type.Object(
     /** base64 Ed25519 signature of `linkChallengeText` */
     signature: Type.String({ maxLength: 200 }),
     boot_id: Name,
+    /** Made at each start of the agent, and never stored: two that are alive at once are two machines, or two processes. */
+    run_id: Name,
     /** Names the outbox on the robot's disk; sequence numbers count within it. */
     outbox_id: Name,
     agent_version: Name,
@@ -263,7 +265,7 @@ export interface Welcome {
 /** The server will not talk to this robot; it closes the link after this. */
 export interface Refused {
   type: "refused";
-  code: "unknown_robot" | "bad_signature" | "unsupported_protocol" | "decommissioned" | "busy";
+  code: "unknown_robot" | "bad_signature" | "unsupported_protocol" | "decommissioned" | "held" | "busy";
   message: string;
   retry_after_ms?: number;
 }

@@ -123,6 +123,7 @@ export const releaseRoutes = {
     tag: "Releases",
     access: "operator",
     params: IdParams,
+    idempotency: "accepted",
     responses: { 201: DataOf(Release) },
     errors: [409, 412, 413, 423],
   }),

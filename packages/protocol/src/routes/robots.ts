@@ -40,6 +40,7 @@ export const Robot = named(
     fleet_id: Id,
     status: OneOf(["online", "offline", "never_connected", "decommissioned"]),
     last_seen_at: Nullable(Time),
+    held_at: Nullable(Time),
     labels: Type.Record(Type.String(), Type.String()),
     agent_version: Nullable(Type.String()),
     platform: Nullable(Platform),
@@ -141,6 +142,15 @@ export const robotRoutes = {
     access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(Robot) },
+  }),
+  releaseHold: defineRoute("releaseHold", {
+    summary: "Let a robot in again that is held because several machines have its identity; not held: no change",
+    tag: "Robots",
+    access: "operator",
+    params: IdParams,
+    idempotency: "accepted",
+    responses: { 200: DataOf(Robot) },
+    errors: [409],
   }),
   updateRobot: defineRoute("updateRobot", {
     summary: "Rename, relabel or move a robot",

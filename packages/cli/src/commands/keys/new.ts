@@ -1,7 +1,7 @@
 import { type Define, wholeNumber } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
-import { line } from "../../text.ts";
+import { showKeyUse } from "../../show-key.ts";
 
 interface Options {
   site: string;
@@ -43,10 +43,6 @@ async function run(context: Context, options: Options): Promise<void> {
       ["Uses", max_uses === 0 ? "any number" : max_uses],
       ["Expires", relative(expires_at, context.now())],
     ]);
-    out.line("\nThe key is not shown again. On the robot:");
-    const words = ["--server", client.base_url, "--enroll-key", key, "--state", "./state"];
-    // The robot's machine does not know the server's own authority either.
-    if (context.pinned !== undefined) words.push("--ca-fingerprint", context.pinned);
-    out.line(line`  rf-agent run ${words.join(" ")}`);
+    showKeyUse(context, client, key);
   });
 }

@@ -17,6 +17,9 @@ async function run(context: Context, id: string): Promise<void> {
       ["Name", robot.name],
       ["Status", out.status(robot.status)],
       ["Last seen", relative(robot.last_seen_at, context.now())],
+      ...(robot.held_at === null
+        ? []
+        : [["Held", `${relative(robot.held_at, context.now())}: several machines have its identity`] as const]),
       ["Site", robot.site_id],
       ["Fleet", robot.fleet_id],
       ["Labels", labelsText(robot.labels)],

@@ -10,7 +10,7 @@ import { requireSite } from "../sites/index.ts";
 import { insertKey } from "./store.ts";
 import { toWire } from "./wire.ts";
 
-const SECRET_BYTES = 32;
+export const SECRET_BYTES = 32;
 const HOUR_MS = 3_600_000;
 const MAX_USES_DEFAULT = 100;
 const EXPIRES_IN_HOURS_DEFAULT = 24;
@@ -39,6 +39,7 @@ export async function createKey(
       label: label ?? null,
       site_id,
       fleet_id,
+      robot_id: null,
       max_uses,
       expires_at: expires_in_hours === 0 ? null : new Date(at.getTime() + expires_in_hours * HOUR_MS),
       created_by: caller.actor,

@@ -10,6 +10,7 @@ import { insertRobot } from "../robots/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { keyHash } from "./create.ts";
 import { findKey, findKeyByHash, findOwner, insertRobotKey, isSuspended, type KeyRow, type KeyStatus, takeUse } from "./store.ts";
+import { takePlace } from "./replace.ts";
 import { statusOf } from "./wire.ts";
 
 type EnrollBody = BodyOf<Routes["enrollRobot"]>;
@@ -61,12 +62,19 @@ async function findEnrolled(db: Db, key: KeyRow, public_key: Buffer): Promise<En
   if (owner === undefined) return undefined;
   if (owner.org_id !== key.org_id) throw forbidden("this public key is enrolled in another org");
   if (owner.decommissioned) throw forbidden("the robot with this public key was decommissioned; enrol it with a new one");
+  if (key.robot_id !== null && key.robot_id !== owner.robot_id)
+    throw forbidden("this public key is another robot's: the new computer needs a state directory of its own");
   return { is_new: false, data: { robot_id: owner.robot_id, org_id: owner.org_id, name: owner.name } };
 }
 
 async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, body: EnrollBody): Promise<Enrollment> {
   const { org_id, id: key_id, fleet_id } = key;
   const at = plane.clock.now();
+  if (key.robot_id !== null) {
+    const { robot_id } = key;
+    if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
+    return { is_new: true, data: { robot_id, org_id, ...(await takePlace(plane, tx, { ...key, robot_id }, public_key, body.platform)) } };
+  }
   // The fleet first: deleting it takes the same locks in the same order.
   const fleet = await shareFleet(tx, org_id, fleet_id);
   if (fleet === undefined) throw unknownKey();

@@ -34,6 +34,7 @@ test("201: a key is for 100 robots and a day unless told, and its raw value is a
     label: null,
     site_id: site.id,
     fleet_id: fleet.id,
+    robot_id: null,
     max_uses: 100,
     uses: 0,
     expires_at: "2030-01-02T00:00:00.000Z",

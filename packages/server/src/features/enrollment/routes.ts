@@ -8,6 +8,7 @@ import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
 import { createKey } from "./create.ts";
 import { enroll } from "./enroll.ts";
+import { createReplacementKey } from "./replace.ts";
 import { findKey, listKeys, revokeKey } from "./store.ts";
 import { toWire } from "./wire.ts";
 
@@ -29,6 +30,10 @@ export function enrollmentRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.createEnrollmentKey, async (_, { body, caller, db }) =>
     created(routes.createEnrollmentKey.path, { data: await createKey(plane, db, caller, body) }),
+  );
+
+  serve(http, plane, routes.replaceRobot, async (_, { params, caller, db }) =>
+    created(routes.createEnrollmentKey.path, { data: await createReplacementKey(plane, db, caller, params.id) }),
   );
 
   serve(http, plane, routes.getEnrollmentKey, async (_, { params, caller, db }) => {

@@ -10,6 +10,7 @@ const keyRow = row({
   label: nullable(text),
   site_id: text,
   fleet_id: text,
+  robot_id: nullable(text),
   max_uses: int,
   uses: int,
   expires_at: nullable(timestamptz),
@@ -56,8 +57,8 @@ export interface NewKey extends Omit<KeyRow, "uses" | "revoked_at" | "created_at
 
 export const insertKey = (db: Db, k: NewKey): Promise<KeyRow> =>
   db.one(sql(keyRow)`
-    insert into enrollment_key (org_id, id, hash, label, site_id, fleet_id, max_uses, expires_at, created_by, created_at, updated_at)
-    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.max_uses}, ${k.expires_at}, ${json(k.created_by ?? undefined)}, ${k.at}, ${k.at})
+    insert into enrollment_key (org_id, id, hash, label, site_id, fleet_id, robot_id, max_uses, expires_at, created_by, created_at, updated_at)
+    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.robot_id}, ${k.max_uses}, ${k.expires_at}, ${json(k.created_by ?? undefined)}, ${k.at}, ${k.at})
     returning ${keyRow}`);
 
 /** Revoking again changes nothing. */
@@ -65,6 +66,12 @@ export const revokeKey = (db: Db, org_id: string, id: string, now: Date): Promis
   db.maybe(sql(keyRow)`
     update enrollment_key set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
     where org_id = ${org_id} and id = ${id} returning ${keyRow}`);
+
+/** Keys for this robot's new computer that nobody used: a newer one takes their place. */
+export const revokeReplacements = (db: Db, org_id: string, robot_id: string, now: Date): Promise<number> =>
+  db.run(sql`
+    update enrollment_key set revoked_at = ${now}, updated_at = ${now}
+    where org_id = ${org_id} and robot_id = ${robot_id} and revoked_at is null and uses = 0`);
 
 /** Takes one use, if there is one: two that want the last one at once wait for each other here, and one gets it. */
 export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>
@@ -90,3 +97,7 @@ export const findOwner = (db: Db, public_key: Buffer): Promise<KeyOwner | undefi
 
 export const insertRobotKey = (db: Db, org_id: string, robot_id: string, public_key: Buffer, now: Date): Promise<number> =>
   db.run(sql`insert into robot_key (public_key, org_id, robot_id, created_at) values (${public_key}, ${org_id}, ${robot_id}, ${now})`);
+
+/** The robot's public key is another one: the one before is nobody's. */
+export const replaceRobotKey = (db: Db, org_id: string, robot_id: string, public_key: Buffer, now: Date): Promise<number> =>
+  db.run(sql`update robot_key set public_key = ${public_key}, created_at = ${now} where org_id = ${org_id} and robot_id = ${robot_id}`);

@@ -14,6 +14,7 @@ export const toWire = (key: KeyRow, now: Date): EnrollmentKey => ({
   label: key.label,
   site_id: key.site_id,
   fleet_id: key.fleet_id,
+  robot_id: key.robot_id,
   max_uses: key.max_uses,
   uses: key.uses,
   expires_at: wireTime(key.expires_at),

@@ -23,6 +23,12 @@ export function isSignedBy(public_key: Buffer, text: string, signature: string):
 /** As `ssh-keygen -l` writes it. */
 export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha256", public_key, "base64").replace(/=+$/, "")}`;
 
+const HELD = "several machines have this robot's identity; an operator must decide";
+
+const signed_with = new WeakMap<Hello, Buffer>();
+/** The key that a hello was let in with: the robot may have another one by the time its presence is written. */
+export const keyOfHello = (hello: Hello): Buffer | undefined => signed_with.get(hello);
+
 /** How far an outbox of a robot has been taken. */
 export type Position = (db: Db, org_id: string, robot_id: string, outbox_id: string) => Promise<number>;
 
@@ -38,6 +44,8 @@ export async function admit({ db: system }: { db: SystemDb }, hello: Hello, nonc
   }
   // After the signature: only the robot itself learns that it was removed.
   if (identity.decommissioned) return { admitted: false, code: "decommissioned", message: "this robot was decommissioned" };
+  if (identity.held) return { admitted: false, code: "held", message: HELD };
+  signed_with.set(hello, identity.public_key);
   // Not for good: it comes back every half minute or so, and is let in again when the org is.
   if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
   const { org_id, robot_id } = identity;
@@ -49,12 +57,13 @@ export async function admit({ db: system }: { db: SystemDb }, hello: Hello, nonc
   return { admitted: true, org_id, acked_seq, acked_log_seq };
 }
 
-/** Resolves a signed HTTP request of a robot. Throws 403 while its org is suspended, 401 otherwise, with one message for every cause: who cannot sign learns nothing. */
+/** Resolves a signed HTTP request of a robot. Throws 403 while it is held or its org is suspended, 401 otherwise, with one message for every cause: who cannot sign learns nothing. */
 export async function authenticateRobot({ db }: { db: Db }, robot_id: string, text: string, signature: string): Promise<RobotCaller> {
   const identity = await findIdentity(db, robot_id);
   if (identity === undefined || identity.decommissioned || !isSignedBy(identity.public_key, text, signature)) {
     throw unauthorized("the robot's signature is not valid");
   }
+  if (identity.held) throw forbidden(HELD);
   if (identity.suspended) throw forbidden(ORG_SUSPENDED);
   return { org_id: identity.org_id, robot_id };
 }

@@ -114,23 +114,65 @@ test("a newer link wins: the going of the older one changes nothing, and the sam
   assert.deepEqual(await kinds(), ["robot.connected", "robot.connected", "robot.disconnected"]);
 });
 
-test("a second machine with the same identity is told for both links, one that came after the first had gone is not", TIMEOUT, async () => {
-  const { it, timeline, kinds, session } = await withRobot();
+test("a run of the agent that comes back after another is a second machine; one that is new is a restart", TIMEOUT, async () => {
+  const { it, timeline, session } = await withRobot();
   await using _ = it;
-  const [first, second] = [session("sess_1"), session("sess_2", { boot_id: "boot-2" })];
-  await robotConnected(it.plane, first);
-  await robotConnected(it.plane, second);
-  const duplicates = (await timeline()).filter(({ kind }) => kind === "robot.duplicate_identity");
+  const duplicates = async () => (await timeline()).filter(({ kind }) => kind === "robot.duplicate_identity");
+  // Switched off and on again, twice, while the older link still seems open.
+  await robotConnected(it.plane, session("sess_1", { run_id: "run-a", boot_id: "boot-1" }));
+  await robotConnected(it.plane, session("sess_2", { run_id: "run-b", boot_id: "boot-2" }));
+  await robotConnected(it.plane, session("sess_3", { run_id: "run-b", boot_id: "boot-2" }));
+  assert.deepEqual(await duplicates(), []);
+  const back = session("sess_4", { run_id: "run-a", boot_id: "boot-1" });
+  await robotConnected(it.plane, back);
   assert.deepEqual(
-    duplicates.map(({ data }) => [data["session_id"], data["boot_id"], data["kept"]]),
+    (await duplicates()).map(({ data }) => [data["session_id"], data["run_id"], data["kept"]]),
     [
-      ["sess_1", "boot-1", false],
-      ["sess_2", "boot-2", true],
+      ["sess_3", "run-b", false],
+      ["sess_4", "run-a", true],
     ],
   );
-  await robotDisconnected(it.plane, second, "closed");
-  await robotConnected(it.plane, session("sess_3", { boot_id: "boot-3" }));
-  assert.equal((await kinds()).filter((kind) => kind === "robot.duplicate_identity").length, 2);
+  await robotDisconnected(it.plane, back, "closed");
+  await robotConnected(it.plane, session("sess_5", { run_id: "run-c" }));
+  assert.equal((await duplicates()).length, 2);
+});
+
+test("three times in ten minutes: held, let in neither by link nor by request until somebody decides", TIMEOUT, async () => {
+  const { it, token, robot_id, identity, robot, kinds, session } = await withRobot();
+  await using _ = it;
+  const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
+  const admitted = async () => {
+    const admission = await admit(it.plane, signedHello(identity, robot_id, "nonce"), "nonce", position(0));
+    return admission.admitted ? "admitted" : admission.code;
+  };
+  const text = httpRequestText(robot_id, "GET", "/x", 1);
+  const request = () => authenticateRobot(it.plane, robot_id, text, signText(identity, text));
+  // The third one of these comes later than ten minutes after the first.
+  for (const n of [0, 1, 2, 3]) await robotConnected(it.plane, turn(n));
+  await it.clock.advance({ minutes: 11 });
+  await robotConnected(it.plane, turn(4));
+  assert.equal((await robot()).held_at, null);
+  await robotConnected(it.plane, turn(5));
+  assert.equal((await robot()).held_at, null);
+  const last = turn(6);
+  await robotConnected(it.plane, last);
+  assert.equal((await robot()).held_at, it.clock.now().toISOString());
+  assert.equal(last.closed?.code, 4404);
+  assert.equal((await kinds()).at(-1), "robot.held");
+  assert.equal(await admitted(), "held");
+  await assert.rejects(request(), { status: 403 });
+  const late = turn(7);
+  await robotConnected(it.plane, late);
+  assert.equal(late.closed?.code, 4404);
+
+  const release = () => it.call<{ data: Robot }>("POST", `/api/robots/${robot_id}/release-hold`, { token });
+  assert.deepEqual([(await release()).body.data.held_at, (await release()).status], [null, 200]);
+  assert.equal((await kinds()).filter((kind) => kind === "robot.released").length, 1);
+  assert.equal(await admitted(), "admitted");
+  assert.equal((await request()).robot_id, robot_id);
+  await robotConnected(it.plane, turn(8));
+  await robotConnected(it.plane, turn(9));
+  assert.equal((await kinds()).filter((kind) => kind === "robot.duplicate_identity").length, 10);
 });
 
 test("a socket that closes while its coming is written leaves the robot offline", TIMEOUT, async () => {

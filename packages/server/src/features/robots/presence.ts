@@ -1,7 +1,9 @@
 import type { Plane } from "../../context.ts";
-import { robotActor, SYSTEM } from "../../kernel/caller.ts";
+import { robotActor } from "../../kernel/caller.ts";
 import type { Link, Session } from "../../link/index.ts";
 import { recordTimeline, recordTimelineMany } from "../timeline/index.ts";
+import { isDuplicate, tellDuplicate } from "./duplicates.ts";
+import { keyOfHello } from "./identity.ts";
 import { CLOSE_REMOVED, CLOSE_REMOVED_REASON } from "./remove.ts";
 import { listOnlineOf, type RobotRef, setOffline, setOfflineOfDeadNodes, setOnline, type Seen, updateSeen } from "./store-presence.ts";
 
@@ -27,7 +29,7 @@ function holdersOf({ link }: Plane): Map<string, Holder> {
 /**
  * The robot is online, and its timeline says so, in one transaction. Links of one robot are written in the order in
  * which they came, each after the one before: the newest is what the row says in the end. Closes the link of a robot
- * that was decommissioned meanwhile.
+ * that was decommissioned, replaced or held meanwhile.
  */
 export async function robotConnected(plane: Plane, session: Session): Promise<void> {
   const known = holdersOf(plane);
@@ -44,8 +46,10 @@ const settled = async (work: Promise<void> | undefined): Promise<void> => {
 
 async function connect(plane: Plane, session: Session, older: Session | undefined): Promise<void> {
   const { org_id, robot_id, session_id, hello, ip } = session;
-  const known = await plane.db.forOrg(org_id).transaction(async (tx) => {
-    if ((await setOnline(tx, org_id, plane.node, session_id, hello, plane.clock.now())) === 0) return false;
+  const is_welcome = await plane.db.forOrg(org_id).transaction(async (tx) => {
+    const public_key = keyOfHello(hello);
+    const runs = await setOnline(tx, { org_id, node: plane.node, session_id, hello, public_key }, plane.clock.now());
+    if (runs === undefined) return false;
     const { agent_version, boot_id } = hello;
     await recordTimeline(tx, plane, {
       org_id,
@@ -55,28 +59,10 @@ async function connect(plane: Plane, session: Session, older: Session | undefine
       summary: "The robot connected",
       data: { session_id, ip, agent_version, boot_id },
     });
-    if (older !== undefined && isAnotherMachine(older, session)) await recordTimelineMany(tx, plane, duplicates(older, session));
-    return true;
+    return !(isDuplicate(runs, hello.run_id) && (await tellDuplicate(tx, plane, { session, older, older_run: runs[0] })).held);
   });
-  if (!known) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
+  if (!is_welcome) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
 }
-
-/** The same machine comes back with the same boot and the same outbox; its older link was only half open. */
-const isAnotherMachine = (older: Session, newer: Session): boolean =>
-  older.hello.boot_id !== newer.hello.boot_id || older.hello.outbox_id !== newer.hello.outbox_id;
-
-const duplicates = (older: Session, newer: Session) =>
-  [older, newer].map((session) => ({
-    org_id: session.org_id,
-    robot_id: session.robot_id,
-    kind: "robot.duplicate_identity",
-    actor: SYSTEM,
-    summary:
-      session === newer
-        ? "A second machine connected with this robot's identity and took over"
-        : "The link was ended because a second machine connected with this robot's identity",
-    data: { session_id: session.session_id, ip: session.ip, boot_id: session.hello.boot_id, kept: session === newer },
-  }));
 
 /** The link is gone: the robot is offline, unless a newer link holds it, on this node or another. */
 export async function robotDisconnected(plane: Plane, session: Session, reason: string): Promise<void> {

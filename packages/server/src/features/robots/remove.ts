@@ -26,9 +26,20 @@ export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id
   });
 }
 
-/** Closes the links of robots that are decommissioned, wherever that happened. The answer ends it. */
-export const closeRemovedRobots = (plane: Pick<Plane, "bus" | "link">): (() => void) =>
-  plane.bus.subscribe(ROBOT_REMOVED, (message) => {
-    const { robot_id } = message as { robot_id: string };
-    plane.link.session(robot_id)?.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
-  });
+/** Told to every node when another computer took a robot's place, as {robot_id}. */
+const ROBOT_REPLACED = "rf.robots.replaced";
+
+/** Ends the link of the computer that was the robot until now, once the transaction that gave another one its place is committed. */
+export const endLinkOfReplaced = (plane: Pick<Plane, "bus">, tx: Db, robot_id: string): void =>
+  tx.afterCommit(() => plane.bus.publish(ROBOT_REPLACED, { robot_id }));
+
+/** Closes the links of robots that are decommissioned or replaced, wherever that happened. The answer ends it. */
+export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link">): () => void {
+  const close = (reason: string) => (message: unknown) =>
+    plane.link.session((message as { robot_id: string }).robot_id)?.close(CLOSE_REMOVED, reason);
+  const unsubscribe = [
+    plane.bus.subscribe(ROBOT_REMOVED, close(CLOSE_REMOVED_REASON)),
+    plane.bus.subscribe(ROBOT_REPLACED, close("another computer took this robot's place")),
+  ];
+  return () => unsubscribe.forEach((end) => end());
+}

@@ -38,6 +38,7 @@ test("200: a robot as it is before it ever connected", TIMEOUT, async () => {
     fleet_id: place.fleet.id,
     status: "never_connected",
     last_seen_at: null,
+    held_at: null,
     labels: {},
     agent_version: null,
     platform: null,

@@ -7,6 +7,7 @@ import { readPage } from "../../kernel/page.ts";
 import { serve } from "../../kernel/serve.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
+import { releaseHold } from "./duplicates.ts";
 import { removeRobot } from "./remove.ts";
 import { findPlace, findRobot, listRobots, type RobotPlace } from "./store.ts";
 import { changeRobot } from "./update.ts";
@@ -31,6 +32,11 @@ export function robotRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.updateRobot, async (_, { params, body, caller, db }) => {
     await changeRobot(plane, db, caller, params.id, body);
+    return { data: await readRobot(db, caller.org_id, params.id) };
+  });
+
+  serve(http, plane, routes.releaseHold, async (_, { params, caller, db }) => {
+    await releaseHold(plane, db, caller, params.id);
     return { data: await readRobot(db, caller.org_id, params.id) };
   });
 

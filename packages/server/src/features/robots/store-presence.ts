@@ -1,6 +1,6 @@
 import type { Hello } from "@robofleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
-import { json, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+import { json, jsonb, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 
 export interface NodeRun {
   id: string;
@@ -10,12 +10,38 @@ export interface NodeRun {
 const robotRef = row({ org_id: text, id: text });
 export type RobotRef = RowOf<typeof robotRef>;
 
-/** The link's session holds the robot's presence from now on. 0: the robot is decommissioned. */
-export const setOnline = (db: Db, org_id: string, node: NodeRun, session_id: string, hello: Hello, now: Date): Promise<number> =>
-  db.run(sql`
-    update robot set node_id = ${node.id}, node_epoch = ${node.epoch}, session_id = ${session_id}, connected_at = ${now}, last_seen_at = ${now},
-      agent_version = ${hello.agent_version}, platform = ${json(hello.platform)}, kinds = ${json(hello.kinds)}, streams = ${json(hello.streams)}
-    where org_id = ${org_id} and id = ${hello.robot_id} and decommissioned_at is null`);
+const runsRow = row({ runs: jsonb<string[]>() });
+export interface NewPresence {
+  org_id: string;
+  node: NodeRun;
+  session_id: string;
+  hello: Hello;
+  /** The key that the hello was signed with, if it is known. */
+  public_key: Buffer | undefined;
+}
+
+/**
+ * The link's session holds the robot's presence from now on. Answers the runs of the agent that came before, the newest
+ * first; undefined: the robot is decommissioned, held, or has another key by now.
+ */
+export async function setOnline(
+  db: Db,
+  { org_id, node, session_id, hello, public_key }: NewPresence,
+  now: Date,
+): Promise<string[] | undefined> {
+  const before = await db.maybe(sql(runsRow)`
+    with before as (
+      select id, runs from robot
+      where org_id = ${org_id} and id = ${hello.robot_id} and decommissioned_at is null and held_at is null
+        and (${public_key ?? null}::bytea is null or public_key = ${public_key ?? null})
+      for no key update)
+    update robot r set node_id = ${node.id}, node_epoch = ${node.epoch}, session_id = ${session_id}, connected_at = ${now}, last_seen_at = ${now},
+      agent_version = ${hello.agent_version}, platform = ${json(hello.platform)}, kinds = ${json(hello.kinds)}, streams = ${json(hello.streams)},
+      runs = jsonb_path_query_array(jsonb_build_array(${hello.run_id}::text) || (before.runs - ${hello.run_id}::text), '$[0 to 15]')
+    from before where r.org_id = ${org_id} and r.id = before.id
+    returning before.runs`);
+  return before?.runs;
+}
 
 /** Ends the presence of robots that this run of this node holds, and of no others. Answers those that were online. */
 export const setOffline = (db: Db, node: NodeRun, robots: readonly RobotRef[]): Promise<RobotRef[]> =>

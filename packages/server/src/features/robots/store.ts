@@ -16,6 +16,7 @@ const robotRow = row({
   platform: nullable(jsonb<Platform>()),
   node_id: nullable(text),
   last_seen_at: nullable(timestamptz),
+  held_at: nullable(timestamptz),
   decommissioned_at: nullable(timestamptz),
   created_at: timestamptz,
   updated_at: timestamptz,
@@ -132,6 +133,32 @@ export const decommissionRobot = (db: Db, org_id: string, id: string, now: Date)
     update robot set decommissioned_at = ${now}, node_id = null, node_epoch = null, session_id = null, updated_at = ${now}
     where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
 
+/** Nobody is let in with this identity until somebody decides. */
+export const holdRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
+  db.run(sql`update robot set held_at = ${now}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is null`);
+
+/** 0 when it was not held. What is known of its machines is forgotten: the next one to come is the first. */
+export const releaseRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
+  db.run(sql`
+    update robot set held_at = null, runs = '[]', updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is not null`);
+
+export interface NewComputer {
+  org_id: string;
+  id: string;
+  /** The 32 raw Ed25519 bytes. */
+  public_key: Buffer;
+  enrollment_key_id: string;
+  platform: Platform | undefined;
+  at: Date;
+}
+
+/** The robot has another key from now on; all else of it stays. 0: it was decommissioned. */
+export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id, platform, at }: NewComputer): Promise<number> =>
+  db.run(sql`
+    update robot set public_key = ${public_key}, enrollment_key_id = ${enrollment_key_id}, platform = coalesce(${json(platform)}::jsonb, platform),
+      held_at = null, runs = '[]', updated_at = ${at}
+    where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
+
 export interface NewRobot {
   org_id: string;
   id: string;
@@ -152,12 +179,13 @@ export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
     values (${robot.org_id}, ${robot.id}, ${robot.name}, ${robot.site_id}, ${robot.fleet_id}, ${json(robot.labels)}, ${robot.public_key},
       ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.at}, ${robot.at})`);
 
-const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool, suspended: bool });
+const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool, held: bool, suspended: bool });
 
 /** Whose identity this is: the one look-up of a robot that knows no org yet. */
 export const findIdentity = (db: Db, robot_id: string): Promise<RowOf<typeof identityRow> | undefined> =>
   // reads: robot_key, org
   db.maybe(sql(identityRow)`
-    select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned, o.status = 'suspended' as suspended
+    select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned, r.held_at is not null as held,
+      o.status = 'suspended' as suspended
     from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id join org o on o.id = r.org_id
     where k.robot_id = ${robot_id}`);

@@ -15,6 +15,7 @@ export function toWire(robot: ShownRobotRow): Robot {
     fleet_id: robot.fleet_id,
     status: statusOf(robot),
     last_seen_at: wireTime(robot.last_seen_at),
+    held_at: wireTime(robot.held_at),
     labels: robot.labels,
     agent_version: robot.agent_version,
     platform: robot.platform,

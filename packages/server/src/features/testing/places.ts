@@ -65,6 +65,7 @@ export const helloOf = (robot_id: string, extra: Partial<Hello> = {}): Hello => 
   robot_id,
   signature: "",
   boot_id: "boot-1",
+  run_id: "run-1",
   outbox_id: "outbox-1",
   agent_version: "0.1.0",
   platform: { os: "linux", arch: "x64", hostname: "arm-7" },

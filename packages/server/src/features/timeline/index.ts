@@ -1,2 +1,3 @@
 export { recordTimeline, recordTimelineMany, type TimelineRecord } from "./record.ts";
+export { countEntries as countTimeline } from "./store.ts";
 export { timelineRoutes } from "./routes.ts";

@@ -1,7 +1,7 @@
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import type { Window } from "../../kernel/page.ts";
-import { json, jsonb, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { int, json, jsonb, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const entryRow = row({
   id: text,
@@ -41,6 +41,13 @@ export const selectEntries = (db: Db, org_id: string, robot_id: string, { kind, 
     ${until === undefined ? sql`` : sql`and at < ${until}`}
     ${after === null ? sql`` : sql`and id < ${after}`}
     order by id desc limit ${limit}`);
+
+const countRow = row({ n: int });
+export const countEntries = async (db: Db, org_id: string, robot_id: string, kind: string, since: Date): Promise<number> =>
+  (
+    await db.one(sql(countRow)`
+      select count(*)::int as n from timeline_entry where org_id = ${org_id} and robot_id = ${robot_id} and kind = ${kind} and at >= ${since}`)
+  ).n;
 
 export const robotExists = async (db: Db, org_id: string, robot_id: string): Promise<boolean> =>
   (await db.maybe(sql(row({ id: text }))`

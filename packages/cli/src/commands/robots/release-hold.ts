@@ -1,0 +1,19 @@
+import type { Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { line } from "../../text.ts";
+
+export const define: Define = (command, act) => {
+  command
+    .description(
+      "Let a robot in again that is held because several machines have its identity. Switch the other machines off first, or give the robot a new key: rf robots replace <id>",
+    )
+    .argument("<id>", "Id of the robot")
+    .action(act<[string]>(run));
+};
+
+async function run(context: Context, id: string): Promise<void> {
+  const answer = await (await context.client()).releaseHold({ params: { id }, idempotency_key: context.idempotencyKey() });
+  await context.out.result(answer, () => {
+    context.out.line(line`Robot ${answer.data.name} is let in again. It asks within five minutes.`);
+  });
+}

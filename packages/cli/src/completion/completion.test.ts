@@ -1,0 +1,162 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdir, symlink, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { buildProgram } from "../program.ts";
+import { RfHome } from "../testing/run-rf.ts";
+import { ScriptedPeer } from "../testing/scripted-peer.ts";
+import { type Shell, SHELLS } from "./scripts.ts";
+import { sourceOf } from "./sources.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const MAIN = path.resolve(import.meta.dirname, "../main.ts");
+/** The longest that a shell may take to complete one line. */
+const SHELL_MS_MAX = 30_000;
+
+const robots = [
+  { id: "rob_1", name: "arm-1", status: "online" },
+  { id: "rob_22", name: "arm-2", status: "offline" },
+  { id: "rob_3", name: "evil\u001b[2J", status: "offline" },
+];
+const releases = [{ id: "rel_1", tag: "nav 1.4" }];
+let home: RfHome;
+let service: ScriptedPeer;
+let env: Record<string, string>;
+
+before(async () => {
+  home = await RfHome.make();
+  service = await ScriptedPeer.start(({ line }) => ({
+    body: { items: line.includes("/releases") ? releases : robots, next_cursor: null },
+  }));
+  // The shells find `rf` by its name, and its first line finds node.
+  const bin = path.join(home.directory, "bin");
+  await mkdir(bin);
+  await writeFile(path.join(bin, "rf"), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`, { mode: 0o755 });
+  await symlink(process.execPath, path.join(bin, "node"));
+  env = {
+    ...service.env,
+    PATH: `${bin}:${process.env.PATH}`,
+    HOME: home.directory,
+    XDG_CONFIG_HOME: home.directory,
+    TERM: "xterm",
+    LANG: "C.UTF-8",
+  };
+});
+after(async () => {
+  await service[Symbol.asyncDispose]();
+  await home[Symbol.asyncDispose]();
+});
+
+const complete = async (...words: string[]): Promise<string[]> => {
+  const { code, stdout, stderr } = await home.run(["__complete", "zsh", ...words], { env: service.env });
+  assert.deepEqual([code, stderr], [0, ""]);
+  return stdout.split("\n").slice(0, -1);
+};
+const values = async (...words: string[]): Promise<string[]> => (await complete(...words)).map((line) => line.split("\t")[0]!);
+
+test("commands, verbs, flags and their values are completed", TIMEOUT, async () => {
+  assert.deepEqual(await values("rob"), ["robots"]);
+  assert.deepEqual(await values("robots", "l"), ["list", "logs"]);
+  assert.deepEqual(await values("robots", "list", "--li"), ["--limit"]);
+  assert.deepEqual(await values("deployments", "list", "--status", "rol"), ["rolling_back", "rolled_back"]);
+  assert.deepEqual(await values("-o", "y"), ["yaml"]);
+  assert.deepEqual(await values("robots", "list", "--output=w"), ["--output=wide"]);
+  assert.deepEqual(await values("settings", "set", "o"), ["output"]);
+  assert.deepEqual(await values("help", "exit"), ["exit-codes"]);
+  assert.deepEqual(await values("releases", "push", ""), [":files"]);
+  assert.ok(!(await values("robots", "list", "--")).includes("--version"));
+});
+
+test("ids are asked for, a name finds its id, and what a name holds is escaped", TIMEOUT, async () => {
+  assert.deepEqual(await complete("robots", "show", "rob_"), [
+    "rob_1\tarm-1, online",
+    "rob_22\tarm-2, offline",
+    "rob_3\tevil\\x1b[2J, offline",
+  ]);
+  assert.deepEqual(await values("deploy", "1.0", "--robot", "arm-2"), ["rob_22"]);
+  assert.deepEqual(await values("robots", "logs", "ar"), ["arm-1", "arm-2"]);
+  assert.deepEqual(await values("deploy", "na"), ["nav 1.4"]);
+});
+
+test("a service that cannot be reached or does not answer completes nothing, silently and in time", TIMEOUT, async () => {
+  await using silent = await ScriptedPeer.start(
+    () => undefined,
+    () => {},
+  );
+  for (const url of ["http://127.0.0.1:1", silent.base_url]) {
+    const { code, stdout, stderr } = await home.run(["__complete", "bash", "robots", "show", ""], {
+      env: { ROBOFLEET_BASE_URL: url, ROBOFLEET_TOKEN: "t" },
+    });
+    assert.deepEqual([code, stdout, stderr], [0, "", ""]);
+  }
+});
+
+test("every argument and flag that is an id knows where its values are", async () => {
+  const { program, complete: load } = buildProgram(() => () => Promise.resolve());
+  const unknown: string[] = [];
+  for (const noun of program.commands) {
+    await load(noun);
+    for (const command of noun.commands.length > 0 ? noun.commands : [noun]) {
+      await load(command);
+      const slots = [
+        ...command.registeredArguments.filter((argument) => /^(id|release)$/.test(argument.name())),
+        ...command.options.filter(({ flags }) => flags.endsWith("<id>")),
+      ];
+      unknown.push(
+        ...slots.filter((slot) => sourceOf(command, slot) === undefined).map((slot) => `${noun.name()} ${command.name()} ${slot.name()}`),
+      );
+    }
+  }
+  // An actor or an object of the audit can be of any kind.
+  assert.deepEqual(unknown, ["audit audit actor", "audit audit object"]);
+});
+
+/** What an interactive shell makes of a line and a Tab: the line is printed when Enter is hit. */
+const SESSIONS: Record<Shell, { args: string[]; setup: string }> = {
+  bash: { args: ["bash", "--norc", "-i"], setup: "source <(rf completion bash)" },
+  zsh: { args: ["zsh", "-f", "-i"], setup: "autoload -Uz compinit && compinit -u -D; source <(rf completion zsh)" },
+  fish: { args: ["fish", "--no-config", "-i"], setup: "rf completion fish | source" },
+};
+
+let sessions = 0;
+
+/** Types into a shell on a terminal of tmux; answers the screen once it holds `expected`. */
+async function typeInto(shell: Shell, typed: string, expected: RegExp): Promise<string> {
+  const socket = path.join(home.directory, `${shell}-${(sessions += 1)}.sock`);
+  const tmux = (...args: string[]): string =>
+    spawnSync("tmux", ["-S", socket, ...args], { env, encoding: "utf8", timeout: SHELL_MS_MAX }).stdout;
+  const { args, setup } = SESSIONS[shell];
+  const deadline = performance.now() + SHELL_MS_MAX;
+  const until = async (wanted: RegExp): Promise<string> => {
+    for (;;) {
+      const screen = tmux("capture-pane", "-p");
+      if (wanted.test(screen)) return screen;
+      if (performance.now() > deadline) throw new Error(`${shell} shows no ${wanted} but\n${screen}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
+  const command = args.map((word) => `'${word}'`).join(" ");
+  spawnSync("tmux", ["-S", socket, "new-session", "-d", "-x", "100", "-y", "30", "-c", home.directory, command], { env });
+  try {
+    tmux("send-keys", `${setup}; echo rea''dy`, "Enter");
+    await until(/^ready\n.*[#$%>]/m);
+    tmux("send-keys", "-l", typed);
+    await until(new RegExp(typed));
+    tmux("send-keys", "Tab");
+    return await until(expected);
+  } finally {
+    tmux("kill-server");
+  }
+}
+
+for (const shell of SHELLS) {
+  const is_installed = spawnSync(shell, ["--version"]).status === 0 && spawnSync("tmux", ["-V"]).status === 0;
+  const skip = is_installed ? false : `${shell} or tmux is not installed`;
+  test(`Tab in ${shell} completes a verb and an id`, { ...TIMEOUT, skip }, async () => {
+    assert.match(await typeInto(shell, "rf robots insp", /rf robots inspect/), /rf robots inspect/);
+    assert.match(await typeInto(shell, "rf robots inspect rob_2", /inspect rob_22/), /rob_22/);
+    // fish shows only what begins with what was typed.
+    if (shell !== "fish") assert.match(await typeInto(shell, "rf robots inspect arm-2", /inspect rob_22/), /rob_22/);
+  });
+}

@@ -1,0 +1,68 @@
+import { randomBytes } from "node:crypto";
+import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
+import type { NewEnrollmentKey } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { type Caller, robotActor } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { conflict, forbidden, notFound, printable } from "../../kernel/fault.ts";
+import { endLinkOfReplaced, giveRobotKey, lockRobot } from "../robots/index.ts";
+import { recordTimeline } from "../timeline/index.ts";
+import { keyHash, SECRET_BYTES } from "./create.ts";
+import { insertKey, type KeyRow, replaceRobotKey, revokeReplacements } from "./store.ts";
+import { toWire } from "./wire.ts";
+
+const LIFE_MS = 24 * 3_600_000;
+
+/** Makes the key that the robot's new computer enrols with; one that was made before and not used is revoked. */
+export const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot_id: string): Promise<NewEnrollmentKey> =>
+  db.transaction(async (tx) => {
+    const { org_id, actor } = caller;
+    const robot = await lockRobot(tx, org_id, robot_id);
+    if (robot === undefined) throw notFound("robot", robot_id);
+    if (robot.decommissioned) throw conflict(`robot ${robot_id} is decommissioned: enrol its new computer as a new robot`);
+    const at = plane.clock.now();
+    await revokeReplacements(tx, org_id, robot_id, at);
+    const secret = SECRET_PREFIXES.enrollment_key + randomBytes(SECRET_BYTES).toString("hex");
+    const { site_id, fleet_id, name } = robot;
+    const key = await insertKey(tx, {
+      org_id,
+      id: plane.id(ID_PREFIXES.enrollment_key),
+      hash: keyHash(secret),
+      label: `new computer of ${printable(name)}`,
+      site_id,
+      fleet_id,
+      robot_id,
+      max_uses: 1,
+      expires_at: new Date(at.getTime() + LIFE_MS),
+      created_by: actor,
+      at,
+    });
+    return { ...toWire(key, at), key: secret };
+  });
+
+type Platform = Parameters<typeof giveRobotKey>[1]["platform"];
+
+/** The holder of `public_key` is the robot from now on; who was it before is sent away and refused. Throws 403 when it was decommissioned. */
+export async function takePlace(
+  plane: Plane,
+  tx: Db,
+  { org_id, id: key_id, robot_id }: KeyRow & { robot_id: string },
+  public_key: Buffer,
+  platform: Platform,
+): Promise<{ name: string }> {
+  const at = plane.clock.now();
+  const robot = await lockRobot(tx, org_id, robot_id);
+  const given = await giveRobotKey(tx, { org_id, id: robot_id, public_key, enrollment_key_id: key_id, platform, at });
+  if (robot === undefined || given === 0) throw forbidden("the robot that this key is for was decommissioned");
+  await replaceRobotKey(tx, org_id, robot_id, public_key, at);
+  await recordTimeline(tx, plane, {
+    org_id,
+    robot_id,
+    kind: "robot.replaced",
+    actor: robotActor(robot_id),
+    summary: "A new computer took the robot's place; the key of the one before is refused",
+    data: { enrollment_key_id: key_id },
+  });
+  endLinkOfReplaced(plane, tx, robot_id);
+  return { name: robot.name };
+}

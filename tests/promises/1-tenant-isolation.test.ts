@@ -1,0 +1,292 @@
+import assert from "node:assert/strict";
+import { after, before, test, type TestContext } from "node:test";
+import { ROLES, streamPaths } from "@robofleet/protocol";
+import { type Route, routes } from "@robofleet/protocol/routes";
+import type { Statement } from "../../packages/server/src/kernel/sql.ts";
+import { jsonb, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
+import { askRoute } from "../authorization/ask-route.ts";
+import { idFields, makeThings, sampleRequest, type SampleRequest, type Things } from "../authorization/sample-requests.ts";
+import { startPlane } from "../harness/index.ts";
+import { provePromise } from "../harness/promise.ts";
+import { Http, type Reply } from "../spec/http.ts";
+import { openSocket } from "../spec/web-socket.ts";
+
+const LIMIT = { timeout: 300_000 };
+const AT_ONCE = 8;
+const ID = /^[a-z]+_[0-9a-z]{26}$/;
+/** What B's rows hold and nobody else may be told has at least so many characters. */
+const TELLING_CHARACTERS_MIN = 12;
+const MARKER = "what only the other org knows";
+
+const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_000, org_requests_per_hour: 1_000_000 } });
+after(() => plane[Symbol.asyncDispose]());
+
+const isRole = (access: string): boolean => (ROLES as readonly string[]).includes(access);
+const all: Route[] = Object.values(routes);
+const portal = all.filter(({ access }) => isRole(access));
+const of_robots = all.filter(({ access }) => access === "robot");
+
+type Rows = Record<string, Record<string, unknown>[]>;
+
+/** Every row of an org in every table; when a robot or a token was last seen does not count. */
+async function rowsOf(org_id: string): Promise<Rows> {
+  const found: Rows = {};
+  for (const name of await tenantTables()) {
+    const kept = written<{ of: Record<string, unknown> }>(
+      `select to_jsonb(t) - 'last_seen_at' - 'last_used_at' as of from ${name} t where ${name === "org" ? "id" : "org_id"} = '${org_id}' order by t::text`,
+      row({ of: jsonb<Record<string, unknown>>() }),
+    );
+    found[name] = (await plane.db.many(kept)).map(({ of }) => of);
+  }
+  return found;
+}
+
+const tenantTables = async (): Promise<string[]> =>
+  (
+    await plane.db.many(sql(row({ name: text }))`
+      select c.relname::text as name from pg_class c
+      where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+        and (c.relname = 'org' or exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'org_id'))`)
+  ).map(({ name }) => name);
+
+const written = <R>(statement: string, shape?: Statement<R>["row"]): Statement<R> => ({
+  text: statement,
+  name: undefined,
+  values: [],
+  row: shape,
+});
+
+/** Every text in some rows, however deep. */
+function textsIn(value: unknown, found = new Set<string>()): Set<string> {
+  if (typeof value === "string") found.add(value);
+  else if (typeof value === "object" && value !== null) for (const part of Object.values(value)) textsIn(part, found);
+  return found;
+}
+
+/** Two orgs with one of everything each; B's robot is away, so that nothing but a leak changes a row of B. */
+interface Ground {
+  a: Things;
+  b: Things;
+  /** One id of B of each kind that there is, by its prefix. */
+  ids: Map<string, string>;
+  /** What B's rows say and A's do not. */
+  telling: string[];
+  rows: Rows;
+}
+
+let ground: Ground;
+before(async () => {
+  const [a, b] = [await makeThings(await plane.org("A"), plane.clock.now()), await makeThings(await plane.org(MARKER), plane.clock.now())];
+  await b.org.site(MARKER);
+  b.robot.log(MARKER);
+  await plane.until("the robot's log", async () =>
+    (await (await b.org.api.request("GET", `/api/robots/${b.robot.id}/logs`)).text()).includes(MARKER),
+  );
+  await b.robot.disconnect();
+  await plane.settle();
+  const [of_a, rows] = [textsIn(await rowsOf(a.org.id)), await rowsOf(b.org.id)];
+  const telling = [...textsIn(rows), b.sha256].filter(
+    (one) => one.length >= TELLING_CHARACTERS_MIN && !of_a.has(one) && !/^\d{4}-\d\d-\d\d/.test(one) && !one.startsWith("sample"),
+  );
+  assert.ok(telling.includes(MARKER));
+  const ids = new Map(telling.filter((one) => ID.test(one)).map((id) => [id.split("_")[0] ?? "", id]));
+  ids.set("sha256", b.sha256);
+  assert.ok(ids.size > 12, [...ids.keys()].join(" "));
+  ground = { a, b, ids, telling, rows };
+});
+
+/** What an answer tells of B beyond what was asked. */
+function leakIn(answer: string, asked: string): string | undefined {
+  return ground.telling.find((one) => answer.includes(one) && !asked.includes(one));
+}
+
+interface Ask {
+  route: Route;
+  request: SampleRequest;
+  place: "path" | "query" | "body" | "none";
+}
+
+/** Every route with every kind of B's ids in every place that takes an id; those that take none as they are. */
+function* asks(): Generator<Ask> {
+  for (const route of portal) {
+    const fields = idFields(route);
+    if (fields.length === 0) yield { route, request: sampleRequest(route, ground.a), place: "none" };
+    for (const field of fields)
+      for (const value of ground.ids.values())
+        yield { route, request: sampleRequest(route, ground.a, { ...field, value }), place: field.place };
+    for (const name of Object.keys(route.query?.properties ?? {}).filter((name) => ["q", "tag", "namespace", "label"].includes(name)))
+      yield { route, request: { ...sampleRequest(route, ground.a), query: { [name]: MARKER } }, place: "query" };
+  }
+}
+
+/** Asks all, a few at a time; answers what is wrong. */
+async function askAll<T>(of: Iterable<T>, ask: (one: T) => Promise<string | undefined>): Promise<{ asked: number; wrong: string[] }> {
+  const [left, wrong] = [[...of], [] as string[]];
+  const asked = left.length;
+  await Promise.all(
+    Array.from({ length: AT_ONCE }, async () => {
+      for (let one = left.pop(); one !== undefined; one = left.pop()) {
+        const fault = await ask(one);
+        if (fault !== undefined) wrong.push(fault);
+      }
+    }),
+  );
+  return { asked, wrong };
+}
+
+const shown = ({ method, path }: Route, { status, text: answer }: Reply): string =>
+  `${method} ${path} answered ${status} ${answer.slice(0, 300)}`;
+
+async function askAsA({ route, request, place }: Ask): Promise<string | undefined> {
+  const reply = await askRoute(plane, route, request, { token: ground.a.org.admin_token });
+  const said = shown(route, reply);
+  const leak = leakIn(reply.text, JSON.stringify(request));
+  if (leak !== undefined) return `tells ${leak}: ${said}`;
+  // A part of a resumable upload may be refused by its headers before anybody looks whose release it is.
+  const refused = place !== "path" || reply.status === 404 || (route.path.endsWith("/artifact") && reply.status >= 400);
+  return refused ? undefined : `${JSON.stringify(request.path)} is no 404: ${said}`;
+}
+
+async function askStreams(token: string, robot_id: string): Promise<void> {
+  for (const path of Object.values(streamPaths)) {
+    const stream = await openSocket(`${plane.url}${path.replace("{id}", robot_id)}?token=${token}`);
+    assert.ok("status" in stream, `${path} opened`);
+    assert.equal(stream.status, 404, path);
+    assert.equal(leakIn(JSON.stringify(stream.body), robot_id), undefined);
+  }
+}
+
+async function askRobotRoutes(robot: Things["robot"], sets: Iterable<string | undefined>): Promise<number> {
+  let asked = 0;
+  for (const value of sets) {
+    for (const route of of_robots.filter(({ method }) => method === "GET")) {
+      const [field] = idFields(route);
+      const { path } = sampleRequest(route, ground.b, field === undefined || value === undefined ? undefined : { ...field, value });
+      const reply = await robot.get(path);
+      assert.equal(leakIn(await reply.text(), path), undefined, `${route.path} tells of the other org`);
+      if (field !== undefined || value === undefined) assert.equal(reply.status, 404, path);
+      asked += 1;
+    }
+  }
+  return asked;
+}
+
+async function setRowSecurity(on: boolean): Promise<void> {
+  for (const name of await tenantTables())
+    await plane.db.run(written(`alter table ${name} ${on ? "enable" : "disable"} row level security`));
+}
+
+let asked_by_app = 0;
+
+test("with row-level security off, no route, stream or link of one org tells or changes anything of another's", LIMIT, async () => {
+  const { a, b, ids } = ground;
+  await setRowSecurity(false);
+  try {
+    const { asked, wrong } = await askAll(asks(), askAsA);
+    assert.deepEqual(wrong, []);
+    const of_header = await askAll(portal, async (route) => {
+      const headers = { "x-service-org-id": b.org.id };
+      const reply = await askRoute(plane, route, sampleRequest(route, b), { token: a.org.admin_token, headers });
+      return reply.status === 403 && leakIn(reply.text, JSON.stringify(sampleRequest(route, b)) + b.org.id) === undefined
+        ? undefined
+        : shown(route, reply);
+    });
+    assert.deepEqual(of_header.wrong, []);
+    await askStreams(a.org.admin_token, b.robot.id);
+    asked_by_app = asked + of_header.asked + Object.keys(streamPaths).length + (await askRobotRoutes(a.robot, ids.values()));
+    const target = { deployment_id: ids.get("dep") ?? "", target_id: ids.get("tgt") ?? "", attempt: 1 };
+    a.robot.report({ kind: "target", ...target, status: "failed", reason: MARKER });
+    a.robot.progress(target.target_id, 1, 1, 2);
+    await plane.settle();
+  } finally {
+    await setRowSecurity(true);
+  }
+  assert.deepEqual(await rowsOf(b.org.id), ground.rows, "a row of B has changed");
+  // What A asked for is in its audit and in the bodies that it was answered; nothing else of A knows of B.
+  const { audit_entry: _, idempotency: __, ...rest } = await rowsOf(a.org.id);
+  const known = textsIn(rest);
+  assert.deepEqual(
+    ground.telling.filter((one) => known.has(one) && one !== MARKER),
+    [],
+  );
+});
+
+test("a cursor of one org's list opens no page of another's", LIMIT, async () => {
+  const [ours, theirs] = [new Http(plane, ground.a.org.admin_token), new Http(plane, ground.b.org.admin_token)];
+  const lists = portal.filter(
+    ({ method, path, query }) => method === "GET" && !path.includes("{") && "cursor" in (query?.properties ?? {}),
+  );
+  let turned = 0;
+  for (const { path } of lists) {
+    const { next_cursor } = (await theirs.send("GET", `${path}?limit=1`)).body;
+    if (typeof next_cursor !== "string") continue;
+    turned += 1;
+    assert.match((await ours.send("GET", `${path}?limit=1&cursor=${next_cursor}`)).refusal, /^400 /, path);
+  }
+  assert.ok(turned > 1);
+});
+
+/** Half-hidden orgs are answered as no document says. */
+const unchecked = {
+  fetch,
+  get url() {
+    return plane.url;
+  },
+};
+
+/** Runs with every handler, and every statement in it, asking for B's rows on connections that serve A. */
+async function withoutOrgInStatements(work: () => Promise<void>): Promise<void> {
+  const { db } = plane.plane;
+  const { a, b } = ground;
+  const forOrg = db.forOrg.bind(db);
+  Object.assign(db, { forOrg: (org_id: string) => forOrg(org_id === b.org.id ? a.org.id : org_id) });
+  try {
+    await work();
+  } finally {
+    Object.assign(db, { forOrg });
+  }
+}
+
+test(
+  "row-level security alone stops every route, stream and robot that asks for another org's rows by its id",
+  LIMIT,
+  async (t: TestContext) => {
+    const { b } = ground;
+    const before = await rowsOf(ground.a.org.id);
+    // Who a token is, is looked up before its org is known.
+    const reached = portal.filter(({ name }) => name !== "getMe");
+    let asked = 0;
+    await withoutOrgInStatements(async () => {
+      const samples = reached.flatMap((route) => [
+        { route, request: sampleRequest(route, b) },
+        ...idFields(route)
+          .filter(({ place, name }) => place !== "path" && b.ids[name] !== undefined)
+          .map((field) => ({ route, request: sampleRequest(route, b, { ...field, value: b.ids[field.name] ?? "" }) })),
+      ]);
+      const answers = new Map<number, number>();
+      const result = await askAll(samples, async ({ route, request }) => {
+        const reply = await askRoute(unchecked, route, request, { token: b.org.admin_token });
+        answers.set(reply.status, (answers.get(reply.status) ?? 0) + 1);
+        const leak = leakIn(reply.text, JSON.stringify(request));
+        if (leak !== undefined) return `tells ${leak}: ${shown(route, reply)}`;
+        return route.path.includes("{id}") && reply.status < 400 ? `found: ${shown(route, reply)}` : undefined;
+      });
+      assert.deepEqual(result.wrong, []);
+      t.diagnostic(`answers by status: ${JSON.stringify(Object.fromEntries(answers))}`);
+      await askStreams(b.org.admin_token, b.robot.id);
+      asked = result.asked + Object.keys(streamPaths).length + (await askRobotRoutes(b.robot, [undefined]));
+      await plane.settle();
+    });
+    // That a request was refused is told to its own org by the system's handle.
+    const { audit_entry: _, ...rows } = await rowsOf(b.org.id);
+    const { audit_entry: __, ...expected } = ground.rows;
+    assert.deepEqual(rows, expected, "a row of B has changed");
+    assert.deepEqual(await rowsOf(ground.a.org.id), before, "a row was written for A");
+    const entries = portal.length + of_robots.length + Object.keys(streamPaths).length;
+    provePromise(
+      t,
+      1,
+      `0 leaks, each wall alone: ${entries} routes and streams × ${ground.ids.size} kinds of another org's ids, ${asked_by_app} requests with row-level security off, ${asked} with the org_id of every statement the other org's`,
+    );
+  },
+);

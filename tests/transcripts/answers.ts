@@ -1,0 +1,107 @@
+import { paths, type RouteName } from "@robofleet/protocol/paths";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import formats from "ajv-formats";
+
+/** The route whose answer a command prints with --json; null where the document is rf's own. */
+export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
+  deploy: "createDeployment",
+  "deployments list": "listDeployments",
+  "deployments show": "getDeployment",
+  "deployments watch": "getDeployment",
+  "deployments cancel": "cancelDeployment",
+  "releases list": "listReleases",
+  "releases show": "getRelease",
+  "releases push": "getRelease",
+  "configs list": "listConfigs",
+  "configs set": "setConfig",
+  "configs deployments": "listConfigDeployments",
+  "configs events": "listConfigDeploymentEvents",
+  "robots list": "listRobots",
+  "robots show": "getRobot",
+  "robots inspect": "getRobotHealth",
+  "robots logs": "listRobotLogs",
+  "robots timeline": "listRobotTimeline",
+  "sites list": "listSites",
+  "sites create": "createSite",
+  "fleets list": "listFleets",
+  "fleets create": "createFleet",
+  "fleets logs": "listFleetLogs",
+  "keys list": "listEnrollmentKeys",
+  "keys new": "createEnrollmentKey",
+  "keys revoke": "revokeEnrollmentKey",
+  login: null,
+  logout: null,
+  whoami: "getMe",
+  "org show": "getOrg",
+  "org set": "updateOrg",
+  "users list": "listUsers",
+  "users create": "createUser",
+  "users show": "getUser",
+  "users update": "updateUser",
+  "users remove": "deleteUser",
+  "tokens list": "listTokens",
+  "tokens create": "createToken",
+  "tokens show": "getToken",
+  "tokens revoke": "revokeToken",
+  "tokens rotate": "rotateToken",
+  audit: "listAudit",
+  "profiles list": null,
+  "profiles use": null,
+  "profiles add": null,
+  "profiles remove": null,
+  "settings list": null,
+  "settings set": null,
+  "settings unset": null,
+  completion: null,
+  api: null,
+  "orgs request": "requestOrg",
+  "orgs list": "listOrgs",
+  "orgs show": "getAnyOrg",
+  "orgs create": "createOrg",
+  "orgs approve": "approveOrg",
+  "orgs suspend": "suspendOrg",
+  "orgs resume": "resumeOrg",
+};
+
+interface OpenapiDocument {
+  paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
+}
+
+/** Checks documents against what the service says of its answers. */
+export class Answers {
+  readonly #document: OpenapiDocument;
+  readonly #ajv = new Ajv2020({ strict: false });
+
+  constructor(document: OpenapiDocument) {
+    this.#document = document;
+    formats.default(this.#ajv);
+    this.#ajv.addSchema(document, "openapi");
+  }
+
+  /** What a document is, in words; throws when it is not what the route answers, or an error when it failed. */
+  describe(route: RouteName | null, document: unknown, failed: boolean): string {
+    // A deployment that ended badly is a failure, and the document is the deployment.
+    if (failed && !isObjectWith("data", document)) return `(JSON: error ${envelopeCode(document)})`;
+    if (route === null) return `(JSON: ${Object.keys(document as object).join(", ")})`;
+    const [method, path] = paths[route];
+    const { responses } = this.#document.paths[path]![method.toLowerCase()]!;
+    const statuses = Object.keys(responses).filter((status) => status.startsWith("2"));
+    const problems = statuses.map((status) => {
+      const parts = ["paths", path, method.toLowerCase(), "responses", status, "content", "application/json", "schema"];
+      const pointer = parts.map((part) => encodeURIComponent(part.replaceAll("~", "~0").replaceAll("/", "~1"))).join("/");
+      const validate = this.#ajv.compile({ $ref: `openapi#/${pointer}` });
+      return validate(document) ? undefined : this.#ajv.errorsText(validate.errors);
+    });
+    if (!problems.includes(undefined))
+      throw new Error(`${route} answers no ${JSON.stringify(document).slice(0, 500)}: ${problems.join("; ")}`);
+    return `(JSON: as ${method} ${path} answers)`;
+  }
+}
+
+function envelopeCode(document: unknown): string {
+  const { error, ...more } = document as { error?: { code?: unknown; message?: unknown } };
+  if (typeof error?.code === "string" && typeof error.message === "string" && Object.keys(more).length === 0) return error.code;
+  throw new Error(`this is no error: ${JSON.stringify(document)}`);
+}
+
+const isObjectWith = (name: string, value: unknown): boolean => typeof value === "object" && value !== null && name in value;
