@@ -22,7 +22,11 @@ export interface Session {
 /** What the robot is told at once when it is let in. */
 export type Admission =
   | { admitted: true; org_id: string; acked_seq: number; acked_log_seq: number }
-  | { admitted: false; code: "unknown_robot" | "bad_signature" | "decommissioned" | "held" | "busy" | "unsupported_protocol"; message: string };
+  | {
+      admitted: false;
+      code: "unknown_robot" | "bad_signature" | "decommissioned" | "held" | "busy" | "unsupported_protocol";
+      message: string;
+    };
 
 /**
  * What the plane does with robots; the link knows frames, and nothing of what they mean. The map of handlers is

@@ -108,7 +108,9 @@ async function upload(
     const failure = context.failure(error);
     // What the server refuses it does not keep.
     const is_refused = error instanceof ApiError && error.status < 500;
-    const hints = is_refused ? failure.hints.slice() : [...failure.hints, "What arrived is kept for a day: the same command again goes on from there."];
+    const hints = is_refused
+      ? failure.hints.slice()
+      : [...failure.hints, "What arrived is kept for a day: the same command again goes on from there."];
     throw new Failure(failure.exit_code, failure.message, { hints, document: failure.document, cause: error });
   } finally {
     progress.stop();

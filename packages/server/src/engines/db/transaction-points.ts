@@ -67,11 +67,7 @@ export function nameFromStack(lines: readonly string[]): string {
   const frames = lines.flatMap((line) => {
     const { file, name } = OUR_FRAME.exec(line)?.groups ?? {};
     if (file === undefined) return [];
-    const called =
-      (name ?? "")
-        .split(".")
-        .at(-1)
-        ?.replace(/\W/g, "") ?? "";
+    const called = (name ?? "").split(".").at(-1)?.replace(/\W/g, "") ?? "";
     return [called === "" || called === "anonymous" ? file : `${file}.${called}`];
   });
   return frames.find((frame) => !frame.startsWith("kernel/")) ?? frames[0] ?? "elsewhere";

@@ -5,7 +5,13 @@ import { putSnapshot } from "./store.ts";
 
 /** Keeps what a robot measured. Not acknowledged: the next snapshot makes up for a lost one. */
 export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, { snapshot }: Health): Promise<void> {
-  await putSnapshot(plane.db.forOrg(org_id), org_id, robot_id, { ...snapshot, at: sane(snapshot.at, plane.clock.now()) }, plane.clock.now());
+  await putSnapshot(
+    plane.db.forOrg(org_id),
+    org_id,
+    robot_id,
+    { ...snapshot, at: sane(snapshot.at, plane.clock.now()) },
+    plane.clock.now(),
+  );
 }
 
 /** A robot whose clock tells nonsense gets the time of arrival. */

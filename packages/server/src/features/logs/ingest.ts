@@ -62,7 +62,10 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
 }
 
 async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
-  const taken = { seq: await logPosition(db.forOrg(session.org_id), session.org_id, session.robot_id, session.hello.outbox_id), received_at: 0 };
+  const taken = {
+    seq: await logPosition(db.forOrg(session.org_id), session.org_id, session.robot_id, session.hello.outbox_id),
+    received_at: 0,
+  };
   taken_by_session.set(session, taken);
   return taken;
 }
