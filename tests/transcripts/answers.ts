@@ -21,6 +21,8 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "robots inspect": "getRobotHealth",
   "robots logs": "listRobotLogs",
   "robots timeline": "listRobotTimeline",
+  "robots replace": "replaceRobot",
+  "robots admit": "releaseHold",
   "sites list": "listSites",
   "sites create": "createSite",
   "fleets list": "listFleets",

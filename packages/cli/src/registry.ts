@@ -53,7 +53,7 @@ export const registry: readonly Group[] = [
         verb("logs", "Show or follow the logs of a robot", () => import("./commands/robots/logs.ts")),
         verb("timeline", "Show what happened to a robot", () => import("./commands/robots/timeline.ts")),
         verb("replace", "Create a key for the new computer of a robot", () => import("./commands/robots/replace.ts")),
-        verb("release-hold", "Let a robot in again that was held", () => import("./commands/robots/release-hold.ts")),
+        verb("admit", "Let a robot in again that was held", () => import("./commands/robots/admit.ts")),
       ]),
       noun("sites", "Places where fleets are", [
         verb("list", "List sites", () => import("./commands/sites/list.ts")),

@@ -75,7 +75,7 @@ test("an operation lists the errors that it can answer, and no others", () => {
   assert.deepEqual(statuses("/readyz", "get"), [200, 400, 414, 500, 503]);
   const agent = buildOpenapi(all, "agent", "1");
   assert.deepEqual(statuses("/agent/enroll", "post", agent), [200, 201, 400, 401, 403, 408, 413, 414, 415, 429, 500, 503]);
-  assert.deepEqual(statuses("/agent/artifacts/{sha256}", "get", agent), [200, 206, 400, 401, 404, 414, 416, 500, 503]);
+  assert.deepEqual(statuses("/agent/artifacts/{sha256}", "get", agent), [200, 206, 400, 401, 403, 404, 414, 416, 500, 503]);
 });
 
 test("security says who may call", () => {
