@@ -219,12 +219,24 @@ test(
     const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);
     const [challenge] = (await once(socket, "message")) as [Buffer];
     assert.deepEqual((JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[] }).protocols, [1]);
-    const hello = { type: "hello", protocols: [98, 99], robot_id: "r", signature: "", boot_id: "b", outbox_id: "o", agent_version: "9" };
+    const hello = {
+      type: "hello",
+      protocols: [98, 99],
+      robot_id: "r",
+      signature: "",
+      boot_id: "b",
+      run_id: "n",
+      outbox_id: "o",
+      agent_version: "9",
+    };
     const more = { platform: {}, kinds: [], streams: [], generation: 0, features: ["telepathy"], new_field: { of: "later" } };
     socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ ...hello, ...more }))));
-    const [refused] = (await once(socket, "message")) as [Buffer];
+    const closed = once(socket, "close") as Promise<[number, Buffer]>;
+    const ended = closed.then(([code, reason]) => assert.fail(`closed with ${code} ${String(reason)} before a refusal`));
+    const [refused] = (await Promise.race([once(socket, "message"), ended])) as [Buffer];
+    ended.catch(() => {});
     assert.equal((JSON.parse(String(decodeFrame(refused).payload)) as { code: string }).code, "unsupported_protocol");
-    assert.equal((await once(socket, "close"))[0], 4001);
+    assert.equal((await closed)[0], 4001);
     const other = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, "robofleet.link.v9");
     other.on("error", () => {});
     const [, response] = (await once(other, "unexpected-response")) as [unknown, http.IncomingMessage];
