@@ -172,17 +172,23 @@ test("a release is created with digest and size, then uploaded; what is stored i
   let stored = false;
   let received = "";
   await using service = await ScriptedPeer.start(({ line, body }) => {
-    if (line.startsWith("PUT")) {
+    if (line.startsWith("PATCH")) {
       stored = true;
       received = body;
     }
-    return { body: { data: { ...release, artifact_state: stored ? "stored" : "awaiting_upload" } } };
+    const headers = { "upload-offset": String(stored ? content.length : 0) };
+    return { body: { data: { ...release, artifact_state: stored ? "stored" : "awaiting_upload" } }, headers };
   });
   const args = ["releases", "push", file, "--notes", "new", "--kind", "app_bundle", "--json"];
   const first = await home.run(args, { env: service.env });
   assert.equal(first.code, 0, first.stderr);
   assert.equal(JSON.parse(first.stdout).data.artifact_state, "stored");
-  assert.deepEqual(service.lines, ["POST /api/releases", "PUT /api/releases/rel_1/artifact"]);
+  assert.deepEqual(service.lines, [
+    "POST /api/releases",
+    "POST /api/releases/rel_1/artifact",
+    "PATCH /api/releases/rel_1/artifact",
+    "GET /api/releases/rel_1",
+  ]);
   const artifact_sha256 = createHash("sha256").update(content).digest("hex");
   assert.deepEqual(JSON.parse(service.asked[0]!.body), {
     tag: "nav-1.4.0",
@@ -195,8 +201,8 @@ test("a release is created with digest and size, then uploaded; what is stored i
   const again = await home.run(["releases", "push", file], { env: service.env });
   assert.equal(again.code, 0);
   assert.match(again.stderr, /nothing was uploaded/);
-  assert.deepEqual(service.lines.slice(2), ["POST /api/releases"]);
-  assert.equal(JSON.parse(service.asked[2]!.body).kind, "container_image");
+  assert.deepEqual(service.lines.slice(4), ["POST /api/releases"]);
+  assert.equal(JSON.parse(service.asked[4]!.body).kind, "container_image");
 });
 
 test("a file that is not there and a directory are sentences", TIMEOUT, async () => {

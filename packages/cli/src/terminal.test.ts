@@ -64,7 +64,8 @@ test("an upload shows a bar on a terminal and nothing elsewhere", TIMEOUT, async
   await writeFile(file, Buffer.alloc(20_000_000));
   const release = { id: "rel_1", tag: "big", artifact_size: 20_000_000, created_by: null };
   await using service = await ScriptedPeer.start(({ line }) => ({
-    body: { data: { ...release, artifact_state: line.startsWith("PUT") ? "stored" : "awaiting_upload" } },
+    body: { data: { ...release, artifact_state: line.startsWith("GET") ? "stored" : "awaiting_upload" } },
+    headers: { "upload-offset": line.startsWith("PATCH") ? "20000000" : "0" },
   }));
   assert.match(await onTerminal(["releases", "push", file], service.env), /Uploading .* of 20\.0 MB/);
   assert.equal((await home.run(["releases", "push", file], { env: service.env })).stderr, "");

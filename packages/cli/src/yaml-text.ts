@@ -10,5 +10,8 @@ export function yamlText(value: unknown): string {
     },
   });
   // What is left of them stands in double quotes, and the ends of lines are the document's own.
-  return escapeUnsafe(document.toString({ lineWidth: 0 }), (character) => `\\U${hex(character.codePointAt(0)!, 8)}`);
+  return escapeUnsafe(
+    document.toString({ lineWidth: 0, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER }),
+    (character) => `\\U${hex(character.codePointAt(0)!, 8)}`,
+  );
 }
