@@ -15,6 +15,8 @@ const ROUNDS_MAX = promiseSize({ test: 4, full: 400 });
 /** Points that every append passes: later passings are other places in a deployment. */
 const REPEATED = /^(deployments|configs|outbox|journal)[:.].*append$/;
 const REPEATS = promiseSize({ test: 0, full: 6 });
+/** Deaths in one round: an agent that dies again and again in one phase gives the deployment up, and is right to. */
+const DEATHS_A_ROUND = 8;
 
 /** One robot of its own org, with the scenario that it takes part in. */
 async function lane(plane: Harness, crasher: () => Crasher): Promise<{ scenario: Scenario; key: string }> {
@@ -85,21 +87,23 @@ async function runLane(
   plane: Harness,
   points: readonly string[],
 ): Promise<{ killed: string[]; deaths: number; ended: number; rounds: number }> {
-  let left = points;
-  const missed = new Set<string>();
+  const waves = Math.ceil(points.length / DEATHS_A_ROUND);
+  const queue = Array.from({ length: waves }, (_, wave) => points.filter((_, at) => at % waves === wave));
   const killed: string[] = [];
   let [ended, rounds, deaths] = [0, 0, 0];
   // A point that a whole round did not come by has one more try at the end.
-  for (; left.length > 0 && rounds < ROUNDS_MAX; rounds += 1) {
-    const done = await round(plane, left);
+  const missed = new Set<string>();
+  for (let wave = queue.shift(); wave !== undefined && rounds < ROUNDS_MAX; wave = queue.shift()) {
+    rounds += 1;
+    const done = await round(plane, wave);
     using crasher = done.crasher;
     ended += done.ended;
     deaths += crasher.kills.length;
     killed.push(...crasher.kills.map(({ point }) => point));
-    const [unreached, ...rest] = left.slice(crasher.kills.length);
-    if (unreached !== undefined && !missed.has(unreached)) rest.push(unreached);
+    const [unreached, ...rest] = wave.slice(crasher.kills.length);
+    if (rest.length > 0) queue.push(rest);
+    if (unreached !== undefined && !missed.has(unreached)) queue.push([unreached]);
     if (unreached !== undefined) missed.add(unreached);
-    left = rest;
   }
   return { killed, deaths, ended, rounds };
 }

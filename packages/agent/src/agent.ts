@@ -108,6 +108,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   parts.spool = spool;
   parts.shipper = shipper;
   const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
+  if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "the disk damaged reports that the server did not have yet");
   const close = (): void => {
     shipper.stop();
     spool.close();

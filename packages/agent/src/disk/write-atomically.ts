@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
 import { basename, dirname } from "node:path";
+import { crc32 } from "node:zlib";
 import { failpoint, failpointsArmed, tornFailpoint } from "@robofleet/clock/failpoint";
 
 /** Makes the entries of a directory (files made, renamed, removed) survive power loss. */
@@ -57,8 +58,18 @@ export function writeWhole(handle: number, bytes: Uint8Array): void {
   while (written < bytes.length) written += writeSync(handle, bytes, written);
 }
 
-/** The parsed content of a JSON file; undefined when it is absent or torn. */
-export function readJson(path: string): unknown {
+/** Replaces a JSON file by this object and its checksum, which stands in it as `crc32`. */
+export function writeJson(path: string, value: object): void {
+  writeAtomically(path, `${JSON.stringify({ ...value, crc32: checksum(value) }, null, 2)}\n`);
+}
+
+const checksum = (value: object): string => crc32(JSON.stringify(value)).toString(16).padStart(8, "0");
+
+/**
+ * The parsed content of a JSON file; undefined when it is absent, and when it is torn or not what its checksum says, of which
+ * `damaged` is told.
+ */
+export function readJson(path: string, damaged: () => void = () => {}): unknown {
   let text: string;
   try {
     text = readFileSync(path, "utf8");
@@ -67,10 +78,19 @@ export function readJson(path: string): unknown {
     throw error;
   }
   try {
-    return JSON.parse(text);
+    return withoutChecksum(JSON.parse(text));
   } catch {
+    damaged();
     return undefined;
   }
+}
+
+/** Throws when the checksum is another one; what has none is taken as it is. */
+function withoutChecksum(value: unknown): unknown {
+  if (typeof value !== "object" || value === null || !("crc32" in value)) return value;
+  const { crc32: expected, ...rest } = value;
+  if (checksum(rest) !== expected) throw new Error("the checksum is another one");
+  return rest;
 }
 
 export function isMissing(error: unknown): boolean {

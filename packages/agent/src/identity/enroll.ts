@@ -31,7 +31,7 @@ export interface EnrollOptions {
  */
 export async function enroll(options: EnrollOptions): Promise<Enrolment> {
   const { config, clock, log, signal } = options;
-  const known = readEnrolment(config.state_directory);
+  const known = readEnrolment(config.state_directory, () => log.warn("the enrolment on disk is damaged, enrolling once more"));
   if (known !== undefined) return known;
   if (config.enroll_key === undefined) {
     throw new NotEnrolled(`${config.state_directory} holds no enrolled robot: pass --enroll-key KEY (made by \`rf keys new\`)`);

@@ -32,3 +32,17 @@ test("an enrolment is read back; a torn one counts as none", (t) => {
   writeFileSync(join(directory, "identity", "robot.json"), '{"robot_id":"rob');
   assert.equal(readEnrolment(directory), undefined);
 });
+
+test("an enrolment that the disk changed counts as none: under another robot's id it would be refused for ever", (t) => {
+  const directory = temporaryDirectory(t);
+  openKey(directory);
+  writeEnrolment(directory, { robot_id: "rob_1", org_id: "org_1", name: "arm" });
+  const path = join(directory, "identity", "robot.json");
+  writeFileSync(path, readFileSync(path, "utf8").replace("rob_1", "rob_3"));
+  let told = 0;
+  assert.equal(
+    readEnrolment(directory, () => (told += 1)),
+    undefined,
+  );
+  assert.equal(told, 1);
+});

@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { isMissing, makeDirectory, readJson, writeAtomically } from "../disk/write-atomically.ts";
+import { isMissing, makeDirectory, readJson, writeAtomically, writeJson } from "../disk/write-atomically.ts";
 
 /** Who this robot is once it has enrolled. */
 export interface Enrolment {
@@ -66,12 +66,12 @@ function makeKey(state_directory: string, path: string): KeyObject {
 }
 
 /** Undefined on a robot that has not enrolled (or whose answer was torn: enrolling again gives the same). */
-export function readEnrolment(state_directory: string): Enrolment | undefined {
-  return parseEnrolment(readJson(enrolmentFile(state_directory)));
+export function readEnrolment(state_directory: string, damaged: () => void = () => {}): Enrolment | undefined {
+  return parseEnrolment(readJson(enrolmentFile(state_directory), damaged));
 }
 
 export function writeEnrolment(state_directory: string, enrolment: Enrolment): void {
-  writeAtomically(enrolmentFile(state_directory), `${JSON.stringify(enrolment, null, 2)}\n`);
+  writeJson(enrolmentFile(state_directory), enrolment);
 }
 
 /** Takes `{robot_id, org_id, name}` of the server's answer or the stored file; undefined when it is something else. */

@@ -61,3 +61,18 @@ test("a torn or foreign file counts as none, so that the server sends it again",
     assert.deepEqual([store.current, store.generation], [undefined, 0], content);
   }
 });
+
+test("a desired state that the disk changed counts as none, and the log says so", (t) => {
+  const directory = temporaryDirectory(t);
+  open(directory).store.take(desiredOf(41), () => {});
+  const path = join(directory, "desired.json");
+  writeFileSync(path, readFileSync(path, "utf8").replace("41", "61"));
+  const lines: string[] = [];
+  const store = new DesiredStore({
+    state_directory: directory,
+    clock: new SimulatedClock({ at: "2030-01-01T00:00:00Z" }),
+    log: pino({}, { write: (line: string) => void lines.push(line) }),
+  });
+  assert.equal(store.generation, 0);
+  assert.match(lines.join(""), /is damaged/);
+});

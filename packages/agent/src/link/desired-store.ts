@@ -2,7 +2,7 @@ import { join } from "node:path";
 import type { Clock, Timer } from "@robofleet/clock";
 import type { Desired } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
-import { errorText, readJson, writeAtomically } from "../disk/write-atomically.ts";
+import { errorText, readJson, writeJson } from "../disk/write-atomically.ts";
 
 const STORE_RETRY_MS = 10_000;
 
@@ -22,7 +22,8 @@ export class DesiredStore {
   constructor(options: DesiredStoreOptions) {
     this.#options = options;
     this.#path = join(options.state_directory, "desired.json");
-    this.#current = parseDesired(readJson(this.#path));
+    const damaged = (): void => options.log.warn("the desired state on disk is damaged; the server sends it again");
+    this.#current = parseDesired(readJson(this.#path, damaged));
   }
 
   get current(): Desired | undefined {
@@ -42,7 +43,7 @@ export class DesiredStore {
     this.stop();
     if (desired.generation <= this.generation) return stored(false);
     try {
-      writeAtomically(this.#path, JSON.stringify(desired));
+      writeJson(this.#path, desired);
     } catch (error) {
       this.#options.log.error(
         { generation: desired.generation, reason: errorText(error) },

@@ -1,5 +1,6 @@
 import { closeSync, openSync, readSync, rmSync } from "node:fs";
 import { lineSeq, LOG_LINE_BYTES_MAX } from "../logs/record.ts";
+import { openLine, sealLine } from "./sealed-line.ts";
 
 export interface LogLine {
   seq: number;
@@ -38,7 +39,7 @@ export class MemoryPart implements LogPart {
 
   /** All lines as a file holds them. */
   content(): Buffer {
-    return Buffer.from(this.#lines.map(({ text }) => `${text}\n`).join(""));
+    return Buffer.from(this.#lines.map(({ text }) => sealLine(text)).join(""));
   }
 
   read(seq: number, bounds: { records: number; bytes: number }): LogLine[] {
@@ -63,7 +64,7 @@ function take(lines: LogLine[], from: number, bounds: { records: number; bytes: 
 }
 
 /** Enough for one line of any length that we write. */
-const READ_BYTES = LOG_LINE_BYTES_MAX;
+const READ_BYTES = LOG_LINE_BYTES_MAX + 16;
 const NEWLINE = 0x0a;
 
 /** Records in a segment file. */
@@ -73,17 +74,14 @@ export class DiskPart implements LogPart {
   last: number;
   bytes: number;
   path: string;
-  /** Written by an earlier run: the power may have gone in between, so each line is looked at before it is sent. */
-  readonly #recovered: boolean;
   /** Where the line after number `seq` begins: reading goes on there. */
   #position = { seq: 0, offset: 0 };
 
-  constructor(options: { path: string; first: number; last: number; bytes: number; recovered: boolean }) {
+  constructor(options: { path: string; first: number; last: number; bytes: number }) {
     this.path = options.path;
     this.first = options.first;
     this.last = options.last;
     this.bytes = options.bytes;
-    this.#recovered = options.recovered;
   }
 
   read(seq: number, bounds: { records: number; bytes: number }): LogLine[] {
@@ -130,19 +128,10 @@ export class DiskPart implements LogPart {
     return lines;
   }
 
-  #check(text: string): LogLine | undefined {
-    const seq = lineSeq(text);
-    if (seq === undefined || seq <= this.#position.seq || seq < this.first || seq > this.last) return undefined;
-    if (this.#recovered && !isJson(text)) return undefined;
+  #check(line: string): LogLine | undefined {
+    const text = openLine(line);
+    const seq = text === undefined ? undefined : lineSeq(text);
+    if (text === undefined || seq === undefined || seq <= this.#position.seq || seq < this.first || seq > this.last) return undefined;
     return { seq, text };
-  }
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
   }
 }

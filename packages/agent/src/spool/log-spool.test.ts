@@ -180,6 +180,23 @@ test("a line cut by power loss is left out; damage inside a file becomes a gap",
   second.close();
 });
 
+test("a record that the disk changed is not sent, even if it is still JSON: the server would close the link over it, again and again", (t) => {
+  const directory = temporaryDirectory(t);
+  const first = open(directory);
+  for (let i = 1; i <= 3; i += 1) write(first, `message ${i}`);
+  first.close();
+  for (const name of readdirSync(directory)) {
+    const path = join(directory, name);
+    writeFileSync(path, readFileSync(path, "utf8").replace(/"level":"info"(.*message 2)/, '"level":"infp"$1'));
+  }
+  const second = open(directory);
+  assert.deepEqual(
+    drain(second).map(({ message }) => message),
+    ["message 1", "1 records dropped", "message 3"],
+  );
+  second.close();
+});
+
 test("any text stays one record: newlines, control characters, broken Unicode, too long", (t) => {
   const spool = open(temporaryDirectory(t));
   write(spool, "a\nb\r\u0000\u001b[31m");

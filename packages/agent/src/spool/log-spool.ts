@@ -6,6 +6,7 @@ import { errorText, makeDirectory } from "../disk/write-atomically.ts";
 import { encodeGap, encodeRecord, lineSeq } from "../logs/record.ts";
 import { type Gap, mergeGaps, readGaps, trimGap, writeGaps } from "./gaps.ts";
 import { DiskPart, type LogLine, type LogPart, MemoryPart } from "./log-part.ts";
+import { openLine, sealLine } from "./sealed-line.ts";
 import { listSegments, readWholeLines, segmentPath, SegmentWriter } from "./segment-file.ts";
 
 /** Numbers that a segment may hold: after a restart numbers go on behind them, so that none is used twice. */
@@ -181,7 +182,7 @@ export class LogSpool {
       this.#next = Math.max(this.#next, first + SEGMENT_NUMBERS, (last ?? 0) + 1);
       const end = last ?? lastSeqOf(path, first);
       if (end < first) empty.push(path);
-      else this.#entries.push({ part: new DiskPart({ path, first, last: end, bytes: statSync(path).size, recovered: true }) });
+      else this.#entries.push({ part: new DiskPart({ path, first, last: end, bytes: statSync(path).size }) });
       this.#next = Math.max(this.#next, end + 1);
     }
     this.#entries.sort((a, b) => lastOf(a) - lastOf(b));
@@ -209,7 +210,7 @@ export class LogSpool {
     const fits = writer?.usable === true && writer.bytes < this.#segment_bytes && lines.at(-1)!.seq < writer.first + SEGMENT_NUMBERS;
     const follows = current instanceof DiskPart && current.path === writer?.path && current.last === first - 1;
     if (!fits || !follows) this.#startSegment(first);
-    this.#writer!.append(Buffer.from(lines.map(({ text }) => `${text}\n`).join("")));
+    this.#writer!.append(Buffer.from(lines.map(({ text }) => sealLine(text)).join("")));
     const part = this.#entries.at(-1)!.part!;
     part.last = lines.at(-1)!.seq;
     part.bytes = this.#writer!.bytes;
@@ -232,7 +233,7 @@ export class LogSpool {
       this.#entries = this.#entries.filter((entry) => entry.part === undefined || entry.part !== part);
     }
     this.#entries = this.#entries.filter((entry) => !(entry.part instanceof DiskPart && entry.part.path === writer.path));
-    this.#entries.push({ part: new DiskPart({ path: writer.path, first, last: first - 1, bytes: 0, recovered: false }) });
+    this.#entries.push({ part: new DiskPart({ path: writer.path, first, last: first - 1, bytes: 0 }) });
     this.#forget();
   }
 
@@ -247,7 +248,7 @@ export class LogSpool {
       }
       const path = segmentPath(this.#options.directory, part.first, part.last);
       renameSync(writer.path, path);
-      this.#entries[index] = { part: new DiskPart({ path, first: part.first, last: part.last, bytes: writer.bytes, recovered: false }) };
+      this.#entries[index] = { part: new DiskPart({ path, first: part.first, last: part.last, bytes: writer.bytes }) };
     }
   }
 
@@ -360,7 +361,8 @@ function mergeEntries(entries: Entry[], sent: number): Entry[] {
 function lastSeqOf(path: string, first: number): number {
   let last = first - 1;
   for (const line of readWholeLines(path)) {
-    const seq = lineSeq(line);
+    const text = openLine(line);
+    const seq = text === undefined ? undefined : lineSeq(text);
     if (seq !== undefined && seq > last && seq < first + SEGMENT_NUMBERS) last = seq;
   }
   return last;

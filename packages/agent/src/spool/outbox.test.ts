@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -70,6 +70,21 @@ test("a line cut by power loss is left out and the reports around it stay", (t) 
   second.append(observed(3));
   second.close();
   assert.deepEqual(bodies(open(directory)), [observed(1), observed(3)]);
+});
+
+test("a report that the disk changed is not sent, even if it is still JSON: the server would close the link over it, again and again", (t) => {
+  const directory = temporaryDirectory(t);
+  const first = open(directory);
+  for (const id of ["a", "b", "c"]) first.append(target(id, "applied"));
+  first.close();
+  for (const name of readdirSync(directory).filter((one) => one.endsWith(".jsonl"))) {
+    const path = join(directory, name);
+    writeFileSync(path, readFileSync(path, "utf8").replace(/"b"(.*)"applied"/, '"b"$1"bpplied"'));
+  }
+  const second = open(directory);
+  assert.deepEqual(bodies(second), [target("a", "applied"), target("c", "applied")]);
+  assert.equal(second.damaged, 1);
+  second.close();
 });
 
 test("acknowledged reports are gone, also after a restart, and their numbers are not used again", (t) => {

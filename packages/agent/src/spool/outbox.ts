@@ -2,9 +2,10 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, idSource, type Timer } from "@robofleet/clock";
 import type { Report, ReportBody } from "@robofleet/protocol/link";
-import { errorText, makeDirectory, readJson, syncDirectory, writeAtomically } from "../disk/write-atomically.ts";
+import { errorText, makeDirectory, readJson, syncDirectory, writeAtomically, writeJson } from "../disk/write-atomically.ts";
 import { boundedBody } from "./bounded-body.ts";
 import { compactReports } from "./compact.ts";
+import { openLine, sealLine } from "./sealed-line.ts";
 import { listSegments, readWholeLines, segmentPath, SegmentWriter } from "./segment-file.ts";
 
 /** Reports waiting for the server; past it superseded ones go first, then `append` throws. */
@@ -38,6 +39,8 @@ interface Pending {
  * goes on behind every number that the last run can have used, so that none is used twice.
  */
 export class Outbox {
+  /** Lines that an earlier run wrote and that cannot be read any more. */
+  damaged = 0;
   readonly #options: OutboxOptions;
   #id: string;
   #pending: Pending[] = [];
@@ -51,7 +54,7 @@ export class Outbox {
   constructor(options: OutboxOptions) {
     this.#options = options;
     makeDirectory(options.directory);
-    this.#id = readId(this.#idFile()) ?? this.#newId();
+    this.#id = readId(this.#idFile(), () => (this.damaged += 1)) ?? this.#newId();
     this.#recover();
   }
 
@@ -84,7 +87,7 @@ export class Outbox {
     }
     const report: Report = { type: "report", seq: this.#next, at: this.#options.now().toISOString(), body: boundedBody(body) };
     this.#next += 1;
-    this.#pending.push({ report, line: Buffer.from(`${JSON.stringify(report)}\n`), written: false });
+    this.#pending.push({ report, line: Buffer.from(sealLine(JSON.stringify(report))), written: false });
     this.#writePending();
     return report;
   }
@@ -126,7 +129,7 @@ export class Outbox {
 
   #newId(): string {
     const outbox_id = idSource(this.#options.clock)("outbox");
-    writeAtomically(this.#idFile(), `${JSON.stringify({ outbox_id })}\n`);
+    writeJson(this.#idFile(), { outbox_id });
     return outbox_id;
   }
 
@@ -138,7 +141,10 @@ export class Outbox {
       let last = 0;
       for (const line of readWholeLines(segment.path)) {
         const report = parseReport(line);
-        if (report === undefined) continue;
+        if (report === undefined) {
+          this.damaged += 1;
+          continue;
+        }
         reports.set(report.seq, { report, line: Buffer.from(`${line}\n`), written: true });
         last = Math.max(last, report.seq);
       }
@@ -221,8 +227,8 @@ export class Outbox {
   }
 }
 
-function readId(path: string): string | undefined {
-  const value = readJson(path);
+function readId(path: string, damaged: () => void): string | undefined {
+  const value = readJson(path, damaged);
   if (typeof value !== "object" || value === null || !("outbox_id" in value)) return undefined;
   return typeof value.outbox_id === "string" && value.outbox_id !== "" ? value.outbox_id : undefined;
 }
@@ -230,7 +236,7 @@ function readId(path: string): string | undefined {
 /** Undefined for a line torn or overwritten by power loss. */
 function parseReport(line: string): Report | undefined {
   try {
-    const value = JSON.parse(line) as Partial<Report> | null;
+    const value = JSON.parse(openLine(line) ?? "null") as Partial<Report> | null;
     return value?.type === "report" && Number.isSafeInteger(value.seq) && typeof value.body === "object" ? (value as Report) : undefined;
   } catch {
     return undefined;
