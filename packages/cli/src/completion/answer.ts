@@ -2,15 +2,8 @@ import type { Argument, Command, Option } from "commander";
 import { buildProgram } from "../program.ts";
 import { plain } from "../text.ts";
 import { topics } from "../topics.ts";
+import type { Candidate } from "./candidate.ts";
 import type { Source } from "./sources.ts";
-
-/** A word that may follow, and what it is. */
-export interface Candidate {
-  value: string;
-  about?: string;
-  /** What people call it: typing this finds it too. */
-  name?: string;
-}
 
 /** The last line of an answer when the shell is to complete file names. */
 const FILES = ":files";

@@ -7,7 +7,7 @@ import { Context } from "../context.ts";
 import { credentialsPath, DEFAULT_PROFILE, profilesOf } from "../credentials.ts";
 import { Output } from "../output.ts";
 import { readToml } from "../toml-file.ts";
-import type { Candidate } from "./answer.ts";
+import type { Candidate } from "./candidate.ts";
 
 /** A person waits for a Tab this long and no longer. */
 const WAIT_MS_MAX = 1_500;

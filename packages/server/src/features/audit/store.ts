@@ -30,8 +30,7 @@ export interface EntryFilter {
   outcome?: "done" | "refused" | undefined;
 }
 
-const matching = (org_id: string, filter: EntryFilter) => sql`
-    org_id = ${org_id}
+const matching = (filter: EntryFilter) => sql`
     ${filter.since === undefined ? sql`` : sql`and at >= ${filter.since}`}
     ${filter.until === undefined ? sql`` : sql`and at < ${filter.until}`}
     ${filter.action === undefined ? sql`` : sql`and action = ${filter.action}`}
@@ -44,10 +43,10 @@ const matching = (org_id: string, filter: EntryFilter) => sql`
 export const newestEntries = (db: Db, org_id: string, filter: EntryFilter, before: string, limit: number): Promise<EntryRow[]> =>
   // reads: audit_entry
   db.many(sql(entryRow)`
-    select ${entryRow} from audit_entry where ${matching(org_id, filter)} and id < ${before} order by id desc limit ${limit}`);
+    select ${entryRow} from audit_entry where org_id = ${org_id} ${matching(filter)} and id < ${before} order by id desc limit ${limit}`);
 
 /** Oldest first, from behind `after`. */
 export const entriesAfter = (db: Db, org_id: string, filter: EntryFilter, after: string, limit: number): Promise<EntryRow[]> =>
   // reads: audit_entry
   db.many(sql(entryRow)`
-    select ${entryRow} from audit_entry where ${matching(org_id, filter)} and id > ${after} order by id limit ${limit}`);
+    select ${entryRow} from audit_entry where org_id = ${org_id} ${matching(filter)} and id > ${after} order by id limit ${limit}`);
