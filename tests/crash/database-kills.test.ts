@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import type { Reached } from "@robofleet/clock/failpoint";
+import pg from "pg";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { until } from "../processes/process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+import { databaseOf, killPostgres } from "../promises/writes-under-fire.ts";
+import { Ledger } from "./ledger.ts";
+
+const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_800_000 }) };
+const VICTIMS = ["postmaster", "backend"] as const;
+const POINTS = promiseSize({ test: 3, full: 100 });
+
+/** Ends the PostgreSQL process that holds the transaction in which the server stands still; where there is none, any of its backends. */
+async function killBackend(server: ServerProcess): Promise<void> {
+  const client = new pg.Client(await databaseOf(server));
+  client.on("error", () => {});
+  await client.connect();
+  const { rows } = await client.query<{ pid: number }>(
+    "select pid from pg_stat_activity where application_name = 'robofleet' order by state = 'idle in transaction' desc, state_change desc limit 1",
+  );
+  assert.ok(rows[0] !== undefined, "the server has a connection");
+  process.kill(rows[0].pid, "SIGKILL");
+  await client.end().catch(() => {});
+}
+
+test("PostgreSQL killed while the server is inside a transaction: the write is there once, as answered", LIMIT, async (t) => {
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-points-"));
+  const log = path.join(directory, "points.log");
+  const lines = (): Reached[] =>
+    existsSync(log)
+      ? readFileSync(log, "utf8")
+          .split("\n")
+          .filter(Boolean)
+          .map((line) => JSON.parse(line) as Reached)
+      : [];
+  try {
+    await using server = await ServerProcess.start();
+    const { token } = await server.org("Held");
+    const ledger = new Ledger(() => server.url, token);
+    const rearm = async (spec: string): Promise<void> => {
+      await server.program.kill();
+      server.env = spec === "" ? {} : { ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log };
+      await server.restart();
+    };
+    await rearm("list");
+    await ledger.post("/api/sites", { name: "Traced" });
+    const traced = lines()
+      .map(({ point }) => point)
+      .filter((point) => /^features\/sites\/.*:(statement|before-commit|after-commit)/.test(point));
+    const points = [...traced.filter((point) => point.endsWith("-commit")), ...traced.filter((point) => !point.endsWith("-commit"))];
+    assert.ok(points.length >= 3, traced.join(" "));
+    let kills = 0;
+    for (const point of points.slice(0, POINTS)) {
+      for (const victim of VICTIMS) {
+        const name = `${victim} at ${point}`;
+        const held = lines().length;
+        await rearm(`${point}!hold`);
+        const posting = ledger.post("/api/sites", { name });
+        await until(`the server to stand at ${point}`, () => lines().length > held && stopped(server.program.child.pid));
+        if (victim === "postmaster") assert.ok(killPostgres(server));
+        else await killBackend(server);
+        server.program.child.kill("SIGCONT");
+        const { id } = await posting;
+        assert.equal((await ledger.get(`/api/sites/${id}`))["name"], name);
+        const { text } = await ledger.send("GET", "/api/sites?limit=1000");
+        assert.equal((JSON.parse(text) as { items: { name: string }[] }).items.filter((site) => site.name === name).length, 1, name);
+        kills += 1;
+      }
+    }
+    await rearm("");
+    const replays = await ledger.checkReplays();
+    provePromise(
+      t,
+      16,
+      `PostgreSQL's postmaster or backend killed ${kills} times at ${Math.min(points.length, POINTS)} points inside a transaction: ${replays} writes there once, replays byte-equal`,
+    );
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});
+
+/** The line is in the log before the process stands still. */
+const stopped = (pid: number | undefined): boolean => /\) T /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));

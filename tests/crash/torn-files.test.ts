@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { seededRandom } from "@robofleet/clock";
+import { startPlane } from "../harness/index.ts";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { AgentProcess } from "../processes/agent-process.ts";
+import { until } from "../processes/process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+import { Ledger } from "./ledger.ts";
+import { Scenario } from "./scenario.ts";
+
+const DAMAGES = promiseSize({ test: 6, full: 200 });
+const LIMIT = { timeout: promiseSize({ test: 300_000, full: 3_600_000 }) };
+/** State of the agent by how it is written; the key is apart, since nothing can take its place. */
+const FILES = [
+  "deployments*.ndjson",
+  "**/*journal*",
+  "outbox/*.json*",
+  "logs/*.jsonl",
+  "identity/robot.json",
+  "desired.json",
+  "apps/*/placed.json",
+];
+
+const HOW = ["cut", "flip"] as const;
+type How = (typeof HOW)[number];
+
+/** Cuts the file at a random byte, or turns one bit of it. */
+function damage(file: string, how: How, random: () => number): string {
+  const { size } = statSync(file);
+  const at = Math.floor(random() * size);
+  if (how === "cut") truncateSync(file, at);
+  else {
+    const bytes = readFileSync(file);
+    bytes[at] = bytes[at]! ^ (1 << Math.floor(random() * 8));
+    writeFileSync(file, bytes);
+  }
+  return `${how} ${path.basename(file)} at ${at} of ${size}`;
+}
+
+test(
+  `an agent whose files were cut or changed, ${DAMAGES} times: it starts, comes back and runs the old or the new version`,
+  LIMIT,
+  async (t) => {
+    await using plane = await startPlane();
+    const org = await plane.org();
+    const scenario: Scenario = new Scenario(new Ledger(() => plane.url, org.admin_token), () => robot);
+    const { key } = await scenario.prepare();
+    await using robot = new AgentProcess({ url: plane.url, key, name: "cart" });
+    await scenario.meetRobot();
+    await scenario.robotRound();
+    await robot.program.kill();
+    const random = seededRandom(19);
+    const kept = mkdtempSync(path.join(tmpdir(), "robofleet-torn-"));
+    let said = 0;
+    try {
+      cpSync(robot.state, kept, { recursive: true, verbatimSymlinks: true });
+      const files = [...new Set(FILES.flatMap((pattern) => globSync(pattern, { cwd: kept })))]
+        .filter(
+          (file) => statSync(path.join(kept, file)).isFile() && statSync(path.join(kept, file)).size > 0 && !file.endsWith(".reserve"),
+        )
+        .toSorted();
+      assert.ok(files.length >= 6, files.join(" "));
+      for (let n = 0; n < DAMAGES; n += 1) {
+        rmSync(robot.state, { recursive: true, force: true });
+        cpSync(kept, robot.state, { recursive: true, verbatimSymlinks: true });
+        const what = damage(path.join(robot.state, files[n % files.length]!), HOW[Math.floor(n / files.length) % HOW.length]!, random);
+        robot.restart();
+        await robot.program
+          .until(
+            `the robot to be online after ${what}`,
+            async () => (await scenario.ledger.get(`/api/robots/${scenario.robot_id}`))["status"] === "online",
+          )
+          .catch((error: unknown) => {
+            throw new Error(`after ${what}`, { cause: error });
+          });
+        assert.match(await scenario.runs(), /^(one|two)$/, what);
+        if (/damage/.test(robot.program.output)) said += 1;
+        const wanted = n % 2 === 0 ? "two" : "one";
+        assert.equal(await scenario.deploy(wanted), "applied", what);
+        assert.equal(await scenario.runs(), wanted, what);
+        await robot.program.kill();
+        await until(
+          "the server to see it go",
+          async () => (await scenario.ledger.get(`/api/robots/${scenario.robot_id}`))["status"] === "offline",
+        );
+      }
+    } finally {
+      rmSync(kept, { recursive: true, force: true });
+    }
+    provePromise(
+      t,
+      19,
+      `agent's state files cut or one bit changed ${DAMAGES} times (${said} times it said so): it came back each time, ran one version, and the next deployment was applied`,
+    );
+  },
+);
+
+test("an agent whose key is damaged says so and ends: another key would be another robot", LIMIT, async () => {
+  await using plane = await startPlane();
+  await using robot = new AgentProcess({ url: plane.url, key: await plane.enrollmentKey(), name: "cart" });
+  await robot.program.until("it to enrol", () => robot.program.output.includes("agent started"));
+  await robot.program.kill();
+  truncateSync(path.join(robot.state, "identity/key.pem"), 20);
+  robot.restart();
+  const { code } = await robot.program.ended;
+  assert.equal(code, 1);
+  assert.match(robot.program.output, /key\.pem does not hold an Ed25519 key/);
+});
+
+test("a server starts over what a crash leaves in its data directory, and keeps what it stored", LIMIT, async () => {
+  await using server = await ServerProcess.start();
+  const { token } = await server.org("Torn");
+  const ledger = new Ledger(() => server.url, token);
+  const bytes = randomBytes(100_000);
+  const scenario = new Scenario(ledger, () => {
+    throw new Error("no robot");
+  });
+  const id = await scenario.push("kept", bytes, { kind: "file" });
+  await server.program.kill();
+  const node_id = readFileSync(path.join(server.data, "node-id"), "utf8");
+  // As after a kill amid an upload, and amid the first start.
+  writeFileSync(path.join(server.data, "blobs/staging/1"), "half of an upload");
+  writeFileSync(path.join(server.data, "node-id.tmp"), "node_");
+  await server.restart();
+  assert.equal(readFileSync(path.join(server.data, "node-id"), "utf8"), node_id);
+  assert.deepEqual(globSync("blobs/staging/*", { cwd: server.data }), []);
+  const again = await fetch(`${server.url}/api/releases/${id}/artifact`, { headers: { authorization: `Bearer ${token}` } });
+  assert.equal(again.status, 200);
+  assert.ok(Buffer.from(await again.arrayBuffer()).equals(bytes));
+  // A torn node id: the server takes another, and the dead node's robots become offline by its lease.
+  await server.program.kill();
+  truncateSync(path.join(server.data, "node-id"), 7);
+  await server.restart();
+  assert.match(readFileSync(path.join(server.data, "node-id"), "utf8"), /^node_[0-9a-f]{16}\n$/);
+  await ledger.post("/api/sites", { name: "Later" });
+});
