@@ -31,11 +31,11 @@ async function seedRobots(
 const plantFault = async ({ db }: Harness, at: "chunk" | "end" = "chunk"): Promise<void> => {
   await db.run(sql`create table test_fault (id integer)`);
   await db.run(sql`
-    create function test_chunk() returns trigger language plpgsql as $$ begin
+    create function test_chunk() returns trigger language plpgsql security definer as $$ begin
       if exists (select 1 from test_fault) and (select count(*) from added) > 1 and (select count(*) from deployment_target) > 5000 then perform pg_terminate_backend(pg_backend_pid()); end if;
       return null; end $$`);
   await db.run(sql`
-    create function test_end() returns trigger language plpgsql as $$ begin
+    create function test_end() returns trigger language plpgsql security definer as $$ begin
       if exists (select 1 from test_fault) and old.fan_out_done_at is null and new.fan_out_done_at is not null then perform pg_terminate_backend(pg_backend_pid()); end if;
       return null; end $$`);
   if (at === "chunk")
