@@ -8,7 +8,7 @@ import { Fault } from "./fault.ts";
 import { json, sql } from "./sql.ts";
 
 const PATH_CHARACTERS_MAX = 500;
-const ID_CHARACTERS_MAX = 200;
+const ID_LIKE = /^[\w.~-]{1,200}$/;
 const USER_AGENT_CHARACTERS_MAX = 200;
 
 /** Who did what, from where, and how it ended. Written once and never changed. */
@@ -72,6 +72,9 @@ export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock 
     values (${entry.org_id}, ${id(ID_PREFIXES.audit)}, ${clock.now()}, ${json(entry.actor)}, ${entry.token_id}, ${entry.action}, ${entry.method},
       ${entry.path}, ${entry.object_id}, ${entry.status}, ${entry.error}, ${entry.ip}, ${entry.user_agent}, ${entry.request_id}, ${json(entry.data)})`);
 
+/** What a request names as its object. Not more than the path tells already, so what cannot be an id (a NUL, a kilobyte) is left out. */
+const nameable = (id: string | undefined): string | undefined => (id !== undefined && ID_LIKE.test(id) ? id : undefined);
+
 const ADMIN: Actor = { type: "admin", id: null, name: null };
 
 /** Routes that change nothing leave no entry. */
@@ -112,7 +115,7 @@ export class RequestAudit {
 
   async #append(db: Db, status: number, error: string | null, made: string | null): Promise<void> {
     const params = this.#request.params as { id?: string } | undefined;
-    const object_id = this.note.object_id ?? params?.id?.slice(0, ID_CHARACTERS_MAX) ?? made;
+    const object_id = this.note.object_id ?? nameable(params?.id) ?? made;
     const org_id = this.note.org_id ?? this.#orgOf(made ?? params?.id);
     // Nobody's org: a public route that was refused.
     if (org_id === undefined) return;
