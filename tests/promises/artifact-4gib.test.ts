@@ -1,21 +1,22 @@
 import assert from "node:assert/strict";
-import { createHash, randomBytes, randomUUID } from "node:crypto";
-import { createReadStream, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createCipheriv, createHash, randomUUID } from "node:crypto";
+import { createReadStream, mkdtempSync, rmSync } from "node:fs";
 import { open, readdir, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import type { Client } from "@robofleet/sdk";
-import { promiseSize } from "../harness/promise.ts";
+import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Proxy } from "../harness/proxy.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
+import { MemoryWatch } from "../processes/memory.ts";
 import { Program, until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const MIB = 1024 * 1024;
-const SIZE = promiseSize({ test: 64, full: 4_096 }) * MIB;
+const SIZE = promiseSize({ test: 192, full: 4_096 }) * MIB;
 /** The line is slow enough that every kill meets it busy. */
-const BYTES_PER_SECOND = promiseSize({ test: 24, full: 160 }) * MIB;
+const BYTES_PER_SECOND = promiseSize({ test: 96, full: 160 }) * MIB;
 /** What `rf` sends in one request. A kill may cost no more than this. */
 const PART = 32 * MIB;
 /** Beside the artifact: heads, the link, what else is asked meanwhile. */
@@ -27,14 +28,14 @@ const AGENT_KILLS = [0.3, 0.6];
 const LIMIT = { timeout: promiseSize({ test: 180_000, full: 1_500_000 }) };
 const STEP_MS = promiseSize({ test: 60_000, full: 600_000 });
 
-/** A file of bytes that do not repeat, without the time that random ones take. Answers its digest. */
+/** A file of bytes that look like chance and are the same each time: nothing on the way can make them fewer. Answers its digest. */
 async function makeFile(file: string): Promise<string> {
-  const block = randomBytes(4 * MIB);
+  const bytes = createCipheriv("aes-128-ctr", Buffer.alloc(16, 4), Buffer.alloc(16));
+  const zeros = Buffer.alloc(4 * MIB);
   const hash = createHash("sha256");
   await using handle = await open(file, "w");
-  for (let at = 0; at < SIZE; at += block.length) {
-    block.writeBigUInt64LE(BigInt(at), 0);
-    const chunk = block.subarray(0, Math.min(block.length, SIZE - at));
+  for (let at = 0; at < SIZE; at += zeros.length) {
+    const chunk = bytes.update(zeros.subarray(0, Math.min(zeros.length, SIZE - at)));
     hash.update(chunk);
     await handle.write(chunk);
   }
@@ -45,43 +46,6 @@ async function digestOf(file: string): Promise<string> {
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(file, { highWaterMark: MIB })) hash.update(chunk as Buffer);
   return hash.digest("hex");
-}
-
-/** Resident memory of a process in bytes; 0 when it has ended. */
-function rssOf(pid: number): number {
-  try {
-    return Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1024;
-  } catch {
-    return 0;
-  }
-}
-
-/** The memory of processes over time, by name: what a run had when it began to work, and the most that it had. */
-class Memory implements Disposable {
-  readonly #runs = new Map<number, { name: string; first: number; most: number }>();
-  readonly #timer = setInterval(() => this.#look(), 50);
-
-  /** Counts from what the process has now. */
-  watch(name: string, pid: number | undefined): void {
-    if (pid === undefined) throw new Error(`${name} has no process`);
-    this.#runs.set(pid, { name, first: rssOf(pid), most: 0 });
-  }
-
-  growth(name: string): number {
-    return Math.max(...[...this.#runs.values()].filter((run) => run.name === name).map(({ first, most }) => most - first));
-  }
-
-  most(name: string): number {
-    return Math.max(...[...this.#runs.values()].filter((run) => run.name === name).map(({ most }) => most));
-  }
-
-  #look(): void {
-    for (const [pid, run] of this.#runs) run.most = Math.max(run.most, rssOf(pid));
-  }
-
-  [Symbol.dispose](): void {
-    clearInterval(this.#timer);
-  }
 }
 
 const inMib = (bytes: number): string => `${(bytes / MIB).toFixed(1)} MiB`;
@@ -104,7 +68,7 @@ interface Push {
   proxy: Proxy;
   token: string;
   file: string;
-  memory: Memory;
+  memory: MemoryWatch;
 }
 
 /** Bytes of the upload that the server has written. */
@@ -155,7 +119,7 @@ async function push(it: Push): Promise<string> {
 }
 
 /** Installs with two kills of the agent; resolves when the deployment is applied. */
-async function install(api: Client, robot: AgentProcess, release_id: string, memory: Memory): Promise<void> {
+async function install(api: Client, robot: AgentProcess, release_id: string, memory: MemoryWatch): Promise<void> {
   const { items } = await api.listRobots({ query: { status: "online" } });
   const { id } = (
     await api.createDeployment({
@@ -201,7 +165,7 @@ test(
       const { api, token } = await server.org("Large");
       await using to_server = await Proxy.start(() => server.url, { bytes_per_second: { up: BYTES_PER_SECOND } });
       await using to_robot = await Proxy.start(() => server.url, { bytes_per_second: { down: BYTES_PER_SECOND } });
-      using memory = new Memory();
+      using memory = new MemoryWatch();
       memory.watch("server", server.program.child.pid);
 
       const release_id = await push({ server, proxy: to_server, token, file, memory });
@@ -230,8 +194,10 @@ test(
       assert.equal(await digestOf(path.join(robot.state, "files", placed)), sha256);
       const growths = ["server", "agent"].map((name) => [name, memory.growth(name)] as const);
       for (const [name, growth] of growths) assert.ok(growth < RSS_GROWTH_MAX, `${name} grew by ${inMib(growth)}`);
-      t.diagnostic(
-        `${inMib(SIZE)}: ${RF_KILLS.length} kills of rf, 1 of the server, ${AGENT_KILLS.length} of the agent; sent ${inMib(sent - SIZE)} beyond its size, fetched ${inMib(fetched - SIZE)} beyond it; memory grew by ${growths.map(([name, growth]) => `${inMib(growth)} (${name})`).join(" and ")}, rf had ${inMib(memory.most("rf"))} at most`,
+      provePromise(
+        t,
+        11,
+        `an artifact of ${inMib(SIZE)} through ${RF_KILLS.length} kills of rf, 1 of the server and ${AGENT_KILLS.length} of the agent: its digest is right; sent ${inMib(sent - SIZE)} beyond its size, fetched ${inMib(fetched - SIZE)} beyond it; memory grew by ${growths.map(([name, growth]) => `${inMib(growth)} (${name})`).join(" and ")}, rf had ${inMib(memory.most("rf"))} at most`,
       );
     } finally {
       rmSync(directory, { recursive: true, force: true });

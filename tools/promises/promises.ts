@@ -40,7 +40,12 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "oversize, deep, poisoned and compressed bodies against a real server",
   },
   { number: 10, promise: "Archives stay in their folder", proof: "archives with paths, links, devices and names that try to leave it" },
-  { number: 11, promise: "Only the right bytes run", proof: "random bit flips, truncations and extensions of an artifact" },
+  {
+    number: 11,
+    promise: "Only the right bytes run",
+    proof:
+      "random bit flips, truncations and extensions of an artifact; one of 4 GiB pushed and installed through kills of rf, server and agent, every byte on the line counted",
+  },
   { number: 13, promise: "A robot's identity is its own", proof: "a copied state directory and replayed challenges" },
   {
     number: 16,
