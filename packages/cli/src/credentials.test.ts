@@ -143,6 +143,36 @@ test("each value comes from flag, environment, profile, file, in this order", TI
   assert.match(unreachable.stderr, /cannot reach http:\/\/127\.0\.0\.1:1[^]*The address is from .*credentials\.toml/);
 });
 
+test("the token at the top of the file goes to the top's address and to no other that a profile names", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  await using other = await startService();
+  await saved(
+    home,
+    `token = "top"\nbase_url = "${service.base_url}"\n[profiles.lab]\nbase_url = "${other.base_url}"\n` +
+      `[profiles.same]\nbase_url = "${service.base_url}/"\n[profiles.org]\norg = "org_2"\n`,
+  );
+  for (const [args, env] of [
+    [["--profile", "lab"], {}],
+    [[], { ROBOFLEET_PROFILE: "lab" }],
+    // The profile's own address written once more changes nothing.
+    [["--profile", "lab", "--base-url", other.base_url], {}],
+  ] as const) {
+    const { code, stderr } = await home.run(["whoami", ...args], { env });
+    assert.equal(code, 4);
+    assert.match(stderr, /not logged in[^]*rf login --profile lab/);
+  }
+  assert.deepEqual(other.asked, []);
+  for (const profile of ["same", "org"]) {
+    assert.equal((await home.run(["whoami", "--profile", profile])).code, 0);
+    assert.equal(service.asked.at(-1)?.headers.authorization, "Bearer top", profile);
+  }
+  // Of the top without an address it is the default one.
+  await saved(home, `token = "top"\n[profiles.lab]\nbase_url = "${other.base_url}"\n`);
+  assert.equal((await home.run(["whoami", "--profile", "lab"])).code, 4);
+  assert.deepEqual(other.asked, []);
+});
+
 test("logout deletes the file, and succeeds when there is none", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await saved(home, `token = "x"\n`);

@@ -60,10 +60,17 @@ export async function resolveAccess(flags: Flags, environment: Environment): Pro
   return {
     base_url,
     base_url_source,
-    token: environment.token ?? profile.token ?? top.token,
+    token: environment.token ?? profile.token ?? (sharesAddress(profile, top) ? top.token : undefined),
     org_id: flags.org ?? environment.org ?? profile.org ?? top.org,
   };
 }
+
+/** The token at the top of the file was stored for the top's address: it stands in for a profile's only where that is the same one. */
+const sharesAddress = (profile: Profile, top: Profile): boolean =>
+  profile.base_url === undefined || originOf(profile.base_url) === originOf(top.base_url ?? DEFAULT_BASE_URL);
+
+/** What no address can be is equal to itself only. */
+const originOf = (base_url: string): string => URL.parse(base_url)?.origin ?? base_url;
 
 /** The profile that a call works with: flag, environment, or the one in use. Undefined is the top of the file. */
 function chosenProfile(flags: Flags, environment: Environment, content: TomlContent): string | undefined {

@@ -24,7 +24,9 @@ after the service has accepted the token, \`rf logout\` deletes the file. A toke
 stays valid on the service until it is revoked: rf tokens revoke <id>.
 
 A profile is a table of the credentials file. The top of the file is the profile
-\`default\`. What a profile does not hold is taken from the top.
+\`default\`. What a profile does not hold is taken from the top, but not the token
+where the profile has another address: a token goes to the address that it was
+saved with. Another one is taken only from --base-url or ROBOFLEET_BASE_URL.
 
   rf login --profile lab --base-url https://lab.example.org
   rf robots list --profile lab      for this call

@@ -11,7 +11,7 @@ import { readToml } from "../../toml-file.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Add a profile with the address of --base-url and the org of --org. What it does not hold is taken from the top of the file.",
+      "Add a profile with the address of --base-url and the org of --org. What it does not hold is taken from the top of the file, the token only for the same address.",
     )
     .argument("<profile>", "Name of the new profile")
     .action(act<[string]>(run));
