@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { type Found, processesNaming, Program } from "./process.ts";
+import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
 
 export interface AgentOptions {
   url: string;
@@ -47,7 +47,7 @@ export class AgentProcess implements AsyncDisposable {
   #start(): Program {
     const { url, key, name, labels = {}, env, args = [], within } = this.options;
     const flags = Object.entries(labels).flatMap(([label, value]) => ["--label", `${label}=${value}`]);
-    const words = ["run", "--server", url, "--state", this.state, "--name", name, ...flags, ...args];
+    const words = ["run", "--server", url, "--state", this.state, "--name", name, ...failpointFlags(env), ...flags, ...args];
     return new Program("packages/agent/src/main.ts", words, { ROBOFLEET_ENROLL_KEY: key, ...env }, within);
   }
 

@@ -72,6 +72,10 @@ export class Program {
   }
 }
 
+/** The flag without which a program does not obey the failpoint of its environment. */
+export const failpointFlags = (env: Record<string, string> = {}): string[] =>
+  env["ROBOFLEET_FAILPOINT"] === undefined ? [] : ["--crash-at-failpoint"];
+
 /** Resolves with the first answer that is not undefined or false. */
 export async function until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
   const deadline = performance.now() + WAIT_MS;

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Client, createClient } from "@robofleet/sdk";
-import { type Found, processesNaming, Program } from "./process.ts";
+import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
 
 export interface ServerOptions {
   /** Host and port; by default any port of 127.0.0.1. */
@@ -39,10 +39,14 @@ export class ServerProcess implements AsyncDisposable {
 
   /** Starts a server on the same data; it is not waited for. */
   run(listen: string): Program {
-    return new Program("packages/server/src/main.ts", ["serve", "--data", this.data, "--listen", listen, ...(this.#options.args ?? [])], {
-      ...this.#options.env,
-      ...this.env,
-    });
+    return new Program(
+      "packages/server/src/main.ts",
+      ["serve", "--data", this.data, "--listen", listen, ...failpointFlags(this.env), ...(this.#options.args ?? [])],
+      {
+        ...this.#options.env,
+        ...this.env,
+      },
+    );
   }
 
   /** Starts the server again at the address that everybody knows. */

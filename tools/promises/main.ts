@@ -14,6 +14,9 @@ Proves what Robofleet guarantees and prints each guarantee with the figure that 
 Without NUMBER all of them, and docs/reference/promises.md is written. --quick: the sizes of npm test.
 `;
 
+/** Whole figures take longer than a test of `npm test` may; each test has its own, shorter limit. */
+const FILE_TIMEOUT_MS = 3_600_000;
+
 await main(process.argv.slice(2));
 
 async function main(args: readonly string[]): Promise<void> {
@@ -29,10 +32,14 @@ async function main(args: readonly string[]): Promise<void> {
   const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-promises-"));
   try {
     const proofs = path.join(directory, "proofs.ndjson");
-    const { code } = await runChild(process.execPath, [path.join(root, "tools", "test.ts"), ...files, "--test-concurrency=1"], {
-      cwd: root,
-      env: { ...process.env, ROBOFLEET_PROMISES_FILE: proofs, ...(quick ? {} : { ROBOFLEET_PROMISES: "full" }) },
-    });
+    const { code } = await runChild(
+      process.execPath,
+      [path.join(root, "tools", "test.ts"), ...files, "--test-concurrency=1", `--test-timeout=${FILE_TIMEOUT_MS}`],
+      {
+        cwd: root,
+        env: { ...process.env, ROBOFLEET_PROMISES_FILE: proofs, ...(quick ? {} : { ROBOFLEET_PROMISES: "full" }) },
+      },
+    );
     const proven = readProofs(await readFile(proofs, "utf8").catch(() => ""));
     report(wanted, proven);
     const whole = wanted.length === PROMISES.length && !quick;

@@ -107,6 +107,8 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const shipper = new LogShipper(spool, clock);
   parts.spool = spool;
   parts.shipper = shipper;
+  if (config.failpoint !== undefined) log.warn({ failpoint: config.failpoint.spec }, "this agent kills itself at a failpoint");
+  if (config.failpoint_ignored === true) log.warn("ROBOFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
   const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
   if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "the disk damaged reports that the server did not have yet");
   const close = (): void => {

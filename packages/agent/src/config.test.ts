@@ -69,3 +69,16 @@ test("the unit never holds the enrolment key and quotes what a shell would not e
     unit.includes('ExecStart=/usr/bin/node /opt/rf/main.ts run --server https://x --state "/var/lib/my robot" --name "50%% \\"x\\""\n'),
   );
 });
+
+test("a failpoint in the environment is obeyed with its flag only, and a flag without its variables is refused", () => {
+  const env = { ROBOFLEET_SERVER: "https://env", ROBOFLEET_STATE: "/env" };
+  const armed = { ...env, ROBOFLEET_FAILPOINT: "journal:before-append", ROBOFLEET_FAILPOINT_LOG: "/log" };
+  assert.deepEqual([readConfig({}, env).failpoint, readConfig({}, env).failpoint_ignored], [undefined, false]);
+  assert.deepEqual([readConfig({}, armed).failpoint, readConfig({}, armed).failpoint_ignored], [undefined, true]);
+  const obeyed = readConfig({ crashAtFailpoint: true }, armed);
+  assert.deepEqual(obeyed.failpoint, { spec: "journal:before-append", log_file: "/log" });
+  assert.equal(obeyed.failpoint_ignored, false);
+  for (const missing of [env, { ...armed, ROBOFLEET_FAILPOINT_LOG: "" }])
+    assert.throws(() => readConfig({ crashAtFailpoint: true }, missing), UsageError);
+  assert.doesNotMatch(unitText(obeyed, "/usr/bin/node", "/opt/rf-agent"), /crash/);
+});

@@ -29,8 +29,10 @@ export interface AgentConfig {
   workload_environment: Record<string, string>;
   /** Where /proc and /sys are found; tests give a directory of their own. */
   system_root: string;
-  /** Where to crash, and the log that proves it: for tests of crashes only. */
+  /** Where to crash, and the log that proves it: for tests of crashes only, and only with the flag that says so. */
   failpoint?: FailpointOptions;
+  /** The environment names a failpoint and no flag allows it: not obeyed, but said. */
+  failpoint_ignored?: boolean;
 }
 
 export const LOG_SPOOL_BYTES_DEFAULT = 64 * 1024 * 1024;
@@ -55,6 +57,7 @@ export interface ConfigFlags {
   allowFiles?: string[];
   logLevel?: string;
   logSpoolMib?: string;
+  crashAtFailpoint?: boolean;
 }
 
 /**
@@ -88,18 +91,17 @@ export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
     file_directories: (flags.allowFiles ?? []).map((directory) => resolve(directory)),
     workload_environment: workloadEnvironment(env),
     system_root: "/",
-    ...readFailpoint(env),
+    ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
+    failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
   };
 }
 
-function readFailpoint({
-  ROBOFLEET_FAILPOINT: spec,
-  ROBOFLEET_FAILPOINT_LOG: log_file,
-}: NodeJS.ProcessEnv): Pick<AgentConfig, "failpoint"> {
-  if (!spec) return {};
-  if (!log_file)
-    throw new UsageError("ROBOFLEET_FAILPOINT needs ROBOFLEET_FAILPOINT_LOG=FILE: a crash that is not written down proves nothing");
-  return { failpoint: { spec, log_file } };
+function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): FailpointOptions {
+  if (!spec || !log_file)
+    throw new UsageError(
+      "--crash-at-failpoint is for tests: it needs ROBOFLEET_FAILPOINT=NAME, and ROBOFLEET_FAILPOINT_LOG=FILE, since a crash that is not written down proves nothing",
+    );
+  return { spec, log_file };
 }
 
 function readAuthority(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentConfig, "ca_fingerprint" | "ca_file"> {

@@ -30,7 +30,8 @@ function withRunOptions(command: Command): Command {
     )
     .option("--ca-file <file>", "trust the certificate authority in this PEM file, and no other")
     .option("--trust-on-first-use", "trust whatever certificate authority the server presents at the first connection")
-    .option("--allow-insecure-http", "accept a plain http server on another machine");
+    .option("--allow-insecure-http", "accept a plain http server on another machine")
+    .option("--crash-at-failpoint", "for tests of crashes only: the agent kills itself where ROBOFLEET_FAILPOINT says");
 }
 
 async function run(flags: ConfigFlags): Promise<void> {

@@ -14,8 +14,10 @@ export interface Settings {
   admin_token: string | undefined;
   log_level: string;
   limits: Limits;
-  /** Where to crash, and the log that proves it: for tests of crashes only. */
+  /** Where to crash, and the log that proves it: for tests of crashes only, and only with the flag that says so. */
   failpoint?: FailpointOptions | undefined;
+  /** The environment names a failpoint and no flag allows it: not obeyed, but said. */
+  failpoint_ignored?: boolean;
 }
 
 /** Files that somebody renews, or an authority of the server's own with the names that it cannot find out. */
@@ -55,6 +57,7 @@ export interface ServeFlags {
   behindProxy?: string;
   logLevel?: string;
   limit?: string[];
+  crashAtFailpoint?: boolean;
 }
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|::1)$/;
@@ -80,14 +83,16 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     admin_token: env.SERVICE_ADMIN_TOKEN || undefined,
     log_level: flags.logLevel ?? env.ROBOFLEET_LOG_LEVEL ?? "info",
     limits: readLimits(flags.limit ?? []),
-    failpoint: readFailpoint(env),
+    failpoint: flags.crashAtFailpoint === true ? readFailpoint(env) : undefined,
+    failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
   };
 }
 
 function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {
-  if (!spec) return undefined;
-  if (!log_file)
-    throw new SettingsError("ROBOFLEET_FAILPOINT needs ROBOFLEET_FAILPOINT_LOG=FILE: a crash that is not written down proves nothing");
+  if (!spec || !log_file)
+    throw new SettingsError(
+      "--crash-at-failpoint is for tests: it needs ROBOFLEET_FAILPOINT=NAME, and ROBOFLEET_FAILPOINT_LOG=FILE, since a crash that is not written down proves nothing",
+    );
   return { spec, log_file };
 }
 

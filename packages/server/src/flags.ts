@@ -26,6 +26,11 @@ export const SERVE_FLAGS: readonly Flag[] = [
   },
   { flags: "--log-level <level>", meaning: "trace, debug, info, warn or error (default: info)" },
   { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
+  {
+    flags: "--crash-at-failpoint",
+    meaning:
+      "for tests of crashes only: the server kills itself where ROBOFLEET_FAILPOINT says; without this flag that variable does nothing",
+  },
 ];
 
 export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [

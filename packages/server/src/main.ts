@@ -7,7 +7,8 @@ import { Command, InvalidArgumentError } from "commander";
 import packageJson from "../package.json" with { type: "json" };
 import { readSettings, type ServeFlags, SettingsError } from "./config.ts";
 import { migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
-import { backup, Refusal, restore, runningDatabase, startEmbedded, upgradeDatabase } from "./engines/db/embedded/index.ts";
+import { makeBackup, refuseUnfinished, restoreBackup } from "./engines/db/backup/index.ts";
+import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
 import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
 import { authorityFile } from "./kernel/tls/index.ts";
@@ -24,19 +25,21 @@ serving.action((flags: ServeFlags) => serve(flags));
 
 program
   .command("backup")
-  .description("copy the embedded database of a running or stopped server")
+  .description("copy database, artifacts and certificate authority of a running or stopped server")
   .requiredOption("--to <dir>", "new directory for the backup")
   .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
   .action((flags: { to: string; data?: string }) => runBackup(flags));
 
 program
   .command("restore")
-  .description("make a data directory's database from a backup")
+  .description("make a data directory, and its database, of a backup")
   .requiredOption("--from <dir>", "the backup")
-  .option("--data <dir>", "the data directory, which must have no database yet (default: ./.robofleet)")
+  .option("--data <dir>", "the data directory, which must be new or empty (default: ./.robofleet)")
   .action(async (flags: { from: string; data?: string }) => {
-    await restore({ from: flags.from, directory: databaseDirectory(flags.data) });
-    print(`restored into ${databaseDirectory(flags.data)}`);
+    const { data_directory, database_url } = readSettings(flags);
+    const log = createLog({ level: "warn" });
+    const { made_at, files } = await restoreBackup({ from: flags.from, data_directory, database_url, clock: systemClock, log });
+    print(`restored into ${path.resolve(data_directory)} what was backed up at ${made_at}: the database and ${files} files`);
   });
 
 program
@@ -45,6 +48,7 @@ program
   .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
   .action(async (flags: { data?: string }) => {
     const log = createLog({ level: "warn" });
+    await refuseUnfinished(dataDirectory(flags.data));
     const result = await upgradeDatabase({
       directory: databaseDirectory(flags.data),
       clock: systemClock,
@@ -69,6 +73,7 @@ program
   });
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
+const warn = (line: string): void => void process.stderr.write(`robofleet: ${line}\n`);
 const dataDirectory = (data: string | undefined): string => data ?? readSettings({}).data_directory;
 const databaseDirectory = (data: string | undefined): string => path.join(dataDirectory(data), "postgres");
 
@@ -76,6 +81,8 @@ async function serve(flags: ServeFlags): Promise<void> {
   const settings = readSettings(flags);
   armFailpoints(settings.failpoint);
   const log = createLog({ level: settings.log_level });
+  if (settings.failpoint !== undefined) log.warn({ failpoint: settings.failpoint.spec }, "this server kills itself at a failpoint");
+  if (settings.failpoint_ignored) log.warn({}, "ROBOFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
   const stopped = new AbortController();
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => stopped.abort(signal));
   const running = await startPlane({ settings, clock: systemClock, log });
@@ -87,21 +94,13 @@ async function serve(flags: ServeFlags): Promise<void> {
   log.info({}, "stopped");
 }
 
-/** Backs up beside a running server, or starts the database for as long as it takes. */
 async function runBackup(flags: { to: string; data?: string }): Promise<void> {
-  const directory = databaseDirectory(flags.data);
-  if (!existsSync(directory)) throw new Refusal(`there is no database in ${directory}`);
-  const running = await runningDatabase(directory);
-  const started =
-    running === undefined ? await startEmbedded({ directory, clock: systemClock, log: createLog({ level: "warn" }) }) : undefined;
-  try {
-    const connection = running ?? started?.connection;
-    if (connection === undefined) throw new Error("the database was started without a connection");
-    await backup({ connection, dataDirectory: directory, to: flags.to });
-    print(`backup written to ${path.resolve(flags.to)}`);
-  } finally {
-    await started?.stop();
-  }
+  const { data_directory, database_url } = readSettings({ ...flags });
+  const log = createLog({ level: "warn" });
+  const made = await makeBackup({ data_directory, database_url, to: flags.to, clock: systemClock, log });
+  for (const name of made.damaged) warn(`the artifact ${name} does not have the bytes that were uploaded; it was copied as it is`);
+  if (made.left_out.length > 0) warn(`not of Robofleet, and not in the backup: ${made.left_out.join(", ")}`);
+  print(`backup written to ${made.directory}: the database and ${made.files} files of ${made.bytes} bytes`);
 }
 
 try {

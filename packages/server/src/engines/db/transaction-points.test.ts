@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { armFailpoints, type Reached } from "@robofleet/clock/failpoint";
 import { sql } from "../../kernel/sql.ts";
 import { createTestDatabase } from "./testing/index.ts";
-import { nameFromStack } from "./transaction-points.ts";
+import { nameFromStack, TransactionPoints } from "./transaction-points.ts";
 
 test("a point is named after the nearest feature on the stack, else after the kernel", () => {
   const at = (where: string): string => `    at ${where}`;
@@ -53,4 +53,22 @@ test("a transaction passes its points in order; a lone read passes none, a lone 
     "elsewhere:after-write",
   ]);
   rmSync(directory, { recursive: true, force: true });
+});
+
+test("nothing is armed: no points of a transaction, no name, no look at the stack", { timeout: 60_000 }, async () => {
+  const before = Error.prepareStackTrace;
+  const read: string[] = [];
+  Error.prepareStackTrace = (error, frames) => {
+    read.push(String(error));
+    return before?.(error, frames) ?? String(error);
+  };
+  try {
+    assert.equal(TransactionPoints.ofCaller(), undefined);
+    // A text whose reading would be seen: it is not even looked at.
+    const text = { [Symbol.toPrimitive]: () => assert.fail("the statement was read") } as unknown as string;
+    assert.equal(TransactionPoints.lone(text), undefined);
+  } finally {
+    Error.prepareStackTrace = before;
+  }
+  assert.deepEqual(read, []);
 });
