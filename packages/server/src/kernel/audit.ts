@@ -49,6 +49,8 @@ export interface AuditNote {
   actor?: Actor;
   object_id?: string;
   data?: Record<string, unknown>;
+  /** The request changed what others see: said where the route's audit asks for it. */
+  changed?: boolean;
 }
 
 export const pathWithoutQuery = (url: string): string => (url.split("?", 1)[0] ?? "").slice(0, PATH_CHARACTERS_MAX);
@@ -77,8 +79,10 @@ const nameable = (id: string | undefined): string | undefined => (id !== undefin
 
 const ADMIN: Actor = { type: "admin", id: null, name: null };
 
+const isReading = ({ method }: Pick<Route, "method">): boolean => method === "GET";
+
 /** Routes that change nothing leave no entry. */
-export const isAudited = ({ method }: { method: string }): boolean => method !== "GET" && method !== "HEAD";
+export const isAudited = (route: Pick<Route, "method" | "audit">): boolean => !isReading(route) || route.audit !== undefined;
 
 /** The entry of one request of a route that changes something, from its arrival to how it ended. */
 export class RequestAudit {
@@ -103,12 +107,15 @@ export class RequestAudit {
 
   /** The request did what it asked for. `db` is the transaction that did it, where there is one. */
   async done(db: Db, status: number, answer: unknown): Promise<void> {
+    if (this.#route.audit === "on_change_of_state" && this.note.changed !== true) return;
     const made = (answer as { data?: { id?: unknown } } | undefined)?.data?.id;
     await this.#append(db, status, null, typeof made === "string" ? made : null);
   }
 
   /** The request was refused or failed; what is told of it stands apart from what was rolled back. */
   async refused(error: unknown): Promise<void> {
+    // Nobody is told of what could not be read; only a reading that turned into a change and failed half-way is told.
+    if (isReading(this.#route) && this.note.changed !== true) return;
     const fault = error instanceof Fault ? error : undefined;
     await this.#append(this.#plane.db, fault?.status ?? 500, fault?.code ?? "internal_server_error", null);
   }

@@ -117,7 +117,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     const key = route.idempotency && readIdempotencyKey(request.headers["idempotency-key"], route.idempotency === "required");
     if (key === undefined) {
       // What a request changes and the entry that tells of it are one. An upload, and what anybody may ask, has transactions of its own.
-      const together = audit !== undefined && route.consumes === undefined && route.access !== "public";
+      const together = route.method !== "GET" && route.consumes === undefined && route.access !== "public";
       return send(reply, default_status, await (together ? db.transaction(run) : run(db)));
     }
     return await answerOnce(http, route, { ...call, key }, reply, async (tx) => storable(route, default_status, await run(tx)));

@@ -4,6 +4,7 @@ import { type ClientRequest, request } from "node:http";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { Upload } from "tus-js-client";
+import { int, jsonb, nullable, row, sql, text } from "../../kernel/sql.ts";
 import { startBlobSweep } from "./index.ts";
 import { sha256, startReleaseRig, until } from "./testing/release-rig.ts";
 
@@ -44,6 +45,14 @@ async function makeUpload(rig: Rig, size = SIZE, tag = `v${randomBytes(4).toStri
   };
 }
 
+/** Action, status and data of the entries about a release, but for its making. */
+async function toldOf(rig: Rig, id: string): Promise<unknown[][]> {
+  const shape = row({ action: text, status: nullable(int), data: jsonb<unknown>() });
+  const entries = await rig.plane.db.many(sql(shape)`
+    select ${shape} from audit_entry where org_id = ${rig.org.org_id} and object_id = ${id} order by id`);
+  return entries.filter(({ action }) => action !== "createRelease").map(({ action, status, data }) => [action, status, data]);
+}
+
 const uploadKeys = async (rig: Rig): Promise<string[]> => (await Array.fromAsync(rig.blobs.listUploads())).map(({ key }) => key);
 
 test("tus-js-client uploads in parts, and takes up where it was stopped", TIMEOUT, async () => {
@@ -78,6 +87,39 @@ test("tus-js-client uploads in parts, and takes up where it was stopped", TIMEOU
   assert.equal(await rig.state(id), "stored");
   assert.deepEqual(Buffer.from(await (await rig.fetch(id)).arrayBuffer()), bytes);
   assert.deepEqual(await uploadKeys(rig), []);
+});
+
+test("the audit tells of an upload when it begins and when it is over, not of its parts; a refused part is told", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const told = (id: string) => toldOf(rig, id);
+  const bytes = SIZE;
+  const upload = await makeUpload(rig);
+  assert.equal((await upload.start()).status, 201);
+  for (let at = 0; at < SIZE - 100_000; at += 100_000) assert.equal((await upload.patch(at, at + 100_000)).status, 204);
+  // Who comes back starts again, and is told how far it is.
+  assert.equal((await upload.start()).status, 201);
+  assert.equal((await upload.patch(0)).status, 409);
+  assert.equal((await upload.patch(SIZE - 100_000)).status, 204);
+  assert.equal((await upload.start()).status, 201);
+  assert.deepEqual(await told(upload.id), [
+    ["startUpload", 201, { upload: "begun", bytes }],
+    ["continueUpload", 409, {}],
+    ["continueUpload", 204, { upload: "finished", bytes }],
+  ]);
+
+  const other = await makeUpload(rig);
+  await other.start();
+  assert.equal((await other.patch(0, SIZE, Buffer.alloc(SIZE))).status, 400);
+  assert.deepEqual((await told(other.id)).at(-1), ["continueUpload", 400, { upload: "dropped", bytes }]);
+
+  const given_up = await makeUpload(rig);
+  await given_up.start();
+  assert.equal((await given_up.call("DELETE")).status, 204);
+  assert.deepEqual((await told(given_up.id)).at(-1)?.slice(0, 2), ["endUpload", 204]);
+
+  // To read is told neither when it is refused nor when it is not.
+  assert.equal((await rig.fetch("rel_none")).status, 404);
+  assert.deepEqual(await told("rel_none"), []);
 });
 
 test("a cut in the middle of a part loses nothing that came; the rest makes it whole", TIMEOUT, async () => {
@@ -141,6 +183,7 @@ test("a server that ended after the last byte, or after the blob had its name, f
     assert.deepEqual([status, offset], [200, SIZE]);
     assert.equal(await rig.state(upload.id), "stored");
     assert.deepEqual(Buffer.from(await (await rig.fetch(upload.id)).arrayBuffer()), upload.bytes);
+    assert.deepEqual((await toldOf(rig, upload.id)).at(-1), ["getReleaseArtifact", 200, { upload: "finished", bytes: SIZE }]);
   }
 });
 

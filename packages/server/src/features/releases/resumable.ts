@@ -2,6 +2,7 @@ import type { Readable } from "node:stream";
 import type { Release } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { BlobError } from "../../engines/blobs/index.ts";
+import type { AuditNote } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, httpError, notFound, printable } from "../../kernel/fault.ts";
 import { Answer } from "../../kernel/serve.ts";
@@ -32,7 +33,12 @@ export interface Continuation {
   headers: Headers;
   stream: Readable;
   allowBody: () => void;
+  audit: AuditNote;
 }
+
+/** In the audit an upload is told when it begins and when it is over, not with each of its parts. */
+const tell = (audit: AuditNote, upload: "begun" | "finished" | "dropped", bytes: number): void =>
+  void Object.assign(audit, { changed: true, data: { upload, bytes } } satisfies AuditNote);
 
 const uploadKey = (org_id: string, release_id: string): string => `${org_id}/${release_id}`;
 
@@ -60,7 +66,7 @@ class ResumableUploads {
   }
 
   /** Promises room to the upload. Throws 413 when there is none, 400 when its length is not the release's. */
-  async start(db: Db, org_id: string, release_id: string, headers: Headers): Promise<Answer<{ data: Release }>> {
+  async start(db: Db, org_id: string, release_id: string, headers: Headers, audit: AuditNote): Promise<Answer<{ data: Release }>> {
     const release = await requireUploadable(db, org_id, release_id);
     if (headers["upload-defer-length"] !== undefined) throw badRequest("the header Upload-Length is needed: the release names its size");
     const size = readCount(headers, "Upload-Length");
@@ -68,19 +74,23 @@ class ResumableUploads {
       throw badRequest(`Upload-Length is ${size}; artifact_size of release ${printable(release.tag)} is ${release.artifact_size}`);
     const location = `/api/releases/${release_id}/artifact`;
     const stored = await useStored(this.#plane, db, org_id, release);
-    if (stored !== undefined) return new Answer(201, { data: toWire(stored) }, { location, ...offsetHeaders(size, size) });
+    if (stored !== undefined) {
+      if (release.artifact_state !== "stored") tell(audit, "finished", size);
+      return new Answer(201, { data: toWire(stored) }, { location, ...offsetHeaders(size, size) });
+    }
     const expires_at = this.#expiry();
     if ((await keepUpload(db, org_id, release_id, expires_at)) === 0) {
       await this.room.require(db, org_id, size);
       await insertUpload(db, { org_id, release_id, size, expires_at }, this.#plane.clock.now());
+      tell(audit, "begun", size);
     }
     const offset = await this.#plane.blobs.uploaded(uploadKey(org_id, release_id));
-    const now = size === 0 ? await this.#finish(db, org_id, release) : release;
+    const now = size === 0 ? await this.#finish(db, org_id, release, audit) : release;
     return new Answer(201, { data: toWire(now) }, { location, ...offsetHeaders(offset, size, expires_at) });
   }
 
   /** How far the upload is, on the disk. Finishes one whose bytes are all there: the server ended before it could. */
-  async look(org_id: string, release_id: string): Promise<Answer<never>> {
+  async look(org_id: string, release_id: string, audit: AuditNote): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
     const release = await requireUploadable(db, org_id, release_id);
@@ -91,15 +101,17 @@ class ResumableUploads {
       if (upload === undefined) throw notFound("upload of release", release.tag);
       const offset = await blobs.uploaded(uploadKey(org_id, release_id));
       // The server ended between the blob's new name and the row that tells of it.
-      if (offset === 0 && (await useStored(this.#plane, db, org_id, release)) !== undefined)
+      if (offset === 0 && (await useStored(this.#plane, db, org_id, release)) !== undefined) {
+        tell(audit, "finished", size);
         return new Answer<never>(200, "", offsetHeaders(size, size));
-      if (offset === size) await this.#finish(db, org_id, release);
+      }
+      if (offset === size) await this.#finish(db, org_id, release, audit);
       return new Answer<never>(200, "", offsetHeaders(offset, size, upload.expires_at));
     });
   }
 
   /** Takes what follows. Throws 409 for another offset than the upload's, 423 while another request brings bytes. */
-  async continue({ org_id, release_id, headers, stream, allowBody }: Continuation): Promise<Answer<never>> {
+  async continue({ org_id, release_id, headers, stream, allowBody, audit }: Continuation): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
     const release = await requireUploadable(db, org_id, release_id);
@@ -121,7 +133,7 @@ class ResumableUploads {
         holder.moved_at = undefined;
         const expires_at = this.#expiry();
         await keepUpload(db, org_id, release_id, expires_at);
-        if (now === size) await this.#finish(db, org_id, release);
+        if (now === size) await this.#finish(db, org_id, release, audit);
         else if (!whole) throw badRequest(`the upload broke off; ${now} bytes are kept`);
         return new Answer<never>(204, "", offsetHeaders(now, size, now === size ? undefined : expires_at));
       } catch (error) {
@@ -160,13 +172,20 @@ class ResumableUploads {
     }
   }
 
-  async #finish(db: Db, org_id: string, release: ReleaseRow): Promise<ReleaseRow> {
+  async #finish(db: Db, org_id: string, release: ReleaseRow, audit: AuditNote): Promise<ReleaseRow> {
     const { artifact_size: size, artifact_sha256: sha256, id } = release;
+    // Told also when it fails, whoever asked for it.
+    audit.changed = true;
     try {
       const completed = await this.#plane.blobs.complete(uploadKey(org_id, id), { size, sha256 });
-      return await keepArtifact(this.#plane, db, release, org_id, completed);
+      const stored = await keepArtifact(this.#plane, db, release, org_id, completed);
+      tell(audit, "finished", size);
+      return stored;
     } catch (error) {
-      if (error instanceof BlobError && error.code === "mismatch") await this.#drop(db, org_id, id);
+      if (error instanceof BlobError && error.code === "mismatch") {
+        await this.#drop(db, org_id, id);
+        tell(audit, "dropped", size);
+      }
       throw toFault(error, release);
     }
   }

@@ -46,21 +46,21 @@ export function releaseRoutes(http: Http, plane: Plane): void {
     data: toWire(await receiveArtifact(plane, uploads.room, { caller, release_id: params.id, headers, stream, allowBody })),
   }));
 
-  serve(http, plane, routes.startUpload, (_, { params, caller, headers, db }) =>
-    tus(headers, () => uploads.start(db, caller.org_id, params.id, headers)),
+  serve(http, plane, routes.startUpload, (_, { params, caller, headers, db, audit }) =>
+    tus(headers, () => uploads.start(db, caller.org_id, params.id, headers, audit)),
   );
 
-  serve(http, plane, routes.continueUpload, (_, { params, caller: { org_id }, headers, stream, allowBody }) =>
-    tus(headers, () => uploads.continue({ org_id, release_id: params.id, headers, stream, allowBody })),
+  serve(http, plane, routes.continueUpload, (_, { params, caller: { org_id }, headers, stream, allowBody, audit }) =>
+    tus(headers, () => uploads.continue({ org_id, release_id: params.id, headers, stream, allowBody, audit })),
   );
 
   serve(http, plane, routes.endUpload, (_, { params, caller, headers, db }) =>
     tus(headers, () => uploads.end(db, caller.org_id, params.id)),
   );
 
-  serve(http, plane, routes.getReleaseArtifact, async (_, { params, caller, headers, db }) => {
+  serve(http, plane, routes.getReleaseArtifact, async (_, { params, caller, headers, db, audit }) => {
     // HEAD asks how far an upload is, in the words of its protocol.
-    if (speaksTus(headers)) return await tus(headers, () => uploads.look(caller.org_id, params.id));
+    if (speaksTus(headers)) return await tus(headers, () => uploads.look(caller.org_id, params.id, audit));
     const { tag, image, artifact_state, artifact_sha256: sha256, artifact_size: size } = await requireRelease(db, caller.org_id, params.id);
     if (artifact_state === "external")
       throw new Fault("not_found", `release ${printable(tag)} has no artifact here: it is the image ${image}`);
