@@ -75,17 +75,24 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     );
   }
   return {
-    data_directory: flags.data ?? env.ROBOFLEET_DATA ?? ".robofleet",
+    ...readStore(flags.data, env),
     listen,
     tls,
     behind_proxy,
-    database_url: env.DATABASE_URL || undefined,
     admin_token: env.SERVICE_ADMIN_TOKEN || undefined,
     log_level: flags.logLevel ?? env.ROBOFLEET_LOG_LEVEL ?? "info",
     limits: readLimits(flags.limit ?? []),
     failpoint: flags.crashAtFailpoint === true ? readFailpoint(env) : undefined,
     failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
   };
+}
+
+/** Where a server keeps its things: all that the commands beside `serve` mind. */
+export function readStore(
+  data: string | undefined,
+  env: NodeJS.ProcessEnv = process.env,
+): Pick<Settings, "data_directory" | "database_url"> {
+  return { data_directory: data ?? env.ROBOFLEET_DATA ?? ".robofleet", database_url: env.DATABASE_URL || undefined };
 }
 
 function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {

@@ -5,7 +5,7 @@ import { fingerprintOf } from "@robofleet/protocol/authority";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import packageJson from "../package.json" with { type: "json" };
-import { readSettings, type ServeFlags, SettingsError } from "./config.ts";
+import { readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
 import { migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { makeBackup, refuseUnfinished, restoreBackup } from "./engines/db/backup/index.ts";
 import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
@@ -36,7 +36,7 @@ program
   .requiredOption("--from <dir>", "the backup")
   .option("--data <dir>", "the data directory, which must be new or empty (default: ./.robofleet)")
   .action(async (flags: { from: string; data?: string }) => {
-    const { data_directory, database_url } = readSettings(flags);
+    const { data_directory, database_url } = readStore(flags.data);
     const log = createLog({ level: "warn" });
     const { made_at, files } = await restoreBackup({ from: flags.from, data_directory, database_url, clock: systemClock, log });
     print(`restored into ${path.resolve(data_directory)} what was backed up at ${made_at}: the database and ${files} files`);
@@ -74,7 +74,7 @@ program
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 const warn = (line: string): void => void process.stderr.write(`robofleet: ${line}\n`);
-const dataDirectory = (data: string | undefined): string => data ?? readSettings({}).data_directory;
+const dataDirectory = (data: string | undefined): string => readStore(data).data_directory;
 const databaseDirectory = (data: string | undefined): string => path.join(dataDirectory(data), "postgres");
 
 async function serve(flags: ServeFlags): Promise<void> {
@@ -95,7 +95,7 @@ async function serve(flags: ServeFlags): Promise<void> {
 }
 
 async function runBackup(flags: { to: string; data?: string }): Promise<void> {
-  const { data_directory, database_url } = readSettings({ ...flags });
+  const { data_directory, database_url } = readStore(flags.data);
   const log = createLog({ level: "warn" });
   const made = await makeBackup({ data_directory, database_url, to: flags.to, clock: systemClock, log });
   for (const name of made.damaged) warn(`the artifact ${name} does not have the bytes that were uploaded; it was copied as it is`);

@@ -10,6 +10,7 @@ import type { Plane } from "./context.ts";
 import { directoryBlobs } from "./engines/blobs/index.ts";
 import { localBus } from "./engines/bus/index.ts";
 import { connect, type DbAddress, isConnectionLost, isUniqueViolation, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
+import { refuseUnfinished } from "./engines/db/backup/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
 import { auditRoutes } from "./features/audit/index.ts";
 import { findPlaces } from "./features/access/index.ts";
@@ -121,6 +122,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   const { settings, clock, log, activity = idleActivity } = options;
   const { limits } = settings;
   await mkdir(settings.data_directory, { recursive: true, mode: 0o711 });
+  await refuseUnfinished(settings.data_directory);
   const connection = options.database ?? settings.database_url ?? (await startOwnDatabase(options, started)).connection;
   if (options.database === undefined) await migrate(connection, { directory: MIGRATIONS_DIRECTORY, log });
   const db = await connect({ connection, pool_size: limits.database_connections, clock, log, check_rows: options.check_rows, activity });

@@ -8,7 +8,8 @@ import { classify } from "./errors.ts";
 /** Where this program's own migrations lie. */
 export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations", import.meta.url));
 
-const MIGRATION_TABLE = "schema_migration";
+/** Holds the names of the migrations that were run. */
+export const MIGRATION_TABLE = "schema_migration";
 const FILE_NAME = /^(\d{4}_[a-z0-9_]+)\.sql$/;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Another node may be migrating a large database; past this something is wrong there. */

@@ -1,0 +1,3 @@
+export { type BackupMade, type BackupOptions, makeBackup } from "./make-backup.ts";
+export { restoreBackup, type RestoreOptions } from "./restore-backup.ts";
+export { refuseUnfinished } from "./unfinished.ts";

@@ -1,0 +1,102 @@
+import { access, mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import type { Clock } from "@robofleet/clock";
+import type { EngineLog } from "../../log.ts";
+import { backup, errorCode, Refusal, runningDatabase, startEmbedded, syncDirectory, syncTree } from "../embedded/index.ts";
+import { copyDataFiles, listStrange } from "./data-files.ts";
+import { DATA, describeFile, FORMAT, type Manifest, MANIFEST_FILE } from "./manifest.ts";
+import { dumpRows, ROWS_MANIFEST } from "./table-rows.ts";
+import { refuseUnfinished } from "./unfinished.ts";
+
+export interface BackupOptions {
+  data_directory: string;
+  /** A database of the operator's own; without it the embedded one. */
+  database_url: string | undefined;
+  /** Directory to make; it must not exist, or be empty. */
+  to: string;
+  clock: Clock;
+  log: EngineLog;
+}
+
+export interface BackupMade {
+  /** Absolute path. */
+  directory: string;
+  /** Of the data directory, beside the database. */
+  files: number;
+  bytes: number;
+  /** Artifacts on the disk whose bytes are not those that were uploaded. */
+  damaged: string[];
+  /** What in the data directory is not ours, and not in the backup. */
+  left_out: string[];
+}
+
+/**
+ * Copies a server's database and files while it runs, or while it does not. The backup holds all that was acknowledged
+ * before the call, at one moment; of what is written during it all or nothing. It gets its name when it is whole.
+ *
+ * @throws Refusal when `to` has contents or there is nothing to back up; any error leaves nothing at `to`.
+ */
+export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
+  const { data_directory, clock } = options;
+  const target = path.resolve(options.to);
+  await requireFree(target);
+  await access(data_directory).catch((error: unknown) => {
+    throw new Refusal(`there is no data directory ${data_directory}`, { cause: error });
+  });
+  await refuseUnfinished(data_directory);
+  const made_at = clock.now().toISOString();
+  await mkdir(path.dirname(target), { recursive: true });
+  const partial = await mkdtemp(`${target}.partial-`);
+  try {
+    const database = await copyDatabase(options, partial);
+    const { files, damaged } = await copyDataFiles(data_directory, path.join(partial, DATA));
+    const database_manifest = await describeFile(
+      partial,
+      database === "tables" ? path.join(database, ROWS_MANIFEST) : path.join(database, MANIFEST_FILE),
+    );
+    const manifest: Manifest = { format: FORMAT, made_at, database, database_manifest, files };
+    await writeFile(path.join(partial, MANIFEST_FILE), `${JSON.stringify(manifest, null, 1)}\n`, { mode: 0o600 });
+    await syncTree(partial);
+    await requireFree(target);
+    await rename(partial, target);
+    await syncDirectory(path.dirname(target));
+    const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+    return { directory: target, files: files.length, bytes, damaged, left_out: await listStrange(data_directory) };
+  } catch (error) {
+    await rm(partial, { recursive: true, force: true });
+    if (errorCode(error) === "ENOSPC") throw new Refusal(`no space is left for the backup in ${path.dirname(target)}: nothing was kept`);
+    throw error;
+  }
+}
+
+async function requireFree(target: string): Promise<void> {
+  const names = await readdir(target).catch((error: unknown) => {
+    if (errorCode(error) === "ENOENT") return [];
+    if (errorCode(error) === "ENOTDIR") throw new Refusal(`${target} exists and is no directory: name a new one for the backup`);
+    throw error;
+  });
+  if (names.length > 0) throw new Refusal(`${target} is not empty: name a new directory for the backup`);
+}
+
+async function copyDatabase({ data_directory, database_url, clock, log }: BackupOptions, to: string): Promise<Manifest["database"]> {
+  if (database_url !== undefined) {
+    await dumpRows(database_url, path.join(to, "tables"));
+    return "tables";
+  }
+  const directory = path.join(data_directory, "postgres");
+  await access(directory).catch((error: unknown) => {
+    throw new Refusal(`there is no database in ${directory}: with a database of your own set DATABASE_URL, as for the server`, {
+      cause: error,
+    });
+  });
+  const running = await runningDatabase(directory);
+  const started = running === undefined ? await startEmbedded({ directory, clock, log }) : undefined;
+  try {
+    const connection = running ?? started?.connection;
+    if (connection === undefined) throw new Error("the database was started without a connection");
+    await backup({ connection, dataDirectory: directory, to: path.join(to, "postgres") });
+    return "postgres";
+  } finally {
+    await started?.stop();
+  }
+}

@@ -1,0 +1,90 @@
+import { createHash } from "node:crypto";
+import { readFile, stat } from "node:fs/promises";
+import path from "node:path";
+import { type BackupFile, Refusal } from "../embedded/index.ts";
+
+/**
+ * What a whole backup holds, as its `manifest.json`, which is written last: without it a backup is not whole. The
+ * directory beside it that holds the database has a manifest of its own, which this one vouches for.
+ */
+export interface Manifest {
+  format: typeof FORMAT;
+  made_at: string;
+  /** `postgres`: a copy of the embedded database's files. `tables`: the rows of each table, of any PostgreSQL. */
+  database: "postgres" | "tables";
+  /** Checksum of the database's own manifest. */
+  database_manifest: BackupFile;
+  /** The data directory's other files, as they lie below `data/`. */
+  files: BackupFile[];
+}
+
+export const FORMAT = 2;
+export const MANIFEST_FILE = "manifest.json";
+/** Directory of a backup that holds what is not the database. */
+export const DATA = "data";
+
+/** Size and checksum of a small file; `relative` to `directory`. */
+export async function describeFile(directory: string, relative: string): Promise<BackupFile> {
+  const bytes = await readFile(path.join(directory, relative));
+  return { path: relative, bytes: bytes.length, sha256: createHash("sha256").update(bytes).digest("hex") };
+}
+
+/**
+ * Reads a backup's manifest and looks whether everything that it names is there and as long as it was.
+ *
+ * @throws Refusal when this is no whole backup.
+ */
+export async function readWholeManifest(from: string): Promise<Manifest> {
+  const manifest = await readJson<Manifest>(from, MANIFEST_FILE);
+  const { database, database_manifest, files } = manifest;
+  if (manifest.format !== FORMAT || !["postgres", "tables"].includes(database) || !Array.isArray(files) || !isFile(database_manifest))
+    throw new Refusal(`${path.join(from, MANIFEST_FILE)} is not of a format that this version of Robofleet reads`);
+  for (const file of files) {
+    if (!isFile(file)) throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} names no file where it should`);
+    await requireSize(path.join(from, DATA), file);
+  }
+  await requireSize(from, database_manifest);
+  const { sha256 } = await describeFile(from, database_manifest.path);
+  if (sha256 !== database_manifest.sha256) throw damaged(database_manifest.path);
+  return manifest;
+}
+
+/** A JSON file of a backup. Throws Refusal when it is not there or not JSON. */
+export async function readJson<T>(from: string, relative: string): Promise<Partial<T> & T> {
+  const text = await readFile(path.join(from, relative), "utf8").catch((error: unknown) => {
+    throw new Refusal(
+      `${from} is not a whole backup: it has no readable ${relative}. A backup that was cut off has none; use another one, or make a new one`,
+      { cause: error },
+    );
+  });
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Refusal(`the backup is damaged: ${relative} is not JSON`, { cause: error });
+  }
+  if (typeof value !== "object" || value === null)
+    throw new Refusal(`${path.join(from, relative)} is not of a format that this version of Robofleet reads`);
+  return value as T;
+}
+
+export const damaged = (name: string): Refusal =>
+  new Refusal(`the backup is damaged: ${name} does not have the contents that were backed up. Use another backup`);
+
+/** A manifest is input like any other: no path of it leaves the directory. */
+function isFile(file: BackupFile | undefined): file is BackupFile {
+  return (
+    typeof file?.path === "string" &&
+    typeof file.bytes === "number" &&
+    typeof file.sha256 === "string" &&
+    !path.isAbsolute(file.path) &&
+    !file.path.split("/").includes("..")
+  );
+}
+
+async function requireSize(directory: string, { path: name, bytes }: BackupFile): Promise<void> {
+  const info = await stat(path.join(directory, name)).catch((error: unknown) => {
+    throw new Refusal(`the backup is damaged: it lacks ${name}. Use another backup`, { cause: error });
+  });
+  if (info.size !== bytes) throw damaged(name);
+}

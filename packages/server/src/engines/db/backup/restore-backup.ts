@@ -1,0 +1,90 @@
+import { access, mkdir, readdir, rm } from "node:fs/promises";
+import path from "node:path";
+import type { Clock } from "@robofleet/clock";
+import type { EngineLog } from "../../log.ts";
+import { copyHashed, errorCode, lockDirectory, Refusal, restore, startEmbedded, syncTree } from "../embedded/index.ts";
+import { DATA, damaged, type Manifest, readWholeManifest } from "./manifest.ts";
+import { loadRows } from "./table-rows.ts";
+import { markFinished, markUnfinished, refuseUnfinished } from "./unfinished.ts";
+
+export interface RestoreOptions {
+  /** A directory that `makeBackup` made. */
+  from: string;
+  /** The new data directory: absent or empty. */
+  data_directory: string;
+  /** An empty database of the operator's own; without it an embedded one is made. */
+  database_url: string | undefined;
+  clock: Clock;
+  log: EngineLog;
+}
+
+/**
+ * Makes a data directory, and its database, of a backup. A server refuses the directory until all is there.
+ *
+ * @returns when the backup was made, and of how many files beside the database
+ * @throws Refusal when `from` is no whole backup, or there is something at the target already; then nothing was changed.
+ */
+export async function restoreBackup(options: RestoreOptions): Promise<{ made_at: string; files: number }> {
+  const { from, data_directory } = options;
+  const manifest = await readWholeManifest(from);
+  if (manifest.database === "postgres" && options.database_url !== undefined)
+    throw new Refusal("this is a backup of an embedded database: unset DATABASE_URL to restore it");
+  await mkdir(data_directory, { recursive: true, mode: 0o711 });
+  await requireEmpty(data_directory);
+  await markUnfinished(data_directory);
+  try {
+    await copyFiles(manifest, from, data_directory);
+    await restoreDatabase(manifest, options);
+    await syncTree(data_directory);
+  } catch (error) {
+    // It was empty before, and no server comes near it while it is marked: all of it is ours.
+    await clear(data_directory);
+    if (errorCode(error) === "ENOSPC") throw new Refusal(`no space is left in ${data_directory}: nothing was restored`);
+    throw error;
+  }
+  await markFinished(data_directory);
+  return { made_at: manifest.made_at, files: manifest.files.length };
+}
+
+async function requireEmpty(data_directory: string): Promise<void> {
+  await refuseUnfinished(data_directory);
+  if ((await readdir(data_directory)).length === 0) return;
+  const database = path.join(data_directory, "postgres");
+  const locked = await access(`${database}.lock`).then(
+    () => true,
+    () => false,
+  );
+  // Says which process uses it, when one does.
+  if (locked) await (await lockDirectory(database)).release();
+  throw new Refusal(`${data_directory} is not empty: restore into a new --data directory`);
+}
+
+async function copyFiles({ files }: Manifest, from: string, data_directory: string): Promise<void> {
+  for (const { path: name, bytes, sha256 } of files) {
+    const target = path.join(data_directory, name);
+    await mkdir(path.dirname(target), { recursive: true, mode: 0o700 });
+    const copied = await copyHashed(path.join(from, DATA, name), target);
+    if (copied.bytes !== bytes || copied.sha256 !== sha256) throw damaged(name);
+  }
+}
+
+async function restoreDatabase({ database }: Manifest, { from, data_directory, database_url, clock, log }: RestoreOptions): Promise<void> {
+  const source = path.join(from, database);
+  const directory = path.join(data_directory, "postgres");
+  if (database === "postgres") return void (await restore({ from: source, directory }));
+  if (database_url !== undefined) return await loadRows(database_url, source, log);
+  const embedded = await startEmbedded({ directory, clock, log });
+  try {
+    await loadRows(embedded.connection, source, log);
+  } finally {
+    await embedded.stop();
+  }
+}
+
+/** The mark goes last. */
+async function clear(data_directory: string): Promise<void> {
+  for (const name of await readdir(data_directory)) {
+    if (name !== "restore-unfinished") await rm(path.join(data_directory, name), { recursive: true, force: true });
+  }
+  await markFinished(data_directory);
+}

@@ -1,0 +1,202 @@
+import { createHash } from "node:crypto";
+import { createReadStream, createWriteStream } from "node:fs";
+import { mkdir, mkdtemp, copyFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Transform } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import pg from "pg";
+import { from as copyFrom, to as copyTo } from "pg-copy-streams";
+import type { EngineLog } from "../../log.ts";
+import type { DbAddress } from "../connections.ts";
+import { type BackupFile, Refusal } from "../embedded/index.ts";
+import { MIGRATION_TABLE, migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
+import { alignTables, columnList, listSequences, listTables, SAME_TEXT, type Sequence, setSequences, type Table } from "../tables.ts";
+import { damaged, readJson } from "./manifest.ts";
+
+/** The rows of every table at one moment, as `rows.json`, with a file of PostgreSQL's COPY format for each table. */
+interface RowsManifest {
+  format: typeof FORMAT;
+  /** Names of the migrations that made the tables, in order. */
+  migrations: string[];
+  tables: (Table & { file?: BackupFile; rows?: number })[];
+  sequences: Sequence[];
+}
+
+const FORMAT = 1;
+export const ROWS_MANIFEST = "rows.json";
+const SCHEMA = "public";
+const CONNECT_TIMEOUT_MS = 10_000;
+/** A name that needs no care in SQL: all of ours. */
+const NAME = /^public\.[a-z][a-z0-9_]*$/;
+const BOUND = /^(DEFAULT|FOR VALUES [^;]*)$/;
+const UNDEFINED_TABLE = "42P01";
+
+/**
+ * Writes the rows of every table to a new directory, as they were at one moment: no pg_dump is needed, and writes go on. A
+ * table is held against being dropped only while it is read.
+ *
+ * @throws Refusal when the database is not one of ours.
+ */
+export async function dumpRows(connection: DbAddress, to: string): Promise<void> {
+  await mkdir(to, { mode: 0o700 });
+  await withClients(connection, 2, async ([holder, reader]) => {
+    // This transaction keeps the moment; each table is read in one of its own that sees the same.
+    await holder.query("begin isolation level repeatable read read only");
+    const snapshot = (await holder.query<{ id: string }>("select pg_export_snapshot() as id")).rows[0]?.id ?? "";
+    const tables: RowsManifest["tables"] = await listTables(holder, SCHEMA);
+    if (!tables.some(({ name }) => name === `${SCHEMA}.${MIGRATION_TABLE}`))
+      throw new Refusal("the database holds no tables of Robofleet: is DATABASE_URL the right one?");
+    const { rows } = await holder.query<{ name: string }>(`select name from ${SCHEMA}.${MIGRATION_TABLE} order by id`);
+    for (const [index, table] of tables.entries()) {
+      if (table.kind !== "r" || columnList(table) === "") continue;
+      await reader.query("begin isolation level repeatable read read only");
+      await reader.query(`set transaction snapshot '${snapshot}'`);
+      const file = `${index}.rows`;
+      Object.assign(table, await dumpTable(reader, table, to, file));
+      await reader.query("commit");
+    }
+    const manifest: RowsManifest = {
+      format: FORMAT,
+      migrations: rows.map(({ name }) => name),
+      tables,
+      sequences: (await listSequences(holder)).filter(({ name }) => name.startsWith(`${SCHEMA}.`)),
+    };
+    await writeFile(path.join(to, ROWS_MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`, { mode: 0o600 });
+  });
+}
+
+async function dumpTable(reader: pg.Client, table: Table, to: string, file: string): Promise<{ file: BackupFile; rows: number }> {
+  const hashing = new Hashing();
+  const reading = reader.query(copyTo(`copy ${table.name} (${columnList(table)}) to stdout`));
+  try {
+    await pipeline(reading, hashing, createWriteStream(path.join(to, file), { flags: "wx", mode: 0o600 }));
+  } catch (error) {
+    // A day of logs that became too old while we read the others.
+    if (!(error instanceof pg.DatabaseError) || error.code !== UNDEFINED_TABLE || table.parent === null) throw error;
+    await reader.query("rollback");
+    return { file: { path: file, ...hashing.result() }, rows: 0 };
+  }
+  return { file: { path: file, ...hashing.result() }, rows: reading.rowCount };
+}
+
+/**
+ * Makes an empty database hold what was dumped: the schema by the migrations of then, the rows in one transaction, so that a
+ * kill in between leaves no row. Migrations that are newer run at the first start.
+ *
+ * @throws Refusal when the database has rows already, or the dump is damaged or of a newer version.
+ */
+export async function loadRows(connection: DbAddress, from: string, log: EngineLog): Promise<void> {
+  const manifest = await readRows(from);
+  await migrateAsThen(connection, manifest.migrations, log);
+  await withClients(connection, 1, async ([client]) => {
+    await client.query("begin");
+    await alignTables(manifest.tables.map(plainTable), client, SCHEMA);
+    const leaves = manifest.tables.filter(({ kind }) => kind === "r");
+    await client.query(`delete from ${SCHEMA}.${MIGRATION_TABLE}`);
+    for (const { name } of leaves) {
+      const { rows } = await client.query(`select 1 from only ${name} limit 1`);
+      if (rows.length > 0) throw new Refusal(`the database has rows in ${name} already: restore into a new, empty database`);
+    }
+    const keys = await dropForeignKeys(client);
+    for (const table of leaves) if (table.file !== undefined) await loadTable(client, table, table.file, from);
+    for (const key of keys) await client.query(key);
+    await setSequences(client, manifest.sequences);
+    await client.query("commit");
+    await client.query("analyze");
+  });
+}
+
+/** A table as the catalogue has it, in the catalogue's order of fields: they are compared as text. */
+const plainTable = ({ name, kind, depth, parent, bound, columns }: Table): Table => ({ name, kind, depth, parent, bound, columns });
+
+async function readRows(from: string): Promise<RowsManifest> {
+  const manifest = await readJson<RowsManifest>(from, ROWS_MANIFEST);
+  if (manifest.format !== FORMAT || !Array.isArray(manifest.tables) || !Array.isArray(manifest.migrations))
+    throw new Refusal(`${path.join(from, ROWS_MANIFEST)} is not of a format that this version of Robofleet reads`);
+  for (const { name, bound, parent } of manifest.tables) {
+    const good = NAME.test(name) && (parent === null || (NAME.test(parent) && BOUND.test(bound ?? "")));
+    if (!good) throw new Refusal(`the backup is damaged: ${ROWS_MANIFEST} names a table that is none`);
+  }
+  return manifest;
+}
+
+async function migrateAsThen(connection: DbAddress, names: readonly string[], log: EngineLog): Promise<void> {
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-migrations-"));
+  try {
+    for (const name of names) {
+      const file = `${path.basename(name)}.sql`;
+      await copyFile(path.join(MIGRATIONS_DIRECTORY, file), path.join(directory, file)).catch((error: unknown) => {
+        throw new Refusal(`the backup belongs to a newer version of Robofleet: it has migration ${name}. Restore with that version`, {
+          cause: error,
+        });
+      });
+    }
+    await migrate(connection, { directory, log });
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** Foreign keys may form circles. Answers the statements that make them anew, which also checks every row. */
+async function dropForeignKeys(client: pg.Client): Promise<string[]> {
+  const { rows } = await client.query<{ name: string; table: string; definition: string }>(
+    `select quote_ident(conname) as name, conrelid::regclass::text as table, pg_get_constraintdef(oid) as definition
+     from pg_constraint where contype = 'f' and conparentid = 0 and connamespace = '${SCHEMA}'::regnamespace`,
+  );
+  for (const { name, table } of rows) await client.query(`alter table ${table} drop constraint ${name}`);
+  return rows.map(({ name, table, definition }) => `alter table ${table} add constraint ${name} ${definition}`);
+}
+
+async function loadTable(client: pg.Client, table: Table, file: BackupFile, from: string): Promise<void> {
+  const hashing = new Hashing();
+  const writing = client.query(copyFrom(`copy ${table.name} (${columnList(table)}) from stdin`));
+  try {
+    await pipeline(createReadStream(path.join(from, path.basename(file.path))), hashing, writing);
+  } catch (error) {
+    if (hashing.result().sha256 === file.sha256) throw error;
+    throw damaged(file.path);
+  }
+  const { bytes, sha256 } = hashing.result();
+  if (bytes !== file.bytes || sha256 !== file.sha256) throw damaged(file.path);
+}
+
+/** Passes bytes on and remembers how many and which they were. */
+class Hashing extends Transform {
+  readonly #hash = createHash("sha256");
+  #bytes = 0;
+
+  override _transform(chunk: Buffer, _encoding: BufferEncoding, done: (error: null, chunk: Buffer) => void): void {
+    this.#hash.update(chunk);
+    this.#bytes += chunk.byteLength;
+    done(null, chunk);
+  }
+
+  result(): { bytes: number; sha256: string } {
+    return { bytes: this.#bytes, sha256: this.#hash.copy().digest("hex") };
+  }
+}
+
+type Clients<N extends number> = N extends 1 ? [pg.Client] : [pg.Client, pg.Client];
+
+async function withClients<N extends 1 | 2>(connection: DbAddress, count: N, use: (clients: Clients<N>) => Promise<void>): Promise<void> {
+  const clients = Array.from({ length: count }, () => {
+    const client = new pg.Client({
+      ...(typeof connection === "string" ? { connectionString: connection } : connection),
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      application_name: "robofleet backup",
+    });
+    // Without a listener a terminated connection ends the whole process; the query in flight rejects by itself.
+    client.on("error", () => {});
+    return client;
+  });
+  try {
+    for (const client of clients) {
+      await client.connect();
+      await client.query(SAME_TEXT);
+    }
+    await use(clients as Clients<N>);
+  } finally {
+    for (const client of clients) await client.end().catch(() => {});
+  }
+}

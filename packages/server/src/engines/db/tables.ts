@@ -1,0 +1,87 @@
+import type pg from "pg";
+
+/** A table as the catalogue tells of it. */
+export interface Table {
+  /** Schema and name, quoted. */
+  name: string;
+  /** "p" for a partitioned table, which holds no rows itself. */
+  kind: "r" | "p";
+  /** Parent and bound, for a partition. */
+  parent: string | null;
+  bound: string | null;
+  /** How deep below its root partitioned table. */
+  depth: number;
+  /** Names, types and generation of the columns, in order. */
+  columns: { name: string; type: string; generated: boolean }[];
+}
+
+const TABLES = `
+  with recursive place as (
+    select c.oid, 0 as depth from pg_class c where not c.relispartition
+    union all
+    select i.inhrelid, place.depth + 1 from pg_inherits i join place on place.oid = i.inhparent join pg_class c on c.oid = i.inhrelid where c.relispartition
+  )
+  select format('%I.%I', n.nspname, c.relname) as name, c.relkind::text as kind, place.depth,
+    (select format('%I.%I', pn.nspname, p.relname) from pg_inherits i join pg_class p on p.oid = i.inhparent join pg_namespace pn on pn.oid = p.relnamespace
+      where i.inhrelid = c.oid and c.relispartition) as parent,
+    pg_get_expr(c.relpartbound, c.oid) as bound,
+    (select coalesce(json_agg(json_build_object('name', quote_ident(a.attname), 'type', format_type(a.atttypid, a.atttypmod), 'generated', a.attgenerated <> '') order by a.attnum), '[]')
+      from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as columns
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace join place on place.oid = c.oid
+  where c.relkind in ('r', 'p') and c.relpersistence <> 't' and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_toast'
+    and ($1::text is null or n.nspname = $1)
+  order by place.depth, 1`;
+
+const SEQUENCES =
+  "select format('%I.%I', schemaname, sequencename) as name, last_value::text as value from pg_sequences where last_value is not null";
+
+/** The same value has the same text on both sides. */
+export const SAME_TEXT =
+  "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'";
+
+/** Every table that is not PostgreSQL's own, or those of a schema, partitioned ones before their partitions. */
+export const listTables = async (client: pg.Client, schema: string | null = null): Promise<Table[]> =>
+  (await client.query<Table>(TABLES, [schema])).rows;
+
+export interface Sequence {
+  /** Schema and name, quoted. */
+  name: string;
+  value: string;
+}
+
+/** Sequences that have been used, with the last value of each. */
+export const listSequences = async (client: pg.Client): Promise<Sequence[]> => (await client.query<Sequence>(SEQUENCES)).rows;
+
+export async function setSequences(client: pg.Client, sequences: readonly Sequence[]): Promise<void> {
+  for (const { name, value } of sequences) await client.query("select setval($1::regclass, $2)", [name, value]);
+}
+
+/** The columns that hold data of their own, quoted and with commas; empty for a table without any. */
+export const columnList = ({ columns }: Table): string =>
+  columns
+    .filter(({ generated }) => !generated)
+    .map((column) => column.name)
+    .join(", ");
+
+/** Gives the target the partitions of `wanted` and proves that it has those tables, each with the same columns, and no others. */
+export async function alignTables(wanted: readonly Table[], target: pg.Client, schema: string | null = null): Promise<void> {
+  const names = new Set(wanted.map(({ name }) => name));
+  for (const { name, parent } of await listTables(target, schema)) {
+    if (parent !== null && !names.has(name)) await target.query(`drop table if exists ${name}`);
+  }
+  let present = new Set((await listTables(target, schema)).map(({ name }) => name));
+  for (const { name, parent, bound, kind } of wanted) {
+    if (parent === null || present.has(name)) continue;
+    if (kind === "p") throw new Error(`${name} is a partition with partitions of its own, which cannot be made here`);
+    await target.query(`create table ${name} partition of ${parent} ${bound}`);
+  }
+  const made = new Map((await listTables(target, schema)).map((table) => [table.name, table]));
+  present = new Set(made.keys());
+  for (const table of wanted) {
+    const same = made.get(table.name);
+    if (!same || JSON.stringify(same) !== JSON.stringify(table))
+      throw new Error(`${table.name} is not the same table in the new database: was it changed by hand?`);
+    present.delete(table.name);
+  }
+  for (const name of present) throw new Error(`${name} is in the new database only`);
+}
