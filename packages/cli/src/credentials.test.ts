@@ -53,6 +53,18 @@ test("login without a terminal reads the token from stdin", TIMEOUT, async () =>
   assert.deepEqual([empty.code, /no token was given/.test(empty.stderr)], [2, true]);
 });
 
+test("login --no-token saves the address alone, asks the service nothing, and drops a token that was for another", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  await home.run(["login", "--token", "rf_user_a", "--base-url", service.base_url]);
+  const asked = service.lines.length;
+  const { code, stdout } = await home.run(["login", "--no-token", "--base-url", "http://127.0.0.1:1"]);
+  assert.equal(code, 0);
+  assert.match(stdout, /^Saved to .* for http:\/\/127\.0\.0\.1:1\. No token yet/);
+  assert.equal(await readFile(home.credentials_file, "utf8"), 'base_url = "http://127.0.0.1:1"\n');
+  assert.equal(service.lines.length, asked);
+});
+
 test("a refused token exits 4 and leaves the file as it was", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();

@@ -7,10 +7,11 @@ import { EXIT } from "../exit-codes.ts";
 import { Failure, usage } from "../failure.ts";
 import { askSecret } from "../secret.ts";
 import { line, plain } from "../text.ts";
-import { chooseAuthority, isExposed, savePin, transportTo, type TrustOptions } from "../trust.ts";
+import { chooseAuthority, isExposed, savePin, transportTo, type Transport, type TrustOptions } from "../trust.ts";
 
 interface Options extends TrustOptions {
-  token?: string;
+  /** False with --no-token. */
+  token?: string | false;
   allowInsecureHttp?: boolean;
 }
 
@@ -19,9 +20,11 @@ export const define: Define = (command, act) => {
     .description(
       `Save a token and the address of the service (--base-url, default ${DEFAULT_BASE_URL}) to the credentials file. ` +
         "Without --token it asks for the token; without a terminal it reads it from stdin. " +
-        "The token is checked first: one that the service refuses is not saved.",
+        "The token is checked first: one that the service refuses is not saved. " +
+        "With --no-token it saves the address and its certificate authority alone, for a service that has no org yet.",
     )
     .option("--token <token>", "Token; better asked for or piped, as other users can see a command's arguments")
+    .option("--no-token", "Save the address and its certificate authority, and no token")
     .option("--fingerprint <sha256:…>", "Trust the server's own certificate authority that has this fingerprint")
     .option("--ca-file <file>", "Trust the certificate authority in this PEM file, and no other")
     .option("--allow-insecure-http", "Send the token to another machine by plain http, where everybody on the way can read it")
@@ -31,6 +34,7 @@ export const define: Define = (command, act) => {
     "rf login --base-url https://fleet.example.org < token.txt",
     "rf login --profile lab --base-url https://lab.example.org",
     "rf login --base-url https://192.168.1.20:7600 --fingerprint sha256:9f86d0…",
+    "rf login --base-url https://127.0.0.1:7600 --no-token",
   ]);
 };
 
@@ -41,15 +45,8 @@ async function run(context: Context, options: Options): Promise<void> {
   const known = await transportTo(client_url, context.flags, context.environment).catch(() => undefined);
   const pin = await chooseAuthority(client_url, known?.pin, options, (text) => context.out.note(plain(text)));
   const insecure_http = options.allowInsecureHttp === true || known?.insecure_http === true;
-  const token = checkToken(options.token ?? (await askSecret("Token")));
-  const client = await context.connect({
-    base_url: client_url,
-    token,
-    org_id: context.flags.org ?? context.environment.org,
-    retries: 0,
-    transport: { pin, insecure_http },
-  });
-  const check = await checkLogin(client);
+  const token = options.token === false ? undefined : checkToken(options.token ?? (await askSecret("Token")), client_url);
+  const check = token === undefined ? {} : await checkLogin(await clientOf(context, client_url, token, { pin, insecure_http }));
   if (pin !== undefined) await savePin(context.environment, pin);
   await saveCredentials(file, profile, {
     token,
@@ -61,20 +58,24 @@ async function run(context: Context, options: Options): Promise<void> {
     base_url: client_url,
     file,
     profile: profile ?? null,
-    checked: check.warning === undefined,
+    checked: check.who !== undefined,
     ca_fingerprint: pin?.fingerprint ?? null,
   };
   if (check.warning !== undefined) context.out.note(line`warning: ${check.warning}; the token was saved without being checked`);
-  if (isExposed(client_url)) context.out.note("warning: the address is http://, so everybody on the way can read the token; use https://");
+  if (token !== undefined && isExposed(client_url))
+    context.out.note("warning: the address is http://, so everybody on the way can read the token; use https://");
   const place = profile === undefined ? file : `${file}, profile ${profile}`;
   await context.out.result({ data: saved }, () => {
     context.out.line(
       check.who === undefined
-        ? line`Saved to ${place} for ${client_url}.`
+        ? line`Saved to ${place} for ${client_url}.${token === undefined ? " No token yet: `rf orgs create`, or `rf login`." : ""}`
         : line`Logged in to ${client_url} as ${check.who}. Saved to ${place}.`,
     );
   });
 }
+
+const clientOf = (context: Context, base_url: string, token: string, transport: Transport): Promise<Client> =>
+  context.connect({ base_url, token, org_id: context.flags.org ?? context.environment.org, retries: 0, transport });
 
 function checkedUrl(text: string): string {
   try {
@@ -84,9 +85,15 @@ function checkedUrl(text: string): string {
   }
 }
 
-function checkToken(text: string): string {
+function checkToken(text: string, base_url: string): string {
   const token = text.trim();
-  if (token === "") throw usage("no token was given", "Pass --token TOKEN, pipe it in, or run `rf login` on a terminal.");
+  if (token === "") {
+    throw usage(
+      "no token was given",
+      "Pass --token TOKEN, pipe it in, or run `rf login` on a terminal.",
+      `No org yet? \`rf login --base-url ${base_url} --no-token\` saves the address alone, then: rf orgs create NAME`,
+    );
+  }
   if (!/^[\u0021-\u007e]+$/.test(token)) throw usage("this is no token: it holds spaces or characters that a token cannot have");
   return token;
 }
