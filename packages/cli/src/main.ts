@@ -46,9 +46,9 @@ async function main(args: string[]): Promise<void> {
   }
 }
 
-/** Ctrl-C where a command has no words of its own for it. A bar on the terminal has hidden the cursor. */
+/** Ctrl-C where a command has no words of its own for it. A bar on the terminal has hidden the cursor and cuts long lines. */
 function endByInterrupt(): void {
-  process.stderr.write(process.stderr.isTTY ? "\n\u001b[?25hinterrupted\n" : "interrupted\n");
+  process.stderr.write(process.stderr.isTTY ? "\n\u001b[?25h\u001b[?7hinterrupted\n" : "interrupted\n");
   process.exit(EXIT.interrupted);
 }
 

@@ -36,6 +36,8 @@ const TONES: Record<string, Tone> = {
   trace: "quiet",
 };
 
+const CLEAR_LINE = "\r\u001b[2K";
+
 export interface Column<T> {
   title: string;
   value: (row: T) => unknown;
@@ -58,6 +60,8 @@ export class Output {
   #options: OutputOptions;
   readonly #colors: Colors;
   readonly #error_colors: Colors;
+  /** While a bar moves on stderr: what is said meanwhile takes its line, and the bar goes on below. */
+  in_line = false;
   /** What is held back to see whether it is long enough for the pager. */
   #held: string[] | undefined;
 
@@ -104,7 +108,7 @@ export class Output {
 
   /** Text for people that is not the result, on stderr. */
   note(text: string): void {
-    process.stderr.write(`${text}\n`);
+    process.stderr.write(`${this.in_line ? CLEAR_LINE : ""}${text}\n`);
   }
 
   /** The one document of this call: JSON is indented for a terminal, else on one line. */

@@ -1,3 +1,5 @@
+import type { Clock } from "@robofleet/clock";
+import { duration } from "./duration.ts";
 import type { Output } from "./output.ts";
 
 export interface Progress {
@@ -7,27 +9,53 @@ export interface Progress {
 
 /** Work that is shorter than this shows no bar. */
 const SHOW_TOTAL_MIN = 1_000_000;
+/** The speed is that of so long a time: what was fast an hour ago says nothing of the rest. */
+const SPEED_MS = 10_000;
+const MARK_MS = 500;
 
-/** A bar on stderr while it is a terminal, else nothing. `format` writes the amounts. */
-export async function startProgress(out: Output, title: string, format: (amount: number) => string): Promise<Progress> {
+/** A bar on stderr while it is a terminal, else nothing, with how fast it goes and how long it will take. `format` writes the amounts. */
+export async function startProgress(out: Output, clock: Clock, title: string, format: (amount: number) => string): Promise<Progress> {
   if (!out.can_animate) return { update: () => {}, stop: () => {} };
   const { default: progress } = await import("cli-progress");
   const bar = new progress.SingleBar({
     format: `${title} {bar} {percentage} %  {amounts}`,
-    barsize: 30,
+    barsize: 18,
     barCompleteChar: "━",
     barIncompleteChar: "─",
     hideCursor: true,
     clearOnComplete: true,
+    // Ctrl-C has its place: main.ts, or the command's own words.
+    gracefulExit: false,
     stream: process.stderr,
   });
+  const speed = new Speed();
   return {
     update: (done, total) => {
       if (total < SHOW_TOTAL_MIN) return;
-      const amounts = `${format(done)} of ${format(total)}`;
+      const per_second = speed.at(clock.monotonic(), done);
+      const left = per_second === undefined || done === total ? "" : `  ${duration(Math.ceil((total - done) / per_second))} left`;
+      const amounts = `${format(done)} of ${format(total)}${per_second === undefined ? "" : `  ${format(per_second)}/s`}${left}`;
+      out.in_line = true;
       if (bar.isActive) bar.update(done, { amounts });
       else bar.start(total, done, { amounts });
     },
-    stop: () => bar.stop(),
+    stop: () => {
+      bar.stop();
+      out.in_line = false;
+    },
   };
+}
+
+/** How fast an amount has grown of late. */
+export class Speed {
+  #marks: { at_ms: number; done: number }[] = [];
+
+  /** Amount per second; undefined while nobody can say. An amount that fell back is counted anew. */
+  at(now_ms: number, done: number): number | undefined {
+    if (done < (this.#marks.at(-1)?.done ?? 0)) this.#marks = [];
+    if (now_ms - (this.#marks.at(-1)?.at_ms ?? -Infinity) >= MARK_MS) this.#marks.push({ at_ms: now_ms, done });
+    while (this.#marks.length > 1 && now_ms - this.#marks[1]!.at_ms >= SPEED_MS) this.#marks.shift();
+    const first = this.#marks[0]!;
+    return now_ms - first.at_ms < MARK_MS || done === first.done ? undefined : ((done - first.done) * 1_000) / (now_ms - first.at_ms);
+  }
 }

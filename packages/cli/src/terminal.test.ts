@@ -71,6 +71,58 @@ test("an upload shows a bar on a terminal and nothing elsewhere", TIMEOUT, async
   assert.equal((await home.run(["releases", "push", file], { env: service.env })).stderr, "");
 });
 
+test(
+  "Ctrl-C in an upload says how far it is and that it goes on from there, exits 130 and leaves the terminal as it was",
+  TIMEOUT,
+  async () => {
+    await using home = await RfHome.make();
+    const file = path.join(home.directory, "big.tar");
+    await writeFile(file, Buffer.alloc(20_000_000));
+    const release = { id: "rel_1", tag: "big", artifact_size: 20_000_000, artifact_state: "awaiting_upload", created_by: null };
+    // It has a part, and is never done with the rest.
+    await using service = await ScriptedPeer.start(({ line }) =>
+      line.startsWith("PATCH")
+        ? { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "30" } }
+        : { body: { data: release }, headers: { "upload-offset": "5000000" } },
+    );
+    const { code, stdout, stderr } = await home.run(["releases", "push", file], {
+      env: service.env,
+      on_output: (child, text) => void (text.includes("trying again") && child.kill("SIGINT")),
+    });
+    assert.deepEqual([code, stdout], [130, ""]);
+    assert.match(stderr, /^Going on at 5\.0 MB of 20\.0 MB\.\nstarting, trying again in 3\d s\ninterrupted at /);
+    assert.match(
+      stderr,
+      /interrupted at \d+\.\d MB of 20\.0 MB\n.*What arrived is kept for a day: the same command again goes on from there\.\n$/,
+    );
+    const shown = await onTerminal(["releases", "push", file], service.env, { to: "trying again", with: "\u0003" });
+    assert.match(shown, /interrupted at/);
+    for (const [off, on] of [
+      ["?25l", "?25h"],
+      ["?7l", "?7h"],
+    ] as const)
+      assert.ok(shown.lastIndexOf(ESC + on) > shown.lastIndexOf(ESC + off) && shown.includes(ESC + off), `${on} is the last word`);
+  },
+);
+
+test("what is said while a bar moves takes the bar's line", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const file = path.join(home.directory, "big.tar");
+  await writeFile(file, Buffer.alloc(20_000_000));
+  const release = { id: "rel_1", tag: "big", artifact_size: 20_000_000, created_by: null };
+  let parts = 0;
+  await using service = await ScriptedPeer.start(({ line }) => {
+    if (line.startsWith("PATCH") && (parts += 1) === 1)
+      return { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "2" } };
+    return {
+      body: { data: { ...release, artifact_state: line.startsWith("GET") ? "stored" : "awaiting_upload" } },
+      headers: { "upload-offset": line.startsWith("PATCH") ? "20000000" : "0" },
+    };
+  });
+  const shown = await onTerminal(["releases", "push", file], service.env);
+  assert.ok(shown.includes(`\r${ESC}2Kstarting, trying again in 3 s`), JSON.stringify(shown.slice(-3_000)));
+});
+
 test("login on a terminal asks for the token and never shows it", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => ({ status: 500, body: {} }));

@@ -41,7 +41,7 @@ async function run(context: Context, file: string | undefined, options: Options)
   const manifest = options.manifest === undefined ? undefined : await readManifest(options.manifest);
   const { artifact, tag } = await describe(context, file, options);
   const { notes, kind, app, image } = options;
-  const created = await create(client, {
+  const created = await create(context, client, {
     tag,
     notes,
     kind,
@@ -65,7 +65,7 @@ async function describe(context: Context, file: string | undefined, options: Opt
     throw usage(file === undefined ? "say what to push: the path of a file, or --image" : "a path and --image exclude each other");
   }
   if (file !== undefined) {
-    const progress = await startProgress(context.out, "Reading", bytes);
+    const progress = await startProgress(context.out, context.clock, "Reading", bytes);
     try {
       return { artifact: await digestFile(file, (done, total) => progress.update(done, total)), tag: options.tag ?? defaultTag(file) };
     } finally {
@@ -78,12 +78,19 @@ async function describe(context: Context, file: string | undefined, options: Opt
   return { artifact: { sha256, size: 0 }, tag: options.tag };
 }
 
-async function create(client: Client, body: Parameters<Client["createRelease"]>[0]["body"]): Promise<Body<"createRelease">> {
+async function create(
+  context: Context,
+  client: Client,
+  body: Parameters<Client["createRelease"]>[0]["body"],
+): Promise<Body<"createRelease">> {
   try {
-    return await client.createRelease({ body });
+    return await client.createRelease({ body, idempotency_key: context.idempotencyKey() });
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 409) throw error;
-    const hints = ["A tag names one content for ever: push under another one with --tag <tag>."];
+    const hints = [
+      "A tag names one content for ever: push under another one with --tag <tag>.",
+      "Was it a mistake that no robot has yet? rf api DELETE /api/releases/<id> gives the tag free; `rf releases list` shows the id.",
+    ];
     throw new Failure(EXIT.conflict, error.message, { hints, document: error.body, cause: error });
   }
 }
@@ -95,24 +102,37 @@ async function upload(
   artifact: Artifact,
   release_id: string,
 ): Promise<Body<"createRelease">> {
-  const progress = await startProgress(context.out, "Uploading", bytes);
-  let begun = false;
+  const signal = context.interruptible();
+  const progress = await startProgress(context.out, context.clock, "Uploading", bytes);
+  let done_bytes: number | undefined;
   const on_progress = (done: number): void => {
-    if (!begun && done > 0 && !context.structured) context.out.note(`Going on at ${bytes(done)} of ${bytes(artifact.size)}.`);
-    begun = true;
+    if (done_bytes === undefined && done > 0 && !context.structured)
+      context.out.note(`Going on at ${bytes(done)} of ${bytes(artifact.size)}.`);
+    done_bytes = done;
     progress.update(done, artifact.size);
   };
   try {
-    return await client.upload({ release_id, file, size: artifact.size, on_progress });
+    return await client.upload({ release_id, file, size: artifact.size, on_progress, signal });
   } catch (error) {
-    const failure = context.failure(error);
-    // What the server refuses it does not keep.
-    const is_refused = error instanceof ApiError && error.status < 500;
-    const hints = is_refused
-      ? failure.hints.slice()
-      : [...failure.hints, "What arrived is kept for a day: the same command again goes on from there."];
-    throw new Failure(failure.exit_code, failure.message, { hints, document: failure.document, cause: error });
+    throw signal.aborted ? interrupted(done_bytes ?? 0, artifact.size) : brokenOff(context.failure(error), error);
   } finally {
     progress.stop();
   }
 }
+
+const KEPT = "What arrived is kept for a day: the same command again goes on from there.";
+
+const interrupted = (done: number, total: number): Failure =>
+  new Failure(EXIT.interrupted, `interrupted at ${bytes(done)} of ${bytes(total)}`, { hints: [KEPT], bare: true });
+
+function brokenOff({ exit_code, message, hints, document }: Failure, cause: unknown): Failure {
+  if (!(cause instanceof ApiError) || cause.status >= 500)
+    return new Failure(exit_code, message, { hints: [...hints, KEPT], document, cause });
+  // What the server refuses it does not keep.
+  return new Failure(exit_code, message, { hints: cause.status === 413 ? [...hints, ...ROOM] : [...hints], document, cause });
+}
+
+const ROOM = [
+  "Delete releases that nobody needs: rf api DELETE /api/releases/<id>. The room of their artifacts is free a day later.",
+  "Whoever runs the server can allow more: robofleet serve --limit artifact_bytes_max=<bytes>",
+];

@@ -278,6 +278,33 @@ test(
   },
 );
 
+test("413 says which limit it is, what is taken, and what goes by itself", TIMEOUT, async () => {
+  await using rig = await startReleaseRig({ artifact_bytes_max: 4 * MIB });
+  const [stored, deleted, waiting, refused] = [
+    await makeUpload(rig, MIB),
+    await makeUpload(rig, 1_000),
+    await makeUpload(rig, 2 * MIB),
+    await makeUpload(rig, 3 * MIB),
+  ];
+  for (const upload of [stored, deleted]) {
+    await upload.start();
+    assert.equal((await upload.patch(0)).status, 204);
+  }
+  await rig.call("DELETE", `/api/releases/${deleted.id}`, { token: rig.org.token });
+  assert.equal((await waiting.start()).status, 201);
+  const { status, text: answer } = await refused.start();
+  const { message } = JSON.parse(answer).error as { message: string };
+  assert.equal(status, 413);
+  assert.equal(
+    message,
+    "3145728 bytes (3.0 MiB) more would exceed the 4194304 bytes (4.0 MiB) (artifact_bytes_max) that the artifacts of an org may take: " +
+      "1049576 bytes (1.0 MiB) are stored, 1000 bytes of them of releases that were deleted less than a day ago, " +
+      "2097152 bytes (2.0 MiB) promised to uploads under way",
+  );
+  Object.assign(rig.plane.settings.limits, { artifact_bytes_max: 2 ** 40, free_disk_bytes_min: 2 ** 62 });
+  assert.match((await refused.start()).text, /no room for 3145728 bytes \(3\.0 MiB\) more: free_disk_bytes_min of it stay free/);
+});
+
 test("PUTs at once promise no more than the quota either, and those that fit are taken", TIMEOUT, async () => {
   await using rig = await startReleaseRig({ artifact_bytes_max: 3_000 });
   const uploads = await Promise.all(Array.from({ length: 10 }, () => makeUpload(rig, 1_000)));

@@ -3,6 +3,18 @@ import type { Db } from "../../kernel/db.ts";
 import { httpError } from "../../kernel/fault.ts";
 import { countAllPromised, countTaken, lockRoom } from "./store-uploads.ts";
 
+/** As operators write it in settings, with what it is for people. */
+function sizeText(bytes: number): string {
+  const unit = UNITS.find(([, size]) => bytes >= size);
+  return unit === undefined ? `${bytes} bytes` : `${bytes} bytes (${(bytes / unit[1]).toFixed(1)} ${unit[0]})`;
+}
+
+const UNITS = [
+  ["TiB", 1024 ** 4],
+  ["GiB", 1024 ** 3],
+  ["MiB", 1024 ** 2],
+] as const;
+
 /**
  * Room for artifacts: what an org may have, and what the disk has. Uploads promise their size before their first byte, and
  * who asks is asked one after the other, so that together they take no more than there is.
@@ -21,7 +33,7 @@ export class Room {
     const { db, blobs, settings } = this.#plane;
     const { artifact_bytes_max, free_disk_bytes_min } = settings.limits;
     await lockRoom(tx);
-    const { stored, promised } = await countTaken(tx, org_id);
+    const { stored, deleted, promised } = await countTaken(tx, org_id);
     let of_org = promised;
     // The disk is one for all orgs. What is promised and not committed yet, its transaction holds the lock for.
     let of_all = await countAllPromised(db);
@@ -32,12 +44,12 @@ export class Room {
     if (stored + of_org + bytes > artifact_bytes_max) {
       throw httpError(
         413,
-        `${bytes} bytes more would exceed the ${artifact_bytes_max} bytes that an org's artifacts may take; ${stored} are taken, ${of_org} promised to uploads under way`,
+        `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that the artifacts of an org may take: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them of releases that were deleted less than a day ago`}, ${sizeText(of_org)} promised to uploads under way`,
       );
     }
     for await (const { size } of blobs.listUploads()) of_all -= size;
     if ((await blobs.freeBytes()) - Math.max(0, of_all) - bytes < free_disk_bytes_min)
-      throw httpError(413, `the server has no room for ${bytes} bytes more`);
+      throw httpError(413, `the server's disk has no room for ${sizeText(bytes)} more: free_disk_bytes_min of it stay free`);
   }
 
   /**

@@ -32,11 +32,12 @@ export const listExpiredUploads = (db: Db, now: Date, limit: number): Promise<Up
 const ROOM_LOCK = 7_306_014_225n;
 export const lockRoom = (tx: Db): Promise<number> => tx.run(sql`select pg_advisory_xact_lock(${ROOM_LOCK}::bigint)`);
 
-const takenRow = row({ stored: bigint, promised: bigint });
+const takenRow = row({ stored: bigint, deleted: bigint, promised: bigint });
 /** Bytes of an org's artifacts, and those that its resumable uploads will have: in one statement, since an upload becomes an artifact. */
 export const countTaken = (db: Db, org_id: string): Promise<RowOf<typeof takenRow>> =>
   db.one(sql(takenRow)`
     select (select coalesce(sum(size), 0)::bigint from artifact where org_id = ${org_id}) as stored,
+      (select coalesce(sum(size), 0)::bigint from artifact where org_id = ${org_id} and unreferenced_at is not null) as deleted,
       (select coalesce(sum(size), 0)::bigint from artifact_upload where org_id = ${org_id}) as promised`);
 
 const bytesRow = row({ bytes: bigint });
