@@ -556,3 +556,22 @@ create table user_account (
   constraint user_account_email_key UNIQUE (email)
 );
 grant delete, insert, select, update on user_account to pg_database_owner;
+
+create table web_session (
+  id text not null,
+  hash bytea not null,
+  token_id text not null,
+  token_hash bytea not null,
+  current_org_id text not null,
+  expires_at timestamp with time zone not null,
+  used_at timestamp with time zone not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint web_session_pkey PRIMARY KEY (id),
+  constraint web_session_hash_key UNIQUE (hash),
+  constraint web_session_current_org_id_fkey FOREIGN KEY (current_org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint web_session_token_id_fkey FOREIGN KEY (token_id) REFERENCES credential(id) ON DELETE CASCADE
+);
+CREATE INDEX web_session_org ON web_session USING btree (current_org_id);
+CREATE INDEX web_session_token ON web_session USING btree (token_id);
+grant delete, insert, select, update on web_session to pg_database_owner;

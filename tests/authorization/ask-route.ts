@@ -1,3 +1,4 @@
+import { CSRF_HEADER } from "@robofleet/protocol";
 import type { Route } from "@robofleet/protocol/routes";
 import { Http, type Reply } from "../spec/http.ts";
 import type { Harness } from "../harness/index.ts";
@@ -11,8 +12,23 @@ const TUS: Record<string, Record<string, string>> = {
   endUpload: VERSION,
 };
 
-/** Sends a sample of a route, with a token or whatever other credentials; uploads send a few bytes. */
-export function askRoute(
+/** What a browser sends for a page of ours that signed in with the token; nothing when that is refused. */
+export async function sessionHeaders(plane: Pick<Harness, "fetch" | "url">, token: string): Promise<Record<string, string> | undefined> {
+  const { status, headers, data } = await new Http(plane, token).send("POST", "/api/auth/session").then((reply) => ({
+    status: reply.status,
+    headers: reply.headers,
+    data: reply.status === 201 ? reply.data : undefined,
+  }));
+  if (status !== 201) return undefined;
+  const cookie = headers.getSetCookie()[0]?.split(";")[0] ?? "";
+  return { cookie, origin: new URL(plane.url).origin, [CSRF_HEADER]: String(data?.csrf_token) };
+}
+
+/**
+ * Sends a sample of a route, with a token or whatever other credentials; uploads send a few bytes. What takes no token is asked
+ * with a session of the token.
+ */
+export async function askRoute(
   plane: Pick<Harness, "fetch" | "url">,
   route: Route,
   request: SampleRequest,
@@ -22,8 +38,10 @@ export function askRoute(
   const search = new URLSearchParams(query).toString();
   const key = route.idempotency === "required" ? { "idempotency-key": crypto.randomUUID() } : {};
   const upload = route.consumes === undefined ? {} : { raw: "abc", headers: { "content-type": route.consumes } };
-  const headers = { ...key, ...TUS[route.name], ...upload.headers, ...credentials.headers };
-  return new Http(plane, credentials.token).send(route.method, search === "" ? path : `${path}?${search}`, {
+  const { token } = credentials;
+  const session = route.by === "session" && token !== undefined ? await sessionHeaders(plane, token) : undefined;
+  const headers = { ...key, ...TUS[route.name], ...upload.headers, ...session, ...credentials.headers };
+  return new Http(plane, session === undefined ? token : undefined).send(route.method, search === "" ? path : `${path}?${search}`, {
     ...(upload.raw === undefined ? { body } : { raw: upload.raw }),
     headers,
   });

@@ -42,6 +42,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
     sha256: hash("sha256", bytes),
     enrollment_key: key.key ?? "",
     ids: {
+      org_id: org.id,
       site_id,
       fleet_id,
       robot_id: robot.id,

@@ -104,6 +104,11 @@ export const access = {
   updateOrg: whole("admin", "the org"),
   requestOrg: free("public"),
 
+  createSession: shared("viewer", "the session"),
+  getSession: shared("viewer", "the session"),
+  updateSession: shared("viewer", "the session"),
+  endSession: shared("viewer", "the session"),
+
   listUsers: whole("admin", "users"),
   createUser: whole("admin", "users"),
   getUser: whole("admin", "users"),

@@ -27,5 +27,11 @@ export function isId(kind: IdKind, text: string): boolean {
 }
 
 /** Secrets never share a prefix with an id, so that either can be told apart in a log or a form. */
-export const SECRET_PREFIXES = { org_token: "rf_org_", user_token: "rf_user_", enrollment_key: "rf_enroll_" } as const;
-export const SECRET_PATTERN = /\brf_(org|user|enroll)_[0-9a-f]{64}\b/g;
+export const SECRET_PREFIXES = {
+  org_token: "rf_org_",
+  user_token: "rf_user_",
+  enrollment_key: "rf_enroll_",
+  session: "rf_session_",
+  csrf: "rf_csrf_",
+} as const;
+export const SECRET_PATTERN = /\brf_(org|user|enroll|session|csrf)_[0-9a-f]{64}\b/g;

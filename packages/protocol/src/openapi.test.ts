@@ -80,7 +80,11 @@ test("an operation lists the errors that it can answer, and no others", () => {
 
 test("security says who may call", () => {
   const security = (path: string, method: string) => api.paths[path]?.[method]?.["security"];
-  assert.deepEqual(security("/api/robots", "get"), [{ portal_token: [] }]);
+  const session = { session_cookie: [], csrf_token: [] };
+  assert.deepEqual(security("/api/robots", "get"), [{ portal_token: [] }, { session_cookie: [] }]);
+  assert.deepEqual(security("/api/sites", "post"), [{ portal_token: [] }, session]);
+  assert.deepEqual(security("/api/auth/session", "post"), [{ portal_token: [] }]);
+  assert.deepEqual(security("/api/auth/session", "delete"), [session]);
   assert.deepEqual(security("/docs", "get"), []);
   assert.deepEqual(security("/api/admin/orgs", "post"), [{ service_admin_token: [] }, { service_admin_header: [], portal_token: [] }, {}]);
   assert.equal(api.paths["/api/robots/{id}"]?.["delete"]?.["x-required-role"], "admin");

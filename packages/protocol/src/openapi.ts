@@ -1,5 +1,6 @@
 import type { TObject, TSchema } from "typebox";
 import { Problem, type Document, type Route, schemaNames } from "./routes/index.ts";
+import { CSRF_HEADER, SESSION_COOKIES } from "./paths.ts";
 import { ROLES } from "./states.ts";
 
 /** A node of the document: plain JSON. */
@@ -51,6 +52,18 @@ const SECURITY_SCHEMES: Record<Document, Node> = {
       type: "http",
       scheme: "bearer",
       description: "A portal token: `rf_org_…`, or `rf_user_…` of a person.",
+    },
+    session_cookie: {
+      type: "apiKey",
+      in: "cookie",
+      name: SESSION_COOKIES.secure,
+      description: `Of \`POST /api/auth/session\`; where the server speaks plain it is called \`${SESSION_COOKIES.plain}\`. An \`Authorization\` header goes before it.`,
+    },
+    csrf_token: {
+      type: "apiKey",
+      in: "header",
+      name: CSRF_HEADER,
+      description: "Beside the cookie, on every request but GET and HEAD: `csrf_token` of the session. `Origin` must be the server's own.",
     },
     service_admin_token: {
       type: "http",
@@ -169,12 +182,14 @@ function operationOf(route: Route, schemas: Schemas): Node {
 const isRole = (access: Route["access"]): boolean => (ROLES as readonly string[]).includes(access);
 const hasBody = (route: Route): boolean => route.method !== "GET";
 
-function securityOf({ access }: Route): Node[] {
+function securityOf({ access, by, method }: Route): Node[] {
   if (access === "public") return [];
   if (access === "robot") return [{ robot_signature: [] }];
   // The last: while the server has no admin token, its own machine needs none.
   if (access === "service_admin") return [{ service_admin_token: [] }, { service_admin_header: [], portal_token: [] }, {}];
-  return [{ portal_token: [] }];
+  const token = { portal_token: [] };
+  const session = method === "GET" ? { session_cookie: [] } : { session_cookie: [], csrf_token: [] };
+  return by === undefined ? [token, session] : [by === "token" ? token : session];
 }
 
 /** Every error that the route can answer, whoever asks and whatever is sent. */

@@ -15,6 +15,11 @@ export const paths = {
   updateOrg: ["PATCH", "/api/org"],
   requestOrg: ["POST", "/api/orgs"],
 
+  createSession: ["POST", "/api/auth/session"],
+  getSession: ["GET", "/api/auth/session"],
+  updateSession: ["PATCH", "/api/auth/session"],
+  endSession: ["DELETE", "/api/auth/session"],
+
   listUsers: ["GET", "/api/users"],
   createUser: ["POST", "/api/users"],
   getUser: ["GET", "/api/users/{id}"],
@@ -111,6 +116,11 @@ export const streamPaths = {
   ros_echo: "/api/robots/{id}/ros/topics/echo",
 } as const;
 export type StreamName = keyof typeof streamPaths;
+
+/** The cookie that holds the secret of a session: over TLS, and without. */
+export const SESSION_COOKIES = { secure: "__Host-robofleet_session", plain: "robofleet_session" } as const;
+/** By this header a page shows that it may read what the service answers, which other sites' pages may not. */
+export const CSRF_HEADER = "X-CSRF-Token";
 
 /** WebSocket route of robots. */
 export const LINK_PATH = "/agent/ws";

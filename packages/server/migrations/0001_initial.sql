@@ -61,6 +61,23 @@ create table credential (
 create index credential_org on credential (org_id, id);
 create index credential_user on credential (user_id) where user_id is not null;
 
+-- A browser's stand-in for a token, found by the SHA-256 of its cookie before any org is known. What it may do is what its
+-- token may, looked up with it; current_org_id is the one of the token's orgs that it is about.
+create table web_session (
+  id text primary key,
+  hash bytea not null unique,
+  token_id text not null references credential (id) on delete cascade,
+  -- the secret that it was made with: when a rotation ends that one, the session ends too
+  token_hash bytea not null,
+  current_org_id text not null references org (id) on delete cascade,
+  expires_at timestamptz not null,
+  used_at timestamptz not null,
+  created_at timestamptz not null,
+  updated_at timestamptz not null
+);
+create index web_session_token on web_session (token_id);
+create index web_session_org on web_session (current_org_id);
+
 create table site (
   org_id text not null references org (id) on delete cascade,
   id text not null,
@@ -516,5 +533,5 @@ end $$;
 alter table org enable row level security;
 create policy tenant on org using (id = current_setting('app.org', true));
 grant select, insert, update, delete on org to pg_database_owner;
--- People belong to no org: their rows are found by way of membership.
-grant select, insert, update, delete on user_account to pg_database_owner;
+-- People belong to no org: their rows are found by way of membership. Nor do sessions, which go from one org of theirs to another.
+grant select, insert, update, delete on user_account, web_session to pg_database_owner;

@@ -41,6 +41,8 @@ export const LIMIT_DEFAULTS = {
   link_accepts_per_second: 500,
   followers_per_robot_max: 100,
   org_requests_per_hour: 5,
+  session_idle_hours: 12,
+  session_hours: 7 * 24,
 } as const;
 export type LimitName = keyof typeof LIMIT_DEFAULTS;
 export type Limits = Record<LimitName, number>;

@@ -64,6 +64,8 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   link_accepts_per_second: "robots let in per second; over it each is booked a time to come back; 0: no limit",
   followers_per_robot_max: "live log readers of one robot",
   org_requests_per_hour: "orgs that one address may ask for; 0: nobody may",
+  session_idle_hours: "until a session of a browser that is not used ends",
+  session_hours: "until a session of a browser ends in any case",
 };
 
 const rows = (pairs: readonly (readonly [string, string])[]): string => {

@@ -47,7 +47,7 @@ import {
 import { siteRoutes } from "./features/sites/index.ts";
 import { createStreams } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
-import { createPortalAuthenticator, tokenRoutes } from "./features/tokens/index.ts";
+import { createPortalAuthenticator, sessionRoutes, sweepSessions, tokenRoutes } from "./features/tokens/index.ts";
 import { userRoutes } from "./features/users/index.ts";
 import { background, type Background } from "./kernel/background.ts";
 import { createHttp, type Http, mayConnect, NO_PROXY } from "./kernel/http.ts";
@@ -80,6 +80,7 @@ export interface RunningPlane {
 
 const SEEN_FLUSH_EVERY_MS = 15_000;
 const KEY_SWEEP_EVERY_MS = 600_000;
+const SESSION_SWEEP_EVERY_MS = 3_600_000;
 /** Requests under way may finish for this long when the server stops. */
 const STOP_TIMEOUT_MS = 10_000;
 
@@ -141,7 +142,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   const bus = localBus({ log, activity });
   started.push(() => bus.close());
   const id = idSource(clock);
-  const portal = createPortalAuthenticator({ db, clock });
+  const portal = createPortalAuthenticator({ db, clock, limits });
   const late: { handlers?: LinkHandlers } = {};
   const gateway = new Gateway({
     clock,
@@ -162,6 +163,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     db_errors: { isConnectionLost, isUniqueViolation },
     authenticators: {
       portal: (secret, org_id) => portal.authenticate(secret, org_id),
+      session: (secret, org_id, passive) => portal.authenticateSession(secret, org_id, passive),
       robot: (robot_id, text, signature) => authenticateRobot(plane, robot_id, text, signature),
     },
     findPlaces,
@@ -214,6 +216,7 @@ function mountRoutes(http: Http, plane: Plane): void {
     orgRoutes,
     userRoutes,
     tokenRoutes,
+    sessionRoutes,
     siteRoutes,
     fleetRoutes,
     robotRoutes,
@@ -268,10 +271,12 @@ async function startLoops(plane: Plane): Promise<{ stop(): Promise<void> }[]> {
     KEY_SWEEP_EVERY_MS,
     async () => void (await deleteExpiredKeys(plane.db, plane.clock.now())),
   );
+  const sessions = background(plane, "sessions", SESSION_SWEEP_EVERY_MS, async () => void (await sweepSessions(plane)));
   return [
     lease,
     seen,
     keys,
+    sessions,
     startSuspensionWatch(plane),
     await startLogRetention(plane),
     startBlobSweep(plane),

@@ -27,7 +27,7 @@ export { type Actor, Problem, schemaNames } from "./shapes.ts";
 export type { AuditEntry } from "./audit.ts";
 export type { ConfigDeployment, ConfigEntry, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
-export type { Grant, Me, NewToken, Token, User } from "./people.ts";
+export type { Grant, Me, NewToken, Session, Token, User } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled } from "./operations.ts";
 export type { Release } from "./releases.ts";

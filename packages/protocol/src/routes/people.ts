@@ -45,6 +45,20 @@ export const Me = named(
 );
 export type Me = Of<typeof Me>;
 
+export const Session = named(
+  "Session",
+  Shape({
+    id: Id,
+    org_id: Type.String({ description: "The org that the session is about" }),
+    token_id: Type.String({ description: "The token that it was made with, and whose end is its own" }),
+    csrf_token: Nullable(Type.String({ description: "What requests that change something send as `X-CSRF-Token`" })),
+    idle_hours: Type.Number({ description: "Unused for so long it ends" }),
+    expires_at: Time,
+    ...stamps,
+  }),
+);
+export type Session = Of<typeof Session>;
+
 export const User = named(
   "User",
   Shape({
@@ -85,6 +99,43 @@ export const NewToken = named(
   Shape({ ...Token.properties, token: Nullable(Type.String({ description: "The token itself, shown this once" })) }),
 );
 export type NewToken = Of<typeof NewToken>;
+
+const sessionRoutes = {
+  createSession: defineRoute("createSession", {
+    summary: "Turn a token into a session for a browser: its cookie stands in for the token, and no script can read it",
+    tag: "People",
+    access: "viewer",
+    by: "token",
+    body: Shape({}),
+    idempotency: "accepted",
+    secret_fields: ["csrf_token"],
+    responses: { 201: DataOf(Session) },
+  }),
+  getSession: defineRoute("getSession", {
+    summary: "The session of the cookie, and what its changing requests must send",
+    tag: "People",
+    access: "viewer",
+    by: "session",
+    responses: { 200: DataOf(Session) },
+  }),
+  updateSession: defineRoute("updateSession", {
+    summary: "Go on in another of the user's orgs; open streams of the one before end",
+    tag: "People",
+    access: "viewer",
+    by: "session",
+    body: Shape({ org_id: Id }),
+    responses: { 200: DataOf(Session) },
+    errors: [404],
+  }),
+  endSession: defineRoute("endSession", {
+    summary: "Sign out: the session ends and its cookie is taken back",
+    tag: "People",
+    access: "viewer",
+    by: "session",
+    produces: "application/json",
+    responses: { 204: null },
+  }),
+};
 
 const userRoutes = {
   listUsers: defineRoute("listUsers", {
@@ -200,6 +251,7 @@ export const peopleRoutes = {
     access: "viewer",
     responses: { 200: DataOf(Me) },
   }),
+  ...sessionRoutes,
   ...userRoutes,
   ...tokenRoutes,
 };

@@ -12,6 +12,8 @@ export interface RouteSpec {
   tag: string;
   /** The role of its row in the table of access.ts. */
   access: Access;
+  /** For callers with a role: only by a token, or only by the cookie of a session. Without it, either. */
+  by?: "token" | "session";
   document?: Document;
   params?: TObject;
   query?: TObject;

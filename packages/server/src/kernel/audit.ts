@@ -68,14 +68,18 @@ export const originOf = (request: AuditedRequest): Pick<AuditEntry, "method" | "
 });
 
 /** Appends an entry; in the transaction of what it tells of, so that neither is there without the other. */
-export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock }, entry: AuditEntry): Promise<number> =>
-  db.run(sql`
+export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock }, entry: AuditEntry): Promise<void> =>
+  db.atCommit(sql`
     insert into audit_entry (org_id, id, at, actor, token_id, action, method, path, object_id, status, error, ip, user_agent, request_id, data)
     values (${entry.org_id}, ${id(ID_PREFIXES.audit)}, ${clock.now()}, ${json(entry.actor)}, ${entry.token_id}, ${entry.action}, ${entry.method},
       ${entry.path}, ${entry.object_id}, ${entry.status}, ${entry.error}, ${entry.ip}, ${entry.user_agent}, ${entry.request_id}, ${json(entry.data)})`);
 
 /** What a request names as its object. Not more than the path tells already, so what cannot be an id (a NUL, a kilobyte) is left out. */
 const nameable = (id: string | undefined): string | undefined => (id !== undefined && ID_LIKE.test(id) ? id : undefined);
+
+/** Beside the token that it stands in for. */
+export const sessionOf = (caller: Caller | RobotCaller | undefined): { session_id?: string } =>
+  caller !== undefined && "session" in caller && caller.session !== undefined ? { session_id: caller.session.id } : {};
 
 const ADMIN: Actor = { type: "admin", id: null, name: null };
 
@@ -135,7 +139,7 @@ export class RequestAudit {
       object_id,
       status,
       error,
-      data: this.note.data ?? {},
+      data: { ...sessionOf(this.#caller), ...this.note.data },
     });
   }
 

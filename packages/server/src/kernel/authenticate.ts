@@ -3,6 +3,8 @@ import { httpRequestText, ROBOT_SIGNATURE_SCHEME, ROBOT_SIGNATURE_WINDOW_MS } fr
 import type { Caller, RobotCaller } from "./caller.ts";
 import { Fault, forbidden, unauthorized } from "./fault.ts";
 import type { AdminPolicy, KernelPlane } from "./kernel-plane.ts";
+import type { Site } from "./networks.ts";
+import { clearCookie, isSessionSecret, requireCsrfToken, requireOwnOrigin, sessionCookie } from "./web-session.ts";
 
 /** What authentication looks at; the same for HTTP requests and upgrades. */
 export interface Credentials {
@@ -11,37 +13,93 @@ export interface Credentials {
   ip: string;
   /** Address of the socket's other end. */
   peer: string | undefined;
+  /** Where a browser that sent it believes to be. */
+  site: () => Site;
 }
 
-const header = ({ headers }: Credentials, name: string): string | undefined => {
+/** What showed who somebody is; enough to ask again whether it still does. */
+export interface Proof {
+  by: "token" | "session";
+  secret: string;
+}
+
+const header = ({ headers }: Pick<Credentials, "headers">, name: string): string | undefined => {
   const value = headers[name];
   return typeof value === "string" ? value : undefined;
 };
 
 /** The secret after `Bearer`, whose case does not matter. */
-export function bearerOf(credentials: Credentials): string | undefined {
+export function bearerOf(credentials: Pick<Credentials, "headers">): string | undefined {
   return /^bearer +(\S+) *$/i.exec(header(credentials, "authorization") ?? "")?.[1];
 }
 
-/** Resolves a portal token; `secret` and `org_id` come from the query on WebSocket routes. */
+/**
+ * What the request shows of its sender: a token, or without any header `Authorization` the cookie of a session. `token` is
+ * that of the query on WebSocket routes.
+ */
+export function proofOf(credentials: Credentials, token = bearerOf(credentials)): Proof | undefined {
+  if (token !== undefined) return { by: "token", secret: token };
+  if (header(credentials, "authorization") !== undefined) return undefined;
+  const secret = sessionCookie(credentials.headers, credentials.site());
+  return secret === undefined ? undefined : { by: "session", secret };
+}
+
+/**
+ * Resolves a portal token or the cookie of a session; `proof` and `org_id` come from the query on WebSocket routes. Who came by
+ * a cookie is not to be believed to have meant it: `requireMeant`.
+ */
 export async function authenticatePortal(
   plane: KernelPlane,
   credentials: Credentials,
-  secret = bearerOf(credentials),
+  proof = proofOf(credentials),
   org_id = header(credentials, "x-service-org-id"),
 ): Promise<Caller> {
-  if (secret === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
-  let caller: Caller;
-  try {
-    caller = await plane.authenticators.portal(secret, org_id);
-  } catch (error) {
-    // Guessing is slow; who knows a token is never held up by those who do not, and a known one that has ended is no guess.
-    if (error instanceof Fault && error.code === "unauthorized" && error.detail.known !== true)
-      plane.rate_limits.unknown.take(credentials.ip);
-    throw error;
-  }
+  if (proof === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
+  const caller = await authenticateProof(plane, proof, org_id).catch((error: unknown) => {
+    throw refusalOf(plane, credentials, proof, error);
+  });
   plane.rate_limits.token.take(caller.token_id);
   return caller;
+}
+
+/** Asks for somebody who is not there at this moment whether the proof still holds, and what of. */
+export const authenticateAgain = (plane: KernelPlane, proof: Proof, org_id: string): Promise<Caller> =>
+  authenticateProof(plane, proof, org_id, true);
+
+async function authenticateProof(
+  { authenticators }: KernelPlane,
+  { by, secret }: Proof,
+  org_id: string | undefined,
+  passive = false,
+): Promise<Caller> {
+  // Neither is taken in the other's place: a cookie is sent without anybody meaning it, and a header lives in scripts.
+  if ((by === "session") !== isSessionSecret(secret)) throw unauthorized(`the ${by} is not known`);
+  return by === "session" ? authenticators.session(secret, org_id, passive) : authenticators.portal(secret, org_id);
+}
+
+/** Guessing is slow; who knows a token is never held up by those who do not, and a known one that has ended is no guess. */
+function refusalOf(plane: KernelPlane, credentials: Credentials, proof: Proof, error: unknown): unknown {
+  if (!(error instanceof Fault) || error.code !== "unauthorized") return error;
+  let fault = error;
+  try {
+    if (error.detail.known !== true) plane.rate_limits.unknown.take(credentials.ip);
+  } catch (limited) {
+    if (!(limited instanceof Fault)) return limited;
+    fault = limited;
+  }
+  // The browser would send it with every request.
+  if (proof.by === "session") fault.headers["set-cookie"] = clearCookie(credentials.site());
+  return fault;
+}
+
+/**
+ * Browsers send a cookie with whatever any page asks for. 403 unless a page of this server did: it alone can read the
+ * session's token against forgery, and for what opens a WebSocket, which no header can be put on, browsers name it in Origin.
+ */
+export function requireMeant(credentials: Credentials, { session }: Caller, what: "reads" | "changes" | "opens"): void {
+  if (session === undefined || what === "reads") return;
+  requireOwnOrigin(credentials.headers, credentials.site());
+  if (what === "changes") requireCsrfToken(credentials.headers, session);
 }
 
 /** Lets the holder of the service's admin token pass; without such a token, whoever sits at the machine itself. */

@@ -1,6 +1,7 @@
 import { type Role, roleAtLeast, ROLES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import { type Fault, forbidden } from "./fault.ts";
+import type { WebSession } from "./web-session.ts";
 import { identifier, list, sql, type Statement } from "./sql.ts";
 
 /** A site with all that is in it, or one fleet. One that names both or neither holds nothing. */
@@ -28,6 +29,8 @@ export interface Caller {
   limit: Scopes;
   actor: Actor;
   token_id: string;
+  /** Of who came by the cookie of a session instead of the token that it stands in for. */
+  session?: WebSession;
   /** Every org that the token may speak for. */
   orgs: readonly { org_id: string; role: Role; is_default: boolean }[];
 }

@@ -169,9 +169,9 @@ function parseJsonBodies(app: FastifyInstance): void {
 /** Nothing is told about paths under /api/ to those who have no token. */
 async function answerUnknown(plane: KernelPlane, methods: Methods, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const path = (request.raw.url ?? "").split("?", 1)[0] ?? "";
-  if (path.startsWith("/api/admin/")) authenticateAdmin(plane.admin, credentialsOf(request));
+  if (path.startsWith("/api/admin/")) authenticateAdmin(plane.admin, credentialsOf(request, plane.proxies));
   else if (path.startsWith("/api/")) {
-    const caller = await authenticatePortal(plane, credentialsOf(request));
+    const caller = await authenticatePortal(plane, credentialsOf(request, plane.proxies));
     reply.header("x-service-org-id", caller.org_id);
   }
   const allowed = methods.of(path);

@@ -10,6 +10,11 @@ import type { RateLimits } from "./rate-limit.ts";
 export interface Authenticators {
   /** Resolves a portal token and the org that the request names; throws 401 or 403. */
   portal(secret: string, org_id: string | undefined): Promise<Caller>;
+  /**
+   * Resolves the cookie of a session; throws 401, or 403 for an org that the session is not about. `passive`: somebody only
+   * looks whether it still holds, which does not keep it from growing idle.
+   */
+  session(secret: string, org_id: string | undefined, passive?: boolean): Promise<Caller>;
   /** Checks a robot's signature over `text`; throws 401. */
   robot(robot_id: string, text: string, signature: string): Promise<RobotCaller>;
 }

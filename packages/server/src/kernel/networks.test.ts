@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { clientAddress, Networks, parseNetworks } from "./networks.ts";
+import { clientAddress, Networks, parseNetworks, siteOf } from "./networks.ts";
 
 test("addresses and ranges of both families are read; what is none of them is refused as a whole", () => {
   assert.deepEqual(parseNetworks("10.0.0.0/8, 127.0.0.1,fd00::/8,::1"), ["10.0.0.0/8", "127.0.0.1", "fd00::/8", "::1"]);
@@ -47,4 +47,22 @@ test("whoever is no proxy names nobody, and a word that is no address counts for
   assert.equal(from("198.51.100.7", "127.0.0.1"), "198.51.100.7");
   assert.equal(from("10.0.0.1"), "10.0.0.1");
   assert.equal(from("10.0.0.1", "198.51.100.7, unknown"), "10.0.0.1");
+});
+
+test("the origin of our pages is Host with how the request came; X-Forwarded-* count from a proxy of ours only", () => {
+  const proxies = new Networks(["10.0.0.1"]);
+  const site = (remoteAddress: string, headers: Record<string, string>, encrypted = false) =>
+    siteOf({ socket: { remoteAddress, encrypted }, headers } as unknown as IncomingMessage, proxies);
+  assert.deepEqual(site("192.0.2.1", { host: "fleet.test:7600" }), { secure: false, origin: "http://fleet.test:7600" });
+  assert.deepEqual(site("192.0.2.1", { host: "FLEET.test:443" }, true), { secure: true, origin: "https://fleet.test" });
+  assert.deepEqual(site("192.0.2.1", { host: "[::1]:7600" }), { secure: false, origin: "http://[::1]:7600" });
+  const lies = { host: "fleet.test", "x-forwarded-host": "evil.test", "x-forwarded-proto": "https" };
+  assert.deepEqual(site("192.0.2.1", lies), { secure: false, origin: "http://fleet.test" });
+  assert.deepEqual(site("10.0.0.1", { host: "inner:7600" }), { secure: true, origin: "https://inner:7600" });
+  const told = { host: "inner:7600", "x-forwarded-host": "fleet.test", "x-forwarded-proto": "http" };
+  assert.deepEqual(site("10.0.0.1", told), { secure: false, origin: "http://fleet.test" });
+  // Of several the proxy wrote the last.
+  assert.equal(site("10.0.0.1", { host: "x", "x-forwarded-host": "evil.test, fleet.test" }).origin, "https://fleet.test");
+  for (const host of [undefined, "", "a/b", "a b", "user@evil.test", "a:b:c"])
+    assert.equal(site("192.0.2.1", host === undefined ? {} : { host }).origin, undefined, host);
 });

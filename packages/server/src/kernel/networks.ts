@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { BlockList, isIP } from "node:net";
+import type { TLSSocket } from "node:tls";
 
 /** Address ranges from which a proxy may speak for others. */
 export class Networks {
@@ -39,6 +40,28 @@ function isRange(text: string): boolean {
   if (family === 0 || address.includes("%") || more.length > 0) return false;
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 6 ? 128 : 32));
 }
+
+/** Where the browser that sent a request believes to be. */
+export interface Site {
+  /** It came over TLS, here or at the proxy. */
+  secure: boolean;
+  /** Of the pages that are served here, as browsers write it into `Origin`; undefined when the request names no host. */
+  origin: string | undefined;
+}
+
+/** A proxy of ours that does not say by X-Forwarded-Proto how it was asked speaks TLS: that is what it is there for. */
+export function siteOf({ headers, socket }: Pick<IncomingMessage, "headers" | "socket">, proxies: Networks): Site {
+  const by_proxy = proxies.has(socket.remoteAddress);
+  const forwarded = (name: string): string | undefined => (by_proxy ? lastOf(headers[name]) : undefined);
+  const secure = by_proxy ? forwarded("x-forwarded-proto") !== "http" : (socket as Partial<TLSSocket>).encrypted === true;
+  const host = forwarded("x-forwarded-host") ?? headers.host;
+  const origin = host === undefined || /[/?#@\\\s]/.test(host) ? undefined : URL.parse(`${secure ? "https" : "http"}://${host}`)?.origin;
+  return { secure, origin };
+}
+
+/** The last of several values with commas between: the one that the nearest proxy wrote. */
+const lastOf = (value: string | string[] | undefined): string | undefined =>
+  (Array.isArray(value) ? value.join(",") : value)?.split(",").at(-1)?.trim() || undefined;
 
 /**
  * The address that a request came from: the socket's, or the last one in X-Forwarded-For that is no proxy of ours. What stands

@@ -2,14 +2,15 @@ import { Readable } from "node:stream";
 import type { ParamsOf, QueryOf, BodyOf, AnswerOf, Route, RouteSpec } from "@robofleet/protocol/routes";
 import { accessOf, type Role, SECRET_PREFIXES } from "@robofleet/protocol";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials } from "./authenticate.ts";
+import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials, requireMeant } from "./authenticate.ts";
 import { type AuditNote, isAudited, RequestAudit } from "./audit.ts";
 import { authorize } from "./authorize.ts";
 import { type Caller, requireRole, type RobotCaller } from "./caller.ts";
 import type { Db } from "./db.ts";
-import { notFound } from "./fault.ts";
+import { badRequest, forbidden, notFound } from "./fault.ts";
 import { contentHash, type Idempotency, readIdempotencyKey, type StoredAnswer } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
+import { type Networks, type Site, siteOf } from "./networks.ts";
 import { allowBody } from "./receiving.ts";
 import { validator } from "./validate.ts";
 
@@ -36,6 +37,8 @@ export interface Call<R extends RouteSpec> {
   db: Db;
   headers: Record<string, string | string[] | undefined>;
   ip: string;
+  /** Where a browser that sent it believes to be. */
+  site: () => Site;
   /** The raw body of a route that `consumes` something else than JSON; call `allowBody` before reading it. */
   stream: Readable;
   /** Lets a client send its body that asked first; until then it can be refused before the first byte. */
@@ -76,9 +79,11 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       state.set(request, caller);
       if ("token_id" in caller) {
         reply.header("x-service-org-id", caller.org_id);
-        await refusedIsTold(plane, audits ? new RequestAudit(plane, route, request, caller) : undefined, async () =>
-          requireRole(caller, route.access as Role),
-        );
+        await refusedIsTold(plane, audits ? new RequestAudit(plane, route, request, caller) : undefined, async () => {
+          requireMeant(credentialsOf(request, plane.proxies), caller, route.method === "GET" ? "reads" : "changes");
+          requireWay(route, caller);
+          requireRole(caller, route.access as Role);
+        });
       }
     }
     if (route.consumes === undefined) allowBody(request.raw, reply.raw);
@@ -102,6 +107,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       db,
       headers: request.headers,
       ip: request.ip,
+      site: () => siteOf(request.raw, plane.proxies),
       stream: (route.consumes === undefined ? undefined : (request.body ?? request.raw)) as Readable,
       allowBody: () => allowBody(request.raw, reply.raw),
       signal: request.signal,
@@ -120,7 +126,12 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       const together = route.method !== "GET" && route.consumes === undefined && route.access !== "public";
       return send(reply, default_status, await (together ? db.transaction(run) : run(db)));
     }
-    return await answerOnce(http, route, { ...call, key }, reply, async (tx) => storable(route, default_status, await run(tx)));
+    return await answerOnce(http, route, { ...call, key }, reply, async (tx) => {
+      const result = await run(tx);
+      // A cookie goes out with the first answer; it is not kept for a replay.
+      if (result instanceof Answer) reply.headers(result.headers);
+      return storable(route, default_status, result);
+    });
   };
 
   mount(http, route, onRequest, handle);
@@ -202,22 +213,31 @@ function storable(route: Route, default_status: number, result: unknown): { answ
 const isSecret = (value: unknown): boolean =>
   typeof value === "string" && Object.values(SECRET_PREFIXES).some((prefix) => value.startsWith(prefix));
 
-export const credentialsOf = (request: FastifyRequest): Credentials => ({
+export const credentialsOf = (request: FastifyRequest, proxies: Networks): Credentials => ({
   headers: request.headers,
   ip: request.ip,
   peer: request.socket.remoteAddress,
+  site: () => siteOf(request.raw, proxies),
 });
 
+/** Some routes are about the session itself, and one makes it. */
+function requireWay({ by }: Route, { session }: Caller): void {
+  if (by === "token" && session !== undefined) throw forbidden("this needs a token: a session makes no sessions");
+  if (by === "session" && session === undefined)
+    throw badRequest("this is about the session of a cookie, and the request came with a token");
+}
+
 async function authenticate(plane: KernelPlane, route: Route, request: FastifyRequest): Promise<Caller | RobotCaller | undefined> {
+  const credentials = credentialsOf(request, plane.proxies);
   switch (route.access) {
     case "public":
       return undefined;
     case "service_admin":
-      authenticateAdmin(plane.admin, credentialsOf(request));
+      authenticateAdmin(plane.admin, credentials);
       return undefined;
     case "robot":
-      return authenticateRobot(plane, credentialsOf(request), request.method, request.raw.url ?? "");
+      return authenticateRobot(plane, credentials, request.method, request.raw.url ?? "");
     default:
-      return authenticatePortal(plane, credentialsOf(request));
+      return authenticatePortal(plane, credentials);
   }
 }

@@ -2,11 +2,11 @@ import type { IncomingMessage } from "node:http";
 import { type Role, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import { authorize } from "../../kernel/authorize.ts";
-import { authenticatePortal, bearerOf, type Credentials } from "../../kernel/authenticate.ts";
+import { authenticatePortal, type Credentials, type Proof, proofOf, requireMeant } from "../../kernel/authenticate.ts";
 import { checkText } from "../../kernel/body.ts";
 import { type Caller, requireRole } from "../../kernel/caller.ts";
-import { badRequest, Fault, httpError, notFound, printable } from "../../kernel/fault.ts";
-import { clientAddress } from "../../kernel/networks.ts";
+import { badRequest, Fault, httpError, notFound, printable, unauthorized } from "../../kernel/fault.ts";
+import { clientAddress, siteOf } from "../../kernel/networks.ts";
 import { requireRobot } from "../robots/index.ts";
 
 interface StreamKind {
@@ -57,7 +57,7 @@ function decoded(id: string): string {
 export interface Admitted {
   kind: StreamKind;
   caller: Caller;
-  secret: string;
+  proof: Proof;
   robot_id: string;
   decommissioned: boolean;
   /** Address that the request came from. */
@@ -79,17 +79,20 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
     headers: request.headers,
     ip: clientAddress(request, plane.proxies),
     peer: request.socket.remoteAddress,
+    site: () => siteOf(request, plane.proxies),
   };
-  const secret = query.get("token") ?? bearerOf(credentials);
-  const caller = await authenticatePortal(plane, credentials, secret, query.get("org_id") ?? undefined);
+  const proof = proofOf(credentials, query.get("token") ?? undefined);
+  if (proof === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
+  const caller = await authenticatePortal(plane, credentials, proof, query.get("org_id") ?? undefined);
   seen.org_id = caller.org_id;
+  requireMeant(credentials, caller, "opens");
   requireRole(caller, kind.role);
   checkQuery(query, kind);
   if (robot_id.includes("\0")) throw notFound("robot", robot_id);
   const db = plane.db.forOrg(caller.org_id);
   await authorize(plane.findPlaces, db, caller, streamAccess[kind.name], { params: { id: robot_id }, query: {}, body: {} });
   const { decommissioned } = await requireRobot(db, caller.org_id, robot_id);
-  return { kind, caller, secret: secret ?? "", robot_id, decommissioned, ip: credentials.ip };
+  return { kind, caller, proof, robot_id, decommissioned, ip: credentials.ip };
 }
 
 function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void {

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Plane } from "../../context.ts";
-import { appendAudit, type AuditEntry, pathWithoutQuery, userAgentOf } from "../../kernel/audit.ts";
+import { appendAudit, type AuditEntry, pathWithoutQuery, sessionOf, userAgentOf } from "../../kernel/audit.ts";
 import type { Admitted } from "./admit.ts";
 
 type StreamEntry = Omit<AuditEntry, "action" | "status">;
@@ -19,7 +19,7 @@ export async function tellOpened(plane: Plane, request: IncomingMessage, admitte
     ip,
     user_agent: userAgentOf(request.headers),
     request_id,
-    data: { stream: kind.name },
+    data: { stream: kind.name, ...sessionOf(caller) },
   };
   await appendAudit(plane.db.forOrg(entry.org_id), plane, { ...entry, action: "stream.opened", status: null });
   return entry;

@@ -56,7 +56,7 @@ export async function startFeaturePlane(
   const database = await createTestDatabase();
   const db = await database.connect();
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-  const portal = createPortalAuthenticator({ db, clock });
+  const portal = createPortalAuthenticator({ db, clock, limits: LIMIT_DEFAULTS });
   const sessions = options.sessions ?? new Map<string, Session>();
   const metrics = createMetrics();
   const plane = {
@@ -67,6 +67,7 @@ export async function startFeaturePlane(
     db_errors: { isConnectionLost, isUniqueViolation },
     authenticators: {
       portal: (secret: string, org_id: string | undefined) => portal.authenticate(secret, org_id),
+      session: (secret: string, org_id: string | undefined, passive?: boolean) => portal.authenticateSession(secret, org_id, passive),
       robot: (robot_id: string, text: string, signature: string) => {
         if (options.robot === undefined) throw new Error("this test has no robots");
         return options.robot(plane)(robot_id, text, signature);

@@ -1,81 +1,117 @@
 import type { Clock } from "@robofleet/clock";
 import { ROLES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
-import { LRUCache } from "lru-cache";
+import type { Limits } from "../../config.ts";
 import { type Caller, type Grant, highestRole, lowerRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { Fault, forbidden, printable, unauthorized } from "../../kernel/fault.ts";
-import { secretHash } from "./create.ts";
-import { type CredentialRow, findCredential, listOrgOfToken, listOrgsOfUser, type MembershipRow, updateLastUsed } from "./store.ts";
-
-/** A token is looked up again after this long: what is revoked is refused within 2 s, on every node. */
-const REMEMBERED_MS = 1_000;
-const REMEMBERED_TOKENS_MAX = 20_000;
+import { WebSession } from "../../kernel/web-session.ts";
+import { Remembered, REMEMBERED_SECRETS_MAX } from "./remembered.ts";
+import { findSession, idleSince, type SessionRow, updateSessionsUsed } from "./store-sessions.ts";
+import { type FoundCredential, findCredential, listOrgOfToken, listOrgsOfUser, type MembershipRow, updateLastUsed } from "./store.ts";
 
 export interface PortalAuthenticator {
   /** Resolves a token and the org that the request names (else the token's default org). Throws 401 or 403. */
   authenticate(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Writes when each token was used last. Call it every few seconds: a row a request would cost more than the request. */
+  /** Resolves the secret of a session in its org. Throws 401 or 403, the latter also when the request names another org. */
+  authenticateSession(secret: string, org_id: string | undefined, passive?: boolean): Promise<Caller>;
+  /** Writes when each token and session was used last. Call it every few seconds: a row a request would cost more than the request. */
   flushUsed(): Promise<void>;
 }
 
 interface Token {
-  credential: CredentialRow;
+  credential: FoundCredential;
   orgs: MembershipRow[];
-  looked_up_at: number;
 }
 
-/** Portal tokens by the SHA-256 of their secret, remembered for a second. */
-export function createPortalAuthenticator({ db, clock }: { db: Db; clock: Clock }): PortalAuthenticator {
-  const tokens = new LRUCache<string, Promise<Token>>({ max: REMEMBERED_TOKENS_MAX });
-  const resolved = new WeakMap<Promise<Token>, Token>();
-  let used = new Map<string, Date>();
+interface Session extends Token {
+  session: SessionRow;
+}
 
-  function remembered(secret: string): Promise<Token> {
-    const hash = secretHash(secret);
-    const key = hash.toString("latin1");
-    const known = tokens.get(key);
-    // A look-up under way is shared: a thousand requests at once ask the database once.
-    const token = known === undefined ? undefined : resolved.get(known);
-    if (known !== undefined && (token === undefined || clock.monotonic() - token.looked_up_at < REMEMBERED_MS)) return known;
-    const looking = lookUp(db, clock, hash);
-    tokens.set(key, looking);
-    looking.then(
-      (found) => resolved.set(looking, found),
-      () => tokens.delete(key),
-    );
-    return looking;
+interface Options {
+  db: Db;
+  clock: Clock;
+  limits: Pick<Limits, "session_idle_hours">;
+}
+
+/** Portal tokens and sessions by the SHA-256 of their secret, remembered for a second. */
+export function createPortalAuthenticator({ db, clock, limits }: Options): PortalAuthenticator {
+  const tokens = new Remembered<Token>(clock, (hash) => lookUpToken(db, hash));
+  const sessions = new Remembered<Session>(clock, (hash) => lookUpSession(db, hash));
+  let used = new Map<string, Date>();
+  let used_sessions = new Map<string, Date>();
+
+  function note(uses: Map<string, Date>, id: string): void {
+    if (uses.size < REMEMBERED_SECRETS_MAX || uses.has(id)) uses.set(id, clock.now());
+  }
+
+  function checkSession({ session, credential }: Session): void {
+    const now = clock.now();
+    checkToken(credential, now, "the session's token");
+    if (session.expires_at <= now) throw refuseKnown("the session has expired");
+    const used_at = used_sessions.get(session.id) ?? session.used_at;
+    if (used_at <= idleSince(now, limits)) throw refuseKnown("the session was not used for too long");
   }
 
   return {
     async authenticate(secret, org_id) {
-      const { credential, orgs } = await remembered(secret);
-      const now = clock.now();
-      if (credential.revoked_at !== null) throw refuseKnown("the token was revoked");
-      if (credential.expires_at !== null && credential.expires_at <= now) throw refuseKnown("the token has expired");
+      const { credential, orgs } = await tokens.get(secret);
+      checkToken(credential, clock.now(), "the token");
       const caller = callerOf(credential, orgs, org_id);
-      if (used.size < REMEMBERED_TOKENS_MAX || used.has(credential.id)) used.set(credential.id, now);
+      note(used, credential.id);
       return caller;
     },
+    async authenticateSession(secret, org_id, passive = false) {
+      let found = await sessions.get(secret);
+      // It may have gone on to another org on another node a moment ago.
+      if (org_id !== undefined && org_id !== found.session.current_org_id) {
+        sessions.forget(secret);
+        found = await sessions.get(secret);
+      }
+      checkSession(found);
+      const { session, credential, orgs } = found;
+      if (org_id !== undefined && org_id !== session.current_org_id)
+        throw forbidden(`the session is about org ${session.current_org_id}; PATCH /api/auth/session changes that`);
+      const caller = callerOf(credential, orgs, session.current_org_id);
+      if (!passive) {
+        note(used, credential.id);
+        note(used_sessions, session.id);
+      }
+      const forget = (): void => sessions.forget(secret);
+      return { ...caller, session: new WebSession(secret, { id: session.id, expires_at: session.expires_at, forget }) };
+    },
     async flushUsed() {
-      if (used.size === 0) return;
-      const taken = used;
+      const [of_tokens, of_sessions] = [used, used_sessions];
       used = new Map();
-      await updateLastUsed(db, taken);
+      used_sessions = new Map();
+      if (of_tokens.size > 0) await updateLastUsed(db, of_tokens);
+      if (of_sessions.size > 0) await updateSessionsUsed(db, of_sessions);
     },
   };
 }
 
-async function lookUp(db: Db, clock: Clock, hash: Buffer): Promise<Token> {
-  const looked_up_at = clock.monotonic();
+function checkToken({ revoked_at, expires_at }: FoundCredential, now: Date, what: string): void {
+  if (revoked_at !== null) throw refuseKnown(`${what} was revoked`);
+  if (expires_at !== null && expires_at <= now) throw refuseKnown(`${what} has expired`);
+}
+
+async function lookUpToken(db: Db, hash: Buffer): Promise<Token> {
   const credential = await findCredential(db, hash);
   if (credential === undefined) throw unauthorized("the token is not known");
-  const orgs =
-    credential.user_id === null
-      ? await listOrgOfToken(db, credential.org_id)
-      : await listOrgsOfUser(db, credential.user_id, credential.every_org ? null : credential.org_id);
-  return { credential, orgs, looked_up_at };
+  return { credential, orgs: await listOrgs(db, credential) };
 }
+
+async function lookUpSession(db: Db, hash: Buffer): Promise<Session> {
+  const session = await findSession(db, hash);
+  if (session === undefined) throw unauthorized("the session is not known");
+  // By the secret that it was made with: when a rotation ends that one, this ends.
+  const credential = await findCredential(db, session.token_hash);
+  if (credential?.id !== session.token_id) throw refuseKnown("the session's token was rotated");
+  return { session, credential, orgs: await listOrgs(db, credential) };
+}
+
+const listOrgs = (db: Db, { user_id, org_id, every_org }: FoundCredential): Promise<MembershipRow[]> =>
+  user_id === null ? listOrgOfToken(db, org_id) : listOrgsOfUser(db, user_id, every_org ? null : org_id);
 
 /** 401 for a token that exists: not a guess, so it is not counted as one. */
 function refuseKnown(message: string): Fault {
@@ -83,7 +119,7 @@ function refuseKnown(message: string): Fault {
   return new Fault("unauthorized", message, { headers, detail: { known: true } });
 }
 
-function callerOf(credential: CredentialRow, memberships: readonly MembershipRow[], named: string | undefined): Caller {
+function callerOf(credential: FoundCredential, memberships: readonly MembershipRow[], named: string | undefined): Caller {
   const org_id = named ?? credential.org_id;
   const own = memberships.filter((one) => one.org_id === org_id);
   const [org] = own;
@@ -114,14 +150,14 @@ function callerOf(credential: CredentialRow, memberships: readonly MembershipRow
 }
 
 /** A token never can do more than its user, nor more than it was made for. An org's token holds its one grant itself. */
-const grantsIn = (credential: CredentialRow, memberships: readonly MembershipRow[]): Grant[] =>
+const grantsIn = (credential: FoundCredential, memberships: readonly MembershipRow[]): Grant[] =>
   memberships.map(({ role, scopes }) =>
     role === null ? { role: credential.role, scopes: credential.scopes } : { role: lowerRole(role, credential.role), scopes: scopes ?? [] },
   );
 
 const highestOf = (grants: readonly Grant[]): Grant["role"] => highestRole(grants.map(({ role }) => role)) ?? ROLES[0];
 
-const actorOf = (credential: CredentialRow, { user_name }: MembershipRow): Actor =>
+const actorOf = (credential: FoundCredential, { user_name }: MembershipRow): Actor =>
   credential.user_id === null
     ? { type: "org_token", id: credential.id, name: credential.label }
     : { type: "user", id: credential.user_id, name: user_name };

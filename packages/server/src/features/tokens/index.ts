@@ -1,5 +1,6 @@
 export { createPortalAuthenticator, type PortalAuthenticator } from "./authenticate.ts";
 export { createCredential, type CredentialOptions } from "./create.ts";
 export { tokenRoutes } from "./routes.ts";
+export { sessionRoutes, sweepSessions } from "./sessions.ts";
 export { checkScopes } from "./scopes.ts";
 export { hasAdminToken, revokeTokensOfUser } from "./store-manage.ts";

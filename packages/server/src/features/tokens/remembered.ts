@@ -1,0 +1,44 @@
+import type { Clock } from "@robofleet/clock";
+import { LRUCache } from "lru-cache";
+import { secretHash } from "./create.ts";
+
+/** What is remembered is looked up again after this long: what is revoked is refused within 2 s, on every node. */
+const REMEMBERED_MS = 1_000;
+export const REMEMBERED_SECRETS_MAX = 20_000;
+
+/** What was found by the SHA-256 of secrets, for a second. */
+export class Remembered<T extends object> {
+  readonly #clock: Clock;
+  readonly #lookUp: (hash: Buffer) => Promise<T>;
+  readonly #known = new LRUCache<string, Promise<T>>({ max: REMEMBERED_SECRETS_MAX });
+  readonly #looked_up_at = new WeakMap<Promise<T>, number>();
+
+  constructor(clock: Clock, lookUp: (hash: Buffer) => Promise<T>) {
+    this.#clock = clock;
+    this.#lookUp = lookUp;
+  }
+
+  get(secret: string): Promise<T> {
+    const hash = secretHash(secret);
+    const key = hash.toString("latin1");
+    const known = this.#known.get(key);
+    // A look-up under way is shared: a thousand requests at once ask the database once.
+    const at = known === undefined ? undefined : this.#looked_up_at.get(known);
+    if (known !== undefined && (at === undefined || this.#clock.monotonic() - at < REMEMBERED_MS)) return known;
+    const began_at = this.#clock.monotonic();
+    const looking = this.#lookUp(hash);
+    this.#known.set(key, looking);
+    looking.then(
+      () => this.#looked_up_at.set(looking, began_at),
+      () => {
+        if (this.#known.peek(key) === looking) this.#known.delete(key);
+      },
+    );
+    return looking;
+  }
+
+  /** The next `get` looks it up, also when a look-up is under way. */
+  forget(secret: string): void {
+    this.#known.delete(secretHash(secret).toString("latin1"));
+  }
+}

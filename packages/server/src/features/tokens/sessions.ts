@@ -1,0 +1,102 @@
+import { randomBytes } from "node:crypto";
+import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
+import { routes, type Session } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { bearerOf } from "../../kernel/authenticate.ts";
+import type { Caller } from "../../kernel/caller.ts";
+import { notFound, unauthorized } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { Answer, serve } from "../../kernel/serve.ts";
+import { wireTime } from "../../kernel/time.ts";
+import { clearCookie, csrfTokenOf, setCookie, type WebSession } from "../../kernel/web-session.ts";
+import { secretHash } from "./create.ts";
+import {
+  deleteEndedSessions,
+  deleteSession,
+  deleteSurplusSessions,
+  getSession,
+  idleSince,
+  insertSession,
+  moveSession,
+  type SessionRow,
+} from "./store-sessions.ts";
+import { findCredential } from "./store.ts";
+
+const SECRET_BYTES = 32;
+const HOUR_MS = 3_600_000;
+/** A session that ended is known for so long still: a browser that comes back with it did not guess. */
+const KNOWN_AFTER_END_MS = 24 * HOUR_MS;
+
+/** A browser's sessions: a token is shown once, and a cookie that no script can read stands in for it from then on. */
+export function sessionRoutes(http: Http, plane: Plane): void {
+  const { limits } = plane.settings;
+  const toWire = (session: SessionRow, csrf_token: string): Session => ({
+    id: session.id,
+    org_id: session.current_org_id,
+    token_id: session.token_id,
+    csrf_token,
+    idle_hours: limits.session_idle_hours,
+    expires_at: wireTime(session.expires_at),
+    created_at: wireTime(session.created_at),
+    updated_at: wireTime(session.updated_at),
+  });
+
+  serve(http, plane, routes.createSession, async (_, { caller, headers, db, site }) => {
+    const now = plane.clock.now();
+    const token_hash = secretHash(bearerOf({ headers }) ?? "");
+    // The token may be of another org than the one that it speaks for now.
+    const token = await findCredential(plane.db, token_hash);
+    if (token?.id !== caller.token_id) throw unauthorized("the token is not known");
+    const end = Math.min(now.getTime() + limits.session_hours * HOUR_MS, token.expires_at?.getTime() ?? Infinity);
+    const secret = SECRET_PREFIXES.session + randomBytes(SECRET_BYTES).toString("hex");
+    const session = await insertSession(db, {
+      id: plane.id(ID_PREFIXES.session),
+      hash: secretHash(secret),
+      token_id: token.id,
+      token_hash,
+      current_org_id: caller.org_id,
+      expires_at: new Date(end),
+      created_at: now,
+    });
+    await deleteSurplusSessions(db, token.id);
+    return new Answer(
+      201,
+      { data: toWire(session, csrfTokenOf(secret)) },
+      { location: routes.createSession.path, "set-cookie": setCookie(secret, site(), (end - now.getTime()) / 1_000) },
+    );
+  });
+
+  serve(http, plane, routes.getSession, async (_, { caller, db }) => {
+    const { id, csrf_token } = sessionOf(caller);
+    return { data: toWire(await getSession(db, id), csrf_token) };
+  });
+
+  serve(http, plane, routes.updateSession, async (_, { caller, body, db, audit }) => {
+    const { id, csrf_token, forget } = sessionOf(caller);
+    if (!caller.orgs.some(({ org_id }) => org_id === body.org_id)) throw notFound("org", body.org_id);
+    audit.object_id = id;
+    const session = await moveSession(db, id, body.org_id, plane.clock.now());
+    db.afterCommit(forget);
+    return new Answer(200, { data: toWire(session, csrf_token) }, { "x-service-org-id": body.org_id });
+  });
+
+  serve(http, plane, routes.endSession, async (_, { caller, db, site, audit }) => {
+    const { id, forget } = sessionOf(caller);
+    audit.object_id = id;
+    await deleteSession(db, id);
+    db.afterCommit(forget);
+    return new Answer<never>(204, "", { "set-cookie": clearCookie(site()) });
+  });
+}
+
+/** The routes that ask for it are by a session only. */
+function sessionOf({ session }: Caller): WebSession {
+  if (session === undefined) throw new Error("the route let a token in");
+  return session;
+}
+
+/** Deletes the sessions that ended a day ago. */
+export function sweepSessions({ db, clock, settings }: Plane): Promise<number> {
+  const then = new Date(clock.now().getTime() - KNOWN_AFTER_END_MS);
+  return deleteEndedSessions(db, { expired: then, idle: idleSince(then, settings.limits) });
+}

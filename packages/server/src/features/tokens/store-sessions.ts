@@ -1,0 +1,62 @@
+import type { Limits } from "../../config.ts";
+import type { Db } from "../../kernel/db.ts";
+import { bytea, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+
+const HOUR_MS = 3_600_000;
+/** Whoever signs in again and again keeps no more of them. */
+export const SESSIONS_OF_TOKEN_MAX = 500;
+
+const sessionRow = row({
+  id: text,
+  token_id: text,
+  token_hash: bytea,
+  current_org_id: text,
+  expires_at: timestamptz,
+  used_at: timestamptz,
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type SessionRow = RowOf<typeof sessionRow>;
+
+/** What was not used since then is idle. */
+export const idleSince = (now: Date, { session_idle_hours }: Pick<Limits, "session_idle_hours">): Date =>
+  new Date(now.getTime() - session_idle_hours * HOUR_MS);
+
+/** Found before any org is known: the secret says which it is. */
+export const findSession = (db: Db, hash: Buffer): Promise<SessionRow | undefined> =>
+  db.maybe(sql(sessionRow)`select ${sessionRow} from web_session where hash = ${hash}`);
+
+export const getSession = (db: Db, id: string): Promise<SessionRow> =>
+  db.one(sql(sessionRow)`select ${sessionRow} from web_session where id = ${id}`);
+
+export const insertSession = (db: Db, s: Omit<SessionRow, "used_at" | "updated_at"> & { hash: Buffer }): Promise<SessionRow> =>
+  db.one(sql(sessionRow)`
+    insert into web_session (id, hash, token_id, token_hash, current_org_id, expires_at, used_at, created_at, updated_at)
+    values (${s.id}, ${s.hash}, ${s.token_id}, ${s.token_hash}, ${s.current_org_id}, ${s.expires_at}, ${s.created_at}, ${s.created_at}, ${s.created_at})
+    returning ${sessionRow}`);
+
+/** Of more sessions of a token than it may have, ends those that were used longest ago. */
+export const deleteSurplusSessions = (db: Db, token_id: string): Promise<number> =>
+  db.run(sql`
+    delete from web_session where token_id = ${token_id} and id in (
+      select id from web_session where token_id = ${token_id} order by used_at desc, id desc offset ${SESSIONS_OF_TOKEN_MAX})`);
+
+export const moveSession = (db: Db, id: string, org_id: string, now: Date): Promise<SessionRow> =>
+  db.one(sql(sessionRow)`
+    update web_session set current_org_id = ${org_id}, updated_at = ${now} where id = ${id} returning ${sessionRow}`);
+
+export const deleteSession = (db: Db, id: string): Promise<number> => db.run(sql`delete from web_session where id = ${id}`);
+
+/** One statement for many sessions; times never go back. */
+export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
+  db.run(sql`
+    update web_session s set used_at = v.at
+    from unnest(${list(used.keys())}::text[], ${list(used.values())}::timestamptz[]) as v (id, at)
+    where s.id = v.id and s.used_at < v.at`);
+
+/** Deletes those that ended by themselves, or with their token, before then. */
+export const deleteEndedSessions = (db: Db, before: { expired: Date; idle: Date }): Promise<number> =>
+  db.run(sql`
+    delete from web_session s using credential c
+    where c.id = s.token_id
+      and (s.expires_at < ${before.expired} or s.used_at < ${before.idle} or c.revoked_at < ${before.expired} or c.expires_at < ${before.expired})`);
