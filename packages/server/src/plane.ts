@@ -9,7 +9,7 @@ import type { Settings } from "./config.ts";
 import type { Plane } from "./context.ts";
 import { directoryBlobs } from "./engines/blobs/index.ts";
 import { localBus } from "./engines/bus/index.ts";
-import { connect, type DbAddress, isConnectionLost, isUniqueViolation, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
+import { connect, type DbAddress, isConnectionLost, isDiskFull, isUniqueViolation, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { refuseUnfinished } from "./engines/db/backup/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
 import { auditRoutes } from "./features/audit/index.ts";
@@ -160,7 +160,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     id,
     log,
     db,
-    db_errors: { isConnectionLost, isUniqueViolation },
+    db_errors: { isConnectionLost, isDiskFull, isUniqueViolation },
     authenticators: {
       portal: (secret, org_id) => portal.authenticate(secret, org_id),
       session: (secret, org_id, passive) => portal.authenticateSession(secret, org_id, passive),

@@ -35,5 +35,6 @@ export interface SystemDb extends Db {
 /** What the kernel must know of the errors of a database driver. */
 export interface DbErrors {
   isConnectionLost(error: unknown): boolean;
+  isDiskFull(error: unknown): boolean;
   isUniqueViolation(error: unknown): boolean;
 }

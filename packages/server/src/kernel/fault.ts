@@ -41,6 +41,14 @@ export const notFound = (kind: string, id: string): Fault => new Fault("not_foun
 export const httpError = (status: HttpErrorStatus, message: string, headers: Record<string, string> = {}): Fault =>
   new Fault("http_error", message, { status, headers });
 
+/** Long enough that somebody has made room, or that it is known that nobody does. */
+const DISK_FULL_RETRY_SECONDS = "10";
+/** `outcome` says what became of the request. */
+export const diskFull = (outcome: string): Fault =>
+  httpError(503, `the server's disk is full, ${outcome}; try again when its administrator has made room`, {
+    "retry-after": DISK_FULL_RETRY_SECONDS,
+  });
+
 const SHOWN_CHARACTERS_MAX = 80;
 
 /** What a client sent, fit for a one-line message: quoted where it could be mistaken, cut, without control characters. */

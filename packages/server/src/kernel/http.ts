@@ -5,7 +5,7 @@ import type { Socket } from "node:net";
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal } from "./authenticate.ts";
 import { BODY_BYTES_MAX, parseBody } from "./body.ts";
-import { Fault, forbidden, httpError, notFound } from "./fault.ts";
+import { diskFull, Fault, forbidden, httpError, notFound } from "./fault.ts";
 import { Idempotency } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import type { Metrics } from "./metrics.ts";
@@ -213,6 +213,7 @@ const FRAMEWORK_FAULTS: Record<number, (message: string) => Fault> = {
 export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown): Fault {
   if (error instanceof Fault) return error;
   if (plane.db_errors.isConnectionLost(error)) return httpError(503, "the database does not answer; try again", { "retry-after": "2" });
+  if (plane.db_errors.isDiskFull(error)) return diskFull("nothing was written");
   const status = (error as FastifyError | undefined)?.statusCode;
   if (status !== undefined && status >= 400 && status < 500)
     return FRAMEWORK_FAULTS[status]?.("") ?? new Fault("bad_request", "the request is malformed");

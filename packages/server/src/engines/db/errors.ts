@@ -39,7 +39,8 @@ const LOST_STATES = /^(08...|57P0.|53300|25P03|25P04)$/;
 /** Whether the database was out of reach, so that asking again later may work (HTTP: 503). */
 export function isConnectionLost(error: unknown): boolean {
   if (error instanceof ConnectionLost) return true;
-  if (error instanceof DatabaseError) return error.code !== undefined && LOST_STATES.test(error.code);
+  // After a panic, such as one on a full disk of the log, nobody knows whether the write happened.
+  if (error instanceof DatabaseError) return error.severity === "PANIC" || (error.code !== undefined && LOST_STATES.test(error.code));
   if (!(error instanceof Error)) return false;
   if ("syscall" in error && "code" in error && typeof error.code === "string") return LOST_SOCKET_CODES.has(error.code);
   return LOST_MESSAGES.some((message) => error.message.startsWith(message));
@@ -48,6 +49,12 @@ export function isConnectionLost(error: unknown): boolean {
 /** Whether a row with this key exists already (HTTP: 409); with `constraint` only if that constraint or unique index said so. */
 export function isUniqueViolation(error: unknown, constraint?: string): boolean {
   return error instanceof DatabaseError && error.code === "23505" && (constraint === undefined || error.constraint === constraint);
+}
+
+/** Whether there was no space left for a write, which surely did not happen then (HTTP: 503). Also for files of our own. */
+export function isDiskFull(error: unknown): boolean {
+  if (isConnectionLost(error) || !(error instanceof Error) || !("code" in error)) return false;
+  return error.code === "53100" || error.code === "ENOSPC" || error.code === "EDQUOT";
 }
 
 /** Serialization failure or deadlock: the transaction surely did not happen and may simply be run again. */

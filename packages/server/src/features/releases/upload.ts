@@ -3,7 +3,7 @@ import type { Plane } from "../../context.ts";
 import { BlobError, type Completed } from "../../engines/blobs/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, conflict, httpError, notFound, printable } from "../../kernel/fault.ts";
+import { badRequest, conflict, diskFull, notFound, printable } from "../../kernel/fault.ts";
 import { artifactStored } from "../deployments/index.ts";
 import type { Room } from "./room.ts";
 import { deleteUpload } from "./store-uploads.ts";
@@ -127,7 +127,7 @@ export function toFault(error: unknown, { tag, artifact_size }: ReleaseRow): unk
     case "interrupted":
       return badRequest("the upload broke off. Nothing was kept");
     case "no_space":
-      return httpError(413, `the server has no room for ${of}`);
+      return diskFull(`there is no room for ${of}`);
     default:
       return error;
   }
