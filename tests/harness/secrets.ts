@@ -5,6 +5,8 @@ import { identifier, int, row, sql, text } from "../../packages/server/src/kerne
 
 /** Long enough to be no accident, short enough to find a secret that was cut. */
 const SECRET = "rf_(org|user|enroll|session)_[0-9a-f]{16}";
+/** Of the longest text that the form matches. */
+const SECRET_CHARACTERS = "rf_session_".length + 16;
 const CHUNK_BYTES = 1024 * 1024;
 
 const tableRow = row({ name: text });
@@ -34,13 +36,17 @@ export const secretsInText = (words: string): string[] =>
 export function filesWithSecrets(directory: string, secrets: readonly string[]): string[] {
   const needles = secrets.map((secret) => Buffer.from(secret));
   const overlap = Math.max(0, ...needles.map(({ length }) => length));
+  return filesThatHold(directory, overlap, (chunk) => needles.some((needle) => chunk.includes(needle)));
+}
+
+function filesThatHold(directory: string, overlap: number, isFound: (chunk: Buffer) => boolean): string[] {
   return globSync("**", { cwd: directory, exclude: () => false })
     .concat(globSync("**/.*", { cwd: directory }))
     .filter((name) => statSync(path.join(directory, name), { throwIfNoEntry: false })?.isFile() === true)
-    .filter((name) => fileHolds(path.join(directory, name), needles, overlap));
+    .filter((name) => fileHolds(path.join(directory, name), overlap, isFound));
 }
 
-function fileHolds(file: string, needles: readonly Buffer[], overlap: number): boolean {
+function fileHolds(file: string, overlap: number, isFound: (chunk: Buffer) => boolean): boolean {
   const handle = openSync(file, "r");
   try {
     const chunk = Buffer.alloc(CHUNK_BYTES + overlap);
@@ -49,11 +55,21 @@ function fileHolds(file: string, needles: readonly Buffer[], overlap: number): b
       const read = readSync(handle, chunk, kept, CHUNK_BYTES, null);
       if (read === 0) return false;
       const filled = chunk.subarray(0, kept + read);
-      if (needles.some((needle) => filled.includes(needle))) return true;
+      if (isFound(filled)) return true;
       kept = Math.min(overlap, filled.length);
       filled.copyWithin(0, filled.length - kept);
     }
   } finally {
     closeSync(handle);
   }
+}
+
+/** Throws when a process left anything of the form of a secret in what it printed or in its files; what users push is theirs. */
+export function refuseSecrets(who: string, { directory, outputs }: { directory: string; outputs: readonly string[] }): void {
+  const files = filesThatHold(directory, SECRET_CHARACTERS, (chunk) => new RegExp(SECRET).test(chunk.toString("latin1")));
+  const found = [
+    ...outputs.flatMap((words) => secretsInText(words).map((secret) => `its output (${secret})`)),
+    ...files.filter((file) => !file.startsWith("blobs/")).map((file) => `file ${file}`),
+  ];
+  if (found.length > 0) throw new Error(`${who} left a secret behind in: ${found.join(", ")}`);
 }

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { refuseSecrets } from "../harness/secrets.ts";
 import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
 
 export interface AgentOptions {
@@ -19,6 +20,7 @@ export interface AgentOptions {
 export class AgentProcess implements AsyncDisposable {
   readonly state: string;
   readonly options: AgentOptions;
+  readonly #programs: Program[] = [];
   #program: Program | undefined;
 
   /** With `start: false` it is first started by `restart`. */
@@ -37,6 +39,7 @@ export class AgentProcess implements AsyncDisposable {
   /** Starts the agent again, after a kill or a stop, on the state that it left. */
   restart(): void {
     this.#program = this.#start();
+    this.#programs.push(this.#program);
   }
 
   /** The programs that this robot runs for its releases, with the environment that the agent gave them. */
@@ -57,7 +60,11 @@ export class AgentProcess implements AsyncDisposable {
     if (this.#program?.running === false && this.workloads().length > 0) this.restart();
     if (this.#program?.running === true) await this.#program.stop();
     for (const { pid } of this.workloads()) endProcess(pid);
-    rmSync(this.state, { recursive: true, force: true });
+    try {
+      refuseSecrets("the agent", { directory: this.state, outputs: this.#programs.map(({ output }) => output) });
+    } finally {
+      rmSync(this.state, { recursive: true, force: true });
+    }
   }
 }
 

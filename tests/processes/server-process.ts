@@ -2,6 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Client, createClient } from "@robofleet/sdk";
+import { refuseSecrets } from "../harness/secrets.ts";
 import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
 
 export interface ServerOptions {
@@ -17,6 +18,7 @@ export class ServerProcess implements AsyncDisposable {
   /** Added to the environment of the next start. */
   env: Record<string, string> = {};
   readonly #options: ServerOptions;
+  readonly #programs: Program[] = [];
   program: Program;
   url = "";
 
@@ -39,7 +41,7 @@ export class ServerProcess implements AsyncDisposable {
 
   /** Starts a server on the same data; it is not waited for. */
   run(listen: string): Program {
-    return new Program(
+    const program = new Program(
       "packages/server/src/main.ts",
       ["serve", "--data", this.data, "--listen", listen, ...failpointFlags(this.env), ...(this.#options.args ?? [])],
       {
@@ -47,6 +49,8 @@ export class ServerProcess implements AsyncDisposable {
         ...this.env,
       },
     );
+    this.#programs.push(program);
+    return program;
   }
 
   /** Starts the server again at the address that everybody knows. */
@@ -95,7 +99,11 @@ export class ServerProcess implements AsyncDisposable {
       await this.restart();
       await this.program.stop();
     }
-    rmSync(this.data, { recursive: true, force: true });
+    try {
+      refuseSecrets("the server", { directory: this.data, outputs: this.#programs.map(({ output }) => output) });
+    } finally {
+      rmSync(this.data, { recursive: true, force: true });
+    }
   }
 }
 
