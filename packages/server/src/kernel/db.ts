@@ -21,6 +21,11 @@ export interface Db {
   transaction<T>(work: (tx: Db) => Promise<T>): Promise<T>;
   /** Calls `effect` after COMMIT succeeded, never when it did not; outside a transaction at once. For hints, not for state. */
   afterCommit(effect: () => void): void;
+  /**
+   * The transaction's last words: sent together with COMMIT instead of a round trip of their own, and their error fails it.
+   * Outside a transaction at once.
+   */
+  atCommit(statement: Statement<unknown>): Promise<void>;
 }
 
 /**

@@ -122,7 +122,7 @@ export class Idempotency {
         where idempotency.expires_at <= ${now}`);
     if (mine === 0) return { answer: await this.#replay(tx, request), replayed: true };
     const { answer, stored_body } = await work(tx);
-    await tx.run(sql`
+    await tx.atCommit(sql`
       update idempotency set status = ${answer.status}, response = ${stored_body}, location = ${answer.location ?? null}
       where org_id = ${org_id} and method = ${method} and route = ${route} and key = ${key}`);
     return { answer, replayed: false };

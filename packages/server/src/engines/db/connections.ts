@@ -1,6 +1,8 @@
-import { DatabaseError, Pool, type PoolClient, type QueryResult } from "pg";
-import type { Statement } from "../../kernel/sql.ts";
+import { type ClientConfig, DatabaseError, type QueryResult } from "pg";
+import { sql, type Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";
+import type { Connection, Sent } from "./connection.ts";
+import { ConnectionPool } from "./connection-pool.ts";
 import { classify, isConnectionLost } from "./errors.ts";
 import { valueParsers } from "./values.ts";
 
@@ -9,12 +11,10 @@ export type DbAddress = string | { host: string; port: number; user: string; dat
 
 const POOL_SIZE = 10;
 const SYSTEM_SHARE = 0.3;
-const CONNECT_TIMEOUT_MS = 10_000;
 const STATEMENT_TIMEOUT_MS = 30_000;
-/** The driver gives up on a silent server a little after the server would have given up on the statement. */
+/** We give up on a silent server a little after the server would have given up on the statement. */
 const ANSWER_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
 const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
-const IDLE_CONNECTION_TIMEOUT_MS = 60_000;
 const SERVER_VERSION_MIN = 150_000;
 
 /** Sent by query instead of as start-up parameters, which connection poolers refuse. */
@@ -28,15 +28,9 @@ const SESSION_SETTINGS = `
  * tables sees all. It is there in every database, and whoever owns the database may become it: nobody has to make a role.
  */
 const TENANT_ROLE = "pg_database_owner";
-/** Kept prepared on every connection. */
-const SERVE_ORG = { name: "serve_org", text: "select set_config('app.org', $1, false)" };
-
-/** The driver's query object of a statement. */
-export const toQuery = (statement: Statement<unknown>) => {
-  const { text, name } = statement;
-  const values = statement.values as unknown[];
-  return name === undefined ? { text, values } : { text, name, values };
-};
+const serveOrg = (org_id: string): Sent => ({ name: "serve_org", text: "select set_config('app.org', $1, false)", values: [org_id] });
+const simple = (text: string): Sent => ({ text, name: undefined, values: [] });
+const NOTHING: readonly Sent[] = [];
 
 interface OpenOptions {
   connection: DbAddress;
@@ -46,18 +40,16 @@ interface OpenOptions {
 
 /** The connections of an engine: some see everybody's rows, the others those of the org that they serve. */
 export class Connections {
-  readonly #system: Pool;
-  readonly #tenants: Pool;
-  /** The org that a connection served last. Telling it again costs a round trip. */
-  readonly #serves = new WeakMap<PoolClient, string>();
+  readonly #system: ConnectionPool;
+  readonly #tenants: ConnectionPool;
 
-  private constructor(system: Pool, tenants: Pool) {
+  private constructor(system: ConnectionPool, tenants: ConnectionPool) {
     this.#system = system;
     this.#tenants = tenants;
   }
 
   get waiting(): number {
-    return this.#system.waitingCount + this.#tenants.waitingCount;
+    return this.#system.waiting + this.#tenants.waiting;
   }
 
   static async open(options: OpenOptions): Promise<Connections> {
@@ -67,85 +59,83 @@ export class Connections {
     const tenants = openPool(options, Math.max(1, size - system_size), `${SESSION_SETTINGS}; set role ${TENANT_ROLE}`);
     const connections = new Connections(system, tenants);
     try {
-      await requireServer(system);
+      await requireServer(connections);
     } catch (error) {
-      await connections.end();
+      connections.end();
       throw classify(error);
     }
     return connections;
   }
 
-  /** A connection that sees the rows of `org_id`, or everybody's. */
-  async borrow(org_id: string | undefined): Promise<PoolClient> {
-    if (org_id === undefined) return await this.#system.connect();
-    const client = await this.#tenants.connect();
-    if (this.#serves.get(client) === org_id) return client;
-    this.#serves.delete(client);
-    try {
-      await client.query({ ...SERVE_ORG, values: [org_id] });
-    } catch (error) {
-      client.release(true);
-      throw error;
-    }
-    this.#serves.set(client, org_id);
-    return client;
+  /** A connection for work of `org_id`, or for everybody's; before its first statement goes what `readyFor` says. */
+  borrow(org_id: string | undefined): Connection | Promise<Connection> {
+    return (org_id === undefined ? this.#system : this.#tenants).borrow(org_id);
   }
 
   /** After an error nobody knows what the connection was last told: whoever gets it next tells it again. */
-  giveBack(client: PoolClient, after: { failed: boolean; broken: boolean }): void {
-    if (after.failed) this.#serves.delete(client);
-    client.release(after.broken);
+  giveBack(connection: Connection, org_id: string | undefined, after: { failed: boolean; broken: boolean }): void {
+    if (after.failed) connection.serves = undefined;
+    if (after.broken) connection.destroy();
+    (org_id === undefined ? this.#system : this.#tenants).giveBack(connection);
   }
 
   /** One statement outside a transaction. */
   async query(org_id: string | undefined, statement: Statement<unknown>): Promise<QueryResult> {
-    const client = await this.borrow(org_id);
+    const borrowed = this.borrow(org_id);
+    const connection = borrowed instanceof Promise ? await borrowed : borrowed;
     try {
-      const result = await client.query(toQuery(statement));
-      this.giveBack(client, { failed: false, broken: false });
+      const result = await connection.ask([statement], readyFor(connection, org_id));
+      this.giveBack(connection, org_id, { failed: false, broken: false });
       return result;
     } catch (error) {
-      this.giveBack(client, { failed: true, broken: !(error instanceof DatabaseError) || isConnectionLost(error) });
+      this.giveBack(connection, org_id, { failed: true, broken: !(error instanceof DatabaseError) || isConnectionLost(error) });
       throw error;
     }
   }
 
-  async end(): Promise<void> {
-    await Promise.all([this.#system.end(), this.#tenants.end()]);
+  end(): void {
+    this.#system.end();
+    this.#tenants.end();
   }
 }
 
-function openPool({ connection, log }: OpenOptions, max: number, settings: string): Pool {
-  const pool = new Pool({
+/**
+ * What a connection is told before the first statement, in the same write: nothing while it serves the org already. Were it
+ * refused, the statement would see what the org before may see: its answer is thrown away, and it names its own org besides.
+ */
+export function readyFor(connection: Connection, org_id: string | undefined): readonly Sent[] {
+  if (org_id === undefined || connection.serves === org_id) return NOTHING;
+  connection.serves = org_id;
+  return [serveOrg(org_id)];
+}
+
+function openPool({ connection, log }: OpenOptions, max: number, settings: string): ConnectionPool {
+  const config: ClientConfig = {
     ...(typeof connection === "string" ? { connectionString: connection } : connection),
-    max,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    idleTimeoutMillis: IDLE_CONNECTION_TIMEOUT_MS,
-    query_timeout: ANSWER_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
     application_name: "robofleet",
     types: valueParsers,
-    onConnect: (client) => client.query(settings) as unknown as void,
-  });
-  // Without a listener on each of them the server's "terminating connection" ends the whole process.
-  // The pool ends without waiting for its sockets, so the database may go first when both are stopped.
-  pool.on("error", (error) => {
-    if (!pool.ending) log.warn({ err: error }, "an idle database connection broke");
-  });
-  pool.on("connect", (client: PoolClient) => {
-    client.on("error", (error) => {
-      if (!pool.ending) log.warn({ err: error }, "a database connection broke");
-    });
-  });
-  return pool;
+  };
+  return new ConnectionPool({ config, max, answer_timeout_ms: ANSWER_TIMEOUT_MS, prepare: (one) => one.ask([simple(settings)]), log });
 }
 
-async function requireServer(pool: Pool): Promise<void> {
-  const { rows } = await pool.query<{ version: number; name: string; user: string; database: string; may_serve: boolean }>(
-    `select current_setting('server_version_num')::int as version, current_setting('server_version') as name, current_user as "user", current_database() as database,
-      pg_has_role(current_user, (select oid from pg_roles where rolname = '${TENANT_ROLE}'), 'member') as may_serve`,
-  );
+interface ServerRow {
+  version: number;
+  name: string;
+  user: string;
+  database: string;
+  may_serve: boolean;
+}
+
+async function requireServer(connections: Connections): Promise<void> {
+  const rows = (
+    await connections.query(
+      undefined,
+      sql`select current_setting('server_version_num')::int as version, current_setting('server_version') as name, current_user as "user", current_database() as database,
+      pg_has_role(current_user, (select oid from pg_roles where rolname = ${TENANT_ROLE}), 'member') as may_serve`,
+    )
+  ).rows as ServerRow[];
   const [server] = rows;
   if (server === undefined || server.version < SERVER_VERSION_MIN) {
     throw new Error(`PostgreSQL 15 or newer is needed; this one is ${server?.name ?? "unknown"}`);

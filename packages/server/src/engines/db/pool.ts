@@ -1,9 +1,10 @@
 import type { Activity, Clock } from "@robofleet/clock";
-import type { ClientBase, QueryResult, QueryResultRow } from "pg";
+import type { QueryResult, QueryResultRow } from "pg";
 import { sql, type Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";
 import { checkRows } from "./check-rows.ts";
-import { Connections, type DbAddress, toQuery } from "./connections.ts";
+import type { Connection, Sent } from "./connection.ts";
+import { Connections, type DbAddress, readyFor } from "./connections.ts";
 import type { Db, DbEngine } from "./db.ts";
 import { classify, ConnectionLost, isRetryable } from "./errors.ts";
 import { TransactionPoints } from "./transaction-points.ts";
@@ -55,27 +56,34 @@ function miscounted(expected: string, count: number, statement: Statement<unknow
   return new Error(`expected ${expected}, got ${count}: ${statement.text.replace(/\s+/g, " ").trim().slice(0, 200)}`);
 }
 
-/** One attempt at a transaction on one connection. */
+const command = (text: string): Sent => ({ text, name: undefined, values: [] });
+const [BEGIN, COMMIT, ROLLBACK] = [command("begin"), command("commit"), command("rollback")];
+
+/**
+ * One attempt at a transaction on one connection. It begins with its first statement and in the same write; what belongs to
+ * its end goes out with COMMIT.
+ */
 class Transaction {
   readonly db: Db;
-  readonly #client: ClientBase;
+  readonly #connection: Connection;
   readonly #effects: Array<() => void> = [];
+  readonly #last: Statement<unknown>[] = [];
   readonly #points = TransactionPoints.ofCaller();
+  /** What goes before the first statement; undefined: it was sent. */
+  #preface: readonly Sent[] | undefined;
   #open = true;
   /** The connection cannot be used again. */
   broken = false;
   /** The first error inside: PostgreSQL refuses everything after it, so nothing may pretend to go on. */
   #failure: { error: unknown } | undefined;
 
-  constructor(client: ClientBase, check_rows: boolean) {
-    this.#client = client;
+  constructor(connection: Connection, org_id: string | undefined, check_rows: boolean) {
+    this.#connection = connection;
+    this.#preface = [...readyFor(connection, org_id), BEGIN];
     const send: Send = async (statement) => {
-      if (!this.#open) throw new Error("the transaction has ended already");
-      const done = this.#points?.statement();
+      this.#requireOpen();
       try {
-        const result = await client.query(toQuery(statement));
-        done?.();
-        return result;
+        return await this.#send(statement);
       } catch (error) {
         throw this.#fail(error);
       }
@@ -90,7 +98,15 @@ class Transaction {
         }
       },
       afterCommit: (effect) => void this.#effects.push(effect),
+      atCommit: async (statement) => {
+        this.#requireOpen();
+        this.#last.push(statement);
+      },
     };
+  }
+
+  #requireOpen(): void {
+    if (!this.#open) throw new Error("the transaction has ended already");
   }
 
   #fail(error: unknown): unknown {
@@ -99,34 +115,45 @@ class Transaction {
     return classified;
   }
 
+  async #send(statement: Statement<unknown>): Promise<QueryResult> {
+    if (this.#preface !== undefined) this.#points?.begun();
+    const done = this.#points?.statement();
+    const result = await this.#connection.ask([statement], this.#begin());
+    done?.();
+    return result;
+  }
+
+  #begin(): readonly Sent[] | undefined {
+    const preface = this.#preface;
+    this.#preface = undefined;
+    return preface;
+  }
+
   /** Runs and commits; answers the effects that are due. */
   async perform<T>(work: (tx: Db) => Promise<T>): Promise<{ value: T; effects: ReadonlyArray<() => void> }> {
-    await this.#command("begin");
-    this.#points?.begun();
     try {
       const value = await work(this.db);
       this.#open = false;
       if (this.#failure !== undefined) throw this.#failure.error;
-      this.#points?.beforeCommit();
-      const { command } = await this.#command("commit");
-      // PostgreSQL answers COMMIT of a failed transaction with success and the word ROLLBACK.
-      if (command !== "COMMIT") throw new Error("the database rolled the transaction back");
-      this.#points?.afterCommit();
+      if (this.#preface === undefined || this.#last.length > 0) await this.#commit();
       return { value, effects: this.#effects };
     } catch (error) {
       this.#open = false;
       // What went wrong first is the answer, also when the rollback fails: without its connection nothing is committed.
-      await this.#command("rollback").catch(() => (this.broken = true));
+      if (this.#preface === undefined) await this.#connection.ask([ROLLBACK]).catch(() => (this.broken = true));
       throw error;
     }
   }
 
-  async #command(text: "begin" | "commit" | "rollback"): Promise<QueryResult> {
-    try {
-      return await this.#client.query(text);
-    } catch (error) {
+  async #commit(): Promise<void> {
+    this.#points?.beforeCommit();
+    // After a statement that failed, COMMIT rolls back: sent together they are both or neither.
+    const { command } = await this.#connection.ask([...this.#last, COMMIT], this.#begin()).catch((error: unknown) => {
       throw classify(error);
-    }
+    });
+    // PostgreSQL answers COMMIT of a failed transaction with success and the word ROLLBACK.
+    if (command !== "COMMIT") throw new Error("the database rolled the transaction back");
+    this.#points?.afterCommit();
   }
 }
 
@@ -173,6 +200,10 @@ class PgEngine implements DbEngine {
     this.#perform(effect);
   }
 
+  atCommit(statement: Statement<unknown>): Promise<void> {
+    return this.#everybody.atCommit(statement);
+  }
+
   #bound(org_id: string | undefined): Db {
     const send: Send = async (statement) => {
       const done = TransactionPoints.lone(statement.text);
@@ -184,6 +215,7 @@ class PgEngine implements DbEngine {
       ...reading(send, this.#options.check_rows === true),
       transaction: (work) => this.#transaction(org_id, work),
       afterCommit: (effect) => this.#perform(effect),
+      atCommit: async (statement) => void (await send(statement)),
     };
   }
 
@@ -222,12 +254,12 @@ class PgEngine implements DbEngine {
   async #close(): Promise<void> {
     // The pool would leave those waiting for a connection waiting.
     if (this.#under_way > 0) await new Promise<void>((resolve) => (this.#drained = resolve));
-    await this.#connections.end();
+    this.#connections.end();
   }
 
   async #attempt<T>(org_id: string | undefined, work: (tx: Db) => Promise<T>): Promise<T> {
-    const client = await this.#connections.borrow(org_id);
-    const transaction = new Transaction(client, this.#options.check_rows === true);
+    const connection = await this.#connections.borrow(org_id);
+    const transaction = new Transaction(connection, org_id, this.#options.check_rows === true);
     let failed = true;
     try {
       const { value, effects } = await transaction.perform(work);
@@ -235,7 +267,7 @@ class PgEngine implements DbEngine {
       for (const effect of effects) this.#perform(effect);
       return value;
     } finally {
-      this.#connections.giveBack(client, { failed, broken: transaction.broken });
+      this.#connections.giveBack(connection, org_id, { failed, broken: transaction.broken });
     }
   }
 
