@@ -10,6 +10,8 @@ export interface AgentOptions {
   name: string;
   labels?: Record<string, string>;
   args?: readonly string[];
+  /** Where its state directory is made, such as a small disk; by default the system's temporary directory. */
+  place?: string;
   /** What stands in front of the command, such as one that enters another network namespace. */
   within?: readonly string[];
   /** Of this start and the later ones. */
@@ -26,7 +28,7 @@ export class AgentProcess implements AsyncDisposable {
   /** With `start: false` it is first started by `restart`. */
   constructor(options: AgentOptions, { start = true }: { start?: boolean } = {}) {
     this.options = options;
-    this.state = mkdtempSync(path.join(tmpdir(), "robofleet-robot-"));
+    this.state = mkdtempSync(path.join(options.place ?? tmpdir(), "robofleet-robot-"));
     if (start) this.restart();
   }
 

@@ -8,6 +8,8 @@ import { failpointFlags, type Found, processesNaming, Program } from "./process.
 export interface ServerOptions {
   /** Host and port; by default any port of 127.0.0.1. */
   listen?: string;
+  /** Where its data directory is made, such as a small disk; by default the system's temporary directory. */
+  place?: string;
   args?: readonly string[];
   env?: Record<string, string>;
 }
@@ -24,7 +26,7 @@ export class ServerProcess implements AsyncDisposable {
 
   private constructor(options: ServerOptions) {
     this.#options = options;
-    this.data = mkdtempSync(path.join(tmpdir(), "robofleet-server-"));
+    this.data = mkdtempSync(path.join(options.place ?? tmpdir(), "robofleet-server-"));
     this.program = this.run(options.listen ?? "127.0.0.1:0");
   }
 
