@@ -1,83 +1,96 @@
 import { writeFile } from "node:fs/promises";
 import os from "node:os";
+import path from "node:path";
 import { parseArgs } from "node:util";
-import Table from "cli-table3";
-import type { Sample } from "./measure.ts";
+import { pageOf, tableOf } from "./report.ts";
+import { describeMachine, LATEST, mergeResults, readResults, type Results, thisMachine } from "./results.ts";
 import { withRig } from "./rig.ts";
 import type { Row, RowResult } from "./row.ts";
+import { acceptPlain, acceptTls } from "./rows/accept.ts";
+import { fanOut } from "./rows/fan-out.ts";
+import { heartbeat } from "./rows/heartbeat.ts";
 import { getRobot, listRobots, postSite } from "./rows/http.ts";
-import { heartbeat, idleMemory } from "./rows/links.ts";
+import { idleMemory, idleMemoryTls } from "./rows/idle-memory.ts";
 import { logIngest } from "./rows/log-ingest.ts";
+import { pgFloor } from "./rows/pg-floor.ts";
 import { startUp } from "./rows/start-up.ts";
 
-/** `npm run bench [-- --only NAME --json FILE]`: what we do and the limit beside it, measured by turns in one run. */
+/** `npm run bench`: what we do and the limit beside it, measured by turns in one run. */
 
-const ROWS: readonly Row[] = [getRobot, listRobots, postSite, heartbeat, idleMemory, logIngest, startUp];
+const ROWS: readonly Row[] = [
+  getRobot,
+  listRobots,
+  postSite,
+  pgFloor,
+  acceptPlain,
+  acceptTls,
+  heartbeat,
+  idleMemory,
+  idleMemoryTls,
+  fanOut,
+  logIngest,
+  startUp,
+];
+const PAGE = path.resolve(import.meta.dirname, "../docs/reference/bench.md");
 
 const { values } = parseArgs({
-  options: { only: { type: "string" }, json: { type: "string" }, profile: { type: "string" }, help: { type: "boolean", default: false } },
+  options: {
+    only: { type: "string", multiple: true },
+    json: { type: "string" },
+    compare: { type: "string" },
+    profile: { type: "string" },
+    quick: { type: "boolean", default: false },
+    write: { type: "boolean", default: false },
+    help: { type: "boolean", default: false },
+  },
 });
 if (values.help) {
-  process.stdout.write(
-    `npm run bench [-- --only NAME --json FILE --profile DIR]\n\n${ROWS.map(({ name, about }) => `  ${name.padEnd(14)}${about}`).join("\n")}\n`,
-  );
+  process.stdout.write(`npm run bench [-- OPTIONS]
+
+  --only NAME     that row; may be repeated
+  --compare FILE  show what changed since earlier results
+  --json FILE     add the results to a file (always: bench/results/latest.json)
+  --write         write docs/reference/bench.md from bench/results/latest.json, with what was just measured
+  --profile DIR   write the server's CPU profiles there
+  --quick         few rounds and robots: to see that the rows run
+
+${ROWS.map(({ name, about }) => `  ${name.padEnd(20)}${about}`).join("\n")}
+`);
   process.exit(0);
 }
-const rows = values.only === undefined ? ROWS : ROWS.filter(({ name }) => name === values.only);
-if (rows.length === 0) {
-  process.stderr.write(`bench: no row is called ${values.only}; known are ${ROWS.map(({ name }) => name).join(", ")}\n`);
+const unknown = (values.only ?? []).filter((name) => !ROWS.some((row) => row.name === name));
+if (unknown.length > 0) {
+  process.stderr.write(`bench: no row is called ${unknown.join(", ")}; known are ${ROWS.map(({ name }) => name).join(", ")}\n`);
   process.exit(2);
 }
+const rows = values.only === undefined ? ROWS : ROWS.filter(({ name }) => values.only?.includes(name));
+const earlier = values.compare === undefined ? undefined : await readResults(values.compare);
+const machine = thisMachine();
+process.stdout.write(
+  `${describeMachine(machine)}; load ${os
+    .loadavg()
+    .map((one) => one.toFixed(2))
+    .join(" ")}\n`,
+);
 
-const shown = ({ median, min, max }: Sample, digits = 2): string =>
-  min === max ? median.toFixed(digits) : `${median.toFixed(digits)} (${min.toFixed(digits)}–${max.toFixed(digits)})`;
-const load = os.loadavg();
-const results: ({ name: string } & RowResult)[] = [];
+const results: Results = {};
 for (const row of rows) {
-  process.stdout.write(`${row.name}: ${row.about} …\n`);
+  const [load = Number.NaN] = os.loadavg();
+  const measured_at = new Date().toISOString();
+  process.stdout.write(`${row.name} (load ${load.toFixed(2)}): ${row.about} …\n`);
   // A server of its own for each row: none inherits the memory or the tables of another.
-  await withRig(values.profile, async (rig) => void results.push({ name: row.name, ...(await row.run(rig)) }));
+  await withRig({ ...row.server, quick: values.quick, profile: values.profile }, async (rig) => {
+    const result = await row.run(rig);
+    const lines: readonly RowResult[] = "unit" in result ? [result] : result;
+    results[row.name] = { about: row.about, measured_at, machine, load, quick: values.quick, lines };
+  });
+  // After each row, so that a run that is broken off is not lost.
+  await mergeResults(LATEST, results);
 }
 
-const table = new Table({
-  head: ["operation", "ours", "limit", "ratio", "goal", "", "CPU µs ours", "CPU µs limit"],
-  style: { head: [], border: [] },
-});
-for (const r of results) {
-  table.push([
-    r.name,
-    `${shown(r.ours)} ${r.unit}`,
-    `${shown(r.limit)} ${r.unit}`,
-    r.figure === undefined ? r.ratio.toFixed(2) : `${r.ratio.toFixed(2)} (${r.figure})`,
-    r.goal,
-    r.met ? "met" : "MISSED",
-    r.ours_cpu_us === undefined ? "" : shown(r.ours_cpu_us, 1),
-    r.limit_cpu_us === undefined ? "" : shown(r.limit_cpu_us, 1),
-  ]);
-}
-process.stdout.write(`${table.toString()}\nload before the run: ${load.map((one) => one.toFixed(2)).join(" ")}\n`);
-
-if (values.json !== undefined) {
-  const [cpu] = os.cpus();
-  const machine = {
-    cpu: cpu?.model ?? "unknown",
-    cores: os.cpus().length,
-    memory_bytes: os.totalmem(),
-    kernel: os.release(),
-    node: process.version,
-  };
-  const json = {
-    machine,
-    load,
-    rows: results.map(({ name, ours, limit, unit, ratio, goal, met }) => ({
-      name,
-      ours: ours.median,
-      limit: limit.median,
-      unit,
-      ratio,
-      goal,
-      met,
-    })),
-  };
-  await writeFile(values.json, `${JSON.stringify(json, null, 2)}\n`);
+process.stdout.write(`${tableOf(results, earlier)}\n`);
+if (values.json !== undefined) await mergeResults(values.json, results);
+if (values.write) {
+  await writeFile(PAGE, pageOf(await readResults(LATEST)));
+  process.stdout.write(`written: ${path.relative(process.cwd(), PAGE)}\n`);
 }

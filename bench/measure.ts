@@ -1,4 +1,5 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** A number measured several times. */
 export interface Sample {
@@ -15,14 +16,39 @@ export function sample(values: readonly number[]): Sample {
   return { median, min: at(0), max: at(sorted.length - 1) };
 }
 
-/** Linux counts CPU time of a process in ticks of 10 ms. */
-const TICK_US = 10_000;
-
-/** User and system time that a process has used, in microseconds. */
+/** User and system time that the threads of a process have used, in microseconds: the scheduler's own count, not its ticks of 10 ms. */
 export function cpuMicroseconds(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) * TICK_US;
+  let nanoseconds = 0;
+  for (const thread of readdirSync(`/proc/${pid}/task`)) {
+    const [ran = "0"] = readOr(`/proc/${pid}/task/${thread}/schedstat`, "0").split(" ");
+    nanoseconds += Number(ran);
+  }
+  return nanoseconds / 1_000;
+}
+
+/** A thread may end between the listing and the look at it. */
+function readOr(file: string, instead: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return instead;
+  }
+}
+
+const REST_MS = 200;
+const REST_CPU_US = 4_000;
+const REST_TIMEOUT_MS = 120_000;
+
+/** Waits until a process has nothing to do: what follows an operation belongs to it, and not to the next. */
+export async function atRest(pid: number): Promise<void> {
+  const deadline = performance.now() + REST_TIMEOUT_MS;
+  for (let before = cpuMicroseconds(pid); ;) {
+    await sleep(REST_MS);
+    const now = cpuMicroseconds(pid);
+    if (now - before < REST_CPU_US) return;
+    if (performance.now() > deadline) throw new Error(`process ${pid} did not come to rest`);
+    before = now;
+  }
 }
 
 /** Resident memory of a process in bytes. */
@@ -37,6 +63,8 @@ export interface Round {
   /** Microseconds of CPU of the measured process per operation. */
   cpu_us: number;
 }
+
+export const ratioOf = (ours: Sample, limit: Sample): number => ours.median / limit.median;
 
 /** Counts operations of one process for a while. `work` answers how many it did. */
 export async function round(pid: number, work: () => Promise<number>): Promise<Round> {

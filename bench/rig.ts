@@ -1,10 +1,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import http from "node:http";
+import https from "node:https";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createClient, type Client } from "@robofleet/sdk";
+import { openAuthority } from "../packages/server/src/kernel/tls/own-authority.ts";
 
 const READY_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 20_000;
@@ -16,68 +19,146 @@ export interface Program {
   stop(): Promise<void>;
 }
 
+/** How a row wants the server. */
+export interface ServerOptions {
+  tls?: boolean;
+  /** `collectGarbage` can be called. */
+  collectable?: boolean;
+}
+
+/** Certificate of 127.0.0.1 as `--tls auto` makes it, for our server and for the limits. */
+export interface Certificate {
+  ca: string;
+  cert_file: string;
+  key_file: string;
+}
+
 /** What the rows measure with: our server as its own process, its database, an org with a token. */
 export interface Rig {
-  server: Program;
+  readonly server: Program;
+  /** Fewer rounds and robots: to see that a row runs. */
+  readonly quick: boolean;
+  readonly certificate: Certificate | undefined;
   api: Client;
   token: string;
   org_id: string;
-  database: { host: string; port: number; user: string; database: string };
-  /** Starts one of bench/limits as a process of its own. */
-  startLimit(name: string, env?: Record<string, string>): Promise<Program>;
+  readonly database: { host: string; port: number; user: string; database: string };
+  /** Ends the server and starts it anew on the same data: its memory is that of a server that has just begun. */
+  restart(): Promise<void>;
+  /** Starts a program of bench/limits or bench/ours, named by its path without `.ts`. It is told its port, and the certificate when there is one. */
+  start(name: string, env?: Record<string, string>, options?: ServerOptions): Promise<Program>;
 }
 
-/** Starts the server on a temporary directory with an embedded database, fsync on; everything is gone afterwards. With `profile` the server's CPU profile is written to that directory. */
-export async function withRig(profile: string | undefined, work: (rig: Rig) => Promise<void>): Promise<void> {
+export interface RigOptions extends ServerOptions {
+  quick: boolean;
+  /** Directory that the server's CPU profile is written to. */
+  profile: string | undefined;
+}
+
+const LIMITS = [
+  "token_requests_per_minute=100000000",
+  "token_burst=100000000",
+  "link_accepts_per_second=0",
+  "unauthenticated_links_max=20000",
+  // Neither is what a row is about, and each of them wakes a server that is to be idle.
+  "health_seconds=3600",
+  "heartbeat_seconds=600",
+];
+
+/** Starts the server on a temporary directory with an embedded database, fsync on; everything is gone afterwards. */
+export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<void>): Promise<void> {
   const data = await mkdtemp(path.join(tmpdir(), "robofleet-bench-"));
-  const programs: Program[] = [];
+  const programs = new Set<Program>();
+  const begin = async (args: string[], url: string, env: Record<string, string>): Promise<Program> => {
+    const program = await startProgram(args, url, env, certificate?.ca);
+    const stop = (): Promise<void> => program.stop().finally(() => programs.delete(started));
+    const started = { ...program, stop };
+    programs.add(started);
+    return started;
+  };
+  const certificate = options.tls === true ? await makeCertificate(data) : undefined;
+  const scheme = certificate === undefined ? "http" : "https";
+  // Broken off, it leaves nothing running and nothing behind.
+  const broken_off = (): void => {
+    void clear(programs, data).then(() => process.exit(130));
+  };
+  for (const signal of SIGNALS) process.once(signal, broken_off);
   try {
-    const port = await freePort();
-    const server = await startProgram(
-      [
-        ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
-        "packages/server/src/main.ts",
-        "serve",
-        "--data",
-        data,
-        "--listen",
-        `127.0.0.1:${port}`,
-        "--log-level",
-        "warn",
-        ...["token_requests_per_minute=100000000", "token_burst=100000000", "link_accepts_per_second=0", "health_seconds=3600"].flatMap(
-          (limit) => ["--limit", limit],
-        ),
-      ],
-      `http://127.0.0.1:${port}`,
-      {},
-    );
-    programs.push(server);
-    const { token, org_id } = await approveOrg(server.url);
-    const api = createClient({ base_url: server.url, token });
+    const listen = `127.0.0.1:${await freePort()}`;
+    const serve = (): Promise<Program> => begin(serverArguments(options, data, listen, certificate), `${scheme}://${listen}`, {});
+    let server = await serve();
+    let database = await databaseOf(data);
+    const { token, org_id } = await approveOrg(server.url, certificate?.ca);
     await work({
-      server,
-      api,
+      get server() {
+        return server;
+      },
+      get database() {
+        return database;
+      },
+      quick: options.quick,
+      certificate,
+      api: createClient({ base_url: server.url, token, ca: certificate?.ca }),
       token,
       org_id,
-      database: await databaseOf(data),
-      startLimit: async (name, env = {}) => {
-        const limit_port = await freePort();
-        const limit = await startProgram([`bench/limits/${name}.ts`], `http://127.0.0.1:${limit_port}`, {
-          ...env,
-          PORT: String(limit_port),
-        });
-        programs.push(limit);
-        return limit;
+      restart: async () => {
+        await server.stop();
+        server = await serve();
+        database = await databaseOf(data);
+      },
+      start: async (name, env = {}, { collectable } = {}) => {
+        const port = await freePort();
+        const files = certificate === undefined ? {} : { TLS_CERT_FILE: certificate.cert_file, TLS_KEY_FILE: certificate.key_file };
+        const args = [...(collectable === true ? COLLECTABLE : []), `bench/${name}.ts`];
+        return begin(args, `${scheme}://127.0.0.1:${port}`, { ...files, ...env, PORT: String(port) });
       },
     });
   } finally {
-    for (const program of programs.toReversed()) await program.stop();
-    await rm(data, { recursive: true, force: true });
+    for (const signal of SIGNALS) process.off(signal, broken_off);
+    await clear(programs, data);
   }
 }
 
-async function approveOrg(url: string): Promise<{ token: string; org_id: string }> {
-  const admin = createClient({ base_url: url });
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+async function clear(programs: ReadonlySet<Program>, data: string): Promise<void> {
+  for (const program of [...programs].toReversed()) await program.stop();
+  await rm(data, { recursive: true, force: true });
+}
+
+const COLLECTABLE = ["--expose-gc", "--import", "./bench/collect-garbage.ts"];
+
+function serverArguments(options: RigOptions, data: string, listen: string, certificate: Certificate | undefined): string[] {
+  return [
+    ...(options.profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${options.profile}`]),
+    ...(options.collectable === true ? COLLECTABLE : []),
+    "packages/server/src/main.ts",
+    "serve",
+    "--data",
+    data,
+    "--listen",
+    listen,
+    "--log-level",
+    "error",
+    ...(certificate === undefined ? [] : ["--tls-cert", certificate.cert_file, "--tls-key", certificate.key_file]),
+    ...LIMITS.flatMap((limit) => ["--limit", limit]),
+  ];
+}
+
+async function makeCertificate(data: string): Promise<Certificate> {
+  const directory = path.join(data, "bench");
+  await mkdir(directory);
+  const now = new Date();
+  const authority = await openAuthority(directory, now);
+  const { cert, key } = await authority.issue(["127.0.0.1"], now);
+  const [cert_file, key_file] = [path.join(directory, "cert.pem"), path.join(directory, "key.pem")];
+  await writeFile(cert_file, cert);
+  await writeFile(key_file, key);
+  return { ca: authority.pem, cert_file, key_file };
+}
+
+async function approveOrg(url: string, ca: string | undefined): Promise<{ token: string; org_id: string }> {
+  const admin = createClient({ base_url: url, ca });
   const { data: org } = await admin.createOrg({ body: { name: "bench" } });
   const { data } = await admin.approveOrg({ params: { id: org.id } });
   return { token: data.token ?? "", org_id: org.id };
@@ -89,7 +170,7 @@ async function databaseOf(data: string): Promise<Rig["database"]> {
   return { host: lines[4]?.trim() ?? "", port: Number(lines[3]), user: "robofleet", database: "robofleet" };
 }
 
-async function startProgram(args: string[], url: string, env: Record<string, string>): Promise<Program> {
+async function startProgram(args: string[], url: string, env: Record<string, string>, ca: string | undefined): Promise<Program> {
   const child = spawn(process.execPath, args, {
     cwd: root,
     stdio: ["ignore", "inherit", "inherit"],
@@ -97,9 +178,9 @@ async function startProgram(args: string[], url: string, env: Record<string, str
   });
   const deadline = performance.now() + READY_TIMEOUT_MS;
   for (;;) {
-    if (child.exitCode !== null) throw new Error(`${args[0]} ended with ${child.exitCode}`);
-    if (await answers(`${url}/readyz`)) break;
-    if (performance.now() > deadline) throw new Error(`${args[0]} was not ready in time`);
+    if (child.exitCode !== null) throw new Error(`${args.join(" ")} ended with ${child.exitCode}`);
+    if (await answers(`${url}/readyz`, ca)) break;
+    if (performance.now() > deadline) throw new Error(`${args.join(" ")} was not ready in time`);
     await sleep(50);
   }
   return { pid: child.pid ?? 0, url, stop: () => stop(child) };
@@ -114,14 +195,16 @@ async function stop(child: ChildProcess): Promise<void> {
   clearTimeout(late);
 }
 
-async function answers(url: string): Promise<boolean> {
-  try {
-    const response = await fetch(url);
-    await response.body?.cancel();
-    return response.ok;
-  } catch {
-    return false;
-  }
+function answers(url: string, ca: string | undefined): Promise<boolean> {
+  return new Promise((resolve) => {
+    const request = url.startsWith("https:") ? https.get(url, { ca, agent: false }) : http.get(url, { agent: false });
+    request
+      .on("error", () => resolve(false))
+      .on("response", (response) => {
+        response.resume();
+        resolve(response.statusCode === 200);
+      });
+  });
 }
 
 /** A port of loopback that nobody listens on at this moment. */

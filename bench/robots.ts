@@ -49,10 +49,19 @@ export async function insertRobots(rig: Rig, count: number): Promise<BenchRobot[
 
 const WELCOME_TIMEOUT_MS = 30_000;
 
-/** Opens a robot's link and answers once it was welcomed. */
-export function connectRobot(url: string, robot: BenchRobot): Promise<WebSocket> {
+/** What a robot needs to know of the server that it connects to. */
+export interface Server {
+  url: string;
+  ca?: string | undefined;
+}
+
+/**
+ * Opens a robot's link and answers once it was told so: by the welcome, or by what it is to look like, which comes when
+ * its presence is stored.
+ */
+export function connectRobot({ url, ca }: Server, robot: BenchRobot, until: "welcome" | "desired" = "welcome"): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(`${url.replace(/^http/, "ws")}${LINK_PATH}`, LINK_SUBPROTOCOL, { perMessageDeflate: false });
+    const socket = new WebSocket(`${url.replace(/^http/, "ws")}${LINK_PATH}`, LINK_SUBPROTOCOL, { perMessageDeflate: false, ca });
     const late = setTimeout(() => reject(new Error("no welcome in time")), WELCOME_TIMEOUT_MS);
     socket.on("error", reject);
     socket.on("message", (data: Buffer) => {
@@ -60,7 +69,7 @@ export function connectRobot(url: string, robot: BenchRobot): Promise<WebSocket>
       if (frame.type !== FrameType.DATA) return;
       const message = JSON.parse(Buffer.from(frame.payload).toString("utf8")) as ServerMessage;
       if (message.type === "challenge") sendMessage(socket, CONTROL_CHANNEL, hello(robot, message.nonce));
-      if (message.type === "welcome") {
+      if (message.type === until) {
         clearTimeout(late);
         socket.removeAllListeners("message");
         resolve(socket);
@@ -70,7 +79,7 @@ export function connectRobot(url: string, robot: BenchRobot): Promise<WebSocket>
   });
 }
 
-const hello = (robot: BenchRobot, nonce: string) => ({
+export const hello = (robot: BenchRobot, nonce: string) => ({
   type: "hello",
   protocols: [1],
   robot_id: robot.id,
@@ -84,6 +93,17 @@ const hello = (robot: BenchRobot, nonce: string) => ({
   streams: [],
   generation: 0,
 });
+
+/** Does `work` for each item, so many at a time. */
+export async function concurrently<T, R>(items: readonly T[], at_a_time: number, work: (item: T, i: number) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  let next = 0;
+  const take = async (): Promise<void> => {
+    for (let i = next++; i < items.length; i = next++) results[i] = await work(items[i] as T, i);
+  };
+  await Promise.all(Array.from({ length: at_a_time }, take));
+  return results;
+}
 
 export function sendMessage(socket: WebSocket, channel: number, message: unknown): void {
   for (const frame of messageFrames(channel, Buffer.from(JSON.stringify(message)))) socket.send(frame);

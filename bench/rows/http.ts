@@ -7,14 +7,16 @@ import { insertRobots } from "../robots.ts";
 
 const ROUNDS = 7;
 const ROUND_MS = 2_000;
+const QUICK = { rounds: 2, round_ms: 500 };
 
 async function compare(rig: Rig, request: Request, goal: number): Promise<RowResult> {
-  const limit = await rig.startLimit("http", { DATABASE: JSON.stringify(rig.database) });
+  const limit = await rig.start("limits/http", { DATABASE: JSON.stringify(rig.database) });
   const with_token = { ...request, headers: { authorization: `Bearer ${rig.token}` } };
+  const { rounds, round_ms } = rig.quick ? QUICK : { rounds: ROUNDS, round_ms: ROUND_MS };
   const result = await byTurns(
-    ROUNDS,
-    () => round(rig.server.pid, () => load(rig.server.url, with_token, ROUND_MS)),
-    () => round(limit.pid, () => load(limit.url, with_token, ROUND_MS)),
+    rounds,
+    () => round(rig.server.pid, () => load(rig.server.url, with_token, round_ms)),
+    () => round(limit.pid, () => load(limit.url, with_token, round_ms)),
   );
   await limit.stop();
   const ratio = result.ratio.median;

@@ -1,0 +1,127 @@
+import { randomBytes } from "node:crypto";
+import type pg from "pg";
+import { appendAudit } from "../../packages/server/src/kernel/audit.ts";
+import type { Caller } from "../../packages/server/src/kernel/caller.ts";
+import type { Db } from "../../packages/server/src/kernel/db.ts";
+import { desiredOf } from "../../packages/server/src/features/deployments/desired.ts";
+import { listDue } from "../../packages/server/src/features/deployments/store/deployments.ts";
+import { listClaimable } from "../../packages/server/src/features/deployments/store/targets.ts";
+import { pack } from "../../packages/server/src/features/logs/codec.ts";
+import { insertBatch } from "../../packages/server/src/features/logs/store.ts";
+import { findRobot, listRobots } from "../../packages/server/src/features/robots/store.ts";
+import { insertSite } from "../../packages/server/src/features/sites/store.ts";
+import { type BareQuery, statementsOf } from "../statements.ts";
+
+/** What the statements are about. */
+export interface FloorContext {
+  org_id: string;
+  robot_ids: readonly string[];
+  /** A time by which what is in the tables is due. */
+  due_at: Date;
+}
+
+/** Something that the product does in its database: the statements of its stores, in the transaction that they are in. */
+export interface FloorStatement {
+  name: string;
+  /** Work across orgs, without row-level security. */
+  system?: true;
+  /** May be sent again with the same parameters. */
+  repeatable?: true;
+  /** `n` counts up and never repeats. */
+  work(db: Db, n: number): Promise<unknown>;
+}
+
+/** The library: what the routes and loops of the product cost in the database alone. */
+export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): FloorStatement[] {
+  const caller: Caller = {
+    org_id,
+    role: "admin",
+    grants: [{ role: "admin", scopes: [] }] as unknown as Caller["grants"],
+    limit: [],
+    actor: { type: "user", id: "usr_bench", name: "bench" },
+    token_id: "tok_bench",
+    orgs: [],
+  };
+  const robotOf = (n: number): string => robot_ids[n % robot_ids.length] ?? "";
+  const id = (prefix: string): string => `${prefix}_${randomBytes(13).toString("hex")}`;
+  const site = (db: Db) => insertSite(db, { org_id, id: id("site"), name: id("bench"), at: new Date() });
+  return [
+    { name: "one robot", repeatable: true, work: (db, n) => findRobot(db, org_id, robotOf(n)) },
+    { name: "a list of 100 robots", repeatable: true, work: (db) => listRobots(db, caller, {}, { after: null, limit: 101 }) },
+    { name: "begin and commit, with nothing between them", repeatable: true, work: (db) => db.transaction(() => Promise.resolve()) },
+    { name: "a site inserted", work: site },
+    { name: "an audit entry inserted", work: (db) => audit(db, caller) },
+    {
+      name: "a site and its audit entry in one transaction, as POST does it",
+      work: (db) =>
+        db.transaction(async (tx) => {
+          await site(tx);
+          await audit(tx, caller);
+        }),
+    },
+    { name: "due deployments claimed (100)", system: true, repeatable: true, work: (db) => listDue(db, due_at, 100) },
+    { name: "queued targets found (500)", system: true, repeatable: true, work: (db) => listClaimable(db, due_at, 500) },
+    { name: "a batch of 50 log records stored", work: (db, n) => storeLogs(db, org_id, robotOf(n), Math.floor(n / robot_ids.length)) },
+    { name: "what one robot is to look like", repeatable: true, work: (db, n) => desiredOf(db, org_id, [robotOf(n)]) },
+    { name: "what 200 robots are to look like", repeatable: true, work: (db) => desiredOf(db, org_id, robot_ids.slice(0, 200)) },
+  ];
+}
+
+function audit(db: Db, { org_id, actor, token_id }: Caller): Promise<void> {
+  const stamps = { id: (prefix: string) => `${prefix}_${randomBytes(13).toString("hex")}`, clock: { now: () => new Date() } };
+  return appendAudit(db, stamps as unknown as Parameters<typeof appendAudit>[1], {
+    org_id,
+    actor,
+    token_id,
+    action: "createSite",
+    method: "POST",
+    path: "/api/sites",
+    object_id: stamps.id("site"),
+    status: 201,
+    error: null,
+    ip: "127.0.0.1",
+    user_agent: "bench",
+    request_id: stamps.id("req"),
+    data: {},
+  });
+}
+
+const LOG_RECORDS = 50;
+/** The same bytes each time: compressing them is not the database's part. */
+const PACKED = pack(
+  Array.from({ length: LOG_RECORDS }, (_, i) => ({
+    seq: i + 1,
+    at: "2030-01-01T00:00:00.000Z",
+    level: "info" as const,
+    source: "navigation",
+    message: `goal ${i} reached after 12.4 s, 3 replans, battery at 71 %`,
+    fields: { x: 1.25, y: -3.5, attempt: 1 },
+  })),
+);
+
+/** The `nth` flush of a robot; what came before it is where its position is. */
+function storeLogs(db: Db, org_id: string, robot_id: string, nth: number): Promise<number> {
+  const at = new Date();
+  return insertBatch(db, {
+    org_id,
+    robot_id,
+    outbox_id: "bench",
+    before: nth * LOG_RECORDS,
+    first_seq: nth * LOG_RECORDS + 1,
+    last_seq: (nth + 1) * LOG_RECORDS,
+    received_at: at,
+    first_at: at,
+    last_at: at,
+    record_count: LOG_RECORDS,
+    ...PACKED,
+  });
+}
+
+/** Sends what was taken down, one after the other, over one connection: prepared, by the bare driver. */
+export async function sendBare(client: pg.Client, queries: readonly (readonly BareQuery[])[]): Promise<void> {
+  for (const one of queries) for (const query of one) await client.query(query.name === undefined ? query.text : query);
+}
+
+/** The queries of so many repetitions, ready to be sent. */
+export const bareQueries = (statement: FloorStatement, from: number, count: number): Promise<BareQuery[][]> =>
+  Promise.all(Array.from({ length: count }, (_, i) => statementsOf((db) => statement.work(db, from + i))));

@@ -1,0 +1,14 @@
+import { readFileSync } from "node:fs";
+import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+
+/** The bare HTTP server of a program that the rig starts, over TLS when it was given a certificate. It ends with SIGTERM. */
+export function listener(handler: RequestListener): Server {
+  const { PORT, TLS_CERT_FILE, TLS_KEY_FILE } = process.env;
+  const server =
+    TLS_CERT_FILE === undefined || TLS_KEY_FILE === undefined
+      ? createServer(handler)
+      : createTlsServer({ cert: readFileSync(TLS_CERT_FILE), key: readFileSync(TLS_KEY_FILE) }, handler);
+  process.on("SIGTERM", () => process.exit(0));
+  return server.listen(Number(PORT), "127.0.0.1");
+}

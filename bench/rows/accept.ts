@@ -1,0 +1,107 @@
+import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
+import { linkChallengeText } from "@robofleet/protocol/link";
+import { isSignedBy } from "../../packages/server/src/features/robots/identity.ts";
+import { atRest, cpuMicroseconds, ratioOf, type Round, type Sample, sample, type Side, side } from "../measure.ts";
+import type { Program, Rig } from "../rig.ts";
+import { type BenchRobot, concurrently, connectRobot, insertRobots } from "../robots.ts";
+import type { Row, RowResult } from "../row.ts";
+
+/** Connections of a round, and how many are on their way at a time. */
+const LINKS = 400;
+const AT_A_TIME = 16;
+const ROUNDS = 7;
+/** Rounds that do not count: code that runs once for each robot is slow for the first thousand. */
+const WARM_UP = 3;
+const VERIFICATIONS = 2_000;
+
+type Until = "welcome" | "desired";
+
+/** CPU and time of the server for each robot that comes in, what follows the last one included. The robots leave outside of the count. */
+async function comeIn(rig: Rig, program: Program, robots: readonly BenchRobot[], until: Until): Promise<Round> {
+  const server = { url: program.url, ca: rig.certificate?.ca };
+  await atRest(program.pid);
+  const [cpu, started] = [cpuMicroseconds(program.pid), performance.now()];
+  const links = await concurrently(robots, AT_A_TIME, (robot) => connectRobot(server, robot, until));
+  const wall_ms = performance.now() - started;
+  await atRest(program.pid);
+  const cpu_us = (cpuMicroseconds(program.pid) - cpu) / robots.length;
+  for (const link of links) link.terminate();
+  return { wall_us: (wall_ms * 1_000) / robots.length, cpu_us };
+}
+
+/** What it takes to check one signature, as it is done for each robot. */
+function verification(): Sample {
+  const { publicKey, privateKey } = generateKeyPairSync("ed25519");
+  const public_key = Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url");
+  const text = linkChallengeText("rob_bench", randomBytes(32).toString("base64url"));
+  const signature = sign(null, Buffer.from(text), privateKey).toString("base64");
+  const rounds = Array.from({ length: ROUNDS + 1 }, () => {
+    const { user, system } = process.cpuUsage();
+    for (let i = 0; i < VERIFICATIONS; i += 1) if (!isSignedBy(public_key, text, signature)) throw new Error("not signed");
+    const used = process.cpuUsage({ user, system });
+    return (used.user + used.system) / VERIFICATIONS;
+  });
+  return sample(rounds.slice(1));
+}
+
+async function compare(rig: Rig, goal: number): Promise<RowResult[]> {
+  const robots = await insertRobots(rig, rig.quick ? 100 : LINKS);
+  const [raw, raw_whole, link] = [
+    await rig.start("limits/accept"),
+    await rig.start("limits/accept", { DATABASE: JSON.stringify(rig.database) }),
+    await rig.start("ours/gateway"),
+  ];
+  const sides: readonly { program: Program; until: Until; rounds: Round[] }[] = [
+    { program: rig.server, until: "desired", rounds: [] },
+    { program: raw_whole, until: "desired", rounds: [] },
+    { program: link, until: "welcome", rounds: [] },
+    { program: raw, until: "welcome", rounds: [] },
+  ];
+  const warm_up = rig.quick ? 1 : WARM_UP;
+  for (let i = 0; i < warm_up + (rig.quick ? 2 : ROUNDS); i += 1) {
+    for (const { program, until, rounds } of sides) {
+      const one = await comeIn(rig, program, robots, until);
+      if (i >= warm_up) rounds.push(one);
+    }
+  }
+  for (const program of [raw, raw_whole, link]) await program.stop();
+  const [whole, whole_limit, link_side, raw_side] = sides.map(({ rounds }) => side(rounds)) as [Side, Side, Side, Side];
+  const difference = (a: Side, b: Side): Sample => {
+    const median = a.cpu.median - b.cpu.median;
+    return { median, min: median, max: median };
+  };
+  const [admission, admission_limit] = [difference(whole, link_side), difference(whole_limit, raw_side)];
+  return [
+    line("letting a robot in", whole, whole_limit, goal),
+    line("the link alone: upgrade, challenge, hello, welcome", link_side, raw_side, goal),
+    {
+      part: "admission alone: signature, presence, timeline, desired state",
+      ours: admission,
+      limit: admission_limit,
+      unit: "µs CPU",
+      ratio: ratioOf(admission, admission_limit),
+    },
+    { part: "of that the signature (Ed25519)", limit: verification(), unit: "µs CPU" },
+    { part: "wall-clock time, 16 at a time, the client included", ours: whole.wall, limit: whole_limit.wall, unit: "µs" },
+  ];
+}
+
+/** Compared by CPU: the other end of each handshake runs on the same machine and takes as much as this one. */
+function line(part: string, ours: Side, limit: Side, goal: number): RowResult {
+  const ratio = ratioOf(ours.cpu, limit.cpu);
+  return { part, ours: ours.cpu, limit: limit.cpu, unit: "µs CPU", ratio, goal: `≤ ${goal}`, met: ratio <= goal };
+}
+
+export const acceptPlain: Row = {
+  name: "agent-accept-plain",
+  about:
+    "a robot let in, its signature and its row in the database included; beside it an upgrade by bare node:http and bare pg that do the same",
+  run: (rig) => compare(rig, 1.2),
+};
+
+export const acceptTls: Row = {
+  name: "agent-accept-tls",
+  about: "the same over TLS, a full handshake each time; beside it bare node:tls",
+  server: { tls: true },
+  run: (rig) => compare(rig, 1.1),
+};

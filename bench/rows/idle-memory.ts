@@ -1,0 +1,98 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { WebSocket } from "ws";
+import { atRest, ratioOf, residentBytes, sample } from "../measure.ts";
+import type { Program, Rig } from "../rig.ts";
+import { type BenchRobot, concurrently, connectRobot, insertRobots, type Server } from "../robots.ts";
+import type { Row, RowResult } from "../row.ts";
+
+const IDLE_ROBOTS = 5_000;
+/** Connected before the first look: what a server allocates once, code and pools and the room of its young objects, is no robot's. */
+const EARLIER_ROBOTS = 1_500;
+const CONNECT_AT_A_TIME = 50;
+const RUNS = 3;
+const COLLECTIONS = 3;
+const SETTLE_MS = 1_000;
+/** Over plain TCP: beyond a raw WebSocket. */
+const PLAIN_KB_OVER_MAX = 8;
+/** Over TLS: all of it, the socket and its TLS state included. */
+const TLS_KB_MAX = 38;
+
+/** What is left when a process has nothing to do and no garbage. The same for ours and the limit. */
+async function settledBytes({ pid }: Program): Promise<number> {
+  for (let i = 0; i < COLLECTIONS; i += 1) {
+    await atRest(pid);
+    process.kill(pid, "SIGUSR2");
+    await sleep(SETTLE_MS);
+  }
+  await atRest(pid);
+  return residentBytes(pid);
+}
+
+/** Kilobytes by which the process grows for each connection after the first ones. */
+async function growth(program: Program, counts: { earlier: number; idle: number }, open: (i: number) => Promise<WebSocket>) {
+  const connect = (from: number, count: number): Promise<WebSocket[]> =>
+    concurrently(Array.from({ length: count }), CONNECT_AT_A_TIME, (_, i) => open(from + i));
+  const earlier = await connect(0, counts.earlier);
+  const before = await settledBytes(program);
+  const idle = await connect(counts.earlier, counts.idle);
+  const after = await settledBytes(program);
+  const lost = [...earlier, ...idle].filter(({ readyState }) => readyState !== WebSocket.OPEN).length;
+  if (lost > 0) throw new Error(`${lost} connections were lost while memory was looked at`);
+  for (const socket of [...earlier, ...idle]) socket.terminate();
+  return (after - before) / 1024 / counts.idle;
+}
+
+const openRaw = ({ url, ca }: Server): Promise<WebSocket> =>
+  new Promise((resolve, reject) => {
+    const socket = new WebSocket(url.replace(/^http/, "ws"), { perMessageDeflate: false, ca });
+    socket.once("open", () => resolve(socket)).once("error", reject);
+  });
+
+/** By turns, each time a process that has just begun: one that held robots before has room for more. */
+async function measure(rig: Rig): Promise<Pick<Required<RowResult>, "ours" | "limit" | "ratio"> & { over: number }> {
+  const counts = rig.quick ? { earlier: 200, idle: 800 } : { earlier: EARLIER_ROBOTS, idle: IDLE_ROBOTS };
+  const ca = rig.certificate?.ca;
+  const robots: BenchRobot[] = await insertRobots(rig, counts.earlier + counts.idle);
+  const [ours, limit]: [number[], number[]] = [[], []];
+  for (let i = 0; i < (rig.quick ? 1 : RUNS); i += 1) {
+    if (i > 0) await rig.restart();
+    ours.push(await growth(rig.server, counts, (n) => connectRobot({ ...rig.server, ca }, robots[n] as BenchRobot, "desired")));
+    const raw = await rig.start("limits/sockets", {}, { collectable: true });
+    limit.push(await growth(raw, counts, () => openRaw({ ...raw, ca })));
+    await raw.stop();
+  }
+  const [us, them] = [sample(ours), sample(limit)];
+  return { ours: us, limit: them, ratio: ratioOf(us, them), over: us.median - them.median };
+}
+
+export const idleMemory: Row = {
+  name: "idle-memory",
+  about: `resident memory of the server for each of ${IDLE_ROBOTS} idle robots; beside it a server that only holds WebSockets`,
+  server: { collectable: true },
+  run: async (rig) => {
+    const { over, ...result } = await measure(rig);
+    return {
+      ...result,
+      unit: "KB",
+      figure: `${over.toFixed(1)} KB over`,
+      goal: `≤ ${PLAIN_KB_OVER_MAX} KB over`,
+      met: over <= PLAIN_KB_OVER_MAX,
+    };
+  },
+};
+
+export const idleMemoryTls: Row = {
+  name: "idle-memory-tls",
+  about: `the same over TLS, sockets and their TLS state included; beside it a server that only holds WebSockets over TLS`,
+  server: { collectable: true, tls: true },
+  run: async (rig) => {
+    const { over, ...result } = await measure(rig);
+    return {
+      ...result,
+      unit: "KB",
+      figure: `${over.toFixed(1)} KB over`,
+      goal: `≤ ${TLS_KB_MAX} KB`,
+      met: result.ours.median <= TLS_KB_MAX,
+    };
+  },
+};

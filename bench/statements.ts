@@ -1,0 +1,56 @@
+import type { Db } from "../packages/server/src/kernel/db.ts";
+import type { Statement } from "../packages/server/src/kernel/sql.ts";
+
+/** What the `pg` driver takes. */
+export interface BareQuery {
+  name?: string;
+  text: string;
+  values: unknown[];
+}
+
+/** A database that only takes down what it is sent. */
+function recorder(): { db: Db; sent: BareQuery[] } {
+  const sent: BareQuery[] = [];
+  const take =
+    <A>(answer: A) =>
+    ({ text, name, values }: Statement<unknown>): Promise<A> => {
+      sent.push({ text, values: [...values], ...(name === undefined ? {} : { name }) });
+      return Promise.resolve(answer);
+    };
+  const transaction = async <T>(work: (tx: Db) => Promise<T>): Promise<T> => {
+    sent.push({ text: "begin", values: [] });
+    const last_words: Statement<unknown>[] = [];
+    const tx = { ...db, atCommit: async (statement: Statement<unknown>) => void last_words.push(statement) };
+    const value = await work(tx);
+    for (const statement of last_words) await db.run(statement);
+    sent.push({ text: "commit", values: [] });
+    return value;
+  };
+  const ways = {
+    many: take([]),
+    one: take({}) as unknown as Db["one"],
+    maybe: take(undefined),
+    run: take(1),
+    transaction,
+    afterCommit: () => {},
+    atCommit: async (statement: Statement<unknown>) => void (await db.run(statement)),
+  };
+  const db: Db = ways;
+  return { db, sent };
+}
+
+/** The statements that stores send, in their order and without sending them: for a limit that does the same work in the database by the bare driver. */
+export async function statementsOf(work: (db: Db) => Promise<unknown>): Promise<BareQuery[]> {
+  const { db, sent } = recorder();
+  await work(db);
+  return sent;
+}
+
+/** The first of them, at once. */
+export function statementOf(work: (db: Db) => Promise<unknown>): BareQuery {
+  const { db, sent } = recorder();
+  work(db).catch(() => {}); // the answer is not what it expects
+  const [first] = sent;
+  if (first === undefined) throw new Error("nothing was sent");
+  return first;
+}
