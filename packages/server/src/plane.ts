@@ -20,10 +20,10 @@ import {
   configDeploymentRoutes,
   deploymentRoutes,
   greetRobot,
+  ReportIntake,
   robotOnline,
   startDeploymentEngine,
   takeProgress,
-  takeReport,
 } from "./features/deployments/index.ts";
 import { enrollmentRoutes } from "./features/enrollment/index.ts";
 import { fleetRoutes } from "./features/fleets/index.ts";
@@ -184,7 +184,9 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     settings,
     node,
   };
-  late.handlers = linkHandlers(plane);
+  const reports = new ReportIntake(plane);
+  started.push(() => reports.settled());
+  late.handlers = linkHandlers(plane, reports);
   const unwatch = closeRemovedRobots(plane);
   started.push(async () => unwatch());
   const flush_tokens = background(plane, "token use", SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
@@ -235,7 +237,7 @@ function mountRoutes(http: Http, plane: Plane): void {
 }
 
 /** What the plane does with robots: the map names every message type that exists. */
-function linkHandlers(plane: Plane): LinkHandlers {
+function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
   return {
     admit: (hello, nonce) => admit(plane, hello, nonce, logPosition),
     connected: async (session) => {
@@ -251,8 +253,8 @@ function linkHandlers(plane: Plane): LinkHandlers {
     },
     messages: {
       report: async (session, message) => {
-        await takeReport(plane.db.forOrg(session.org_id), plane, session, message);
-        if (message.body.kind === "app") await answerRobotAhead(plane, session);
+        await reports.take(session, message);
+        if (message.body.kind === "observed") await answerRobotAhead(plane, session, message.body.generation);
       },
       progress: (session, message) => takeProgress(plane.db.forOrg(session.org_id), plane, session, message),
       health: (session, message) => ingestHealth(plane, session, message),

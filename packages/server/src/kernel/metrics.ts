@@ -30,6 +30,8 @@ export function createMetrics() {
       help: "Deployment targets dispatched to robots",
       registers,
     }),
+    reports_taken: new Counter({ name: "robofleet_reports_taken_total", help: "Durable reports of robots taken", registers }),
+    report_batches: new Counter({ name: "robofleet_report_batches_total", help: "Transactions in which they were taken", registers }),
     targets_ended: new Counter({
       name: "robofleet_targets_ended_total",
       help: "Deployment targets that ended",

@@ -26,9 +26,9 @@ export async function giveBack(
     org_id,
     targets.map(({ robot_id }) => robot_id),
   );
-  const ids = (kind: TargetRow["kind"]): string[] => targets.filter((target) => target.kind === kind).map(({ id }) => id);
-  const [releases, configs] = [ids("release"), ids("config")];
-  const failed = releases.filter((id) => FAILURES.has(ends.get(id)));
+  const releases = targets.filter(({ kind }) => kind === "release");
+  const configs = targets.filter(({ kind }) => kind === "config");
+  const failed = releases.filter(({ id }) => FAILURES.has(ends.get(id))).map(({ id }) => id);
   const robots = new Set<string>();
   if (releases.length > 0) for (const { robot_id } of await revertDesiredApps(tx, org_id, releases, failed, now)) robots.add(robot_id);
   if (configs.length > 0) for (const { robot_id } of await revertConfigs(tx, org_id, configs, now)) robots.add(robot_id);

@@ -3,7 +3,8 @@ import { getPosition } from "./store/robot-state.ts";
 
 export { type DeploymentEngine, startDeploymentEngine } from "./engine.ts";
 export { answerRobotAhead, greetRobot } from "./push.ts";
-export { takeProgress, takeReport } from "./report.ts";
+export { takeProgress } from "./report.ts";
+export { ReportIntake } from "./report-intake.ts";
 export { artifactStored, endTargetsOfRobot, robotOnline } from "./robots.ts";
 export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";
 export { releaseIsDeployed as releaseInUse } from "./store/deployments.ts";

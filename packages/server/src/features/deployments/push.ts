@@ -9,7 +9,10 @@ const PUSH_ROBOTS = 200;
 
 /** Sends robots of this node what they are to look like. A robot that is elsewhere or away hears it when it connects. */
 export async function pushDesired(plane: Pick<Plane, "db" | "link" | "log">, org_id: string, robot_ids: readonly string[]): Promise<void> {
-  const here = robot_ids.filter((id) => plane.link.session(id) !== undefined);
+  const here = robot_ids.filter((id) => {
+    const session = plane.link.session(id);
+    return session !== undefined && !ahead.has(session);
+  });
   for (let i = 0; i < here.length; i += PUSH_ROBOTS) {
     const desired = await desiredOf(plane.db.forOrg(org_id), org_id, here.slice(i, i + PUSH_ROBOTS));
     for (const [robot_id, message] of desired) sendTo(plane, robot_id, message);
@@ -25,22 +28,33 @@ function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, me
   }
 }
 
-/** Robots that know of a later desired state than we do: what they run is taken before they are told anything. */
-const ahead = new WeakSet<Session>();
+/**
+ * Robots that know of a later desired state than we do (the database is a restored copy): what they run is taken before they
+ * are told anything. With the generation of the empty state that they were sent, which leaves everything as it is: when they
+ * report to have it, they have reported everything that they had to say before.
+ */
+const ahead = new WeakMap<Session, number>();
 
 /** First thing a robot hears after the welcome. */
-export async function greetRobot(plane: Pick<Plane, "db" | "clock">, session: Session): Promise<void> {
-  const { generation } = session.hello;
-  const db = plane.db.forOrg(session.org_id);
-  if (generation > 0 && (await raiseGeneration(db, session.org_id, session.robot_id, generation, plane.clock.now())) > 0) {
-    ahead.add(session);
-    return;
-  }
-  const desired = (await desiredOf(db, session.org_id, [session.robot_id])).get(session.robot_id);
-  if (desired !== undefined) session.send(desired);
+export async function greetRobot(plane: Pick<Plane, "db">, session: Session): Promise<void> {
+  const { org_id, robot_id, hello } = session;
+  const desired = (await desiredOf(plane.db.forOrg(org_id), org_id, [robot_id])).get(robot_id);
+  if (desired === undefined) return;
+  if (hello.generation <= desired.generation) return void session.send(desired);
+  const generation = hello.generation + 1;
+  ahead.set(session, generation);
+  session.send({ type: "desired", generation, apps: {}, configs: {} });
 }
 
-/** The robot told what it runs, which is now what is wanted of it, too. */
-export async function answerRobotAhead(plane: Pick<Plane, "db" | "link" | "log">, session: Session): Promise<void> {
-  if (ahead.delete(session)) await pushDesired(plane, session.org_id, [session.robot_id]);
+/** A robot has stored a desired state. One that was ahead has told what it runs, which is now what is wanted of it, too. */
+export async function answerRobotAhead(
+  plane: Pick<Plane, "db" | "clock" | "link" | "log">,
+  session: Session,
+  observed: number,
+): Promise<void> {
+  const asked = ahead.get(session);
+  if (asked === undefined || observed < asked) return;
+  await raiseGeneration(plane.db.forOrg(session.org_id), session.org_id, session.robot_id, asked, plane.clock.now());
+  ahead.delete(session);
+  await pushDesired(plane, session.org_id, [session.robot_id]);
 }

@@ -77,10 +77,10 @@ export async function moveTargets(
     robot_id: change.target.robot_id,
     reason: change.reason,
     message: targetSentence(deployment.kind, change),
-    actor,
+    actor: change.actor ?? actor,
     data: { target_id: change.target.id, attempt: change.attempt ?? change.target.attempt, ...change.data },
   }));
-  if (moved) events.push(deploymentEvent(engine, row, row.event_seq, actor, now));
+  if (moved) events.push(deploymentEvent(engine, row, row.event_seq, changes.at(-1)?.actor ?? actor, now));
   await insertEvents(tx, org_id, id, events);
   await followUp(tx, engine, deployment, changes, actor);
   return row;
@@ -182,18 +182,18 @@ async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, chang
       org_id: deployment.org_id,
       robot_id: change.target.robot_id,
       kind: `${prefix}.${change.to}`,
-      actor: change.to === "dispatched" ? deployment.created_by : actor,
+      actor: change.to === "dispatched" ? deployment.created_by : (change.actor ?? actor),
       summary: targetSentence(deployment.kind, change),
       data: { deployment_id: deployment.id, release_id: deployment.release_id, reason: change.reason },
     })),
   );
   const ended = changes.filter(({ to }) => isTerminal(to));
   for (const { to } of ended) engine.metrics.targets_ended.inc({ status: to });
-  if (ended.length > 0)
-    await wakeWaitingForPrevious(
-      tx,
-      deployment.org_id,
-      ended.map(({ target }) => target.robot_id),
-    );
+  if (ended.length === 0) return;
+  await wakeWaitingForPrevious(
+    tx,
+    deployment.org_id,
+    ended.map(({ target }) => target.robot_id),
+  );
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }

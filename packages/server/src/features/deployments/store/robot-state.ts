@@ -1,5 +1,15 @@
 import type { Db } from "../../../kernel/db.ts";
-import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
+
+/** What is known of a target where its robot's rows are looked up: those are found by their robot. */
+export interface TargetOfRobot {
+  id: string;
+  robot_id: string;
+}
+
+/** `robot_id = … and target_id = …`: of the rows of these robots those that these targets brought. */
+const ofTargets = (targets: readonly TargetOfRobot[]): Statement<unknown> =>
+  sql`robot_id = any(${list(targets.map((t) => t.robot_id))}::text[]) and target_id = any(${list(targets.map((t) => t.id))}::text[])`;
 
 /** Takes the next generation of each robot's desired state; locks those rows until the transaction ends. */
 export const bumpGenerations = (db: Db, org_id: string, robot_ids: readonly string[], now: Date) =>
@@ -22,21 +32,36 @@ export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: 
     on conflict (org_id, robot_id) do update set generation = excluded.generation, updated_at = excluded.updated_at
       where robot_desired.generation < ${seen}`);
 
-export const setObserved = (db: Db, org_id: string, robot_id: string, generation: number) =>
-  db.run(
-    sql`update robot_desired set observed_generation = greatest(observed_generation, ${generation}) where org_id = ${org_id} and robot_id = ${robot_id}`,
-  );
+/** Each robot once. */
+export const setObserved = (db: Db, org_id: string, observed: readonly { robot_id: string; generation: number }[]) =>
+  db.run(sql`
+    update robot_desired d set observed_generation = greatest(d.observed_generation, o.generation)
+    from unnest(${list(observed.map((o) => o.robot_id))}::text[], ${list(observed.map((o) => o.generation))}::bigint[]) as o (robot_id, generation)
+    where d.org_id = ${org_id} and d.robot_id = o.robot_id`);
 
 const positionRow = row({ outbox_id: text, outbox_seq: bigint });
 export const getPosition = (db: Db, org_id: string, robot_id: string) =>
   db.maybe(sql(positionRow)`select ${positionRow} from robot_desired where org_id = ${org_id} and robot_id = ${robot_id}`);
 
-/** Moves the position of taken reports forward; 0 rows: this report was taken before. */
-export const takePosition = (db: Db, org_id: string, robot_id: string, outbox_id: string, seq: number, now: Date) =>
-  db.run(sql`
-    insert into robot_desired (org_id, robot_id, outbox_id, outbox_seq, updated_at) values (${org_id}, ${robot_id}, ${outbox_id}, ${seq}, ${now})
+/**
+ * Moves the positions of taken reports forward, each robot's once, and locks them in the order of the robots. Answers the
+ * robots whose report is a new one: that of every other was taken before.
+ */
+export const takePositions = (
+  db: Db,
+  org_id: string,
+  positions: readonly { robot_id: string; outbox_id: string; seq: number }[],
+  now: Date,
+) =>
+  db.many(sql(row({ robot_id: text }))`
+    insert into robot_desired (org_id, robot_id, outbox_id, outbox_seq, updated_at)
+    select ${org_id}, p.robot_id, p.outbox_id, p.seq, ${now}
+    from unnest(${list(positions.map((p) => p.robot_id))}::text[], ${list(positions.map((p) => p.outbox_id))}::text[], ${list(positions.map((p) => p.seq))}::bigint[])
+      as p (robot_id, outbox_id, seq)
+    order by p.robot_id
     on conflict (org_id, robot_id) do update set outbox_id = excluded.outbox_id, outbox_seq = excluded.outbox_seq, updated_at = excluded.updated_at
-      where robot_desired.outbox_id <> excluded.outbox_id or robot_desired.outbox_seq < excluded.outbox_seq`);
+      where robot_desired.outbox_id <> excluded.outbox_id or robot_desired.outbox_seq < excluded.outbox_seq
+    returning robot_id`);
 
 const appStateRow = row({
   robot_id: text,
@@ -79,38 +104,47 @@ export const setDesiredApps = (db: Db, org_id: string, app: string, changes: rea
  * The targets are over without their release: what runs is what is wanted again. Of those among `failed_ids` it is kept
  * that the release failed. Answers the robots for which that was so.
  */
-export const revertDesiredApps = (db: Db, org_id: string, target_ids: readonly string[], failed_ids: readonly string[], now: Date) =>
+export const revertDesiredApps = (db: Db, org_id: string, targets: readonly TargetOfRobot[], failed_ids: readonly string[], now: Date) =>
   db.many(sql(row({ robot_id: text }))`
     update robot_app set failed_release_id = case when target_id = any(${list(failed_ids)}::text[]) then desired_release_id else failed_release_id end, desired_release_id = current_release_id, target_id = null, deployment_id = null, updated_at = ${now}
-    where org_id = ${org_id} and target_id = any(${list(target_ids)}::text[])
+    where org_id = ${org_id} and ${ofTargets(targets)}
     returning robot_id`);
 
-/** The robot runs the target's release. When nothing newer is under way, it is also what is wanted. */
-export const setAppApplied = (
+/** The robots run their targets' release. Where nothing newer is under way, it is also what is wanted. */
+export const setAppsApplied = (
   db: Db,
   org_id: string,
-  a: { robot_id: string; app: string; release_id: string; target_id: string },
+  app: string,
+  applied: readonly { robot_id: string; release_id: string; target_id: string }[],
   now: Date,
 ) =>
   db.run(sql`
-    update robot_app set
-      previous_release_id = case when current_release_id is distinct from ${a.release_id} then current_release_id else previous_release_id end,
-      current_release_id = ${a.release_id},
-      desired_release_id = case when target_id is null or target_id = ${a.target_id} then ${a.release_id} else desired_release_id end,
-      failed_release_id = null, deployment_id = case when target_id = ${a.target_id} then null else deployment_id end,
-      target_id = case when target_id = ${a.target_id} then null else target_id end, updated_at = ${now}
-    where org_id = ${org_id} and robot_id = ${a.robot_id} and app = ${a.app}`);
+    update robot_app a set
+      previous_release_id = case when a.current_release_id is distinct from t.release_id then a.current_release_id else a.previous_release_id end,
+      current_release_id = t.release_id,
+      desired_release_id = case when a.target_id is null or a.target_id = t.id then t.release_id else a.desired_release_id end,
+      failed_release_id = null, deployment_id = case when a.target_id = t.id then null else a.deployment_id end,
+      target_id = case when a.target_id = t.id then null else a.target_id end, updated_at = ${now}
+    from unnest(${list(applied.map((t) => t.robot_id))}::text[], ${list(applied.map((t) => t.release_id))}::text[], ${list(applied.map((t) => t.target_id))}::text[])
+      as t (robot_id, release_id, id)
+    where a.org_id = ${org_id} and a.robot_id = t.robot_id and a.app = ${app}`);
 
-/** What the robot says that it runs. With no target under way, the robot's word is also what is wanted: it decides by itself. */
-export const setAppReported = (
+/**
+ * What the robots say that they run, each robot once. With no target under way, a robot's word is also what is wanted: it
+ * decides by itself.
+ */
+export const setAppsReported = (
   db: Db,
   org_id: string,
-  a: { robot_id: string; app: string; release_id: string | null; previous_release_id: string | null; status: string },
+  apps: readonly { robot_id: string; app: string; release_id: string | null; previous_release_id: string | null; status: string }[],
   now: Date,
 ) =>
   db.run(sql`
     insert into robot_app (org_id, robot_id, app, current_release_id, previous_release_id, desired_release_id, status, updated_at)
-    values (${org_id}, ${a.robot_id}, ${a.app}, ${a.release_id}, ${a.previous_release_id}, ${a.release_id}, ${a.status}, ${now})
+    select ${org_id}, a.robot_id, a.app, a.release_id, a.previous_release_id, a.release_id, a.status, ${now}
+    from unnest(${list(apps.map((a) => a.robot_id))}::text[], ${list(apps.map((a) => a.app))}::text[], ${list(apps.map((a) => a.release_id))}::text[],
+      ${list(apps.map((a) => a.previous_release_id))}::text[], ${list(apps.map((a) => a.status))}::text[]) as a (robot_id, app, release_id, previous_release_id, status)
+    order by a.robot_id
     on conflict (org_id, robot_id, app) do update set current_release_id = excluded.current_release_id, previous_release_id = excluded.previous_release_id, status = excluded.status,
       desired_release_id = case when robot_app.target_id is null then excluded.current_release_id else robot_app.desired_release_id end, updated_at = excluded.updated_at`);
 
@@ -184,35 +218,71 @@ export interface ConfigFileChange {
   attempt: number;
 }
 
+/** Contents of one statement. */
+const FILES_BYTES_MAX = 4 * 1024 * 1024;
+
 /** Freezes the files that these robots are to have, on behalf of these targets; the version grows with each. */
-export const setDesiredConfigs = (db: Db, org_id: string, files: readonly ConfigFileChange[], now: Date) =>
-  db.run(sql`
+export async function setDesiredConfigs(db: Db, org_id: string, files: readonly ConfigFileChange[], now: Date): Promise<void> {
+  for (const chunk of fileChunks(files, FILES_BYTES_MAX)) await insertFiles(db, org_id, chunk, now);
+}
+
+/** In the same order, so that a chunk's different contents are no more than so many bytes together, or one content that is larger. */
+export function fileChunks<F extends Pick<ConfigFileChange, "content" | "sha256">>(files: readonly F[], bytes_max: number): F[][] {
+  const chunks: F[][] = [];
+  const contents = new Set<string>();
+  let bytes = Infinity;
+  for (const file of files) {
+    if (!contents.has(file.sha256) || chunks.length === 0) {
+      const more = Buffer.byteLength(file.content);
+      if (bytes + more > bytes_max) {
+        chunks.push([]);
+        contents.clear();
+        bytes = 0;
+      }
+      bytes += more;
+      contents.add(file.sha256);
+    }
+    chunks.at(-1)?.push(file);
+  }
+  return chunks;
+}
+
+/** Each content is sent once, however many robots are to have it. */
+function insertFiles(db: Db, org_id: string, files: readonly ConfigFileChange[], now: Date): Promise<number> {
+  const contents = new Map(files.map(({ sha256, content }) => [sha256, content]));
+  const changes = files.map(({ content: _, ...change }) => change);
+  return db.run(sql`
     insert into robot_config (org_id, robot_id, namespace, version, content, sha256, target_id, deployment_id, attempt, last_target_id, updated_at)
-    select ${org_id}, c.robot_id, c.namespace, 1, c.content, c.sha256, c.target_id, c.deployment_id, c.attempt, c.target_id, ${now}
-    from jsonb_to_recordset(${json(files)}::jsonb) as c (robot_id text, namespace text, content text, sha256 text, target_id text, deployment_id text, attempt int)
+    select ${org_id}, c.robot_id, c.namespace, 1, f.content, c.sha256, c.target_id, c.deployment_id, c.attempt, c.target_id, ${now}
+    from jsonb_to_recordset(${json(changes)}::jsonb) as c (robot_id text, namespace text, sha256 text, target_id text, deployment_id text, attempt int)
+    join unnest(${list(contents.keys())}::text[], ${list(contents.values())}::text[]) as f (sha256, content) on f.sha256 = c.sha256
     order by c.robot_id, c.namespace
     on conflict (org_id, robot_id, namespace) do update set version = robot_config.version + case when robot_config.target_id = excluded.target_id then 0 else 1 end, 
       previous_content = case when robot_config.target_id is null then robot_config.content else robot_config.previous_content end,
       previous_sha256 = case when robot_config.target_id is null then robot_config.sha256 else robot_config.previous_sha256 end,
       unchanged = robot_config.reported_sha256 is not distinct from excluded.sha256,
       content = excluded.content, sha256 = excluded.sha256, target_id = excluded.target_id, deployment_id = excluded.deployment_id, attempt = excluded.attempt, last_target_id = excluded.last_target_id, updated_at = excluded.updated_at`);
+}
 
-export const setConfigReported = (
+/** Each robot once. */
+export const setConfigsReported = (
   db: Db,
   org_id: string,
-  c: { robot_id: string; namespace: string; version: number; sha256: string },
+  files: readonly { robot_id: string; namespace: string; version: number; sha256: string }[],
   now: Date,
 ) =>
   db.run(sql`
-    update robot_config set reported_version = ${c.version}, reported_sha256 = ${c.sha256}, updated_at = ${now}
-    where org_id = ${org_id} and robot_id = ${c.robot_id} and namespace = ${c.namespace}`);
+    update robot_config c set reported_version = f.version, reported_sha256 = f.sha256, updated_at = ${now}
+    from unnest(${list(files.map((f) => f.robot_id))}::text[], ${list(files.map((f) => f.namespace))}::text[], ${list(files.map((f) => f.version))}::int[],
+      ${list(files.map((f) => f.sha256))}::text[]) as f (robot_id, namespace, version, sha256)
+    where c.org_id = ${org_id} and c.robot_id = f.robot_id and c.namespace = f.namespace`);
 
-const configStateRow = row({ namespace: text, state: textOf<"missing" | "there">(), unchanged: bool });
-/** Whether the robot has reported each file that the target brought, and whether it had it before. */
-export const listConfigStates = (db: Db, org_id: string, target_id: string) =>
+const configStateRow = row({ target_id: text, state: textOf<"missing" | "there">(), unchanged: bool });
+/** Whether the robots have reported each file that their targets brought, and whether they had it before. */
+export const listConfigStates = (db: Db, org_id: string, targets: readonly TargetOfRobot[]) =>
   db.many(sql(configStateRow)`
-    select namespace, case when reported_sha256 = sha256 then 'there' else 'missing' end as state, unchanged from robot_config
-    where org_id = ${org_id} and target_id = ${target_id}`);
+    select target_id, case when reported_sha256 = sha256 then 'there' else 'missing' end as state, unchanged from robot_config
+    where org_id = ${org_id} and ${ofTargets(targets)}`);
 
 /** The newest config target that was dispatched to each robot for a namespace, or for any when it is ''. */
 export const listLastConfigTargets = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string) =>
@@ -222,20 +292,20 @@ export const listLastConfigTargets = (db: Db, org_id: string, robot_ids: readonl
     group by robot_id`);
 
 /** The config targets ended with their files on the robots. */
-export const releaseConfigs = (db: Db, org_id: string, target_ids: readonly string[]) =>
+export const releaseConfigs = (db: Db, org_id: string, targets: readonly TargetOfRobot[]) =>
   db.run(sql`
     update robot_config set target_id = null, deployment_id = null, previous_content = null, previous_sha256 = null
-    where org_id = ${org_id} and target_id = any(${list(target_ids)}::text[])`);
+    where org_id = ${org_id} and ${ofTargets(targets)}`);
 
 /** The config targets are over without effect: what the robots were to have before is wanted again. Answers the robots. */
-export async function revertConfigs(db: Db, org_id: string, target_ids: readonly string[], now: Date): Promise<{ robot_id: string }[]> {
+export async function revertConfigs(db: Db, org_id: string, targets: readonly TargetOfRobot[], now: Date): Promise<{ robot_id: string }[]> {
   const gone = await db.many(sql(row({ robot_id: text }))`
-    delete from robot_config where org_id = ${org_id} and target_id = any(${list(target_ids)}::text[]) and previous_content is null
+    delete from robot_config where org_id = ${org_id} and ${ofTargets(targets)} and previous_content is null
     returning robot_id`);
   const back = await db.many(sql(row({ robot_id: text }))`
     update robot_config set content = previous_content, sha256 = previous_sha256, version = version + 1, previous_content = null, previous_sha256 = null,
       target_id = null, deployment_id = null, updated_at = ${now}
-    where org_id = ${org_id} and target_id = any(${list(target_ids)}::text[])
+    where org_id = ${org_id} and ${ofTargets(targets)}
     returning robot_id`);
   return [...gone, ...back];
 }
@@ -245,6 +315,10 @@ export const listConfigNamespaces = (db: Db, org_id: string, robot_ids: readonly
   db.many(sql(row({ robot_id: text, namespace: text }))`
     select robot_id, namespace from robot_config where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`);
 
-export const getConfigTarget = (db: Db, org_id: string, robot_id: string, namespace: string) =>
-  db.maybe(sql(row({ target_id: nullable(text) }))`
-    select target_id from robot_config where org_id = ${org_id} and robot_id = ${robot_id} and namespace = ${namespace}`);
+/** The targets under way that brought these files, with their deployments. */
+export const listTargetsOfFiles = (db: Db, org_id: string, files: readonly { robot_id: string; namespace: string }[]) =>
+  db.many(sql(row({ robot_id: text, target_id: text, deployment_id: text }))`
+    select c.robot_id, c.target_id, c.deployment_id
+    from unnest(${list(files.map((f) => f.robot_id))}::text[], ${list(files.map((f) => f.namespace))}::text[]) as f (robot_id, namespace)
+    join robot_config c on c.org_id = ${org_id} and c.robot_id = f.robot_id and c.namespace = f.namespace
+    where c.target_id is not null and c.deployment_id is not null`);

@@ -1,4 +1,5 @@
 import type { Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
@@ -57,11 +58,15 @@ export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
     )`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`,
   );
 
+/** Targets that robots speak of, of these deployments only: others are locked after their own deployment. */
+export const lockTargetsOf = (db: Db, org_id: string, deployment_ids: readonly string[], ids: readonly string[]) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target
+    where org_id = ${org_id} and deployment_id = any(${list(deployment_ids)}::text[]) and id = any(${list(ids)}::text[])
+    order by id for update`);
+
 export const getTargets = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
-
-export const getTarget = (db: Db, org_id: string, id: string) =>
-  db.maybe(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = ${id}`);
 
 /** Open targets of a deployment by status, at most `limit`, locked. */
 export const lockTargetsByStatus = (db: Db, org_id: string, deployment_id: string, statuses: readonly TargetStatus[], limit: number) =>
@@ -100,6 +105,8 @@ export interface TargetChange {
   previous_release_id?: string | null;
   /** More for the event's data. */
   data?: Record<string, unknown>;
+  /** Who changed this one, where many have not one actor. */
+  actor?: Actor;
 }
 
 const changedRow = row({ id: text });
@@ -136,10 +143,14 @@ export const wakeWaitingForArtifact = (db: Db, org_id: string, release_id: strin
     update deployment_target set waiting_for = null
     where org_id = ${org_id} and release_id = ${release_id} and status = 'queued' and waiting_for = 'artifact'`);
 
+/** A target that somebody else holds is being ended or woken there: to wait for it here could be to wait for each other. */
 export const wakeWaitingForPrevious = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.run(sql`
-    update deployment_target set waiting_for = null
-    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and status = 'queued' and waiting_for = 'previous_deployment'`);
+    with waiting as (
+      select deployment_id, id from deployment_target
+      where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and status = 'queued' and waiting_for = 'previous_deployment'
+      order by id for update skip locked)
+    update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
 /** The safety net under the wake-ups: targets that wait for a robot that is connected. */
 export const wakeMissed = (db: Db) =>

@@ -1,0 +1,108 @@
+import { isTerminal, type TargetStatus } from "@robofleet/protocol";
+import type { Db } from "../../kernel/db.ts";
+import { robotActor, SYSTEM } from "../../kernel/caller.ts";
+import { giveBack } from "./give-back.ts";
+import { deadlineOf, retryAt, verifySecondsOf } from "./policy.ts";
+import { isRevocable, type Verdict } from "./state.ts";
+import { bumpGenerations, listAppStates, releaseConfigs, setAppsApplied, setDesiredApps } from "./store/robot-state.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import type { TargetChange } from "./store/targets.ts";
+import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
+
+/** What a robot's report makes of its target. */
+export interface ReportedMove {
+  target: TargetRow;
+  verdict: Exclude<Verdict, { ignored: string }>;
+  /** The robot's own words about the end, for the log. */
+  detail: string | undefined;
+  /** More for the event's data. */
+  data?: Record<string, unknown>;
+}
+
+/** Statuses from which on the robot brings to its end what it began. */
+const FINISHING: readonly TargetStatus[] = ["installing", "verifying", "applied"];
+
+/** Moves the targets of these deployments, whose rows the caller holds locked, each target once. */
+export async function applyMoves(
+  tx: Db,
+  engine: Engine,
+  deployments: readonly DeploymentRow[],
+  moves: readonly ReportedMove[],
+): Promise<void> {
+  const by_deployment = Map.groupBy(moves, ({ target }) => target.deployment_id);
+  for (const deployment of deployments) {
+    const own = by_deployment.get(deployment.id);
+    if (own !== undefined) await applyOwn(tx, engine, deployment, own);
+  }
+  for (const { target, verdict, detail } of moves)
+    if (detail !== undefined)
+      engine.log.info({ robot_id: target.robot_id, target_id: target.id, status: verdict.to, detail }, "target ended");
+}
+
+/** The moves of one deployment, and what follows for its robots. */
+async function applyOwn(tx: Db, engine: Engine, deployment: DeploymentRow, moves: readonly ReportedMove[]): Promise<void> {
+  const { org_id } = deployment;
+  const now = engine.clock.now();
+  await moveTargets(
+    tx,
+    engine,
+    deployment,
+    moves.map((move) => changeOf(deployment, move, now)),
+    SYSTEM,
+  );
+  const to = (wanted: (status: TargetStatus) => boolean) => moves.filter(({ verdict }) => wanted(verdict.to)).map(({ target }) => target);
+  const applied = to((status) => status === "applied");
+  const over = to((status) => isTerminal(status) && status !== "applied");
+  if (deployment.kind === "release") {
+    await wantAgain(
+      tx,
+      engine,
+      deployment,
+      to((status) => FINISHING.includes(status)),
+    );
+    if (applied.length > 0)
+      await setAppsApplied(
+        tx,
+        org_id,
+        applied[0]?.subject ?? "",
+        applied.map(({ id, robot_id, release_id }) => ({ robot_id, release_id: release_id ?? "", target_id: id })),
+        now,
+      );
+  } else if (applied.length > 0) await releaseConfigs(tx, org_id, applied);
+  await giveBack(tx, engine, org_id, over, new Map(moves.map(({ target, verdict }) => [target.id, verdict.to])));
+}
+
+function changeOf(deployment: DeploymentRow, { target, verdict, data = {} }: ReportedMove, now: Date): TargetChange {
+  // Robots that are to stop have been given their time to acknowledge it.
+  const stopping = deployment.cancel_requested_at !== null && isRevocable(verdict.to);
+  return {
+    target,
+    to: verdict.to,
+    reason: verdict.reason,
+    deadline_at: stopping ? target.deadline_at : deadlineOf(verdict.to, verifySecondsOf(deployment.rollout), now),
+    not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null,
+    actor: robotActor(target.robot_id),
+    data,
+  };
+}
+
+/** They were called off too late, the robots had begun to install: what they finish is wanted again, lest they go back afterwards. */
+async function wantAgain(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<void> {
+  if (targets.length === 0) return;
+  const { org_id } = deployment;
+  const app = targets[0]?.subject ?? "";
+  const verify_seconds = verifySecondsOf(deployment.rollout);
+  const robot_ids = targets.map(({ robot_id }) => robot_id);
+  const states = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state]));
+  const again = targets.flatMap(({ id, robot_id, release_id, attempt }) => {
+    const state = states.get(robot_id);
+    if (state === undefined || release_id === null || state.target_id !== null || state.last_target_id !== id) return [];
+    return [{ robot_id, release_id, target_id: id, deployment_id: deployment.id, attempt, verify_seconds }];
+  });
+  if (again.length === 0) return;
+  const now = engine.clock.now();
+  const again_ids = again.map(({ robot_id }) => robot_id);
+  await bumpGenerations(tx, org_id, again_ids, now);
+  await setDesiredApps(tx, org_id, app, again, now);
+  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: again_ids }));
+}
