@@ -362,6 +362,20 @@ create table node (
   constraint node_pkey PRIMARY KEY (id)
 );
 
+create table open_stream (
+  org_id text not null,
+  id text not null,
+  node_id text not null,
+  node_epoch bigint not null,
+  entry jsonb not null,
+  opened_at timestamp with time zone not null,
+  constraint open_stream_pkey PRIMARY KEY (org_id, id),
+  constraint open_stream_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+alter table open_stream enable row level security;
+create policy tenant on open_stream using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on open_stream to pg_database_owner;
+
 create table org (
   id text not null,
   name text not null,

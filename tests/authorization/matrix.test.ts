@@ -73,6 +73,8 @@ async function request(
     const beside = field.name === "target_id" ? { target_kind: field.scope } : field.name === "scope_id" ? { scope: field.scope } : {};
     return field.in === "body" ? { ...made, body: { ...made.body, ...beside } } : made;
   }
+  // To go on in one's own org is what each may; others' are among the ids that are asked for elsewhere.
+  if (route.name === "updateSession") return sampleRequest(route, base);
   const fresh = FRESH[route.name];
   if (fresh === undefined || ![ground.a, ground.sibling, ground.b].includes(from)) return sampleRequest(route, from);
   return sampleRequest(route, from, { place: "path", name: "id", value: await fresh(from) });

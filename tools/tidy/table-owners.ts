@@ -31,6 +31,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   log_position: "features/logs",
   idempotency: "kernel",
   audit_entry: "kernel",
+  open_stream: "features/streams",
   node: "link",
 };
 

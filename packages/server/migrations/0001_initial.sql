@@ -488,6 +488,18 @@ create table audit_entry (
 );
 create index audit_entry_object on audit_entry (org_id, object_id, id) where object_id is not null;
 
+-- A stream that a viewer has open, with what its entry in the audit says when it ends: when the server that held it is gone,
+-- the next one says so.
+create table open_stream (
+  org_id text not null references org (id) on delete cascade,
+  id text not null,
+  node_id text not null,
+  node_epoch bigint not null,
+  entry jsonb not null,
+  opened_at timestamptz not null,
+  primary key (org_id, id)
+);
+
 create table idempotency (
   org_id text not null,
   method text not null,

@@ -45,7 +45,7 @@ import {
   sweepDeadNodes,
 } from "./features/robots/index.ts";
 import { siteRoutes } from "./features/sites/index.ts";
-import { createStreams } from "./features/streams/index.ts";
+import { createStreams, type Streams } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
 import { createPortalAuthenticator, sessionRoutes, sweepSessions, tokenRoutes } from "./features/tokens/index.ts";
 import { userRoutes } from "./features/users/index.ts";
@@ -105,7 +105,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
       else if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, clientAddress(request, plane.proxies));
       else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path opens no WebSocket");
     });
-    const loops = await startLoops(plane);
+    const loops = await startLoops(plane, streams);
     started.push(() => Promise.all(loops.map((loop) => loop.stop())));
     started.push(() => gateway.drain("the server is stopping"));
     const { host, port } = options.settings.listen;
@@ -263,9 +263,13 @@ function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
   };
 }
 
-async function startLoops(plane: Plane): Promise<{ stop(): Promise<void> }[]> {
-  await sweepDeadNodes(plane);
-  const lease: Background = keepLease(plane, () => sweepDeadNodes(plane));
+async function startLoops(plane: Plane, streams: Streams): Promise<{ stop(): Promise<void> }[]> {
+  const sweep = async (): Promise<void> => {
+    await sweepDeadNodes(plane);
+    await streams.sweep();
+  };
+  await sweep();
+  const lease: Background = keepLease(plane, sweep);
   const seen = background(plane, "last seen", SEEN_FLUSH_EVERY_MS, () => flushSeen(plane, plane.link.takeSeen()));
   const keys = background(
     plane,

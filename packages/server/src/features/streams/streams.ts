@@ -8,7 +8,7 @@ import { type Http, toFault } from "../../kernel/http.ts";
 import { refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
 import { LogStream } from "./log-stream.ts";
-import { tellClosed, tellOpened } from "./tell.ts";
+import { CLOSED_ABNORMALLY, endOf, StreamBook } from "./tell.ts";
 import { Viewer } from "./viewer.ts";
 import { watchViewers } from "./watch.ts";
 
@@ -16,14 +16,14 @@ import { watchViewers } from "./watch.ts";
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
 /** A viewer that does not answer a close in this time is cut. */
 const DRAIN_TIMEOUT_MS = 2_000;
-/** What WebSockets call a connection that went without a close. */
-const CLOSED_ABNORMALLY = 1006;
 
 export interface Streams {
   /** What these paths answer to a request that asks for no WebSocket. */
   routes(http: Http): void;
   /** Takes over an upgrade request; false when its path is no stream. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
+  /** Writes down the end of streams whose server ended without writing it. */
+  sweep(): Promise<void>;
   /** Sends every viewer away (1013) and takes no new ones. */
   drain(): Promise<void>;
 }
@@ -37,6 +37,7 @@ interface UpgradeAnswer {
 /** The WebSockets of viewers: what a robot logs, live. Shell, camera and topics are refused until agents can serve them. */
 export function createStreams(plane: Plane): Streams {
   const viewers = new Set<Viewer>();
+  const book = new StreamBook(plane);
   const answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
   const watch = watchViewers(plane, viewers);
   let draining = false;
@@ -60,20 +61,26 @@ export function createStreams(plane: Plane): Streams {
       refuseWhenDraining();
       const admitted = await admitViewer(plane, request, seen);
       checkHandshake(request);
-      const entry = await tellOpened(plane, request, admitted, request_id);
-      if (draining || socket.destroyed) await tellClosed(plane, entry, draining ? CLOSE.draining : CLOSED_ABNORMALLY);
-      refuseWhenDraining();
+      const told = await book.opened(request, admitted, request_id);
+      if (draining || socket.destroyed) {
+        await book.closed(told, endOf(draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
+        return draining ? refuseWhenDraining() : undefined;
+      }
       answers.set(request, { admitted, headers: headers() });
+      let is_open = false;
       server.handleUpgrade(request, socket, head, (ws) => {
+        is_open = true;
         const viewer = new Viewer(admitted, ws, socket);
         viewers.add(viewer);
         ws.once("close", (code) => {
           viewers.delete(viewer);
-          const told = tellClosed(plane, entry, code).finally(() => ending.delete(told));
-          ending.add(told);
+          const end = book.closed(told, endOf(viewer.ended_with, code, viewer.broke_protocol)).finally(() => ending.delete(end));
+          ending.add(end);
         });
         void serveViewer(plane, viewer, viewers);
       });
+      // The socket went meanwhile.
+      if (!is_open) await book.closed(told, endOf(undefined, CLOSED_ABNORMALLY));
     } catch (error) {
       const { status, code, message, headers: extra } = toFault(plane, error);
       if (status >= 500) plane.log.error({ err: error, status }, "a stream could not be opened");
@@ -89,6 +96,7 @@ export function createStreams(plane: Plane): Streams {
       void open(request, socket, head);
       return true;
     },
+    sweep: () => book.sweep(),
     async drain() {
       draining = true;
       watch.stop();

@@ -13,6 +13,10 @@ export class Viewer {
   onEnd: (() => void) | undefined;
   /** What is sent at the beginning has been sent. */
   started = false;
+  /** The code that the server ended it with; undefined while it goes on, or when the viewer ended it. */
+  ended_with: number | undefined;
+  /** It sent what no WebSocket may, or too much at once. */
+  broke_protocol = false;
   #heard = true;
   #closing = false;
 
@@ -20,7 +24,8 @@ export class Viewer {
     this.admitted = admitted;
     this.ws = ws;
     this.socket = socket;
-    ws.on("error", () => {}); // a close event follows
+    // A close event follows.
+    ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
     ws.on("pong", () => (this.#heard = true));
     // Nothing that a viewer says matters here, but it lives.
     ws.on("message", () => (this.#heard = true));
@@ -38,6 +43,7 @@ export class Viewer {
   close(code: number, reason: string): void {
     if (this.#closing) return;
     this.#closing = true;
+    this.ended_with = code;
     this.onEnd?.();
     this.ws.close(code, Buffer.from(reason).subarray(0, REASON_BYTES_MAX));
   }

@@ -1,0 +1,31 @@
+import type { Db } from "../../kernel/db.ts";
+import { json, jsonb, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import type { StreamEntry } from "./tell.ts";
+
+const openRow = row({ org_id: text, id: text, entry: jsonb<StreamEntry>(), opened_at: timestamptz });
+/** A stream that a viewer has open. */
+export type OpenStream = RowOf<typeof openRow>;
+
+interface NodeRun {
+  id: string;
+  epoch: number;
+}
+
+export const insertOpenStream = (db: Db, { org_id, id, entry, opened_at }: OpenStream, node: NodeRun): Promise<number> =>
+  db.run(sql`
+    insert into open_stream (org_id, id, node_id, node_epoch, entry, opened_at)
+    values (${org_id}, ${id}, ${node.id}, ${node.epoch}, ${json(entry)}, ${opened_at})`);
+
+/** 0 when its end was told already. */
+export const deleteOpenStream = (db: Db, org_id: string, id: string): Promise<number> =>
+  db.run(sql`delete from open_stream where org_id = ${org_id} and id = ${id}`);
+
+/** Those that nodes held which do not live any more. */
+export const listOrphans = (db: Db, self: NodeRun, now: Date, limit: number): Promise<OpenStream[]> =>
+  // reads: node
+  db.many(sql(openRow)`
+    -- across orgs: whoever finds them tells them
+    select ${openRow} from open_stream s
+    where not (node_id = ${self.id} and node_epoch = ${self.epoch})
+      and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and n.lease_expires_at > ${now})
+    order by org_id, id limit ${limit}`);

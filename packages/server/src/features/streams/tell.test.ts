@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { int, jsonb, nullable, row, sql, text } from "../../kernel/sql.ts";
+import { startRig, type TestViewer, until } from "./testing/rig.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+
+const entryRow = row({ action: text, status: nullable(int), request_id: text, data: jsonb<Record<string, unknown>>() });
+type Rig = Awaited<ReturnType<typeof startRig>>;
+const toldOf = ({ plane, org_id }: Rig) =>
+  plane.db.many(sql(entryRow)`
+    select ${entryRow} from audit_entry where org_id = ${org_id} and action like 'stream.%' order by id`);
+const openRows = async ({ plane }: Rig): Promise<number> =>
+  (await plane.db.one(sql(row({ count: int }))`select count(*)::int as count from open_stream`)).count;
+
+test("the audit tells each stream before it opens, and afterwards how and after how long it ended", TIMEOUT, async () => {
+  await using it = await startRig();
+  const left = it.view();
+  const request_id = String((await left.headers)["x-request-id"]);
+  assert.deepEqual(await toldOf(it), [{ action: "stream.opened", status: null, request_id, data: { stream: "logs" } }]);
+  await it.rig.clock.advance({ seconds: 90 });
+  left.ws.close(4401, "a viewer may say what it likes");
+  await until("the end", () => left.ws.readyState === left.ws.CLOSED);
+  const cut = it.view();
+  await cut.headers;
+  cut.ws.terminate();
+  const long = it.view();
+  await long.headers;
+  long.ws.send(Buffer.alloc(65 * 1024));
+  await long.closed;
+  const lost = it.view();
+  await lost.headers;
+  it.sessions.delete(it.robot_id);
+  await it.rig.clock.advance({ seconds: 1 });
+  await lost.closed;
+  await it.streams.drain();
+  const closed = (await toldOf(it)).filter(({ action }) => action === "stream.closed");
+  assert.deepEqual(
+    closed.map(({ status, data }) => [status, data.reason, data.stream]),
+    [
+      [4401, "viewer_left", "logs"],
+      [1006, "connection_lost", "logs"],
+      [1006, "protocol_error", "logs"],
+      [4409, "agent_offline", "logs"],
+    ],
+  );
+  assert.deepEqual([closed[0]?.request_id, closed[0]?.data.duration_seconds, await openRows(it)], [request_id, 90, 0]);
+});
+
+test("a stream that cannot be told is not opened; an end that cannot be told is told when the database is back", TIMEOUT, async () => {
+  await using it = await startRig();
+  const { db } = it.plane;
+  const viewer = it.view();
+  await viewer.headers;
+  await db.run(sql`alter table audit_entry add constraint refuse_all check (status is not null and status = -1) not valid`);
+  assert.equal((await it.refused(`${it.path}?token=${it.token}`)).status, 500);
+  viewer.ws.close();
+  await viewer.closed;
+  await it.streams.drain();
+  await assert.rejects(it.streams.sweep());
+  await db.run(sql`alter table audit_entry drop constraint refuse_all`);
+  await it.rig.clock.advance({ seconds: 60 });
+  for (let i = 0; i < 2; i += 1) await it.streams.sweep();
+  const ends = (await toldOf(it)).map(({ action, data }) => [action, data.reason, data.duration_seconds]);
+  assert.deepEqual(ends, [
+    ["stream.opened", undefined, undefined],
+    ["stream.closed", "viewer_left", 0],
+  ]);
+});
+
+test("streams of a server that is gone are told as lost, once; those of one that lives are left alone", TIMEOUT, async () => {
+  await using it = await startRig();
+  const { db, clock } = it.plane;
+  const at = clock.now();
+  const lease = new Date(at.getTime() + 15_000);
+  await db.run(
+    sql`insert into node (id, epoch, lease_expires_at, started_at) values ('node_a', 1, ${lease}, ${at}), ('node_b', 7, ${lease}, ${at})`,
+  );
+  const [mine, theirs, before] = [it.view(), it.view(), it.view()];
+  await Promise.all([mine.headers, theirs.headers, before.headers]);
+  const move = async (viewer: TestViewer, node_id: string, epoch: number) =>
+    db.run(
+      sql`update open_stream set node_id = ${node_id}, node_epoch = ${epoch} where id = ${String((await viewer.headers)["x-request-id"])}`,
+    );
+  await move(theirs, "node_b", 7);
+  await move(before, "node_a", 0);
+  await it.streams.sweep();
+  const lostOnes = async () => (await toldOf(it)).filter(({ data }) => data.reason === "server_lost").map(({ request_id }) => request_id);
+  assert.deepEqual(await lostOnes(), [(await before.headers)["x-request-id"]]);
+  await it.rig.clock.advance({ seconds: 16 });
+  for (let i = 0; i < 2; i += 1) await it.streams.sweep();
+  assert.deepEqual(new Set(await lostOnes()), new Set([(await before.headers)["x-request-id"], (await theirs.headers)["x-request-id"]]));
+  const first = (await toldOf(it)).find(({ action }) => action === "stream.closed");
+  assert.deepEqual([first?.status, first?.data], [null, { stream: "logs", reason: "server_lost", duration_seconds: null }]);
+  // Whoever was taken for gone and is not tells nothing more.
+  theirs.ws.close();
+  await theirs.closed;
+  mine.ws.close();
+  await mine.closed;
+  await it.streams.drain();
+  assert.equal((await toldOf(it)).length, 6);
+});

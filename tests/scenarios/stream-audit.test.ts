@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { AgentProcess } from "../processes/agent-process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+import { opened } from "../spec/web-socket.ts";
+
+const LIMIT = { timeout: 180_000 };
+
+test("each stream is in the audit before it is open and after its end, also when the server was killed in between", LIMIT, async () => {
+  await using server = await ServerProcess.start();
+  const { api, token } = await server.org("Watched");
+  const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+  await using robot = new AgentProcess({ url: server.url, key: key ?? "", name: "cart" });
+  const online = async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id;
+  const id = await robot.program.until("the robot to be online", online);
+  const url = `${server.url}/api/robots/${id}/logs/ws?token=${token}`;
+  const told = async (action: string) =>
+    (await api.listAudit({ query: { action } })).items.map(({ request_id, data, status }) => ({ request_id, data, status }));
+
+  const left = await opened(url);
+  const first = String(left.headers["x-request-id"]);
+  assert.deepEqual(await told("stream.opened"), [{ request_id: first, status: null, data: { stream: "logs" } }]);
+  assert.deepEqual(await told("stream.closed"), []);
+  left.ws.close(1000);
+  await left.closed;
+  const closed = await server.program.until("the end of the stream", async () => (await told("stream.closed"))[0]);
+  const { duration_seconds, ...rest } = closed.data;
+  assert.deepEqual({ ...closed, data: rest }, { request_id: first, status: 1000, data: { stream: "logs", reason: "viewer_left" } });
+  assert.ok(typeof duration_seconds === "number" && duration_seconds >= 0 && duration_seconds < 60);
+
+  const lost = await opened(url);
+  const second = String(lost.headers["x-request-id"]);
+  await server.program.kill();
+  assert.equal((await lost.closed).code, 1006);
+  await server.restart();
+  assert.deepEqual((await told("stream.opened"))[0]?.request_id, second);
+  assert.deepEqual((await told("stream.closed"))[0], {
+    request_id: second,
+    status: null,
+    data: { stream: "logs", reason: "server_lost", duration_seconds: null },
+  });
+
+  // A server that is asked to stop tells the end itself.
+  await robot.program.until("the robot to be back", online);
+  const drained = await opened(url);
+  await server.program.stop();
+  assert.equal((await drained.closed).code, 1013);
+  await server.restart();
+  const [last, ...others] = await told("stream.closed");
+  assert.deepEqual([last?.request_id, last?.status, last?.data.reason], [drained.headers["x-request-id"], 1013, "draining"]);
+  assert.equal(others.length, 2);
+});
