@@ -15,3 +15,20 @@ export async function runCommand(args: readonly string[], env: Record<string, st
   const { code } = await program.ended;
   return { code, output: program.output };
 }
+
+/** `robofleet serve` on a data directory that somebody else made and removes. */
+export class ServingData implements AsyncDisposable {
+  readonly program: Program;
+
+  constructor(data: string, env: Record<string, string> = {}, args: readonly string[] = []) {
+    this.program = startCommand(["serve", "--data", data, "--listen", "127.0.0.1:0", ...args], env);
+  }
+
+  url(): Promise<string> {
+    return this.program.until("the server to listen", () => /"url":"([^"]+)","data"/.exec(this.program.output)?.[1]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.program.running) await this.program.stop();
+  }
+}

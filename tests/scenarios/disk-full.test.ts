@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { hash, randomBytes, randomUUID } from "node:crypto";
+import { readdirSync } from "node:fs";
+import http from "node:http";
+import { json } from "node:stream/consumers";
+import path from "node:path";
+import { test } from "node:test";
+import { Ledger } from "../crash/ledger.ts";
+import { withClient } from "../processes/database-rows.ts";
+import { until } from "../processes/process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+import { SmallDisk } from "../processes/small-disk.ts";
+import { databaseOf } from "../promises/writes-under-fire.ts";
+
+const LIMIT = { timeout: 180_000 };
+const DISK_MB = 200;
+/** Does not compress, so that it needs as much room as it has. */
+const VALUE_BYTES = 120_000;
+/** More than there is room for in pages that exist already. */
+const WRITES_MAX = 500;
+
+test(
+  "a full disk is 503 that says so and never 500; what was acknowledged stays, and with room all goes on by itself",
+  LIMIT,
+  async (t) => {
+    using disk = SmallDisk.mount(DISK_MB);
+    if (disk === undefined) return t.skip("needs root to mount a small tmpfs");
+    await using server = await ServerProcess.start({
+      place: disk.directory,
+      args: ["--limit", "free_disk_bytes_min=0", "--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
+    });
+    const { token } = await server.org("Full");
+    const ledger = new Ledger(() => server.url, token);
+    await ledger.post("/api/sites", { name: "Before" });
+
+    await refusedUpload(server, ledger, token, disk);
+
+    assert.equal(await writeUntilRefused(ledger, disk), "the server's disk is full, nothing was written");
+    // PostgreSQL panics when it cannot begin another segment of its log, and cannot recover while there is no room.
+    await withClient(await databaseOf(server), async (client) => {
+      for (;;) await client.query("select pg_logical_emit_message(true, 'fill', repeat('x', 1000000)), pg_switch_wal()");
+    }).catch(() => {});
+    await server.program.until("PostgreSQL to end", () => server.program.output.includes("PostgreSQL ended unexpectedly, restarting it"));
+    disk.fill();
+    assert.equal(await writeUntilRefused(ledger, disk), "the database does not answer");
+    await server.program.until("PostgreSQL to fail again", () => server.program.output.includes("PostgreSQL did not start again"));
+    assert.equal(server.program.running, true);
+    assert.equal((await ledger.once("GET", "/healthz")).status, 200);
+
+    disk.makeRoom();
+    await ledger.post("/api/sites", { name: "After" });
+    const replays = await ledger.checkReplays();
+    assert.equal(server.program.running, true);
+    assert.equal(/"status":500/.test(server.program.output), false, "a request failed with 500");
+    t.diagnostic(`${replays} acknowledged writes replayed, ${ledger.refusals.length} tries until the first write after there was room`);
+    assert.equal(await server.program.stop(), 0);
+  },
+);
+
+/** Writes on a disk that is kept full; answers what the refusal says, a 503 that says when to come again. */
+async function writeUntilRefused(ledger: Ledger, disk: SmallDisk): Promise<string> {
+  for (let n = 0; n < WRITES_MAX; n += 1) {
+    disk.fill();
+    const key = randomUUID();
+    const body = { scope: "org", namespace: "full", key: randomUUID(), value: randomBytes(VALUE_BYTES / 2).toString("hex") };
+    const answer = await ledger.once("POST", "/api/configs", body, key);
+    if (answer.status !== 201) {
+      assert.equal(answer.status, 503, answer.text);
+      assert.ok(Number(answer.headers.get("retry-after")) > 0);
+      return (JSON.parse(answer.text) as { error: { message: string } }).error.message.split(";")[0] ?? "";
+    }
+    ledger.acknowledged.push({ path: "/api/configs", body, key, status: 201, text: answer.text, deleted: false });
+  }
+  throw new Error(`${WRITES_MAX} writes on a full disk were acknowledged`);
+}
+
+/** The disk is full in the middle of an upload: nothing of it is kept, and with room the same upload is taken. */
+async function refusedUpload(server: ServerProcess, ledger: Ledger, token: string, disk: SmallDisk): Promise<void> {
+  const bytes = randomBytes(8 * 1024 * 1024);
+  const about = { tag: "large", kind: "file", artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length };
+  const { id } = await ledger.post("/api/releases", about);
+  const request = http.request(`${server.url}/api/releases/${id}/artifact`, {
+    method: "PUT",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/octet-stream", "content-length": bytes.length },
+  });
+  const answered = new Promise<http.IncomingMessage>((resolve, reject) => request.once("response", resolve).once("error", reject));
+  request.write(bytes.subarray(0, 1024 * 1024));
+  const staging = path.join(server.data, "blobs", "staging");
+  await until("the first bytes to lie on the disk", () => readdirSync(staging).length > 0);
+  disk.fill();
+  request.end(bytes.subarray(1024 * 1024));
+  const response = await answered;
+  const { error } = (await json(response)) as { error: { code: string; message: string } };
+  assert.deepEqual([response.statusCode, error.code], [503, "http_error"]);
+  assert.match(error.message, /the server's disk is full, there is no room for the artifact of release large/);
+  assert.ok(Number(response.headers["retry-after"]) > 0);
+  assert.deepEqual(readdirSync(staging), []);
+  disk.makeRoom();
+  const { status, text } = await ledger.send("PUT", `/api/releases/${id}/artifact`, bytes);
+  assert.equal(status, 200, text);
+}
