@@ -1,4 +1,3 @@
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
 import type { Desired } from "@robofleet/protocol/link";
@@ -22,8 +21,9 @@ import { LogShipper } from "./logs/shipper.ts";
 import { RobotTime } from "./robot-time.ts";
 import { LogSpool } from "./spool/log-spool.ts";
 import { Outbox } from "./spool/outbox.ts";
+import metadata from "../package.json" with { type: "json" };
 
-export const AGENT_VERSION: string = (createRequire(import.meta.url)("../package.json") as { version: string }).version;
+export const AGENT_VERSION: string = metadata.version;
 
 export interface AgentOptions {
   config: AgentConfig;

@@ -13,7 +13,6 @@ import type { StatePaths } from "./paths.ts";
 import { probe, type ProbeResult } from "./probe.ts";
 import { stopEarlierProcesses } from "./earlier-processes.ts";
 import { isStaged, stageVersion } from "./staged-versions.ts";
-import { unpackBounds, unpackBundle } from "./unpack.ts";
 import { verifyWorkload } from "./verify.ts";
 import { Workload } from "./workload.ts";
 
@@ -55,6 +54,8 @@ export class BundleExecutor implements Executor {
     await artifacts.with(release, io, (archive) =>
       stageVersion(paths, app, release.id, async (directory) => {
         on_step("bundle.downloaded");
+        // Loaded when it is needed: most of the time a robot only watches what it runs.
+        const { unpackBounds, unpackBundle } = await import("./unpack.ts");
         await unpackBundle(archive, directory, unpackBounds(release.artifact_size), io.signal);
         on_step("bundle.unpacked");
         readBundleManifest(directory);

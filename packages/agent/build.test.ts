@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
+import { buildAgent } from "./build.ts";
+import { AGENT_VERSION } from "./src/agent.ts";
+import { tarGz } from "./src/testing/bundles.ts";
+
+type Unpack = typeof import("./src/runtime/unpack.ts");
+const run = promisify(execFile);
+
+test("the bundled agent starts without the sources, and what unpacks is beside it and works", { timeout: 60_000 }, async () => {
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-agent-build-"));
+  try {
+    const program = await buildAgent(path.join(directory, "dist"));
+    assert.equal((await run(program, ["--version"], { cwd: directory })).stdout, `${AGENT_VERSION}\n`);
+    assert.match((await run(program, ["run", "--help"], { cwd: directory })).stdout, /--enroll-key/);
+    await assert.rejects(run(program, ["run", "--server", "http://127.0.0.1:1", "--state", path.join(directory, "state")]), { code: 2 });
+    // Most of the time a robot unpacks nothing: it is no part of what every start loads.
+    const chunk = (await readdir(path.dirname(program))).find((name) => name.startsWith("unpack-"));
+    assert.ok(chunk !== undefined);
+    const { unpackBounds, unpackBundle } = (await import(pathToFileURL(path.join(path.dirname(program), chunk)).href)) as Unpack;
+    const archive = path.join(directory, "bundle.tar.gz");
+    await writeFile(archive, await tarGz([{ name: "run.sh", content: "echo hello" }]));
+    const target = path.join(directory, "unpacked");
+    await unpackBundle(archive, target, unpackBounds(1_000), new AbortController().signal);
+    assert.equal(await readFile(path.join(target, "run.sh"), "utf8"), "echo hello");
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+});
