@@ -25,6 +25,8 @@ export interface FloorStatement {
   name: string;
   /** Work across orgs, without row-level security. */
   system?: true;
+  /** Nothing that the product does by itself. */
+  limit_only?: true;
   /** May be sent again with the same parameters. */
   repeatable?: true;
   /** `n` counts up and never repeats. */
@@ -48,7 +50,12 @@ export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): Fl
   return [
     { name: "one robot", repeatable: true, work: (db, n) => findRobot(db, org_id, robotOf(n)) },
     { name: "a list of 100 robots", repeatable: true, work: (db) => listRobots(db, caller, {}, { after: null, limit: 101 }) },
-    { name: "begin and commit, with nothing between them", repeatable: true, work: (db) => db.transaction(() => Promise.resolve()) },
+    {
+      name: "begin and commit, with nothing between them",
+      repeatable: true,
+      limit_only: true,
+      work: (db) => db.transaction(() => Promise.resolve()),
+    },
     { name: "a site inserted", work: site },
     { name: "an audit entry inserted", work: (db) => audit(db, caller) },
     {
