@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MessageError, parseMessage } from "./inbound.ts";
+import { jsonOfRecords, MessageError, parseMessage } from "./inbound.ts";
 
 const hello = (changes: Record<string, unknown>): Buffer =>
   Buffer.from(
@@ -29,4 +29,37 @@ test("numbers that could not be counted on exactly are refused: one robot's woul
     Buffer.from(JSON.stringify({ type: "report", seq, at: "", body: { kind: "observed", generation: 0 } }));
   assert.equal(parseMessage(report(1)).type, "report");
   for (const seq of [0, 2 ** 53, 1e300]) assert.throws(() => parseMessage(report(seq)), MessageError);
+});
+
+const record = (message: string): string =>
+  `{"seq":1,"at":"2030-01-01T00:00:00.000Z","level":"info","source":"s","message":"${message}","fields":{}}`;
+
+test("the records of a flush are kept as the robot wrote them, and only when they are all of it and can be stored", () => {
+  const read = (text: string) => {
+    const parsed = parseMessage(Buffer.from(text));
+    assert.equal(parsed.type, "logs");
+    const json = jsonOfRecords(parsed.records);
+    if (json !== undefined) assert.deepEqual(JSON.parse(Buffer.from(json).toString("utf8")), parsed.records);
+    return { records: parsed.records, json: json && Buffer.from(json).toString("utf8") };
+  };
+  const flush = `[${record("é")}, ${record("]}")}]`;
+  assert.equal(read(`{"type":"logs","records":${flush}}`).json, flush);
+  const others = [
+    `{"records":${flush},"type":"logs"}`,
+    ` {"type":"logs","records":${flush}}`,
+    `{"type":"logs","records":[${record("first")}],"records":${flush}}`,
+    `{"type":"logs","records":${flush} }`,
+  ];
+  for (const text of others.slice(0, 3)) assert.deepEqual(read(text), { records: JSON.parse(flush), json: undefined }, text);
+  assert.equal(read(others[3] ?? "").json, `${flush} `);
+  const escaped = read(`{"type":"logs","records":[${record("a\\u0000b\\ud800")}]}`);
+  assert.equal(escaped.json, undefined);
+  assert.equal(escaped.records[0]?.message, "a\ufffdb\ufffd");
+  for (const text of [
+    `{"type":"logs","records":${flush}`,
+    `{"type":"logs","records":{}}`,
+    `{"type":"logs","records":1}`,
+    '{"type":"logs","records":}',
+  ])
+    assert.throws(() => parseMessage(Buffer.from(text)), MessageError, text);
 });

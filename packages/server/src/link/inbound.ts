@@ -7,12 +7,44 @@ export class MessageError extends Error {}
 const ajv = new Ajv({ strict: false });
 const validators = new Map<string, ValidateFunction>(Object.entries(robotMessages).map(([type, schema]) => [type, ajv.compile(schema)]));
 
+/** How agents begin a flush of their log; after it stands the array of records, and then the end. */
+const LOGS_START = '{"type":"logs","records":';
+const END = "}".charCodeAt(0);
+const json_of_records = new WeakMap<object, Uint8Array>();
+
+/** The JSON that the records of a flush were read from; undefined when they were read from something else. */
+export const jsonOfRecords = (records: object): Uint8Array | undefined => json_of_records.get(records);
+
+/** The message when it is a flush as agents write it; the bytes of its records are kept, as to write them again costs as much as to read them. */
+function parseLogs(message: Buffer): unknown {
+  const { length } = LOGS_START;
+  if (message.toString("latin1", 0, length) !== LOGS_START || message.at(-1) !== END) return undefined;
+  const json = message.subarray(length, -1);
+  const text = json.toString("utf8");
+  if (text.includes("\\u")) return undefined;
+  let records: unknown;
+  try {
+    records = JSON.parse(text);
+  } catch {
+    // Something stands behind the array, or it is no JSON at all.
+    return undefined;
+  }
+  if (!Array.isArray(records)) return undefined;
+  json_of_records.set(records, json);
+  return { type: "logs", records };
+}
+
+function parseJson(message: Buffer): unknown {
+  const text = message.toString("utf8");
+  return text.includes("\\u") ? JSON.parse(text, storable) : JSON.parse(text);
+}
+
 /** Parses and checks one message of a robot. */
 export function parseMessage(bytes: Uint8Array): RobotMessage {
-  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
   let value: unknown;
   try {
-    value = text.includes("\\u") ? JSON.parse(text, storable) : JSON.parse(text);
+    const message = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    value = parseLogs(message) ?? parseJson(message);
   } catch {
     throw new MessageError("message is not JSON");
   }

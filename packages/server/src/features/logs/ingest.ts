@@ -1,6 +1,6 @@
 import type { LogRecordBody, Logs } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
-import type { Session } from "../../link/index.ts";
+import { jsonOfRecords, type Session } from "../../link/index.ts";
 import { pack } from "./codec.ts";
 import { publishBatch } from "./follow.ts";
 import { insertBatch, logPosition } from "./store.ts";
@@ -27,7 +27,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     const taken = taken_by_session.get(session) ?? (await readTaken(plane, session));
     const now = plane.clock.now().getTime();
     const received_at = new Date(Math.max(now, Math.min(taken.received_at, now + CLOCK_BACK_MS_MAX)));
-    const { records, first_at, last_at } = newRecords(message.records, taken.seq, received_at);
+    const { records, first_at, last_at, as_given } = newRecords(message.records, taken.seq, received_at);
     const [first, last] = [records[0], records.at(-1)];
     if (first === undefined || last === undefined) {
       session.send({ type: "log_ack", seq: taken.seq });
@@ -46,7 +46,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
       first_at: new Date(first_at),
       last_at: new Date(last_at),
       record_count: records.length,
-      ...pack(records),
+      ...pack(records, as_given ? jsonOfRecords(records) : undefined),
     });
     if (stored === 0) {
       taken_by_session.delete(session);
@@ -74,19 +74,21 @@ const WIRE_TIME_CHARACTERS = 24;
 
 /**
  * The records behind `position`, in rising order, with the span of their times in milliseconds. One pass, and in the
- * usual case no copy: times that are not RFC 3339 in UTC with milliseconds are written so, or are the time of receipt
+ * usual case no copy and no change (`as_given`): times that are not RFC 3339 in UTC with milliseconds are written so, or are the time of receipt
  * when they are no times at all.
  */
 export function newRecords(
   given: LogRecordBody[],
   position: number,
   received_at: Date,
-): { records: LogRecordBody[]; first_at: number; last_at: number } {
+): { records: LogRecordBody[]; first_at: number; last_at: number; as_given: boolean } {
   let [first_at, last_at, seq] = [Infinity, -Infinity, position];
   let kept: LogRecordBody[] | undefined;
+  let as_given = true;
   for (const [i, record] of given.entries()) {
     if (record.seq <= seq || !Number.isSafeInteger(record.seq)) {
       kept ??= given.slice(0, i);
+      as_given = false;
       continue;
     }
     seq = record.seq;
@@ -95,10 +97,11 @@ export function newRecords(
       const read = new Date(Number.isNaN(at) ? received_at : at).toISOString();
       record.at = read.length === WIRE_TIME_CHARACTERS ? read : received_at.toISOString();
       at = Date.parse(record.at);
+      as_given = false;
     }
     if (at < first_at) first_at = at;
     if (at > last_at) last_at = at;
     kept?.push(record);
   }
-  return { records: kept ?? given, first_at, last_at };
+  return { records: kept ?? given, first_at, last_at, as_given };
 }

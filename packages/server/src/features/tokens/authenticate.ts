@@ -119,7 +119,18 @@ function refuseKnown(message: string): Fault {
   return new Fault("unauthorized", message, { headers, detail: { known: true } });
 }
 
+const callers = new WeakMap<readonly MembershipRow[], Map<string | undefined, Caller>>();
+
+/** Made once for each look-up, however many requests come with the token meanwhile. */
 function callerOf(credential: FoundCredential, memberships: readonly MembershipRow[], named: string | undefined): Caller {
+  let known = callers.get(memberships);
+  if (known === undefined) callers.set(memberships, (known = new Map<string | undefined, Caller>()));
+  let caller = known.get(named);
+  if (caller === undefined) known.set(named, (caller = makeCaller(credential, memberships, named)));
+  return caller;
+}
+
+function makeCaller(credential: FoundCredential, memberships: readonly MembershipRow[], named: string | undefined): Caller {
   const org_id = named ?? credential.org_id;
   const own = memberships.filter((one) => one.org_id === org_id);
   const [org] = own;
