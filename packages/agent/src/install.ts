@@ -1,7 +1,6 @@
-import { mkdirSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { type AgentConfig, type ConfigFlags, readConfig } from "./config.ts";
-import { writeAtomically } from "./disk/write-atomically.ts";
+import { makeDirectory, writeAtomically } from "./disk/write-atomically.ts";
 
 const UNIT_PATH = "/etc/systemd/system/robofleet-agent.service";
 const ENVIRONMENT_PATH = "/etc/robofleet/agent.env";
@@ -17,7 +16,7 @@ export function install(flags: InstallFlags, print: (text: string) => void): voi
   const config = readConfig(flags);
   const unit = unitText(config, process.execPath, resolve(process.argv[1] ?? "rf-agent"));
   if (flags.write !== true) return print(unit);
-  mkdirSync(dirname(ENVIRONMENT_PATH), { recursive: true });
+  makeDirectory(dirname(ENVIRONMENT_PATH), 0o755);
   writeAtomically(ENVIRONMENT_PATH, environmentText(config), 0o600);
   writeAtomically(UNIT_PATH, unit, 0o644);
   print(`wrote ${UNIT_PATH} and ${ENVIRONMENT_PATH}\nnext: systemctl daemon-reload && systemctl enable --now robofleet-agent\n`);

@@ -4,7 +4,7 @@ import { failpoint } from "@robofleet/clock/failpoint";
 import type { DesiredConfig } from "@robofleet/protocol/link";
 import type { Clock, Fetcher, Logger, Reporter } from "../contract.ts";
 import type { Journal } from "../deployments/journal.ts";
-import { writeFileDurably } from "../runtime/durable-file.ts";
+import { makeDirectory, writeAtomically } from "../disk/write-atomically.ts";
 import { failureOf, StepAborted } from "../runtime/failure.ts";
 import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
 import type { StatePaths } from "../runtime/paths.ts";
@@ -151,8 +151,8 @@ export class ConfigWorker {
       changed = true;
       this.#save({ ...this.#state, writing_sha256: wish.sha256 });
       // Workloads run as the agent's user; nobody else has business with what may be secret.
-      fs.mkdirSync(paths.configs, { recursive: true, mode: 0o700 });
-      writeFileDurably(file, bytes, 0o600);
+      makeDirectory(paths.configs);
+      writeAtomically(file, bytes);
       on_step("config.written");
     }
     const newest = this.#wish?.target_id === wish.target_id ? (this.#wish ?? wish) : wish;

@@ -1,4 +1,3 @@
-import fs from "node:fs";
 import { failpoint } from "@robofleet/clock/failpoint";
 import type { Desired } from "@robofleet/protocol/link";
 import { Configs } from "../configs/index.ts";
@@ -7,6 +6,7 @@ import { ArtifactStore } from "../runtime/artifact-store.ts";
 import { BundleExecutor, type RuntimeOptions } from "../runtime/bundle.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { FileExecutor } from "../runtime/file.ts";
+import { makeDirectory } from "../disk/write-atomically.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
 import { Journal } from "./journal.ts";
@@ -109,8 +109,7 @@ function openRuntime(
   timing: Timing,
   on_step: (name: string) => void,
 ): { artifacts: ArtifactStore; bundles: BundleExecutor; executors: Executor[] } {
-  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps])
-    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps]) makeDirectory(directory);
   const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
   const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step };
   const bundles = new BundleExecutor(runtime);

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { failpoint, tornFailpoint } from "@robofleet/clock/failpoint";
-import { syncDirectory, writeFileDurably } from "../runtime/durable-file.ts";
+import { makeDirectory, syncDirectory, writeAtomically } from "../disk/write-atomically.ts";
 
 /** The file is written anew, with the newest record of each key only, when it has grown past this. */
 const COMPACT_BYTES = 512 * 1024;
@@ -36,7 +36,7 @@ export class Journal<T> {
 
   /** Reads what an earlier agent wrote. Answers with the number of lines that could not be read. */
   static open<T>(file: string, key: (record: T) => string): { journal: Journal<T>; damaged: number } {
-    fs.mkdirSync(path.dirname(file), { recursive: true });
+    makeDirectory(path.dirname(file));
     const bytes = fs.existsSync(file) ? fs.readFileSync(file) : Buffer.alloc(0);
     const whole = bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1);
     // A torn tail must not run into the next record.
@@ -96,7 +96,7 @@ export class Journal<T> {
     // As long as the newest records alone are this large there is nothing to win.
     if (content.length > this.#bytes / 2) return;
     try {
-      writeFileDurably(this.#file, content, 0o600);
+      writeAtomically(this.#file, content);
     } catch {
       // No room for a second copy: the long one is as good.
       return;

@@ -1,32 +1,76 @@
-import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
-import { basename, dirname } from "node:path";
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  fchmodSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
+import { basename, dirname, resolve } from "node:path";
 import { crc32 } from "node:zlib";
 import { failpoint, failpointsArmed, tornFailpoint } from "@robofleet/clock/failpoint";
 
 /** Makes the entries of a directory (files made, renamed, removed) survive power loss. */
 export function syncDirectory(directory: string): void {
-  const handle = openSync(directory, "r");
+  syncFile(directory);
+}
+
+/** Makes the bytes of a file, and the mode that it gets before, survive power loss. */
+export function syncFile(path: string, mode?: number): void {
+  const handle = openSync(path, "r");
   try {
+    if (mode !== undefined) fchmodSync(handle, mode);
     fsyncSync(handle);
   } finally {
     closeSync(handle);
   }
 }
 
-/** Makes a directory that only this user may enter, and its parents. */
-export function makeDirectory(directory: string): void {
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
+/** Makes a directory and its parents, so that they survive power loss with what is put into them; by default for this user only. */
+export function makeDirectory(directory: string, mode = 0o700): void {
+  const first = mkdirSync(directory, { recursive: true, mode });
+  if (first === undefined) return;
+  // The name of each new directory stands in its parent.
+  const top = dirname(resolve(first));
+  for (let parent = dirname(resolve(directory)); ; parent = dirname(parent)) {
+    syncDirectory(parent);
+    if (parent === top) return;
+  }
 }
 
-/** Replaces a file wholly or not at all, also when the power goes: temporary file, fsync, rename, fsync of the directory. */
+/** Gives a file or directory, which is on the disk already, another name that survives power loss. */
+export function renameDurably(from: string, to: string): void {
+  renameSync(from, to);
+  syncDirectory(dirname(to));
+  if (dirname(from) !== dirname(to)) syncDirectory(dirname(from));
+}
+
+/** Removes a file so that it does not come back when the power goes. */
+export function removeDurably(path: string): void {
+  rmSync(path, { force: true });
+  syncDirectory(dirname(path));
+}
+
+/**
+ * Replaces a file wholly or not at all, also when the power goes: temporary file beside it, fsync, rename, fsync of the
+ * directory. The one way in which the agent writes a file that must survive; journals and spools append instead.
+ */
 export function writeAtomically(path: string, content: string | Uint8Array, mode = 0o600): void {
   const temporary = `${path}.tmp`;
-  const handle = openSync(temporary, "w", mode);
+  rmSync(temporary, { force: true });
+  const handle = openSync(temporary, "wx", mode);
   const bytes = typeof content === "string" ? Buffer.from(content) : content;
   const point = fileFailpoint(path);
   try {
     point?.("before-write", () => writeWhole(handle, bytes.subarray(0, bytes.length / 2)));
     writeWhole(handle, bytes);
+    // The mode of openSync is cut by the umask.
+    fchmodSync(handle, mode);
     fsyncSync(handle);
   } catch (error) {
     rmSync(temporary, { force: true });
@@ -38,6 +82,24 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
   renameSync(temporary, path);
   point?.("after-rename");
   syncDirectory(dirname(path));
+}
+
+/** As `writeAtomically`, with the bytes and the mode of another file, of whatever size. */
+export function copyAtomically(from: string, to: string): void {
+  const temporary = `${to}.tmp`;
+  rmSync(temporary, { force: true });
+  try {
+    copyFileSync(from, temporary, constants.COPYFILE_EXCL);
+    syncFile(temporary);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  }
+  const point = fileFailpoint(to);
+  point?.("before-rename");
+  renameSync(temporary, to);
+  point?.("after-rename");
+  syncDirectory(dirname(to));
 }
 
 /** The failpoints of writing a file, named after it without the parts that differ from run to run; undefined when none are armed. */

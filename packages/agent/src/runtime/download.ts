@@ -4,7 +4,8 @@ import path from "node:path";
 import type { Clock } from "@robofleet/clock";
 import { failpoint } from "@robofleet/clock/failpoint";
 import type { Fetcher } from "../contract.ts";
-import { freeBytes, syncDirectory } from "./durable-file.ts";
+import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
+import { freeBytes } from "./durable-file.ts";
 import { errorCode, errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
 
@@ -40,7 +41,7 @@ interface Part {
  */
 export async function downloadArtifact(artifact: Artifact, options: DownloadOptions): Promise<string> {
   if (!/^[0-9a-f]{64}$/.test(artifact.sha256)) throw new StepFailure("rejected_by_robot", "the release's digest is not a SHA-256 in hex");
-  fs.mkdirSync(options.directory, { recursive: true });
+  makeDirectory(options.directory);
   const done = path.join(options.directory, artifact.sha256);
   if (fs.existsSync(done)) return done;
   const file = `${done}.part`;
@@ -63,8 +64,7 @@ export async function downloadArtifact(artifact: Artifact, options: DownloadOpti
     throw failureOf(error, "download_failed");
   }
   failpoint("download:before-rename", "file");
-  fs.renameSync(file, done);
-  syncDirectory(options.directory);
+  renameDurably(file, done);
   return done;
 }
 

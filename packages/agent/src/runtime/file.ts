@@ -5,7 +5,7 @@ import { pipeline } from "node:stream/promises";
 import { failpoint } from "@robofleet/clock/failpoint";
 import type { DesiredRelease } from "@robofleet/protocol/link";
 import type { RuntimeOptions } from "./bundle.ts";
-import { syncDirectory, writeFileDurably } from "./durable-file.ts";
+import { copyAtomically, makeDirectory, removeDurably, renameDurably, syncDirectory, syncFile } from "../disk/write-atomically.ts";
 import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
 import { failureOf, StepFailure } from "./failure.ts";
 import { encodeFileName } from "@robofleet/protocol";
@@ -62,7 +62,7 @@ export class FileExecutor implements Executor {
     const { on_step } = this.#options;
     try {
       const destination = this.#destination(app, manifest);
-      const before = readPlaced(this.#options.paths, app);
+      const before = this.#readPlaced(app);
       // Both names are written down first: whichever is there after a crash, we know that it is ours.
       const kept = this.#keepOriginal(app, destination, before);
       writePlaced(this.#options.paths, app, { ...kept, files: [...new Set([...kept.files, destination])] });
@@ -78,6 +78,13 @@ export class FileExecutor implements Executor {
     await this.#tell(app, manifest);
   }
 
+  #readPlaced(app: string): PlacedFiles {
+    const { paths, log } = this.#options;
+    return readPlaced(paths, app, () =>
+      log.warn({ app }, "the list of files that were put in place is damaged: none of them is taken back"),
+    );
+  }
+
   running(app: string): string | null {
     return this.#placed.get(app)?.id ?? null;
   }
@@ -90,29 +97,29 @@ export class FileExecutor implements Executor {
   #keepOriginal(app: string, destination: string, placed: PlacedFiles): PlacedFiles {
     if (placed.files.includes(destination) || placed.originals[destination] !== undefined || !fs.existsSync(destination)) return placed;
     const copy = path.join(this.#options.paths.app(app), `original.${createHash("sha256").update(destination).digest("hex").slice(0, 16)}`);
-    fs.copyFileSync(destination, copy);
+    makeDirectory(this.#options.paths.app(app), 0o755);
+    // On the disk before ours takes its place: it is the only one.
+    copyAtomically(destination, copy);
     failpoint("file.original:copied", "file");
     return { ...placed, originals: { ...placed.originals, [destination]: copy } };
   }
 
   async #put(source: string, destination: string, mode: number): Promise<void> {
-    fs.mkdirSync(path.dirname(destination), { recursive: true });
+    makeDirectory(path.dirname(destination), 0o755);
     const temporary = path.join(path.dirname(destination), `.${path.basename(destination)}.robofleet-tmp`);
     fs.rmSync(temporary, { force: true });
-    await pipeline(fs.createReadStream(source), fs.createWriteStream(temporary, { flags: "wx", mode: 0o600, flush: true }));
-    fs.chmodSync(temporary, mode);
+    await pipeline(fs.createReadStream(source), fs.createWriteStream(temporary, { flags: "wx", mode: 0o600 }));
+    syncFile(temporary, mode);
     failpoint("file.put:before-rename", "file");
-    fs.renameSync(temporary, destination);
-    syncDirectory(path.dirname(destination));
+    renameDurably(temporary, destination);
   }
 
   #takeBack({ files, originals }: PlacedFiles): void {
     for (const file of files) {
       failpoint("file.take-back:before", "file");
       const original = originals[file];
-      if (original !== undefined && fs.existsSync(original))
-        writeFileDurably(file, fs.readFileSync(original), fs.statSync(original).mode & 0o777);
-      else fs.rmSync(file, { force: true });
+      if (original !== undefined && fs.existsSync(original)) copyAtomically(original, file);
+      else if (fs.existsSync(file)) removeDurably(file);
       failpoint("file.take-back:after", "file");
     }
   }
@@ -163,7 +170,7 @@ export class FileExecutor implements Executor {
   async remove(app: string): Promise<void> {
     const { paths } = this.#options;
     this.#placed.delete(app);
-    this.#takeBack(readPlaced(paths, app));
+    this.#takeBack(this.#readPlaced(app));
     fs.rmSync(paths.app(app), { recursive: true, force: true });
   }
 

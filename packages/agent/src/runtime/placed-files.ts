@@ -1,6 +1,5 @@
-import fs from "node:fs";
 import path from "node:path";
-import { writeFileDurably } from "./durable-file.ts";
+import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts";
 import type { StatePaths } from "./paths.ts";
 
 /** What `file` releases of an app have put on the robot. */
@@ -10,17 +9,29 @@ export interface PlacedFiles {
   originals: Record<string, string>;
 }
 
+const NOTHING: PlacedFiles = { files: [], originals: {} };
+
 const placedFile = (paths: StatePaths, app: string): string => path.join(paths.app(app), "placed.json");
 
-export function readPlaced(paths: StatePaths, app: string): PlacedFiles {
-  try {
-    return JSON.parse(fs.readFileSync(placedFile(paths, app), "utf8")) as PlacedFiles;
-  } catch {
-    return { files: [], originals: {} };
-  }
+/**
+ * Nothing when the file is damaged, of which `damaged` is told: files are deleted by what it says, and one changed bit
+ * would name somebody else's.
+ */
+export function readPlaced(paths: StatePaths, app: string, damaged: () => void): PlacedFiles {
+  const value = readJson(placedFile(paths, app), damaged);
+  if (value === undefined) return NOTHING;
+  if (isPlaced(value)) return value;
+  damaged();
+  return NOTHING;
 }
 
 export function writePlaced(paths: StatePaths, app: string, placed: PlacedFiles): void {
-  fs.mkdirSync(paths.app(app), { recursive: true });
-  writeFileDurably(placedFile(paths, app), JSON.stringify(placed));
+  makeDirectory(paths.app(app), 0o755);
+  writeJson(placedFile(paths, app), placed);
+}
+
+function isPlaced(value: unknown): value is PlacedFiles {
+  if (typeof value !== "object" || value === null) return false;
+  const { files, originals } = value as Partial<PlacedFiles>;
+  return Array.isArray(files) && typeof originals === "object" && originals !== null;
 }

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
-import { failpoint } from "@robofleet/clock/failpoint";
-import { syncDirectory } from "./durable-file.ts";
+import { failpoint, tornFailpoint } from "@robofleet/clock/failpoint";
+import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
 import { encodeFileName } from "@robofleet/protocol";
 import type { StatePaths } from "./paths.ts";
 
@@ -15,7 +15,7 @@ export async function stageVersion(
   release_id: string,
   fill: (directory: string) => Promise<void>,
 ): Promise<void> {
-  fs.mkdirSync(paths.versions(app), { recursive: true });
+  makeDirectory(paths.versions(app), 0o755);
   const directory = paths.version(app, release_id);
   const temporary = `${directory}.tmp`;
   fs.rmSync(temporary, { recursive: true, force: true });
@@ -27,11 +27,11 @@ export async function stageVersion(
     fs.rmSync(temporary, { recursive: true, force: true });
     throw error;
   }
-  fs.renameSync(temporary, directory);
+  renameDurably(temporary, directory);
   failpoint("stage:after-rename", "file");
-  syncDirectory(paths.versions(app));
 }
 
+/** Deletes all versions but these. A version loses its name first: half of it must never pass for staged. */
 export function pruneVersions(paths: StatePaths, app: string, keep: readonly string[]): void {
   const directory = paths.versions(app);
   if (!fs.existsSync(directory)) return;
@@ -39,7 +39,20 @@ export function pruneVersions(paths: StatePaths, app: string, keep: readonly str
   for (const name of fs.readdirSync(directory)) {
     if (kept.has(name)) continue;
     failpoint("prune:before-version", "file");
-    fs.rmSync(path.join(directory, name), { recursive: true, force: true });
+    const version = path.join(directory, name);
+    const aside = name.endsWith(".tmp") ? version : `${version}.tmp`;
+    if (aside !== version) {
+      fs.rmSync(aside, { recursive: true, force: true });
+      renameDurably(version, aside);
+    }
+    tornFailpoint("prune:torn-removal", "file", () => removeFirst(aside));
+    fs.rmSync(aside, { recursive: true, force: true });
     failpoint("prune:after-version", "file");
   }
+}
+
+/** As far as a removal came that was cut. */
+function removeFirst(directory: string): void {
+  const [first] = fs.readdirSync(directory);
+  if (first !== undefined) fs.rmSync(path.join(directory, first), { recursive: true });
 }

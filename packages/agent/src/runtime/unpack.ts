@@ -4,7 +4,8 @@ import { pipeline } from "node:stream/promises";
 import { Transform } from "node:stream";
 import { createGunzip } from "node:zlib";
 import * as tar from "tar-stream";
-import { freeBytes, syncDirectory } from "./durable-file.ts";
+import { syncDirectory } from "../disk/write-atomically.ts";
+import { freeBytes } from "./durable-file.ts";
 import { checkEntryPath, EntryNames } from "./entry-path.ts";
 import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import {

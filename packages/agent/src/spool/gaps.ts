@@ -1,5 +1,5 @@
-import { renameSync, rmSync, writeFileSync } from "node:fs";
-import { fileFailpoint, readJson } from "../disk/write-atomically.ts";
+import { rmSync } from "node:fs";
+import { readJson, writeJson } from "../disk/write-atomically.ts";
 
 /** Records that were dropped: `count` of them, with numbers between `from` and `to`. */
 export interface Gap {
@@ -17,19 +17,16 @@ export function trimGap(gap: Gap, acked: number): void {
   gap.count = gap.to - acked;
 }
 
+/** None when the file is damaged: the numbers are merely not explained then. */
 export function readGaps(path: string): Gap[] {
   const value = readJson(path);
-  return Array.isArray(value) ? value.filter(isGap) : [];
+  const gaps = typeof value === "object" && value !== null && "gaps" in value ? value.gaps : undefined;
+  return Array.isArray(gaps) ? gaps.filter(isGap) : [];
 }
 
-/** Not fsynced: after power loss an older list or none is read. */
 export function writeGaps(path: string, gaps: Gap[]): void {
-  if (gaps.length === 0) return rmSync(path, { force: true });
-  writeFileSync(`${path}.tmp`, JSON.stringify(gaps), { mode: 0o600 });
-  const point = fileFailpoint(path);
-  point?.("before-rename");
-  renameSync(`${path}.tmp`, path);
-  point?.("after-rename");
+  if (gaps.length === 0) rmSync(path, { force: true });
+  else writeJson(path, { gaps });
 }
 
 function isGap(value: unknown): value is Gap {
