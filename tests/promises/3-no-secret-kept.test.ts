@@ -39,6 +39,9 @@ test("no secret that was issued is found in the database, the logs, the server's
   const made = (await api.createToken({ body: { label: "hers", role: "operator", user_id: user.id }, idempotency_key: randomUUID() })).data;
   keep(made.token);
   const rotated = keep((await api.rotateToken({ params: { id: made.id }, body: {} })).data.token);
+  const session = await signIn(server.url, rotated);
+  keep(session.cookie.split("=")[1] ?? "");
+  keep(session.csrf);
   const org_token = keep((await api.createToken({ body: { label: "script", role: "viewer" } })).data.token);
 
   await using robot = new AgentProcess({ url: server.url, key, name: "cart-1" });
@@ -70,13 +73,26 @@ test("no secret that was issued is found in the database, the logs, the server's
     said.push(stdout, stderr);
   }
   // Wherever a client may put a secret, right or wrong.
-  for (const secret of [rotated, org_token, key]) {
+  for (const secret of [rotated, org_token, key, session.cookie.split("=")[1] ?? "", session.csrf]) {
     await closed(`${server.url.replace("http", "ws")}/api/robots/${robot_id}/logs/ws?token=${secret}`);
     await api.request("GET", `/api/robots?token=${secret}`);
     await api.request("POST", "/api/sites", { body: `{"name": "x", "${secret}": 1}`, headers: { "content-type": "application/json" } });
     await createClient({ base_url: server.url, token: secret }).request("POST", "/api/deployments", { body: "{", headers: {} });
     said.push(await (await createClient({ base_url: server.url, token: `${secret}0` }).request("GET", "/api/me")).text());
   }
+
+  // As a browser does, as its other pages may try, and as nobody should.
+  const sites = `${server.url}/api/sites`;
+  for (const [origin, csrf] of [
+    [server.url, session.csrf],
+    ["https://evil.example", session.csrf],
+    [server.url, session.cookie],
+  ] as const) {
+    const headers = { cookie: session.cookie, origin, "x-csrf-token": csrf, "content-type": "application/json" };
+    said.push(await (await fetch(sites, { method: "POST", headers, body: JSON.stringify({ name: randomUUID() }) })).text());
+    said.push(await (await fetch(sites, { headers: { ...headers, cookie: `${session.cookie}0` } })).text());
+  }
+  said.push(await (await fetch(`${server.url}/api/audit/export`, { headers: { cookie: session.cookie } })).text());
 
   const connection = await runningDatabase(path.join(server.data, "postgres"));
   assert.ok(connection);
@@ -99,6 +115,14 @@ test("no secret that was issued is found in the database, the logs, the server's
     `0 hits for ${secrets.length} secrets in the dump, ${said.length} outputs, the data directory with its write-ahead log and the robot's state`,
   );
 });
+
+/** What a browser keeps after signing in with a token. */
+async function signIn(url: string, token: string): Promise<{ cookie: string; csrf: string }> {
+  const answer = await fetch(`${url}/api/auth/session`, { method: "POST", headers: { authorization: `Bearer ${token}` } });
+  assert.equal(answer.status, 201);
+  const { data } = (await answer.json()) as { data: { csrf_token: string } };
+  return { cookie: answer.headers.getSetCookie()[0]?.split(";")[0] ?? "", csrf: data.csrf_token };
+}
 
 /** Opens a WebSocket, whether or not it is let in, and resolves when it is over. */
 async function closed(url: string): Promise<void> {

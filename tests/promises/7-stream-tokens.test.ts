@@ -94,6 +94,20 @@ test("tokens in the URLs of streams are in no log, no file and no metric of the 
     assert.deepEqual(await attempt(pathOf(stream, id), ca, headers), { open: false, status: 401 }, stream);
   }
 
+  // The cookie of a session opens them for pages of the server's own, and for no other.
+  const signed_in = await createClient({ base_url: server.address, ca, token }).request("POST", "/api/auth/session");
+  assert.equal(signed_in.status, 201);
+  const cookie = signed_in.headers.getSetCookie()[0]?.split(";")[0] ?? "";
+  const session = cookie.split("=")[1] ?? "";
+  assert.match(cookie, /^__Host-robofleet_session=rf_session_/);
+  for (const stream of STREAMS) {
+    const url = pathOf(stream, id);
+    assert.deepEqual(await attempt(url, ca, { cookie, origin: "https://evil.example" }), { open: false, status: 403 }, stream);
+    assert.deepEqual(await attempt(url, ca, { cookie }), { open: false, status: 403 }, stream);
+    assert.deepEqual(await attempt(url, ca, { cookie, origin: new URL(server.address).origin }), { open: true, status: 101 }, stream);
+    tell(await attempt(`${url}?token=${session}`, ca));
+  }
+
   await using home = await RfHome.make();
   const env = { ROBOFLEET_TOKEN: UNKNOWN, ROBOFLEET_BASE_URL: server.address, ROBOFLEET_DEBUG: "1" };
   const followed = await home.run(["robots", "logs", id, "--follow"], { env });
@@ -103,7 +117,7 @@ test("tokens in the URLs of streams are in no log, no file and no metric of the 
   const metrics = await (await createClient({ base_url: server.address, ca }).request("GET", "/metrics")).text();
   await robot.program.stop();
   await server.program.stop();
-  const words = [token, UNKNOWN];
+  const words = [token, UNKNOWN, session];
   for (const word of words) {
     assert.ok(!server.program.output.includes(word), "the server's log");
     assert.ok(!robot.program.output.includes(word), "the robot's log");
@@ -115,6 +129,6 @@ test("tokens in the URLs of streams are in no log, no file and no metric of the 
     t,
     7,
     `${opened} streams opened and ${refused} requests refused with a token in the URL, log level trace: 0 hits in logs, database files, data ` +
-      `directory and metrics; ${STREAMS.length} streams with a cookie of another site's page: refused`,
+      `directory and metrics; ${STREAMS.length * 3} streams by a cookie from another site's page or from none: refused`,
   );
 });

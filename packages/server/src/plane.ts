@@ -5,11 +5,19 @@ import path from "node:path";
 import { type Activity, type Clock, idleActivity, idSource } from "@robofleet/clock";
 import { LINK_PATH } from "@robofleet/protocol";
 import type { Logger } from "pino";
-import type { Settings } from "./config.ts";
+import type { Limits, Settings } from "./config.ts";
 import type { Plane } from "./context.ts";
 import { directoryBlobs } from "./engines/blobs/index.ts";
 import { localBus } from "./engines/bus/index.ts";
-import { connect, type DbAddress, isConnectionLost, isDiskFull, isUniqueViolation, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
+import {
+  connect,
+  type DbAddress,
+  isConnectionLost,
+  isDiskFull,
+  isUniqueViolation,
+  migrate,
+  MIGRATIONS_DIRECTORY,
+} from "./engines/db/index.ts";
 import { refuseUnfinished } from "./engines/db/backup/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
 import { auditRoutes } from "./features/audit/index.ts";
@@ -170,13 +178,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     admin: { token: settings.admin_token, behind_proxy: settings.behind_proxy.length > 0 },
     proxies: new Networks(settings.behind_proxy),
     tls,
-    rate_limits: {
-      token: new RateLimit(clock, "token", { per_minute: limits.token_requests_per_minute, burst: limits.token_burst }),
-      unknown: new RateLimit(clock, "unknown", {
-        per_minute: limits.unknown_requests_per_minute,
-        burst: limits.unknown_requests_per_minute,
-      }),
-    },
+    rate_limits: rateLimits(clock, limits),
     bus,
     blobs,
     link: gateway,
@@ -192,6 +194,13 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   const flush_tokens = background(plane, "token use", SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
   started.push(() => flush_tokens.stop());
   return { plane, gateway };
+}
+
+function rateLimits(clock: Clock, { token_requests_per_minute, token_burst, unknown_requests_per_minute }: Limits): Plane["rate_limits"] {
+  return {
+    token: new RateLimit(clock, "token", { per_minute: token_requests_per_minute, burst: token_burst }),
+    unknown: new RateLimit(clock, "unknown", { per_minute: unknown_requests_per_minute, burst: unknown_requests_per_minute }),
+  };
 }
 
 async function startOwnDatabase({ settings, clock, log }: PlaneOptions, started: (() => Promise<unknown>)[]): Promise<Embedded> {

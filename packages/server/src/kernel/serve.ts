@@ -80,9 +80,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       if ("token_id" in caller) {
         reply.header("x-service-org-id", caller.org_id);
         await refusedIsTold(plane, audits ? new RequestAudit(plane, route, request, caller) : undefined, async () => {
-          requireMeant(credentialsOf(request, plane.proxies), caller, route.method === "GET" ? "reads" : "changes");
-          requireWay(route, caller);
-          requireRole(caller, route.access as Role);
+          requireRight(route, caller, credentialsOf(request, plane.proxies));
         });
       }
     }
@@ -220,11 +218,14 @@ export const credentialsOf = (request: FastifyRequest, proxies: Networks): Crede
   site: () => siteOf(request.raw, proxies),
 });
 
-/** Some routes are about the session itself, and one makes it. */
-function requireWay({ by }: Route, { session }: Caller): void {
-  if (by === "token" && session !== undefined) throw forbidden("this needs a token: a session makes no sessions");
-  if (by === "session" && session === undefined)
+/** Before anything is read of what the caller wants: that it is meant, comes the right way, and with the role. */
+function requireRight({ access, by, method }: Route, caller: Caller, credentials: Credentials): void {
+  requireMeant(credentials, caller, method === "GET" ? "reads" : "changes");
+  // Some routes are about the session itself, and one makes it.
+  if (by === "token" && caller.session !== undefined) throw forbidden("this needs a token: a session makes no sessions");
+  if (by === "session" && caller.session === undefined)
     throw badRequest("this is about the session of a cookie, and the request came with a token");
+  requireRole(caller, access as Role);
 }
 
 async function authenticate(plane: KernelPlane, route: Route, request: FastifyRequest): Promise<Caller | RobotCaller | undefined> {

@@ -1,6 +1,9 @@
+import type { AuditEntry } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { json, jsonb, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
-import type { StreamEntry } from "./tell.ts";
+
+/** What both entries of a stream say. */
+export type StreamEntry = Omit<AuditEntry, "action" | "status">;
 
 const openRow = row({ org_id: text, id: text, entry: jsonb<StreamEntry>(), opened_at: timestamptz });
 /** A stream that a viewer has open. */

@@ -8,14 +8,13 @@ import { type Http, toFault } from "../../kernel/http.ts";
 import { refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
 import { LogStream } from "./log-stream.ts";
+import { OpenViewers } from "./open-viewers.ts";
 import { CLOSED_ABNORMALLY, endOf, StreamBook } from "./tell.ts";
 import { Viewer } from "./viewer.ts";
 import { watchViewers } from "./watch.ts";
 
 /** Viewers have little to say; a longer message ends the stream with 1009. */
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
-/** A viewer that does not answer a close in this time is cut. */
-const DRAIN_TIMEOUT_MS = 2_000;
 
 export interface Streams {
   /** What these paths answer to a request that asks for no WebSocket. */
@@ -36,13 +35,11 @@ interface UpgradeAnswer {
 
 /** The WebSockets of viewers: what a robot logs, live. Shell, camera and topics are refused until agents can serve them. */
 export function createStreams(plane: Plane): Streams {
-  const viewers = new Set<Viewer>();
   const book = new StreamBook(plane);
+  const viewers = new OpenViewers(book);
   const answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
-  const watch = watchViewers(plane, viewers);
+  const watch = watchViewers(plane, viewers.all);
   let draining = false;
-  /** Ends of streams that are being written down. */
-  const ending = new Set<Promise<void>>();
   const server = createServer((request) => answers.get(request));
 
   const refuseWhenDraining = (): void => {
@@ -62,25 +59,19 @@ export function createStreams(plane: Plane): Streams {
       const admitted = await admitViewer(plane, request, seen);
       checkHandshake(request);
       const told = await book.opened(request, admitted, request_id);
-      if (draining || socket.destroyed) {
-        await book.closed(told, endOf(draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
-        return draining ? refuseWhenDraining() : undefined;
-      }
-      answers.set(request, { admitted, headers: headers() });
       let is_open = false;
-      server.handleUpgrade(request, socket, head, (ws) => {
-        is_open = true;
-        const viewer = new Viewer(admitted, ws, socket);
-        viewers.add(viewer);
-        ws.once("close", (code) => {
-          viewers.delete(viewer);
-          const end = book.closed(told, endOf(viewer.ended_with, code, viewer.broke_protocol)).finally(() => ending.delete(end));
-          ending.add(end);
+      answers.set(request, { admitted, headers: headers() });
+      if (!draining && !socket.destroyed)
+        server.handleUpgrade(request, socket, head, (ws) => {
+          is_open = true;
+          const viewer = new Viewer(admitted, ws, socket);
+          viewers.add(viewer, told);
+          void serveViewer(plane, viewer, viewers.all);
         });
-        void serveViewer(plane, viewer, viewers);
-      });
-      // The socket went meanwhile.
-      if (!is_open) await book.closed(told, endOf(undefined, CLOSED_ABNORMALLY));
+      if (is_open) return;
+      // The socket went meanwhile, or the server is stopping.
+      await book.closed(told, endOf(draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
+      refuseWhenDraining();
     } catch (error) {
       const { status, code, message, headers: extra } = toFault(plane, error);
       if (status >= 500) plane.log.error({ err: error, status }, "a stream could not be opened");
@@ -100,14 +91,7 @@ export function createStreams(plane: Plane): Streams {
     async drain() {
       draining = true;
       watch.stop();
-      const closed = Array.from(viewers, ({ ws }) => new Promise<void>((resolve) => ws.once("close", () => resolve())));
-      for (const viewer of viewers) viewer.close(CLOSE.draining, "the server is stopping");
-      const cut = plane.clock.setTimer(DRAIN_TIMEOUT_MS, () => {
-        for (const { ws } of viewers) ws.terminate();
-      });
-      await Promise.all(closed);
-      cut.cancel();
-      await Promise.all(ending);
+      await viewers.drain(plane);
     },
   };
 }

@@ -1,11 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import { CLOSE } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
-import { appendAudit, type AuditEntry, pathWithoutQuery, sessionOf, userAgentOf } from "../../kernel/audit.ts";
+import { appendAudit, pathWithoutQuery, sessionOf, userAgentOf } from "../../kernel/audit.ts";
 import type { Admitted } from "./admit.ts";
-import { deleteOpenStream, insertOpenStream, listOrphans, type OpenStream } from "./store.ts";
-
-export type StreamEntry = Omit<AuditEntry, "action" | "status">;
+import { deleteOpenStream, insertOpenStream, listOrphans, type OpenStream, type StreamEntry } from "./store.ts";
 
 /** How a stream ended: the code of its close, and in a word why. */
 export interface StreamEnd {

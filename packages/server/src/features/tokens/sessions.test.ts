@@ -54,7 +54,7 @@ class Browser {
   status = async (): Promise<number> => (await this.get("/api/me")).status;
 }
 
-const setCookieOf = (headers: Reply<unknown>["headers"]): string => String((headers["set-cookie"] as string[] | undefined)?.[0] ?? "");
+const setCookieOf = (headers: Reply<unknown>["headers"]): string => (headers["set-cookie"] as string[] | undefined)?.[0] ?? "";
 const cookieOf = (headers: Reply<unknown>["headers"]): string => setCookieOf(headers).split(";")[0] ?? "";
 const isCleared = ({ headers }: Reply<unknown>): boolean => /^robofleet_session=; .*Max-Age=0;/.test(setCookieOf(headers));
 

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { CSRF_HEADER, fillPath, ROLES, type Role, streamPaths } from "@robofleet/protocol";
+import { type Route, routes } from "@robofleet/protocol/routes";
+import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
+import { openSocket } from "../spec/web-socket.ts";
+import { askRoute, sessionHeaders } from "./ask-route.ts";
+import { makeThings, sampleRequest, type Things } from "./sample-requests.ts";
+
+const LIMIT = { timeout: 180_000 };
+const plane = await startPlane();
+after(() => plane[Symbol.asyncDispose]());
+
+const isRole = (access: Route["access"]): access is Role => (ROLES as readonly string[]).includes(access);
+// What takes things away comes last, and the session itself at the very end.
+const order = ({ method, name }: Route): number => (name === "endSession" ? 2 : Number(method === "DELETE" || name === "revokeToken"));
+const portal = (Object.values(routes) as Route[]).filter(({ access }) => isRole(access)).toSorted((a, b) => order(a) - order(b));
+
+let things: Things;
+let cookie: string;
+let session: Record<string, string>;
+before(async () => {
+  things = await makeThings(await plane.org(), plane.clock.now());
+  session = (await sessionHeaders(plane, things.org.admin_token)) ?? {};
+  cookie = session["cookie"] ?? "";
+});
+
+const ask = (route: Route, headers: Record<string, string>) => askRoute(plane, route, sampleRequest(route, things), { headers });
+
+test("no route that changes something takes a cookie alone, nor one from another site's page", LIMIT, async () => {
+  const changing = portal.filter(({ method }) => method !== "GET");
+  assert.ok(changing.length > 30);
+  for (const route of changing) {
+    const { [CSRF_HEADER]: token = "", origin = "" } = session;
+    const forged = [{ cookie }, { cookie, origin }, { cookie, [CSRF_HEADER]: token }, { ...session, origin: "https://evil.example" }];
+    for (const headers of forged) assert.match((await ask(route, headers)).refusal, /^403 forbidden: /, `${route.method} ${route.path}`);
+  }
+});
+
+test("every route that a token opens the cookie of its session opens too, but for the one that makes sessions", LIMIT, async () => {
+  for (const route of portal) {
+    const { status, text } = await ask(route, route.method === "GET" ? { cookie } : session);
+    const is_refused = [401, 403].includes(status);
+    assert.equal(is_refused, route.by === "token", `${route.method} ${route.path} answered ${status} ${text.slice(0, 200)}`);
+  }
+  assert.equal((await ask(routes.getMe, { cookie })).status, 401, "the last one was to sign out");
+});
+
+test("a session opens nothing of the service's administrator and nothing of a robot", LIMIT, async () => {
+  const headers = (await sessionHeaders(plane, await things.org.token())) ?? {};
+  for (const route of (Object.values(routes) as Route[]).filter(({ access }) => access === "service_admin" || access === "robot"))
+    assert.equal((await ask(route, headers)).status, 401, route.path);
+  const beside = await ask(routes.listOrgs, { ...headers, "x-service-admin-token": ADMIN_TOKEN });
+  assert.equal(beside.status, 200);
+});
+
+test("a WebSocket opens by the cookie for a page of ours only", LIMIT, async () => {
+  const org = await plane.org();
+  const robot = await org.enrollRobot();
+  const own = (await sessionHeaders(plane, org.admin_token)) ?? {};
+  const mine = { cookie: own["cookie"] ?? "", origin: own["origin"] ?? "" };
+  for (const path of Object.values(streamPaths)) {
+    const url = plane.url + fillPath(path, { id: robot.id });
+    for (const origin of ["https://evil.example", "null", `${mine.origin}0`, undefined]) {
+      const refused = await openSocket(url, { cookie: mine.cookie, ...(origin === undefined ? {} : { origin }) });
+      assert.ok("status" in refused, `${path} opened for ${origin}`);
+      assert.deepEqual([refused.status, refused.headers["x-service-org-id"]], [403, org.id]);
+    }
+    const stream = await openSocket(url, mine);
+    assert.ok("ws" in stream, path);
+    stream.ws.terminate();
+    // Who has a token is asked for no Origin: programs send none.
+    const by_token = await openSocket(`${url}?token=${org.admin_token}`, { cookie: mine.cookie, origin: "https://evil.example" });
+    assert.ok("ws" in by_token, path);
+    by_token.ws.terminate();
+    const bad = await openSocket(url, { ...mine, cookie: `${mine.cookie}0` });
+    assert.ok("status" in bad);
+    assert.deepEqual([bad.status, /Max-Age=0/.test(String(bad.headers["set-cookie"]))], [401, true]);
+  }
+});
