@@ -7,7 +7,7 @@ import { continueFanOuts, HINT_FAN_OUT } from "./fan-out.ts";
 import { pushDesired } from "./push.ts";
 import { releaseDue } from "./schedule.ts";
 import { nextDueAt } from "./store/deployments.ts";
-import { wakeMissed, wakeMissedArtifact } from "./store/targets.ts";
+import { MISSED_PER_TURN, wakeMissed, wakeMissedArtifact, wakeMissedPrevious } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
 import { HINT_DISPATCH, HINT_PUSH, HINT_SCHEDULED } from "./transition.ts";
 
@@ -32,8 +32,9 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     return (await expireDeployments(db, plane)) || late;
   });
   const repair = background(plane, "repair", REPAIR_EVERY_MS, async () => {
-    const woken = (await wakeMissed(db)) + (await wakeMissedArtifact(db));
-    if (woken > 0) dispatch.wake();
+    const woken = [await wakeMissed(db), await wakeMissedArtifact(db), await wakeMissedPrevious(db)];
+    if (woken.some((count) => count > 0)) dispatch.wake();
+    return woken.includes(MISSED_PER_TURN);
   });
   let alarm = clock.setTimer(0, () => schedule.wake());
   const schedule = background(plane, "schedule", SCHEDULE_EVERY_MS, async () => {

@@ -153,11 +153,14 @@ export const listExpired = (db: Db, now: Date, limit: number) =>
     sql(refRow)`select org_id, id from deployment where finished_at is null and expires_at <= ${now} order by expires_at limit ${limit}`,
   );
 
+/** Cancelled deployments of which something still waits, or a robot is not told to stop yet. */
 export const listCancelling = (db: Db, limit: number) =>
   db.many(
     sql(
       refRow,
-    )`select org_id, id from deployment where finished_at is null and cancel_requested_at is not null and count_pending + count_queued > 0 limit ${limit}`,
+    )`select org_id, id from deployment d where finished_at is null and cancel_requested_at is not null and (count_pending + count_queued > 0 or (count_active > 0 and exists (
+        select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
+        where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged')))) limit ${limit}`,
   );
 
 /** Members of the fleet behind a cursor; robots that enrolled after the deployment was made are not part of it. */

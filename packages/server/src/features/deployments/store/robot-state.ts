@@ -321,4 +321,4 @@ export const listTargetsOfFiles = (db: Db, org_id: string, files: readonly { rob
     select c.robot_id, c.target_id, c.deployment_id
     from unnest(${list(files.map((f) => f.robot_id))}::text[], ${list(files.map((f) => f.namespace))}::text[]) as f (robot_id, namespace)
     join robot_config c on c.org_id = ${org_id} and c.robot_id = f.robot_id and c.namespace = f.namespace
-    where c.target_id is not null and c.deployment_id is not null`);
+    where c.robot_id = any(${list(files.map((f) => f.robot_id))}::text[]) and c.target_id is not null and c.deployment_id is not null`);

@@ -74,6 +74,15 @@ export const lockTargetsByStatus = (db: Db, org_id: string, deployment_id: strin
     select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = any(${list(statuses)}::text[])
     order by id limit ${limit} for update`);
 
+/** Targets that are to stop and whose robots have not been told: those have what it brings, or more time than `told_by`. */
+export const lockToBeStopped = (db: Db, org_id: string, deployment_id: string, told_by: Date, limit: number) =>
+  db.many(sql(targetRow)`
+    select ${targetRow.of("t")} from deployment_target t
+    where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.status in ('dispatched', 'downloading', 'staged')
+      and (t.deadline_at > ${told_by} or exists (
+        select from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id))
+    order by t.id limit ${limit} for update of t`);
+
 export const listOpenOfRobot = (db: Db, org_id: string, robot_id: string) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
@@ -138,12 +147,16 @@ export const wakeWaitingForRobot = (db: Db, org_id: string, robot_id: string) =>
     update deployment_target set waiting_for = null
     where org_id = ${org_id} and robot_id = ${robot_id} and status = 'queued' and waiting_for = 'robot_online'`);
 
+/** A target that somebody else holds is being ended or woken there: to wait for it here could be to wait for each other. */
 export const wakeWaitingForArtifact = (db: Db, org_id: string, release_id: string) =>
   db.run(sql`
-    update deployment_target set waiting_for = null
-    where org_id = ${org_id} and release_id = ${release_id} and status = 'queued' and waiting_for = 'artifact'`);
+    with waiting as (
+      select deployment_id, id from deployment_target
+      where org_id = ${org_id} and release_id = ${release_id} and status = 'queued' and waiting_for = 'artifact'
+      order by id for update skip locked)
+    update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
-/** A target that somebody else holds is being ended or woken there: to wait for it here could be to wait for each other. */
+/** As above. */
 export const wakeWaitingForPrevious = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.run(sql`
     with waiting as (
@@ -152,19 +165,39 @@ export const wakeWaitingForPrevious = (db: Db, org_id: string, robot_ids: readon
       order by id for update skip locked)
     update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
-/** The safety net under the wake-ups: targets that wait for a robot that is connected. */
+/** Targets that the safety net under the wake-ups wakes at a time. */
+export const MISSED_PER_TURN = 1_000;
+
+/** The safety net: targets that wait for a robot that is connected. What somebody else holds is looked at again next time. */
 export const wakeMissed = (db: Db) =>
   db.run(sql`
     -- reads: robot
-    update deployment_target t set waiting_for = null from robot r
-    where r.node_id is not null and r.org_id = t.org_id and r.id = t.robot_id and t.status = 'queued' and t.waiting_for = 'robot_online'`);
+    with missed as (
+      select t.org_id, t.deployment_id, t.id from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
+      where r.node_id is not null and t.status = 'queued' and t.waiting_for = 'robot_online'
+      limit ${MISSED_PER_TURN} for update of t skip locked)
+    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
 
 /** The same for targets that wait for an artifact that has come: it may have been stored between dispatch's look and its note. */
 export const wakeMissedArtifact = (db: Db) =>
   db.run(sql`
     -- reads: release
-    update deployment_target t set waiting_for = null from release r
-    where r.org_id = t.org_id and r.id = t.release_id and r.artifact_state <> 'awaiting_upload' and t.status = 'queued' and t.waiting_for = 'artifact'`);
+    with missed as (
+      select t.org_id, t.deployment_id, t.id from deployment_target t join release r on r.org_id = t.org_id and r.id = t.release_id
+      where r.artifact_state <> 'awaiting_upload' and t.status = 'queued' and t.waiting_for = 'artifact'
+      limit ${MISSED_PER_TURN} for update of t skip locked)
+    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
+
+/** The same for targets that wait for an earlier one of their robot, none of which is at work any more. */
+export const wakeMissedPrevious = (db: Db) =>
+  db.run(sql`
+    with missed as (
+      select t.org_id, t.deployment_id, t.id from deployment_target t
+      where t.status = 'queued' and t.waiting_for = 'previous_deployment'
+        and not exists (select from deployment_target o where o.org_id = t.org_id and o.robot_id = t.robot_id and o.kind = t.kind
+          and o.status not in ('applied', 'failed', 'rolled_back', 'cancelled') and o.status in ('installing', 'verifying', 'rolling_back'))
+      limit ${MISSED_PER_TURN} for update of t skip locked)
+    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
 
 const lateRow = row({ org_id: text, deployment_id: text, id: text });
 export const listLate = (db: Db, now: Date, limit: number) =>
