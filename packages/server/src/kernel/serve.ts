@@ -89,6 +89,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
 
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const audit = audits ? new RequestAudit(plane, route, request, state.get(request)) : undefined;
+    if (audit === undefined) return await answer(request, reply, undefined);
     return await refusedIsTold(plane, audit, () => answer(request, reply, audit));
   };
 
