@@ -12,8 +12,15 @@ export const define: Define = (command, act) => {
 };
 
 async function run(context: Context, id: string): Promise<void> {
-  const answer = await (await context.client()).releaseHold({ params: { id }, idempotency_key: context.idempotencyKey() });
+  const client = await context.client();
+  const { held_at } = (await client.getRobot({ params: { id } })).data;
+  const answer = await client.releaseHold({ params: { id }, idempotency_key: context.idempotencyKey() });
   await context.out.result(answer, () => {
-    context.out.line(line`Robot ${answer.data.name} is let in again. It asks within five minutes.`);
+    const { name } = answer.data;
+    context.out.line(
+      held_at === null
+        ? line`Robot ${name} was not held: nothing changed.`
+        : line`Robot ${name} is let in again. It asks within five minutes.`,
+    );
   });
 }
