@@ -24,6 +24,15 @@ export async function rowsOf(where: Where): Promise<Record<string, string[]>> {
   });
 }
 
+/** The rows of a database that somebody started for this, which is stopped. */
+export async function rowsOfAndStop(started: { connection: Where; stop(): Promise<void> }): Promise<Record<string, string[]>> {
+  try {
+    return await rowsOf(started.connection);
+  } finally {
+    await started.stop();
+  }
+}
+
 export async function withClient<T>(where: Where, use: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client({ ...where });
   client.on("error", () => {});

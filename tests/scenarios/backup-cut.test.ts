@@ -4,7 +4,6 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { until } from "../processes/process.ts";
 import { runCommand, startCommand } from "../processes/server-command.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 

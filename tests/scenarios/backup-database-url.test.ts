@@ -9,7 +9,7 @@ import { type Client, createClient } from "@robofleet/sdk";
 import { startEmbedded } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { rowsOf } from "../processes/database-rows.ts";
+import { rowsOf, rowsOfAndStop } from "../processes/database-rows.ts";
 import { until } from "../processes/process.ts";
 import { type CommandResult, runCommand, ServingData } from "../processes/server-command.ts";
 import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
@@ -115,6 +115,6 @@ test("with DATABASE_URL the backup of a stopped server restores equal, into anot
   const embedded = await runCommand(["restore", "--from", to, "--data", own]);
   assert.equal(embedded.code, 0, embedded.output);
   const started = await startEmbedded({ directory: path.join(own, "postgres"), clock: systemClock, log: silentLog });
-  assert.deepEqual(await rowsOf(started.connection).finally(() => started.stop()), was);
+  assert.deepEqual(await rowsOfAndStop(started), was);
   assert.equal(existsSync(path.join(own, "tls", "ca-key.pem")), true);
 });

@@ -12,7 +12,7 @@ import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts
 import { Ledger } from "../crash/ledger.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { rowsOf, withClient } from "../processes/database-rows.ts";
+import { rowsOfAndStop, withClient } from "../processes/database-rows.ts";
 import { until } from "../processes/process.ts";
 import { runCommand } from "../processes/server-command.ts";
 import { ServerProcess } from "../processes/server-process.ts";
@@ -163,7 +163,7 @@ test("the backup of a stopped server is equal to it, table by table and file by 
 /** The rows of a data directory's database, and the checksums of its other files that matter. */
 async function contents(data: string): Promise<{ rows: Record<string, string[]>; files: Record<string, string> }> {
   const embedded = await startEmbedded({ directory: path.join(data, "postgres"), clock: systemClock, log: silentLog });
-  const rows = await rowsOf(embedded.connection).finally(() => embedded.stop());
+  const rows = await rowsOfAndStop(embedded);
   const names = globSync("{blobs/blobs,tls}/**/*", { cwd: data }).filter((name) => statSync(path.join(data, name)).isFile());
   const files = [...names, "node-id"].toSorted();
   return { rows, files: Object.fromEntries(files.map((name) => [name, hash("sha256", readFileSync(path.join(data, name)))])) };

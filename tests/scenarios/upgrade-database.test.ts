@@ -9,7 +9,7 @@ import { type Embedded, startEmbedded } from "../../packages/server/src/engines/
 import { migrate, MIGRATIONS_DIRECTORY } from "../../packages/server/src/engines/db/index.ts";
 import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { rowsOf } from "../processes/database-rows.ts";
+import { rowsOfAndStop } from "../processes/database-rows.ts";
 import { runCommand, ServingData, startCommand } from "../processes/server-command.ts";
 
 const OLD = 15;
@@ -74,7 +74,7 @@ test("an upgrade that is killed half way leaves the old database, on which the s
 
 test("upgrade-database moves every row to the newer PostgreSQL, keeps the old one, and the server goes on", LIMIT, async () => {
   const old = await startOld();
-  was = await rowsOf(old.connection).finally(() => old.stop());
+  was = await rowsOfAndStop(old);
   assert.ok((was["public.site"]?.length ?? 0) === SITES);
   const { code, output } = await runCommand(["upgrade-database", "--data", data]);
   assert.equal(code, 0, output);
@@ -86,7 +86,7 @@ test("upgrade-database moves every row to the newer PostgreSQL, keeps the old on
   assert.equal(versionOf(`postgres.${OLD}.old`), String(OLD));
   assert.notEqual(versionOf("postgres"), String(OLD));
   const started = await startEmbedded({ directory: path.join(data, "postgres"), clock: systemClock, log: silentLog });
-  assert.deepEqual(await rowsOf(started.connection).finally(() => started.stop()), was);
+  assert.deepEqual(await rowsOfAndStop(started), was);
   await serves();
 });
 
