@@ -25,7 +25,7 @@ async function lane(plane: Harness, crasher: () => Crasher): Promise<{ scenario:
     new Ledger(
       () => plane.url,
       org.admin_token,
-      () => crasher().check(),
+      () => crasher().deaths(),
     ),
     () => {
       throw new Error("no robot yet");

@@ -43,6 +43,11 @@ export class Crasher implements Disposable {
     this.#run("list");
   }
 
+  /** Starts it with no point armed, until it is killed. */
+  plain(): void {
+    this.#run(undefined);
+  }
+
   traced(): Reached[] {
     return this.#log();
   }
@@ -67,12 +72,13 @@ export class Crasher implements Disposable {
     this.#resting = true;
     if (this.#program?.running === true) await this.#program.kill();
     await this.#watching;
-    this.check();
+    this.deaths();
   }
 
-  /** Throws when it died otherwise than at its point. */
-  check(): void {
+  /** How often it was killed so far. Throws when it died otherwise than at its point. */
+  deaths(): number {
     if (this.#failure !== undefined) throw this.#failure;
+    return this.kills.length + this.unreached.length;
   }
 
   [Symbol.dispose](): void {

@@ -55,13 +55,13 @@ export class Ledger {
   readonly refusals: { status: number; retry_after: string | null }[] = [];
   readonly #url: () => string;
   readonly #token: string | undefined;
-  readonly #check: () => void;
+  /** How often the server has died: a call that outlives deaths is not late. Throws when it died otherwise than it should. */
+  readonly deaths: () => number;
 
-  /** `check` throws when there is no point in waiting for an answer any longer. */
-  constructor(url: () => string, token?: string, check: () => void = () => {}) {
+  constructor(url: () => string, token?: string, deaths: () => number = () => 0) {
     this.#url = url;
     this.#token = token;
-    this.#check = check;
+    this.deaths = deaths;
   }
 
   /** POST with an Idempotency-Key, until it is answered; the answer's data, which is on the ledger from now on. */
@@ -98,7 +98,8 @@ export class Ledger {
 
   /** Until the server answers with something else than 503 or 429. Any other 5xx is an error. */
   async send(method: string, path: string, body?: unknown, key?: string): Promise<Answer> {
-    const deadline = performance.now() + GIVE_UP_MS;
+    let deadline = performance.now() + GIVE_UP_MS;
+    let before = this.deaths();
     let wait_ms = AGAIN_MS;
     for (;;) {
       const answer = await this.once(method, path, body, key).catch((error: unknown) => error);
@@ -108,7 +109,9 @@ export class Ledger {
           throw new Error(`${method} ${path} was answered ${answer.status} ${answer.text}`);
         this.refusals.push({ status: answer.status, retry_after: answer.headers.get("retry-after") });
       } else this.cut_off += 1;
-      this.#check();
+      const deaths = this.deaths();
+      if (deaths !== before) deadline = performance.now() + GIVE_UP_MS;
+      before = deaths;
       if (performance.now() > deadline) throw new Error(`${method} ${path} was not answered for ${GIVE_UP_MS} ms`, { cause: answer });
       await new Promise((resolve) => setTimeout(resolve, wait_ms));
       wait_ms = Math.min(AGAIN_MS_MAX, wait_ms * 1.5);

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { hash, randomBytes, randomUUID } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import path from "node:path";
 import { isTerminal } from "@robofleet/protocol";
 import type { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, STAYS } from "../processes/app-bundle.ts";
@@ -7,6 +9,14 @@ import { until } from "../processes/process.ts";
 import type { Data, Ledger } from "./ledger.ts";
 
 const NUDGE_AFTER_MS = 2_500;
+const TWO_AT_ONCE = "two-at-once";
+/** The kernel keeps the lock as long as the workload, or a child of it, lives. */
+const STAYS_ALONE = [
+  `here=$(dirname "$ROBOFLEET_CONFIG_DIR")`,
+  `exec 9>>"$here/alone"`,
+  `flock -n 9 || echo "$$ $ROBOFLEET_RELEASE" >>"$here/${TWO_AT_ONCE}"`,
+  STAYS,
+].join("\n");
 
 type DeploymentStatus = Parameters<typeof isTerminal>[0];
 
@@ -35,7 +45,7 @@ export class Scenario {
     const fleet = await this.ledger.post("/api/fleets", { name: "Carts", site_id: site.id });
     this.#fleet_id = fleet.id;
     const sick = { health: { command: ["sh", "-c", "exit 1"] } };
-    for (const more of [{}, {}, sick]) this.#bundles.push(await appBundle(STAYS, { stop_timeout_seconds: 1, ...more }));
+    for (const more of [{}, {}, sick]) this.#bundles.push(await appBundle(STAYS_ALONE, { stop_timeout_seconds: 1, ...more }));
     for (const [index, tag] of ["one", "two", "bad"].entries()) {
       await this.push(tag, this.#bundles[index]!);
       this.#tags.push(tag);
@@ -55,10 +65,11 @@ export class Scenario {
 
   /** Waits for the robot to come online for the first time. */
   async meetRobot(): Promise<void> {
-    this.robot_id = await until("the robot to be online", async () => {
+    const look = async (): Promise<string | undefined> => {
       const { text } = await this.ledger.send("GET", "/api/robots?status=online");
       return (JSON.parse(text) as { items: Data[] }).items[0]?.id;
-    });
+    };
+    this.robot_id = await until("the robot to be online", look, this.ledger.deaths);
     assert.equal(await this.deploy("one"), "applied");
   }
 
@@ -74,11 +85,12 @@ export class Scenario {
 
   async end(path: string): Promise<string> {
     const nudge = this.#nudging();
-    const status = await until(`${path} to end`, async () => {
+    const look = async (): Promise<DeploymentStatus | false> => {
       await nudge();
       const { status } = (await this.ledger.get(path)) as Data & { status: DeploymentStatus };
       return isTerminal(status) && status;
-    }).catch(async (error: unknown) => {
+    };
+    const status = await until(`${path} to end`, look, this.ledger.deaths).catch(async (error: unknown) => {
       throw new Error(await this.#explain(path), { cause: error });
     });
     this.ended.push(path);
@@ -98,8 +110,9 @@ export class Scenario {
   /** The one release that the robot runs, by its own processes, once the server knows the same. */
   runs(): Promise<string> {
     const nudge = this.#nudging();
-    return until("one version to run, and the server to know which", async () => {
+    const look = async (): Promise<string | false> => {
       await nudge();
+      this.checkAlone();
       const [only, ...more] = new Set(
         this.robot()
           .workloads()
@@ -108,8 +121,15 @@ export class Scenario {
       const { current_release } = (await this.ledger.get(`/api/robots/${this.robot_id}`)) as Data & {
         current_release: { tag: string } | null;
       };
-      return more.length === 0 && current_release?.tag === only && only;
-    });
+      return more.length === 0 && current_release?.tag === only && only !== undefined && only;
+    };
+    return until("one version to run, and the server to know which", look, this.ledger.deaths);
+  }
+
+  /** Throws when a workload was ever started while another one, or a child of it, still ran. */
+  checkAlone(): void {
+    const file = path.join(this.robot().state, TWO_AT_ONCE);
+    assert.equal(existsSync(file) ? readFileSync(file, "utf8") : "", "", "two workloads ran at once");
   }
 
   /**

@@ -8,6 +8,8 @@ const WAIT_MS = 60_000;
 const POLL_MS = 25;
 
 export const ROOT = path.resolve(import.meta.dirname, "../..");
+/** Compiling our sources is half of what a start costs. Written by every program that ends in good order. */
+const COMPILE_CACHE = path.join(ROOT, "node_modules", ".cache", "compile");
 
 /** A program of ours, run from source as a process of its own, with everything that it printed. */
 export class Program {
@@ -22,7 +24,7 @@ export class Program {
     );
     const [command = process.execPath, ...words] = [...within, process.execPath, path.join(ROOT, entry), ...args];
     this.child = spawn(command, words, {
-      env: { ...inherited, ...env },
+      env: { ...inherited, NODE_COMPILE_CACHE: COMPILE_CACHE, ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
     for (const stream of [this.child.stdout, this.child.stderr])
@@ -76,12 +78,23 @@ export class Program {
 export const failpointFlags = (env: Record<string, string> = {}): string[] =>
   env["ROBOFLEET_FAILPOINT"] === undefined ? [] : ["--crash-at-failpoint"];
 
-/** Resolves with the first answer that is not undefined or false. */
-export async function until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
-  const deadline = performance.now() + WAIT_MS;
+/**
+ * Resolves with the first answer that is not undefined or false. The time that it waits starts anew when the answer of
+ * `progress` changes.
+ */
+export async function until<T>(
+  what: string,
+  look: () => Promise<T | undefined | false> | T | undefined | false,
+  progress: () => number = () => 0,
+): Promise<T> {
+  let deadline = performance.now() + WAIT_MS;
+  let before = progress();
   for (;;) {
     const seen = await look();
     if (seen !== undefined && seen !== false) return seen;
+    const now = progress();
+    if (now !== before) deadline = performance.now() + WAIT_MS;
+    before = now;
     if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms in vain for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }

@@ -2,6 +2,7 @@ import { type IdSource, idSource } from "@robofleet/clock";
 import { isTerminal } from "@robofleet/protocol";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { eachApart } from "./each-apart.ts";
 import {
   countMembers,
   expiryDays,
@@ -78,12 +79,12 @@ const laterChunkIds = ({ clock }: CreateContext, fan_out_at: Date): IdSource =>
 /** Background: writes the next chunk of every fan-out under way. Answers true while there is more. */
 export async function continueFanOuts(db: SystemDb, engine: CreateContext): Promise<boolean> {
   const open = await listUnfinishedFanOuts(db, 10);
-  for (const { org_id, id } of open) {
-    await db.forOrg(org_id).transaction(async (tx) => {
+  await eachApart(open, ({ org_id, id }) =>
+    db.forOrg(org_id).transaction(async (tx) => {
       const [row] = await lockDeployments(tx, org_id, [id]);
       if (row === undefined || row.fan_out_done_at !== null || isTerminal(row.status)) return;
       await continueFanOut(tx, engine, row);
-    });
-  }
+    }),
+  );
   return open.length > 0;
 }
