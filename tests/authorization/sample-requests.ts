@@ -67,6 +67,9 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
   };
 }
 
+/** What a sample request needs to know. */
+export type Ids = Pick<Things, "ids" | "sha256" | "enrollment_key">;
+
 export const sampleEmail = (): string => `${randomUUID()}@example.org`;
 
 export interface SampleRequest {
@@ -83,7 +86,7 @@ const KINDS: Record<string, { beside: Record<string, string> }> = {
 const TARGETS = ["robot_id", "fleet_id", "target_id"];
 
 /** A value that a field takes, by its name; a field that nobody knows yet must be added here. */
-function sampleOf(route: Route, name: string, things: Things): unknown {
+function sampleOf(route: Route, name: string, things: Ids): unknown {
   const samples: Record<string, unknown> = {
     name: `sample ${randomUUID()}`,
     email: sampleEmail(),
@@ -118,7 +121,7 @@ export function idFields(route: Route): { place: "path" | "query" | "body"; name
 }
 
 /** The part of a path in front of its parameter, with the verb behind it where that needs something of its own. */
-function idOfPath(route: Route, things: Things): string {
+function idOfPath(route: Route, things: Ids): string {
   if (route.path.includes("{sha256}")) return things.sha256;
   const [front = "", back = ""] = route.path.split("/{id}");
   return things.ids[front + back] ?? things.ids[front] ?? "";
@@ -127,7 +130,7 @@ function idOfPath(route: Route, things: Things): string {
 /** A request that the route takes, with the ids of `things`; `set` gives one id field a value of its own. */
 export function sampleRequest(
   route: Route,
-  things: Things,
+  things: Ids,
   set?: { place: "path" | "query" | "body"; name: string; value: string },
 ): SampleRequest {
   const in_path = set?.place === "path" ? set.value : idOfPath(route, things);

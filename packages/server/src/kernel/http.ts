@@ -2,6 +2,7 @@ import type { IncomingMessage, RequestListener, Server, ServerResponse } from "n
 import { createServer as createTlsServer } from "node:https";
 import { createServer } from "node:http";
 import type { Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal } from "./authenticate.ts";
 import { BODY_BYTES_MAX, parseBody } from "./body.ts";
@@ -9,7 +10,7 @@ import { diskFull, Fault, forbidden, httpError, notFound } from "./fault.ts";
 import { Idempotency } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import type { Metrics } from "./metrics.ts";
-import { JSON_BODY_TIMEOUT_MS, ReceivingBodies } from "./receiving.ts";
+import { ReceivingBodies } from "./receiving.ts";
 import { credentialsOf } from "./serve.ts";
 import { type Tls, TLS_OPTIONS } from "./tls/index.ts";
 
@@ -32,12 +33,15 @@ export interface Http {
 const SERVER_OPTIONS = {
   // Headers must arrive within this time: a slow-loris holds a socket no longer. Bodies: ReceivingBodies.
   headersTimeout: 10_000,
-  connectionsCheckingInterval: 2_500,
+  // Often, so that a flood of them is ended in small lots.
+  connectionsCheckingInterval: 500,
   requestTimeout: 0,
   // Anything else than a WebSocket (curl offers h2c) is served as if the client had not asked.
   shouldUpgradeCallback: (request: IncomingMessage): boolean => request.headers.upgrade?.toLowerCase() === "websocket",
 };
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
+/** Nothing moves on a socket that long: whoever asked does not read its answer, which takes memory meanwhile. */
+const IDLE_TIMEOUT_MS = 120_000;
 /** A client that begins TLS and falls silent holds a socket no longer than one that sends no headers. */
 const TLS_HANDSHAKE_TIMEOUT_MS = 10_000;
 /** Browsers then come back by HTTPS only, for half a year. */
@@ -80,12 +84,14 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   const run = plane.id("req");
   let count = 0;
   const nextRequestId = (): string => `${run}-${(count += 1).toString(36)}`;
+  const receiving = new ReceivingBodies(plane.clock, refuseLate);
   const app: FastifyInstance = Fastify({
     serverFactory: (handler) => {
       const server = listener(options.tls, handler);
       // Without a listener Node says "100 Continue" to everyone, before anybody has looked at the request.
       server.on("checkContinue", handler);
       server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT_MS;
+      server.timeout = IDLE_TIMEOUT_MS;
       return server;
     },
     trustProxy: plane.proxies.size > 0 && ((address: string) => plane.proxies.has(address)),
@@ -94,6 +100,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     genReqId: (request: IncomingMessage) => requestId(request) ?? nextRequestId(),
     // No hook runs for these: a URL that cannot be decoded (or is too long) is met before there is a route.
     frameworkErrors: (error, request, reply) => {
+      if (hasBody(request.raw)) receiving.watch(request.raw, reply.raw, "json");
       addCommonHeaders(request, reply);
       const answer = error.code === "FST_ERR_BAD_URL" ? answerUnknown(plane, NO_METHODS, request, reply) : Promise.reject(error);
       answer.catch((fault: unknown) => sendError(plane, fault, request, reply));
@@ -101,7 +108,6 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     clientErrorHandler: (error, socket) => refuseRaw(error, socket),
   });
   app.setErrorHandler((error, request, reply) => sendError(plane, error, request, reply));
-  const receiving = new ReceivingBodies(plane.clock, refuseLate);
   app.addHook("onClose", async () => receiving.close());
   app.addHook("onRequest", (request, reply, next) => {
     addCommonHeaders(request, reply);
@@ -113,11 +119,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     // A request without a body has no content type to object to.
     if (!hasBody(request.raw)) delete request.raw.headers["content-type"];
     else
-      receiving.watch(
-        request.raw,
-        reply.raw,
-        (request.routeOptions.config as { streams?: boolean }).streams === true ? undefined : JSON_BODY_TIMEOUT_MS,
-      );
+      receiving.watch(request.raw, reply.raw, (request.routeOptions.config as { streams?: boolean }).streams === true ? "stream" : "json");
     next();
   });
   app.addHook("onResponse", (request, reply, next) => {
@@ -189,13 +191,15 @@ function refuseLate(response: ServerResponse): void {
 
 /** Any error as the envelope; what is not meant for the client stays in the log. */
 function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const fault = toFault(plane, error);
+  const fault = toFault(plane, error, request.routeOptions.bodyLimit);
   if (fault.status >= 500)
     plane.log.error({ err: error, request_id: request.id, status: fault.status, detail: fault.detail }, "request failed");
   if (reply.raw.headersSent) {
     reply.raw.destroy();
     return;
   }
+  // The framework would cut whoever still sends, before it has read why; what comes is read for a while instead (ReceivingBodies).
+  if (fault.status === 413) reply.removeHeader("connection");
   void reply
     .code(fault.status)
     .headers(fault.headers)
@@ -204,28 +208,32 @@ function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, 
 }
 
 /** Statuses of the framework that have a meaning for clients; any other 4xx of it is a bad request. */
-const FRAMEWORK_FAULTS: Record<number, (message: string) => Fault> = {
-  413: () => httpError(413, `the body is larger than ${BODY_BYTES_MAX} bytes`),
+const FRAMEWORK_FAULTS: Record<number, () => Fault> = {
   414: () => httpError(414, "the URL is too long"),
   415: () => httpError(415, "the body must be application/json"),
 };
 
-export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown): Fault {
+export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, body_bytes_max: number = BODY_BYTES_MAX): Fault {
   if (error instanceof Fault) return error;
   if (plane.db_errors.isConnectionLost(error)) return httpError(503, "the database does not answer; try again", { "retry-after": "2" });
   if (plane.db_errors.isDiskFull(error)) return diskFull("nothing was written");
   const status = (error as FastifyError | undefined)?.statusCode;
+  if (status === 413) return httpError(413, `the body is larger than ${body_bytes_max} bytes`);
   if (status !== undefined && status >= 400 && status < 500)
-    return FRAMEWORK_FAULTS[status]?.("") ?? new Fault("bad_request", "the request is malformed");
+    return FRAMEWORK_FAULTS[status]?.() ?? new Fault("bad_request", "the request is malformed");
   return new Fault("internal_server_error", "something went wrong on the server; the request id helps to find it in the log");
 }
 
 /** A request that is not HTTP: answered by hand, because no request object exists. */
 function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === "ECONNRESET" || !socket.writable) {
+  // Nothing can be said to whoever never finished the handshake of TLS.
+  const can_hear = socket.writable && !(socket instanceof TLSSocket && socket.getProtocol() === null);
+  if (error.code === "ECONNRESET" || !can_hear || /^ERR_(SSL|TLS)_/.test(error.code ?? "")) {
     socket.destroy();
     return;
   }
+  // A client that keeps its end open would keep the socket.
+  socket.once("finish", () => socket.destroy());
   const [status, text, code, message] =
     error.code === "HPE_HEADER_OVERFLOW"
       ? [431, "Request Header Fields Too Large", "http_error", "the headers are too large"]

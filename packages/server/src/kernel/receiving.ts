@@ -1,20 +1,28 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Clock, Timer } from "@robofleet/clock";
 
-/** A JSON body has arrived whole within this time. */
-export const JSON_BODY_TIMEOUT_MS = 15_000;
-/** A streamed body may take hours, but never this long without a byte. */
-export const STREAM_STALL_TIMEOUT_MS = 60_000;
+/** A JSON body has arrived whole within this time, and a second more for each so many bytes that have come. */
+export const JSON_BODY_TIMEOUT_MS = 10_000;
+const JSON_BYTES_PER_SECOND_MIN = 16 * 1024;
+/** A streamed body may take days, but never so long with less than so many bytes: slower than the slowest modem is no upload. */
+export const STREAM_WINDOW_MS = 10_000;
+export const STREAM_WINDOW_BYTES_MIN = 8 * 1024;
 /** What a refused client still sends is read for this long, so that it sees the answer rather than a reset. */
 const REFUSED_DRAIN_MS = 10_000;
-const CHECK_MS = 5_000;
+const CHECK_MS = 1_000;
+
+/** `json`: bounded as a whole; `stream`: as slow as the slowest line, and no slower. */
+export type BodyKind = "json" | "stream";
 
 interface Receiving {
   response: ServerResponse;
-  timeout_ms: number | undefined;
+  kind: BodyKind;
   started: number;
-  moved: number;
-  bytes: number;
+  /** What the socket had read when the request came. */
+  bytes_before: number;
+  /** Since when, and from how many bytes on, the rate of a stream is measured. */
+  window_at: number;
+  window_bytes: number;
   answered: number | undefined;
 }
 
@@ -34,10 +42,18 @@ export class ReceivingBodies {
     this.#refuse = refuse;
   }
 
-  /** Bounds a body: whole within `timeout_ms`, or, when that is undefined, never stalled. */
-  watch(request: IncomingMessage, response: ServerResponse, timeout_ms: number | undefined): void {
+  watch(request: IncomingMessage, response: ServerResponse, kind: BodyKind): void {
     const now = this.#clock.monotonic();
-    this.#bodies.set(request, { response, timeout_ms, started: now, moved: now, bytes: request.socket.bytesRead, answered: undefined });
+    const { bytesRead } = request.socket;
+    this.#bodies.set(request, {
+      response,
+      kind,
+      started: now,
+      bytes_before: bytesRead,
+      window_at: now,
+      window_bytes: bytesRead,
+      answered: undefined,
+    });
     this.#timer ??= this.#clock.every(CHECK_MS, () => this.#check());
   }
 
@@ -70,12 +86,19 @@ export class ReceivingBodies {
   }
 
   #isOver(request: IncomingMessage, body: Receiving, now: number): boolean {
-    const { bytesRead } = request.socket;
-    if (bytesRead !== body.bytes) body.moved = now;
-    body.bytes = bytesRead;
     if (body.response.writableEnded) body.answered ??= now;
     if (body.answered !== undefined && body.response.statusCode >= 400 && now - body.answered >= REFUSED_DRAIN_MS) return true;
-    return now - (body.timeout_ms === undefined ? body.moved : body.started) >= (body.timeout_ms ?? STREAM_STALL_TIMEOUT_MS);
+    const { bytesRead } = request.socket;
+    if (body.kind === "json") {
+      const earned_ms = ((bytesRead - body.bytes_before) * 1_000) / JSON_BYTES_PER_SECOND_MIN;
+      return now - body.started >= JSON_BODY_TIMEOUT_MS + earned_ms;
+    }
+    // What waits here to be read is no fault of the client's.
+    if (request.readableLength > 0 || bytesRead - body.window_bytes >= STREAM_WINDOW_BYTES_MIN) {
+      body.window_at = now;
+      body.window_bytes = bytesRead;
+    }
+    return now - body.window_at >= STREAM_WINDOW_MS;
   }
 }
 

@@ -26,6 +26,8 @@ import { LiveSession, sendMessage, sendOptions, sendQueueTo } from "./live-sessi
 import { refuseUpgrade } from "./refuse-upgrade.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
+/** Whoever does not answer a close is cut after this time. A spread, because the types do not know of it yet. */
+const CLOSING = { closeTimeout: 5_000 };
 /** Heartbeats that may fail to come before a link counts as half open. */
 const MISSED_HEARTBEATS_MAX = 3;
 const FRAME_BYTES_MAX = 64 * 1024 + 8;
@@ -51,6 +53,7 @@ export class Gateway implements Link {
     noServer: true,
     perMessageDeflate: false,
     maxPayload: FRAME_BYTES_MAX,
+    ...CLOSING,
     handleProtocols: (offered) => (offered.has(LINK_SUBPROTOCOL) ? LINK_SUBPROTOCOL : false),
   });
   readonly #sessions = new Map<string, LiveSession>();

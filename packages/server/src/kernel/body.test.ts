@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { routes } from "@robofleet/protocol/routes";
+import { BODY_BYTES_MAX, BODY_FIELDS_MAX, bodyBytesMax, BOUNDED_BODY_BYTES_MAX, parseBody } from "./body.ts";
+
+const parse = (text: string): unknown => parseBody(Buffer.from(text));
+
+test("a field that is there twice is refused, however it is written and wherever it stands", () => {
+  for (const text of [
+    '{"a":1,"a":2}',
+    '{"a":1,"\\u0061":1}',
+    '{"list":[{"a":1},{"b":{"c":1,"c":1}}]}',
+    '{"a\\"":1,"a\\"":1}',
+    '{"":1,"":1}',
+    '{"a":":","a":","}',
+  ])
+    assert.throws(() => parse(text), /the body names a field twice/, text);
+});
+
+test("colons, quotes and names within strings are text", () => {
+  for (const text of [
+    '{"a:b":"c:d"}',
+    '{"a\\"":":","b":"\\\\"}',
+    '[{"a":1},{"a":1}]',
+    '"a:b"',
+    '{"a\\\\":"\\":\\""}',
+    "{}",
+    "1",
+    '{"1":{"1":1}}',
+  ])
+    assert.deepEqual(parse(text), JSON.parse(text));
+});
+
+test("a number that JavaScript does not know would be stored as null: refused", () => {
+  for (const text of ["1e400", '{"value":-1e999}', `[${"9".repeat(400)}]`])
+    assert.throws(() => parse(text), /a number that is too large/, text);
+  assert.deepEqual(parse("[1e308,-0.5,1e-400]"), [1e308, -0.5, 0]);
+});
+
+test("only a route with a field for any JSON takes a mebibyte", () => {
+  assert.equal(bodyBytesMax(routes.setConfig.body), BODY_BYTES_MAX);
+  assert.equal(bodyBytesMax(routes.createRelease.body), BODY_BYTES_MAX);
+  for (const { body } of [routes.createSite, routes.enrollRobot, routes.createUser, routes.createDeployment])
+    assert.equal(bodyBytesMax(body), BOUNDED_BODY_BYTES_MAX);
+  assert.equal(bodyBytesMax(undefined), BOUNDED_BODY_BYTES_MAX);
+});
+
+test("what would take much more memory than its text is refused before it is parsed", () => {
+  const fields = (count: number): string => `{${Array.from({ length: count }, (_, at) => `"k${at}":0`).join(",")}}`;
+  assert.equal(Object.keys(parse(fields(BODY_FIELDS_MAX)) as object).length, BODY_FIELDS_MAX);
+  assert.throws(() => parse(fields(BODY_FIELDS_MAX + 1)), /more than 20000 fields/);
+  assert.throws(() => parse(`[${"[],".repeat(200_000)}[]]`), /more than 100000 lists and objects/);
+  assert.throws(() => parse(`{"a":${"[".repeat(64)}${"]".repeat(64)}}`), /nested deeper than 64 levels/);
+  assert.ok(parse(`{"a":${"[".repeat(63)}${"]".repeat(63)},"b":"${"[".repeat(100)}"}`));
+});

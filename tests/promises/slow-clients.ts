@@ -1,0 +1,135 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readlinkSync } from "node:fs";
+import { Agent, request as requestPlain } from "node:http";
+import { Agent as TlsAgent, request as requestTls } from "node:https";
+import path from "node:path";
+
+/** What the process of slow clients is told, as JSON in its first argument. */
+export interface SlowOrder {
+  host: string;
+  port: number;
+  /** Of a server that speaks TLS. */
+  ca: string | undefined;
+  token: string;
+  upload_path: string;
+  count: number;
+  per_second: number;
+}
+
+/** By what the clients do: how many there were, and the longest that the server let one be. */
+export type SlowReport = Record<string, { count: number; not_opened: number; longest_ms: number; answers: string[] }>;
+
+type Word = { open: number } | { report: SlowReport };
+
+/** Clients that begin something and do not go on, in a process of their own: theirs is not the time that is measured. */
+export class SlowClients implements AsyncDisposable {
+  readonly #child: ChildProcess;
+  /** Resolves with how many are open when all have been opened. */
+  readonly opened: Promise<number>;
+  /** Resolves when the server has closed all of them. */
+  readonly report: Promise<SlowReport>;
+
+  constructor(order: SlowOrder) {
+    this.#child = fork(path.join(import.meta.dirname, "slow-clients-process.ts"), [JSON.stringify(order)], { execArgv: [] });
+    const opened = Promise.withResolvers<number>();
+    const report = Promise.withResolvers<SlowReport>();
+    this.#child.on("message", (word: Word) => ("open" in word ? opened.resolve(word.open) : report.resolve(word.report)));
+    this.#child.on("exit", (code) => {
+      const gone = new Error(`the slow clients ended with ${code}`);
+      opened.reject(gone);
+      report.reject(gone);
+    });
+    this.opened = opened.promise;
+    this.report = report.promise;
+    this.report.catch(() => {});
+    this.opened.catch(() => {});
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    this.#child.kill("SIGKILL");
+    await once(this.#child, "exit");
+  }
+}
+
+/** Sockets that a process holds. */
+export const socketsOf = (pid: number): number =>
+  readdirSync(`/proc/${pid}/fd`).filter((fd) => {
+    try {
+      return readlinkSync(`/proc/${pid}/fd/${fd}`).startsWith("socket:");
+    } catch {
+      return false;
+    }
+  }).length;
+
+export interface ProbeTarget {
+  url: string;
+  ca: string | undefined;
+  token: string;
+}
+
+/** Asks at a steady pace, whether or not the answers come, and takes the time of each. */
+export class Probe implements Disposable {
+  readonly #target: ProbeTarget;
+  readonly #agent: Agent;
+  readonly #timer: ReturnType<typeof setInterval>;
+  readonly #waiting = new Set<Promise<void>>();
+  #times_ms: number[] = [];
+  #asked = 0;
+  readonly statuses = new Map<number, number>();
+
+  constructor(target: ProbeTarget, per_second: number) {
+    this.#target = target;
+    const options = { keepAlive: true, maxSockets: 32 };
+    this.#agent = target.ca === undefined ? new Agent(options) : new TlsAgent({ ...options, ca: target.ca });
+    this.#timer = setInterval(() => this.#ask(), 1_000 / per_second);
+  }
+
+  /** The times since the last call, when all that was asked is answered. */
+  async take(): Promise<number[]> {
+    await Promise.all(this.#waiting);
+    return this.#times_ms.splice(0);
+  }
+
+  /** A list, and every fourth time something new, which the database has to keep. */
+  #ask(): void {
+    this.#asked += 1;
+    const writes = this.#asked % 4 === 0;
+    const body = JSON.stringify({ name: `probe ${this.#asked} ${process.pid} ${performance.now()}` });
+    const began_at = performance.now();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const done = (status: number): void => {
+      this.#times_ms.push(performance.now() - began_at);
+      this.statuses.set(status, (this.statuses.get(status) ?? 0) + 1);
+      this.#waiting.delete(promise);
+      resolve();
+    };
+    const sent = (this.#target.ca === undefined ? requestPlain : requestTls)(
+      `${this.#target.url}/api/sites${writes ? "" : "?limit=10"}`,
+      {
+        method: writes ? "POST" : "GET",
+        agent: this.#agent,
+        headers: {
+          authorization: `Bearer ${this.#target.token}`,
+          ...(writes ? { "content-type": "application/json", "content-length": Buffer.byteLength(body) } : {}),
+        },
+      },
+      (response) => response.resume().on("end", () => done(response.statusCode ?? 0)),
+    );
+    sent.on("error", () => done(0));
+    sent.end(writes ? body : undefined);
+    this.#waiting.add(promise);
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+    this.#agent.destroy();
+  }
+}
+
+/** The value that `share` of them do not exceed. */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1)] ?? Number.NaN;
+}
