@@ -9,6 +9,11 @@ export const HOSTILE_TEXTS = [
   '"><img src=x onerror=alert(1)>',
   "\u202egnp.exe\u202c\u2066\u2069",
   "\u2028\u2029\u0085",
+  "\u009b31m\u009d0;owned\u009c",
+  "bell \u0007, back \b\b\b, tab \t, form \f, delete \u007f",
+  "zero\u200bwidth\u200c\u2060\ufeff\u00ad",
+  "marks upon marks: z\u0300\u0301\u0302\u0303\u0304\u0305\u0306\u0307\u0308\u0309\u030a\u030b\u030c\u030d\u030e\u030f",
+  "\u{e0041}\u{e0042} tags \u{1f3f4}\u{e0067}\u{e007f}",
   "../../../../etc/passwd",
   "'; drop table robot; --",
   "$(reboot) `reboot` ${jndi:ldap://x}",
@@ -28,7 +33,7 @@ export const HOSTILE_TEXTS = [
 ] as const;
 
 /** Text that JSON or PostgreSQL cannot hold. */
-const IMPOSSIBLE_TEXTS = ["a\0b", "\ud800 alone", "\udc00"] as const;
+export const IMPOSSIBLE_TEXTS = ["a\0b", "\ud800 alone", "\udc00"] as const;
 
 const anyText = fc.oneof(
   fc.constantFrom(...HOSTILE_TEXTS, ...IMPOSSIBLE_TEXTS),

@@ -7,34 +7,37 @@ import { jsonText, plain, render, Styled } from "./text.ts";
 export type Colors = ReturnType<typeof createColors>;
 type Tone = "good" | "bad" | "busy" | "quiet" | "strong";
 
-const TONES: Record<string, Tone> = {
-  online: "good",
-  applied: "good",
-  active: "good",
-  stored: "good",
-  ok: "good",
-  in_sync: "good",
-  current: "good",
-  failed: "bad",
-  rolled_back: "bad",
-  error: "bad",
-  fatal: "bad",
-  revoked: "bad",
-  suspended: "bad",
-  warn: "busy",
-  rolling_back: "busy",
-  in_progress: "busy",
-  cancelling: "busy",
-  awaiting_upload: "busy",
-  pending: "busy",
-  offline: "quiet",
-  never_connected: "quiet",
-  cancelled: "quiet",
-  expired: "quiet",
-  exhausted: "quiet",
-  debug: "quiet",
-  trace: "quiet",
-};
+/** No object: a robot may call a status `constructor`. */
+const TONES = new Map<string, Tone>(
+  Object.entries({
+    online: "good",
+    applied: "good",
+    active: "good",
+    stored: "good",
+    ok: "good",
+    in_sync: "good",
+    current: "good",
+    failed: "bad",
+    rolled_back: "bad",
+    error: "bad",
+    fatal: "bad",
+    revoked: "bad",
+    suspended: "bad",
+    warn: "busy",
+    rolling_back: "busy",
+    in_progress: "busy",
+    cancelling: "busy",
+    awaiting_upload: "busy",
+    pending: "busy",
+    offline: "quiet",
+    never_connected: "quiet",
+    cancelled: "quiet",
+    expired: "quiet",
+    exhausted: "quiet",
+    debug: "quiet",
+    trace: "quiet",
+  }),
+);
 
 const CLEAR_LINE = "\r\u001b[2K";
 
@@ -97,7 +100,7 @@ export class Output {
 
   /** A status word in the colour it deserves. */
   status(word: string): Styled {
-    const tone = TONES[word];
+    const tone = TONES.get(word);
     return tone === undefined ? new Styled(plain(word)) : this.paint(tone, word);
   }
 

@@ -51,11 +51,18 @@ const readFilter = ({ since, until, action, actor_id, token_id, object_id, outco
 
 const toWire = (row: EntryRow): AuditEntry => ({ ...row, at: wireTime(row.at) });
 
+/** JSON escapes only what is below a space; some readers know more ends of a line than that. */
+const oneLine = (entry: AuditEntry): string =>
+  JSON.stringify(entry).replace(
+    /[\u007f-\u009f\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+
 /** A page at a time, as fast as the client reads. */
 async function* lines(db: Db, org_id: string, filter: EntryFilter): AsyncGenerator<string> {
   for (let after = ""; ;) {
     const rows = await entriesAfter(db, org_id, filter, after, PAGE_ROWS_MAX);
-    if (rows.length > 0) yield `${rows.map((row) => JSON.stringify(toWire(row))).join("\n")}\n`;
+    if (rows.length > 0) yield `${rows.map((row) => oneLine(toWire(row))).join("\n")}\n`;
     if (rows.length < PAGE_ROWS_MAX) return;
     after = rows.at(-1)?.id ?? after;
   }
