@@ -8,9 +8,10 @@ import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { buildAgent } from "./build.ts";
 import { AGENT_VERSION } from "./src/agent.ts";
+import type * as unpack from "./src/runtime/unpack.ts";
 import { tarGz } from "./src/testing/bundles.ts";
 
-type Unpack = typeof import("./src/runtime/unpack.ts");
+type Unpack = Pick<typeof unpack, "unpackBounds" | "unpackBundle">;
 const run = promisify(execFile);
 
 test("the bundled agent starts without the sources, and what unpacks is beside it and works", { timeout: 60_000 }, async () => {
