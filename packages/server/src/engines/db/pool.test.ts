@@ -144,6 +144,28 @@ test("a transaction commits when its work resolves, effects after it", TIMEOUT, 
   assert.equal(seen.at(-1), "at once");
 });
 
+test("a transaction's last words are in it, fail it, and are said at once outside of one", TIMEOUT, async () => {
+  await db.transaction(async (tx) => {
+    await tx.atCommit(insert("last", 2));
+    assert.equal(await tx.maybe(find("last")), undefined);
+    await tx.run(insert("before the last"));
+  });
+  assert.equal((await db.one(find("last"))).count, 2);
+  // The only statement there is: the transaction begins and ends with it.
+  await db.transaction((tx) => tx.atCommit(insert("only")));
+  assert.equal((await db.one(find("only"))).count, 0);
+  const refused = db.transaction(async (tx) => {
+    tx.afterCommit(() => assert.fail("an effect of a transaction whose last words failed"));
+    await tx.run(insert("with the refused"));
+    await tx.atCommit(insert("last"));
+    await tx.atCommit(insert("after the refused"));
+  });
+  await assert.rejects(refused, (error) => isUniqueViolation(error, "counter_pkey"));
+  for (const id of ["with the refused", "after the refused"]) assert.equal(await db.maybe(find(id)), undefined);
+  await db.atCommit(insert("at once"));
+  assert.equal((await db.one(find("at once"))).count, 0);
+});
+
 test("a transaction whose work throws leaves nothing, and its effects never happen", TIMEOUT, async () => {
   const refusal = new Error("no");
   const work = db.transaction(async (tx) => {
