@@ -12,7 +12,7 @@ const LEFTOVER_POLL_MS = 50;
 
 /** Stops PostgreSQL: fast, then immediate, then by force; when this resolves no process of it is left. */
 export async function shutDown(cluster: Cluster, running: Running): Promise<void> {
-  const { clock, directory, log } = cluster;
+  const { log } = cluster;
   const steps = [
     { name: "SIGINT", timeout: FAST_TIMEOUT_MS },
     { name: "SIGQUIT", timeout: IMMEDIATE_TIMEOUT_MS },
@@ -23,7 +23,11 @@ export async function shutDown(cluster: Cluster, running: Running): Promise<void
     if (await endsWithin(cluster, running, timeout)) break;
     log.warn({ pid: running.pid, signal: name, waited_ms: timeout }, "PostgreSQL did not stop in time");
   }
-  // Children of a killed postmaster leave a moment later.
+  await childrenEnd(cluster);
+}
+
+/** Children of a killed postmaster leave a moment after it. Rejects when they do not. */
+export async function childrenEnd({ clock, directory }: Cluster): Promise<void> {
   const deadline = clock.monotonic() + KILLED_TIMEOUT_MS;
   while ((await findPostgresOn(directory)).length > 0) {
     if (clock.monotonic() > deadline) throw new Error(`PostgreSQL processes remain on ${directory} after it was stopped`);

@@ -5,7 +5,7 @@ import { bringUp, type Ending, type Running } from "./launch.ts";
 import { type Lock, lockDirectory } from "./lock.ts";
 import { boundLogFile } from "./log-file.ts";
 import { chooseBinaries } from "./binaries.ts";
-import { shutDown } from "./shutdown.ts";
+import { childrenEnd, shutDown } from "./shutdown.ts";
 import { removeSocketDirectory } from "./socket-directory.ts";
 import { finishSwitch } from "./switch.ts";
 
@@ -181,6 +181,7 @@ class Supervisor implements Embedded {
     this.#stopping.abort();
     await this.#watching;
     if (this.#running) await shutDown(this.#cluster, this.#running);
+    else await childrenEnd(this.#cluster);
     await removeSocketDirectory(this.#cluster.directory);
     await this.#lock.release();
     this.#cluster.log.info({ pid: this.#pid }, "PostgreSQL stopped");
