@@ -4,7 +4,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { type Clock, systemClock } from "@robofleet/clock";
 import { ArtifactServer, plainFetcher } from "../testing/artifact-server.ts";
 import { QUICK } from "../testing/deployments-rig.ts";
 import { downloadArtifact } from "./download.ts";
@@ -29,13 +29,21 @@ afterEach(async () => {
 });
 
 function download(
-  more: { timing?: Partial<Timing>; signal?: AbortSignal; size?: number; progress?: (done: number) => void; fetcher?: Fetcher } = {},
+  more: {
+    timing?: Partial<Timing>;
+    signal?: AbortSignal;
+    size?: number;
+    progress?: (done: number) => void;
+    fetcher?: Fetcher;
+    clock?: Clock;
+  } = {},
 ): Promise<string> {
-  const { timing, signal = new AbortController().signal, size = SIZE, progress = () => {}, fetcher = plainFetcher(server.origin) } = more;
+  const { timing, signal = new AbortController().signal, size = SIZE, progress = () => {} } = more;
+  const { fetcher = plainFetcher(server.origin), clock = systemClock } = more;
   const options = {
     directory,
     fetcher,
-    clock: systemClock,
+    clock,
     timing: { ...TIMING, ...QUICK, ...timing },
     signal,
     progress,
@@ -99,12 +107,67 @@ test("more bytes than the release names are refused without being kept", async (
 });
 
 test("a server that never has it is given up after bounded tries", async () => {
-  server.trouble = () => ({ status: 503 });
+  server.trouble = () => ({ status: 500 });
   await assert.rejects(
     download({ timing: { download_tries: 4 } }),
-    (error: unknown) => failsWith("download_failed")(error) && /4 tries.*503/.test(String(error)),
+    (error: unknown) => failsWith("download_failed")(error) && /4 tries.*500/.test(String(error)),
   );
   assert.equal(server.requests.length, 4);
+});
+
+/** Sleeps take no time and are written down. */
+function sleepless(slept: (total_ms: number) => void = () => {}): { clock: Clock; waits: number[] } {
+  const waits: number[] = [];
+  const sleep = async (ms: number): Promise<void> => slept(waits.push(ms) && waits.reduce((sum, wait) => sum + wait));
+  return { clock: { ...systemClock, sleep }, waits };
+}
+
+for (const status of [429, 502, 503, 504]) {
+  test(`a server that says "not now" (${status}) for longer than there are tries is waited for as it asks`, async () => {
+    const put_off = TIMING.download_tries + 15;
+    server.trouble = () => (server.requests.length <= put_off ? { status, headers: { "retry-after": "90" } } : undefined);
+    const { clock, waits } = sleepless();
+    assert.ok(fs.readFileSync(await download({ clock, timing: TIMING })).equals(bytes));
+    assert.equal(waits.length, put_off);
+    assert.ok(
+      waits.every((ms) => ms >= 90_000 && ms <= 135_000),
+      String(waits),
+    );
+  });
+}
+
+test("being put off without a time backs off up to a minute, and ends with the step's own time", async () => {
+  server.trouble = () => ({ status: 503 });
+  const step = new AbortController();
+  const deadline_ms = 2 * 3_600_000;
+  const { clock, waits } = sleepless((total_ms) => {
+    if (total_ms > deadline_ms) step.abort(new StepFailure("timeout", "the step took too long"));
+  });
+  await assert.rejects(download({ clock, signal: step.signal, timing: TIMING }), failsWith("timeout"));
+  assert.ok(
+    waits.length > 4 * TIMING.download_tries && waits.length <= deadline_ms / (TIMING.retry_last_ms / 2) + 10,
+    String(waits.length),
+  );
+  assert.ok((waits[0] ?? 0) < 2_500 && waits.slice(8).every((ms) => ms >= 30_000 && ms <= 60_000), String(waits));
+});
+
+test("answers without a byte count over the times between at which the server put the robot off, and a byte ends the count", async () => {
+  const tries = 4;
+  const putOff = (): { status: number } | undefined => (server.requests.length % 2 === 0 ? { status: 503 } : undefined);
+  const { clock } = sleepless();
+  server.trouble = () => putOff() ?? { status: 500 };
+  await assert.rejects(download({ clock, timing: { download_tries: tries } }), failsWith("download_failed"));
+  assert.equal(server.requests.length, 2 * tries - 1);
+
+  server.requests.length = 0;
+  const part = path.join(directory, `${sha256}.part`);
+  const written = (): number => fs.statSync(part, { throwIfNoEntry: false })?.size ?? 0;
+  server.trouble = ({ start }) => {
+    if (start >= 200_000) return undefined;
+    return putOff() ?? (server.requests.length % 3 === 0 ? { cut_after: 40_000, once: () => written() > start } : { status: 500 });
+  };
+  assert.ok(fs.readFileSync(await download({ clock, timing: { download_tries: tries } })).equals(bytes));
+  assert.ok(server.requests.length > 2 * tries);
 });
 
 test("a server that only ever has a part is given up too", async () => {

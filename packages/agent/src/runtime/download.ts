@@ -3,8 +3,9 @@ import fs, { type promises } from "node:fs";
 import path from "node:path";
 import type { Clock } from "@robofleet/clock";
 import { failpoint } from "@robofleet/clock/failpoint";
-import type { Fetcher } from "../contract.ts";
+import type { FetchAnswer, Fetcher } from "../contract.ts";
 import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
+import { retryAfterMs } from "../link/backoff.ts";
 import { freeBytes } from "./durable-file.ts";
 import { errorCode, errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
@@ -25,6 +26,18 @@ export interface DownloadOptions {
 
 const PROGRESS_INTERVAL_MS = 500;
 const READ_CHUNK_BYTES = 1024 * 1024;
+/** "Not now" of a server that is busy, starts or stops, or of the proxy before it; nothing is said of the artifact. */
+const NOT_NOW = new Set([429, 502, 503, 504]);
+
+/** The server asked to come back later, after `wait_ms` if it said when. */
+class NotNow extends Error {
+  readonly wait_ms: number;
+
+  constructor({ status, headers }: FetchAnswer, clock: Clock) {
+    super(`the server answered ${status}`);
+    this.wait_ms = retryAfterMs(headers.get("retry-after"), headers.get("date"), clock) ?? 0;
+  }
+}
 
 /** What is on disk so far, and its digest. */
 interface Part {
@@ -107,7 +120,7 @@ async function restart(part: Part): Promise<void> {
 /** Tries until all bytes are there. */
 async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions): Promise<void> {
   const { clock, timing, signal } = options;
-  /** Tries without progress: all of them space the next one out, only the answered ones count against the bound. */
+  /** Tries without progress: all of them space the next one out, only those with an answer that is one count against the bound. */
   let idle_tries = 0;
   let answered_tries = 0;
   let most = part.bytes;
@@ -115,17 +128,20 @@ async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions
   while (part.bytes < artifact.size) {
     throwIfAborted(signal);
     let answered = false;
+    let asked_wait_ms = 0;
     try {
       await fetchOnce(part, artifact, { ...options, on_answer: () => (answered = true) });
     } catch (error) {
       throwIfAborted(signal);
       if (error instanceof StepFailure || errorCode(error) === "ENOSPC") throw error;
       last_error = errorMessage(error);
+      if (error instanceof NotNow) asked_wait_ms = error.wait_ms;
     }
     if (part.bytes >= artifact.size) return;
     // Measured against the most there ever was: a server that begins anew each time makes no progress.
     idle_tries = part.bytes > most ? 0 : idle_tries + 1;
-    // A robot out of reach waits for its line to come back, until the step as a whole has taken too long.
+    // A robot out of reach waits for its line to come back, one that was put off for its turn, until the step as a whole has
+    // taken too long.
     if (answered) answered_tries = part.bytes > most ? 0 : answered_tries + 1;
     most = Math.max(most, part.bytes);
     if (answered_tries >= timing.download_tries) {
@@ -135,7 +151,8 @@ async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions
       );
     }
     const ceiling = Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(idle_tries, 16));
-    await clock.sleep(ceiling * (0.5 + clock.random() / 2), signal);
+    // Later than asked by up to a half: robots that were put off together do not come back together.
+    await clock.sleep(Math.max(ceiling * (0.5 + clock.random() / 2), asked_wait_ms * (1 + clock.random() / 2)), signal);
   }
 }
 
@@ -152,6 +169,10 @@ async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOption
       signal,
       ...(part.bytes > 0 ? { range_start: part.bytes, if_range: `"${artifact.sha256}"` } : {}),
     });
+    if (NOT_NOW.has(response.status)) {
+      await discardBody(response.body);
+      throw new NotNow(response, clock);
+    }
     options.on_answer();
     if (response.status === 200 || response.status === 416) await restart(part);
     if (response.status !== 200 && response.status !== 206) {

@@ -5,7 +5,10 @@ export interface Timing {
   /** Between two tries of a download or a config: grows from the first to the last value, with full jitter. */
   retry_first_ms: number;
   retry_last_ms: number;
-  /** Tries in a row that brought not one byte before a download is given up: with the waits above about 20 minutes. */
+  /**
+   * Answers in a row that brought not one byte before a download is given up: with the waits above about 20 minutes. A server
+   * that is out of reach or puts the robot off gave no answer.
+   */
   download_tries: number;
   /** A response that sends nothing for this long is cut and tried again. */
   download_stall_ms: number;

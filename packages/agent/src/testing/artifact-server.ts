@@ -8,7 +8,12 @@ import type { Fetcher } from "../contract.ts";
 export type Trouble = (request: {
   path: string;
   start: number;
-}) => { status: number } | { bytes: Buffer } | { cut_after: number; once?: () => boolean } | "hang" | undefined;
+}) =>
+  | { status: number; headers?: Record<string, string> }
+  | { bytes: Buffer }
+  | { cut_after: number; once?: () => boolean }
+  | "hang"
+  | undefined;
 
 /** A small real HTTP server of artifacts and configs with ranges, and with troubles on demand. */
 export class ArtifactServer {
@@ -51,7 +56,7 @@ export class ArtifactServer {
     this.requests.push({ path, start });
     const trouble = this.trouble({ path, start });
     if (trouble === "hang") return;
-    if (trouble !== undefined && "status" in trouble) return void response.writeHead(trouble.status).end();
+    if (trouble !== undefined && "status" in trouble) return void response.writeHead(trouble.status, trouble.headers).end();
     const bytes = trouble !== undefined && "bytes" in trouble ? trouble.bytes : this.#contents.get(path);
     if (bytes === undefined) return void response.writeHead(404).end();
     if (start > 0 && start >= bytes.length) return void response.writeHead(416).end();
