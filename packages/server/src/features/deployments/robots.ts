@@ -8,6 +8,7 @@ import { type Engine, HINT_DISPATCH, moveTargets } from "./transition.ts";
 /** A robot is removed: whatever is under way for it ends, in the caller's transaction. */
 export async function endTargetsOfRobot(tx: Db, engine: Engine, org_id: string, robot_id: string, actor: Actor): Promise<void> {
   const open = await listOpenOfRobot(tx, org_id, robot_id);
+  if (open.length === 0) return;
   const deployments = await lockDeployments(tx, org_id, [...new Set(open.map(({ deployment_id }) => deployment_id))]);
   const targets = await lockTargets(
     tx,

@@ -16,10 +16,13 @@ export const ROBOT_REMOVED = "rf.robots.removed";
 export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id: string): Promise<void> {
   const { org_id, actor } = caller;
   await db.transaction(async (tx) => {
+    // Deployments before robots, as dispatch locks them.
+    await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     const robot = await lockRobot(tx, org_id, robot_id);
     if (robot === undefined) throw notFound("robot", robot_id);
     if (robot.decommissioned) return;
     await decommissionRobot(tx, org_id, robot_id, plane.clock.now());
+    // What was handed to it between the two: nothing is from here on.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.decommissioned", actor, summary: "The robot was decommissioned" });
     tx.afterCommit(() => plane.bus.publish(ROBOT_REMOVED, { org_id, robot_id }));

@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { checkEngine } from "./check-engine.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+
+const countRow = row({ count: int });
+/** Resolves when a backend of this test's database waits for a row. */
+const untilOneWaits = (plane: Harness, who: string): Promise<true> =>
+  plane.until(`${who} to wait for a row`, async () => {
+    const { count } = await plane.db.one(
+      sql(countRow)`select count(*)::int as count from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+    );
+    return count > 0 && true;
+  });
+
+const targetOf = async (plane: Harness, deployment_id: string, robot_id: string) => {
+  const target = (await plane.targets(deployment_id)).get(robot_id);
+  return [target?.status, target?.reason];
+};
+
+test("removing a robot locks deployments before the robot, as dispatch does: neither waits for what the other holds", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const robot = await plane.enrollRobot();
+  const release = await plane.release();
+  robot.behave({ step_ms: { downloading: 60_000 } }, release.id);
+  const { id } = await plane.deploy(release, { robot_id: robot.id });
+  await plane.until("the robot to fetch it", async () => (await targetOf(plane, id, robot.id))[0] === "downloading");
+  let removed: Promise<unknown> | undefined;
+  await plane.db.transaction(async (tx) => {
+    // As dispatch: first the deployment, then the robot.
+    await tx.run(sql`select from deployment where id = ${id} for update`);
+    removed = plane.api.deleteRobot({ params: { id: robot.id } });
+    await untilOneWaits(plane, "the removal");
+    await tx.run(sql`select from robot where id = ${robot.id} for share nowait`);
+  });
+  await removed;
+  assert.deepEqual(await targetOf(plane, id, robot.id), ["cancelled", "robot_removed"]);
+  await checkEngine(plane, { ended: true });
+});
+
+test("what is handed to a robot while it is being removed ends with it", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const robot = await plane.enrollRobot();
+  const release = await plane.release();
+  robot.behave({ step_ms: { downloading: 60_000 } }, release.id);
+  let removed: Promise<unknown> | undefined;
+  let id = "";
+  await plane.db.transaction(async (tx) => {
+    // Dispatch shares this lock, the removal waits for it: it has seen already that nothing is under way.
+    await tx.run(sql`select from robot where id = ${robot.id} for share`);
+    removed = plane.api.deleteRobot({ params: { id: robot.id } });
+    await untilOneWaits(plane, "the removal");
+    ({ id } = await plane.deploy(release, { robot_id: robot.id }));
+    await plane.until("the robot to fetch it", async () => (await targetOf(plane, id, robot.id))[0] === "downloading");
+  });
+  await removed;
+  assert.deepEqual(await targetOf(plane, id, robot.id), ["cancelled", "robot_removed"]);
+  await checkEngine(plane, { ended: true });
+});
+
+test("robots that are removed while deployments to their fleet are being dispatched: every target ends", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const robots = await plane.enrollRobots(12);
+  const fleet_id = await plane.homeFleet();
+  const releases = await Promise.all([plane.release(), plane.release(), plane.release()]);
+  const leaving = robots.filter((_, index) => index % 2 === 0);
+  const deployed = releases.map((release) => plane.deploy(release, { fleet_id }));
+  await Promise.all(leaving.map(({ id }) => plane.api.deleteRobot({ params: { id } })));
+  for (const { id } of await Promise.all(deployed)) {
+    await plane.until("every target to end", async () => {
+      const { total, applied, failed, rolled_back, cancelled } = (await plane.deployment(id)).counts;
+      return total === applied + failed + rolled_back + cancelled;
+    });
+  }
+  assert.ok(
+    !plane.logged.some(({ level }) => Number(level) >= 50),
+    JSON.stringify(plane.logged.filter(({ level }) => Number(level) >= 50)),
+  );
+  await checkEngine(plane, { ended: true });
+});
