@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { CONTROL_CHANNEL, encodeFrame, FLAG_MORE, FrameType, LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
+import { CONTROL_CHANNEL, decodeFrame, encodeFrame, FLAG_MORE, FrameType, type Hello, LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
 import { LINK_PATH } from "@robofleet/protocol/paths";
 import { WebSocket } from "ws";
+import { answerChallenge } from "../../packages/swarm/src/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 
 const AT = "2030-01-01T00:00:00Z";
@@ -32,3 +33,36 @@ test("a link that never says hello does not hold up the server's end", TIMEOUT, 
   await plane.stop();
   await closed;
 });
+
+test(
+  "a robot that gives a reason for its going which cannot be stored is offline, and the rest of the reason is told",
+  TIMEOUT,
+  async () => {
+    await using plane = await startPlane();
+    const { id, identity } = await plane.enrollRobot({ online: false });
+    const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);
+    const [challenge] = (await once(socket, "message")) as [Buffer];
+    const { nonce } = JSON.parse(decodeFrame(challenge).payload.toString()) as { nonce: string };
+    const hello: Hello = {
+      type: "hello",
+      protocols: [1],
+      robot_id: id,
+      signature: answerChallenge(identity, id, nonce),
+      boot_id: "boot",
+      run_id: "run",
+      outbox_id: "outbox",
+      agent_version: "0.1.0",
+      platform: { os: "linux", arch: "x64", hostname: "arm-7" },
+      kinds: [],
+      streams: [],
+      generation: 0,
+    };
+    socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify(hello))));
+    const robot = async () => (await plane.api.getRobot({ params: { id } })).data;
+    await plane.until("the robot is online", async () => (await robot()).status === "online");
+    socket.close(4242, "bye\0bye");
+    await plane.until("the robot is offline", async () => (await robot()).status === "offline");
+    const { items } = await plane.api.listRobotTimeline({ params: { id } });
+    assert.equal(items.find(({ kind }) => kind === "robot.disconnected")?.data["reason"], "bye\ufffdbye");
+  },
+);

@@ -21,7 +21,7 @@ import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
 import { AcceptSlots } from "./accept-slots.ts";
 import type { Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
-import { parseMessage } from "./inbound.ts";
+import { parseMessage, storableText } from "./inbound.ts";
 import { LiveSession, sendMessage, sendOptions, sendQueueTo } from "./live-session.ts";
 import { refuseUpgrade } from "./refuse-upgrade.ts";
 
@@ -206,7 +206,7 @@ export class Gateway implements Link {
     ws.once("close", (code, reason) => {
       if (this.#sessions.get(session.robot_id) === session) this.#sessions.delete(session.robot_id);
       if (this.#sessions.size === 0) this.#emptied?.();
-      const why = session.end_reason ?? (reason.length > 0 ? reason.toString("utf8").slice(0, 120) : `closed with ${code}`);
+      const why = session.end_reason ?? (reason.length > 0 ? storableText(reason.toString("utf8")) : `closed with ${code}`);
       session.ended(why);
       const ended = this.#disconnected(session, why).finally(() => this.#ending.delete(ended));
       this.#ending.add(ended);

@@ -59,11 +59,12 @@ export function parseMessage(bytes: Uint8Array): RobotMessage {
 }
 
 /** What a program on a robot prints or names may hold what PostgreSQL refuses to store: NUL and lone surrogates become U+FFFD. */
+export const storableText = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");
+
+/** The same for every text in a message. */
 function storable(_key: string, value: unknown): unknown {
   if (typeof value === "string") return storableText(value);
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   if (Object.keys(value).every((name) => storableText(name) === name)) return value;
   return Object.fromEntries(Object.entries(value).map(([name, field]: [string, unknown]) => [storableText(name), field]));
 }
-
-const storableText = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");

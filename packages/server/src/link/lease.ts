@@ -5,7 +5,7 @@ import type { Db } from "../kernel/db.ts";
 import { bigint, row, sql } from "../kernel/sql.ts";
 
 /** A node whose lease is over is dead: its robots count as offline. */
-const LEASE_MS = 15_000;
+export const LEASE_MS = 15_000;
 const RENEW_EVERY_MS = 5_000;
 
 const epochRow = row({ epoch: bigint });

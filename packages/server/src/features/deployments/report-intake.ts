@@ -1,5 +1,6 @@
 import type { Report } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
+import { inHalves } from "../../kernel/in-halves.ts";
 import type { Session } from "../../link/index.ts";
 import { type RobotReport, robotReport, takeReports } from "./report.ts";
 import type { Engine } from "./transition.ts";
@@ -84,20 +85,20 @@ export class ReportIntake {
 
   /** What cannot be taken together is taken in halves, down to the report that is to blame. Never rejects. */
   async #perform(org_id: string, batch: readonly Waiting[]): Promise<void> {
-    const { db, db_errors, metrics } = this.#plane;
-    try {
-      await takeReports(
-        db.forOrg(org_id),
-        this.#plane,
-        org_id,
-        batch.map(({ report }) => report),
-      );
-    } catch (error) {
-      if (batch.length === 1 || db_errors.isConnectionLost(error)) return batch.forEach(({ reject }) => reject(error));
-      const half = batch.length >> 1;
-      await this.#perform(org_id, batch.slice(0, half));
-      return this.#perform(org_id, batch.slice(half));
-    }
+    await inHalves(batch, (some) => this.#take(org_id, some), {
+      concernsAll: (error) => this.#plane.db_errors.isConnectionLost(error),
+      failed: (some, error) => some.forEach(({ reject }) => reject(error)),
+    });
+  }
+
+  async #take(org_id: string, batch: readonly Waiting[]): Promise<void> {
+    const { db, metrics } = this.#plane;
+    await takeReports(
+      db.forOrg(org_id),
+      this.#plane,
+      org_id,
+      batch.map(({ report }) => report),
+    );
     metrics.reports_taken.inc(batch.length);
     metrics.report_batches.inc();
     for (const { resolve } of batch) resolve();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { httpRequestText } from "@robofleet/protocol/link";
 import type { Robot, TimelineEntry } from "@robofleet/protocol/routes";
-import { sql } from "../../kernel/sql.ts";
+import { int, row, sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
 import { enrollmentRoutes } from "../enrollment/index.ts";
 import { fleetRoutes } from "../fleets/index.ts";
@@ -273,3 +273,31 @@ test("a robot of this node without a link becomes offline, one with a link stays
     { node_id: null },
   ]);
 });
+
+test("a robot that comes while it is being swept stays online", TIMEOUT, async () => {
+  const { it, org_id, robot, robot_id, session, kinds } = await withRobot();
+  await using _ = it;
+  await robotConnected(it.plane, session("sess_1"));
+  // As another process left it: neither a link nor work under way.
+  const plane = { ...it.plane, link: { ...it.plane.link, session: () => undefined } };
+  let swept: Promise<unknown> | undefined;
+  await it.plane.db.transaction(async (tx) => {
+    await tx.run(sql`update robot set session_id = 'sess_2' where org_id = ${org_id} and id = ${robot_id}`);
+    swept = sweepDeadNodes(plane);
+    await untilOneWaits(it);
+  });
+  await swept;
+  assert.equal((await robot()).status, "online");
+  assert.deepEqual(await kinds(), ["robot.connected"]);
+});
+
+/** Resolves when a backend of this test's database waits for a row. */
+async function untilOneWaits({ plane }: FeaturePlane): Promise<void> {
+  const deadline = performance.now() + 20_000;
+  for (;;) {
+    const { n } = await plane.db.one(sql(row({ n: int }))`
+      select count(*)::int as n from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
+    if (n > 0) return;
+    if (performance.now() > deadline) throw new Error("waited in vain for a backend to wait for a row");
+  }
+}

@@ -2,10 +2,12 @@ import type { Plane } from "../../context.ts";
 import { robotActor } from "../../kernel/caller.ts";
 import type { Link, Session } from "../../link/index.ts";
 import { recordTimeline, recordTimelineMany } from "../timeline/index.ts";
+import { disconnection } from "./disconnection.ts";
 import { isDuplicate, tellDuplicate } from "./duplicates.ts";
+import { Goings } from "./goings.ts";
 import { keyOfHello } from "./identity.ts";
 import { CLOSE_REMOVED, CLOSE_REMOVED_REASON } from "./remove.ts";
-import { listOnlineOf, type RobotRef, setOffline, setOfflineOfDeadNodes, setOnline, type Seen, updateSeen } from "./store-presence.ts";
+import { listOnlineOf, setOffline, setOfflineOfDeadNodes, setOnline, type Seen, updateSeen } from "./store-presence.ts";
 
 const SEEN_ROWS_MAX = 5_000;
 const SWEEP_ROWS_MAX = 5_000;
@@ -18,11 +20,16 @@ interface Holder {
   work: Promise<void>;
 }
 
-const holders = new WeakMap<Link, Map<string, Holder>>();
+interface Presences {
+  holders: Map<string, Holder>;
+  goings: Goings;
+}
 
-function holdersOf({ link }: Plane): Map<string, Holder> {
-  let known = holders.get(link);
-  if (known === undefined) holders.set(link, (known = new Map<string, Holder>()));
+const presences = new WeakMap<Link, Presences>();
+
+function presencesOf(plane: Plane): Presences {
+  let known = presences.get(plane.link);
+  if (known === undefined) presences.set(plane.link, (known = { holders: new Map(), goings: new Goings(plane) }));
   return known;
 }
 
@@ -32,7 +39,7 @@ function holdersOf({ link }: Plane): Map<string, Holder> {
  * that was decommissioned, replaced or held meanwhile.
  */
 export async function robotConnected(plane: Plane, session: Session): Promise<void> {
-  const known = holdersOf(plane);
+  const known = presencesOf(plane).holders;
   const before = known.get(session.robot_id);
   const work = settled(before?.work).then(() => connect(plane, session, before?.is_open === true ? before.session : undefined));
   known.set(session.robot_id, { session, is_open: true, work });
@@ -66,11 +73,12 @@ async function connect(plane: Plane, session: Session, older: Session | undefine
 
 /** The link is gone: the robot is offline, unless a newer link holds it, on this node or another. */
 export async function robotDisconnected(plane: Plane, session: Session, reason: string): Promise<void> {
-  const known = holdersOf(plane);
+  const { holders: known, goings } = presencesOf(plane);
   const holder = known.get(session.robot_id);
   if (holder?.session !== session) return;
+  const isNewest = () => known.get(session.robot_id)?.session === session;
   // The socket may close while its coming is still being written.
-  const work = settled(holder.work).then(() => disconnect(plane, session, reason));
+  const work = settled(holder.work).then(() => goings.record({ session, reason, isNewest }));
   const ending = { session, is_open: false, work };
   known.set(session.robot_id, ending);
   try {
@@ -79,24 +87,6 @@ export async function robotDisconnected(plane: Plane, session: Session, reason: 
     if (known.get(session.robot_id) === ending) known.delete(session.robot_id);
   }
 }
-
-async function disconnect(plane: Plane, session: Session, reason: string): Promise<void> {
-  const { org_id, robot_id, session_id } = session;
-  if (holdersOf(plane).get(robot_id)?.session !== session) return;
-  await plane.db.forOrg(org_id).transaction(async (tx) => {
-    const [gone] = await setOffline(tx, plane.node, [{ org_id, id: robot_id }]);
-    if (gone !== undefined) await recordTimeline(tx, plane, disconnection(gone, reason, { session_id }));
-  });
-}
-
-const disconnection = ({ org_id, id }: RobotRef, reason: string, data: Record<string, unknown> = {}) => ({
-  org_id,
-  robot_id: id,
-  kind: "robot.disconnected",
-  actor: robotActor(id),
-  summary: `The robot disconnected: ${reason}`,
-  data: { ...data, reason },
-});
 
 /** Writes when robots were last heard, as `link.takeSeen()` answers it. */
 export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id: string; at: Date }>): Promise<void> {
@@ -109,9 +99,8 @@ export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id
  * whose going could not be written. Answers true when there may be more.
  */
 export async function sweepDeadNodes(plane: Plane): Promise<boolean> {
-  const lost = (await listOnlineOf(plane.db, plane.node)).filter(
-    ({ id }) => plane.link.session(id) === undefined && !holdersOf(plane).has(id),
-  );
+  const { holders } = presencesOf(plane);
+  const lost = (await listOnlineOf(plane.db, plane.node)).filter(({ id }) => plane.link.session(id) === undefined && !holders.has(id));
   if (lost.length > 0) {
     await plane.db.transaction(async (tx) => {
       const gone = await setOffline(tx, plane.node, lost.slice(0, SWEEP_ROWS_MAX));

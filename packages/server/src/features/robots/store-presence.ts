@@ -1,6 +1,6 @@
 import type { Hello } from "@robofleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
-import { json, jsonb, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+import { json, jsonb, list, nullable, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 
 export interface NodeRun {
   id: string;
@@ -43,16 +43,28 @@ export async function setOnline(
   return before?.runs;
 }
 
-/** Ends the presence of robots that this run of this node holds, and of no others. Answers those that were online. */
-export const setOffline = (db: Db, node: NodeRun, robots: readonly RobotRef[]): Promise<RobotRef[]> =>
+const presenceRow = row({ ...robotRef.columns, session_id: nullable(text) });
+export type Presence = RobotRef & Partial<RowOf<typeof presenceRow>>;
+
+/**
+ * Ends the presence of robots that this run of this node holds, and of no others; with a session, if it is still that one's.
+ * Answers those that were online. In order of id, so that it and others that lock many never wait for each other.
+ */
+export const setOffline = (db: Db, node: NodeRun, robots: readonly Presence[]): Promise<RobotRef[]> =>
   db.many(sql(robotRef)`
+    with gone as (
+      select r.org_id, r.id
+      from unnest(${list(robots.map(({ org_id }) => org_id))}::text[], ${list(robots.map(({ id }) => id))}::text[],
+        ${list(robots.map(({ session_id }) => session_id ?? null))}::text[]) as v (org_id, id, session_id)
+      join robot r on r.org_id = v.org_id and r.id = v.id
+      where r.node_id = ${node.id} and r.node_epoch = ${node.epoch} and (v.session_id is null or r.session_id = v.session_id)
+      order by r.org_id, r.id for no key update of r)
     update robot r set node_id = null, node_epoch = null, session_id = null
-    from unnest(${list(robots.map(({ org_id }) => org_id))}::text[], ${list(robots.map(({ id }) => id))}::text[]) as gone (org_id, id)
-    where r.org_id = gone.org_id and r.id = gone.id and r.node_id = ${node.id} and r.node_epoch = ${node.epoch}
+    from gone where r.org_id = gone.org_id and r.id = gone.id
     returning r.org_id, r.id`);
 
-export const listOnlineOf = (db: Db, node: NodeRun): Promise<RobotRef[]> =>
-  db.many(sql(robotRef)`select org_id, id from robot where node_id = ${node.id} and node_epoch = ${node.epoch}`);
+export const listOnlineOf = (db: Db, node: NodeRun): Promise<Presence[]> =>
+  db.many(sql(presenceRow)`select org_id, id, session_id from robot where node_id = ${node.id} and node_epoch = ${node.epoch}`);
 
 export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]> =>
   // reads: org

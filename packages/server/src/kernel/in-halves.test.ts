@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inHalves } from "./in-halves.ts";
+
+class Lost extends Error {}
+
+/** What was done, what failed, and how often it was tried, when the work fails for pieces that hold one of `bad`. */
+async function run(items: number[], bad: ReadonlyMap<number, Error>) {
+  const [done, failed]: [number[], string[]] = [[], []];
+  let tries = 0;
+  const work = async (some: readonly number[]): Promise<void> => {
+    tries += 1;
+    const [error] = some.flatMap((item) => bad.get(item) ?? []);
+    if (error !== undefined) throw error;
+    done.push(...some);
+  };
+  await inHalves(items, work, {
+    concernsAll: (error) => error instanceof Lost,
+    failed: (some, error) => failed.push(`${some.join(",")}: ${(error as Error).message}`),
+  });
+  return { done, failed, tries };
+}
+
+const numbers = Array.from({ length: 16 }, (_, n) => n);
+
+test("what can be done together is done at once", async () => {
+  assert.deepEqual(await run(numbers, new Map()), { done: numbers, failed: [], tries: 1 });
+});
+
+test("those to blame fail alone, and the others are done", async () => {
+  const bad = new Map([3, 12].map((n) => [n, new Error(`not ${n}`)]));
+  const { done, failed } = await run(numbers, bad);
+  assert.deepEqual(failed, ["3: not 3", "12: not 12"]);
+  assert.deepEqual(
+    done,
+    numbers.filter((n) => !bad.has(n)),
+  );
+});
+
+test("an error that is nobody's fault fails the piece, without a look for who is to blame", async () => {
+  assert.deepEqual(await run([1, 2, 3, 4], new Map([[2, new Lost("lost")]])), { done: [], failed: ["1,2,3,4: lost"], tries: 1 });
+});
