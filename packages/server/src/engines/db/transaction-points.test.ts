@@ -56,11 +56,11 @@ test("a transaction passes its points in order; a lone read passes none, a lone 
 });
 
 test("nothing is armed: no points of a transaction, no name, no look at the stack", { timeout: 60_000 }, async () => {
-  const before = Error.prepareStackTrace;
+  const before = Object.getOwnPropertyDescriptor(Error, "prepareStackTrace");
   const read: string[] = [];
-  Error.prepareStackTrace = (error, frames) => {
+  Error.prepareStackTrace = (error) => {
     read.push(String(error));
-    return before?.(error, frames) ?? String(error);
+    return String(error);
   };
   try {
     assert.equal(TransactionPoints.ofCaller(), undefined);
@@ -68,7 +68,8 @@ test("nothing is armed: no points of a transaction, no name, no look at the stac
     const text = { [Symbol.toPrimitive]: () => assert.fail("the statement was read") } as unknown as string;
     assert.equal(TransactionPoints.lone(text), undefined);
   } finally {
-    Error.prepareStackTrace = before;
+    if (before === undefined) Reflect.deleteProperty(Error, "prepareStackTrace");
+    else Object.defineProperty(Error, "prepareStackTrace", before);
   }
   assert.deepEqual(read, []);
 });
