@@ -6,6 +6,8 @@ import { LINK_PATH } from "@robofleet/protocol/paths";
 import type { SlowOrder, SlowReport } from "./slow-clients.ts";
 
 const DRIP_MS = 1_000;
+/** They drip each at a moment of their own, not all at once. */
+const DRIP_PHASES = 50;
 
 /** What a slow client sends at once, and then: nothing any more, or a byte now and then. */
 interface Behaviour {
@@ -122,9 +124,12 @@ async function openOne(name: string, { first, drips = false, after_handshake = f
 
 async function main(): Promise<void> {
   const all = Object.entries(order.ca === undefined ? behaviours(order) : await tlsBehaviours(order));
+  let phase = 0;
   const drip = setInterval(() => {
-    for (const socket of dripping) socket.write("a");
-  }, DRIP_MS);
+    phase = (phase + 1) % DRIP_PHASES;
+    let number = 0;
+    for (const socket of dripping) if ((number += 1) % DRIP_PHASES === phase) socket.write("a");
+  }, DRIP_MS / DRIP_PHASES);
   const began_at = performance.now();
   const opening: Promise<void>[] = [];
   for (let number = 0; number < order.count; number += 1) {

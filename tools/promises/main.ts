@@ -5,13 +5,14 @@ import path from "node:path";
 import { root } from "../../bin/launch.mjs";
 import { runChild } from "../../bin/run-child.mjs";
 import type { Proof } from "../../tests/harness/promise.ts";
-import { renderPage } from "./page.ts";
+import { type Kept, renderPage } from "./page.ts";
 import { PROMISES, type PromiseRow } from "./promises.ts";
 
 const USAGE = `npm run promises [-- --quick] [NUMBER…]
 
 Proves what Robofleet guarantees and prints each guarantee with the figure that its test measured.
-Without NUMBER all of them, and docs/reference/promises.md is written. --quick: the sizes of npm test.
+Without NUMBER all of them. What was proven is kept in docs/reference/promises.json and shown in promises.md beside it.
+--quick: the sizes of npm test, and nothing is kept.
 `;
 
 /** Whole figures take longer than a test of `npm test` may; each test has its own, shorter limit. */
@@ -28,7 +29,7 @@ async function main(args: readonly string[]): Promise<void> {
   }
   const quick = args.includes("--quick");
   const wanted = PROMISES.filter(({ number }) => args.length === (quick ? 1 : 0) || args.includes(String(number)));
-  const files = filesOf(wanted);
+  const { files, expected } = findProofs(wanted);
   const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-promises-"));
   try {
     const proofs = path.join(directory, "proofs.ndjson");
@@ -41,23 +42,42 @@ async function main(args: readonly string[]): Promise<void> {
       },
     );
     const proven = readProofs(await readFile(proofs, "utf8").catch(() => ""));
+    // A promise with several proofs is proven by all of them.
+    for (const [number, figures] of proven) if (figures.length < (expected.get(number) ?? 0)) proven.delete(number);
     report(wanted, proven);
-    const whole = wanted.length === PROMISES.length && !quick;
-    if (whole) await writeFile(path.join(root, "docs", "reference", "promises.md"), renderPage(proven, machine()));
+    if (code === 0 && !quick) await keep(wanted, proven);
     process.exitCode = code === 0 && wanted.every(({ number }) => proven.has(number)) ? 0 : 1;
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
 }
 
-/** The test files that say one of these promises. */
-function filesOf(wanted: readonly PromiseRow[]): string[] {
+/** The test files that prove one of these promises, and how many proofs each promise has. */
+function findProofs(wanted: readonly PromiseRow[]): { files: string[]; expected: ReadonlyMap<number, number> } {
   const found = globSync("{tests,packages}/**/*.test.ts", { cwd: root, exclude: (name) => name === "node_modules" || name === "dist" });
   const numbers = new Set(wanted.map(({ number }) => number));
-  return found.filter((file) => {
+  const expected = new Map<number, number>();
+  const files = found.filter((file) => {
     const text = readFileSync(path.join(root, file), "utf8");
-    return Array.from(text.matchAll(/provePromise\(\s*\w+,\s*(\d+)/g)).some(([, number]) => numbers.has(Number(number)));
+    const proven = Array.from(text.matchAll(/provePromise\(\s*\w+,\s*(\d+)/g), ([, number]) => Number(number)).filter((number) =>
+      numbers.has(number),
+    );
+    for (const number of proven) expected.set(number, (expected.get(number) ?? 0) + 1);
+    return proven.length > 0;
   });
+  return { files, expected };
+}
+
+/** Adds what a run proved to what earlier ones did, and writes the page anew. */
+async function keep(wanted: readonly PromiseRow[], proven: ReadonlyMap<number, readonly string[]>): Promise<void> {
+  const file = path.join(root, "docs", "reference", "promises.json");
+  const kept = JSON.parse(await readFile(file, "utf8").catch(() => "{}")) as Kept;
+  for (const { number } of wanted) {
+    const figures = proven.get(number);
+    if (figures !== undefined) kept[number] = { figures, date: new Date().toISOString().slice(0, 10), machine: machine() };
+  }
+  await writeFile(file, `${JSON.stringify(kept, null, 2)}\n`);
+  await writeFile(path.join(root, "docs", "reference", "promises.md"), renderPage(kept));
 }
 
 /** The figures by promise; several tests may prove one. */

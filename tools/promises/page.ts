@@ -1,13 +1,17 @@
 import { PROMISES } from "./promises.ts";
 
+/** What the last successful run at full size measured, by the promise's number. */
+export type Kept = Record<string, { figures: readonly string[]; date: string; machine: string }>;
+
 const cell = (text: string): string => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
-/** docs/reference/promises.md: each promise, how it is proven, and what the last whole run measured. */
-export function renderPage(proven: ReadonlyMap<number, readonly string[]>, machine: string): string {
-  const rows = PROMISES.map(
-    ({ number, promise, proof }) =>
-      `| ${number} | ${cell(promise)} | ${cell(proof)} | ${(proven.get(number) ?? ["**not proven in this run**"]).map(cell).join("<br>")} |`,
-  );
+/** docs/reference/promises.md: each promise, how it is proven, and what its last run at full size measured. */
+export function renderPage(kept: Kept): string {
+  const rows = PROMISES.map(({ number, promise, proof }) => {
+    const { figures, date } = kept[number] ?? { figures: ["**not proven yet**"], date: "" };
+    return `| ${number} | ${cell(promise)} | ${cell(proof)} | ${figures.map(cell).join("<br>")} | ${date} |`;
+  });
+  const machines = [...new Set(Object.values(kept).map(({ machine }) => machine))];
   return `# Promises
 
 <!-- Written by \`npm run promises\`, which proves them; a test compares the promises with the code. -->
@@ -15,10 +19,10 @@ export function renderPage(proven: ReadonlyMap<number, readonly string[]>, machi
 What Robofleet guarantees, and the figure that the proof of each measured. Run it yourself: \`npm run promises\`, or
 \`npm run promises -- 16\` for one of them. \`npm test\` runs the same proofs in smaller sizes.
 
-Measured on ${machine}.
+Measured on ${machines.join("; ")}.
 
-| | promise | how it is proven | measured |
-|---|---|---|---|
+| | promise | how it is proven | measured | on |
+|---|---|---|---|---|
 ${rows.join("\n")}
 `;
 }
