@@ -38,3 +38,14 @@ test("the same seed gives the same numbers", () => {
   const [a, b] = [seededRandom(7), seededRandom(7)];
   for (let i = 0; i < 100; i += 1) assert.equal(a(), b());
 });
+
+test("random bytes come in the number asked for, and none twice", () => {
+  const seen = new Set<string>();
+  for (let i = 0; i < 2_000; i += 1) {
+    const bytes = systemClock.randomBytes(16);
+    assert.equal(bytes.length, 16);
+    seen.add(Buffer.from(bytes).toString("hex"));
+  }
+  assert.equal(seen.size, 2_000);
+  assert.equal(systemClock.randomBytes(10_000).length, 10_000);
+});

@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
@@ -26,6 +25,7 @@ import { LiveSession, sendMessage, sendOptions, sendQueueTo } from "./live-sessi
 import { refuseUpgrade } from "./refuse-upgrade.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
+const NONCE_BYTES = 32;
 /** Whoever does not answer a close is cut after this time. A spread, because the types do not know of it yet. */
 const CLOSING = { closeTimeout: 5_000 };
 /** Heartbeats that may fail to come before a link counts as half open. */
@@ -51,6 +51,8 @@ export class Gateway implements Link {
   readonly #context: GatewayContext;
   readonly #server = new WebSocketServer({
     noServer: true,
+    // Sessions are known here; a second list costs each link a listener and a closure.
+    clientTracking: false,
     perMessageDeflate: false,
     maxPayload: FRAME_BYTES_MAX,
     ...CLOSING,
@@ -142,18 +144,21 @@ export class Gateway implements Link {
       counted = false;
     };
     socket.once("close", uncount);
+    // The answer to the upgrade and the challenge leave in one write.
+    socket.cork();
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       ws.on("error", () => {}); // a close event follows
       this.#greeted.add(ws);
       void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip).finally(uncount);
       ws.once("close", () => this.#greeted.delete(ws));
     });
+    socket.uncork();
   }
 
   /** Challenge → hello → welcome; anything else within the timeout ends the link. */
   async #greet(ws: WebSocket, queue: SendQueue, ip: string): Promise<void> {
     const { clock, log, settings, id } = this.#context;
-    const nonce = randomBytes(32).toString("base64url");
+    const nonce = Buffer.from(clock.randomBytes(NONCE_BYTES)).toString("base64url");
     const timeout = clock.setTimer(HELLO_TIMEOUT_MS, () => ws.terminate());
     try {
       const first = firstMessage(ws);
