@@ -26,8 +26,15 @@ export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha25
 const HELD = "several machines have this robot's identity; an operator must decide";
 
 const signed_with = new WeakMap<Hello, Buffer>();
-/** The key that a hello was let in with: the robot may have another one by the time its presence is written. */
-export const keyOfHello = (hello: Hello): Buffer | undefined => signed_with.get(hello);
+/**
+ * The key that a hello was let in with, once: the robot may have another one by the time its presence is written. Not kept
+ * any longer, as its 32 bytes lie in what the database's socket read, which would stay in memory as long as the link.
+ */
+export function takeKeyOfHello(hello: Hello): Buffer | undefined {
+  const public_key = signed_with.get(hello);
+  signed_with.delete(hello);
+  return public_key;
+}
 
 /** How far an outbox of a robot has been taken. */
 export type Position = (db: Db, org_id: string, robot_id: string, outbox_id: string) => Promise<number>;

@@ -5,7 +5,7 @@ import { recordTimeline, recordTimelineMany } from "../timeline/index.ts";
 import { disconnection } from "./disconnection.ts";
 import { isDuplicate, tellDuplicate } from "./duplicates.ts";
 import { Goings } from "./goings.ts";
-import { keyOfHello } from "./identity.ts";
+import { takeKeyOfHello } from "./identity.ts";
 import { CLOSE_REMOVED, CLOSE_REMOVED_REASON } from "./remove.ts";
 import { listOnlineOf, setOffline, setOfflineOfDeadNodes, setOnline, type Seen, updateSeen } from "./store-presence.ts";
 
@@ -53,8 +53,8 @@ const settled = async (work: Promise<void> | undefined): Promise<void> => {
 
 async function connect(plane: Plane, session: Session, older: Session | undefined): Promise<void> {
   const { org_id, robot_id, session_id, hello, ip } = session;
+  const public_key = takeKeyOfHello(hello);
   const is_welcome = await plane.db.forOrg(org_id).transaction(async (tx) => {
-    const public_key = keyOfHello(hello);
     const runs = await setOnline(tx, { org_id, node: plane.node, session_id, hello, public_key }, plane.clock.now());
     if (runs === undefined) return false;
     const { agent_version, boot_id } = hello;
