@@ -51,7 +51,7 @@ if (values.help) {
   --compare FILE  show what changed since earlier results
   --json FILE     add the results to a file (always: bench/results/latest.json)
   --write         write docs/reference/bench.md from bench/results/latest.json, with what was just measured
-  --profile DIR   write the server's CPU profiles there
+  --profile DIR   write the CPU profiles of the server and the limits there
   --quick         few rounds and robots: to see that the rows run
 
 ${ROWS.map(({ name, about }) => `  ${name.padEnd(20)}${about}`).join("\n")}

@@ -52,7 +52,7 @@ export interface Rig {
 
 export interface RigOptions extends ServerOptions {
   quick: boolean;
-  /** Directory that the server's CPU profile is written to. */
+  /** Directory that the CPU profiles of the server and of what is started beside it are written to. */
   profile: string | undefined;
 }
 
@@ -110,7 +110,7 @@ export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<v
       start: async (name, env = {}, { collectable } = {}) => {
         const port = await freePort();
         const files = certificate === undefined ? {} : { TLS_CERT_FILE: certificate.cert_file, TLS_KEY_FILE: certificate.key_file };
-        const args = [...(collectable === true ? COLLECTABLE : []), `bench/${name}.ts`];
+        const args = [...profiled(options, name.replace("/", "-")), ...(collectable === true ? COLLECTABLE : []), `bench/${name}.ts`];
         return begin(args, `${scheme}://127.0.0.1:${port}`, { ...files, ...env, PORT: String(port) });
       },
     });
@@ -127,11 +127,24 @@ async function clear(programs: ReadonlySet<Program>, data: string): Promise<void
   await rm(data, { recursive: true, force: true });
 }
 
+/** Seldom enough that a process with nothing to do comes to rest while it is profiled. */
+const PROFILE_INTERVAL_US = 4_000;
+
+const profiled = ({ profile }: RigOptions, name: string): string[] =>
+  profile === undefined
+    ? []
+    : [
+        "--cpu-prof",
+        `--cpu-prof-interval=${PROFILE_INTERVAL_US}`,
+        `--cpu-prof-dir=${profile}`,
+        `--cpu-prof-name=${name}-\${pid}.cpuprofile`,
+      ];
+
 const COLLECTABLE = ["--expose-gc", "--import", "./bench/collect-garbage.ts"];
 
 function serverArguments(options: RigOptions, data: string, listen: string, certificate: Certificate | undefined): string[] {
   return [
-    ...(options.profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${options.profile}`]),
+    ...profiled(options, "server"),
     ...(options.collectable === true ? COLLECTABLE : []),
     "packages/server/src/main.ts",
     "serve",
