@@ -45,7 +45,7 @@ async function main(args: readonly string[]): Promise<void> {
     // A promise with several proofs is proven by all of them.
     for (const [number, figures] of proven) if (figures.length < (expected.get(number) ?? 0)) proven.delete(number);
     report(wanted, proven);
-    if (code === 0 && !quick) await keep(wanted, proven);
+    if (!quick) await keep(wanted, proven);
     process.exitCode = code === 0 && wanted.every(({ number }) => proven.has(number)) ? 0 : 1;
   } finally {
     await rm(directory, { recursive: true, force: true });
