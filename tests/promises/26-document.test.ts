@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { type Route, routes } from "@robofleet/protocol/routes";
 import { makeThings, sampleRequest, type Things } from "../authorization/sample-requests.ts";
@@ -11,6 +13,14 @@ const LIMIT = { timeout: 1_800_000 };
 const RUNS = promiseSize({ test: 12, full: 400 });
 const SEED = 20_261_121;
 const GROWTH_BYTES_MAX = 150 * 1024 * 1024;
+
+/** The generator lives in this process too, so only what is still held counts; what a server of its own takes is promise 9's. */
+function heldBytes(): number {
+  setFlagsFromString("--expose-gc");
+  (runInNewContext("gc") as () => void)();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
 
 interface Generated {
   path: string;
@@ -92,7 +102,7 @@ const spared = (route: Route): boolean =>
   route.path.startsWith("/agent/");
 
 test("every answer to what the document allows, and to what it does not, is one that the document describes", LIMIT, async (t) => {
-  const before = process.memoryUsage().rss;
+  const before = heldBytes();
   for (const route of all.filter((one) => !spared(one))) {
     await fc.assert(
       fc.asyncProperty(requests(route), (request) => send(route, request)),
@@ -107,8 +117,8 @@ test("every answer to what the document allows, and to what it does not, is one 
       { numRuns: Math.ceil(RUNS / 4), seed: SEED, endOnFailure: true },
     );
   }
-  const grown = process.memoryUsage().rss - before;
-  assert.ok(grown < GROWTH_BYTES_MAX, `the process grew by ${grown} bytes`);
+  const grown = heldBytes() - before;
+  assert.ok(grown < GROWTH_BYTES_MAX, `${grown} bytes more are held`);
   const torn = plane.logged.filter(({ msg }) => typeof msg !== "string" || /[\r\n]/.test(msg));
   assert.deepEqual(torn, []);
   const count = Array.from(statuses.values()).reduce((sum, one) => sum + one, 0);
