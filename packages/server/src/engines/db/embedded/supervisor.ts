@@ -34,7 +34,8 @@ export interface Embedded {
 }
 
 const RESTART_DELAY_MS_MIN = 100;
-const RESTART_DELAY_MS_MAX = 10_000;
+/** Whatever kept ending it may be over by now: everybody waits for the database. */
+const RESTART_DELAY_MS_MAX = 2_000;
 /** A PostgreSQL that ran this long was healthy: its next restart is immediate again. */
 const HEALTHY_AFTER_MS = 60_000;
 const LOG_CHECK_INTERVAL_MS = 600_000;
