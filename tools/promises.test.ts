@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { root } from "../bin/launch.mjs";
+import { type Kept, renderPage } from "./promises/page.ts";
+import { PROMISES } from "./promises/promises.ts";
+
+const reference = (name: string): string => readFileSync(path.join(root, "docs", "reference", name), "utf8");
+
+test("every promise has a test that proves it, and every proof is of a promise", () => {
+  const files = globSync("{tests,packages}/**/*.test.ts", { cwd: root, exclude: (name) => name === "node_modules" });
+  const proven = files.flatMap((file) =>
+    Array.from(readFileSync(path.join(root, file), "utf8").matchAll(/provePromise\(\s*\w+,\s*(\d+)/g), ([, number]) => Number(number)),
+  );
+  assert.deepEqual(
+    [...new Set(proven)].toSorted((a, b) => a - b),
+    PROMISES.map(({ number }) => number),
+  );
+});
+
+test("the page of promises shows what was kept of the runs, and none is unproven", () => {
+  const page = reference("promises.md");
+  assert.equal(page, renderPage(JSON.parse(reference("promises.json")) as Kept));
+  assert.ok(!page.includes("not proven"), "run: npm run promises");
+});
