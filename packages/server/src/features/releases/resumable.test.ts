@@ -325,10 +325,12 @@ test("an upload that nobody went on with for a day is dropped, one that somebody
   const sweep = startBlobSweep(rig.plane);
   await rig.clock.advance({ hours: 23 });
   await fresh.patch(10, 20);
+  await rig.clock.advance({ seconds: 3_596 });
   const held = open.open(10);
   held.write("x");
   await until(async () => (await open.kept()) === 11);
-  await rig.clock.advance({ hours: 2 });
+  // Past the day, and not so long that the upload is cut for its slowness.
+  await rig.clock.advance({ seconds: 8 });
   sweep.wake();
   await sweep.settled();
   assert.deepEqual((await uploadKeys(rig)).toSorted(), [fresh, open].map(({ id }) => `${rig.org.org_id}/${id}`).toSorted());
