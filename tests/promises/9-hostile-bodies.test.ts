@@ -16,8 +16,6 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const ROUNDS = promiseSize({ test: 1, full: 5 });
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_800_000 }) };
-/** Of the bodies that warm the server, each so many-th is sent. */
-const WARM_EVERY = promiseSize({ test: 4, full: 1 });
 const AT_ONCE = 8;
 const GROWTH_BYTES_MAX = 50 * 1024 * 1024;
 const ANSWER_MS_MAX = 30_000;
@@ -127,7 +125,10 @@ async function sendRaw(text: string, ends: boolean): Promise<Answer> {
   await until("an answer", () => socket.closed || socket.readableEnded || /\r\n\r\n\{.*\}$/s.test(answer));
   socket.destroy();
   const [, status = "0"] = /^HTTP\/1\.1 (\d{3})/.exec(answer) ?? [];
-  return { status: Number(status), text: answer.slice(answer.indexOf("\r\n\r\n") + 4) };
+  const [, length = "0"] = /\r\ncontent-length: (\d+)\r\n/i.exec(answer) ?? [];
+  const begins = answer.indexOf("\r\n\r\n") + 4;
+  // What stands behind a body that says to be shorter than it is has been taken for another request, and answered too.
+  return { status: Number(status), text: answer.slice(begins, begins + Number(length)) };
 }
 
 function check(what: string, { status, text }: Answer): void {
@@ -147,11 +148,10 @@ function memory(): { now: number; peak: number } {
 /** What the kernel's manual calls 5: the peak begins again at what there is. */
 const resetPeak = (): void => writeFileSync(`/proc/${server.program.child.pid}/clear_refs`, "5");
 
-async function attack(route: Route, statuses: Map<number, number>, every = 1): Promise<void> {
+async function attack(route: Route, statuses: Map<number, number>): Promise<void> {
   const { path, body = {} } = sampleRequest(route, things);
   const waiting = new Set<Promise<void>>();
-  for (const [at, hostile] of [...hostileBodies(route.body, body)].entries()) {
-    if (at % every !== 0) continue;
+  for (const hostile of hostileBodies(route.body, body)) {
     const sent = send(route, path, hostile).then((answer) => {
       check(`${route.name}: ${hostile.name}`, answer);
       statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
@@ -172,8 +172,8 @@ async function attack(route: Route, statuses: Map<number, number>, every = 1): P
 
 test("every route with a body refuses what is hostile, and keeps no memory of it", LIMIT, async (t) => {
   const statuses = new Map<number, number>();
-  // Warm: every route, so that what is compiled and pooled for good is there.
-  for (const route of json_routes) await attack(route, new Map(), WARM_EVERY);
+  // Warm: all of it once, so that what is compiled and pooled for good is there.
+  for (const route of json_routes) await attack(route, new Map());
   const before = memory().now;
   resetPeak();
   for (let round = 0; round < ROUNDS; round += 1) for (const route of json_routes) await attack(route, statuses);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BODY_FIELDS_MAX, parseBody } from "./body.ts";
+import { routes } from "@robofleet/protocol/routes";
+import { BODY_BYTES_MAX, BODY_FIELDS_MAX, bodyBytesMax, BOUNDED_BODY_BYTES_MAX, parseBody } from "./body.ts";
 
 const parse = (text: string): unknown => parseBody(Buffer.from(text));
 
@@ -34,6 +35,14 @@ test("a number that JavaScript does not know would be stored as null: refused", 
   for (const text of ["1e400", '{"value":-1e999}', `[${"9".repeat(400)}]`])
     assert.throws(() => parse(text), /a number that is too large/, text);
   assert.deepEqual(parse("[1e308,-0.5,1e-400]"), [1e308, -0.5, 0]);
+});
+
+test("only a route with a field for any JSON takes a mebibyte", () => {
+  assert.equal(bodyBytesMax(routes.setConfig.body), BODY_BYTES_MAX);
+  assert.equal(bodyBytesMax(routes.createRelease.body), BODY_BYTES_MAX);
+  for (const { body } of [routes.createSite, routes.enrollRobot, routes.createUser, routes.createDeployment])
+    assert.equal(bodyBytesMax(body), BOUNDED_BODY_BYTES_MAX);
+  assert.equal(bodyBytesMax(undefined), BOUNDED_BODY_BYTES_MAX);
 });
 
 test("what would take much more memory than its text is refused before it is parsed", () => {

@@ -1,12 +1,26 @@
+import type { TSchema } from "typebox";
 import { badRequest, printable } from "./fault.ts";
 
 export const BODY_BYTES_MAX = 1024 * 1024;
+/** Of a route whose fields are all bounded: more can only be spaces, or refused when it is parsed. */
+export const BOUNDED_BODY_BYTES_MAX = 128 * 1024;
 /** Deeper JSON overflows the stack of JSON.stringify at about 5,000 levels; nobody needs more than this. */
 export const BODY_DEPTH_MAX = 64;
 
 /** A field takes some hundred bytes of memory, as long as its request lasts. */
 export const BODY_FIELDS_MAX = 20_000;
 const BODY_CONTAINERS_MAX = 100_000;
+
+/** How many bytes a body of this schema may have: a mebibyte only where a field takes any JSON. */
+export function bodyBytesMax(schema: TSchema | undefined): number {
+  return schema !== undefined && takesAnything(schema) ? BODY_BYTES_MAX : BOUNDED_BODY_BYTES_MAX;
+}
+
+function takesAnything(schema: TSchema): boolean {
+  const node = schema as TSchema & { properties?: Record<string, TSchema>; patternProperties?: Record<string, TSchema> };
+  if (!["type", "anyOf", "enum", "const"].some((keyword) => keyword in node)) return true;
+  return [...Object.values(node.properties ?? {}), ...Object.values(node.patternProperties ?? {})].some(takesAnything);
+}
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 

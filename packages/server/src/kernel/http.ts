@@ -191,7 +191,7 @@ function refuseLate(response: ServerResponse): void {
 
 /** Any error as the envelope; what is not meant for the client stays in the log. */
 function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const fault = toFault(plane, error);
+  const fault = toFault(plane, error, request.routeOptions.bodyLimit);
   if (fault.status >= 500)
     plane.log.error({ err: error, request_id: request.id, status: fault.status, detail: fault.detail }, "request failed");
   if (reply.raw.headersSent) {
@@ -213,12 +213,12 @@ const FRAMEWORK_FAULTS: Record<number, () => Fault> = {
   415: () => httpError(415, "the body must be application/json"),
 };
 
-export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown): Fault {
+export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, body_bytes_max: number = BODY_BYTES_MAX): Fault {
   if (error instanceof Fault) return error;
   if (plane.db_errors.isConnectionLost(error)) return httpError(503, "the database does not answer; try again", { "retry-after": "2" });
   if (plane.db_errors.isDiskFull(error)) return diskFull("nothing was written");
   const status = (error as FastifyError | undefined)?.statusCode;
-  if (status === 413) return httpError(413, `the body is larger than ${BODY_BYTES_MAX} bytes`);
+  if (status === 413) return httpError(413, `the body is larger than ${body_bytes_max} bytes`);
   if (status !== undefined && status >= 400 && status < 500)
     return FRAMEWORK_FAULTS[status]?.() ?? new Fault("bad_request", "the request is malformed");
   return new Fault("internal_server_error", "something went wrong on the server; the request id helps to find it in the log");

@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials, requireMeant } from "./authenticate.ts";
 import { type AuditNote, isAudited, RequestAudit } from "./audit.ts";
 import { authorize } from "./authorize.ts";
+import { bodyBytesMax } from "./body.ts";
 import { type Caller, requireRole, type RobotCaller } from "./caller.ts";
 import type { Db } from "./db.ts";
 import { badRequest, forbidden, notFound } from "./fault.ts";
@@ -146,6 +147,7 @@ function mount(http: RouteHost, route: Route, onRequest: Step<void>, handler: St
     onRequest,
     handler,
     config: { route: route.name, streams: route.consumes !== undefined },
+    bodyLimit: bodyBytesMax(route.body),
   });
   http.methods.add(route.method, route.path);
 }
