@@ -1,18 +1,16 @@
 import assert from "node:assert/strict";
-import { globSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { root } from "../bin/launch.mjs";
 import { type Kept, renderPage } from "./promises/page.ts";
 import { PROMISES } from "./promises/promises.ts";
+import { proofsInTests } from "./promises/proofs.ts";
 
 const reference = (name: string): string => readFileSync(path.join(root, "docs", "reference", name), "utf8");
 
 test("every promise has a test that proves it, and every proof is of a promise", () => {
-  const files = globSync("{tests,packages}/**/*.test.ts", { cwd: root, exclude: (name) => name === "node_modules" });
-  const proven = files.flatMap((file) =>
-    Array.from(readFileSync(path.join(root, file), "utf8").matchAll(/provePromise\(\s*\w+,\s*(\d+)/g), ([, number]) => Number(number)),
-  );
+  const proven = proofsInTests().map(({ promise }) => promise);
   assert.deepEqual(
     [...new Set(proven)].toSorted((a, b) => a - b),
     PROMISES.map(({ number }) => number),

@@ -1,8 +1,8 @@
-import { chmod, readFile, rm } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { build, type Plugin } from "esbuild";
-import { lazyBuiltins } from "../../tools/lazy-builtins.ts";
+import type { Plugin } from "esbuild";
+import { bundleProgram } from "../../tools/bundle.ts";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const source = path.join(here, "src");
@@ -32,29 +32,8 @@ const oneStartupFile: Plugin = {
  * Bundles `rf` for publishing: a program that is loaded at every start, and beside it a file for each command that is
  * loaded when the command is called. Answers the path of the program.
  */
-export async function buildCli(directory = path.join(here, "dist")): Promise<string> {
-  await rm(directory, { recursive: true, force: true });
-  await build({
-    entryPoints: { rf: path.join(source, "main.ts") },
-    outdir: directory,
-    outExtension: { ".js": ".mjs" },
-    chunkNames: "[name]-[hash]",
-    bundle: true,
-    splitting: true,
-    minify: true,
-    format: "esm",
-    platform: "node",
-    target: "node24",
-    legalComments: "linked",
-    // Optional native parts of ws: it asks for them and does without.
-    external: ["bufferutil", "utf-8-validate"],
-    plugins: [lazyBuiltins, oneStartupFile],
-    banner: { js: "#!/usr/bin/env node" },
-    logLevel: "warning",
-  });
-  const program = path.join(directory, "rf.mjs");
-  await chmod(program, 0o755);
-  return program;
+export function buildCli(directory = path.join(here, "dist")): Promise<string> {
+  return bundleProgram({ name: "rf", entry: path.join(source, "main.ts"), directory, plugins: [oneStartupFile] });
 }
 
 if (import.meta.main) process.stdout.write(`${await buildCli()}\n`);

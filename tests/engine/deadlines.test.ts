@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fail, ignore, offlineAt, type RobotStep, stuckAt } from "@robofleet/swarm";
+import { fail, ignore, offlineAt, type RobotStep } from "@robofleet/swarm";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
+import { deployUntilStuck } from "./deploy-until-stuck.ts";
 
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 240_000 };
@@ -105,16 +106,7 @@ for (const [step, minutes, end] of STUCK) {
     TIMEOUT,
     async () => {
       await using plane = await startPlane({ at: AT });
-      const robot = await plane.enrollRobot();
-      const [before, release] = [await plane.release(), await plane.release()];
-      await plane.deploy(before, { robot_id: robot.id });
-      await plane.settle();
-      robot.behave(
-        step === "rolling_back" ? { failure: { at: "verifying", reason: "crash_loop" }, stuck_at: step } : stuckAt(step),
-        release.id,
-      );
-      const { id } = await plane.deploy(release, { robot_id: robot.id }, { rollout: { verify_seconds: 60 } });
-      await plane.settle();
+      const { robot, id } = await deployUntilStuck(plane, step);
       assert.equal((await targetOf(plane, id, robot.id)).status, step);
       await plane.advance({ minutes });
       assert.deepEqual(await targetOf(plane, id, robot.id), { ...end, waiting_for: null });

@@ -7,6 +7,7 @@ import { stuckAt } from "@robofleet/swarm";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
+import { deployUntilStuck } from "./deploy-until-stuck.ts";
 
 const AT = "2030-01-01T00:00:00Z";
 const LIMIT = { timeout: 240_000 };
@@ -53,16 +54,7 @@ const STUCK = [
 for (const [step, minutes] of STUCK) {
   test(`a target that is ${step} when the server restarts ends in its time, though its robot is silent`, LIMIT, async () => {
     await using plane = await startPlane({ at: AT, limits: SHORT });
-    const robot = await plane.enrollRobot();
-    const [before, release] = [await plane.release(), await plane.release()];
-    await plane.deploy(before, { robot_id: robot.id });
-    await plane.settle();
-    robot.behave(
-      step === "rolling_back" ? { failure: { at: "verifying", reason: "crash_loop" }, stuck_at: step } : stuckAt(step),
-      release.id,
-    );
-    const { id } = await plane.deploy(release, { robot_id: robot.id }, { rollout: { verify_seconds: 60 } });
-    await plane.settle();
+    const { robot, id } = await deployUntilStuck(plane, step);
     assert.equal(await statusOf(plane, id, robot.id), step);
     await plane.stop();
     await robot.disconnect();

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Clock, idSource, SimulatedClock, systemClock } from "@robofleet/clock";
+import { SECRET_PREFIXES } from "@robofleet/protocol";
 import type { Client } from "@robofleet/sdk";
 import { createLog, LIMIT_DEFAULTS, type Limits, type RunningPlane, type Settings, startPlane as startServer } from "@robofleet/server";
 import { Swarm } from "@robofleet/swarm";
@@ -198,7 +199,7 @@ export class Harness implements AsyncDisposable {
       ...(await tablesWithSecrets(this.db)).map((table) => `table ${table}`),
       ...secretsInText(log).map((found) => `the log (${found})`),
       ...(log.includes(ADMIN_TOKEN) ? ["the log (the admin token)"] : []),
-      ...filesWithSecrets(this.#settings.data_directory, ["rf_org_", "rf_user_", "rf_enroll_", ADMIN_TOKEN]).map((file) => `file ${file}`),
+      ...filesWithSecrets(this.#settings.data_directory, [...Object.values(SECRET_PREFIXES), ADMIN_TOKEN]).map((file) => `file ${file}`),
     ];
   }
 

@@ -4,7 +4,7 @@ import type { Db } from "../../packages/server/src/kernel/db.ts";
 import { identifier, int, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 
 /** Long enough to be no accident, short enough to find a secret that was cut. */
-const SECRET = "rf_(org|user|enroll|session)_[0-9a-f]{16}";
+const SECRET = "rf_(org|user|enroll|session|csrf)_[0-9a-f]{16}";
 /** Of the longest text that the form matches. */
 const SECRET_CHARACTERS = "rf_session_".length + 16;
 const CHUNK_BYTES = 1024 * 1024;

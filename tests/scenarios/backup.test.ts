@@ -12,7 +12,8 @@ import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts
 import { Ledger } from "../crash/ledger.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { rowsOfAndStop, withClient } from "../processes/database-rows.ts";
+import { withClient } from "../../packages/server/src/engines/db/embedded/connect.ts";
+import { rowsOfAndStop } from "../processes/database-rows.ts";
 import { until } from "../processes/process.ts";
 import { runCommand } from "../processes/server-command.ts";
 import { ServerProcess } from "../processes/server-process.ts";

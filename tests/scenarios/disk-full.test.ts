@@ -7,7 +7,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { Ledger } from "../crash/ledger.ts";
-import { withClient } from "../processes/database-rows.ts";
+import { withClient } from "../../packages/server/src/engines/db/embedded/connect.ts";
 import { until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SmallDisk } from "../processes/small-disk.ts";

@@ -1,11 +1,11 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { globSync, readFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { root } from "../../bin/launch.mjs";
 import { runChild } from "../../bin/run-child.mjs";
 import type { Proof } from "../../tests/harness/promise.ts";
 import { type Kept, renderPage } from "./page.ts";
+import { proofsInTests } from "./proofs.ts";
 import { PROMISES, type PromiseRow } from "./promises.ts";
 
 const USAGE = `npm run promises [-- --quick] [NUMBER…]
@@ -54,18 +54,11 @@ async function main(args: readonly string[]): Promise<void> {
 
 /** The test files that prove one of these promises, and how many proofs each promise has. */
 function findProofs(wanted: readonly PromiseRow[]): { files: string[]; expected: ReadonlyMap<number, number> } {
-  const found = globSync("{tests,packages}/**/*.test.ts", { cwd: root, exclude: (name) => name === "node_modules" || name === "dist" });
   const numbers = new Set(wanted.map(({ number }) => number));
+  const proofs = proofsInTests().filter(({ promise }) => numbers.has(promise));
   const expected = new Map<number, number>();
-  const files = found.filter((file) => {
-    const text = readFileSync(path.join(root, file), "utf8");
-    const proven = Array.from(text.matchAll(/provePromise\(\s*\w+,\s*(\d+)/g), ([, number]) => Number(number)).filter((number) =>
-      numbers.has(number),
-    );
-    for (const number of proven) expected.set(number, (expected.get(number) ?? 0) + 1);
-    return proven.length > 0;
-  });
-  return { files, expected };
+  for (const { promise } of proofs) expected.set(promise, (expected.get(promise) ?? 0) + 1);
+  return { files: [...new Set(proofs.map(({ file }) => file))], expected };
 }
 
 /** Adds what a run proved to what earlier ones did, and writes the page anew. */

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { type FileHandle, mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
+import { syncDirectory } from "../../kernel/sync-directory.ts";
 import type { EngineLog } from "../log.ts";
 import {
   type AppendOptions,
@@ -15,7 +16,7 @@ import {
   type Staged,
 } from "./blobs.ts";
 import { DirectoryUploads } from "./directory-uploads.ts";
-import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, syncDirectory, writeFully } from "./files.ts";
+import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, writeFully } from "./files.ts";
 import { splitKey, splitPrefix } from "./keys.ts";
 
 /**

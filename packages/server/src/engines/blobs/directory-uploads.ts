@@ -4,7 +4,8 @@ import { type FileHandle, mkdir, open, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
 import { type AppendOptions, type Appended, BlobError, type BlobStat, type Completed } from "./blobs.ts";
-import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, syncDirectory, writeFully } from "./files.ts";
+import { syncDirectory } from "../../kernel/sync-directory.ts";
+import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, writeFully } from "./files.ts";
 import { splitKey } from "./keys.ts";
 
 /** A power cut takes at most this much of what a request brought: so often it is forced to the disk. */

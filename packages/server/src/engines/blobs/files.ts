@@ -47,16 +47,6 @@ export async function entriesOf(directory: string): Promise<Dirent[]> {
   }
 }
 
-/** A new name is durable only when its directory is. */
-export async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
 /** Throws the error, as `no_space` when that is what it says: full disk, quota, or no inodes left. */
 export function refuse(error: unknown): never {
   if (isCode(error, "ENOSPC") || isCode(error, "EDQUOT"))

@@ -4,6 +4,7 @@ import { isIP } from "node:net";
 import path from "node:path";
 import type * as x509Library from "@peculiar/x509";
 import { fingerprintOf } from "@robofleet/protocol/authority";
+import { syncDirectory } from "../sync-directory.ts";
 import type { KeyPair } from "./contract.ts";
 
 const DAY_MS = 86_400_000;
@@ -156,10 +157,5 @@ async function write(file: string, text: string, mode: number): Promise<void> {
     await handle.close();
   }
   await rename(`${file}.tmp`, file);
-  const directory = await open(path.dirname(file), "r");
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
+  await syncDirectory(path.dirname(file));
 }

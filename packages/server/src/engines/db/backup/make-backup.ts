@@ -2,7 +2,8 @@ import { access, mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/
 import path from "node:path";
 import type { Clock } from "@robofleet/clock";
 import type { EngineLog } from "../../log.ts";
-import { backup, errorCode, Refusal, runningDatabase, startEmbedded, syncDirectory, syncTree } from "../embedded/index.ts";
+import { backup, errorCode, Refusal, runningDatabase, startEmbedded, syncTree } from "../embedded/index.ts";
+import { syncDirectory } from "../../../kernel/sync-directory.ts";
 import { copyDataFiles, listStrange } from "./data-files.ts";
 import { DATA, describeFile, FORMAT, type Manifest, MANIFEST_FILE } from "./manifest.ts";
 import { dumpRows, ROWS_MANIFEST } from "./table-rows.ts";

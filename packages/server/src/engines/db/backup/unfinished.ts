@@ -1,6 +1,7 @@
 import { access, open, rm } from "node:fs/promises";
 import path from "node:path";
-import { errorCode, Refusal, syncDirectory } from "../embedded/index.ts";
+import { syncDirectory } from "../../../kernel/sync-directory.ts";
+import { errorCode, Refusal } from "../embedded/index.ts";
 
 /** Lies in a data directory while a restore fills it. */
 const MARK = "restore-unfinished";

@@ -13,7 +13,8 @@ import {
 } from "./backup-files.ts";
 import { type Connection, withClient } from "./connect.ts";
 import { errorCode, Refusal } from "./refusal.ts";
-import { syncDirectory, syncTree } from "./sync.ts";
+import { syncDirectory } from "../../../kernel/sync-directory.ts";
+import { syncTree } from "./sync.ts";
 
 export interface BackupOptions {
   /** The running database's superuser connection. */

@@ -8,7 +8,7 @@ import { chooseRunAs, commandFor, giveTo, type RunAs } from "./run-as.ts";
 import { run } from "./run.ts";
 import type { Parameters } from "./settings.ts";
 import { socketDirectoryFor } from "./socket-directory.ts";
-import { syncDirectory } from "./sync.ts";
+import { syncDirectory } from "../../../kernel/sync-directory.ts";
 
 /** The superuser that initdb makes; the only way in is the socket. */
 export const SUPERUSER = "robofleet";

@@ -6,6 +6,6 @@ export { lockDirectory } from "./lock.ts";
 export { errorCode, Refusal } from "./refusal.ts";
 export { restore, type RestoreOptions } from "./restore.ts";
 export { runningDatabase } from "./running.ts";
-export { syncDirectory, syncTree } from "./sync.ts";
+export { syncTree } from "./sync.ts";
 export { type Embedded, type EmbeddedOptions, type ExitListener, startEmbedded } from "./supervisor.ts";
 export { upgradeDatabase, type UpgradeOptions, type UpgradeResult } from "./upgrade.ts";

@@ -5,7 +5,8 @@ import { readMajor } from "./binaries.ts";
 import { placeDirectory } from "./cluster.ts";
 import { lockDirectory } from "./lock.ts";
 import { Refusal } from "./refusal.ts";
-import { syncDirectory, syncTree } from "./sync.ts";
+import { syncDirectory } from "../../../kernel/sync-directory.ts";
+import { syncTree } from "./sync.ts";
 
 export interface RestoreOptions {
   /** A directory that `backup` made. */

@@ -1,7 +1,7 @@
 import { access, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { Log } from "./log.ts";
-import { syncDirectory } from "./sync.ts";
+import { syncDirectory } from "../../../kernel/sync-directory.ts";
 
 /** Names of directories beside the database's own, for replacing it by another one. */
 interface Switch {

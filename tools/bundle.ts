@@ -1,0 +1,40 @@
+import { chmod, rm } from "node:fs/promises";
+import path from "node:path";
+import { build, type Plugin } from "esbuild";
+import { lazyBuiltins } from "./lazy-builtins.ts";
+
+export interface BundleOptions {
+  /** Of the program. */
+  name: string;
+  /** Path of its TypeScript. */
+  entry: string;
+  /** Made anew, with the program and what it loads later beside it. */
+  directory: string;
+  plugins?: readonly Plugin[];
+}
+
+/** Bundles a program for publishing, a file for each part that is loaded only when it is needed. Answers the program's path. */
+export async function bundleProgram({ name, entry, directory, plugins = [] }: BundleOptions): Promise<string> {
+  await rm(directory, { recursive: true, force: true });
+  await build({
+    entryPoints: { [name]: entry },
+    outdir: directory,
+    outExtension: { ".js": ".mjs" },
+    chunkNames: "[name]-[hash]",
+    bundle: true,
+    splitting: true,
+    minify: true,
+    format: "esm",
+    platform: "node",
+    target: "node24",
+    legalComments: "linked",
+    // Optional native parts of ws: it asks for them and does without.
+    external: ["bufferutil", "utf-8-validate"],
+    plugins: [lazyBuiltins, ...plugins],
+    banner: { js: "#!/usr/bin/env node" },
+    logLevel: "warning",
+  });
+  const program = path.join(directory, `${name}.mjs`);
+  await chmod(program, 0o755);
+  return program;
+}
