@@ -210,6 +210,20 @@ export interface DesiredRelease {
   artifact_size: number;
   image: string | null;
   manifest: unknown;
+  /** The parts of an uploaded image, each a blob that GET /agent/artifacts/{sha256} answers; absent or null: there are none. */
+  layers?: DesiredLayers | null;
+  /** For the registry of `image`; only in the message, never stored: absent: none is known, or none is needed. */
+  registry_auth?: { username: string; password: string } | null;
+}
+
+export interface DesiredLayers {
+  config: { sha256: string; size: number };
+  /**
+   * From the lowest to the topmost. `sha256` and `size` are of the blob's bytes as the archive had them, gzip or plain;
+   * `diff_id` is the SHA-256 (64 hex digits) of the layer's plain tar.
+   */
+  layers: { sha256: string; size: number; diff_id: string }[];
+  repo_tags?: string[];
 }
 
 export interface DesiredApp {

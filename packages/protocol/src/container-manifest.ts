@@ -1,0 +1,186 @@
+import { type Static, Type } from "typebox";
+
+/**
+ * How a robot runs a container: the manifest of a `container_image` release. The server checks it when the release is made;
+ * the agent uses the types only, so that it need not load a schema library. A release may go without: the
+ * image's own command, on a network of its own, alive at the end of the verification.
+ */
+const strict = { additionalProperties: false } as const;
+const Maybe = Type.Optional;
+
+const TEXT_MAX = 4_000;
+const NO_NUL = "^[^\\u0000]*$";
+const Text = Type.String({ maxLength: TEXT_MAX, pattern: NO_NUL, description: `text of at most ${TEXT_MAX} characters without NUL` });
+const Program = Type.String({ minLength: 1, maxLength: TEXT_MAX, pattern: NO_NUL, description: "text that is not empty" });
+/** An argument list; the program is its first item. */
+const Argv = Type.Array(Program, { minItems: 1, maxItems: 256 });
+const Port = Type.Integer({ minimum: 1, maximum: 65_535 });
+const AbsolutePath = Type.String({
+  maxLength: TEXT_MAX,
+  pattern: "^/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]*$",
+  description: "an absolute path without ..",
+});
+
+/** What makes a container of the robot hear of a new config; SIGKILL and SIGSTOP are none of these. */
+export const CONTAINER_RELOAD_SIGNALS = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGCONT", "SIGWINCH"] as const;
+export const CONTAINER_RESTART_POLICIES = ["always", "on_failure", "never"] as const;
+export const CONTAINER_REPLACE_MODES = ["after", "beside"] as const;
+export const CONTAINER_ULIMITS = [
+  "as",
+  "core",
+  "cpu",
+  "data",
+  "fsize",
+  "locks",
+  "memlock",
+  "msgqueue",
+  "nice",
+  "nofile",
+  "nproc",
+  "rss",
+  "rtprio",
+  "rttime",
+  "sigpending",
+  "stack",
+] as const;
+
+const PortMapping = Type.Object(
+  {
+    container: Port,
+    /** Absent: any free one. */
+    host: Maybe(Port),
+    /** Absent: every address of the robot. */
+    host_address: Maybe(Type.String({ format: "ipv4", description: "an IPv4 address" })),
+    /** Absent: tcp. */
+    protocol: Maybe(Type.Enum(["tcp", "udp"])),
+  },
+  strict,
+);
+
+const Mount = Type.Object(
+  {
+    type: Type.Enum(["bind", "volume", "tmpfs"]),
+    /** bind: a path of the robot; volume: its name; tmpfs: none. */
+    source: Maybe(
+      Type.String({
+        maxLength: TEXT_MAX,
+        pattern: "^(?:/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]*|[A-Za-z0-9][A-Za-z0-9_.-]{0,127})$",
+        description: "an absolute path without .., or the name of a volume",
+      }),
+    ),
+    target: AbsolutePath,
+    /** Absent: false. */
+    read_only: Maybe(Type.Boolean()),
+    /** tmpfs only; absent: half of the memory. */
+    size_bytes: Maybe(Type.Integer({ minimum: 4_096, maximum: Number.MAX_SAFE_INTEGER })),
+  },
+  strict,
+);
+
+const Device = Type.Object(
+  {
+    host: Type.String({ maxLength: TEXT_MAX, pattern: "^/dev/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]+$", description: "a path below /dev" }),
+    /** Absent: the same. */
+    container: Maybe(AbsolutePath),
+    /** Absent: rwm (read, write, make). */
+    permissions: Maybe(Type.String({ pattern: "^(?!.*(.).*\\1)[rwm]{1,3}$", description: "some of the letters r, w and m" })),
+  },
+  strict,
+);
+
+const Http = Type.Object(
+  {
+    /** An address that the robot itself can open; or `port` (of the container), with `path`. */
+    url: Maybe(Type.String({ maxLength: 2_000, pattern: "^https?://[^\\s]+$", description: "an http or https address" })),
+    port: Maybe(Port),
+    /** Absent: /. */
+    path: Maybe(Type.String({ maxLength: 2_000, pattern: "^/[^\\s]*$", description: "a path that begins with /" })),
+    /** Absent: 200. */
+    expect_status: Maybe(Type.Integer({ minimum: 100, maximum: 599 })),
+  },
+  strict,
+);
+
+const Health = Type.Object(
+  {
+    http: Maybe(Http),
+    /** Runs in the container; 0 is healthy. */
+    command: Maybe(Argv),
+    /** Healthy from the first line of output on that matches. */
+    log: Maybe(Type.Object({ pattern: Type.String({ minLength: 1, maxLength: 500, description: "a regular expression" }) }, strict)),
+  },
+  { ...strict, minProperties: 1, maxProperties: 1 },
+);
+
+const Ulimit = Type.Object(
+  {
+    /** -1: unlimited. */
+    soft: Type.Integer({ minimum: -1, maximum: Number.MAX_SAFE_INTEGER }),
+    hard: Type.Integer({ minimum: -1, maximum: Number.MAX_SAFE_INTEGER }),
+  },
+  strict,
+);
+
+export const ContainerManifest = Type.Object(
+  {
+    /** Absent: the image's. */
+    entrypoint: Maybe(Argv),
+    command: Maybe(Type.Array(Text, { maxItems: 256 })),
+    env: Maybe(
+      Type.Record(Type.String({ pattern: "^(?!ROBOFLEET_)[A-Za-z_][A-Za-z0-9_]{0,254}$" }), Text, {
+        ...strict,
+        maxProperties: 256,
+        description: "names of environment variables, none of them ROBOFLEET_…, and their texts",
+      }),
+    ),
+    ports: Maybe(Type.Array(PortMapping, { maxItems: 256 })),
+    mounts: Maybe(Type.Array(Mount, { maxItems: 64 })),
+    devices: Maybe(Type.Array(Device, { maxItems: 64 })),
+    /** The container shares the robot's network: what ROS needs. Absent: false. */
+    host_network: Maybe(Type.Boolean()),
+    restart: Maybe(
+      Type.Object(
+        {
+          /** Absent: always. */
+          policy: Maybe(Type.Enum([...CONTAINER_RESTART_POLICIES])),
+          /** on_failure only; absent: without end. */
+          max_retries: Maybe(Type.Integer({ minimum: 1, maximum: 1_000 })),
+        },
+        strict,
+      ),
+    ),
+    limits: Maybe(
+      Type.Object(
+        {
+          memory_bytes: Maybe(Type.Integer({ minimum: 6 * 1024 * 1024, maximum: Number.MAX_SAFE_INTEGER })),
+          /** Processors, also parts of one. */
+          cpus: Maybe(Type.Number({ minimum: 0.01, maximum: 1_024 })),
+          /** Processes and threads. */
+          pids: Maybe(Type.Integer({ minimum: 1, maximum: 4_194_304 })),
+        },
+        strict,
+      ),
+    ),
+    ulimits: Maybe(Type.Object(Object.fromEntries(CONTAINER_ULIMITS.map((name) => [name, Maybe(Ulimit)])), strict)),
+    health: Maybe(Health),
+    /** after (absent: this): the old container ends before the new one starts; beside: it ends once the new one is verified. */
+    replace: Maybe(Type.Enum([...CONTAINER_REPLACE_MODES])),
+    /** Between SIGTERM and SIGKILL; absent: 10. */
+    stop_timeout_seconds: Maybe(Type.Integer({ minimum: 0, maximum: 600 })),
+    /** How the container hears of a new config; absent: it watches the file. */
+    reload: Maybe(
+      Type.Object(
+        { signal: Maybe(Type.Enum([...CONTAINER_RELOAD_SIGNALS])), command: Maybe(Argv) },
+        { ...strict, minProperties: 1, maxProperties: 1 },
+      ),
+    ),
+  },
+  strict,
+);
+
+type Ulimits = Partial<Record<(typeof CONTAINER_ULIMITS)[number], { soft: number; hard: number }>>;
+export type ContainerManifest = Omit<Static<typeof ContainerManifest>, "ulimits"> & { ulimits?: Ulimits };
+export type ContainerPort = Static<typeof PortMapping>;
+export type ContainerMount = Static<typeof Mount>;
+export type ContainerDevice = Static<typeof Device>;
+export type ContainerHealth = Static<typeof Health>;
