@@ -9,6 +9,7 @@ import { FileExecutor } from "../runtime/file.ts";
 import { makeDirectory } from "../disk/write-atomically.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
+import { pruneVersions } from "../runtime/staged-versions.ts";
 import { Journal } from "./journal.ts";
 import { type AppState, type Wish } from "./state.ts";
 import { AppWorker } from "./worker.ts";
@@ -49,7 +50,18 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   const workerOf = (app: string): AppWorker => {
     let worker = workers.get(app);
     if (worker === undefined) {
-      worker = new AppWorker({ app, journal, paths, executors, clock, timing, log, reporter, on_step, on_finished: pruneDownloads });
+      worker = new AppWorker({
+        app,
+        journal,
+        keep_versions: (release_ids) => pruneVersions(paths, app, release_ids),
+        executors,
+        clock,
+        timing,
+        log,
+        reporter,
+        on_step,
+        on_finished: pruneDownloads,
+      });
       workers.set(app, worker);
       if (running) worker.start();
     }

@@ -4,8 +4,6 @@ import type { Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";
 import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
-import type { StatePaths } from "../runtime/paths.ts";
-import { pruneVersions } from "../runtime/staged-versions.ts";
 import { applyStep, type Outcome, type StepContext } from "./apply.ts";
 import type { Journal } from "./journal.ts";
 import { isWanted, plan, type Step } from "./plan.ts";
@@ -13,8 +11,9 @@ import { type AppState, emptyState, type Finished, FINISHED_MAX, finishedTarget,
 
 export interface WorkerOptions {
   app: string;
-  journal: Journal<AppState>;
-  paths: StatePaths;
+  journal: Pick<Journal<AppState>, "records" | "append">;
+  /** Deletes what is staged of the app, but these releases. */
+  keep_versions: (release_ids: readonly string[]) => void;
   executors: readonly Executor[];
   clock: Clock;
   timing: Timing;
@@ -199,7 +198,7 @@ export class AppWorker {
         if (executor === undefined) throw new StepFailure("incompatible", `this agent has no executor for ${kind}`);
         return executor;
       },
-      keep_versions: (release_ids) => pruneVersions(this.#options.paths, this.app, release_ids),
+      keep_versions: this.#options.keep_versions,
       progress: ({ target_id }, bytes_done, bytes_total) => {
         const attempt = this.#state.work?.attempt;
         if (target_id !== null && attempt !== undefined) this.#options.reporter.progress({ target_id, attempt, bytes_done, bytes_total });

@@ -54,7 +54,13 @@ export async function enroll(options: EnrollOptions): Promise<Enrolment> {
 
 type Asked = { enrolment: Enrolment } | { reason: string; retry_after_ms?: number | undefined };
 
-async function askOnce({ config, key, clock, http, signal }: EnrollOptions, enroll_key: string): Promise<Asked> {
+export type AskOptions = Pick<EnrollOptions, "clock" | "http" | "signal"> & {
+  config: Pick<AgentConfig, "server" | "name" | "labels" | "system_root">;
+  key: Pick<RobotKey, "public_key">;
+};
+
+/** One request. Answers why it is worth another, if it is; throws EnrolmentRefused, or Error when it is not. */
+export async function askOnce({ config, key, clock, http, signal }: AskOptions, enroll_key: string): Promise<Asked> {
   let status: number;
   let text: string;
   let retry_after_ms: number | undefined;

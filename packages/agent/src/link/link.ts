@@ -19,7 +19,7 @@ import type { Outbox } from "../spool/outbox.ts";
 import { backoffMs, slowMs } from "./backoff.ts";
 import { connect, ConnectFailed } from "./connect.ts";
 
-import { ReportSender } from "./report-sender.ts";
+import { type ReportQueue, ReportSender } from "./report-sender.ts";
 import { streamSources } from "../streams/index.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
 
@@ -38,8 +38,8 @@ export interface LinkOptions {
   /** For what would be said again for each batch of logs if it were shipped. */
   local: Logger;
   time: RobotTime;
-  outbox: Outbox;
-  shipper: LogShipper;
+  outbox: ReportQueue & Pick<Outbox, "outbox_id" | "size" | "reconcile">;
+  shipper: Pick<LogShipper, "start" | "stop" | "pump" | "acknowledge" | "follow">;
   /** What `hello` says besides who we are; asked at each connect. */
   introduce: () => Pick<Hello, "boot_id" | "run_id" | "agent_version" | "platform" | "kinds" | "generation">;
   health: () => Promise<HealthBody>;
@@ -83,6 +83,11 @@ export class Link {
     this.#stopping.abort();
     this.#session?.close("the agent is stopping");
     await this.#running;
+  }
+
+  /** Breaks the connection of the moment without a word, as a bad line does; the next attempt follows by itself. */
+  cut(): void {
+    this.#session?.cut("the line was cut");
   }
 
   /** The outbox has a new report. */

@@ -8,16 +8,19 @@ const REPORTS_AT_ONCE = 100;
 /** A report is far smaller; with less room than this it waits for frames to leave. */
 const ROOM_BYTES_MIN = 64 * 1024;
 
+/** What sending needs of an outbox: simulated robots keep theirs in memory. */
+export type ReportQueue = Pick<Outbox, "after" | "acknowledge">;
+
 /** Sends the outbox in order over the session of the moment, again what is not acknowledged. */
 export class ReportSender {
-  readonly #outbox: Outbox;
+  readonly #outbox: ReportQueue;
   readonly #clock: Clock;
   #session: Session | undefined;
   #sent = 0;
   #acked = 0;
   #timeout: Timer | undefined;
 
-  constructor(outbox: Outbox, clock: Clock) {
+  constructor(outbox: ReportQueue, clock: Clock) {
     this.#outbox = outbox;
     this.#clock = clock;
   }

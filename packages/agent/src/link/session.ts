@@ -150,6 +150,11 @@ export class Session {
     this.#finish({ reason }, CLOSE_GOING_AWAY);
   }
 
+  /** Ends without a word. */
+  cut(reason: string): void {
+    this.#finish({ reason });
+  }
+
   #receive(data: RawData, is_binary: boolean): void {
     if (this.#end !== undefined) return;
     this.#last_heard = this.#options.clock.monotonic();

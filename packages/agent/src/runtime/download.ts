@@ -15,13 +15,16 @@ export interface Artifact {
   size: number;
 }
 
-export interface DownloadOptions {
-  directory: string;
+export interface FetchOptions {
   fetcher: Fetcher;
   clock: Clock;
   timing: Timing;
   signal: AbortSignal;
   progress: (bytes_done: number, bytes_total: number) => void;
+}
+
+export interface DownloadOptions extends FetchOptions {
+  directory: string;
 }
 
 const PROGRESS_INTERVAL_MS = 500;
@@ -39,9 +42,9 @@ class NotNow extends Error {
   }
 }
 
-/** What is on disk so far, and its digest. */
-interface Part {
-  handle: promises.FileHandle;
+/** What is there so far, and its digest. */
+export interface Part {
+  handle: Pick<promises.FileHandle, "write" | "truncate">;
   bytes: number;
   hash: Hash;
 }
@@ -62,15 +65,7 @@ export async function downloadArtifact(artifact: Artifact, options: DownloadOpti
     await checkSpace(artifact, file, options.directory);
     await using handle = await promisesOpen(file);
     const part = await readPart(handle, artifact);
-    for (const last of [false, true]) {
-      await fillPart(part, artifact, options);
-      if (part.hash.copy().digest("hex") === artifact.sha256) break;
-      if (last) {
-        await handle.truncate(0);
-        throw new StepFailure("digest_mismatch", `the artifact's bytes are not the ones of SHA-256 ${artifact.sha256}, twice`);
-      }
-      await restart(part);
-    }
+    await fetchWhole(part, artifact, options);
     await handle.sync();
   } catch (error) {
     throwIfAborted(options.signal);
@@ -79,6 +74,16 @@ export async function downloadArtifact(artifact: Artifact, options: DownloadOpti
   failpoint("download:before-rename", "file");
   renameDurably(file, done);
   return done;
+}
+
+/** Goes on from what is there until the digest is right, once more from the first byte when it is not. Throws StepFailure. */
+export async function fetchWhole(part: Part, artifact: Artifact, options: FetchOptions): Promise<void> {
+  for (const last of [false, true]) {
+    await fillPart(part, artifact, options);
+    if (part.hash.copy().digest("hex") === artifact.sha256) return;
+    await restart(part);
+    if (last) throw new StepFailure("digest_mismatch", `the artifact's bytes are not the ones of SHA-256 ${artifact.sha256}, twice`);
+  }
 }
 
 const promisesOpen = (file: string): Promise<promises.FileHandle> =>
@@ -117,8 +122,8 @@ async function restart(part: Part): Promise<void> {
   part.hash = createHash("sha256");
 }
 
-/** Tries until all bytes are there. */
-async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions): Promise<void> {
+/** Tries until as many bytes are there as the artifact has, whatever they are. */
+async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): Promise<void> {
   const { clock, timing, signal } = options;
   /** Tries without progress: all of them space the next one out, only those with an answer that is one count against the bound. */
   let idle_tries = 0;
@@ -157,7 +162,7 @@ async function fillPart(part: Part, artifact: Artifact, options: DownloadOptions
 }
 
 /** One request: appends what it brings. */
-async function fetchOnce(part: Part, artifact: Artifact, options: DownloadOptions & { on_answer: () => void }): Promise<void> {
+async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions & { on_answer: () => void }): Promise<void> {
   const cut = new AbortController();
   const signal = AbortSignal.any([options.signal, cut.signal]);
   const { clock, timing } = options;
