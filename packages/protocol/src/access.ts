@@ -153,7 +153,13 @@ export const access = {
   getDeployment: one("viewer", "deployment"),
   listDeploymentEvents: one("viewer", "deployment", query("robot_id")),
   listDeploymentTargets: one("viewer", "deployment", query("robot_id")),
+  listDeploymentWaves: one("viewer", "deployment"),
+  pauseDeployment: one("operator", "deployment"),
+  resumeDeployment: one("operator", "deployment"),
+  promoteDeployment: one("operator", "deployment"),
   cancelDeployment: one("operator", "deployment"),
+  retryDeployment: one("operator", "deployment"),
+  rollBackDeployment: one("operator", "deployment"),
 
   listConfigs: list("viewer", "configs", query("scope_id")),
   setConfig: at("operator", ["scope_id"]),

@@ -170,7 +170,10 @@ function operationOf(route: Route, schemas: Schemas): Node {
     ...(body === undefined ? {} : { requestBody: body }),
     responses: {
       ...Object.fromEntries(
-        Object.entries(route.responses).map(([status, schema]) => [status, successOf(route, Number(status), schema, schemas)]),
+        Object.entries({ ...(route.dry_run === undefined ? {} : { 200: route.dry_run }), ...route.responses }).map(([status, schema]) => [
+          status,
+          successOf(route, Number(status), schema, schemas),
+        ]),
       ),
       ...Object.fromEntries(
         errorsOf(route).map((status) => [status, { $ref: `#/components/responses/${ERRORS[status]?.name ?? status}` }]),

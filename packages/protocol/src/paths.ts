@@ -58,7 +58,13 @@ export const paths = {
   getDeployment: ["GET", "/api/deployments/{id}"],
   listDeploymentEvents: ["GET", "/api/deployments/{id}/events"],
   listDeploymentTargets: ["GET", "/api/deployments/{id}/targets"],
+  listDeploymentWaves: ["GET", "/api/deployments/{id}/waves"],
+  pauseDeployment: ["POST", "/api/deployments/{id}/pause"],
+  resumeDeployment: ["POST", "/api/deployments/{id}/resume"],
+  promoteDeployment: ["POST", "/api/deployments/{id}/promote"],
   cancelDeployment: ["POST", "/api/deployments/{id}/cancel"],
+  retryDeployment: ["POST", "/api/deployments/{id}/retry"],
+  rollBackDeployment: ["POST", "/api/deployments/{id}/rollback"],
 
   listConfigs: ["GET", "/api/configs"],
   setConfig: ["POST", "/api/configs"],

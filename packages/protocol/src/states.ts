@@ -26,7 +26,8 @@ export const TARGET_STATUSES = [
 ] as const;
 export type TargetStatus = (typeof TARGET_STATUSES)[number];
 
-export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate"] as const;
+/** What a queued target waits for; `robot`: a staged one, until its robot says that it may change what runs. */
+export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate", "robot"] as const;
 export type WaitingFor = (typeof WAITING_FOR)[number];
 
 /** Why a target or deployment ended, or took the turn that it took. */

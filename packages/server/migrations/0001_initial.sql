@@ -195,6 +195,17 @@ create table release (
 );
 create index release_artifact on release (org_id, artifact_sha256);
 
+-- Whose signatures of releases the org's robots take: each statement whole, and signed by a key of the one before.
+create table signing_trust (
+  org_id text not null references org (id) on delete cascade,
+  serial integer not null check (serial > 0),
+  -- key_id, text, value: as it was signed, for the robots
+  statement jsonb not null,
+  created_by jsonb,
+  created_at timestamptz not null,
+  primary key (org_id, serial)
+);
+
 -- The artifacts that are stored, once per org and digest however many releases name them. Whoever makes or removes a
 -- blob holds its row.
 create table artifact (
@@ -257,6 +268,9 @@ create table robot_app (
   deployment_id text,
   attempt integer not null default 0,
   verify_seconds integer not null default 30,
+  -- the robot installs it only in between; null: whenever
+  install_from timestamptz,
+  install_until timestamptz,
   status text not null default 'unknown',
   -- the last target of this app that failed or was rolled back brought this release
   failed_release_id text,
@@ -298,8 +312,26 @@ create table deployment (
   count_rolled_back integer not null default 0,
   count_cancelled integer not null default 0,
   event_seq bigint not null default 0,
+  -- targets ever dispatched, each once
+  count_dispatched integer not null default 0,
+  -- waves that have robots, the implicit last one too; highest one opened; since when it has passed: its soak time
+  wave_count integer not null default 1,
+  current_wave integer not null default 0,
+  wave_passed_at timestamptz,
+  -- the last wave out of which somebody asked for the step
+  promoted_wave integer not null default -1,
+  -- the next of the policy's waves whose robots are to be found; null: all are
+  wave_to_assign integer,
+  -- when the rollout loop looks at it again
+  step_at timestamptz,
+  -- failures over the threshold that somebody has seen and resumed after
+  failures_accepted integer not null default 0,
   cancel_requested_at timestamptz,
+  stop_requested_at timestamptz,
+  rollback_requested_at timestamptz,
+  paused_at timestamptz,
   expires_at timestamptz,
+  -- the ended deployment whose targets this one's are made of: failed and rolled back ones, or applied ones
   retry_of text,
   rollback_of text,
   created_by jsonb not null,
@@ -314,7 +346,27 @@ create index deployment_robot on deployment (org_id, robot_id, id) where robot_i
 create index deployment_fleet on deployment (org_id, fleet_id, id) where fleet_id is not null;
 create index deployment_release on deployment (org_id, release_id, id) where release_id is not null;
 create index deployment_open_expiry on deployment (expires_at) where finished_at is null and expires_at is not null;
+create index deployment_step on deployment (step_at) where finished_at is null and step_at is not null;
 create index deployment_fan_out on deployment (fan_out_at) where fan_out_at is not null and fan_out_done_at is null and finished_at is null;
+
+-- Waves of those deployments that have more than everyone at once; counted with their targets.
+create table deployment_wave (
+  org_id text not null,
+  deployment_id text not null,
+  wave integer not null,
+  size integer not null default 0,
+  opened_at timestamptz,
+  passed_at timestamptz,
+  count_pending integer not null default 0,
+  count_queued integer not null default 0,
+  count_active integer not null default 0,
+  count_applied integer not null default 0,
+  count_failed integer not null default 0,
+  count_rolled_back integer not null default 0,
+  count_cancelled integer not null default 0,
+  primary key (org_id, deployment_id, wave),
+  foreign key (org_id, deployment_id) references deployment (org_id, id) on delete cascade
+);
 
 -- Scheduled deployments that wait for their time, across orgs. Taking the row is what dispatches it, once.
 create table deployment_due (
@@ -340,7 +392,7 @@ create table deployment_target (
   status text not null check (status in ('pending', 'queued', 'dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back', 'applied', 'failed', 'rolled_back', 'cancelled')),
   reason text,
   attempt integer not null default 0,
-  waiting_for text check (waiting_for in ('robot_online', 'slot', 'window', 'artifact', 'previous_deployment', 'gate')),
+  waiting_for text check (waiting_for in ('robot_online', 'slot', 'window', 'artifact', 'previous_deployment', 'gate', 'robot')),
   progress jsonb,
   previous_release_id text,
   -- robot's generation at which it was dispatched: orders dispatches of one robot
@@ -349,6 +401,8 @@ create table deployment_target (
   deadline_at timestamptz,
   -- a retry is not dispatched before
   not_before_at timestamptz,
+  -- the server takes the robot back to its previous release
+  reverting boolean not null default false,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   primary key (org_id, deployment_id, id),
@@ -358,6 +412,8 @@ create table deployment_target (
 create unique index deployment_target_id on deployment_target (org_id, id);
 create index deployment_target_robot_open on deployment_target (org_id, robot_id, subject) where status not in ('applied', 'failed', 'rolled_back', 'cancelled');
 create index deployment_target_claim on deployment_target (created_at) where status = 'queued' and waiting_for is null;
+create index deployment_target_pending on deployment_target (org_id, deployment_id, wave, robot_id) where status = 'pending';
+create index deployment_target_held on deployment_target (org_id, deployment_id, waiting_for, wave, id) where waiting_for in ('slot', 'gate');
 create index deployment_target_waiting_release on deployment_target (org_id, release_id) where status = 'queued' and waiting_for = 'artifact';
 create index deployment_target_deadline on deployment_target (deadline_at) where deadline_at is not null;
 
@@ -381,6 +437,31 @@ create table deployment_event (
 create index deployment_event_own on deployment_event (org_id, deployment_id, seq) where robot_id is null;
 create index deployment_event_robot on deployment_event (org_id, deployment_id, robot_id, seq) where robot_id is not null;
 
+-- A data key of an org, with which its secrets are encrypted; itself encrypted with the server's master key, which is
+-- not in the database.
+create table secret_key (
+  org_id text not null references org (id) on delete cascade,
+  id text not null,
+  master_key_id text not null,
+  wrapped text not null,
+  created_at timestamptz not null,
+  primary key (org_id, id)
+);
+create index secret_key_master on secret_key (master_key_id);
+
+-- What is true of a namespace as such. Its row is locked by whoever changes its values or its schema, so that neither
+-- slips past the other.
+create table config_namespace (
+  org_id text not null references org (id) on delete cascade,
+  namespace text not null,
+  -- JSON Schema of the namespace's object; null: anything goes
+  value_schema jsonb,
+  schema_version integer not null default 0,
+  schema_updated_by jsonb,
+  schema_updated_at timestamptz,
+  primary key (org_id, namespace)
+);
+
 create table config_entry (
   org_id text not null references org (id) on delete cascade,
   id text not null,
@@ -389,14 +470,36 @@ create table config_entry (
   scope text not null check (scope in ('org', 'site', 'fleet', 'robot')),
   -- '' at org scope, so that uniqueness holds
   scope_id text not null default '',
+  -- JSON's null when it is a secret
   value jsonb not null,
+  -- the secret, encrypted; null: none
+  sealed text,
   version integer not null,
-  value_schema jsonb,
   updated_by text,
+  -- the row stays for its history, and comes back when the value is set again
+  removed_at timestamptz,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   primary key (org_id, id),
-  unique (org_id, namespace, scope, scope_id, key)
+  unique (org_id, namespace, scope, scope_id, key),
+  check (sealed is null or value = 'null')
+);
+
+-- Every value that an entry ever had, and when it was removed.
+create table config_version (
+  org_id text not null,
+  config_id text not null,
+  version integer not null,
+  change text not null check (change in ('set', 'removed', 'rolled_back')),
+  value jsonb not null,
+  sealed text,
+  -- the version whose value was set again
+  rollback_of integer,
+  actor jsonb not null,
+  at timestamptz not null,
+  primary key (org_id, config_id, version),
+  foreign key (org_id, config_id) references config_entry (org_id, id) on delete cascade,
+  check (sealed is null or value = 'null')
 );
 
 -- The config file of a namespace that a robot is to have, frozen at dispatch, and what it reports to have.
@@ -405,7 +508,7 @@ create table robot_config (
   robot_id text not null,
   namespace text not null,
   version integer not null default 0,
-  -- the exact bytes of the file
+  -- the exact bytes of the file; encrypted when a secret is in it
   content text not null,
   sha256 text not null,
   -- what it was to have before the target under way
@@ -421,6 +524,17 @@ create table robot_config (
   last_target_id text not null default '',
   updated_at timestamptz not null,
   primary key (org_id, robot_id, namespace),
+  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
+);
+
+-- What a robot was brought to because its fleet has it, by release or by config revision: one automatic attempt each.
+create table robot_follow (
+  org_id text not null,
+  robot_id text not null,
+  subject text not null,
+  deployment_id text not null,
+  created_at timestamptz not null,
+  primary key (org_id, robot_id, subject),
   foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
 );
 

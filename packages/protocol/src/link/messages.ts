@@ -119,9 +119,19 @@ export const Report = Type.Object(
 );
 export type Report = Static<typeof Report>;
 
-/** How far a download is; not durable, the next one tells more. */
+/**
+ * How far a download is; not durable, the next one tells more. With `waiting_for` everything is there and the robot itself holds
+ * the update back (its lock, its gate): said again each minute, and no step times out meanwhile.
+ */
 export const Progress = Type.Object(
-  { type: Type.Literal("progress"), target_id: Name, attempt: Count, bytes_done: Count, bytes_total: Count },
+  {
+    type: Type.Literal("progress"),
+    target_id: Name,
+    attempt: Count,
+    bytes_done: Count,
+    bytes_total: Count,
+    waiting_for: Type.Optional(Type.Literal("robot")),
+  },
   strict,
 );
 export type Progress = Static<typeof Progress>;
@@ -233,7 +243,12 @@ export interface DesiredApp {
   target_id: string | null;
   deployment_id: string | null;
   attempt: number;
-  policy: { verify_seconds: number };
+  policy: {
+    verify_seconds: number;
+    /** Milliseconds since 1970 by the server's clock: it is fetched at any time and installed only from one until the other. */
+    install_from?: number;
+    install_until?: number;
+  };
 }
 
 export interface DesiredConfig {
@@ -248,6 +263,8 @@ export interface DesiredConfig {
 /** What the robot is to look like. An app or namespace that is absent is left as it is. */
 export interface Desired {
   type: "desired";
+  /** Whom it is for; absent from servers that do not say. */
+  robot_id?: string;
   generation: number;
   apps: Record<string, DesiredApp>;
   configs: Record<string, DesiredConfig>;

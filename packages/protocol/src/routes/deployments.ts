@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { DEPLOYMENT_STATUSES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
+import { DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
 import { defineRoute } from "./route.ts";
 import {
   Actor,
@@ -37,18 +38,6 @@ export const Counts = named(
 
 const TargetKind = OneOf(["robot", "fleet"]);
 
-/** Policy of a rollout; more of it (waves, gates, thresholds) is refused as unknown until the engine has it. */
-export const Rollout = Shape({
-  verify_seconds: Maybe(
-    Type.Integer({
-      minimum: 0,
-      maximum: 86_400,
-      default: 30,
-      description: "How long a robot watches the new version before it counts as applied",
-    }),
-  ),
-});
-
 const common = {
   target_kind: TargetKind,
   robot_id: Nullable(Id),
@@ -71,7 +60,11 @@ export const Deployment = named(
     release_id: Id,
     release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
     scheduled_at: Nullable(Time),
-    rollout: Shape({ verify_seconds: Count }),
+    rollout: WholeRollout,
+    /** The highest wave that was opened, counted from 0. */
+    wave: Count,
+    wave_count: Count,
+    paused_at: Nullable(Time),
     retry_of: Nullable(Id),
     rollback_of: Nullable(Id),
     ...common,
@@ -161,9 +154,11 @@ export const deploymentRoutes = {
       ...target,
       scheduled_at: Maybe(Time),
       rollout: Maybe(Rollout),
+      dry_run: Maybe(Type.Boolean({ description: "true: answer the plan and do nothing" })),
     }),
     aliases: { release_id: "release", release_tag: "release" },
     idempotency: "required",
+    dry_run: DataOf(DeploymentPlan),
     responses: { 201: DataOf(Deployment) },
     errors: [404, 409],
   }),
@@ -190,14 +185,79 @@ export const deploymentRoutes = {
     query: Shape({ ...page, status: Maybe(OneOf(TARGET_STATUSES)), robot_id: Maybe(Id) }),
     responses: { 200: ListOf(DeploymentTarget) },
   }),
-  cancelDeployment: defineRoute("cancelDeployment", {
-    summary: "Cancel a deployment: robots that have not begun to install stop",
+  listDeploymentWaves: defineRoute("listDeploymentWaves", {
+    summary: "Waves of a deployment, the first first, and how far each is",
+    tag: "Deployments",
+    access: "viewer",
+    params: IdParams,
+    query: Shape({ ...page }),
+    responses: { 200: ListOf(DeploymentWave) },
+  }),
+  pauseDeployment: defineRoute("pauseDeployment", {
+    summary: "Pause a deployment: robots that have it finish, nobody else gets it",
     tag: "Deployments",
     access: "operator",
     params: IdParams,
     body: Shape({}),
     idempotency: "accepted",
+    responses: { 200: DataOf(Deployment) },
+    errors: [409],
+  }),
+  resumeDeployment: defineRoute("resumeDeployment", {
+    summary: "Go on with a paused deployment",
+    tag: "Deployments",
+    access: "operator",
+    params: IdParams,
+    body: Shape({}),
+    idempotency: "accepted",
+    responses: { 200: DataOf(Deployment) },
+    errors: [409],
+  }),
+  promoteDeployment: defineRoute("promoteDeployment", {
+    summary: "Open the next wave of a deployment now: what is left of the soak time and a manual gate are skipped",
+    tag: "Deployments",
+    access: "operator",
+    params: IdParams,
+    body: Shape({}),
+    idempotency: "accepted",
+    responses: { 200: DataOf(Deployment) },
+    errors: [409],
+  }),
+  cancelDeployment: defineRoute("cancelDeployment", {
+    summary: "Cancel a deployment: robots that have not begun to install stop",
+    tag: "Deployments",
+    access: "operator",
+    params: IdParams,
+    body: Shape({
+      mode: Maybe(
+        Type.Enum(["finish", "rollback"], {
+          default: "finish",
+          description: "What becomes of robots that are installing: they finish, or go back afterwards",
+        }),
+      ),
+    }),
+    idempotency: "accepted",
     responses: { 202: DataOf(Deployment) },
+    errors: [409],
+  }),
+  retryDeployment: defineRoute("retryDeployment", {
+    summary: "Deploy again to the robots on which an ended deployment failed or was rolled back",
+    tag: "Deployments",
+    access: "operator",
+    params: IdParams,
+    body: Shape({ rollout: Maybe(Rollout) }),
+    idempotency: "accepted",
+    responses: { 201: DataOf(Deployment) },
+    errors: [409],
+  }),
+  rollBackDeployment: defineRoute("rollBackDeployment", {
+    summary: "Bring the robots of a deployment back to what they ran before; of an ended one by a new deployment",
+    tag: "Deployments",
+    access: "operator",
+    params: IdParams,
+    body: Shape({}),
+    idempotency: "accepted",
+    responses: { 201: DataOf(Deployment), 202: DataOf(Deployment) },
     errors: [409],
   }),
 };

@@ -22,10 +22,11 @@ export const routes = {
 };
 export type Routes = typeof routes;
 
-export type { Access, AnswerOf, BodyOf, Document, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
+export type { Access, AnswerOf, BodyOf, Document, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
 export { type Actor, Problem, schemaNames } from "./shapes.ts";
 export type { AuditEntry } from "./audit.ts";
 export type { ConfigDeployment, ConfigEntry, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
+export type { DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, Session, Token, User } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";

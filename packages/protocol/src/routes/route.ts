@@ -21,6 +21,8 @@ export interface RouteSpec {
   /** Schema of the answer by status; `null` for an answer that is no JSON (its content type stands in `produces`). */
   responses: Record<number, TSchema | null>;
   produces?: string;
+  /** Schema of the answer, 200, to a body that says `dry_run: true`: such a request changes nothing, and nothing of it is kept. */
+  dry_run?: TSchema;
   /** Content type of a body that is no JSON: the handler reads the stream. */
   consumes?: string;
   /** `required` on the two routes that start something on robots; every other POST accepts a key. */
@@ -50,5 +52,7 @@ type Input<S, K extends "params" | "query" | "body"> = S extends { [P in K]: inf
 export type ParamsOf<S> = Input<S, "params">;
 export type QueryOf<S> = Input<S, "query">;
 export type BodyOf<S> = Input<S, "body">;
+/** What a dry run is answered; never for routes that have none. */
+export type DryRunOf<S> = S extends { dry_run: infer T extends TSchema } ? Static<T> : never;
 type Answers<S> = S extends { responses: infer R } ? R[keyof R] : never;
 export type AnswerOf<S> = Answers<S> extends infer T ? (T extends TSchema ? Static<T> : never) : never;

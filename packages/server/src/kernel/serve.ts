@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import type { ParamsOf, QueryOf, BodyOf, AnswerOf, Route, RouteSpec } from "@robofleet/protocol/routes";
+import type { ParamsOf, QueryOf, BodyOf, AnswerOf, DryRunOf, Route, RouteSpec } from "@robofleet/protocol/routes";
 import { accessOf, type Role, SECRET_PREFIXES } from "@robofleet/protocol";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials, requireMeant } from "./authenticate.ts";
@@ -64,7 +64,7 @@ export class Answer<B> {
 export const created = <B extends { data: { id: string } }>(path: string, body: B): Answer<B> =>
   new Answer(201, body, { location: `${path}/${body.data.id}` });
 
-export type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promise<AnswerOf<R> | Answer<AnswerOf<R>>>;
+export type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promise<AnswerOf<R> | Answer<AnswerOf<R> | DryRunOf<R>>>;
 
 /** Puts a route of the protocol on the server: authenticates, checks, runs the handler (once per Idempotency-Key), answers. */
 export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, plane: P, route: R, handler: Handler<P, R>): void {
@@ -113,7 +113,8 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       signal: request.signal,
       audit: audit?.note ?? {},
     };
-    const run = async (db: Db): Promise<AnswerOf<R> | Answer<AnswerOf<R>>> => {
+    const dry = route.dry_run !== undefined && (call.body as { dry_run?: boolean }).dry_run === true;
+    const run = async (db: Db): Promise<AnswerOf<R> | Answer<AnswerOf<R> | DryRunOf<R>>> => {
       const result = await handler(plane, { ...call, db });
       await audit?.done(db, result instanceof Answer ? result.status : default_status, result instanceof Answer ? result.body : result);
       return result;
@@ -121,6 +122,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     // Before a replay too: whoever knows the key of another's request is told nothing by it.
     if (caller !== undefined && "token_id" in caller) await authorize(plane.findPlaces, db, caller, row, call);
     const key = route.idempotency && readIdempotencyKey(request.headers["idempotency-key"], route.idempotency === "required");
+    if (dry) return send(reply, default_status, await handler(plane, call));
     if (key === undefined) {
       // What a request changes and the entry that tells of it are one. An upload, and what anybody may ask, has transactions of its own.
       const together = route.method !== "GET" && route.consumes === undefined && route.access !== "public";

@@ -1,4 +1,6 @@
 import type { TargetStatus } from "@robofleet/protocol";
+import type { Rollout } from "@robofleet/protocol/routes";
+import { wholeRollout } from "./rollout/whole-rollout.ts";
 
 /** Every step of a target ends in bounded time; past it the target is tried again or given up. */
 const STEP_TIMEOUT_SECONDS: Partial<Record<TargetStatus, number>> = {
@@ -24,7 +26,5 @@ export function deadlineOf(status: TargetStatus, verify_seconds: number, now: Da
 /** Not before this is a target tried again after its attempt failed: 10 s, 20 s, 40 s … */
 export const retryAt = (attempt: number, now: Date): Date => new Date(now.getTime() + RETRY_BASE_SECONDS * 1_000 * 2 ** (attempt - 1));
 
-const VERIFY_SECONDS_DEFAULT = 30;
-
 /** How long a robot watches the new version of a deployment with this policy. */
-export const verifySecondsOf = (rollout: { verify_seconds?: number }): number => rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT;
+export const verifySecondsOf = (rollout: Rollout): number => wholeRollout(rollout).verify_seconds;

@@ -1,6 +1,6 @@
 import type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "@robofleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
-import { verifySecondsOf } from "./policy.ts";
+import { wholeRollout } from "./rollout/whole-rollout.ts";
 import type { Counts } from "./state.ts";
 import type { DeploymentRow, EventRow, TargetRow } from "./store/rows.ts";
 
@@ -39,7 +39,10 @@ export function deploymentToWire(row: DeploymentRow, release: Deployment["releas
     release_id,
     release: release ?? { id: release_id, tag: "", kind: "", app: app ?? "main" },
     scheduled_at: wireTime(row.scheduled_at),
-    rollout: { verify_seconds: verifySecondsOf(row.rollout) },
+    rollout: wholeRollout(row.rollout),
+    wave: row.current_wave,
+    wave_count: row.wave_count,
+    paused_at: wireTime(row.paused_at),
     retry_of: row.retry_of,
     rollback_of: row.rollback_of,
     ...commonToWire(row),

@@ -1,6 +1,6 @@
 import type { DeploymentStatus, Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
-import { bigint, int, jsonb, nullable, row, type RowOf, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import type { Actor, Rollout } from "@robofleet/protocol/routes";
+import { bigint, bool, int, jsonb, nullable, row, type RowOf, text, textOf, timestamptz } from "../../../kernel/sql.ts";
 
 export type DeploymentKind = "release" | "config";
 
@@ -15,7 +15,7 @@ export const deploymentRow = row({
   app: nullable(text),
   namespace: nullable(text),
   revision: nullable(text),
-  rollout: jsonb<{ verify_seconds?: number }>(),
+  rollout: jsonb<Rollout>(),
   scheduled_at: nullable(timestamptz),
   status: textOf<DeploymentStatus>(),
   reason: nullable(textOf<Reason>()),
@@ -31,7 +31,18 @@ export const deploymentRow = row({
   count_rolled_back: int,
   count_cancelled: int,
   event_seq: bigint,
+  count_dispatched: int,
+  wave_count: int,
+  current_wave: int,
+  wave_passed_at: nullable(timestamptz),
+  promoted_wave: int,
+  wave_to_assign: nullable(int),
+  step_at: nullable(timestamptz),
+  failures_accepted: int,
   cancel_requested_at: nullable(timestamptz),
+  stop_requested_at: nullable(timestamptz),
+  rollback_requested_at: nullable(timestamptz),
+  paused_at: nullable(timestamptz),
   expires_at: nullable(timestamptz),
   retry_of: nullable(text),
   rollback_of: nullable(text),
@@ -61,10 +72,26 @@ export const targetRow = row({
   dispatch_generation: nullable(bigint),
   deadline_at: nullable(timestamptz),
   not_before_at: nullable(timestamptz),
+  reverting: bool,
   created_at: timestamptz,
   updated_at: timestamptz,
 });
 export type TargetRow = RowOf<typeof targetRow>;
+
+export const waveRow = row({
+  wave: int,
+  size: int,
+  opened_at: nullable(timestamptz),
+  passed_at: nullable(timestamptz),
+  count_pending: int,
+  count_queued: int,
+  count_active: int,
+  count_applied: int,
+  count_failed: int,
+  count_rolled_back: int,
+  count_cancelled: int,
+});
+export type WaveRow = RowOf<typeof waveRow>;
 
 export const eventRow = row({
   id: text,

@@ -1,0 +1,152 @@
+import { hash, type KeyObject } from "node:crypto";
+import { canonicalJson } from "./canonical-json.ts";
+import { isSignedBy, keyIdOf, parseSignedText, parseStatementText, type SignedText, signText, statementText, type TrustedKey } from "./signed-text.ts";
+
+const PURPOSE = "robofleet-release-v1";
+
+/** What the maker of a release signs: what it is, whose, how new, for how long and for whom. Times are RFC 3339. */
+export interface ReleaseStatement {
+  org_id: string;
+  app: string;
+  tag: string;
+  kind: string;
+  artifact_sha256: string;
+  artifact_size: number;
+  image: string | null;
+  /** SHA-256 (hex) of the manifest's canonical JSON; null without a manifest. */
+  manifest_sha256: string | null;
+  /** Grows with each release of the app: a robot takes nothing lower than what it has run, unless it ran just that. */
+  version: number;
+  /** With this release, what is lower than this is not run any more, whether it ran here or not; 0: nothing is taken back. */
+  minimum_version: number;
+  issued_at: string;
+  /** Nobody installs it from then on. */
+  expires_at: string;
+  /** Ids of the only robots that it is for; null: any robot of the org. */
+  robots: string[] | null;
+  /** Labels that the robot must have been started with; null: any. */
+  labels: Record<string, string> | null;
+}
+
+/** The parts of a release that its statement is compared with. */
+export interface SignedRelease {
+  tag: string;
+  kind: string;
+  artifact_sha256: string;
+  artifact_size: number;
+  image: string | null;
+  manifest: unknown;
+}
+
+/** Which check refused a release. */
+export type SignatureCheck =
+  | "unsigned"
+  | "malformed"
+  | "unknown_key"
+  | "bad_signature"
+  | "other_org"
+  | "other_app"
+  | "other_content"
+  | "expired"
+  | "other_robot"
+  | "downgrade"
+  | "withdrawn";
+
+export interface SignatureRefusal {
+  check: SignatureCheck;
+  /** A clause for people, which names the release's part that is wrong. */
+  message: string;
+}
+
+export type SignatureVerdict = { statement: ReleaseStatement } | { refusal: SignatureRefusal };
+
+export const VERSION_MAX = 2 ** 52;
+export const SIGNED_ROBOTS_MAX = 1_000;
+
+export const manifestDigest = (manifest: unknown): string | null =>
+  manifest === null || manifest === undefined ? null : hash("sha256", canonicalJson(manifest));
+
+export const signRelease = (statement: ReleaseStatement, private_key: KeyObject): SignedText =>
+  signText(statementText(PURPOSE, statement), private_key);
+
+/** The statement of a signed text, checked field by field; undefined when it is something else. Says nothing of its signature. */
+export function parseReleaseStatement(text: string): ReleaseStatement | undefined {
+  const value = parseStatementText(PURPOSE, text);
+  if (value === undefined) return undefined;
+  const fields = Object.keys(FIELDS) as (keyof ReleaseStatement)[];
+  const whole = fields.every((field) => FIELDS[field](value[field])) && Object.keys(value).length === fields.length;
+  return whole ? (value as unknown as ReleaseStatement) : undefined;
+}
+
+const isText = (value: unknown): boolean => typeof value === "string";
+const isCount = (value: unknown): boolean => typeof value === "number" && Number.isSafeInteger(value) && value >= 0 && value <= VERSION_MAX;
+const isTime = (value: unknown): boolean => typeof value === "string" && /^\d{4}-\d\d-\d\dT.*Z$/.test(value) && !Number.isNaN(Date.parse(value));
+const isTextRecord = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value) && Object.values(value).every(isText);
+
+const FIELDS: Record<keyof ReleaseStatement, (value: unknown) => boolean> = {
+  org_id: isText,
+  app: isText,
+  tag: isText,
+  kind: isText,
+  artifact_sha256: isText,
+  artifact_size: isCount,
+  image: (value) => value === null || isText(value),
+  manifest_sha256: (value) => value === null || isText(value),
+  version: isCount,
+  minimum_version: isCount,
+  issued_at: isTime,
+  expires_at: isTime,
+  robots: (value) => value === null || (Array.isArray(value) && value.length <= SIGNED_ROBOTS_MAX && value.every(isText)),
+  labels: (value) => value === null || isTextRecord(value),
+};
+
+export interface ReleaseCheck {
+  org_id: string;
+  app: string;
+  release: SignedRelease;
+  /** As it was received. */
+  signature: unknown;
+  keys: readonly TrustedKey[];
+  /** Milliseconds since 1970. */
+  now_ms: number;
+}
+
+const refuse = (check: SignatureCheck, message: string): SignatureVerdict => ({ refusal: { check, message } });
+
+/**
+ * Whether a release is what one of these keys signed for this org and app, and still may be installed. The same checks on the
+ * server, which spares people a deployment that robots refuse, and on the robot, which trusts nobody else. Pure.
+ */
+export function checkSignedRelease({ org_id, app, release, signature, keys, now_ms }: ReleaseCheck): SignatureVerdict {
+  if (signature === null || signature === undefined) return refuse("unsigned", `release ${release.tag} is not signed`);
+  const signed = parseSignedText(signature);
+  const statement = signed && parseReleaseStatement(signed.text);
+  if (signed === undefined || statement === undefined) return refuse("malformed", `what is signed of release ${release.tag} is no statement of a release`);
+  const key = keys.find(({ public_key }) => keyIdOf(public_key) === signed.key_id);
+  if (key === undefined) return refuse("unknown_key", `release ${release.tag} is signed by the key ${signed.key_id.slice(0, 64)}, which is not trusted`);
+  if (!isSignedBy(signed, key.public_key)) return refuse("bad_signature", `the signature of release ${release.tag} is not one of its text by the key ${signed.key_id}`);
+  if (statement.org_id !== org_id) return refuse("other_org", `release ${release.tag} was signed for the org ${statement.org_id}`);
+  if (statement.app !== app) return refuse("other_app", `release ${release.tag} was signed for the app ${statement.app}, not ${app}`);
+  const different = differences(statement, release);
+  if (different.length > 0) return refuse("other_content", `what was signed is another release than ${release.tag}: another ${different.join(", ")}`);
+  if (Date.parse(statement.expires_at) <= now_ms) return refuse("expired", `the signature of release ${release.tag} expired at ${statement.expires_at}`);
+  return { statement };
+}
+
+function differences(statement: ReleaseStatement, release: SignedRelease): string[] {
+  const plain = (["tag", "kind", "artifact_sha256", "artifact_size", "image"] as const).filter((field) => statement[field] !== release[field]);
+  return statement.manifest_sha256 === digestOrNothing(release.manifest) ? plain : [...plain, "manifest"];
+}
+
+function digestOrNothing(manifest: unknown): string | null | undefined {
+  try {
+    return manifestDigest(manifest);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Names what a statement is of, whenever and for whomever it was signed: a release signed again is the same release. */
+export function contentDigest({ org_id, app, tag, kind, artifact_sha256, artifact_size, image, manifest_sha256, version }: ReleaseStatement): string {
+  return hash("sha256", canonicalJson({ org_id, app, tag, kind, artifact_sha256, artifact_size, image, manifest_sha256, version }));
+}

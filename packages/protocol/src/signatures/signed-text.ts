@@ -1,0 +1,83 @@
+import { createPublicKey, hash, type KeyObject, sign, verify } from "node:crypto";
+import { canonicalJson } from "./canonical-json.ts";
+
+/** A text and its Ed25519 signature, as it travels and is stored: what was signed is these bytes, not something made of them. */
+export interface SignedText {
+  /** Which key signed: `keyIdOf` of its public half. */
+  key_id: string;
+  text: string;
+  /** base64 of the 64 bytes of the signature over the UTF-8 bytes of `text`. */
+  value: string;
+}
+
+/** A public key, as base64 of its 32 raw bytes. */
+export interface TrustedKey {
+  name: string;
+  public_key: string;
+}
+
+export const SIGNED_TEXT_CHARACTERS_MAX = 128 * 1024;
+export const PUBLIC_KEY_PATTERN = "^[A-Za-z0-9+/]{43}=$";
+const KEY_ID_DIGITS = 32;
+const RAW_KEY_BYTES = 32;
+const SIGNATURE_BYTES = 64;
+/** The SPKI form of Ed25519 is this and the raw key. */
+const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
+
+/** Half of the SHA-256 of the raw public key, in hex: a key's name for people and tables that nobody can give to another key. */
+export const keyIdOf = (public_key: string): string => hash("sha256", Buffer.from(public_key, "base64")).slice(0, KEY_ID_DIGITS);
+
+/** base64 of the raw bytes of the public half of an Ed25519 key; throws for a key of another kind. */
+export function publicKeyOf(key: KeyObject): string {
+  if (key.asymmetricKeyType !== "ed25519") throw new TypeError(`an Ed25519 key is needed, not ${key.asymmetricKeyType ?? "a secret"}`);
+  const public_half = key.type === "private" ? createPublicKey(key) : key;
+  return public_half.export({ type: "spki", format: "der" }).subarray(SPKI_PREFIX.length).toString("base64");
+}
+
+/** True for base64 of 32 bytes that are written the one way base64 writes them, and are an Ed25519 key. */
+export function isPublicKey(text: string): boolean {
+  const bytes = Buffer.from(text, "base64");
+  return bytes.length === RAW_KEY_BYTES && bytes.toString("base64") === text;
+}
+
+/** A statement as it is signed: its purpose in the first line, so that a signature for one is worthless for another, then canonical JSON. */
+export const statementText = (purpose: string, statement: object): string => `${purpose}\n${canonicalJson(statement)}`;
+
+/** The statement of a signed text for this purpose; undefined when it is for another, no JSON object, or not written canonically. */
+export function parseStatementText(purpose: string, text: string): Record<string, unknown> | undefined {
+  if (text.length > SIGNED_TEXT_CHARACTERS_MAX || !text.startsWith(`${purpose}\n`)) return undefined;
+  try {
+    const value: unknown = JSON.parse(text.slice(purpose.length + 1));
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+    // One statement has one text: doubled keys and other ways to read it differently do not pass.
+    return statementText(purpose, value) === text ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export const signText = (text: string, private_key: KeyObject): SignedText => ({
+  key_id: keyIdOf(publicKeyOf(private_key)),
+  text,
+  value: sign(null, Buffer.from(text), private_key).toString("base64"),
+});
+
+/** Whether this very text was signed by the holder of this key. Never throws. */
+export function isSignedBy({ text, value }: SignedText, public_key: string): boolean {
+  const signature = Buffer.from(value, "base64");
+  if (!isPublicKey(public_key) || signature.length !== SIGNATURE_BYTES || !text.isWellFormed()) return false;
+  try {
+    const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, Buffer.from(public_key, "base64")]), format: "der", type: "spki" });
+    return verify(null, Buffer.from(text), key, signature);
+  } catch {
+    return false;
+  }
+}
+
+/** Takes what came from elsewhere; undefined when it has not the form of a signed text. */
+export function parseSignedText(value: unknown): SignedText | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { key_id, text, value: signature } = value as Partial<Record<keyof SignedText, unknown>>;
+  if (typeof key_id !== "string" || typeof text !== "string" || typeof signature !== "string") return undefined;
+  return text.length > SIGNED_TEXT_CHARACTERS_MAX ? undefined : { key_id, text, value: signature };
+}

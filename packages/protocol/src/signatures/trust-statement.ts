@@ -1,0 +1,66 @@
+import type { KeyObject } from "node:crypto";
+import { isPublicKey, isSignedBy, keyIdOf, parseSignedText, parseStatementText, type SignedText, signText, statementText, type TrustedKey } from "./signed-text.ts";
+
+const PURPOSE = "robofleet-trust-v1";
+
+/** Whose signatures an org's robots take: the whole of it each time, and each one signed by a key of the one before. */
+export interface TrustStatement {
+  org_id: string;
+  /** 1 and up: a later statement takes the place of all before it. */
+  serial: number;
+  /** Unsigned releases are refused. */
+  require_signature: boolean;
+  keys: TrustedKey[];
+  issued_at: string;
+}
+
+/** What is trusted at the moment. */
+export interface Trust {
+  serial: number;
+  require_signature: boolean;
+  keys: TrustedKey[];
+}
+
+export const SIGNING_KEYS_MAX = 32;
+export const KEY_NAME_CHARACTERS_MAX = 200;
+
+export const signTrust = (statement: TrustStatement, private_key: KeyObject): SignedText =>
+  signText(statementText(PURPOSE, statement), private_key);
+
+/** The statement of a signed text; undefined when it is something else. Says nothing of its signature. */
+export function parseTrustStatement(text: string): TrustStatement | undefined {
+  const value = parseStatementText(PURPOSE, text);
+  if (value === undefined || Object.keys(value).length !== 5) return undefined;
+  const { org_id, serial, require_signature, keys, issued_at } = value;
+  if (typeof org_id !== "string" || typeof issued_at !== "string" || Number.isNaN(Date.parse(issued_at))) return undefined;
+  if (typeof serial !== "number" || !Number.isSafeInteger(serial) || serial < 1 || typeof require_signature !== "boolean") return undefined;
+  if (!Array.isArray(keys) || keys.length > SIGNING_KEYS_MAX || !keys.every(isTrustedKey)) return undefined;
+  if (new Set(keys.map(({ public_key }) => public_key)).size !== keys.length) return undefined;
+  return { org_id, serial, require_signature, keys, issued_at };
+}
+
+function isTrustedKey(value: unknown): value is TrustedKey {
+  if (typeof value !== "object" || value === null || Object.keys(value).length !== 2) return false;
+  const { name, public_key } = value as Partial<Record<keyof TrustedKey, unknown>>;
+  return (
+    typeof name === "string" && name.length > 0 && name.length <= KEY_NAME_CHARACTERS_MAX && typeof public_key === "string" && isPublicKey(public_key)
+  );
+}
+
+/**
+ * The trust after a signed statement, when somebody who is trusted now said it, of this org, and nothing as new was said
+ * before; otherwise why not. While nobody is trusted yet, the first statement is taken from one of its own keys.
+ */
+export function nextTrust(before: Trust | undefined, org_id: string, signed_text: unknown): { trust: Trust } | { refusal: string } {
+  const signed = parseSignedText(signed_text);
+  const statement = signed && parseTrustStatement(signed.text);
+  if (signed === undefined || statement === undefined) return { refusal: "it is no statement of trust" };
+  if (statement.org_id !== org_id) return { refusal: `it is about the org ${statement.org_id}` };
+  if (statement.serial <= (before?.serial ?? 0)) return { refusal: `its serial ${statement.serial} is not above ${before?.serial ?? 0}` };
+  const signers = before?.keys ?? statement.keys;
+  const signer = signers.find(({ public_key }) => keyIdOf(public_key) === signed.key_id);
+  if (signer === undefined) return { refusal: `it is signed by the key ${signed.key_id.slice(0, 64)}, which is not trusted` };
+  if (!isSignedBy(signed, signer.public_key)) return { refusal: `the signature is not one of its text by the key ${signed.key_id}` };
+  const { serial, require_signature, keys } = statement;
+  return { trust: { serial, require_signature, keys } };
+}
