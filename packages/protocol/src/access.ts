@@ -148,6 +148,9 @@ export const access = {
   continueUpload: whole("operator", "releases"),
   endUpload: whole("operator", "releases"),
 
+  getSigningKeys: whole("admin", "signing keys"),
+  changeSigningKeys: whole("admin", "signing keys"),
+
   listDeployments: list("viewer", "deployments", query("robot_id", "fleet_id")),
   createDeployment: at("operator", ["robot_id", "fleet_id", "target_id"]),
   getDeployment: one("viewer", "deployment"),
@@ -198,6 +201,7 @@ export const access = {
 
   getAgentOpenapi: free("public"),
   enrollRobot: free("public"),
+  listAgentSigning: free("robot"),
   getAgentArtifact: free("robot"),
   getAgentConfig: free("robot"),
 } as const satisfies Record<RouteName, AccessRow>;

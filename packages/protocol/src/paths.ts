@@ -53,6 +53,9 @@ export const paths = {
   continueUpload: ["PATCH", "/api/releases/{id}/artifact"],
   endUpload: ["DELETE", "/api/releases/{id}/artifact"],
 
+  getSigningKeys: ["GET", "/api/signing-keys"],
+  changeSigningKeys: ["POST", "/api/signing-keys"],
+
   listDeployments: ["GET", "/api/deployments"],
   createDeployment: ["POST", "/api/deployments"],
   getDeployment: ["GET", "/api/deployments/{id}"],
@@ -107,6 +110,7 @@ export const paths = {
 
   getAgentOpenapi: ["GET", "/agent/openapi.json"],
   enrollRobot: ["POST", "/agent/enroll"],
+  listAgentSigning: ["GET", "/agent/signing"],
   getAgentArtifact: ["GET", "/agent/artifacts/{sha256}"],
   getAgentConfig: ["GET", "/agent/configs/{namespace}"],
 } as const;

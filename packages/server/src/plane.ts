@@ -52,6 +52,7 @@ import {
   startSuspensionWatch,
   sweepDeadNodes,
 } from "./features/robots/index.ts";
+import { signingRoutes } from "./features/signing/index.ts";
 import { siteRoutes } from "./features/sites/index.ts";
 import { createStreams, type Streams } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
@@ -228,6 +229,7 @@ function mountRoutes(http: Http, plane: Plane): void {
     userRoutes,
     tokenRoutes,
     sessionRoutes,
+    signingRoutes,
     siteRoutes,
     fleetRoutes,
     robotRoutes,

@@ -220,6 +220,8 @@ export interface DesiredRelease {
   artifact_size: number;
   image: string | null;
   manifest: unknown;
+  /** What its maker signed (`SignedText` of a `ReleaseStatement`); absent or null: nobody did. */
+  signature?: unknown;
   /** The parts of an uploaded image, each a blob that GET /agent/artifacts/{sha256} answers; absent or null: there are none. */
   layers?: DesiredLayers | null;
   /** For the registry of `image`; only in the message, never stored: absent: none is known, or none is needed. */

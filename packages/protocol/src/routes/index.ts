@@ -6,6 +6,7 @@ import { peopleRoutes } from "./people.ts";
 import { placeRoutes } from "./places.ts";
 import { releaseRoutes } from "./releases.ts";
 import { robotRoutes } from "./robots.ts";
+import { signingRoutes } from "./signing.ts";
 
 /** Every HTTP route, by name. The server runs these objects and the OpenAPI document is made of them. */
 export const routes = {
@@ -14,6 +15,7 @@ export const routes = {
   ...orgRoutes,
   ...robotRoutes,
   ...releaseRoutes,
+  ...signingRoutes,
   ...deploymentRoutes,
   ...configRoutes,
   ...placeRoutes,
@@ -32,4 +34,5 @@ export type { Grant, Me, NewToken, Session, Token, User } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled } from "./operations.ts";
 export type { Release } from "./releases.ts";
+export type { SigningKeys } from "./signing.ts";
 export type { HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";

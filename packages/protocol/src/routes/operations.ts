@@ -1,7 +1,8 @@
 import { Type } from "typebox";
 import { Platform } from "../link/messages.ts";
 import { defineRoute } from "./route.ts";
-import { DataOf, Id, Labels, Maybe, Name, named, type Of, Shape } from "./shapes.ts";
+import { Count, DataOf, Id, Labels, Maybe, Name, named, Nullable, type Of, Shape } from "./shapes.ts";
+import { SignedText } from "./signing.ts";
 
 const Document = Type.Record(Type.String(), Type.Unknown());
 
@@ -44,7 +45,15 @@ export const operationRoutes = {
   }),
 };
 
-export const Enrolled = named("Enrolled", Shape({ robot_id: Id, org_id: Id, name: Type.String() }));
+export const Enrolled = named(
+  "Enrolled",
+  Shape({
+    robot_id: Id,
+    org_id: Id,
+    name: Type.String(),
+    trust: Maybe(Nullable(SignedText)),
+  }),
+);
 export type Enrolled = Of<typeof Enrolled>;
 
 export const agentRoutes = {
@@ -74,6 +83,14 @@ export const agentRoutes = {
     }),
     responses: { 200: DataOf(Enrolled), 201: DataOf(Enrolled) },
     errors: [401, 403],
+  }),
+  listAgentSigning: defineRoute("listAgentSigning", {
+    summary: "Statements of the org's signing keys above a serial number, oldest first: each is signed by a key of the one before",
+    tag: "Agent",
+    access: "robot",
+    document: "agent",
+    query: Shape({ after: Maybe(Count) }),
+    responses: { 200: Shape({ items: Type.Array(SignedText) }) },
   }),
   getAgentArtifact: defineRoute("getAgentArtifact", {
     summary: "Download an artifact that this robot is to install",

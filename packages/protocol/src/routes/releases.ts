@@ -20,6 +20,7 @@ import {
   stamps,
   Tag,
 } from "./shapes.ts";
+import { SignedText } from "./signing.ts";
 
 export const Release = named(
   "Release",
@@ -70,6 +71,7 @@ export const releaseRoutes = {
       kind: Maybe(Type.String({ pattern: "^[a-z0-9][a-z0-9._-]{0,62}$", default: "container_image" })),
       app: Maybe(AppName),
       manifest: Maybe(Type.Record(Type.String(), Json)),
+      signature: Maybe(SignedText),
       image: Maybe(
         Type.String({
           minLength: 1,

@@ -1,6 +1,15 @@
 import { hash, type KeyObject } from "node:crypto";
 import { canonicalJson } from "./canonical-json.ts";
-import { isSignedBy, keyIdOf, parseSignedText, parseStatementText, type SignedText, signText, statementText, type TrustedKey } from "./signed-text.ts";
+import {
+  isSignedBy,
+  keyIdOf,
+  parseSignedText,
+  parseStatementText,
+  type SignedText,
+  signText,
+  statementText,
+  type TrustedKey,
+} from "./signed-text.ts";
 
 const PURPOSE = "robofleet-release-v1";
 
@@ -80,8 +89,10 @@ export function parseReleaseStatement(text: string): ReleaseStatement | undefine
 
 const isText = (value: unknown): boolean => typeof value === "string";
 const isCount = (value: unknown): boolean => typeof value === "number" && Number.isSafeInteger(value) && value >= 0 && value <= VERSION_MAX;
-const isTime = (value: unknown): boolean => typeof value === "string" && /^\d{4}-\d\d-\d\dT.*Z$/.test(value) && !Number.isNaN(Date.parse(value));
-const isTextRecord = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value) && Object.values(value).every(isText);
+const isTime = (value: unknown): boolean =>
+  typeof value === "string" && /^\d{4}-\d\d-\d\dT.*Z$/.test(value) && !Number.isNaN(Date.parse(value));
+const isTextRecord = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && Object.values(value).every(isText);
 
 const FIELDS: Record<keyof ReleaseStatement, (value: unknown) => boolean> = {
   org_id: isText,
@@ -121,20 +132,27 @@ export function checkSignedRelease({ org_id, app, release, signature, keys, now_
   if (signature === null || signature === undefined) return refuse("unsigned", `release ${release.tag} is not signed`);
   const signed = parseSignedText(signature);
   const statement = signed && parseReleaseStatement(signed.text);
-  if (signed === undefined || statement === undefined) return refuse("malformed", `what is signed of release ${release.tag} is no statement of a release`);
+  if (signed === undefined || statement === undefined)
+    return refuse("malformed", `what is signed of release ${release.tag} is no statement of a release`);
   const key = keys.find(({ public_key }) => keyIdOf(public_key) === signed.key_id);
-  if (key === undefined) return refuse("unknown_key", `release ${release.tag} is signed by the key ${signed.key_id.slice(0, 64)}, which is not trusted`);
-  if (!isSignedBy(signed, key.public_key)) return refuse("bad_signature", `the signature of release ${release.tag} is not one of its text by the key ${signed.key_id}`);
+  if (key === undefined)
+    return refuse("unknown_key", `release ${release.tag} is signed by the key ${signed.key_id.slice(0, 64)}, which is not trusted`);
+  if (!isSignedBy(signed, key.public_key))
+    return refuse("bad_signature", `the signature of release ${release.tag} is not one of its text by the key ${signed.key_id}`);
   if (statement.org_id !== org_id) return refuse("other_org", `release ${release.tag} was signed for the org ${statement.org_id}`);
   if (statement.app !== app) return refuse("other_app", `release ${release.tag} was signed for the app ${statement.app}, not ${app}`);
   const different = differences(statement, release);
-  if (different.length > 0) return refuse("other_content", `what was signed is another release than ${release.tag}: another ${different.join(", ")}`);
-  if (Date.parse(statement.expires_at) <= now_ms) return refuse("expired", `the signature of release ${release.tag} expired at ${statement.expires_at}`);
+  if (different.length > 0)
+    return refuse("other_content", `what was signed is another release than ${release.tag}: another ${different.join(", ")}`);
+  if (Date.parse(statement.expires_at) <= now_ms)
+    return refuse("expired", `the signature of release ${release.tag} expired at ${statement.expires_at}`);
   return { statement };
 }
 
 function differences(statement: ReleaseStatement, release: SignedRelease): string[] {
-  const plain = (["tag", "kind", "artifact_sha256", "artifact_size", "image"] as const).filter((field) => statement[field] !== release[field]);
+  const plain = (["tag", "kind", "artifact_sha256", "artifact_size", "image"] as const).filter(
+    (field) => statement[field] !== release[field],
+  );
   return statement.manifest_sha256 === digestOrNothing(release.manifest) ? plain : [...plain, "manifest"];
 }
 
@@ -147,6 +165,16 @@ function digestOrNothing(manifest: unknown): string | null | undefined {
 }
 
 /** Names what a statement is of, whenever and for whomever it was signed: a release signed again is the same release. */
-export function contentDigest({ org_id, app, tag, kind, artifact_sha256, artifact_size, image, manifest_sha256, version }: ReleaseStatement): string {
+export function contentDigest({
+  org_id,
+  app,
+  tag,
+  kind,
+  artifact_sha256,
+  artifact_size,
+  image,
+  manifest_sha256,
+  version,
+}: ReleaseStatement): string {
   return hash("sha256", canonicalJson({ org_id, app, tag, kind, artifact_sha256, artifact_size, image, manifest_sha256, version }));
 }

@@ -16,7 +16,7 @@ export interface TrustedKey {
   public_key: string;
 }
 
-export const SIGNED_TEXT_CHARACTERS_MAX = 128 * 1024;
+export const SIGNED_TEXT_CHARACTERS_MAX = 64 * 1024;
 export const PUBLIC_KEY_PATTERN = "^[A-Za-z0-9+/]{43}=$";
 const KEY_ID_DIGITS = 32;
 const RAW_KEY_BYTES = 32;

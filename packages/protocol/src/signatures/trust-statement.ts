@@ -1,5 +1,15 @@
 import type { KeyObject } from "node:crypto";
-import { isPublicKey, isSignedBy, keyIdOf, parseSignedText, parseStatementText, type SignedText, signText, statementText, type TrustedKey } from "./signed-text.ts";
+import {
+  isPublicKey,
+  isSignedBy,
+  keyIdOf,
+  parseSignedText,
+  parseStatementText,
+  type SignedText,
+  signText,
+  statementText,
+  type TrustedKey,
+} from "./signed-text.ts";
 
 const PURPOSE = "robofleet-trust-v1";
 
@@ -43,7 +53,11 @@ function isTrustedKey(value: unknown): value is TrustedKey {
   if (typeof value !== "object" || value === null || Object.keys(value).length !== 2) return false;
   const { name, public_key } = value as Partial<Record<keyof TrustedKey, unknown>>;
   return (
-    typeof name === "string" && name.length > 0 && name.length <= KEY_NAME_CHARACTERS_MAX && typeof public_key === "string" && isPublicKey(public_key)
+    typeof name === "string" &&
+    name.length > 0 &&
+    name.length <= KEY_NAME_CHARACTERS_MAX &&
+    typeof public_key === "string" &&
+    isPublicKey(public_key)
   );
 }
 
@@ -57,7 +71,8 @@ export function nextTrust(before: Trust | undefined, org_id: string, signed_text
   if (signed === undefined || statement === undefined) return { refusal: "it is no statement of trust" };
   if (statement.org_id !== org_id) return { refusal: `it is about the org ${statement.org_id}` };
   if (statement.serial <= (before?.serial ?? 0)) return { refusal: `its serial ${statement.serial} is not above ${before?.serial ?? 0}` };
-  const signers = before?.keys ?? statement.keys;
+  const nobody = before === undefined || (before.keys.length === 0 && !before.require_signature);
+  const signers = nobody ? statement.keys : before.keys;
   const signer = signers.find(({ public_key }) => keyIdOf(public_key) === signed.key_id);
   if (signer === undefined) return { refusal: `it is signed by the key ${signed.key_id.slice(0, 64)}, which is not trusted` };
   if (!isSignedBy(signed, signer.public_key)) return { refusal: `the signature is not one of its text by the key ${signed.key_id}` };

@@ -4,6 +4,7 @@ import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { requireFileName } from "../configs/index.ts";
+import { requireDeployable } from "../signing/index.ts";
 import { beginFanOut } from "./fan-out.ts";
 import {
   type deploymentReleaseRow,
@@ -67,6 +68,7 @@ export async function createDeployment(
   const { org_id } = caller;
   const release = await findRelease(db, org_id, body.release);
   if (release === undefined) throw notFound("release", body.release);
+  await requireDeployable(engine, db, org_id, release);
   const target = await resolveTarget(db, org_id, body);
   const scheduled_at = body.scheduled_at === undefined ? null : parseTime(body.scheduled_at);
   const now = engine.clock.now();

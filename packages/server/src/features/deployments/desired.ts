@@ -7,7 +7,10 @@ export async function desiredOf(db: Db, org_id: string, robot_ids: readonly stri
   // The generation is read first: a change between the reads is sent again under a higher one, never lost under this one.
   const generations = new Map((await listGenerations(db, org_id, robot_ids)).map((row) => [row.robot_id, row.generation]));
   const desired = new Map(
-    robot_ids.map((id): [string, Desired] => [id, { type: "desired", generation: generations.get(id) ?? 0, apps: {}, configs: {} }]),
+    robot_ids.map((id): [string, Desired] => [
+      id,
+      { type: "desired", robot_id: id, generation: generations.get(id) ?? 0, apps: {}, configs: {} },
+    ]),
   );
   for (const row of await listDesiredApps(db, org_id, robot_ids)) {
     const app: DesiredApp = {
@@ -22,6 +25,7 @@ export async function desiredOf(db: Db, org_id: string, robot_ids: readonly stri
               artifact_size: row.artifact_size ?? 0,
               image: row.image,
               manifest: row.manifest,
+              signature: row.signature,
             },
       target_id: row.target_id,
       deployment_id: row.deployment_id,

@@ -7,6 +7,7 @@ import type { Db } from "../../kernel/db.ts";
 import { Fault, forbidden, unauthorized } from "../../kernel/fault.ts";
 import { shareFleet } from "../fleets/index.ts";
 import { insertRobot } from "../robots/index.ts";
+import { latestStatement } from "../signing/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { keyHash } from "./create.ts";
 import { findKey, findKeyByHash, findOwner, insertRobotKey, isSuspended, type KeyRow, type KeyStatus, takeUse } from "./store.ts";
@@ -28,6 +29,11 @@ const ID_TAIL_CHARACTERS = 6;
  * serve any more or that the robot was decommissioned.
  */
 export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
+  const { is_new, data } = await enrollOnce(plane, body, ip);
+  return { is_new, data: { ...data, trust: await latestStatement(plane.db.forOrg(data.org_id), data.org_id) } };
+}
+
+async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
   const found = await findKeyByHash(plane.db, keyHash(body.key));
   const key = found === undefined ? undefined : await findKey(plane.db.forOrg(found.org_id), found.org_id, found.id);
   if (key === undefined) {

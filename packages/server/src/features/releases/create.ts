@@ -5,7 +5,8 @@ import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, printable } from "../../kernel/fault.ts";
-import { findReleaseByTag, insertRelease, noteReferenced, type ReleaseRow } from "./store.ts";
+import { requireSignatureOf } from "../signing/index.ts";
+import { findReleaseByTag, insertRelease, noteReferenced, type ReleaseRow, setSignature } from "./store.ts";
 
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
@@ -22,12 +23,13 @@ export async function createRelease(
   { org_id, actor }: Caller,
   body: Body,
 ): Promise<{ release: ReleaseRow; is_new: boolean }> {
-  const { tag, artifact_sha256, artifact_size, notes = null, app = APP_DEFAULT, kind = KIND_DEFAULT, image = null, manifest } = body;
+  const { tag, artifact_sha256, artifact_size, notes = null, app = APP_DEFAULT, kind = KIND_DEFAULT, image = null, manifest, signature } = body;
   if (image !== null && kind !== KIND_DEFAULT)
     throw badRequest(`field image is possible for the kind ${KIND_DEFAULT} only, not for ${kind}`);
   const manifest_bytes = manifest === undefined ? 0 : Buffer.byteLength(JSON.stringify(manifest));
   if (manifest_bytes > MANIFEST_BYTES_MAX)
     throw badRequest(`field manifest has ${manifest_bytes} bytes; ${MANIFEST_BYTES_MAX} are possible`);
+  if (signature !== undefined) await requireSignatureOf(plane, db, org_id, { ...body, app, kind, image, manifest: manifest ?? null });
   const artifact_state = image === null ? "awaiting_upload" : "external";
   const wanted = {
     id: plane.id(ID_PREFIXES.release),
@@ -40,6 +42,7 @@ export async function createRelease(
     artifact_state,
     image,
     manifest,
+    signature,
     created_by: actor,
   } as const;
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
@@ -49,7 +52,11 @@ export async function createRelease(
       return { release: made, is_new: true };
     }
     const existing = await findReleaseByTag(db, org_id, tag);
-    if (existing !== undefined) return { release: requireSame(existing, body, { app, kind }), is_new: false };
+    if (existing !== undefined) {
+      const same = requireSame(existing, body, { app, kind });
+      const is_signed = signature === undefined || isDeepStrictEqual(signature, same.signature);
+      return { release: is_signed ? same : await setSignature(db, org_id, same.id, signature, plane.clock.now()), is_new: false };
+    }
     // It was deleted between the two statements.
   }
   throw conflict(`release ${printable(tag)} is being created and deleted by others at this moment`);

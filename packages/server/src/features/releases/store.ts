@@ -1,4 +1,5 @@
 import type { Actor } from "@robofleet/protocol/routes";
+import type { SignedText } from "@robofleet/protocol/signatures";
 import type { Db } from "../../kernel/db.ts";
 import { containing } from "../../kernel/contains.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
@@ -23,15 +24,16 @@ const releaseRow = row({
 export type ReleaseRow = RowOf<typeof releaseRow>;
 
 export type NewRelease = Omit<ReleaseRow, "created_at" | "updated_at" | "signature" | "manifest"> & {
+  signature: SignedText | undefined;
   manifest: Record<string, unknown> | undefined;
 };
 
 /** undefined when the org has a release of this tag already. */
 export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`
-    insert into release (org_id, id, tag, app, notes, kind, artifact_sha256, artifact_size, artifact_state, image, manifest, created_by, created_at, updated_at)
+    insert into release (org_id, id, tag, app, notes, kind, artifact_sha256, artifact_size, artifact_state, image, manifest, signature, created_by, created_at, updated_at)
     values (${org_id}, ${r.id}, ${r.tag}, ${r.app}, ${r.notes}, ${r.kind}, ${r.artifact_sha256}, ${r.artifact_size}, ${r.artifact_state}, ${r.image},
-      ${json(r.manifest)}, ${json(r.created_by ?? undefined)}, ${now}, ${now})
+      ${json(r.manifest)}, ${json(r.signature)}, ${json(r.created_by ?? undefined)}, ${now}, ${now})
     on conflict (org_id, tag) do nothing
     returning ${releaseRow}`);
 
@@ -66,6 +68,11 @@ export const listReleases = (db: Db, org_id: string, f: ReleaseFilter, { after, 
 export const setStored = (db: Db, org_id: string, id: string, now: Date): Promise<ReleaseRow> =>
   db.one(sql(releaseRow)`
     update release set artifact_state = 'stored', updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
+
+/** The same release, signed anew: for longer, or by another key. */
+export const setSignature = (db: Db, org_id: string, id: string, signature: SignedText, now: Date): Promise<ReleaseRow> =>
+  db.one(sql(releaseRow)`
+    update release set signature = ${json(signature)}, updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
 
 export const deleteRelease = (db: Db, org_id: string, id: string): Promise<number> =>
   db.run(sql`delete from release where org_id = ${org_id} and id = ${id}`);

@@ -2,7 +2,7 @@ import type { DeploymentStatus, Reason } from "@robofleet/protocol";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bool, int, json, list, nullable, row, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
 import { reachedDeployments } from "./reach.ts";
 import { type DeploymentKind, type DeploymentRow, deploymentRow } from "./rows.ts";
@@ -182,11 +182,24 @@ export const deploymentReleaseRow = row({
   app: text,
   artifact_state: textOf<"awaiting_upload" | "stored" | "external">(),
 });
+/** With all that its signature is about. */
+const signedReleaseRow = row({
+  id: text,
+  tag: text,
+  kind: text,
+  app: text,
+  artifact_state: textOf<"awaiting_upload" | "stored" | "external">(),
+  artifact_sha256: text,
+  artifact_size: bigint,
+  image: nullable(text),
+  manifest: nullable(jsonb<unknown>()),
+  signature: nullable(jsonb<unknown>()),
+});
 /** A release by its id or its tag; nobody deletes it until the transaction ends. */
 export const findRelease = (db: Db, org_id: string, name: string) =>
-  db.maybe(sql(deploymentReleaseRow)`
+  db.maybe(sql(signedReleaseRow)`
     -- reads: release
-    select ${deploymentReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1 for key share`);
+    select ${signedReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1 for key share`);
 
 export const listReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(deploymentReleaseRow)`

@@ -162,12 +162,13 @@ const desiredAppRow = row({
   artifact_size: nullable(bigint),
   image: nullable(text),
   manifest: nullable(jsonb<unknown>()),
+  signature: nullable(jsonb<unknown>()),
 });
 /** An app that nobody asked for and that the robot is not known to run is left out: the robot leaves it as it is. */
 export const listDesiredApps = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(desiredAppRow)`
     -- reads: release
-    select a.robot_id, a.app, a.target_id, a.deployment_id, a.attempt, a.verify_seconds, r.id as release_id, r.tag, r.kind, r.artifact_sha256, r.artifact_size, r.image, r.manifest
+    select a.robot_id, a.app, a.target_id, a.deployment_id, a.attempt, a.verify_seconds, r.id as release_id, r.tag, r.kind, r.artifact_sha256, r.artifact_size, r.image, r.manifest, r.signature
     from robot_app a left join release r on r.org_id = a.org_id and r.id = a.desired_release_id
     where a.org_id = ${org_id} and a.robot_id = any(${list(robot_ids)}::text[]) and (a.desired_release_id is not null or a.target_id is not null)`);
 

@@ -1,0 +1,2 @@
+export { signingRoutes } from "./routes.ts";
+export { latestStatement, requireDeployable, requireSignatureOf } from "./verify.ts";

@@ -1,0 +1,28 @@
+import type { SignedText } from "@robofleet/protocol/signatures";
+import type { Actor } from "@robofleet/protocol/routes";
+import type { Db } from "../../kernel/db.ts";
+import { int, json, jsonb, row, type RowOf, sql, timestamptz } from "../../kernel/sql.ts";
+
+const statementRow = row({ serial: int, statement: jsonb<SignedText>(), created_at: timestamptz });
+export type StatementRow = RowOf<typeof statementRow>;
+
+/** More than a person signs in a robot's life; a robot that is further behind asks again. */
+const STATEMENTS_MAX = 1_000;
+
+/** Statements above a serial number, oldest first. */
+export const listStatements = (db: Db, org_id: string, after: number): Promise<StatementRow[]> =>
+  db.many(sql(statementRow)`
+    select ${statementRow} from signing_trust where org_id = ${org_id} and serial > ${after} order by serial limit ${STATEMENTS_MAX}`);
+
+export const findLatest = (db: Db, org_id: string): Promise<StatementRow | undefined> =>
+  db.maybe(sql(statementRow)`select ${statementRow} from signing_trust where org_id = ${org_id} order by serial desc limit 1`);
+
+/** Fails for a serial that is there already: of two that change the keys at once, one does. */
+export const insertStatement = (
+  db: Db,
+  org_id: string,
+  { serial, statement, created_by, created_at }: StatementRow & { created_by: Actor },
+): Promise<number> =>
+  db.run(sql`
+    insert into signing_trust (org_id, serial, statement, created_by, created_at)
+    values (${org_id}, ${serial}, ${json(statement)}, ${json(created_by)}, ${created_at})`);
