@@ -16,6 +16,27 @@ alter table artifact enable row level security;
 create policy tenant on artifact using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on artifact to pg_database_owner;
 
+create table artifact_layer (
+  org_id text not null,
+  artifact_sha256 text not null,
+  platform text not null,
+  position integer not null,
+  sha256 text not null,
+  size bigint not null,
+  start bigint not null,
+  diff_id text,
+  constraint artifact_layer_pkey PRIMARY KEY (org_id, artifact_sha256, platform, "position"),
+  constraint artifact_layer_org_id_artifact_sha256_fkey FOREIGN KEY (org_id, artifact_sha256) REFERENCES artifact(org_id, sha256) ON DELETE CASCADE,
+  constraint artifact_layer_check CHECK ((diff_id IS NULL) = ("position" = 0)),
+  constraint artifact_layer_position_check CHECK ("position" >= 0),
+  constraint artifact_layer_size_check CHECK (size >= 0),
+  constraint artifact_layer_start_check CHECK (start >= 0)
+);
+CREATE INDEX artifact_layer_blob ON artifact_layer USING btree (org_id, sha256);
+alter table artifact_layer enable row level security;
+create policy tenant on artifact_layer using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on artifact_layer to pg_database_owner;
+
 create table artifact_upload (
   org_id text not null,
   release_id text not null,
@@ -62,19 +83,54 @@ create table config_entry (
   scope text not null,
   scope_id text not null default ''::text,
   value jsonb not null,
+  sealed text,
   version integer not null,
-  value_schema jsonb,
   updated_by text,
+  removed_at timestamp with time zone,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   constraint config_entry_pkey PRIMARY KEY (org_id, id),
   constraint config_entry_org_id_namespace_scope_scope_id_key_key UNIQUE (org_id, namespace, scope, scope_id, key),
   constraint config_entry_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint config_entry_check CHECK (sealed IS NULL OR value = 'null'::jsonb),
   constraint config_entry_scope_check CHECK (scope = ANY (ARRAY['org'::text, 'site'::text, 'fleet'::text, 'robot'::text]))
 );
 alter table config_entry enable row level security;
 create policy tenant on config_entry using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on config_entry to pg_database_owner;
+
+create table config_namespace (
+  org_id text not null,
+  namespace text not null,
+  value_schema jsonb,
+  schema_version integer not null default 0,
+  schema_updated_by jsonb,
+  schema_updated_at timestamp with time zone,
+  constraint config_namespace_pkey PRIMARY KEY (org_id, namespace),
+  constraint config_namespace_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+alter table config_namespace enable row level security;
+create policy tenant on config_namespace using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on config_namespace to pg_database_owner;
+
+create table config_version (
+  org_id text not null,
+  config_id text not null,
+  version integer not null,
+  change text not null,
+  value jsonb not null,
+  sealed text,
+  rollback_of integer,
+  actor jsonb not null,
+  at timestamp with time zone not null,
+  constraint config_version_pkey PRIMARY KEY (org_id, config_id, version),
+  constraint config_version_org_id_config_id_fkey FOREIGN KEY (org_id, config_id) REFERENCES config_entry(org_id, id) ON DELETE CASCADE,
+  constraint config_version_change_check CHECK (change = ANY (ARRAY['set'::text, 'removed'::text, 'rolled_back'::text])),
+  constraint config_version_check CHECK (sealed IS NULL OR value = 'null'::jsonb)
+);
+alter table config_version enable row level security;
+create policy tenant on config_version using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on config_version to pg_database_owner;
 
 create table credential (
   id text not null,
@@ -135,8 +191,20 @@ create table deployment (
   count_failed integer not null default 0,
   count_rolled_back integer not null default 0,
   count_cancelled integer not null default 0,
+  reason_counts jsonb not null default '{}'::jsonb,
   event_seq bigint not null default 0,
+  count_dispatched integer not null default 0,
+  wave_count integer not null default 1,
+  current_wave integer not null default 0,
+  wave_passed_at timestamp with time zone,
+  promoted_wave integer not null default '-1'::integer,
+  wave_to_assign integer,
+  step_at timestamp with time zone,
+  failures_accepted integer not null default 0,
   cancel_requested_at timestamp with time zone,
+  stop_requested_at timestamp with time zone,
+  rollback_requested_at timestamp with time zone,
+  paused_at timestamp with time zone,
   expires_at timestamp with time zone,
   retry_of text,
   rollback_of text,
@@ -157,6 +225,7 @@ CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);
 CREATE INDEX deployment_open_expiry ON deployment USING btree (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX deployment_release ON deployment USING btree (org_id, release_id, id) WHERE release_id IS NOT NULL;
 CREATE INDEX deployment_robot ON deployment USING btree (org_id, robot_id, id) WHERE robot_id IS NOT NULL;
+CREATE INDEX deployment_step ON deployment USING btree (step_at) WHERE finished_at IS NULL AND step_at IS NOT NULL;
 alter table deployment enable row level security;
 create policy tenant on deployment using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on deployment to pg_database_owner;
@@ -214,6 +283,7 @@ create table deployment_target (
   dispatch_generation bigint,
   deadline_at timestamp with time zone,
   not_before_at timestamp with time zone,
+  reverting boolean not null default false,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   constraint deployment_target_pkey PRIMARY KEY (org_id, deployment_id, id),
@@ -221,16 +291,39 @@ create table deployment_target (
   constraint deployment_target_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE,
   constraint deployment_target_kind_check1 CHECK (kind = ANY (ARRAY['release'::text, 'config'::text])),
   constraint deployment_target_status_check CHECK (status = ANY (ARRAY['pending'::text, 'queued'::text, 'dispatched'::text, 'downloading'::text, 'staged'::text, 'installing'::text, 'verifying'::text, 'rolling_back'::text, 'applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text])),
-  constraint deployment_target_waiting_for_check CHECK (waiting_for = ANY (ARRAY['robot_online'::text, 'slot'::text, 'window'::text, 'artifact'::text, 'previous_deployment'::text, 'gate'::text]))
+  constraint deployment_target_waiting_for_check CHECK (waiting_for = ANY (ARRAY['robot_online'::text, 'slot'::text, 'window'::text, 'artifact'::text, 'previous_deployment'::text, 'gate'::text, 'robot'::text]))
 );
 CREATE INDEX deployment_target_claim ON deployment_target USING btree (created_at) WHERE status = 'queued'::text AND waiting_for IS NULL;
 CREATE INDEX deployment_target_deadline ON deployment_target USING btree (deadline_at) WHERE deadline_at IS NOT NULL;
+CREATE INDEX deployment_target_held ON deployment_target USING btree (org_id, deployment_id, waiting_for, wave, id) WHERE waiting_for = ANY (ARRAY['slot'::text, 'gate'::text]);
 CREATE UNIQUE INDEX deployment_target_id ON deployment_target USING btree (org_id, id);
+CREATE INDEX deployment_target_pending ON deployment_target USING btree (org_id, deployment_id, wave, robot_id) WHERE status = 'pending'::text;
 CREATE INDEX deployment_target_robot_open ON deployment_target USING btree (org_id, robot_id, subject) WHERE status <> ALL (ARRAY['applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text]);
 CREATE INDEX deployment_target_waiting_release ON deployment_target USING btree (org_id, release_id) WHERE status = 'queued'::text AND waiting_for = 'artifact'::text;
 alter table deployment_target enable row level security;
 create policy tenant on deployment_target using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on deployment_target to pg_database_owner;
+
+create table deployment_wave (
+  org_id text not null,
+  deployment_id text not null,
+  wave integer not null,
+  size integer not null default 0,
+  opened_at timestamp with time zone,
+  passed_at timestamp with time zone,
+  count_pending integer not null default 0,
+  count_queued integer not null default 0,
+  count_active integer not null default 0,
+  count_applied integer not null default 0,
+  count_failed integer not null default 0,
+  count_rolled_back integer not null default 0,
+  count_cancelled integer not null default 0,
+  constraint deployment_wave_pkey PRIMARY KEY (org_id, deployment_id, wave),
+  constraint deployment_wave_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
+);
+alter table deployment_wave enable row level security;
+create policy tenant on deployment_wave using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on deployment_wave to pg_database_owner;
 
 create table enrollment_key (
   org_id text not null,
@@ -266,12 +359,14 @@ create table fleet (
   desired jsonb not null default '{}'::jsonb,
   config_revision text,
   follow boolean not null default true,
+  follow_cursor text,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   constraint fleet_pkey PRIMARY KEY (org_id, id),
   constraint fleet_org_id_site_id_name_key UNIQUE (org_id, site_id, name),
   constraint fleet_org_id_site_id_fkey FOREIGN KEY (org_id, site_id) REFERENCES site(org_id, id)
 );
+CREATE INDEX fleet_to_follow ON fleet USING btree (org_id, id) WHERE follow_cursor IS NOT NULL;
 alter table fleet enable row level security;
 create policy tenant on fleet using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on fleet to pg_database_owner;
@@ -425,6 +520,7 @@ create table robot (
   name text not null,
   site_id text not null,
   fleet_id text not null,
+  fleet_since timestamp with time zone,
   labels jsonb not null default '{}'::jsonb,
   public_key bytea not null,
   enrollment_key_id text,
@@ -465,6 +561,8 @@ create table robot_app (
   deployment_id text,
   attempt integer not null default 0,
   verify_seconds integer not null default 30,
+  install_from timestamp with time zone,
+  install_until timestamp with time zone,
   status text not null default 'unknown'::text,
   failed_release_id text,
   last_target_id text not null default ''::text,
@@ -517,6 +615,19 @@ alter table robot_desired enable row level security;
 create policy tenant on robot_desired using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_desired to pg_database_owner;
 
+create table robot_follow (
+  org_id text not null,
+  robot_id text not null,
+  subject text not null,
+  deployment_id text not null,
+  created_at timestamp with time zone not null,
+  constraint robot_follow_pkey PRIMARY KEY (org_id, robot_id, subject),
+  constraint robot_follow_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+alter table robot_follow enable row level security;
+create policy tenant on robot_follow using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_follow to pg_database_owner;
+
 create table robot_key (
   public_key bytea not null,
   org_id text not null,
@@ -529,6 +640,34 @@ CREATE UNIQUE INDEX robot_key_robot ON robot_key USING btree (robot_id);
 alter table robot_key enable row level security;
 create policy tenant on robot_key using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_key to pg_database_owner;
+
+create table secret_key (
+  org_id text not null,
+  id text not null,
+  master_key_id text not null,
+  wrapped text not null,
+  created_at timestamp with time zone not null,
+  constraint secret_key_pkey PRIMARY KEY (org_id, id),
+  constraint secret_key_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+CREATE INDEX secret_key_master ON secret_key USING btree (master_key_id);
+alter table secret_key enable row level security;
+create policy tenant on secret_key using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on secret_key to pg_database_owner;
+
+create table signing_trust (
+  org_id text not null,
+  serial integer not null,
+  statement jsonb not null,
+  created_by jsonb,
+  created_at timestamp with time zone not null,
+  constraint signing_trust_pkey PRIMARY KEY (org_id, serial),
+  constraint signing_trust_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint signing_trust_serial_check CHECK (serial > 0)
+);
+alter table signing_trust enable row level security;
+create policy tenant on signing_trust using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on signing_trust to pg_database_owner;
 
 create table site (
   org_id text not null,

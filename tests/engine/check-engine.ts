@@ -24,9 +24,22 @@ const listWrongCounters = sql(wrongRow)`
   select id, kept::text || ' of ' || kept_total as kept, counted::text || ' of ' || counted_total as counted from compared
   where kept <> counted or (whole and kept_total <> counted_total) or (not whole and kept_total > 0 and kept_total < counted_total)`;
 
+/** Deployments whose counts of reasons are not the group-by of their ended targets. */
+const listWrongReasons = sql(wrongRow)`
+  with counted as (
+    select t.org_id, t.deployment_id, t.status, coalesce(t.reason, '') as reason, count(*)::int as targets from deployment_target t
+    where t.status in ('applied', 'failed', 'rolled_back', 'cancelled') group by 1, 2, 3, 4),
+  kept as (
+    select d.org_id, d.id as deployment_id, s.key as status, r.key as reason, r.value::int as targets
+    from deployment d, jsonb_each(d.reason_counts) s, jsonb_each_text(s.value) r)
+  select deployment_id as id, coalesce(k.targets, 0) || ' ' || status || ' ' || reason as kept, coalesce(c.targets, 0)::text as counted
+  from kept k full join counted c using (org_id, deployment_id, status, reason)
+  where k.targets is distinct from c.targets`;
+
 /** Fails when a counter differs from what it counts, at this moment. */
 export async function checkCounters({ db }: Harness): Promise<void> {
   assert.deepEqual(await db.many(listWrongCounters), [], `counters in the order ${COUNTERS.join(", ")}`);
+  assert.deepEqual(await db.many(listWrongReasons), [], "how many ended with each reason");
 }
 
 const deploymentRow = row({

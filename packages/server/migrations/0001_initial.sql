@@ -97,12 +97,15 @@ create table fleet (
   desired jsonb not null default '{}',
   config_revision text,
   follow boolean not null default true,
+  -- members up to this one have been looked at since what the fleet has changed; null: all have
+  follow_cursor text,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   primary key (org_id, id),
   unique (org_id, site_id, name),
   foreign key (org_id, site_id) references site (org_id, id)
 );
+create index fleet_to_follow on fleet (org_id, id) where follow_cursor is not null;
 
 create table robot (
   org_id text not null,
@@ -110,6 +113,8 @@ create table robot (
   name text not null,
   site_id text not null,
   fleet_id text not null,
+  -- when it was moved there; null: it enrolled into it
+  fleet_since timestamptz,
   labels jsonb not null default '{}',
   public_key bytea not null,
   enrollment_key_id text,
@@ -219,6 +224,25 @@ create table artifact (
 );
 create index artifact_unreferenced on artifact (unreferenced_at) where unreferenced_at is not null;
 
+-- What an artifact that is an image consists of: where in the artifact each part lies, whose bytes are the part's blob.
+create table artifact_layer (
+  org_id text not null,
+  artifact_sha256 text not null,
+  -- os/architecture of the image; '' where nothing tells
+  platform text not null,
+  -- 0: the image's config; from 1 on its layers, the lowest first
+  position integer not null check (position >= 0),
+  sha256 text not null,
+  size bigint not null check (size >= 0),
+  start bigint not null check (start >= 0),
+  -- digest of the layer's plain tar
+  diff_id text,
+  primary key (org_id, artifact_sha256, platform, position),
+  foreign key (org_id, artifact_sha256) references artifact (org_id, sha256) on delete cascade,
+  check ((diff_id is null) = (position = 0))
+);
+create index artifact_layer_blob on artifact_layer (org_id, sha256);
+
 -- Resumable uploads, one for each release: room that is not taken yet and will be. How far one has come, its file knows.
 create table artifact_upload (
   org_id text not null,
@@ -311,6 +335,8 @@ create table deployment (
   count_failed integer not null default 0,
   count_rolled_back integer not null default 0,
   count_cancelled integer not null default 0,
+  -- {status: {reason: targets}} of those that have ended
+  reason_counts jsonb not null default '{}',
   event_seq bigint not null default 0,
   -- targets ever dispatched, each once
   count_dispatched integer not null default 0,

@@ -9,11 +9,12 @@ import { allEnded, counterOf, type Counts, endOf } from "./state.ts";
 import { insertEvents } from "./store/events.ts";
 import { updateDeployment } from "./store/deployments.ts";
 import type { DeploymentRow, EventRow } from "./store/rows.ts";
-import { changeTargets, commonestReason, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
+import { commonestReason, countReasons } from "./reason-counts.ts";
+import { changeTargets, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
 import { countsOf } from "./wire.ts";
 
 /** What the engine needs of the plane to move a deployment on. */
-export type Engine = Pick<Plane, "clock" | "id" | "log" | "metrics" | "bus">;
+export type Engine = Pick<Plane, "clock" | "id" | "log" | "metrics" | "bus" | "secrets">;
 
 /** Starting one also needs the limits. */
 export type CreateContext = Engine & Pick<Plane, "settings">;
@@ -49,7 +50,11 @@ export async function moveTargets(
     delta[counterOf(target.status)] -= 1;
     delta[counterOf(to)] += 1;
   }
-  const after = await settle(tx, deployment, delta);
+  const reason_counts = countReasons(
+    deployment.reason_counts,
+    changes.map(({ target, to, reason }) => ({ from: target, to: { status: to, reason } })),
+  );
+  const after = settle({ ...deployment, reason_counts }, delta);
   const moved = after.status !== deployment.status;
   const row = await updateDeployment(
     tx,
@@ -59,6 +64,7 @@ export async function moveTargets(
       status: after.status,
       reason: after.reason,
       delta,
+      reason_counts,
       events: changes.length + (moved ? 1 : 0),
       started_at: after.status === "in_progress" ? now : null,
       finished_at: isTerminal(after.status) ? now : null,
@@ -87,11 +93,7 @@ export async function moveTargets(
 }
 
 /** The deployment's status once the counters have moved. */
-async function settle(
-  tx: Db,
-  deployment: DeploymentRow,
-  delta: Counts,
-): Promise<{ status: DeploymentRow["status"]; reason: Reason | null }> {
+function settle(deployment: DeploymentRow, delta: Counts): { status: DeploymentRow["status"]; reason: Reason | null } {
   if (isTerminal(deployment.status)) return { status: deployment.status, reason: deployment.reason };
   const before = countsOf(deployment);
   const counts = Object.fromEntries(
@@ -100,7 +102,7 @@ async function settle(
   const cancel = deployment.cancel_requested_at !== null;
   if (deployment.fan_out_done_at !== null && allEnded(counts)) {
     const status = endOf(counts, cancel);
-    return { status, reason: await endReason(tx, deployment, status, cancel) };
+    return { status, reason: endReason(deployment, status, cancel) };
   }
   if (cancel) return { status: "cancelling", reason: "user_cancelled" };
   if (deployment.status === "queued" && counts.active + counts.applied + counts.failed + counts.rolled_back > 0)
@@ -108,17 +110,14 @@ async function settle(
   return { status: deployment.status, reason: deployment.reason };
 }
 
-async function endReason(
-  tx: Db,
-  { org_id, id, target_kind }: DeploymentRow,
-  status: DeploymentRow["status"],
-  cancel: boolean,
-): Promise<Reason | null> {
+function endReason({ target_kind, reason_counts }: DeploymentRow, status: DeploymentRow["status"], cancel: boolean): Reason | null {
   if (status === "cancelled" && cancel) return "user_cancelled";
   // A robot deployment ends exactly as its one target does, with its reason too.
-  if (status === "applied") return target_kind === "robot" ? ((await commonestReason(tx, org_id, id, ["applied"]))?.reason ?? null) : null;
-  const among = status === "failed" ? (["failed", "rolled_back"] as const) : ([status] as never);
-  return (await commonestReason(tx, org_id, id, among))?.reason ?? null;
+  if (status === "applied") return target_kind === "robot" ? commonestReason(reason_counts, ["applied"]) : null;
+  return commonestReason(
+    reason_counts,
+    status === "failed" ? ["failed", "rolled_back"] : status === "cancelled" ? ["cancelled"] : ["rolled_back"],
+  );
 }
 
 /** An event of the deployment itself, at the status that the row has. */
@@ -167,7 +166,7 @@ export async function moveDeployment(
 /** Ends a deployment whose targets all ended while it was still being written: no target will move it any more. */
 export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   if (deployment.fan_out_done_at === null || !allEnded(countsOf(deployment))) return deployment;
-  const { status, reason } = await settle(tx, deployment, NO_CHANGE);
+  const { status, reason } = settle(deployment, NO_CHANGE);
   return status === deployment.status ? deployment : moveDeployment(tx, engine, deployment, status, reason, SYSTEM);
 }
 

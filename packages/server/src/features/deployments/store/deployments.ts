@@ -3,6 +3,7 @@ import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
 import { bigint, bool, int, json, jsonb, list, nullable, row, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import type { ReasonCounts } from "../reason-counts.ts";
 import type { Counts } from "../state.ts";
 import { reachedDeployments } from "./reach.ts";
 import { type DeploymentKind, type DeploymentRow, deploymentRow } from "./rows.ts";
@@ -104,6 +105,8 @@ export interface DeploymentUpdate {
   status: DeploymentStatus;
   reason: Reason | null;
   delta: Counts;
+  /** Absent: as they were. */
+  reason_counts?: ReasonCounts;
   events: number;
   started_at: Date | null;
   finished_at: Date | null;
@@ -116,6 +119,7 @@ export const updateDeployment = (db: Db, org_id: string, id: string, u: Deployme
       count_total = count_total + ${u.delta.total}, count_pending = count_pending + ${u.delta.pending}, count_queued = count_queued + ${u.delta.queued},
       count_active = count_active + ${u.delta.active}, count_applied = count_applied + ${u.delta.applied}, count_failed = count_failed + ${u.delta.failed},
       count_rolled_back = count_rolled_back + ${u.delta.rolled_back}, count_cancelled = count_cancelled + ${u.delta.cancelled},
+      reason_counts = coalesce(${json(u.reason_counts ?? null)}::jsonb, reason_counts),
       started_at = coalesce(started_at, ${u.started_at}), finished_at = coalesce(finished_at, ${u.finished_at}), updated_at = ${now}
     where org_id = ${org_id} and id = ${id}
     returning ${deploymentRow}`);

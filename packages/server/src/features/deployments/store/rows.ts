@@ -1,5 +1,6 @@
 import type { DeploymentStatus, Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
 import type { Actor, Rollout } from "@robofleet/protocol/routes";
+import type { ReasonCounts } from "../reason-counts.ts";
 import { bigint, bool, int, jsonb, nullable, row, type RowOf, text, textOf, timestamptz } from "../../../kernel/sql.ts";
 
 export type DeploymentKind = "release" | "config";
@@ -30,6 +31,7 @@ export const deploymentRow = row({
   count_failed: int,
   count_rolled_back: int,
   count_cancelled: int,
+  reason_counts: jsonb<ReasonCounts>(),
   event_seq: bigint,
   count_dispatched: int,
   wave_count: int,
