@@ -14,9 +14,13 @@ import {
   endOf,
   isActive,
   isCommitted,
+  isAwaited,
+  isOver,
   isRevocable,
   REVOCABLE_STATUSES,
   type TargetState,
+  type Task,
+  taskOf,
   type Verdict,
 } from "./state.ts";
 
@@ -222,4 +226,86 @@ test("every status is counted in one counter, and only ended targets end a deplo
     ACTIVE_STATUSES.filter((one) => isRevocable(one) === isCommitted(one)),
     [],
   );
+});
+
+const ROLLED_BACK = { cancel_requested: false, rollback_requested: true };
+const RETURNING = ["return", "return_to_none"] as const satisfies readonly Task[];
+
+test("a target's task is what its robot is asked for", () => {
+  const target = { kind: "release", release_id: "new", previous_release_id: "old", reverting: false } as const;
+  assert.equal(taskOf(target), "install");
+  assert.equal(taskOf({ ...target, kind: "config", release_id: null }), "install");
+  assert.equal(taskOf({ ...target, release_id: null }), "remove");
+  assert.equal(taskOf({ ...target, reverting: true }), "return");
+  assert.equal(taskOf({ ...target, previous_release_id: null, reverting: true }), "return_to_none");
+});
+
+test("every report of a robot that the server brings back, in every status of its target", () => {
+  for (const task of RETURNING)
+    for (const from of TARGET_STATUSES)
+      for (const said of TARGET_STATUSES_REPORTED)
+        for (const attempt of [1, 2])
+          for (const context of [ON_TIME, CANCELLED, ROLLED_BACK]) {
+            const verdict = afterReport({ status: from, attempt: 2, task }, report(said, null, attempt), context);
+            const name = `${task}: ${said} of attempt ${attempt} while ${from}`;
+            if (isTerminal(from)) assert.deepEqual(verdict, { ignored: "ended" }, name);
+            else if (attempt === 1 || !isActive(from)) assert.deepEqual(verdict, { ignored: "stale_attempt" }, name);
+            else if (from !== "rolling_back") continue; // no such target: it is rolling_back from its dispatch on
+            else if (!isTerminal(said)) assert.deepEqual(verdict, { ignored: "backwards" }, name);
+            else if (said === "cancelled") assert.deepEqual(verdict, { ignored: "too_late_to_cancel" }, name);
+            else if (said === (task === "return" ? "applied" : "rolled_back"))
+              assert.deepEqual(verdict, { to: "rolled_back", reason: "rollback_requested" }, name);
+            else assert.deepEqual(verdict, { to: "failed", reason: "rollback_failed" }, name);
+          }
+});
+
+test("a robot that is done when its deployment is rolled back goes on to the release before; one that failed has ended", () => {
+  for (const from of ACTIVE_STATUSES)
+    for (const said of ["applied", "rolled_back", "failed"] as const) {
+      const verdict = afterReport({ status: from, attempt: 1 }, report(said, said === "applied" ? null : "crash_loop"), ROLLED_BACK);
+      if (said === "applied") assert.deepEqual(verdict, { to: "rolling_back", reason: "rollback_requested", reverts: true });
+      else assert.deepEqual(verdict, { to: said, reason: "crash_loop" });
+    }
+  for (const from of REVOCABLE_STATUSES) {
+    const off = { to: "cancelled", reason: "rollback_requested" };
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), ROLLED_BACK), off);
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("failed", "download_failed"), ROLLED_BACK), off);
+    assert.deepEqual(afterTimeout({ status: from, attempt: 1 }, { ...ROLLED_BACK, online: true }), off);
+  }
+});
+
+test("taking an app off is reported in the words of a rollback, and is what was asked for", () => {
+  const target: TargetState = { status: "dispatched", attempt: 1, task: "remove" };
+  assert.deepEqual(afterReport(target, report("rolling_back"), ON_TIME), { to: "installing", reason: null });
+  assert.deepEqual(afterReport(target, report("rolled_back", "rollback_requested"), ON_TIME), { to: "applied", reason: null });
+  assert.deepEqual(afterReport({ ...target, status: "installing" }, report("rolled_back", "rollback_requested"), ON_TIME), {
+    to: "applied",
+    reason: null,
+  });
+  assert.deepEqual(afterReport(target, report("failed", "rollback_failed"), ON_TIME), { to: "failed", reason: "rollback_failed" });
+  assert.deepEqual(afterReport(target, report("rolled_back", "rollback_requested"), ROLLED_BACK), {
+    to: "rolling_back",
+    reason: "rollback_requested",
+    reverts: true,
+  });
+});
+
+test("a robot on its way back is waited for while it is away, and given up when it is here and silent", () => {
+  for (const task of RETURNING) {
+    assert.equal(isAwaited({ status: "rolling_back", attempt: 2, task }, { online: false }), true);
+    assert.equal(isAwaited({ status: "rolling_back", attempt: 2, task }, { online: true }), false);
+    assert.deepEqual(afterTimeout({ status: "rolling_back", attempt: 2, task }, { ...ROLLED_BACK, online: true }), {
+      to: "failed",
+      reason: "rollback_failed",
+    });
+  }
+  assert.equal(isAwaited({ status: "rolling_back", attempt: 1 }, { online: false }), false, "by itself it is bounded as ever");
+});
+
+test("a deployment that goes back is over when nothing of it is applied any more", () => {
+  for (const status of ["in_progress", "paused", "cancelling", "rolling_back"] as const)
+    for (const open of ["pending", "queued", "active"] as const) assert.equal(isOver({ ...counts(1, 0, 0, 0), [open]: 1 }, status), false);
+  assert.equal(isOver(counts(1, 0, 1, 1), "in_progress"), true);
+  assert.equal(isOver(counts(1, 0, 1, 1), "rolling_back"), false);
+  assert.equal(isOver(counts(0, 1, 1, 1), "rolling_back"), true);
 });

@@ -1,4 +1,4 @@
-import { isTerminal, type Reason, type TargetStatus, type TerminalStatus } from "@robofleet/protocol";
+import { type DeploymentStatus, isTerminal, type Reason, type TargetStatus, type TerminalStatus } from "@robofleet/protocol";
 import type { ReportedStatus } from "@robofleet/protocol/link";
 
 /**
@@ -46,33 +46,85 @@ export const ATTEMPTS_MAX = 3;
 /** Failures of the way to the robot, not of the release: another attempt may do. */
 const RETRYABLE: readonly Reason[] = ["download_failed", "timeout", "agent_lost"];
 
+/**
+ * What the robot is asked for: to install a release or have a config; to take the app off; or, by a rollback that the server
+ * asked for after the release was there, to have the release before again, or none.
+ */
+export type Task = "install" | "remove" | "return" | "return_to_none";
+
 export interface TargetState {
   status: TargetStatus;
   attempt: number;
+  /** Absent: `install`. */
+  task?: Task;
+}
+
+/** The task of a target. */
+export function taskOf(target: {
+  kind: "release" | "config";
+  release_id: string | null;
+  previous_release_id: string | null;
+  reverting: boolean;
+}): Task {
+  if (target.reverting) return target.previous_release_id === null ? "return_to_none" : "return";
+  return target.kind === "release" && target.release_id === null ? "remove" : "install";
+}
+
+export const isReturning = (task: Task | undefined): boolean => task === "return" || task === "return_to_none";
+
+/** What was asked of the whole deployment meanwhile. */
+export interface Requests {
+  cancel_requested: boolean;
+  rollback_requested?: boolean;
+}
+
+/** Why a target is called off; null: nobody asked for that. */
+export function calledOff({ cancel_requested, rollback_requested }: Requests): Reason | null {
+  if (cancel_requested) return "user_cancelled";
+  return rollback_requested === true ? "rollback_requested" : null;
 }
 
 export type Verdict =
-  | { to: TargetStatus; reason: Reason | null }
-  | { ignored: "ended" | "stale_attempt" | "backwards" | "too_late_to_cancel" };
+  /** With `reverts` it begins to go back now: the caller dispatches the release before, as the next attempt. */
+  { to: TargetStatus; reason: Reason | null; reverts?: true } | { ignored: "ended" | "stale_attempt" | "backwards" | "too_late_to_cancel" };
 
 /** What a robot's report makes of its target. Anything stale, repeated or going backwards is ignored. */
 export function afterReport(
   target: TargetState,
   report: { status: ReportedStatus; attempt: number; reason: Reason | null },
-  context: { cancel_requested: boolean },
+  context: Requests,
 ): Verdict {
   if (isTerminal(target.status)) return { ignored: "ended" };
   if (report.attempt !== target.attempt || !isActive(target.status)) return { ignored: "stale_attempt" };
-  if (LADDER[report.status] <= LADDER[target.status]) return { ignored: "backwards" };
-  if (report.status === "cancelled") {
+  const { status, reason } = target.task === "remove" ? ofRemoval(report) : report;
+  if (LADDER[status] <= LADDER[target.status]) return { ignored: "backwards" };
+  if (isReturning(target.task)) return afterReturn(target, status);
+  const off = calledOff(context);
+  if (status === "cancelled") {
     if (!isRevocable(target.status)) return { ignored: "too_late_to_cancel" };
-    return context.cancel_requested ? { to: "cancelled", reason: "user_cancelled" } : retryOr(target, "agent_lost");
+    return off === null ? retryOr(target, "agent_lost") : { to: "cancelled", reason: off };
   }
-  if (report.status === "failed" && report.reason !== null && RETRYABLE.includes(report.reason) && isRevocable(target.status)) {
-    if (context.cancel_requested) return { to: "cancelled", reason: "user_cancelled" };
-    return retryOr(target, report.reason);
-  }
-  return { to: report.status, reason: report.reason };
+  if (status === "failed" && reason !== null && RETRYABLE.includes(reason) && isRevocable(target.status))
+    return off === null ? retryOr(target, reason) : { to: "cancelled", reason: off };
+  if (status === "applied" && context.rollback_requested === true)
+    return { to: "rolling_back", reason: "rollback_requested", reverts: true };
+  return { to: status, reason };
+}
+
+/** A robot that takes an app off says so in the words of a rollback: here it is what was asked for. */
+function ofRemoval({ status, reason }: { status: ReportedStatus; reason: Reason | null }): {
+  status: ReportedStatus;
+  reason: Reason | null;
+} {
+  if (status === "rolling_back") return { status: "installing", reason: null };
+  return status === "rolled_back" ? { status: "applied", reason: null } : { status, reason };
+}
+
+/** The robot was brought the release before, or is to have none; on the way it stays `rolling_back`. */
+function afterReturn({ task }: TargetState, status: ReportedStatus): Verdict {
+  if (status === (task === "return" ? "applied" : "rolled_back")) return { to: "rolled_back", reason: "rollback_requested" };
+  if (status === "cancelled") return { ignored: "too_late_to_cancel" };
+  return { to: "failed", reason: "rollback_failed" };
 }
 
 function retryOr(target: TargetState, reason: Reason): Verdict {
@@ -80,18 +132,19 @@ function retryOr(target: TargetState, reason: Reason): Verdict {
 }
 
 /** What becomes of a target whose step took too long. A robot that is away may come back; one that is connected and silent will not. */
-export function afterTimeout(
-  target: TargetState,
-  context: { cancel_requested: boolean; online: boolean },
-): { to: TargetStatus; reason: Reason } {
+export function afterTimeout(target: TargetState, context: Requests & { online: boolean }): { to: TargetStatus; reason: Reason } {
   const reason: Reason = context.online ? "timeout" : "agent_lost";
   if (isRevocable(target.status)) {
-    if (context.cancel_requested) return { to: "cancelled", reason: "user_cancelled" };
+    const off = calledOff(context);
+    if (off !== null) return { to: "cancelled", reason: off };
     return { to: target.attempt < ATTEMPTS_MAX ? "queued" : "failed", reason };
   }
   if (target.status === "rolling_back") return { to: "failed", reason: "rollback_failed" };
   return { to: "failed", reason };
 }
+
+/** A robot that is away may still come back and return, until its deployment expires: its step is not too late yet. */
+export const isAwaited = ({ task }: TargetState, { online }: { online: boolean }): boolean => isReturning(task) && !online;
 
 export interface Counts {
   total: number;
@@ -110,6 +163,10 @@ export function counterOf(status: TargetStatus): Exclude<keyof Counts, "total"> 
 }
 
 export const allEnded = (counts: Counts): boolean => counts.pending === 0 && counts.queued === 0 && counts.active === 0;
+
+/** Whether nothing can happen to a deployment of this status any more: while it goes back, what is applied still has that before it. */
+export const isOver = (counts: Counts, status: DeploymentStatus): boolean =>
+  allEnded(counts) && (status !== "rolling_back" || counts.applied === 0);
 
 /** How a deployment ends when every target has: the first rule that matches. More than no failure at all fails it. */
 export function endOf(counts: Counts, cancel_requested: boolean): TerminalStatus {
