@@ -16,6 +16,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   release: "features/releases",
   signing_trust: "features/signing",
   artifact: "features/releases",
+  artifact_layer: "features/releases",
   artifact_upload: "features/releases",
   deployment: "features/deployments",
   deployment_wave: "features/deployments",

@@ -43,6 +43,8 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
       expect: { size: bytes.length, sha256: sha256(bytes) },
     });
     assert.deepEqual([staged.size, staged.sha256], [bytes.length, sha256(bytes)]);
+    assert.ok((await buffer(staged.read())).equals(bytes));
+    assert.ok((await buffer(staged.read({ start: 90, end: 110 }))).equals(bytes.subarray(90, 111)));
     await staged.commit(`org_1/${staged.sha256}`);
     const read = async (range?: { start: number; end: number }): Promise<Buffer> => {
       const { stream, size } = await blobs.read(`org_1/${staged.sha256}`, range);
@@ -209,6 +211,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     await append(200, Readable.from([bytes.subarray(200)]));
     await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: "00".repeat(32) }), refusal("mismatch"));
     const completed = await blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) });
+    assert.ok((await buffer(completed.read())).equals(bytes));
     assert.equal(await blobs.stat("org_1/done"), undefined);
     await completed.commit("org_1/done");
     await completed.commit("org_1/done");

@@ -19,6 +19,8 @@ export interface Staged {
   readonly size: number;
   /** lower-case hex */
   readonly sha256: string;
+  /** What arrived, before it is committed. Read the stream to its end or destroy it. */
+  read(range?: BlobRange): Readable;
   /** Makes the bytes readable under `key`, durably; replaces what was there in one step. */
   commit(key: string): Promise<void>;
   /** Forgets the bytes. After `commit` it does nothing, so that it can stand in a `finally`. */
@@ -53,6 +55,8 @@ export interface Appended {
 
 /** An upload whose bytes are all there and right. */
 export interface Completed {
+  /** What came, before it is committed. Read the stream to its end or destroy it. */
+  read(range?: BlobRange): Readable;
   /** Makes the bytes readable under `key`, as `Staged.commit` does; the upload is gone then. Called again it does nothing. */
   commit(key: string): Promise<void>;
 }

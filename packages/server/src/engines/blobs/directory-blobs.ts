@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
 import { type FileHandle, mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
@@ -172,6 +173,10 @@ class StagedFile implements Staged {
     this.size = size;
     this.sha256 = sha256;
     this.#place = place;
+  }
+
+  read(range?: BlobRange): Readable {
+    return createReadStream(this.#path, range);
   }
 
   async commit(key: string): Promise<void> {

@@ -1,9 +1,9 @@
 import { createHash, type Hash } from "node:crypto";
-import { constants } from "node:fs";
+import { constants, createReadStream } from "node:fs";
 import { type FileHandle, mkdir, open, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
-import { type AppendOptions, type Appended, BlobError, type BlobStat, type Completed } from "./blobs.ts";
+import { type AppendOptions, type Appended, BlobError, type BlobRange, type BlobStat, type Completed } from "./blobs.ts";
 import { syncDirectory } from "../../kernel/sync-directory.ts";
 import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, writeFully } from "./files.ts";
 import { splitKey } from "./keys.ts";
@@ -72,6 +72,7 @@ export class DirectoryUploads {
     await handle.sync();
     let placed = false;
     return {
+      read: (range?: BlobRange) => createReadStream(file, range),
       commit: async (blob_key) => {
         if (placed) return;
         await this.#place(file, blob_key);

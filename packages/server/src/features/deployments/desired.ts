@@ -1,5 +1,6 @@
 import type { Desired, DesiredApp, DesiredConfig } from "@robofleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
+import { addLayers } from "./image-layers.ts";
 import { listDesiredApps, listDesiredConfigs, listGenerations } from "./store/robot-state.ts";
 
 /** What each of these robots is to look like, by robot. */
@@ -39,5 +40,6 @@ export async function desiredOf(db: Db, org_id: string, robot_ids: readonly stri
     const own = desired.get(robot_id);
     if (own !== undefined) own.configs[namespace] = config satisfies DesiredConfig;
   }
+  await addLayers(db, org_id, desired);
   return desired;
 }

@@ -2,6 +2,7 @@ import type { Db } from "../../kernel/db.ts";
 import { getPosition } from "./store/robot-state.ts";
 
 export { type DeploymentEngine, startDeploymentEngine } from "./engine.ts";
+export { imagesOf, type ReleaseImage } from "./image-layers.ts";
 export { answerRobotAhead, greetRobot } from "./push.ts";
 export { takeProgress } from "./report.ts";
 export { ReportIntake } from "./report-intake.ts";

@@ -1,6 +1,6 @@
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import type { Plane } from "../../context.ts";
-import { BlobError } from "../../engines/blobs/index.ts";
+import { BlobError, type BlobRange } from "../../engines/blobs/index.ts";
 import { httpError, notFound } from "../../kernel/fault.ts";
 import { Answer } from "../../kernel/serve.ts";
 import { readRange } from "./range.ts";
@@ -10,15 +10,26 @@ export interface DownloadRequest {
   org_id: string;
   sha256: string;
   size: number;
+  /** Where the bytes lie, when they are a part of an artifact. */
+  within?: { artifact_sha256: string; start: number };
   headers: Record<string, string | string[] | undefined>;
 }
 
 const asText = (header: string | string[] | undefined): string | undefined => (typeof header === "string" ? header : undefined);
 
+type Place = Pick<DownloadRequest, "org_id" | "sha256" | "size"> & { within: DownloadRequest["within"] };
+
+function open(blobs: Plane["blobs"], { org_id, sha256, size, within }: Place, range: BlobRange | "whole"): Promise<{ stream: Readable }> {
+  if (within === undefined) return blobs.read(blobKey(org_id, sha256), range === "whole" ? undefined : range);
+  if (size === 0) return Promise.resolve({ stream: Readable.from([]) });
+  const { start, end } = range === "whole" ? { start: 0, end: size - 1 } : range;
+  return blobs.read(blobKey(org_id, within.artifact_sha256), { start: within.start + start, end: within.start + end });
+}
+
 /** The artifact or the range of it that is asked for. The bytes of a digest never change, so the digest is the ETag. */
 export async function answerArtifact(
   { blobs }: Pick<Plane, "blobs">,
-  { org_id, sha256, size, headers }: DownloadRequest,
+  { org_id, sha256, size, within, headers }: DownloadRequest,
 ): Promise<Answer<never>> {
   const etag = `"${sha256}"`;
   const condition = asText(headers["if-range"]);
@@ -26,7 +37,7 @@ export async function answerArtifact(
   if (range === "unsatisfiable") throw httpError(416, `the artifact has ${size} bytes`, { "content-range": `bytes */${size}`, etag });
   let stream: Readable;
   try {
-    ({ stream } = await blobs.read(blobKey(org_id, sha256), range === "whole" ? undefined : range));
+    ({ stream } = await open(blobs, { org_id, sha256, size, within }, range));
   } catch (error) {
     if (error instanceof BlobError && error.code === "not_found") throw notFound("artifact", sha256);
     throw error;

@@ -6,11 +6,12 @@ import type { AuditNote } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, httpError, notFound, printable } from "../../kernel/fault.ts";
 import { Answer } from "../../kernel/serve.ts";
+import { ImageRefused } from "./image/image-refused.ts";
 import { Room } from "./room.ts";
 import { deleteExpiredUpload, deleteUpload, findUpload, insertUpload, keepUpload, listExpiredUploads } from "./store-uploads.ts";
 import type { ReleaseRow } from "./store.ts";
 import { type Headers, readCount, requireOffsetBody } from "./tus.ts";
-import { keepArtifact, requireUploadable, toFault, useStored } from "./upload.ts";
+import { imagesIn, keepArtifact, requireUploadable, toFault, useStored } from "./upload.ts";
 import { toWire } from "./wire.ts";
 
 const EXPIRES_AFTER_MS = 24 * 3_600_000;
@@ -178,11 +179,12 @@ class ResumableUploads {
     audit.changed = true;
     try {
       const completed = await this.#plane.blobs.complete(uploadKey(org_id, id), { size, sha256 });
-      const stored = await keepArtifact(this.#plane, db, release, org_id, completed);
+      const images = await imagesIn(release, (range) => completed.read(range));
+      const stored = await keepArtifact(this.#plane, db, org_id, { release, images, commit: (key) => completed.commit(key) });
       tell(audit, "finished", size);
       return stored;
     } catch (error) {
-      if (error instanceof BlobError && error.code === "mismatch") {
+      if (error instanceof ImageRefused || (error instanceof BlobError && error.code === "mismatch")) {
         await this.#drop(db, org_id, id);
         tell(audit, "dropped", size);
       }

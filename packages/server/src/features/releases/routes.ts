@@ -9,6 +9,7 @@ import { mayFetchArtifact } from "../deployments/index.ts";
 import { createRelease } from "./create.ts";
 import { answerArtifact } from "./download.ts";
 import { removeRelease } from "./remove.ts";
+import { findLayer } from "./store-layers.ts";
 import { findArtifact, findRelease, listReleases, type ReleaseRow } from "./store.ts";
 import { resumableUploads } from "./resumable.ts";
 import { speaksTus, tus } from "./tus.ts";
@@ -70,9 +71,12 @@ export function releaseRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.getAgentArtifact, async (_, { params: { sha256 }, caller: { org_id, robot_id }, headers, db }) => {
     // Who may not have it is not told whether it exists.
-    const artifact = (await mayFetchArtifact(db, org_id, robot_id, sha256)) ? await findArtifact(db, org_id, sha256) : undefined;
-    if (artifact === undefined) throw notFound("artifact", sha256);
-    return await answerArtifact(plane, { org_id, sha256, size: artifact.size, headers });
+    if (!(await mayFetchArtifact(db, org_id, robot_id, sha256))) throw notFound("artifact", sha256);
+    const artifact = await findArtifact(db, org_id, sha256);
+    if (artifact !== undefined) return await answerArtifact(plane, { org_id, sha256, size: artifact.size, headers });
+    const part = await findLayer(db, org_id, sha256);
+    if (part === undefined) throw notFound("artifact", sha256);
+    return await answerArtifact(plane, { org_id, sha256, size: part.size, within: part, headers });
   });
 }
 

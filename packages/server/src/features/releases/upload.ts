@@ -1,15 +1,21 @@
 import type { Readable } from "node:stream";
 import type { Plane } from "../../context.ts";
-import { BlobError, type Completed } from "../../engines/blobs/index.ts";
+import { BlobError, type BlobRange, type Completed } from "../../engines/blobs/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, diskFull, notFound, printable } from "../../kernel/fault.ts";
 import { artifactStored } from "../deployments/index.ts";
+import { ImageRefused } from "./image/image-refused.ts";
+import type { Image } from "./image/image.ts";
+import { readImages } from "./image/read-image.ts";
 import type { Room } from "./room.ts";
+import { insertImages, isImage } from "./store-layers.ts";
 import { deleteUpload } from "./store-uploads.ts";
 import { deleteArtifactRow, findRelease, lockArtifact, lockRelease, putArtifactRow, type ReleaseRow, setStored } from "./store.ts";
 
 export const blobKey = (org_id: string, sha256: string): string => `${org_id}/${sha256}`;
+
+const IMAGE_KIND = "container_image";
 
 export interface UploadRequest {
   caller: Caller;
@@ -46,7 +52,8 @@ export async function receiveArtifact(plane: Plane, room: Room, request: UploadR
         is_placed = true;
       };
       try {
-        return await keepArtifact(plane, db, release, org_id, { commit: once }, taken);
+        const images = await imagesIn(release, (range) => staged.read(range));
+        return await keepArtifact(plane, db, org_id, { release, images, commit: once }, taken);
       } finally {
         await staged.discard();
       }
@@ -65,12 +72,37 @@ export async function requireUploadable(db: Db, org_id: string, release_id: stri
   return release;
 }
 
-/** The release as stored when the bytes are there already, for this release or for another one of the org. */
-export const useStored = (
+/** The images in the archive of a release of this kind. Throws ImageRefused for one that is not what it says. */
+export const imagesIn = async (
+  { kind, artifact_size }: ReleaseRow,
+  read: (range?: BlobRange) => Readable | Promise<Readable>,
+): Promise<Image[]> => (kind === IMAGE_KIND ? ((await readImages(async (range) => await read(range), artifact_size)) ?? []) : []);
+
+/**
+ * The release as stored when the bytes are there already, for this release or for another one of the org. Throws 400 when
+ * they were stored as something else and are no image that the release could be.
+ */
+export async function useStored(plane: Plane, db: Db, org_id: string, release: ReleaseRow): Promise<ReleaseRow | undefined> {
+  const { kind, artifact_state, artifact_sha256, artifact_size } = release;
+  const key = blobKey(org_id, artifact_sha256);
+  let images: Image[] = [];
+  if (kind === IMAGE_KIND && artifact_state !== "stored" && !(await isImage(db, org_id, artifact_sha256))) {
+    if ((await plane.blobs.stat(key))?.size !== artifact_size) return undefined;
+    try {
+      images = await imagesIn(release, async (range) => (await plane.blobs.read(key, range)).stream);
+    } catch (error) {
+      if (error instanceof BlobError && error.code === "not_found") return undefined;
+      throw toFault(error, release);
+    }
+  }
+  return await takeStored(plane, db, org_id, { release, images });
+}
+
+const takeStored = (
   plane: Plane,
   db: Db,
   org_id: string,
-  { id, artifact_sha256, artifact_size }: ReleaseRow,
+  { release: { id, artifact_sha256, artifact_size }, images }: Checked,
 ): Promise<ReleaseRow | undefined> =>
   db.transaction(async (tx) => {
     const release = await lockRelease(tx, org_id, id);
@@ -87,23 +119,30 @@ export const useStored = (
       await deleteArtifactRow(tx, { org_id, sha256: artifact_sha256 });
       return undefined;
     }
+    await insertImages(tx, org_id, artifact_sha256, images);
     return await markStored(plane, tx, org_id, id);
   });
+
+/** A release and what its artifact turned out to hold. */
+export interface Checked {
+  release: ReleaseRow;
+  images: readonly Image[];
+}
 
 /** The blob gets its name while its row is held, so that nobody removes it in between. */
 export const keepArtifact = (
   plane: Plane,
   db: Db,
-  release: ReleaseRow,
   org_id: string,
-  bytes: Completed,
+  { release, images, commit }: Checked & Pick<Completed, "commit">,
   taken: (tx: Db) => Promise<void> = async () => {},
 ): Promise<ReleaseRow> =>
   db.transaction(async (tx) => {
     const { id, artifact_sha256: sha256, artifact_size: size } = release;
     if ((await lockRelease(tx, org_id, id)) === undefined) throw notFound("release", id);
     await putArtifactRow(tx, org_id, sha256, size, plane.clock.now());
-    await bytes.commit(blobKey(org_id, sha256));
+    await insertImages(tx, org_id, sha256, images);
+    await commit(blobKey(org_id, sha256));
     const stored = await markStored(plane, tx, org_id, id);
     await taken(tx);
     return stored;
@@ -117,6 +156,8 @@ async function markStored(plane: Plane, tx: Db, org_id: string, id: string): Pro
 
 /** What the blob store refused, as the client is told it. Nothing was kept. */
 export function toFault(error: unknown, { tag, artifact_size }: ReleaseRow): unknown {
+  if (error instanceof ImageRefused)
+    return badRequest(`the artifact of release ${printable(tag)} is no image that a robot could run: ${error.message}. Nothing was kept`);
   if (!(error instanceof BlobError)) return error;
   const of = `the artifact of release ${printable(tag)}`;
   switch (error.code) {

@@ -195,11 +195,13 @@ export const listGenerations = (db: Db, org_id: string, robot_ids: readonly stri
     )`select robot_id, generation from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`,
   );
 
+/** Whether these bytes are the artifact, or a part of the image, of a release that the robot is to run or runs. */
 export const mayFetch = async (db: Db, org_id: string, robot_id: string, sha256: string): Promise<boolean> =>
   (await db.maybe(sql(row({ id: text }))`
-    -- reads: release
+    -- reads: release, artifact_layer
     select r.id from robot_app a join release r on r.org_id = a.org_id and r.id in (a.desired_release_id, a.current_release_id)
-    where a.org_id = ${org_id} and a.robot_id = ${robot_id} and r.artifact_sha256 = ${sha256} limit 1`)) !== undefined;
+    where a.org_id = ${org_id} and a.robot_id = ${robot_id} and (r.artifact_sha256 = ${sha256} or (r.kind = 'container_image' and exists (
+      select from artifact_layer l where l.org_id = ${org_id} and l.artifact_sha256 = r.artifact_sha256 and l.sha256 = ${sha256}))) limit 1`)) !== undefined;
 
 const contentRow = row({ content: text, sha256: text, version: int });
 export const getConfigContent = (db: Db, org_id: string, robot_id: string, namespace: string) =>

@@ -1,0 +1,57 @@
+import type { Desired, DesiredLayers } from "@robofleet/protocol/link";
+import type { Db } from "../../kernel/db.ts";
+import { listArchitectures, listImageParts, type PartRow } from "./store/release-layers.ts";
+
+const IMAGE_KIND = "container_image";
+
+/** An image in an uploaded archive: what a robot that has none of it would fetch is the sum of the sizes. */
+export interface ReleaseImage {
+  /** `os/architecture`, or with `/variant`; "" when the archive does not tell. */
+  platform: string;
+  config: DesiredLayers["config"];
+  /** From the lowest to the topmost. */
+  layers: DesiredLayers["layers"];
+}
+
+/** The images in each of these artifacts, one for each platform; an artifact that is no image archive is absent. */
+export async function imagesOf(db: Db, org_id: string, artifact_sha256s: readonly string[]): Promise<Map<string, ReleaseImage[]>> {
+  const images = new Map<string, ReleaseImage[]>();
+  if (artifact_sha256s.length === 0) return images;
+  for (const part of await listImageParts(db, org_id, artifact_sha256s)) {
+    const own = images.get(part.artifact_sha256) ?? [];
+    images.set(part.artifact_sha256, own);
+    addPart(own, part);
+  }
+  return images;
+}
+
+function addPart(images: ReleaseImage[], { platform, sha256, size, diff_id }: PartRow): void {
+  if (diff_id === null) images.push({ platform, config: { sha256, size }, layers: [] });
+  else images.at(-1)?.layers.push({ sha256, size, diff_id });
+}
+
+/** Adds to what robots are to look like of which parts their images consist, so that they fetch only those that they lack. */
+export async function addLayers(db: Db, org_id: string, desired: ReadonlyMap<string, Desired>): Promise<void> {
+  const wanted = [...desired].flatMap(([robot_id, { apps }]) =>
+    Object.values(apps).flatMap(({ release }) => (release?.kind === IMAGE_KIND && release.image === null ? [{ robot_id, release }] : [])),
+  );
+  const images = await imagesOf(db, org_id, [...new Set(wanted.map(({ release }) => release.artifact_sha256))]);
+  const choosing = wanted.filter(({ release }) => (images.get(release.artifact_sha256)?.length ?? 0) > 1);
+  const robots = choosing.length === 0 ? [] : await listArchitectures(db, org_id, [...new Set(choosing.map(({ robot_id }) => robot_id))]);
+  const architectures = new Map(robots.map(({ id, platform }) => [id, platform?.arch]));
+  for (const { robot_id, release } of wanted) {
+    const own = images.get(release.artifact_sha256) ?? [];
+    const image = own.length === 1 ? own[0] : chooseImage(own, architectures.get(robot_id));
+    release.layers = image === undefined ? null : { config: image.config, layers: image.layers };
+  }
+}
+
+/** Node's names of processors, as OCI calls them. */
+const ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386" };
+
+/** Of an image for several platforms that of the robot; undefined when there is none for it. */
+export function chooseImage(images: readonly ReleaseImage[], arch: string | undefined): ReleaseImage | undefined {
+  if (arch === undefined) return undefined;
+  const own = ARCHITECTURES[arch] ?? arch;
+  return images.find(({ platform }) => platform.split("/")[0] === "linux" && platform.split("/")[1] === own);
+}

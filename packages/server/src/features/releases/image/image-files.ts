@@ -1,0 +1,116 @@
+import type { Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import type { BlobRange } from "../../../engines/blobs/index.ts";
+import { ImageRefused } from "./image-refused.ts";
+import type { Image, ImageLayer } from "./image.ts";
+import type { TarContents, TarFile } from "./tar-scan.ts";
+
+export type ReadRange = (range?: BlobRange) => Promise<Readable>;
+export type Fields = Record<string, unknown>;
+
+/** Of the documents that describe an image. */
+const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
+const DOCUMENTS_MAX = 400;
+/** Docker builds no more than 127. */
+const LAYERS_MAX = 512;
+const LINKS_MAX = 8;
+const DIGEST = /^sha256:([0-9a-f]{64})$/;
+const NAMED_BY_DIGEST = /^(?:blobs\/sha256\/([0-9a-f]{64})|([0-9a-f]{64})\.json)$/;
+const COMPRESSED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
+
+/** The files of an image's archive, and the documents in them. */
+export class ImageFiles {
+  readonly #contents: TarContents;
+  readonly #read: ReadRange;
+  #documents = 0;
+
+  constructor(contents: TarContents, read: ReadRange) {
+    this.#contents = contents;
+    this.#read = read;
+  }
+
+  has(name: string): boolean {
+    return this.#contents.files.has(name) || this.#contents.links.has(name);
+  }
+
+  /** Whoever names a file by a digest has to mean it, also where nothing refers to the file. */
+  checkNames(): void {
+    for (const [name, { sha256 }] of this.#contents.files) {
+      const match = NAMED_BY_DIGEST.exec(name);
+      if (match !== null && sha256 !== (match[1] ?? match[2]))
+        throw new ImageRefused(`the bytes of ${name} have another digest: ${sha256}`);
+    }
+  }
+
+  file(name: string): TarFile {
+    let at = name;
+    for (let links = 0; links < LINKS_MAX; links += 1) {
+      const found = this.#contents.files.get(at);
+      if (found !== undefined) return found;
+      const next = this.#contents.links.get(at);
+      if (next === undefined) break;
+      at = next;
+    }
+    throw new ImageRefused(`it has no file ${JSON.stringify(name.slice(0, 100))}`);
+  }
+
+  /** The blob that an OCI descriptor means. */
+  blob(descriptor: unknown, what: string): TarFile {
+    const { digest, size } = fields(descriptor, what);
+    const hex = typeof digest === "string" ? DIGEST.exec(digest)?.[1] : undefined;
+    if (hex === undefined) throw new ImageRefused(`${what} has no sha256 digest`);
+    const file = this.file(`blobs/sha256/${hex}`);
+    if (file.sha256 !== hex) throw new ImageRefused(`the bytes of ${what} have another digest: ${file.sha256}`);
+    if (size !== file.size) throw new ImageRefused(`${what} has ${file.size} bytes, not ${String(size).slice(0, 30)}`);
+    return file;
+  }
+
+  /** The JSON in a file. */
+  async json({ start, size }: TarFile, what: string): Promise<unknown> {
+    this.#documents += 1;
+    if (this.#documents > DOCUMENTS_MAX) throw new ImageRefused(`more than ${DOCUMENTS_MAX} of its documents would have to be read`);
+    if (size > DOCUMENT_BYTES_MAX) throw new ImageRefused(`${what} has ${size} bytes; ${DOCUMENT_BYTES_MAX} are possible`);
+    const bytes = size === 0 ? Buffer.alloc(0) : await buffer(await this.#read({ start, end: start + size - 1 }));
+    try {
+      return JSON.parse(bytes.toString("utf8"));
+    } catch {
+      throw new ImageRefused(`${what} is no JSON`);
+    }
+  }
+
+  /** The image of a config and its layers, from the lowest to the topmost. */
+  async image(config: TarFile, layers: readonly TarFile[], platform?: string): Promise<Image> {
+    const content = fields(await this.json(config, "the image's config"), "the image's config");
+    const diff_ids = list(fields(content["rootfs"], "rootfs of the image's config")["diff_ids"], "rootfs.diff_ids of the image's config");
+    if (diff_ids.length !== layers.length || layers.length > LAYERS_MAX)
+      throw new ImageRefused(`it has ${layers.length} layers, and its config ${diff_ids.length}; ${LAYERS_MAX} are possible`);
+    const own = [content["os"], content["architecture"], content["variant"]].filter((part) => typeof part === "string" && part !== "");
+    return {
+      platform: platform ?? (own.length >= 2 ? own.join("/").slice(0, 100) : ""),
+      config: part(config),
+      layers: layers.map((layer, index) => this.#layer(layer, diff_ids[index], index)),
+    };
+  }
+
+  #layer(layer: TarFile, diff_id: unknown, index: number): ImageLayer {
+    const hex = typeof diff_id === "string" ? DIGEST.exec(diff_id)?.[1] : undefined;
+    if (hex === undefined) throw new ImageRefused(`rootfs.diff_ids[${index}] of the image's config is no sha256 digest`);
+    // What a compressed layer holds, who unpacks it finds out.
+    const compressed = COMPRESSED.some((magic) => magic.equals(layer.head.subarray(0, magic.length)));
+    if (!compressed && layer.sha256 !== hex)
+      throw new ImageRefused(`layer ${index + 1} has another digest than the image's config says: ${layer.sha256}`);
+    return { ...part(layer), diff_id: hex };
+  }
+}
+
+const part = ({ sha256, size, start }: TarFile) => ({ sha256, size, start });
+
+export function fields(value: unknown, what: string): Fields {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new ImageRefused(`${what} is no object`);
+  return value as Fields;
+}
+
+export function list(value: unknown, what: string): unknown[] {
+  if (!Array.isArray(value)) throw new ImageRefused(`${what} is no list`);
+  return value;
+}

@@ -1,0 +1,67 @@
+import { type Fields, fields, type ImageFiles, list } from "./image-files.ts";
+import { ImageRefused } from "./image-refused.ts";
+import type { Image } from "./image.ts";
+import type { TarFile } from "./tar-scan.ts";
+
+/** An index may hold another one, which holds the platforms' manifests; nobody writes more. */
+const DEPTH_MAX = 4;
+const PLATFORMS_MAX = 32;
+const DESCRIPTORS_MAX = 256;
+
+interface Found {
+  manifest: TarFile;
+  platform: string | undefined;
+}
+
+/** The images of an OCI archive, one for each platform. */
+export async function readOciImages(files: ImageFiles): Promise<Image[]> {
+  const layout = fields(await files.json(files.file("oci-layout"), "oci-layout"), "oci-layout");
+  if (layout["imageLayoutVersion"] !== "1.0.0") throw new ImageRefused("its oci-layout is not of version 1.0.0");
+  const found = new Map<string, Found>();
+  await collect(files, files.file("index.json"), "index.json", found, DEPTH_MAX);
+  if (found.size === 0) throw new ImageRefused("its index names no image");
+  if (found.size > PLATFORMS_MAX) throw new ImageRefused(`its index names ${found.size} images; ${PLATFORMS_MAX} are possible`);
+  const images: Image[] = [];
+  for (const { manifest, platform } of found.values()) {
+    const { config, layers } = fields(await files.json(manifest, "a manifest"), "a manifest");
+    const layer_files = list(layers, "layers of a manifest").map((layer, index) => files.blob(layer, `layers[${index}] of a manifest`));
+    images.push(await files.image(files.blob(config, "config of a manifest"), layer_files, platform));
+  }
+  const platforms = new Set(images.map((image) => image.platform));
+  if (platforms.size < images.length)
+    throw new ImageRefused(`it holds ${images.length} images for ${platforms.size} platforms; a release is one`);
+  return images;
+}
+
+async function collect(files: ImageFiles, index: TarFile, what: string, found: Map<string, Found>, depth: number): Promise<void> {
+  if (depth === 0) throw new ImageRefused("its index is nested too deep");
+  const manifests = list(fields(await files.json(index, what), what)["manifests"], `manifests of ${what}`);
+  if (manifests.length > DESCRIPTORS_MAX)
+    throw new ImageRefused(`${what} names ${manifests.length} manifests; ${DESCRIPTORS_MAX} are possible`);
+  for (const [at, value] of manifests.entries()) {
+    const descriptor = fields(value, `manifests[${at}] of ${what}`);
+    if (isAttestation(descriptor)) continue;
+    const file = files.blob(descriptor, `manifests[${at}] of ${what}`);
+    const holds = fields(await files.json(file, "a manifest"), "a manifest");
+    if (Array.isArray(holds["manifests"])) await collect(files, file, "a nested index", found, depth - 1);
+    else if (!found.has(file.sha256)) found.set(file.sha256, { manifest: file, platform: platformOf(descriptor) });
+    // The same image under several names is one.
+    if (found.size > PLATFORMS_MAX) throw new ImageRefused(`its index names more than ${PLATFORMS_MAX} images`);
+  }
+}
+
+/** What a builder says of how it built; beside the images, and none itself. */
+function isAttestation({ annotations, platform }: Fields): boolean {
+  const said = annotations === undefined ? {} : fields(annotations, "annotations");
+  const { os } = platform === undefined ? {} : fields(platform, "platform");
+  return said["vnd.docker.reference.type"] !== undefined || os === "unknown";
+}
+
+function platformOf({ platform }: Fields): string | undefined {
+  if (platform === undefined) return undefined;
+  const { os, architecture, variant } = fields(platform, "platform");
+  const parts = [os, architecture, variant].filter((part) => part !== undefined);
+  if (!parts.every((part) => typeof part === "string" && /^[A-Za-z0-9._-]{1,30}$/.test(part)) || parts.length < 2)
+    throw new ImageRefused("a platform of its index is none");
+  return parts.join("/");
+}

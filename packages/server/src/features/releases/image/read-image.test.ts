@@ -1,0 +1,274 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { Readable } from "node:stream";
+import { test } from "node:test";
+import { gzipSync } from "node:zlib";
+import fc from "fast-check";
+import {
+  configOf,
+  descriptor,
+  dockerArchive,
+  dockerEntries,
+  json,
+  ociEntries,
+  pax,
+  type TarEntry,
+  tarOf,
+} from "../testing/image-archives.ts";
+import { ImageRefused } from "./image-refused.ts";
+import type { Image } from "./image.ts";
+import { readImages } from "./read-image.ts";
+
+const LIMIT = { timeout: 60_000 };
+const digest = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
+
+/** Reads the archive in chunks of this size. */
+const read = (archive: Buffer, chunk = 1_000): Promise<Image[] | undefined> =>
+  readImages(
+    async (range) => Readable.from(pieces(range === undefined ? archive : archive.subarray(range.start, range.end + 1), chunk)),
+    archive.length,
+  );
+
+function* pieces(bytes: Buffer, size: number): Generator<Buffer> {
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+}
+
+/** The bytes in the archive that a part names are those of its digest. */
+function holds(archive: Buffer, images: readonly Image[] | undefined): void {
+  for (const { config, layers } of images ?? []) {
+    for (const { start, size, sha256 } of [config, ...layers]) assert.equal(digest(archive.subarray(start, start + size)), sha256);
+  }
+}
+
+const LAYERS = [Buffer.from("base layer"), Buffer.alloc(70_000, "middle"), Buffer.from("top")];
+
+test("of a docker archive it is known where its config and layers lie", LIMIT, async () => {
+  const archive = dockerArchive(LAYERS);
+  const images = await read(archive);
+  holds(archive, images);
+  assert.deepEqual(
+    images?.map(({ platform, config, layers }) => [
+      platform,
+      config.size,
+      layers.map(({ sha256, size, diff_id }) => [sha256, size, diff_id]),
+    ]),
+    [["linux/amd64", configOf(LAYERS).length, LAYERS.map((layer) => [digest(layer), layer.length, digest(layer)])]],
+  );
+});
+
+test("an image without layers, and one that has a layer twice, are images", LIMIT, async () => {
+  assert.deepEqual((await read(dockerArchive([])))?.[0]?.layers, []);
+  const twice = await read(dockerArchive([LAYERS[0]!, LAYERS[0]!]));
+  assert.deepEqual(
+    twice?.[0]?.layers.map(({ sha256 }) => sha256),
+    [digest(LAYERS[0]!), digest(LAYERS[0]!)],
+  );
+});
+
+test("a layer that is a link to another one is that one", LIMIT, async () => {
+  const layer = LAYERS[0]!;
+  const config = configOf([layer, layer]);
+  const manifest = json([{ Config: "c.json", Layers: ["a/layer.tar", "b/layer.tar"] }]);
+  for (const [type, link] of [
+    ["2", "../a/layer.tar"],
+    ["1", "a/layer.tar"],
+  ] as const) {
+    const archive = tarOf([
+      { name: "a/layer.tar", content: layer },
+      { name: "b/layer.tar", type, link },
+      { name: "c.json", content: config },
+      { name: "manifest.json", content: manifest },
+    ]);
+    assert.equal((await read(archive))?.[0]?.layers[1]?.sha256, digest(layer));
+  }
+});
+
+test("of an OCI archive the compressed layers are known with the digests of what they hold", LIMIT, async () => {
+  for (const nested of [false, true]) {
+    const archive = tarOf(ociEntries([{ layers: LAYERS, platform: { os: "linux", architecture: "arm64" } }], nested));
+    const images = await read(archive);
+    holds(archive, images);
+    assert.deepEqual(
+      images?.map(({ platform, layers }) => [platform, layers.map(({ sha256, diff_id }) => [sha256, diff_id])]),
+      [["linux/arm64", LAYERS.map((layer) => [digest(gzipSync(layer)), digest(layer)])]],
+    );
+  }
+});
+
+test("an OCI archive for two platforms holds two images", LIMIT, async () => {
+  const archive = tarOf(
+    ociEntries([
+      { layers: LAYERS, platform: { os: "linux", architecture: "amd64" } },
+      { layers: LAYERS.slice(0, 2), platform: { os: "linux", architecture: "arm64" } },
+    ]),
+  );
+  const images = await read(archive);
+  holds(archive, images);
+  assert.deepEqual(
+    images?.map(({ platform, layers }) => [platform, layers.length]),
+    [
+      ["linux/amd64", 3],
+      ["linux/arm64", 2],
+    ],
+  );
+});
+
+test("a name and a size that only an extended header says are taken from there", LIMIT, async () => {
+  const [layer, ...rest] = dockerEntries([LAYERS[1]!]).filter(({ type }) => type === undefined);
+  const long: TarEntry[] = [
+    { name: "././@LongLink", type: "L", content: "manifest.json\0" },
+    { ...rest.at(-1)!, name: "cut" },
+  ];
+  const archive = tarOf([
+    layer!,
+    pax({ path: rest[0]!.name, mtime: "1.5", size: String(rest[0]!.content!.length) }),
+    { ...rest[0]!, name: "x" },
+    ...rest.slice(1, -1),
+    ...long,
+  ]);
+  assert.equal((await read(archive))?.[0]?.layers.length, 1);
+});
+
+const config = configOf(LAYERS);
+const docker = dockerEntries(LAYERS);
+const oci = ociEntries([{ layers: LAYERS }], false);
+const without = (entries: readonly TarEntry[], name: RegExp): TarEntry[] => entries.filter((entry) => !name.test(entry.name));
+const manifestOf = (value: unknown): TarEntry[] => [...without(docker, /^manifest/), { name: "manifest.json", content: json(value) }];
+const indexOf = (...manifests: unknown[]): TarEntry[] => [...without(oci, /^index/), { name: "index.json", content: json({ manifests }) }];
+const blobOf = (content: Buffer): TarEntry => ({ name: `blobs/sha256/${digest(content)}`, content });
+/** An index that names itself cannot be made; one level after the other, each named many times, can. */
+function deep(levels: number, times: number): TarEntry[] {
+  let inner = json({ manifests: [], level: 0 });
+  const blobs = [blobOf(inner)];
+  for (let level = 1; level < levels; level += 1) {
+    inner = json({ manifests: Array.from({ length: times }, () => descriptor(inner)), level });
+    blobs.push(blobOf(inner));
+  }
+  return [...blobs, ...indexOf(...Array.from({ length: times }, () => descriptor(inner)))];
+}
+
+const hostile: readonly [string, Buffer, RegExp][] = [
+  ["a tar archive of something else", tarOf([{ name: "robofleet.json", content: "{}" }]), /neither a manifest\.json .* nor an index\.json/],
+  ["a name that leads out", tarOf([{ name: "../manifest.json", content: "[]" }]), /leads out/],
+  ["a name from the root", tarOf([{ name: "/etc/passwd", content: "x" }]), /leads out/],
+  ["a name that leads out, in an extended header", tarOf([pax({ path: "a/../../x" }), { name: "a" }]), /leads out/],
+  ["a link that leads out", tarOf([...docker, { name: "a/b", type: "2", link: "../../x" }]), /leads out/],
+  ["a link to the root", tarOf([...docker, { name: "a", type: "2", link: "/etc/shadow" }]), /leads out/],
+  [
+    "links in a circle",
+    tarOf([
+      { name: "manifest.json", type: "2", link: "b" },
+      { name: "b", type: "2", link: "manifest.json" },
+    ]),
+    /has no file "manifest\.json"/,
+  ],
+  ["a device", tarOf([...docker, { name: "dev", type: "3" }]), /neither a file nor a directory/],
+  ["a file with holes", tarOf([pax({ "GNU.sparse.major": "1" }), { name: "a" }]), /holes/],
+  ["an entry that is larger than the archive", tarOf([...docker, { name: "big", content: "x", size: 8 ** 10 }]), /larger than the archive/],
+  [
+    "an extended header as large as a layer",
+    tarOf([{ name: "x", type: "x", content: Buffer.alloc(70_000) }]),
+    /extended header has 70000 bytes/,
+  ],
+  ["an archive that was cut", tarOf(docker).subarray(0, 5_000), /cut off|larger than the archive/],
+  ["too many entries", tarOf(Array.from({ length: 10_001 }, (_, index) => ({ name: `f${index}` }))), /more than 10000 entries/],
+  ["one name with two contents", tarOf([...docker, { name: "manifest.json", content: "[]" }]), /there twice/],
+  ["a blob whose bytes are others", tarOf([...oci, { name: `blobs/sha256/${"a".repeat(64)}`, content: "x" }]), /another digest/],
+  ["a config whose bytes are others", tarOf([...docker, { name: `${"a".repeat(64)}.json`, content: "{}" }]), /another digest/],
+  [
+    "a layer whose bytes are others",
+    tarOf(docker.map((entry) => (entry.content === LAYERS[2] ? { ...entry, content: "changed" } : entry))),
+    /layer 3 has another digest/,
+  ],
+  ["several images", tarOf(manifestOf([{}, {}])), /holds 2 images/],
+  ["a manifest that is no JSON", tarOf([{ name: "manifest.json", content: "{" }]), /is no JSON/],
+  ["a manifest that is an object", tarOf(manifestOf({})), /manifest\.json is no list/],
+  ["a config that is not there", tarOf(manifestOf([{ Config: "nowhere.json", Layers: [] }])), /has no file "nowhere\.json"/],
+  ["a config by no name", tarOf(manifestOf([{ Config: 1, Layers: [] }])), /Config is no file name/],
+  ["more layers than the config says", tarOf(manifestOf([{ Config: `${digest(config)}.json`, Layers: [] }])), /0 layers, and its config 3/],
+  [
+    "a config without digests",
+    tarOf([{ name: "c", content: "{}" }, ...manifestOf([{ Config: "c", Layers: [] }])]),
+    /rootfs of the image's config is no object/,
+  ],
+  ["an index without images", tarOf(indexOf()), /names no image/],
+  ["an index of something that is not there", tarOf(indexOf({ digest: `sha256:${"b".repeat(64)}`, size: 1 })), /has no file/],
+  ["a digest that is a path", tarOf(indexOf({ digest: "sha256:../../../etc/passwd", size: 1 })), /no sha256 digest/],
+  [
+    "a descriptor of another size",
+    tarOf(
+      oci.map((entry) =>
+        entry.name === "index.json" ? { ...entry, content: Buffer.from(String(entry.content).replace(/"size":\d+/, '"size":1')) } : entry,
+      ),
+    ),
+    /bytes, not 1$/,
+  ],
+  ["an index that is nested too deep", tarOf(deep(6, 1)), /nested too deep/],
+  ["an index that names more than can be read", tarOf(deep(3, 200)), /more than 400 of its documents/],
+  [
+    "an OCI archive of another version",
+    tarOf([...without(oci, /oci-layout/), { name: "oci-layout", content: '{"imageLayoutVersion":"9"}' }]),
+    /version 1\.0\.0/,
+  ],
+];
+
+for (const [what, archive, message] of hostile) {
+  test(`an archive is refused: ${what}`, LIMIT, async () => {
+    await assert.rejects(read(archive), (error: unknown) => {
+      assert.ok(error instanceof ImageRefused, String(error));
+      assert.match(error.message, message);
+      return true;
+    });
+  });
+}
+
+test("what is no tar archive is not taken for an image: text, zeros, gzip, nothing", LIMIT, async () => {
+  for (const bytes of [
+    Buffer.from("a text"),
+    Buffer.alloc(5_000),
+    gzipSync(dockerArchive(LAYERS)),
+    Buffer.alloc(0),
+    Buffer.alloc(600, "x"),
+  ])
+    assert.equal(await read(bytes), undefined);
+});
+
+test("any image is found as it is, however its bytes come", LIMIT, async () => {
+  const layers = fc.array(
+    fc.uint8Array({ maxLength: 2_000 }).map((bytes) => Buffer.from([0x61, ...bytes])),
+    { maxLength: 6 },
+  );
+  await fc.assert(
+    fc.asyncProperty(layers, fc.boolean(), fc.integer({ min: 1, max: 3_000 }), async (own, is_oci, chunk) => {
+      const archive = is_oci ? tarOf(ociEntries([{ layers: own }], false)) : dockerArchive(own);
+      const images = await read(archive, chunk);
+      holds(archive, images);
+      assert.deepEqual(
+        images?.map((image) => image.layers.map(({ diff_id }) => diff_id)),
+        [own.map(digest)],
+      );
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("an archive with any bytes changed or cut off is refused, or names only bytes that are what it says", LIMIT, async () => {
+  const archives = [dockerArchive(LAYERS.slice(0, 2)), tarOf(oci)];
+  const change = fc.record({ at: fc.nat(), to: fc.integer({ min: 0, max: 255 }) });
+  let refused = 0;
+  await fc.assert(
+    fc.asyncProperty(fc.nat(1), fc.array(change, { maxLength: 4 }), fc.option(fc.nat()), async (which, changes, cut) => {
+      const whole = Buffer.from(archives[which]!);
+      for (const { at, to } of changes) whole[at % whole.length] = to;
+      const archive = cut === null ? whole : whole.subarray(0, cut % whole.length);
+      try {
+        holds(archive, await read(archive));
+      } catch (error) {
+        assert.ok(error instanceof ImageRefused, String(error));
+        refused += 1;
+      }
+    }),
+    { numRuns: 800 },
+  );
+  assert.ok(refused > 50, `only ${refused} were refused`);
+});
