@@ -19,6 +19,7 @@ import { Link } from "./link/link.ts";
 import { agentLog } from "./logs/agent-log.ts";
 import { LogShipper } from "./logs/shipper.ts";
 import { RobotTime } from "./robot-time.ts";
+import { ReleaseGuard } from "./signing/release-guard.ts";
 import { LogSpool } from "./spool/log-spool.ts";
 import { Outbox } from "./spool/outbox.ts";
 import metadata from "../package.json" with { type: "json" };
@@ -140,15 +141,20 @@ async function run(
     },
     progress: (progress) => parts.link?.progress(progress),
   };
+  const fetcher = signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) });
+  const { state_directory, labels } = config;
+  const server_time = (): number => time.serverTime();
+  const guard = new ReleaseGuard({ state_directory, org_id: enrolment.org_id, robot_id, labels, clock, server_time, fetcher, log });
   const deployments = (options.create_deployments ?? createDeployments)({
     state_directory: config.state_directory,
     clock,
     log,
     reporter,
     logs: disk.sink,
-    fetcher: signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) }),
+    fetcher,
     desired: store.current,
     config,
+    guard,
   });
   const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter });
   parts.link = link;
@@ -226,7 +232,10 @@ function makeLink({ config, tls, clock, activity, key, robot_id, disk, store, de
     }),
     health: () => meter.measure(),
     announce: () => deployments.announce(),
-    desired: (desired) => takeDesired({ store, reporter, deployments, log }, desired),
+    desired: (desired) => {
+      if (desired.robot_id === undefined || desired.robot_id === robot_id) takeDesired({ store, reporter, deployments, log }, desired);
+      else log.error({ robot_id: desired.robot_id, generation: desired.generation }, "the desired state of another robot came and was refused");
+    },
   });
 }
 

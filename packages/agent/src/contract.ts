@@ -3,6 +3,7 @@ import type { Clock } from "@robofleet/clock";
 import type { Desired, LogLevel, Progress, ReportBody } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
+import type { ReleaseGuard } from "./signing/release-guard.ts";
 
 export type { AgentConfig, Clock, Logger };
 
@@ -81,6 +82,8 @@ export interface DeploymentsOptions {
   /** As last stored; undefined before the first. */
   desired: Desired | undefined;
   config: AgentConfig;
+  /** Says by its signature whether a release may be installed; absent: any may. */
+  guard?: ReleaseGuard;
 }
 
 export type CreateDeployments = (options: DeploymentsOptions) => Deployments;

@@ -143,6 +143,7 @@ const WAITS: Record<string, string> = {
   slot: "wait for a free slot",
   window: "wait for their maintenance window",
   gate: "wait for a person to open the next wave",
+  robot: "hold the update back themselves: a lock, or not safe to update now",
 };
 
 /** Why nothing moves, a sentence each. */

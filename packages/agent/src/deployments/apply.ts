@@ -11,6 +11,8 @@ export interface StepContext {
   executor: (kind: string) => Executor;
   /** Every executor, those that only tidy up after themselves first. */
   readonly executors: readonly Executor[];
+  /** Answers the release as it may be installed; throws StepFailure (`signature_invalid`), or StepAborted. */
+  admit: (release: DesiredRelease, asked: "now" | "lately") => Promise<DesiredRelease>;
   /** Deletes what is staged of the app, but these releases. */
   keep_versions: (release_ids: string[]) => void;
   progress: (work: Work, bytes_done: number, bytes_total: number) => void;
@@ -39,6 +41,8 @@ export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Pr
   ensure_running: (context, { release }) => ensureRunning(context, release),
   refuse: async (context, { desired, failure }) => end(context, ofDesired(desired), "failed", failure),
   confirm: async (context, { desired, release }) => {
+    const refusal = await refusalOf(context, release, "now");
+    if (refusal !== undefined) return end(context, ofDesired(desired), "failed", refusal);
     const { ok } = await context.executor(release.kind).probe(context.state.app, release);
     if (!ok) begin(context, desired, "downloading");
     else
@@ -117,6 +121,16 @@ async function trying(work: () => Promise<void>, on_failure: (failure: Failure) 
   }
 }
 
+/** Why the robot may not install it, by its signature. */
+async function refusalOf(context: StepContext, release: DesiredRelease, asked: "now" | "lately"): Promise<Failure | undefined> {
+  let refusal: Failure | undefined;
+  await trying(
+    async () => void (await context.admit(release, asked)),
+    (failure) => (refusal = failure),
+  );
+  return refusal;
+}
+
 async function ensureRunning({ state, executor, signal }: StepContext, release: DesiredRelease): Promise<void> {
   if (signal.aborted) throw new StepAborted();
   await executor(release.kind).start(state.app, release, { fresh: false });
@@ -125,16 +139,22 @@ async function ensureRunning({ state, executor, signal }: StepContext, release: 
 
 async function stage(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
   const { app } = context.state;
+  // Files that were left under the id of this release may be of another that had it: the server gives the ids.
+  if (before.tries === 0) prune(context);
   const work = { ...before, tries: before.tries + 1 };
   context.enter(work);
   const io = { signal: context.signal, progress: (done: number, total: number) => context.progress(work, done, total) };
   let failure: Failure | undefined;
+  let admitted = release;
   await trying(
-    () => context.executor(release.kind).stage(app, release, io),
+    async () => {
+      admitted = await context.admit(release, "now");
+      await context.executor(release.kind).stage(app, admitted, io);
+    },
     (why) => (failure = why),
   );
   // The server may have raised the attempt meanwhile: what is journalled now carries the newest one.
-  const now = { ...work, attempt: context.state.work?.attempt ?? work.attempt };
+  const now = { ...work, release: admitted, attempt: context.state.work?.attempt ?? work.attempt };
   if (failure === undefined) return context.enter({ ...now, phase: "staged", tries: 0 });
   prune(context);
   end(context, now, "failed", failure);
@@ -142,6 +162,12 @@ async function stage(context: StepContext, before: Work, release: DesiredRelease
 
 async function install(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
   const { state, executor } = context;
+  // It may have been held back for long: its signature may have expired since, or its key been revoked.
+  const refusal = before.phase === "staged" ? await refusalOf(context, release, "lately") : undefined;
+  if (refusal !== undefined) {
+    end(context, newest(context, before), "failed", refusal);
+    return prune(context);
+  }
   const tries = before.phase === "installing" ? before.tries + 1 : 1;
   context.enter({ ...before, phase: "installing", tries });
   await trying(

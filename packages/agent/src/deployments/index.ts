@@ -53,6 +53,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
       worker = new AppWorker({
         app,
         journal,
+        guard: options.guard,
         keep_versions: (release_ids) => pruneVersions(paths, app, release_ids),
         executors,
         clock,

@@ -1,4 +1,5 @@
 import type { DesiredApp, DesiredRelease } from "@robofleet/protocol/link";
+import type { SignedHistory } from "../signing/history.ts";
 
 /** Where a piece of work stands; each name but `removing` is the status that is reported. */
 export type Phase = "downloading" | "staged" | "installing" | "verifying" | "rolling_back" | "removing";
@@ -47,6 +48,8 @@ export interface AppState {
   /** What ran before it: kept on disk. */
   previous: DesiredRelease | null;
   work: Work | null;
+  /** Of the signed releases that ran; absent before the first. */
+  signed?: SignedHistory | undefined;
   /** The latest last. */
   finished: Finished[];
 }

@@ -4,6 +4,7 @@ import type { Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";
 import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
+import type { ReleaseGuard } from "../signing/release-guard.ts";
 import { applyStep, type Outcome, type StepContext } from "./apply.ts";
 import type { Journal } from "./journal.ts";
 import { isWanted, plan, type Step } from "./plan.ts";
@@ -15,6 +16,8 @@ export interface WorkerOptions {
   /** Deletes what is staged of the app, but these releases. */
   keep_versions: (release_ids: readonly string[]) => void;
   executors: readonly Executor[];
+  /** Says by its signature whether a release may be installed; absent: any may. */
+  guard?: ReleaseGuard | undefined;
   clock: Clock;
   timing: Timing;
   log: Logger;
@@ -193,6 +196,7 @@ export class AppWorker {
       },
       signal,
       executors: this.#options.executors,
+      admit: async (release, asked) => (await this.#options.guard?.admit(this.#state, release, { asked, signal })) ?? release,
       executor: (kind) => {
         const executor = this.#executor(kind);
         if (executor === undefined) throw new StepFailure("incompatible", `this agent has no executor for ${kind}`);
@@ -237,6 +241,7 @@ export class AppWorker {
     const finished: Finished = { ...outcome, reason: failure?.reason ?? null, message: failure?.message ?? null, reported: false };
     const before = this.#state;
     const state: AppState = { ...before, current, previous, work: null, finished: [...before.finished, finished].slice(-FINISHED_MAX) };
+    if (outcome.status === "applied" && current !== null) state.signed = this.#options.guard?.ran(before.signed, current) ?? before.signed;
     // What may be lost with it is only that it ended: after a restart it is done, or refused, once more.
     this.#keep(state, "the end of a deployment could not be written down");
     const nobody_asked = outcome.target_id === null && outcome.status === "failed";

@@ -4,6 +4,8 @@ import type { Logger } from "pino";
 import type { AgentConfig } from "../config.ts";
 import { errorText } from "../disk/write-atomically.ts";
 import { errorMessage, type HttpClient, readText } from "../http/request.ts";
+import { pinAtEnrolment } from "../signing/pinned-trust.ts";
+import { parseSignedText, type SignedText } from "@robofleet/protocol/signatures";
 import { backoffMs, retryAfterMs } from "../link/backoff.ts";
 import { type Enrolment, parseEnrolment, readEnrolment, type RobotKey, writeEnrolment } from "./identity.ts";
 import { readPlatform } from "./platform.ts";
@@ -41,6 +43,8 @@ export async function enroll(options: EnrollOptions): Promise<Enrolment> {
     const result = await askOnce(options, config.enroll_key);
     failpoint("enrol:answered", "step");
     if ("enrolment" in result) {
+      // First: an enrolled robot that lost the keys to trust would trust anybody.
+      pinAtEnrolment(config.state_directory, result.enrolment.org_id, result.trust);
       writeEnrolment(config.state_directory, result.enrolment);
       log.info({ robot_id: result.enrolment.robot_id, name: result.enrolment.name, server: config.server }, "enrolled");
       return result.enrolment;
@@ -52,7 +56,7 @@ export async function enroll(options: EnrollOptions): Promise<Enrolment> {
   }
 }
 
-type Asked = { enrolment: Enrolment } | { reason: string; retry_after_ms?: number | undefined };
+type Asked = { enrolment: Enrolment; trust: SignedText | null } | { reason: string; retry_after_ms?: number | undefined };
 
 export type AskOptions = Pick<EnrollOptions, "clock" | "http" | "signal"> & {
   config: Pick<AgentConfig, "server" | "name" | "labels" | "system_root">;
@@ -87,14 +91,18 @@ export async function askOnce({ config, key, clock, http, signal }: AskOptions, 
     return { reason: errorText(error) };
   }
   if (status === 200 || status === 201) {
-    const enrolment = parseEnrolment(dataOf(text));
-    return enrolment === undefined ? { reason: "the answer to the enrolment names no robot" } : { enrolment };
+    const data = dataOf(text);
+    const enrolment = parseEnrolment(data);
+    return enrolment === undefined ? { reason: "the answer to the enrolment names no robot" } : { enrolment, trust: trustOf(data) };
   }
   const message = errorMessage(text) ?? `HTTP status ${status}`;
   if (status === 401 || status === 403) throw new EnrolmentRefused(`the server refused the enrolment key: ${message}`);
   if (status >= 500 || status === 429 || status === 408) return { reason: message, retry_after_ms };
   throw new Error(`${config.server} did not enrol this robot: ${message}`);
 }
+
+const trustOf = (data: unknown): SignedText | null =>
+  parseSignedText(typeof data === "object" && data !== null && "trust" in data ? data.trust : null) ?? null;
 
 function dataOf(text: string): unknown {
   try {

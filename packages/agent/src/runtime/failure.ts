@@ -5,6 +5,7 @@ export type FailureReason =
   | "crash_loop"
   | "download_failed"
   | "digest_mismatch"
+  | "signature_invalid"
   | "incompatible"
   | "insufficient_disk"
   | "rejected_by_robot"

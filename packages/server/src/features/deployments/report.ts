@@ -15,7 +15,7 @@ import {
   takePositions,
 } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
-import { lockTargetsOf, setProgress } from "./store/targets.ts";
+import { lockTargetsOf, setHeldByRobot, setProgress } from "./store/targets.ts";
 import type { Engine } from "./transition.ts";
 
 /** A durable report with whose it is. */
@@ -156,13 +156,15 @@ async function configsArrived(tx: Db, org_id: string, targets: readonly TargetRo
   return new Map(whole.map(([target_id, files]) => [target_id, { changed: files.some(({ unchanged }) => !unchanged) }]));
 }
 
-/** How far a download is: shown, and proof that the step is alive. */
+/** How far a download is, or that the robot holds the update back: shown, and proof that the step is alive. */
 export async function takeProgress(
   db: Db,
   engine: Engine,
   { org_id, robot_id }: Session,
-  { target_id, attempt, bytes_done, bytes_total }: Progress,
+  { target_id, attempt, bytes_done, bytes_total, waiting_for }: Progress,
 ): Promise<void> {
+  // A robot that holds an update back is bounded by the deployment's expiry alone, also while it is away.
+  if (waiting_for !== undefined) return setHeldByRobot(db, org_id, { id: target_id, robot_id, attempt, waiting_for });
   await setProgress(db, org_id, {
     id: target_id,
     robot_id,

@@ -216,7 +216,15 @@ export const setProgress = (
       deadline_at = case when exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null) then deadline_at else ${p.deadline_at} end
     where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and status in ('dispatched', 'downloading')`);
 
-export const setDeadlines = (db: Db, org_id: string, ids: readonly string[], deadline_at: Date) =>
+/** The robot does not let its step begin: no deadline until it does, unless it is to acknowledge a cancellation. */
+export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
+  db.run(sql`
+    update deployment_target t set waiting_for = ${t.waiting_for}, deadline_at = null
+    where org_id = ${org_id} and id = ${t.id} and robot_id = ${t.robot_id} and attempt = ${t.attempt}
+      and status in ('dispatched', 'downloading', 'staged', 'rolling_back') and deadline_at is not null
+      and not exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null)`);
+
+export const setDeadlines =  (db: Db, org_id: string, ids: readonly string[], deadline_at: Date) =>
   db.run(sql`update deployment_target set deadline_at = ${deadline_at} where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
 
 const reasonRow = row({ reason: nullable(textOf<Reason>()) });
