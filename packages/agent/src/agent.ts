@@ -234,7 +234,11 @@ function makeLink({ config, tls, clock, activity, key, robot_id, disk, store, de
     announce: () => deployments.announce(),
     desired: (desired) => {
       if (desired.robot_id === undefined || desired.robot_id === robot_id) takeDesired({ store, reporter, deployments, log }, desired);
-      else log.error({ robot_id: desired.robot_id, generation: desired.generation }, "the desired state of another robot came and was refused");
+      else
+        log.error(
+          { robot_id: desired.robot_id, generation: desired.generation },
+          "the desired state of another robot came and was refused",
+        );
     },
   });
 }

@@ -22,6 +22,8 @@ export interface ReleaseStatement {
   artifact_sha256: string;
   artifact_size: number;
   image: string | null;
+  /** SHA-256 (hex) of the config of the image in an uploaded archive, which names its layers; null: robots fetch the archive whole. */
+  image_config_sha256: string | null;
   /** SHA-256 (hex) of the manifest's canonical JSON; null without a manifest. */
   manifest_sha256: string | null;
   /** Grows with each release of the app: a robot takes nothing lower than what it has run, unless it ran just that. */
@@ -102,6 +104,7 @@ const FIELDS: Record<keyof ReleaseStatement, (value: unknown) => boolean> = {
   artifact_sha256: isText,
   artifact_size: isCount,
   image: (value) => value === null || isText(value),
+  image_config_sha256: (value) => value === null || isText(value),
   manifest_sha256: (value) => value === null || isText(value),
   version: isCount,
   minimum_version: isCount,

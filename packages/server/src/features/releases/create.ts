@@ -23,7 +23,17 @@ export async function createRelease(
   { org_id, actor }: Caller,
   body: Body,
 ): Promise<{ release: ReleaseRow; is_new: boolean }> {
-  const { tag, artifact_sha256, artifact_size, notes = null, app = APP_DEFAULT, kind = KIND_DEFAULT, image = null, manifest, signature } = body;
+  const {
+    tag,
+    artifact_sha256,
+    artifact_size,
+    notes = null,
+    app = APP_DEFAULT,
+    kind = KIND_DEFAULT,
+    image = null,
+    manifest,
+    signature,
+  } = body;
   if (image !== null && kind !== KIND_DEFAULT)
     throw badRequest(`field image is possible for the kind ${KIND_DEFAULT} only, not for ${kind}`);
   const manifest_bytes = manifest === undefined ? 0 : Buffer.byteLength(JSON.stringify(manifest));

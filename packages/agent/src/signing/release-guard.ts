@@ -1,0 +1,98 @@
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import { nextTrust, parseReleaseStatement, parseSignedText, type Trust } from "@robofleet/protocol/signatures";
+import type { Clock, Fetcher, Logger } from "../contract.ts";
+import { StepFailure, throwIfAborted } from "../runtime/failure.ts";
+import { admitRelease } from "./admit-release.ts";
+import { afterRun, type SignedHistory } from "./history.ts";
+import { readTrust, writeTrust } from "./pinned-trust.ts";
+import { fetchStatements } from "./fetch-statements.ts";
+
+export interface ReleaseGuardOptions {
+  state_directory: string;
+  org_id: string;
+  robot_id: string;
+  labels: Readonly<Record<string, string>>;
+  clock: Clock;
+  /** Milliseconds since 1970 by the server's clock, for a robot whose own is behind. It can only make more expire. */
+  server_time: () => number;
+  fetcher: Fetcher;
+  log: Logger;
+}
+
+/** What of an app the guard must know. */
+export interface GuardedApp {
+  app: string;
+  current: DesiredRelease | null;
+  previous: DesiredRelease | null;
+  signed?: SignedHistory | undefined;
+}
+
+/** Where newer keys are wanted that were asked for "lately": this long before. */
+const ASKED_LATELY_MS = 60_000;
+
+/** Decides what may be installed by the keys that this robot trusts, whatever the server says. */
+export class ReleaseGuard {
+  readonly #options: ReleaseGuardOptions;
+  #trust: Trust | undefined;
+  #asked_at = -Infinity;
+
+  constructor(options: ReleaseGuardOptions) {
+    this.#options = options;
+    this.#trust = readTrust(options.state_directory, () =>
+      options.log.error("the signing keys on disk are damaged: nothing is installed until they are given anew with rf-agent trust-key"),
+    );
+  }
+
+  get trust(): Trust | undefined {
+    return this.#trust;
+  }
+
+  /**
+   * Answers the release as it may be installed; asks for newer keys first where signatures play a part. Throws StepFailure
+   * (`signature_invalid`) with the check that refused it in its message, or StepAborted.
+   */
+  async admit(
+    { app, current, previous, signed: history }: GuardedApp,
+    release: DesiredRelease,
+    { asked, signal }: { asked: "now" | "lately"; signal: AbortSignal },
+  ): Promise<DesiredRelease> {
+    const { org_id, robot_id, labels, clock, server_time } = this.#options;
+    if (this.#trust !== undefined || (release.signature !== null && release.signature !== undefined)) await this.#refresh(asked, signal);
+    throwIfAborted(signal);
+    const known = [current, previous].filter((one) => one !== null);
+    const now_ms = Math.max(clock.now().getTime(), server_time());
+    const verdict = admitRelease({ trust: this.#trust, history, org_id, robot_id, labels, now_ms, app, release, known });
+    if ("release" in verdict) return verdict.release;
+    throw new StepFailure("signature_invalid", `${verdict.refusal.check}: ${verdict.refusal.message}`);
+  }
+
+  /** The history of an app after this release ran, which was admitted before. */
+  ran(history: SignedHistory | undefined, { signature }: DesiredRelease): SignedHistory | undefined {
+    const signed = this.#trust === undefined ? undefined : parseSignedText(signature);
+    const statement = signed && parseReleaseStatement(signed.text);
+    return statement === undefined ? history : afterRun(history, statement);
+  }
+
+  /** Takes what the server has of newer statements, as far as keys that are trusted signed them. A server that does not answer changes nothing. */
+  async #refresh(asked: "now" | "lately", signal: AbortSignal): Promise<void> {
+    const { clock, fetcher, log, org_id, state_directory } = this.#options;
+    if (asked === "lately" && clock.monotonic() - this.#asked_at < ASKED_LATELY_MS) return;
+    try {
+      const statements = await fetchStatements(this.#trust?.serial ?? 0, { fetcher, clock, signal });
+      this.#asked_at = clock.monotonic();
+      for (const statement of statements) {
+        const taken = nextTrust(this.#trust, org_id, statement);
+        if ("refusal" in taken) {
+          log.warn({ why: taken.refusal }, "a change of the signing keys was refused");
+          continue;
+        }
+        writeTrust(state_directory, taken.trust);
+        this.#trust = taken.trust;
+        const { serial, require_signature, keys } = taken.trust;
+        log.info({ serial, require_signature, keys: keys.map(({ name }) => name) }, "the signing keys changed");
+      }
+    } catch (error) {
+      log.warn({ err: error }, "the server could not be asked for newer signing keys");
+    }
+  }
+}
