@@ -1,7 +1,7 @@
 /** What a robot is made of, for robots that are simulated: they run these very parts on a runtime of their own. */
 export { parseServer, UsageError } from "./config.ts";
 export { fetchConfig } from "./configs/fetch.ts";
-export type { Fetcher, Logger, Reporter } from "./contract.ts";
+export type { Fetcher, Logger } from "./contract.ts";
 export { type AppState } from "./deployments/state.ts";
 export { AppWorker } from "./deployments/worker.ts";
 export { lockState } from "./disk/lock.ts";
@@ -9,14 +9,15 @@ export { signedFetcher } from "./http/fetcher.ts";
 export { type HttpClient, httpClient } from "./http/request.ts";
 export { establishTrust } from "./http/trust.ts";
 export { askOnce, EnrolmentRefused } from "./identity/enroll.ts";
-export type { Enrolment, RobotKey } from "./identity/identity.ts";
+export type { RobotKey } from "./identity/identity.ts";
 export { readPlatform } from "./identity/platform.ts";
 export { backoffMs } from "./link/backoff.ts";
 export { Link, type LinkOptions } from "./link/link.ts";
 export { LogShipper } from "./logs/shipper.ts";
+export { agentLog } from "./logs/agent-log.ts";
 export { encodeRecord } from "./logs/record.ts";
 export { RobotTime } from "./robot-time.ts";
-export { type Artifact, fetchWhole, type FetchOptions } from "./runtime/download.ts";
+export { type Artifact, fetchWhole, type FetchOptions, type PartFile } from "./runtime/download.ts";
 export type { Executor, StageIo, Verdict } from "./runtime/executor.ts";
-export { failureOf, StepAborted, StepFailure, throwIfAborted } from "./runtime/failure.ts";
+export { failureOf, throwIfAborted } from "./runtime/failure.ts";
 export { TIMING } from "./runtime/limits.ts";

@@ -89,6 +89,9 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
   };
 }
 
+/** The enrolment key of `robofleet swarm`. */
+export const readEnrollKey = (env: NodeJS.ProcessEnv = process.env): string | undefined => env.ROBOFLEET_ENROLL_KEY || undefined;
+
 /** Where a server keeps its things: all that the commands beside `serve` mind. */
 export function readStore(
   data: string | undefined,

@@ -13,6 +13,7 @@ import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
 import { authorityFile } from "./kernel/tls/index.ts";
 import { startPlane } from "./plane.ts";
+import { addSwarm } from "./swarm.ts";
 
 const program = new Command("robofleet").description("The control plane for robot fleets").version(packageJson.version);
 
@@ -71,6 +72,8 @@ program
     if (!existsSync(file)) throw new Refusal(`there is no ${file}: the first start with --tls auto makes it`);
     print(fingerprintOf(readFileSync(file, "utf8")));
   });
+
+addSwarm(program);
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 const warn = (line: string): void => void process.stderr.write(`robofleet: ${line}\n`);

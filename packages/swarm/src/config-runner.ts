@@ -5,7 +5,7 @@ import type { DesiredConfig, ReportBody } from "@robofleet/protocol/link";
 export interface ConfigSide {
   report(body: ReportBody): void;
   /** The file as the server has it; throws when it cannot be had. */
-  fetchConfig(namespace: string): Promise<string>;
+  fetchConfig(namespace: string, sha256: string): Promise<string>;
 }
 
 /** The config file of one namespace on a simulated robot, in memory. */
@@ -66,7 +66,7 @@ export class ConfigRunner {
     if (wish.target_id === null && this.#applied?.version === wish.version && this.#applied.sha256 === wish.sha256) return;
     const changed = this.#sha256() !== wish.sha256;
     if (changed) {
-      const content = await this.#robot.fetchConfig(this.#namespace).catch(() => undefined);
+      const content = await this.#robot.fetchConfig(this.#namespace, wish.sha256).catch(() => undefined);
       if (this.#wish !== wish) return this.#finish(wish, { status: "cancelled" }); // something newer is wanted by now
       if (content === undefined || hash("sha256", content) !== wish.sha256)
         return this.#finish(wish, { status: "failed", reason: content === undefined ? "download_failed" : "digest_mismatch" });

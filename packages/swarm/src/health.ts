@@ -1,11 +1,10 @@
 import type { Clock } from "@robofleet/clock";
 import type { HealthBody } from "@robofleet/protocol/link";
-import type { AppRunner } from "./app-runner.ts";
 
 const GIB = 1024 ** 3;
 
 /** A plausible health snapshot that moves a little each time. */
-export function healthOf(clock: Clock, boot_id: string, apps: readonly AppRunner[]): HealthBody {
+export function healthOf(clock: Clock, boot_id: string, workloads: HealthBody["workloads"]): HealthBody {
   return {
     at: clock.now().toISOString(),
     boot_id,
@@ -20,9 +19,7 @@ export function healthOf(clock: Clock, boot_id: string, apps: readonly AppRunner
     disks: [{ mount: "/", used_bytes: 10 * GIB, total_bytes: 64 * GIB }],
     network: [{ name: "eth0", rx_bytes: 0, tx_bytes: 0, addresses: [] }],
     battery: null,
-    workloads: apps.flatMap(({ app, state: { current } }) =>
-      current === null ? [] : [{ app, kind: current.kind, status: "running", restarts: 0, release_tag: current.tag }],
-    ),
+    workloads,
     ros: null,
     checks: [],
     metrics: {},

@@ -2,7 +2,7 @@ import type { Report, ReportBody } from "@robofleet/protocol/link";
 
 /** Reports that the server has not acknowledged, oldest first: the agent keeps them on disk, a simulated robot in memory. */
 export class MemoryOutbox {
-  readonly outbox_id: string;
+  outbox_id: string;
   #reports: Report[] = [];
   #last_seq = 0;
 
@@ -14,13 +14,33 @@ export class MemoryOutbox {
     return this.#reports;
   }
 
+  get size(): number {
+    return this.#reports.length;
+  }
+
   add(body: ReportBody, at: string): Report {
     const report: Report = { type: "report", seq: (this.#last_seq += 1), at, body };
     this.#reports.push(report);
     return report;
   }
 
+  /** Reports with a number over `seq`, oldest first. */
+  after(seq: number, count_max: number): Report[] {
+    const from = this.#reports.findIndex((report) => report.seq > seq);
+    return from === -1 ? [] : this.#reports.slice(from, from + count_max);
+  }
+
   acknowledge(seq: number): void {
     if ((this.#reports[0]?.seq ?? Infinity) <= seq) this.#reports = this.#reports.filter((report) => report.seq > seq);
+  }
+
+  /** What the server has when a link opens; more than was ever numbered here was another's, and this one gets a new name (false). */
+  reconcile(acked_seq: number): boolean {
+    if (acked_seq <= this.#last_seq) {
+      this.acknowledge(acked_seq);
+      return true;
+    }
+    this.outbox_id = `${this.outbox_id}+`;
+    return false;
   }
 }

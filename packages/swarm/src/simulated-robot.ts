@@ -2,6 +2,7 @@ import type { Timer } from "@robofleet/clock";
 import type {
   Desired,
   DesiredRelease,
+  HealthBody,
   Hello,
   LogLevel,
   LogRecordBody,
@@ -158,8 +159,14 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     if (this.connected)
       this.#link?.send({
         type: "health",
-        snapshot: { ...healthOf(this.clock, `boot-${this.#boot}`, [...this.#apps.values()]), ...changes },
+        snapshot: { ...healthOf(this.clock, `boot-${this.#boot}`, this.#workloads()), ...changes },
       });
+  }
+
+  #workloads(): HealthBody["workloads"] {
+    return [...this.#apps.values()].flatMap(({ app, state: { current } }) =>
+      current === null ? [] : [{ app, kind: current.kind, status: "running", restarts: 0, release_tag: current.tag }],
+    );
   }
 
   /** Appends to the robot's log and sends it when there is a link. */

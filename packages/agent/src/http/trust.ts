@@ -16,7 +16,7 @@ import { errorText, isMissing, makeDirectory, writeAtomically } from "../disk/wr
 import { backoffMs } from "../link/backoff.ts";
 
 export interface TrustOptions {
-  config: AgentConfig;
+  config: Pick<AgentConfig, "server" | "state_directory" | "ca_fingerprint" | "ca_file" | "trust_on_first_use">;
   clock: Clock;
   log: Logger;
   /** Gives up waiting for a server that cannot be reached. */

@@ -18,9 +18,12 @@ export interface LogOutlet {
   send(message: string): boolean;
 }
 
+/** What shipping needs of a spool: simulated robots keep theirs in memory. */
+export type LogSource = Pick<LogSpool, "next" | "rewind" | "acknowledge">;
+
 /** Sends what the spool holds in batches, a bounded number of bytes ahead of the acknowledgements. */
 export class LogShipper {
-  readonly #spool: LogSpool;
+  readonly #spool: LogSource;
   readonly #clock: Clock;
   #outlet: LogOutlet | undefined;
   #flush_ms = FOLLOW_FLUSH_MS;
@@ -30,7 +33,7 @@ export class LogShipper {
   #in_flight: { last_seq: number; bytes: number }[] = [];
   #acked = 0;
 
-  constructor(spool: LogSpool, clock: Clock) {
+  constructor(spool: LogSource, clock: Clock) {
     this.#spool = spool;
     this.#clock = clock;
   }

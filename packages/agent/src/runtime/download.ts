@@ -42,9 +42,15 @@ class NotNow extends Error {
   }
 }
 
+/** Where the bytes go; a file, mostly. */
+export interface PartFile {
+  write(bytes: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
+  truncate(length: number): Promise<void>;
+}
+
 /** What is there so far, and its digest. */
 export interface Part {
-  handle: Pick<promises.FileHandle, "write" | "truncate">;
+  handle: PartFile;
   bytes: number;
   hash: Hash;
 }

@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { chance, failingRobots } from "./chance.ts";
+
+test("robots that are to fail are as many as asked for, and every part of the order holds its share", () => {
+  for (const [robots, fail] of [
+    [1_000, 50],
+    [1_000, 150],
+    [100, 5],
+    [7, 3],
+    [10, 10],
+    [10, 0],
+  ] as const) {
+    const failing = failingRobots(robots, fail);
+    assert.equal(failing.size, fail);
+    for (let first = 1; first <= robots; first += 1) {
+      const share = [...failing].filter((number) => number <= first).length;
+      assert.ok(Math.abs(share - (first * fail) / robots) <= 1, `${share} of the first ${first}, ${fail} of ${robots}`);
+    }
+  }
+});
+
+test("the same words throw the same number, and numbers are spread over all of [0, 1)", () => {
+  assert.equal(chance(7, 1, 1), chance(7, 1, 1));
+  assert.notEqual(chance(7, 1, 1), chance(7, 11));
+  const low = Array.from({ length: 10_000 }, (_, i) => chance(7, i)).filter((number) => number < 0.05).length;
+  assert.ok(low > 400 && low < 600, `${low} of 10,000 are below 0.05`);
+});

@@ -1,0 +1,73 @@
+import { askOnce, backoffMs, EnrolmentRefused, type HttpClient } from "@robofleet/agent/parts";
+import type { Clock } from "@robofleet/clock";
+import type { KeptRobot } from "./kept.ts";
+import { deriveRobotKey, robotKey } from "./robot-key.ts";
+
+/** So long the server may be out of reach before the first robot; later it is waited for without end. */
+const FIRST_WAIT_MS = 30_000;
+
+/** Nobody answers, or nothing that makes sense. */
+export class CannotEnrol extends Error {}
+
+export interface EnrolmentOptions {
+  server: string;
+  /** The raw enrolment key. */
+  key: string;
+  seed: number;
+  robots: number;
+  name_prefix: string;
+  labels: Record<string, string>;
+  clock: Clock;
+  http: HttpClient;
+  signal: AbortSignal;
+  /** The server is out of reach, or too busy, and is asked again. */
+  waiting: (reason: string, wait_ms: number) => void;
+}
+
+/**
+ * Enrols one robot after the other, so that their ids have the order of their numbers, and hands each over at once. Robots of `known`
+ * are handed over as they are. Throws EnrolmentRefused when the key is no good, CannotEnrol when nobody answers, or strangely.
+ */
+export async function enrollFleet(
+  options: EnrolmentOptions,
+  known: ReadonlyMap<number, KeptRobot>,
+  take: (robot: KeptRobot) => void,
+): Promise<void> {
+  const digits = String(options.robots).length;
+  let heard = false;
+  for (let number = 1; number <= options.robots && !options.signal.aborted; number += 1) {
+    const kept = known.get(number);
+    if (kept === undefined) {
+      const name = `${options.name_prefix}-${String(number).padStart(digits, "0")}`;
+      const enrolled = await enrollOne(options, number, name, heard);
+      if (enrolled === undefined) return;
+      heard = true;
+      take(enrolled);
+    } else take(kept);
+  }
+}
+
+/** Undefined when it was called off. */
+async function enrollOne(options: EnrolmentOptions, number: number, name: string, heard: boolean): Promise<KeptRobot | undefined> {
+  const { server, clock, http, signal, seed, labels } = options;
+  const key = deriveRobotKey(options.key, seed, number);
+  const { public_key } = robotKey(key);
+  const config = { server, name, labels, system_root: "/" };
+  const began = clock.monotonic();
+  for (let attempt = 0; !signal.aborted; attempt += 1) {
+    const result = await askOnce({ config, key: { public_key }, clock, http, signal }, options.key).catch((error: unknown) => {
+      if (signal.aborted) return undefined;
+      throw error instanceof EnrolmentRefused ? error : new CannotEnrol(error instanceof Error ? error.message : String(error));
+    });
+    if (result === undefined) return undefined;
+    if ("enrolment" in result) {
+      const { robot_id, org_id, name: named } = result.enrolment;
+      return { number, key: key.toString("base64"), robot_id, org_id, name: named, installs: 0, first: {}, apps: {} };
+    }
+    if (!heard && clock.monotonic() - began > FIRST_WAIT_MS) throw new CannotEnrol(`${server} does not answer: ${result.reason}`);
+    const wait_ms = result.retry_after_ms ?? backoffMs(clock, Math.min(attempt, 3));
+    options.waiting(result.reason, wait_ms);
+    await clock.sleep(wait_ms, signal);
+  }
+  return undefined;
+}

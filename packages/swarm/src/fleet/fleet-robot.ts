@@ -1,0 +1,229 @@
+import {
+  AppWorker,
+  type Artifact,
+  fetchConfig,
+  type Fetcher,
+  type HttpClient,
+  Link,
+  type Logger,
+  LogShipper,
+  readPlatform,
+  type RobotKey,
+  RobotTime,
+  signedFetcher,
+  type StageIo,
+  TIMING,
+} from "@robofleet/agent/parts";
+import { type Clock, idleActivity } from "@robofleet/clock";
+import type { Desired, DesiredRelease, ReportBody } from "@robofleet/protocol/link";
+import { ConfigRunner, type ConfigSide } from "../config-runner.ts";
+import { healthOf } from "../health.ts";
+import { MemoryOutbox } from "../outbox.ts";
+import type { KeptRobot } from "./kept.ts";
+import { MemoryLogSpool } from "./memory-log.ts";
+import { robotKey } from "./robot-key.ts";
+import { fetchAndCheck, KINDS, simulatedExecutors } from "./runtime.ts";
+import type { Tally } from "./tally.ts";
+
+/** What the robots of a swarm share. */
+export interface FleetShared {
+  server: string;
+  ca: string | undefined;
+  clock: Clock;
+  log: Logger;
+  http: HttpClient;
+  tally: Tally;
+  /** Names this run: what robots numbered in an earlier one counts anew. */
+  run_id: string;
+  agent_version: string;
+  real_time: boolean;
+  /** Milliseconds that a step takes; another number each time. */
+  delay: () => number;
+  /** Whether robot `number` finds its install number `install` unwell; `first`: of the app's first release. */
+  isUnwell: (robot: { number: number; install: number; first: boolean }) => boolean;
+  /** Fetches for one robot, or for all of them. */
+  fetchArtifact: (artifact: Artifact, io: StageIo, own: () => Promise<void>) => Promise<void>;
+  /** What the robot would have on its disk has changed. */
+  keep: (robot: KeptRobot) => void;
+}
+
+/**
+ * A robot of a swarm: the agent's link, session, report order, plan, worker and download on memory in place of a disk, and a
+ * runtime that only remembers what would run.
+ */
+export class FleetRobot implements ConfigSide {
+  readonly kept: KeptRobot;
+  readonly #shared: FleetShared;
+  readonly #outbox: MemoryOutbox;
+  readonly #spool: MemoryLogSpool;
+  readonly #shipper: LogShipper;
+  readonly #fetcher: Fetcher;
+  readonly #link: Link;
+  readonly #workers = new Map<string, AppWorker>();
+  readonly #configs = new Map<string, ConfigRunner>();
+  readonly #executors: ReturnType<typeof simulatedExecutors>;
+  readonly #stopping = new AbortController();
+  #desired: Desired | undefined;
+
+  constructor(shared: FleetShared, kept: KeptRobot) {
+    const { server, ca, clock, log, http } = shared;
+    this.#shared = shared;
+    this.kept = kept;
+    const key = robotKey(Buffer.from(kept.key, "base64"));
+    const time = new RobotTime(clock);
+    this.#outbox = new MemoryOutbox(`swarm-${shared.run_id}-${kept.number}`);
+    this.#spool = new MemoryLogSpool(clock);
+    this.#shipper = new LogShipper(this.#spool, clock);
+    this.#fetcher = signedFetcher({ server, robot_id: kept.robot_id, key, time, http });
+    this.#executors = simulatedExecutors({
+      clock,
+      real_time: shared.real_time,
+      delay: shared.delay,
+      staging: (app, release) => this.#staging(app, release),
+      fetch: (artifact, io) => shared.fetchArtifact(artifact, io, () => this.#fetch(artifact, io)),
+      isUnwell: (app, { id }) => shared.isUnwell({ number: kept.number, install: kept.installs, first: kept.first[app] === id }),
+      log: (app, message) => this.#say(app, message),
+    });
+    this.#link = this.#makeLink({ server, ca, clock, log, key, time });
+  }
+
+  get connected(): boolean {
+    return this.#link.connected;
+  }
+
+  /** Takes up what it ran before and connects; the link then comes back by itself until `stop`. */
+  start(): void {
+    for (const app of Object.keys(this.kept.apps)) this.#workerOf(app);
+    this.#link.start();
+  }
+
+  /** Loses the link without a word; it comes back by itself. */
+  cut(): void {
+    this.#link.cut();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all([...this.#workers.values()].map((worker) => worker.stop()));
+    await this.#link.stop();
+  }
+
+  report(body: ReportBody): void {
+    this.#outbox.add(body, this.#shared.clock.now().toISOString());
+    this.#shared.tally.reported(this.kept.number, body);
+    if (body.kind === "app")
+      this.#shared.tally.runs(this.kept.number, body.app, this.#workers.get(body.app)?.workload()?.release_tag ?? undefined);
+    this.#link.reportAdded();
+  }
+
+  async fetchConfig(namespace: string, sha256: string): Promise<string> {
+    const { clock } = this.#shared;
+    const bytes = await fetchConfig(namespace, sha256, { fetcher: this.#fetcher, clock, timing: TIMING, signal: this.#stopping.signal });
+    return bytes.toString("utf8");
+  }
+
+  #makeLink(parts: { server: string; ca: string | undefined; clock: Clock; log: Logger; key: RobotKey; time: RobotTime }): Link {
+    const { agent_version, run_id } = this.#shared;
+    const { number, robot_id, name } = this.kept;
+    const boot_id = `swarm-${run_id}`;
+    return new Link({
+      ...parts,
+      local: parts.log,
+      robot_id,
+      activity: idleActivity,
+      outbox: this.#outbox,
+      shipper: this.#shipper,
+      introduce: () => ({
+        boot_id,
+        run_id: `${run_id}-${number}`,
+        agent_version,
+        platform: { ...readPlatform("/"), hostname: name.slice(0, 255) },
+        kinds: [...KINDS],
+        generation: this.#desired?.generation ?? 0,
+      }),
+      health: () => Promise.resolve(healthOf(parts.clock, boot_id, this.#workloads())),
+      announce: () => this.#announce(),
+      desired: (desired) => this.#take(desired),
+    });
+  }
+
+  #workloads(): ReturnType<typeof healthOf>["workloads"] {
+    return [...this.#workers.values()].flatMap((worker) => worker.workload() ?? []);
+  }
+
+  #announce(): void {
+    for (const worker of this.#workers.values()) worker.announce();
+    for (const config of this.#configs.values()) config.announce();
+  }
+
+  #take(desired: Desired): void {
+    if (desired.generation > (this.#desired?.generation ?? 0)) {
+      this.#desired = desired;
+      for (const app of Object.keys(desired.apps)) this.#workerOf(app);
+      for (const [app, worker] of this.#workers) worker.wishFor(desired.apps[app] ?? "absent");
+      for (const [namespace, wish] of Object.entries(desired.configs)) this.#configOf(namespace).wishFor(wish);
+    }
+    this.report({ kind: "observed", generation: this.#desired?.generation ?? 0 });
+  }
+
+  #workerOf(app: string): AppWorker {
+    const known = this.#workers.get(app);
+    if (known !== undefined) return known;
+    const { clock, log } = this.#shared;
+    const worker = new AppWorker({
+      app,
+      journal: this.#journal(),
+      keep_versions: () => {},
+      executors: this.#executors,
+      clock,
+      timing: TIMING,
+      log,
+      reporter: {
+        report: (body) => this.report(body),
+        progress: (progress) => this.#link.progress(progress),
+      },
+      on_finished: () => {},
+      on_step: () => {},
+    });
+    this.#workers.set(app, worker);
+    worker.start();
+    return worker;
+  }
+
+  /** What the agent's journal is on disk: the newest record of each app. */
+  #journal(): ConstructorParameters<typeof AppWorker>[0]["journal"] {
+    return {
+      records: new Map(Object.entries(this.kept.apps)),
+      append: (state) => {
+        this.kept.apps[state.app] = state;
+        this.#shared.keep(this.kept);
+      },
+    };
+  }
+
+  #configOf(namespace: string): ConfigRunner {
+    const known = this.#configs.get(namespace);
+    if (known !== undefined) return known;
+    const made = new ConfigRunner(namespace, this);
+    this.#configs.set(namespace, made);
+    return made;
+  }
+
+  #staging(app: string, release: DesiredRelease): void {
+    this.kept.installs += 1;
+    this.kept.first[app] ??= release.id;
+    this.#shared.keep(this.kept);
+  }
+
+  async #fetch(artifact: Artifact, io: StageIo): Promise<void> {
+    const { clock, tally } = this.#shared;
+    await fetchAndCheck(artifact, { ...io, fetcher: this.#fetcher, clock });
+    tally.downloads += 1;
+    tally.downloaded_bytes += artifact.size;
+  }
+
+  #say(app: string, message: string): void {
+    this.#spool.append("info", app, message);
+    this.#shipper.recordAdded();
+  }
+}

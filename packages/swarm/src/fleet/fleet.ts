@@ -1,0 +1,157 @@
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { AGENT_VERSION } from "@robofleet/agent";
+import { establishTrust, httpClient, lockState, type Logger, UsageError } from "@robofleet/agent/parts";
+import type { Clock, Timer } from "@robofleet/clock";
+import { seededRandom } from "@robofleet/clock";
+import { chance, failingRobots } from "./chance.ts";
+import { enrollFleet } from "./enrolment.ts";
+import { FleetRobot, type FleetShared } from "./fleet-robot.ts";
+import { type KeptRobot, RobotFile } from "./kept.ts";
+import type { FleetOptions } from "./options.ts";
+import { Tally } from "./tally.ts";
+
+const FLAP_TICK_MS = 250;
+/** Links that are closed at the same time when a swarm ends. */
+const STOP_AT_ONCE = 500;
+const RUN_ID_BYTES = 8;
+
+export interface FleetParts {
+  clock: Clock;
+  log: Logger;
+  signal: AbortSignal;
+  /** The server is out of reach while robots enrol. */
+  waiting: (reason: string, wait_ms: number) => void;
+}
+
+/** Thousands of robots of one process. */
+export class Fleet {
+  readonly tally = new Tally();
+  readonly robots: FleetRobot[] = [];
+  readonly #options: FleetOptions;
+  readonly #parts: FleetParts;
+  #file: RobotFile | undefined;
+  #flapping: Timer | undefined;
+  #unlock: (() => void) | undefined;
+
+  constructor(options: FleetOptions, parts: FleetParts) {
+    this.#options = options;
+    this.#parts = parts;
+  }
+
+  get connected(): number {
+    let count = 0;
+    for (const robot of this.robots) if (robot.connected) count += 1;
+    return count;
+  }
+
+  /**
+   * Enrols the robots in order and connects each as soon as it is; resolves when the last is enrolled. Throws UsageError,
+   * StateLockedError, EnrolmentRefused, CannotEnrol, UntrustedAuthority.
+   */
+  async start(): Promise<void> {
+    const { clock, signal, waiting } = this.#parts;
+    const { state_directory, server, seed, robots, name_prefix, labels, key, flap_ms } = this.#options;
+    if (state_directory !== undefined) {
+      mkdirSync(state_directory, { recursive: true, mode: 0o700 });
+      this.#unlock = lockState(state_directory);
+      this.#file = await RobotFile.open(state_directory, clock);
+    }
+    const known = this.#file?.robots ?? new Map<number, KeptRobot>();
+    const all_known = Array.from({ length: robots }, (_, i) => i + 1).every((number) => known.has(number));
+    if (key === undefined && !all_known)
+      throw new UsageError(`${state_directory} holds ${known.size} robots: pass --key KEY for the others`);
+    const tls = await this.#trust();
+    const http = httpClient(clock, undefined, tls);
+    const shared = this.#share(tls.ca, http);
+    if (flap_ms !== undefined) this.#flap(flap_ms);
+    const enrolment = { server, key: key ?? "", seed, robots, name_prefix, labels, clock, http, signal, waiting };
+    await enrollFleet(enrolment, known, (kept) => {
+      this.#file?.changed(kept);
+      const robot = new FleetRobot(shared, kept);
+      this.robots.push(robot);
+      this.tally.enrolled += 1;
+      robot.start();
+    });
+  }
+
+  /** Says goodbye for every robot and writes down what they run. */
+  async stop(): Promise<void> {
+    this.#flapping?.cancel();
+    for (let from = 0; from < this.robots.length; from += STOP_AT_ONCE)
+      await Promise.all(this.robots.slice(from, from + STOP_AT_ONCE).map((robot) => robot.stop()));
+    await this.#file?.close();
+    this.#unlock?.();
+  }
+
+  /** The authority that robots trust; what an agent would keep of it stays in the state directory, if there is one. */
+  async #trust(): Promise<{ ca?: string }> {
+    const { server, ca_fingerprint, ca_file, trust_on_first_use, state_directory } = this.#options;
+    const directory = state_directory ?? mkdtempSync(path.join(tmpdir(), "robofleet-swarm-"));
+    const config = {
+      server,
+      state_directory: directory,
+      trust_on_first_use,
+      ...(ca_fingerprint === undefined ? {} : { ca_fingerprint }),
+      ...(ca_file === undefined ? {} : { ca_file }),
+    };
+    try {
+      return await establishTrust({ ...this.#parts, config });
+    } finally {
+      if (state_directory === undefined) rmSync(directory, { recursive: true, force: true });
+    }
+  }
+
+  #share(ca: string | undefined, http: FleetShared["http"]): FleetShared {
+    const { clock, log } = this.#parts;
+    const { server, seed, fail, robots, failure_rate, latency_ms, real_time, share_downloads } = this.#options;
+    const failing = failingRobots(robots, fail);
+    const random = seededRandom(seed);
+    return {
+      server,
+      ca,
+      clock,
+      log,
+      http,
+      tally: this.tally,
+      run_id: Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex"),
+      agent_version: `${AGENT_VERSION}-swarm`,
+      real_time,
+      // Between half and one and a half of it: robots are not of one mind.
+      delay: () => latency_ms * (0.5 + random()),
+      isUnwell: ({ number, install, first }) =>
+        (failing.has(number) && !first) || (failure_rate > 0 && chance(seed, number, install) < failure_rate),
+      fetchArtifact: share_downloads ? shareDownloads() : (_artifact, _io, own) => own(),
+      keep: (robot) => this.#file?.changed(robot),
+    };
+  }
+
+  /** Each robot loses its link once in `mean_ms`, at a time of its own. */
+  #flap(mean_ms: number): void {
+    const random = seededRandom(this.#options.seed + 1);
+    this.#flapping = this.#parts.clock.every(FLAP_TICK_MS, () => {
+      for (const robot of this.robots) if (robot.connected && random() < FLAP_TICK_MS / mean_ms) robot.cut();
+    });
+  }
+}
+
+/** The first that wants an artifact fetches and checks it; the others wait for it. When it could not, the next one tries. */
+function shareDownloads(): FleetShared["fetchArtifact"] {
+  const fetched = new Map<string, Promise<void>>();
+  return async ({ sha256 }, _io, own) => {
+    for (;;) {
+      const under_way = fetched.get(sha256);
+      if (under_way === undefined) break;
+      const done = await under_way.then(
+        () => true,
+        () => false,
+      );
+      if (done) return;
+      if (fetched.get(sha256) === under_way) fetched.delete(sha256);
+    }
+    const fetching = own();
+    fetched.set(sha256, fetching);
+    await fetching;
+  };
+}

@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { UsageError } from "@robofleet/agent/parts";
+import { readFleetOptions } from "./options.ts";
+
+const server = "http://127.0.0.1:7600";
+const key = "rf_enroll_x";
+
+test("flags become options, and a seed makes the names", () => {
+  const options = readFleetOptions({ server, key, robots: "1000", fail: "50", seed: "7", failureRate: "5%", flap: true, latency: "20" });
+  const { robots, fail, seed, failure_rate, flap_ms, latency_ms, name_prefix } = options;
+  assert.deepEqual(
+    { robots, fail, seed, failure_rate, flap_ms, latency_ms, name_prefix },
+    { robots: 1000, fail: 50, seed: 7, failure_rate: 0.05, flap_ms: 60_000, latency_ms: 20, name_prefix: "sim-7" },
+  );
+  assert.equal(readFleetOptions({ server, key, failureRate: "0.5", flap: "5" }).failure_rate, 0.5);
+  assert.equal(readFleetOptions({ server, key, flap: "5" }).flap_ms, 5_000);
+});
+
+test("what cannot be is refused by the name of its flag", () => {
+  for (const [flags, name] of [
+    [{ key }, "--server"],
+    [{ server }, "--key"],
+    [{ server, key, robots: "0" }, "--robots"],
+    [{ server, key, robots: "1e3" }, "--robots"],
+    [{ server, key, robots: "10", fail: "11" }, "--fail"],
+    [{ server, key, failureRate: "150%" }, "--failure-rate"],
+    [{ server, key, flap: "now" }, "--flap"],
+    [{ server, key, latency: "-1" }, "--latency"],
+    [{ server, key, label: ["zone"] }, "--label"],
+    [{ server, key, caFingerprint: "sha256:1" }, "--ca-fingerprint"],
+    [{ server: "http://fleet.example.com", key }, "--allow-insecure-http"],
+  ] as const)
+    assert.throws(
+      () => readFleetOptions({ ...flags, label: "label" in flags ? [...flags.label] : [] }),
+      (error: unknown) => error instanceof UsageError && error.message.includes(name),
+      name,
+    );
+});

@@ -1,0 +1,71 @@
+import { StateLockedError } from "@robofleet/agent";
+import { EnrolmentRefused, UsageError } from "@robofleet/agent/parts";
+import type { Clock } from "@robofleet/clock";
+import { UntrustedAuthority } from "@robofleet/protocol/authority";
+import { CannotEnrol } from "./enrolment.ts";
+import { Fleet } from "./fleet.ts";
+import { swarmLog } from "./log.ts";
+import { readFleetOptions, type SwarmFlags } from "./options.ts";
+import { Progress, type Screen } from "./progress.ts";
+
+const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, conflict: 6 } as const;
+
+export interface RunOptions {
+  flags: SwarmFlags;
+  clock: Clock;
+  screen: Screen;
+  /** Takes what goes wrong, a line each. */
+  complain: (line: string) => void;
+  /** Ends the swarm in good order. */
+  signal: AbortSignal;
+}
+
+/** `robofleet swarm`: runs robots until the signal, and answers the exit code. Throws only for what nobody foresaw. */
+export async function runSwarm({ flags, clock, screen, complain, signal }: RunOptions): Promise<number> {
+  let fleet: Fleet | undefined;
+  let progress: Progress | undefined;
+  try {
+    const options = readFleetOptions(flags);
+    const say = (line: string): void => (progress === undefined ? complain(line) : progress.say(line));
+    const waiting = onceEach((reason, wait_ms) => say(`waiting for the server: ${reason} (next try in ${(wait_ms / 1_000).toFixed(1)} s)`));
+    fleet = new Fleet(options, { clock, log: swarmLog(say, options.verbose, clock), signal, waiting });
+    progress = new Progress(fleet, options.robots, screen, clock);
+    progress.say(`${options.robots} robots, ${options.name_prefix}-…, seed ${options.seed}; Ctrl-C ends them`);
+    await fleet.start();
+    if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+    return EXIT.ok;
+  } catch (error) {
+    if (signal.aborted) return EXIT.ok;
+    const code = exitCodeOf(error);
+    if (code === undefined) throw error;
+    complain(error instanceof Error ? explain(error) : String(error));
+    return code;
+  } finally {
+    progress?.stop();
+    await fleet?.stop();
+  }
+}
+
+function exitCodeOf(error: unknown): number | undefined {
+  if (error instanceof UsageError) return EXIT.usage;
+  if (error instanceof EnrolmentRefused || error instanceof UntrustedAuthority) return EXIT.auth;
+  if (error instanceof StateLockedError) return EXIT.conflict;
+  if (error instanceof CannotEnrol) return EXIT.error;
+  return undefined;
+}
+
+function explain(error: Error): string {
+  return /\bexhausted\b/.test(error.message)
+    ? `${error.message}\nA key enrols 100 robots unless it says otherwise: make one with \`rf keys new --max-uses 0\`, which has no limit.`
+    : error.message;
+}
+
+/** Does not say the same twice in a row. */
+function onceEach(say: (reason: string, wait_ms: number) => void): (reason: string, wait_ms: number) => void {
+  let last = "";
+  return (reason, wait_ms) => {
+    if (reason === last) return;
+    last = reason;
+    say(reason, wait_ms);
+  };
+}
