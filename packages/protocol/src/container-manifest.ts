@@ -22,10 +22,10 @@ const AbsolutePath = Type.String({
 });
 
 /** What makes a container of the robot hear of a new config; SIGKILL and SIGSTOP are none of these. */
-export const CONTAINER_RELOAD_SIGNALS = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGCONT", "SIGWINCH"] as const;
-export const CONTAINER_RESTART_POLICIES = ["always", "on_failure", "never"] as const;
-export const CONTAINER_REPLACE_MODES = ["after", "beside"] as const;
-export const CONTAINER_ULIMITS = [
+const CONTAINER_RELOAD_SIGNALS = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGCONT", "SIGWINCH"] as const;
+const CONTAINER_RESTART_POLICIES = ["always", "on_failure", "never"] as const;
+const CONTAINER_REPLACE_MODES = ["after", "beside"] as const;
+const CONTAINER_ULIMITS = [
   "as",
   "core",
   "cpu",
@@ -180,7 +180,4 @@ export const ContainerManifest = Type.Object(
 
 type Ulimits = Partial<Record<(typeof CONTAINER_ULIMITS)[number], { soft: number; hard: number }>>;
 export type ContainerManifest = Omit<Static<typeof ContainerManifest>, "ulimits"> & { ulimits?: Ulimits };
-export type ContainerPort = Static<typeof PortMapping>;
 export type ContainerMount = Static<typeof Mount>;
-export type ContainerDevice = Static<typeof Device>;
-export type ContainerHealth = Static<typeof Health>;

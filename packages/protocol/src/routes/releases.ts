@@ -22,6 +22,18 @@ import {
 } from "./shapes.ts";
 import { SignedText } from "./signing.ts";
 
+const ImagePart = { sha256: Type.String(), size: Count };
+export const ReleaseImage = named(
+  "ReleaseImage",
+  Shape({
+    platform: Type.String({ description: "os/architecture; empty when the archive does not tell" }),
+    config: Shape(ImagePart),
+    layers: Type.Array(Shape({ ...ImagePart, diff_id: Type.String() }), {
+      description: "from the lowest to the topmost; a robot fetches only those that it lacks",
+    }),
+  }),
+);
+
 export const Release = named(
   "Release",
   Shape({
@@ -37,10 +49,19 @@ export const Release = named(
     manifest: Json,
     signature: Json,
     created_by: Nullable(Actor),
+    images: Maybe(
+      Type.Array(ReleaseImage, {
+        description: "What is in an uploaded image archive, one for each platform; in the answer for one release only",
+      }),
+    ),
     ...stamps,
   }),
 );
 export type Release = Of<typeof Release>;
+
+/** [host[:port]/]path[:tag]@sha256:digest; what stands before the digest names where the image lies, not which it is. */
+const IMAGE_PATTERN =
+  "^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?/)?[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?@sha256:[0-9a-f]{64}$";
 
 /** 10 TiB: more than any robot's disk, less than what JSON numbers lose digits at. */
 const ARTIFACT_BYTES_MAX = 10 * 1024 ** 4;
@@ -76,8 +97,8 @@ export const releaseRoutes = {
         Type.String({
           minLength: 1,
           maxLength: 500,
-          pattern: "^[^\\s@]+@sha256:[0-9a-f]{64}$",
-          description: "registry/name@sha256:…, instead of a file",
+          pattern: IMAGE_PATTERN,
+          description: "registry/name@sha256:… (by digest: 64 lower-case hexadecimal digits), instead of a file",
         }),
       ),
     }),

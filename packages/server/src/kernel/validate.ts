@@ -73,6 +73,16 @@ function check(ajv: Ajv, schema: TObject | undefined, what: string): (value: Rec
   };
 }
 
+/**
+ * Checks an object that the body has in a field and that has a shape of its own. Answers it without the `null`s that stand
+ * for nothing; throws 400 that names the path from the field on.
+ */
+export function fieldValidator(field: string, schema: TObject): (value: Record_) => Record_ {
+  const around = { type: "object", properties: { [field]: schema } } as unknown as TObject;
+  const checked = check(body_ajv, around, "field");
+  return (value) => checked({ [field]: dropNulls({ ...value }, schema) })[field] as Record_;
+}
+
 /** One sentence that names the field and what it must be. */
 function explain(error: ErrorObject | undefined, what: string, known: readonly string[]): string {
   if (error === undefined) return "the request is not valid";

@@ -6,6 +6,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, printable } from "../../kernel/fault.ts";
 import { requireSignatureOf } from "../signing/index.ts";
+import { checkContainerManifest } from "./container-manifest.ts";
 import { findReleaseByTag, insertRelease, noteReferenced, type ReleaseRow, setSignature } from "./store.ts";
 
 const APP_DEFAULT = "main";
@@ -39,6 +40,7 @@ export async function createRelease(
   const manifest_bytes = manifest === undefined ? 0 : Buffer.byteLength(JSON.stringify(manifest));
   if (manifest_bytes > MANIFEST_BYTES_MAX)
     throw badRequest(`field manifest has ${manifest_bytes} bytes; ${MANIFEST_BYTES_MAX} are possible`);
+  if (kind === KIND_DEFAULT && manifest !== undefined) checkContainerManifest(manifest);
   if (signature !== undefined) await requireSignatureOf(plane, db, org_id, { ...body, app, kind, image, manifest: manifest ?? null });
   const artifact_state = image === null ? "awaiting_upload" : "external";
   const wanted = {

@@ -5,7 +5,7 @@ import { Fault, notFound, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
-import { mayFetchArtifact } from "../deployments/index.ts";
+import { imagesOf, mayFetchArtifact } from "../deployments/index.ts";
 import { createRelease } from "./create.ts";
 import { answerArtifact } from "./download.ts";
 import { removeRelease } from "./remove.ts";
@@ -35,9 +35,11 @@ export function releaseRoutes(http: Http, plane: Plane): void {
     return is_new ? created("/api/releases", { data }) : { data };
   });
 
-  serve(http, plane, routes.getRelease, async (_, { params, caller, db }) => ({
-    data: toWire(await requireRelease(db, caller.org_id, params.id)),
-  }));
+  serve(http, plane, routes.getRelease, async (_, { params, caller, db }) => {
+    const release = await requireRelease(db, caller.org_id, params.id);
+    const images = (await imagesOf(db, caller.org_id, [release.artifact_sha256])).get(release.artifact_sha256);
+    return { data: { ...toWire(release), ...(release.kind === "container_image" && images !== undefined ? { images } : {}) } };
+  });
 
   serve(http, plane, routes.deleteRelease, async (_, { params, caller, db }) => ({
     data: toWire(await removeRelease(plane, db, caller, params.id)),

@@ -1,0 +1,74 @@
+import { ContainerManifest, type ContainerMount } from "@robofleet/protocol/container-manifest";
+import { badRequest } from "../../kernel/fault.ts";
+import { fieldValidator } from "../../kernel/validate.ts";
+
+const validate = fieldValidator("manifest", ContainerManifest);
+
+const wrong = (path: string, why: string): Error => badRequest(`field manifest.${path} ${why}`);
+
+/** Checks how a container is to be run, before any robot is asked to. Throws 400 that names the path. */
+export function checkContainerManifest(value: Record<string, unknown>): void {
+  const manifest = validate(value) as ContainerManifest;
+  checkPorts(manifest);
+  for (const [at, mount] of (manifest.mounts ?? []).entries()) checkMount(mount, `mounts.${at}`);
+  requireDistinct(
+    "mounts",
+    (manifest.mounts ?? []).map(({ target }) => target.replace(/\/+$/, "")),
+    "target",
+  );
+  requireDistinct(
+    "devices",
+    (manifest.devices ?? []).map(({ host, container }) => container ?? host),
+    "device in the container",
+  );
+  if (manifest.restart?.max_retries !== undefined && manifest.restart.policy !== "on_failure")
+    throw wrong("restart.max_retries", "is for the policy on_failure only");
+  for (const [name, limit] of Object.entries(manifest.ulimits ?? {})) {
+    if (limit.hard !== -1 && (limit.soft === -1 || limit.soft > limit.hard)) throw wrong(`ulimits.${name}.soft`, "must not be above hard");
+  }
+  checkHealth(manifest);
+}
+
+function checkPorts({ ports = [], host_network, replace }: ContainerManifest): void {
+  if (host_network === true && ports.length > 0)
+    throw wrong("ports", "have no meaning with host_network: the container has the robot's own");
+  const bound = ports.filter(({ host }) => host !== undefined);
+  if (replace === "beside" && bound.length > 0)
+    throw wrong("replace", "cannot be beside with a fixed port of the robot: two containers cannot have it at once");
+  requireDistinct(
+    "ports",
+    bound.map(({ host, host_address, protocol }) => `${host_address ?? ""}:${host}/${protocol ?? "tcp"}`),
+    "port of the robot",
+  );
+}
+
+function requireDistinct(path: string, names: readonly string[], what: string): void {
+  const at = names.findIndex((name, index) => names.indexOf(name) < index);
+  if (at !== -1) throw wrong(`${path}.${at}`, `has the same ${what} as ${path}.${names.indexOf(names[at] ?? "")}`);
+}
+
+function checkMount({ type, source, size_bytes }: ContainerMount, path: string): void {
+  if (type === "bind" && source?.startsWith("/") !== true) throw wrong(`${path}.source`, "must be an absolute path for a bind mount");
+  if (type === "volume" && source?.startsWith("/") === true) throw wrong(`${path}.source`, "must be the name of a volume, not a path");
+  if (type === "tmpfs" && source !== undefined) throw wrong(`${path}.source`, "has no meaning for a tmpfs");
+  if (type !== "tmpfs" && size_bytes !== undefined) throw wrong(`${path}.size_bytes`, "is for a tmpfs only");
+}
+
+function checkHealth({ health }: ContainerManifest): void {
+  const { http, log } = health ?? {};
+  if (http !== undefined) {
+    const { url, port, path } = http;
+    if ((url === undefined) === (port === undefined)) throw wrong("health.http", "must have exactly one of url, port");
+    if (url !== undefined && path !== undefined) throw wrong("health.http.path", "is for a port; the url has its own");
+    if (url !== undefined && !URL.canParse(url)) throw wrong("health.http.url", "must be an http or https address");
+  }
+  if (log !== undefined && !isPattern(log.pattern)) throw wrong("health.log.pattern", "must be a regular expression");
+}
+
+function isPattern(pattern: string): boolean {
+  try {
+    return new RegExp(pattern) instanceof RegExp;
+  } catch {
+    return false;
+  }
+}
