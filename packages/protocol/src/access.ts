@@ -134,6 +134,7 @@ export const access = {
   releaseHold: one("operator", "robot"),
   getRobotHealth: one("viewer", "robot"),
   getRobotConfig: one("viewer", "robot"),
+  diffRobotConfig: one("viewer", "robot"),
   listRobotLogs: one("viewer", "robot"),
   listRobotTimeline: one("viewer", "robot"),
 
@@ -168,10 +169,20 @@ export const access = {
   setConfig: at("operator", ["scope_id"]),
   getConfig: one("viewer", "config"),
   deleteConfig: one("admin", "config"),
+  listConfigHistory: one("viewer", "config"),
+  // Setting a secret, and setting one again, needs the role admin there.
+  rollBackConfig: one("operator", "config"),
+  // What a namespace must look like concerns every robot of the org.
+  listConfigSchemas: shared("viewer", "config schemas"),
+  getConfigSchema: shared("viewer", "config schemas"),
+  setConfigSchema: whole("operator", "config schemas"),
+  deleteConfigSchema: whole("admin", "config schemas"),
   listConfigDeployments: list("viewer", "config deployments", query("robot_id", "fleet_id")),
   createConfigDeployment: at("operator", ["robot_id", "fleet_id", "target_id"]),
   getConfigDeployment: one("viewer", "config_deployment"),
   listConfigDeploymentEvents: one("viewer", "config_deployment", query("robot_id")),
+  listConfigDeploymentTargets: one("viewer", "config_deployment", query("robot_id")),
+  cancelConfigDeployment: one("operator", "config_deployment"),
 
   listSites: list("viewer", "sites"),
   createSite: whole("operator", "sites"),

@@ -353,6 +353,8 @@ create table deployment (
   -- failures over the threshold that somebody has seen and resumed after
   failures_accepted integer not null default 0,
   cancel_requested_at timestamptz,
+  -- rollback: robots that were installing when it was cancelled go back once they are done
+  cancel_mode text check (cancel_mode in ('finish', 'rollback')),
   stop_requested_at timestamptz,
   rollback_requested_at timestamptz,
   paused_at timestamptz,
@@ -373,6 +375,7 @@ create index deployment_fleet on deployment (org_id, fleet_id, id) where fleet_i
 create index deployment_release on deployment (org_id, release_id, id) where release_id is not null;
 create index deployment_open_expiry on deployment (expires_at) where finished_at is null and expires_at is not null;
 create index deployment_step on deployment (step_at) where finished_at is null and step_at is not null;
+create index deployment_called_off on deployment (org_id, id) where finished_at is null and (cancel_requested_at is not null or rollback_requested_at is not null);
 create index deployment_fan_out on deployment (fan_out_at) where fan_out_at is not null and fan_out_done_at is null and finished_at is null;
 
 -- Waves of those deployments that have more than everyone at once; counted with their targets.

@@ -12,6 +12,9 @@ export interface Settings {
   behind_proxy: readonly string[];
   database_url: string | undefined;
   admin_token: string | undefined;
+  /** Keys that secrets are encrypted with, or a file of them; neither: the data directory keeps one. */
+  secrets_key?: string | undefined;
+  secrets_key_file?: string | undefined;
   log_level: string;
   limits: Limits;
   /** Where to crash, and the log that proves it: for tests of crashes only, and only with the flag that says so. */
@@ -82,6 +85,8 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     tls,
     behind_proxy,
     admin_token: env.SERVICE_ADMIN_TOKEN || undefined,
+    secrets_key: env.ROBOFLEET_SECRETS_KEY || undefined,
+    secrets_key_file: env.ROBOFLEET_SECRETS_KEY_FILE || undefined,
     log_level: flags.logLevel ?? env.ROBOFLEET_LOG_LEVEL ?? "info",
     limits: readLimits(flags.limit ?? []),
     failpoint: flags.crashAtFailpoint === true ? readFailpoint(env) : undefined,

@@ -36,6 +36,11 @@ export const SERVE_FLAGS: readonly Flag[] = [
 export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
   ["DATABASE_URL", "use this PostgreSQL (15 or newer) instead of the embedded one"],
   ["SERVICE_ADMIN_TOKEN", "token of the admin routes; unset, they are open to this machine only"],
+  [
+    "ROBOFLEET_SECRETS_KEY",
+    "what secret configs are encrypted with, 32 bytes in hex or base64; those of before behind it (default: secrets.key in the data directory)",
+  ],
+  ["ROBOFLEET_SECRETS_KEY_FILE", "a file that holds it"],
   ["ROBOFLEET_DATA", "like --data"],
   ["ROBOFLEET_LISTEN", "like --listen"],
   ["ROBOFLEET_TLS", "like --tls"],

@@ -11,6 +11,7 @@ import { makeBackup, refuseUnfinished, restoreBackup } from "./engines/db/backup
 import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
 import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
+import { MasterKeyError } from "./kernel/master-keys.ts";
 import { authorityFile } from "./kernel/tls/index.ts";
 import { startPlane } from "./plane.ts";
 import { addSwarm } from "./swarm.ts";
@@ -110,7 +111,7 @@ try {
   await program.parseAsync();
   process.exit(0);
 } catch (error) {
-  if (error instanceof SettingsError || error instanceof Refusal || error instanceof InvalidArgumentError) {
+  if (error instanceof SettingsError || error instanceof MasterKeyError || error instanceof Refusal || error instanceof InvalidArgumentError) {
     process.stderr.write(`robofleet: ${error.message}\n`);
     process.exit(2);
   }

@@ -22,7 +22,7 @@ import { refuseUnfinished } from "./engines/db/backup/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
 import { auditRoutes } from "./features/audit/index.ts";
 import { findPlaces } from "./features/access/index.ts";
-import { configRoutes } from "./features/configs/index.ts";
+import { configRoutes, rewrapDataKeys } from "./features/configs/index.ts";
 import {
   answerRobotAhead,
   configDeploymentRoutes,
@@ -59,8 +59,10 @@ import { timelineRoutes } from "./features/timeline/index.ts";
 import { createPortalAuthenticator, sessionRoutes, sweepSessions, tokenRoutes } from "./features/tokens/index.ts";
 import { userRoutes } from "./features/users/index.ts";
 import { background, type Background } from "./kernel/background.ts";
+import type { SystemDb } from "./kernel/db.ts";
 import { createHttp, type Http, mayConnect, NO_PROXY } from "./kernel/http.ts";
 import { deleteExpiredKeys } from "./kernel/idempotency.ts";
+import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
 import { createMetrics } from "./kernel/metrics.ts";
 import { clientAddress, Networks } from "./kernel/networks.ts";
 import { RateLimit } from "./kernel/rate-limit.ts";
@@ -137,6 +139,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   if (options.database === undefined) await migrate(connection, { directory: MIGRATIONS_DIRECTORY, log });
   const db = await connect({ connection, pool_size: limits.database_connections, clock, log, check_rows: options.check_rows, activity });
   started.push(() => db.close());
+  const secrets = await openSecrets(settings, db, log);
   const tls = await openTls(settings, { clock, log });
   started.push(async () => tls?.stop());
   if (tls?.authority !== undefined) {
@@ -184,6 +187,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     blobs,
     link: gateway,
     metrics: createMetrics(),
+    secrets,
     settings,
     node,
   };
@@ -195,6 +199,16 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   const flush_tokens = background(plane, "token use", SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
   started.push(() => flush_tokens.stop());
   return { plane, gateway };
+}
+
+/** Says at the start what will fail later: secrets whose key is not the one that this server has. */
+async function openSecrets(settings: Settings, db: SystemDb, log: Logger): Promise<MasterKeys> {
+  const secrets = await openMasterKeys(settings);
+  const { rewrapped, unknown } = await rewrapDataKeys(db, { secrets });
+  if (rewrapped > 0) log.info({ data_keys: rewrapped }, "data keys of secrets were encrypted with the new secrets key");
+  if (unknown > 0)
+    log.error({ data_keys: unknown }, "secrets cannot be read: they were encrypted with a secrets key that this server has not got");
+  return secrets;
 }
 
 function rateLimits(clock: Clock, { token_requests_per_minute, token_burst, unknown_requests_per_minute }: Limits): Plane["rate_limits"] {

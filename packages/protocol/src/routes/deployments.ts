@@ -121,7 +121,7 @@ export const eventQuery = Shape({
   after_seq: Maybe(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
 });
 
-const deploymentFilters = {
+export const deploymentFilters = {
   status: Maybe(OneOf(DEPLOYMENT_STATUSES)),
   robot_id: Maybe(Id),
   fleet_id: Maybe(Id),
@@ -129,7 +129,7 @@ const deploymentFilters = {
   until: Maybe(Time),
 };
 
-const target = {
+export const target = {
   robot_id: Maybe(Id),
   fleet_id: Maybe(Id),
   target_kind: Maybe(TargetKind),
@@ -259,104 +259,5 @@ export const deploymentRoutes = {
     idempotency: "accepted",
     responses: { 201: DataOf(Deployment), 202: DataOf(Deployment) },
     errors: [409],
-  }),
-};
-
-export const Scope = OneOf(["org", "site", "fleet", "robot"]);
-/** A namespace becomes a file on the robot, percent-encoded. */
-export const Namespace = Name;
-
-export const ConfigEntry = named(
-  "ConfigEntry",
-  Shape({
-    id: Id,
-    key: Type.String(),
-    value: Json,
-    namespace: Type.String(),
-    scope: Scope,
-    scope_id: Nullable(Id),
-    version: Type.Integer({ minimum: 1 }),
-    schema: Json,
-    updated_by: Nullable(Type.String()),
-    ...stamps,
-  }),
-);
-export type ConfigEntry = Of<typeof ConfigEntry>;
-
-export const configRoutes = {
-  listConfigs: defineRoute("listConfigs", {
-    summary: "List config entries",
-    tag: "Configs",
-    access: "viewer",
-    query: Shape({
-      ...page,
-      namespace: Maybe(Type.String({ maxLength: 200 })),
-      key: Maybe(Type.String({ maxLength: 200 })),
-      scope: Maybe(Scope),
-      scope_id: Maybe(Id),
-    }),
-    responses: { 200: ListOf(ConfigEntry) },
-    errors: [404],
-  }),
-  setConfig: defineRoute("setConfig", {
-    summary: "Set a config value; robots get it by a config deployment",
-    tag: "Configs",
-    access: "operator",
-    body: Shape({
-      key: Name,
-      value: Json,
-      namespace: Maybe(Namespace),
-      scope: Maybe(Scope),
-      scope_id: Maybe(Id),
-    }),
-    idempotency: "accepted",
-    responses: { 200: DataOf(ConfigEntry), 201: DataOf(ConfigEntry) },
-    errors: [404, 409],
-  }),
-  getConfig: defineRoute("getConfig", {
-    summary: "Get a config entry",
-    tag: "Configs",
-    access: "viewer",
-    params: IdParams,
-    responses: { 200: DataOf(ConfigEntry) },
-  }),
-  deleteConfig: defineRoute("deleteConfig", {
-    summary: "Delete a config entry",
-    tag: "Configs",
-    access: "admin",
-    params: IdParams,
-    responses: { 200: DataOf(ConfigEntry) },
-  }),
-  listConfigDeployments: defineRoute("listConfigDeployments", {
-    summary: "List config deployments",
-    tag: "Configs",
-    access: "viewer",
-    query: Shape({ ...page, ...deploymentFilters, namespace: Maybe(Type.String({ maxLength: 200 })) }),
-    responses: { 200: ListOf(ConfigDeployment) },
-    errors: [404],
-  }),
-  createConfigDeployment: defineRoute("createConfigDeployment", {
-    summary: "Bring the effective config to a robot or a fleet",
-    tag: "Configs",
-    access: "operator",
-    body: Shape({ ...target, namespace: Maybe(Namespace) }),
-    idempotency: "required",
-    responses: { 201: DataOf(ConfigDeployment) },
-    errors: [404, 409],
-  }),
-  getConfigDeployment: defineRoute("getConfigDeployment", {
-    summary: "Get a config deployment",
-    tag: "Configs",
-    access: "viewer",
-    params: IdParams,
-    responses: { 200: DataOf(ConfigDeployment) },
-  }),
-  listConfigDeploymentEvents: defineRoute("listConfigDeploymentEvents", {
-    summary: "Events of a config deployment, oldest first",
-    tag: "Configs",
-    access: "viewer",
-    params: IdParams,
-    query: eventQuery,
-    responses: { 200: ListOf(DeploymentEvent) },
   }),
 };

@@ -1,5 +1,6 @@
 import { auditRoutes } from "./audit.ts";
-import { configRoutes, deploymentRoutes } from "./deployments.ts";
+import { configRoutes } from "./configs.ts";
+import { deploymentRoutes } from "./deployments.ts";
 import { agentRoutes, operationRoutes } from "./operations.ts";
 import { orgRoutes } from "./orgs.ts";
 import { peopleRoutes } from "./people.ts";
@@ -27,7 +28,9 @@ export type Routes = typeof routes;
 export type { Access, AnswerOf, BodyOf, Document, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
 export { type Actor, Problem, schemaNames } from "./shapes.ts";
 export type { AuditEntry } from "./audit.ts";
-export type { ConfigDeployment, ConfigEntry, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
+export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
+export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
+export { EXPIRES_DAYS_MAX, PLAN_ROBOTS_MAX } from "./rollout.ts";
 export type { DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, Session, Token, User } from "./people.ts";

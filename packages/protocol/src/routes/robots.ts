@@ -95,6 +95,7 @@ export const EffectiveValue = named(
     namespace: Type.String(),
     key: Type.String(),
     value: Json,
+    secret: Type.Boolean(),
     scope: OneOf(["org", "site", "fleet", "robot"]),
     scope_id: Nullable(Type.String()),
     config_id: Id,

@@ -31,6 +31,8 @@ export interface RouteSpec {
   aliases?: Record<string, string>;
   /** Fields of the answer's `data` that are secret: null in the stored answer and in a replay. */
   secret_fields?: readonly string[];
+  /** The body may hold what is easily guessed from a digest of it: one that needs a key is kept for replays. */
+  secret_body?: true;
   /** The audit tells of a request only when it changed what others see, which the handler says, or was refused: for what comes in many parts. */
   audit?: "on_change_of_state";
   /** The route answers 404 for an id in its path, query or body that does not exist. */

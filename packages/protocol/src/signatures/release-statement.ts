@@ -22,8 +22,8 @@ export interface ReleaseStatement {
   artifact_sha256: string;
   artifact_size: number;
   image: string | null;
-  /** SHA-256 (hex) of the config of the image in an uploaded archive, which names its layers; null: robots fetch the archive whole. */
-  image_config_sha256: string | null;
+  /** SHA-256 (hex) of the configs of the images in an uploaded archive, which name their layers; null: robots fetch the archive whole. */
+  image_configs: string[] | null;
   /** SHA-256 (hex) of the manifest's canonical JSON; null without a manifest. */
   manifest_sha256: string | null;
   /** Grows with each release of the app: a robot takes nothing lower than what it has run, unless it ran just that. */
@@ -96,6 +96,8 @@ const isTime = (value: unknown): boolean =>
 const isTextRecord = (value: unknown): boolean =>
   typeof value === "object" && value !== null && !Array.isArray(value) && Object.values(value).every(isText);
 
+const isTextList = (value: unknown): boolean => Array.isArray(value) && value.length <= SIGNED_ROBOTS_MAX && value.every(isText);
+
 const FIELDS: Record<keyof ReleaseStatement, (value: unknown) => boolean> = {
   org_id: isText,
   app: isText,
@@ -104,13 +106,13 @@ const FIELDS: Record<keyof ReleaseStatement, (value: unknown) => boolean> = {
   artifact_sha256: isText,
   artifact_size: isCount,
   image: (value) => value === null || isText(value),
-  image_config_sha256: (value) => value === null || isText(value),
+  image_configs: (value) => value === null || isTextList(value),
   manifest_sha256: (value) => value === null || isText(value),
   version: isCount,
   minimum_version: isCount,
   issued_at: isTime,
   expires_at: isTime,
-  robots: (value) => value === null || (Array.isArray(value) && value.length <= SIGNED_ROBOTS_MAX && value.every(isText)),
+  robots: (value) => value === null || isTextList(value),
   labels: (value) => value === null || isTextRecord(value),
 };
 

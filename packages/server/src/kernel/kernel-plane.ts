@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { FindPlaces } from "./authorize.ts";
 import type { Caller, RobotCaller } from "./caller.ts";
 import type { DbErrors, SystemDb } from "./db.ts";
+import type { MasterKeys } from "./master-keys.ts";
 import type { Networks } from "./networks.ts";
 import type { RateLimits } from "./rate-limit.ts";
 
@@ -36,6 +37,8 @@ export interface KernelPlane {
   /** Where objects are, for callers whose role is limited to places. */
   findPlaces: FindPlaces;
   admin: AdminPolicy;
+  /** What the data keys of orgs' secrets are encrypted with. */
+  secrets: MasterKeys;
   /** Who may speak for others; when there is one, nobody else may connect. */
   proxies: Networks;
   rate_limits: RateLimits;

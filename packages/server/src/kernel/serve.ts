@@ -128,7 +128,9 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       const together = route.method !== "GET" && route.consumes === undefined && route.access !== "public";
       return send(reply, default_status, await (together ? db.transaction(run) : run(db)));
     }
-    return await answerOnce(http, route, { ...call, key }, reply, async (tx) => {
+    const content = contentHash([call.params, call.body]);
+    const body_hash = route.secret_body === true ? plane.secrets.digest(content) : content;
+    return await answerOnce(http, route, { caller, key, body_hash }, reply, async (tx) => {
       const result = await run(tx);
       // A cookie goes out with the first answer; it is not kept for a replay.
       if (result instanceof Answer) reply.headers(result.headers);
@@ -158,7 +160,7 @@ function mount(http: RouteHost, route: Route, onRequest: Step<void>, handler: St
 async function answerOnce(
   { idempotency }: RouteHost,
   route: Route,
-  { key, caller, params, body }: { key: string; caller: Caller | RobotCaller | undefined; params: unknown; body: unknown },
+  { key, caller, body_hash }: { key: string; caller: Caller | RobotCaller | undefined; body_hash: Buffer },
   reply: FastifyReply,
   work: Parameters<Idempotency["once"]>[1],
 ): Promise<FastifyReply> {
@@ -168,7 +170,7 @@ async function answerOnce(
       method: route.method,
       route: route.path,
       key,
-      body_hash: contentHash([params, body]),
+      body_hash,
       forever: route.idempotency === "required",
     },
     work,

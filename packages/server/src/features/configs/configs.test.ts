@@ -37,7 +37,17 @@ test("201 for a new value, 200 with the next version for a set one; null and obj
   const { id, created_at: _, updated_at: __, updated_by, ...entry } = first.body.data;
   assert.match(id, /^cfg_/);
   assert.equal(updated_by, rig.org.token_id);
-  assert.deepEqual(entry, { key: "speed", value: 1, namespace: "default", scope: "org", scope_id: null, version: 1, schema: null });
+  assert.deepEqual(entry, {
+    key: "speed",
+    value: 1,
+    namespace: "default",
+    scope: "org",
+    scope_id: null,
+    version: 1,
+    schema: null,
+    secret: false,
+    removed_at: null,
+  });
   for (const [value, version] of [
     [null, 2],
     [{ a: [null, "ü"] }, 3],
@@ -141,11 +151,23 @@ test("org < site < fleet < robot, key by key; robots of a fleet share a file unl
   assert.deepEqual(await values(second), { k0: "org", k1: "site", k2: "fleet", k3: "fleet" });
   assert.deepEqual(await values(far), { k0: "org", k1: "org", k2: "org", k3: "org" });
 
-  const files = await effectiveFiles(rig.plane.db, rig.org.org_id, [first, second, far, "rob_gone"], null);
+  const filesOf = async (robot_ids: string[], namespace: string | null, bytes_max?: number) => {
+    const parts = [];
+    const wanted = { robot_ids, namespace, ...(bytes_max === undefined ? {} : { bytes_max }) };
+    for await (const part of effectiveFiles(rig.plane.db, rig.plane, rig.org.org_id, wanted)) parts.push(part);
+    return parts;
+  };
+  const [files = new Map()] = await filesOf([first, second, far, "rob_gone"], null);
   assert.deepEqual([...files.keys()].toSorted(), [first, second, far].toSorted());
-  for (const id of [first, second, far]) assert.deepEqual(JSON.parse(files.get(id)?.get("default")?.content ?? ""), await values(id));
-  assert.deepEqual([...(files.get(far)?.keys() ?? [])].toSorted(), ["default", "nav"]);
-  assert.deepEqual([...((await effectiveFiles(rig.plane.db, rig.org.org_id, [far], "nav")).get(far)?.keys() ?? [])], ["nav"]);
+  for (const id of [first, second, far]) assert.deepEqual(JSON.parse(files.get(id)?.files.get("default")?.content ?? ""), await values(id));
+  assert.deepEqual([...(files.get(far)?.files.keys() ?? [])].toSorted(), ["default", "nav"]);
+  assert.deepEqual([...((await filesOf([far], "nav"))[0]?.get(far)?.files.keys() ?? [])], ["nav"]);
+  const parts = await filesOf([first, second, far], null, 1);
+  assert.deepEqual(
+    parts.map((part) => part.size),
+    [1, 1, 1],
+  );
+  assert.deepEqual(new Map(parts.flatMap((part) => [...part])), files);
 });
 
 test("a robot's config tells the origin of each value and whether its files are as deployed", TIMEOUT, async () => {
@@ -157,7 +179,7 @@ test("a robot's config tells the origin of each value and whether its files are 
   const read = async () => (await rig.get<{ data: RobotConfig }>(`/api/robots/${robot_id}/config`)).body.data;
   const undeployed = { namespace: "default", deployed_version: null, deployed_sha256: null, reported_sha256: null, state: "unknown" };
   const effective = [
-    { namespace: "default", key: "k", value: 2, scope: "fleet", scope_id: fleet_id, config_id: fleet.data.id, version: 1 },
+    { namespace: "default", key: "k", value: 2, secret: false, scope: "fleet", scope_id: fleet_id, config_id: fleet.data.id, version: 1 },
   ];
   assert.deepEqual(await read(), { robot_id, config_state: "unknown", effective, namespaces: [undeployed] });
 

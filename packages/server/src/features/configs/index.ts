@@ -1,4 +1,7 @@
 export type { ConfigFile } from "./config-file.ts";
-export { effectiveConfig, effectiveFiles, type EffectiveValue } from "./effective.ts";
+export { rewrapDataKeys } from "./data-keys.ts";
+export { effectiveConfig, type EffectiveValue, secretValue } from "./effective.ts";
+export { effectiveFiles, type RobotFiles } from "./effective-files.ts";
+export { openFile } from "./open-file.ts";
 export { configRoutes } from "./routes.ts";
 export { requireFileName } from "./set.ts";

@@ -1,25 +1,90 @@
-import { encodeFileName, FILE_NAME_BYTES_MAX, ID_PREFIXES } from "@robofleet/protocol";
+import { encodeFileName, FILE_NAME_BYTES_MAX, ID_PREFIXES, type JsonValue } from "@robofleet/protocol";
 import type { BodyOf, Routes } from "@robofleet/protocol/routes";
-import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, notFound } from "../../kernel/fault.ts";
-import { type EntryRow, lockScopeObject, type Scope, upsertEntry } from "./store.ts";
+import { badRequest, conflict, notFound, printable } from "../../kernel/fault.ts";
+import { ensureOrgSecrets, type Sealing } from "./data-keys.ts";
+import { compileSchema, sentenceOf } from "./schema.ts";
+import { lockNamespace } from "./schema-store.ts";
+import { entryBound } from "./sealed-value.ts";
+import {
+  type EntryPlace,
+  type EntryRow,
+  findKeyThatIs,
+  findPlaced,
+  insertVersion,
+  lockScopeObject,
+  putEntry,
+  type Scope,
+} from "./store.ts";
 
 export const NAMESPACE_DEFAULT = "default";
 
 type Body = BodyOf<Routes["setConfig"]>;
 
-/** Sets a value for the org, a site, a fleet or a robot; robots get it by a config deployment. Its version is 1 when it is new. */
-export async function setConfig(plane: Pick<Plane, "clock" | "id">, db: Db, { org_id, actor }: Caller, body: Body): Promise<EntryRow> {
+/** A value to set, and as what it goes into the history. */
+export interface NewValue {
+  value: JsonValue;
+  secret: boolean;
+  /** The version whose value is set again; null for a new one. */
+  rollback_of: number | null;
+}
+
+export interface EntrySet {
+  entry: EntryRow;
+  /** The namespace's schema. */
+  schema: JsonValue;
+  /** There was no value: it was never set, or removed. */
+  is_new: boolean;
+}
+
+/** Sets a value for the org, a site, a fleet or a robot; robots get it by a config deployment. */
+export async function setConfig(plane: Sealing, db: Db, caller: Caller, body: Body): Promise<EntrySet> {
   const namespace = body.namespace ?? NAMESPACE_DEFAULT;
   requireFileName(namespace);
-  const { scope, scope_id } = readScope(body);
-  return await db.transaction(async (tx) => {
-    if (scope !== "org" && !(await lockScopeObject(tx, org_id, scope, scope_id))) throw notFound(scope, scope_id);
-    const entry = { id: plane.id(ID_PREFIXES.config), namespace, key: body.key, scope, scope_id, value: body.value, updated_by: actor.id };
-    return await upsertEntry(tx, org_id, entry, plane.clock.now());
-  });
+  const place = { namespace, key: body.key, ...readScope(body) };
+  return await db.transaction((tx) =>
+    putValue(plane, tx, caller, place, { value: body.value as JsonValue, secret: body.secret === true, rollback_of: null }),
+  );
+}
+
+/** Sets a value at a place and keeps it in the history. Throws 400 when it breaks the schema, 409 when its key is a secret elsewhere. */
+export async function putValue(
+  plane: Sealing,
+  tx: Db,
+  { org_id, actor }: Caller,
+  place: EntryPlace,
+  { value, secret, rollback_of }: NewValue,
+): Promise<EntrySet> {
+  const { namespace, key, scope, scope_id } = place;
+  const { value_schema } = await lockNamespace(tx, org_id, namespace);
+  if (scope !== "org" && !(await lockScopeObject(tx, org_id, scope, scope_id))) throw notFound(scope, scope_id);
+  await requireSameSecrecy(tx, org_id, place, secret);
+  const violation = value_schema === null ? undefined : compileSchema(value_schema).member(key, value, secret);
+  if (violation !== undefined) throw badRequest(sentenceOf(namespace, violation));
+  const before = await findPlaced(tx, org_id, place);
+  const id = before?.id ?? plane.id(ID_PREFIXES.config);
+  const version = (before?.version ?? 0) + 1;
+  const sealed = secret ? (await ensureOrgSecrets(tx, plane, org_id)).seal(JSON.stringify(value), entryBound(id, version)) : null;
+  const at = plane.clock.now();
+  const kept = { value: sealed === null ? value : null, sealed };
+  const entry = await putEntry(tx, org_id, { id, ...place, version, ...kept, updated_by: actor.id }, at);
+  const change = rollback_of === null ? "set" : "rolled_back";
+  await insertVersion(tx, org_id, { config_id: id, version, change, ...kept, rollback_of, actor, at });
+  return { entry, schema: value_schema, is_new: before === undefined || before.removed };
+}
+
+/** A key is a secret wherever it is set, or nowhere: nobody shows one by setting it once more without saying so. */
+async function requireSameSecrecy(tx: Db, org_id: string, place: EntryPlace, secret: boolean): Promise<void> {
+  const other = await findKeyThatIs(tx, org_id, !secret, place);
+  if (other === undefined) return;
+  const where = other.scope === "org" ? "the org" : `${other.scope} ${other.scope_id}`;
+  const key = `key ${printable(place.key)} of namespace ${printable(place.namespace)}`;
+  throw secret
+    ? conflict(
+        `${key} is set for ${where} in the clear: unset it there first, and take a new secret, as the old one can be read in its history`,
+      )
+    : conflict(`${key} is a secret for ${where}: set it with secret: true`);
 }
 
 /** 404 unless the org has the site, fleet or robot; without a scope the id may be of any of them. */

@@ -1,8 +1,24 @@
 import type { JsonValue } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import {
+  bigint,
+  bool,
+  int,
+  json,
+  jsonb,
+  list,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  type Statement,
+  text,
+  textOf,
+  timestamptz,
+} from "../../kernel/sql.ts";
 
 export type Scope = "org" | "site" | "fleet" | "robot";
 
@@ -15,44 +31,98 @@ const entryRow = row({
   scope_id: text,
   // JSON's null is a value too
   value: nullable(jsonb<JsonValue>()),
+  // of a secret; its value is null
+  sealed: nullable(text),
   version: int,
-  value_schema: nullable(jsonb<JsonValue>()),
   updated_by: nullable(text),
+  removed_at: nullable(timestamptz),
   created_at: timestamptz,
   updated_at: timestamptz,
 });
 export type EntryRow = RowOf<typeof entryRow>;
 
-export interface NewEntry {
+/** Where a value is set. */
+export type EntryPlace = Pick<EntryRow, "namespace" | "key" | "scope" | "scope_id">;
+
+export interface EntryChange extends EntryPlace {
   id: string;
-  namespace: string;
-  key: string;
-  scope: Scope;
-  scope_id: string;
+  version: number;
   value: unknown;
+  sealed: string | null;
   updated_by: string | null;
 }
 
-/** Sets a value. The row's lock puts those who set the same one at once in a row: each gets the next version. */
-export const upsertEntry = (db: Db, org_id: string, e: NewEntry, now: Date): Promise<EntryRow> =>
+/** Sets a value; whoever calls it holds the namespace's row, so that each of those who set the same one at once gets a version. */
+export const putEntry = (db: Db, org_id: string, e: EntryChange, now: Date): Promise<EntryRow> =>
   db.one(sql(entryRow)`
-    insert into config_entry (org_id, id, namespace, key, scope, scope_id, value, version, updated_by, created_at, updated_at)
-    values (${org_id}, ${e.id}, ${e.namespace}, ${e.key}, ${e.scope}, ${e.scope_id}, ${json(e.value)}, 1, ${e.updated_by}, ${now}, ${now})
+    insert into config_entry (org_id, id, namespace, key, scope, scope_id, value, sealed, version, updated_by, created_at, updated_at)
+    values (${org_id}, ${e.id}, ${e.namespace}, ${e.key}, ${e.scope}, ${e.scope_id}, ${json(e.value)}, ${e.sealed}, ${e.version}, ${e.updated_by}, ${now}, ${now})
     on conflict (org_id, namespace, scope, scope_id, key) do update
-      set value = excluded.value, version = config_entry.version + 1, updated_by = excluded.updated_by, updated_at = excluded.updated_at
+      set value = excluded.value, sealed = excluded.sealed, version = excluded.version, updated_by = excluded.updated_by, removed_at = null, updated_at = excluded.updated_at
     returning ${entryRow.of("config_entry")}`);
 
 export const findEntry = (db: Db, org_id: string, id: string): Promise<EntryRow | undefined> =>
-  db.maybe(sql(entryRow)`select ${entryRow} from config_entry where org_id = ${org_id} and id = ${id}`);
+  db.maybe(sql(entryRow)`select ${entryRow} from config_entry where org_id = ${org_id} and id = ${id} and removed_at is null`);
 
-export const deleteEntry = (db: Db, org_id: string, id: string): Promise<EntryRow | undefined> =>
-  db.maybe(sql(entryRow)`delete from config_entry where org_id = ${org_id} and id = ${id} returning ${entryRow}`);
+const placedRow = row({ id: text, namespace: text, key: text, scope: textOf<Scope>(), scope_id: text, version: int, removed: bool });
+export type PlacedEntry = RowOf<typeof placedRow>;
+
+/** Removed ones too: their history stays, and they come back under the same id. */
+export const findPlaced = (db: Db, org_id: string, at: { id: string } | EntryPlace): Promise<PlacedEntry | undefined> =>
+  db.maybe(sql(placedRow)`
+    select id, namespace, key, scope, scope_id, version, removed_at is not null as removed from config_entry where org_id = ${org_id} and ${
+      "id" in at
+        ? sql`id = ${at.id}`
+        : sql`namespace = ${at.namespace} and scope = ${at.scope} and scope_id = ${at.scope_id} and key = ${at.key}`
+    }`);
+
+/** Where in the org this key has a value that is a secret, or one that is not. */
+export const findKeyThatIs = (db: Db, org_id: string, secret: boolean, { namespace, key }: EntryPlace) =>
+  db.maybe(sql(row({ scope: textOf<Scope>(), scope_id: text }))`
+    select scope, scope_id from config_entry
+    where org_id = ${org_id} and namespace = ${namespace} and key = ${key} and removed_at is null and (sealed is not null) = ${secret} limit 1`);
+
+export const removeEntry = (db: Db, org_id: string, id: string, version: number, updated_by: string | null, now: Date): Promise<number> =>
+  db.run(sql`
+    update config_entry set value = 'null', sealed = null, version = ${version}, updated_by = ${updated_by}, removed_at = ${now}, updated_at = ${now}
+    where org_id = ${org_id} and id = ${id}`);
+
+const versionRow = row({
+  config_id: text,
+  version: int,
+  change: textOf<"set" | "removed" | "rolled_back">(),
+  value: nullable(jsonb<JsonValue>()),
+  sealed: nullable(text),
+  rollback_of: nullable(int),
+  actor: jsonb<Actor>(),
+  at: timestamptz,
+});
+export type VersionRow = RowOf<typeof versionRow>;
+
+export const insertVersion = (db: Db, org_id: string, v: Omit<VersionRow, "value"> & { value: unknown }): Promise<number> =>
+  db.run(sql`
+    insert into config_version (org_id, config_id, version, change, value, sealed, rollback_of, actor, at)
+    values (${org_id}, ${v.config_id}, ${v.version}, ${v.change}, ${json(v.value)}, ${v.sealed}, ${v.rollback_of}, ${json(v.actor)}, ${v.at})`);
+
+export const findVersion = (db: Db, org_id: string, config_id: string, version: number): Promise<VersionRow | undefined> =>
+  db.maybe(
+    sql(
+      versionRow,
+    )`select ${versionRow} from config_version where org_id = ${org_id} and config_id = ${config_id} and version = ${version}`,
+  );
+
+/** The newest first. */
+export const listVersions = (db: Db, org_id: string, config_id: string, before: number, limit: number): Promise<VersionRow[]> =>
+  db.many(sql(versionRow)`
+    select ${versionRow} from config_version where org_id = ${org_id} and config_id = ${config_id} and version < ${before}
+    order by version desc limit ${limit}`);
 
 export interface EntryFilter {
   namespace?: string | undefined;
   key?: string | undefined;
   scope?: Scope | undefined;
   scope_id?: string | undefined;
+  removed?: boolean | undefined;
 }
 
 const NOTHING = sql``;
@@ -71,19 +141,33 @@ const reached = (caller: Caller): Statement<unknown> =>
 
 export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, limit }: Window): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
-    select ${entryRow} from config_entry where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} ${reached(caller)}
+    select ${entryRow} from config_entry where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} and (removed_at is not null) = ${f.removed === true} ${reached(caller)}
       ${f.namespace === undefined ? NOTHING : sql`and namespace = ${f.namespace}`}
       ${f.key === undefined ? NOTHING : sql`and key = ${f.key}`}
       ${f.scope === undefined ? NOTHING : sql`and scope = ${f.scope}`}
       ${f.scope_id === undefined ? NOTHING : sql`and scope_id = ${f.scope_id}`}
     order by id desc limit ${limit}`);
 
-/** Every entry that can concern robots at these places. */
+/** Of the entries that can concern robots at these places. */
+const concerning = (org_id: string, scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
+  org_id = ${org_id} and removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
+  ${namespace === null ? NOTHING : sql`and namespace = ${namespace}`}`;
+
 export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null): Promise<EntryRow[]> =>
+  db.many(
+    sql(entryRow)`select ${entryRow} from config_entry where ${concerning(org_id, scope_ids, namespace)} order by namespace, key, id`,
+  );
+
+/** How many bytes of values each of them has set; the org itself is ''. */
+export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null) =>
+  db.many(sql(row({ scope_id: text, bytes: bigint }))`
+    select scope_id, sum(octet_length(key) + octet_length(value::text) + coalesce(octet_length(sealed), 0))::bigint as bytes
+    from config_entry where ${concerning(org_id, scope_ids, namespace)} group by scope_id`);
+
+/** Every value of a namespace, wherever it is set. */
+export const listEntriesOf = (db: Db, org_id: string, namespace: string, after: string, limit: number): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
-    select ${entryRow} from config_entry
-    where org_id = ${org_id} and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[])) ${namespace === null ? NOTHING : sql`and namespace = ${namespace}`}
-    order by namespace, key, id`);
+    select ${entryRow} from config_entry where org_id = ${org_id} and namespace = ${namespace} and removed_at is null and id > ${after} order by id limit ${limit}`);
 
 const placeRow = row({ id: text, site_id: text, fleet_id: text });
 export type RobotPlace = RowOf<typeof placeRow>;
@@ -122,3 +206,9 @@ export type DeployedRow = RowOf<typeof deployedRow>;
 export const listDeployed = (db: Db, org_id: string, robot_id: string): Promise<DeployedRow[]> =>
   // reads: robot_config
   db.many(sql(deployedRow)`select ${deployedRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
+
+/** What the robot was to have last, a file a namespace; encrypted when a secret is in it. */
+export const listDeployedFiles = (db: Db, org_id: string, robot_id: string) =>
+  db.many(sql(row({ namespace: text, content: text, sha256: text }))`
+    -- reads: robot_config
+    select namespace, content, sha256 from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);

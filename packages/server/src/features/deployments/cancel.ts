@@ -7,7 +7,7 @@ import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { CANCEL_ACK_SECONDS } from "./policy.ts";
 import { deleteDue, getDeploymentRow, listCancelling, lockDeployments, setCancelRequested } from "./store/deployments.ts";
-import type { DeploymentRow } from "./store/rows.ts";
+import type { DeploymentKind, DeploymentRow } from "./store/rows.ts";
 import { lockTargetsByStatus, lockToBeStopped, setDeadlines } from "./store/targets.ts";
 import { type Engine, moveDeployment, moveTargets } from "./transition.ts";
 
@@ -24,9 +24,11 @@ export async function cancelDeployment(
   id: string,
   actor: Actor,
   chunk = CHUNK_TARGETS,
+  kind: DeploymentKind = "release",
 ): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
-    if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
+    if ((await getDeploymentRow(tx, org_id, kind, id)) === undefined)
+      throw notFound(kind === "release" ? "deployment" : "config deployment", id);
     const [locked] = await lockDeployments(tx, org_id, [id]);
     if (locked === undefined) throw notFound("deployment", id);
     if (isTerminal(locked.status)) throw conflict(`deployment ${id} has ended: ${locked.status}`);

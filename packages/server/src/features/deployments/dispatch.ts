@@ -1,22 +1,13 @@
-import { hash } from "node:crypto";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
-import { effectiveFiles } from "../configs/index.ts";
 import { type Decision, decide } from "./decide.ts";
 import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
+import { handOverConfigs } from "./hand-over-configs.ts";
 import { deadlineOf, verifySecondsOf } from "./policy.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
-import {
-  bumpGenerations,
-  type ConfigFileChange,
-  listAppStates,
-  listConfigNamespaces,
-  listLastConfigTargets,
-  setDesiredApps,
-  setDesiredConfigs,
-} from "./store/robot-state.ts";
+import { bumpGenerations, listAppStates, listLastConfigTargets, setDesiredApps } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import {
   getTargets,
@@ -187,59 +178,3 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
     previous_release_id: previous.get(target.robot_id) ?? null,
   }));
 }
-
-/** Freezes each robot's files. A robot for which there are none has what it is to have. */
-async function handOverConfigs(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<TargetChange[]> {
-  const { org_id } = deployment;
-  const now = engine.clock.now();
-  const robot_ids = targets.map(({ robot_id }) => robot_id);
-  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
-  const files = await configFiles(tx, deployment, robot_ids);
-  await setDesiredConfigs(
-    tx,
-    org_id,
-    targets.flatMap((target) => filesOf(files.get(target.robot_id), deployment, target)),
-    now,
-  );
-  return targets.map((target): TargetChange => {
-    const attempt = target.attempt + 1;
-    if ((files.get(target.robot_id)?.size ?? 0) === 0)
-      return { target, to: "applied", reason: "already_installed", attempt, data: { changed: false } };
-    return {
-      target,
-      to: "dispatched",
-      reason: null,
-      attempt,
-      deadline_at: deadlineOf("dispatched", 0, now),
-      dispatch_generation: generations.get(target.robot_id) ?? null,
-    };
-  });
-}
-
-type Files = Map<string, { content: string; sha256: string }>;
-const EMPTY_FILE = { content: "{}\n", sha256: hash("sha256", "{}\n") };
-
-/** Effective files of each robot; a namespace whose last value is gone leaves an empty file, not the old one. */
-async function configFiles(tx: Db, { org_id, namespace }: DeploymentRow, robot_ids: readonly string[]): Promise<Map<string, Files>> {
-  const effective = await effectiveFiles(tx, org_id, robot_ids, namespace);
-  const files = new Map<string, Files>(robot_ids.map((robot_id) => [robot_id, new Map(effective.get(robot_id) ?? [])]));
-  if (namespace !== null) for (const own of files.values()) if (!own.has(namespace)) own.set(namespace, EMPTY_FILE);
-  if (namespace === null) {
-    for (const had of await listConfigNamespaces(tx, org_id, robot_ids)) {
-      const own = files.get(had.robot_id);
-      if (own !== undefined && !own.has(had.namespace)) own.set(had.namespace, EMPTY_FILE);
-    }
-  }
-  return files;
-}
-
-const filesOf = (files: Files | undefined, deployment: DeploymentRow, target: TargetRow): ConfigFileChange[] =>
-  [...(files ?? [])].map(([namespace, { content, sha256 }]) => ({
-    robot_id: target.robot_id,
-    namespace,
-    content,
-    sha256,
-    target_id: target.id,
-    deployment_id: deployment.id,
-    attempt: target.attempt + 1,
-  }));

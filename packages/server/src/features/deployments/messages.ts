@@ -42,7 +42,8 @@ const STEPS: Record<TargetStatus, string> = {
 
 export function targetSentence(kind: DeploymentKind, change: TargetChange): string {
   const subject = kind === "release" ? "release" : "config";
-  const why = change.reason === null ? "" : `: ${REASONS[change.reason]}`;
+  const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
+  const why = change.reason === null ? "" : `: ${detail ?? REASONS[change.reason]}`;
   const again = change.to === "queued" ? " again" : "";
   return `${subject} ${STEPS[change.to]}${again}${why}`;
 }

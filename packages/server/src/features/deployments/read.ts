@@ -88,9 +88,10 @@ export async function listTargets(
   caller: Caller,
   id: string,
   query: QueryOf<Routes["listDeploymentTargets"]>,
+  kind: DeploymentKind = "release",
 ): Promise<AnswerOf<Routes["listDeploymentTargets"]>> {
   const { org_id } = caller;
-  await requireDeployment(db, org_id, "release", id);
+  await requireDeployment(db, org_id, kind, id);
   await requireRobotFilter(db, org_id, query.robot_id);
   return readPage(
     query,

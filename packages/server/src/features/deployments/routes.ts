@@ -3,6 +3,7 @@ import type { Plane } from "../../context.ts";
 import type { Http } from "../../kernel/http.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
 import { notFound } from "../../kernel/fault.ts";
+import { openFile } from "../configs/index.ts";
 import { cancelDeployment } from "./cancel.ts";
 import { createConfigDeployment, createDeployment } from "./create.ts";
 import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withReleases } from "./read.ts";
@@ -46,10 +47,17 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listConfigDeploymentEvents, async (_, { db, caller, params, query }) =>
     listEvents(db, caller, "config", params.id, query),
   );
+  serve(http, plane, routes.listConfigDeploymentTargets, async (_, { db, caller, params, query }) =>
+    listTargets(db, caller, params.id, query, "config"),
+  );
+  serve(http, plane, routes.cancelConfigDeployment, async (_, { db, caller, params }) => ({
+    data: configDeploymentToWire(await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, undefined, "config")),
+  }));
   serve(http, plane, routes.getAgentConfig, async (_, { db, caller, params }) => {
     const file = await getConfigContent(db, caller.org_id, caller.robot_id, params.namespace);
     if (file === undefined) throw notFound("config of namespace", params.namespace);
     // The exact bytes whose digest the robot was told.
-    return new Answer<never>(200, file.content, { "content-type": "application/json; charset=utf-8", etag: `"${file.sha256}"` });
+    const { content } = await openFile(db, plane, caller.org_id, file);
+    return new Answer<never>(200, content, { "content-type": "application/json; charset=utf-8", etag: `"${file.sha256}"` });
   });
 }

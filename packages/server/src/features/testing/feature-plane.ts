@@ -9,6 +9,7 @@ import { isConnectionLost, isDiskFull, isUniqueViolation } from "../../engines/d
 import { createTestDatabase, silentLog } from "../../engines/db/testing/index.ts";
 import { createHttp, type Http } from "../../kernel/http.ts";
 import { createLog } from "../../kernel/log.ts";
+import { MasterKeys } from "../../kernel/master-keys.ts";
 import { createMetrics } from "../../kernel/metrics.ts";
 import { Networks } from "../../kernel/networks.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
@@ -84,6 +85,7 @@ export async function startFeaturePlane(
     blobs: { freeBytes: () => Promise.resolve(1e12) },
     link: { session: (id: string) => sessions.get(id), count: sessions.size },
     metrics,
+    secrets: new MasterKeys([Buffer.alloc(32, 7)]),
     settings: { limits: LIMIT_DEFAULTS },
     node: { id: "node_a", epoch: 1 },
   } as unknown as Plane;

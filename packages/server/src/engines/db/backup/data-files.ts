@@ -4,12 +4,12 @@ import { type BackupFile, copyHashed, errorCode } from "../embedded/index.ts";
 
 /** Where artifacts lie in a data directory, each named by its checksum. */
 const ARTIFACTS = path.join("blobs", "blobs");
-const FILES = ["node-id"];
+const FILES = ["node-id", "secrets.key"];
 const DIRECTORIES = [ARTIFACTS, "tls"];
 /** Half of a file that its writer did not come to rename. */
 const HALF_WRITTEN = /\.(tmp|new)$/;
 /** What a start makes anew, or the database's own backup holds: `postgres`, `postgres.lock`, `postgres.log.1`, … */
-const KNOWN = /^(postgres(\..*)?|blobs|tls|node-id(\.tmp)?|restore-unfinished)$/;
+const KNOWN = /^(postgres(\..*)?|blobs|tls|node-id(\.tmp)?|secrets\.key(\.new)?|restore-unfinished)$/;
 
 /** What of a data directory a restore needs beside the database, by relative path. */
 async function* listFiles(data_directory: string): AsyncGenerator<string> {

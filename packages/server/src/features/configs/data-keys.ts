@@ -1,0 +1,111 @@
+import { createHmac, randomBytes } from "node:crypto";
+import type { Plane } from "../../context.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { httpError } from "../../kernel/fault.ts";
+import { KEY_BYTES, seal, unseal, type Bound } from "../../kernel/sealing.ts";
+import { int, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+
+/** What sealing needs of the plane. */
+export type Sealing = Pick<Plane, "clock" | "id" | "secrets">;
+
+const KEY_ID = "skey";
+/** `sealed.1.<id of the data key>.<base64url>` */
+const SEALED = /^sealed\.1\.(skey_[0-9a-z]{26})\.([\w-]+)$/;
+const RETRY_SECONDS = "60";
+const REWRAP_ROWS_MAX = 1_000;
+
+export const isSealed = (content: string): boolean => content.startsWith("sealed.");
+
+const keyRow = row({ id: text, master_key_id: text, wrapped: text });
+
+const listKeys = (db: Db, org_id: string): Promise<RowOf<typeof keyRow>[]> =>
+  db.many(sql(keyRow)`select ${keyRow} from secret_key where org_id = ${org_id} order by id desc`);
+
+/** Encrypts and decrypts for one org, with the data keys that it had when it was opened. */
+export class OrgSecrets {
+  readonly #org_id: string;
+  /** The newest first. Undefined: encrypted with a master key that this server has not got. */
+  readonly #keys: Map<string, Buffer | undefined>;
+
+  constructor(org_id: string, keys: Map<string, Buffer | undefined>) {
+    this.#org_id = org_id;
+    this.#keys = keys;
+  }
+
+  seal(plain: string, bound: Bound): string {
+    const [id, key] = this.#newest();
+    return `sealed.1.${id}.${seal(key, Buffer.from(plain), [this.#org_id, id, ...bound])}`;
+  }
+
+  /** Throws 503 when the server lacks the key; any other error says that the database was tampered with. */
+  open(sealed: string, bound: Bound): string {
+    const [, id = "", text = ""] = SEALED.exec(sealed) ?? [];
+    const key = this.#keys.get(id);
+    if (key === undefined)
+      throw httpError(503, "this server has not got the key that the secret was encrypted with; its administrator must give it back", {
+        "retry-after": RETRY_SECONDS,
+      });
+    return unseal(key, text, [this.#org_id, id, ...bound]).toString();
+  }
+
+  /** The same for the same text, and not to be guessed from it. */
+  fingerprint(plain: string): Buffer {
+    return createHmac("sha256", this.#newest()[1]).update("fingerprint").update(plain).digest();
+  }
+
+  get can_seal(): boolean {
+    return [...this.#keys.values()].some((key) => key !== undefined);
+  }
+
+  #newest(): readonly [string, Buffer] {
+    for (const [id, key] of this.#keys) if (key !== undefined) return [id, key];
+    throw new Error("an org without a data key has no secrets");
+  }
+}
+
+/** The data keys of an org as they are. */
+export async function openOrgSecrets(db: Db, { secrets }: Pick<Sealing, "secrets">, org_id: string): Promise<OrgSecrets> {
+  const keys = await listKeys(db, org_id);
+  return new OrgSecrets(org_id, new Map(keys.map((key) => [key.id, secrets.unwrap(key, [org_id, key.id])])));
+}
+
+/** Likewise, with a data key that can be used: one is made when there is none, or none that this server can open. */
+export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): Promise<OrgSecrets> {
+  const there = await openOrgSecrets(db, plane, org_id);
+  if (there.can_seal) return there;
+  const id = plane.id(KEY_ID);
+  const { master_key_id, wrapped } = plane.secrets.wrap(randomBytes(KEY_BYTES), [org_id, id]);
+  await db.run(sql`
+    insert into secret_key (org_id, id, master_key_id, wrapped, created_at)
+    values (${org_id}, ${id}, ${master_key_id}, ${wrapped}, ${plane.clock.now()})`);
+  return await openOrgSecrets(db, plane, org_id);
+}
+
+const wrappedRow = row({ org_id: text, id: text, master_key_id: text, wrapped: text });
+
+/**
+ * Encrypts data keys anew that were encrypted with a master key before the current one, so that that one can be thrown
+ * away. Answers how many were, and how many are of a key that this server has not got: their secrets cannot be read.
+ */
+export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "secrets">): Promise<{ rewrapped: number; unknown: number }> {
+  let [rewrapped, after] = [0, ""];
+  for (;;) {
+    const rows = await db.many(sql(wrappedRow)`
+      -- across orgs: the server's own key has changed
+      select ${wrappedRow} from secret_key where master_key_id <> ${secrets.current_id} and id > ${after} order by id limit ${REWRAP_ROWS_MAX}`);
+    for (const { org_id, id, ...key } of rows) {
+      const data_key = secrets.unwrap(key, [org_id, id]);
+      if (data_key === undefined) continue;
+      const { master_key_id, wrapped } = secrets.wrap(data_key, [org_id, id]);
+      rewrapped += await db
+        .forOrg(org_id)
+        .run(sql`update secret_key set master_key_id = ${master_key_id}, wrapped = ${wrapped} where org_id = ${org_id} and id = ${id}`);
+    }
+    if (rows.length < REWRAP_ROWS_MAX) break;
+    after = rows.at(-1)?.id ?? "";
+  }
+  const [{ count } = { count: 0 }] = await db.many(sql(row({ count: int }))`
+    -- across orgs: the server's own key has changed
+    select count(*)::int as count from secret_key where master_key_id <> ${secrets.current_id}`);
+  return { rewrapped, unknown: count };
+}

@@ -1,0 +1,82 @@
+import type { JsonValue } from "@robofleet/protocol";
+import type { RobotConfigDiff } from "@robofleet/protocol/routes";
+import { isDeepStrictEqual } from "node:util";
+import type { Db } from "../../kernel/db.ts";
+import { openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
+import { effectiveEntries } from "./effective.ts";
+import { openFile } from "./open-file.ts";
+import { entryBound } from "./sealed-value.ts";
+import { listDeployedFiles } from "./store.ts";
+
+type Change = RobotConfigDiff["changes"][number];
+
+interface Value {
+  value: JsonValue;
+  secret: boolean;
+}
+
+/** What the next config deployment would change in the files that the robot was to have last. Of a secret it tells that it changes. */
+export async function readRobotConfigDiff(
+  db: Db,
+  plane: Pick<Sealing, "secrets">,
+  org_id: string,
+  robot_id: string,
+  namespace: string | null,
+): Promise<RobotConfigDiff> {
+  const deployed = new Map<string, Map<string, Value>>();
+  for (const file of await listDeployedFiles(db, org_id, robot_id)) {
+    if (namespace !== null && file.namespace !== namespace) continue;
+    const { content, secret_keys } = await openFile(db, plane, org_id, file);
+    deployed.set(
+      file.namespace,
+      new Map(
+        Object.entries(JSON.parse(content) as Record<string, JsonValue>).map(([key, value]) => [
+          key,
+          { value, secret: secret_keys.includes(key) },
+        ]),
+      ),
+    );
+  }
+  const wanted = await readWanted(db, plane, org_id, robot_id, namespace);
+  const changes: Change[] = [];
+  for (const of of [...new Set([...deployed.keys(), ...wanted.keys()])].toSorted()) {
+    const [before, after] = [deployed.get(of), wanted.get(of)];
+    for (const key of [...new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])])].toSorted()) {
+      const change = changeOf(before?.get(key), after?.get(key));
+      if (change !== undefined) changes.push({ namespace: of, key, ...change });
+    }
+  }
+  return { robot_id, changes };
+}
+
+async function readWanted(
+  db: Db,
+  plane: Pick<Sealing, "secrets">,
+  org_id: string,
+  robot_id: string,
+  namespace: string | null,
+): Promise<Map<string, Map<string, Value>>> {
+  const wanted = new Map<string, Map<string, Value>>();
+  let secrets: OrgSecrets | undefined;
+  for (const { id, version, namespace: of, key, value, sealed } of await effectiveEntries(db, org_id, robot_id, namespace)) {
+    let keys = wanted.get(of);
+    if (keys === undefined) wanted.set(of, (keys = new Map<string, Value>()));
+    if (sealed === null) keys.set(key, { value, secret: false });
+    else {
+      secrets ??= await openOrgSecrets(db, plane, org_id);
+      keys.set(key, { value: JSON.parse(secrets.open(sealed, entryBound(id, version))) as JsonValue, secret: true });
+    }
+  }
+  return wanted;
+}
+
+function changeOf(before: Value | undefined, after: Value | undefined): Omit<Change, "namespace" | "key"> | undefined {
+  if (before !== undefined && after !== undefined && isDeepStrictEqual(before.value, after.value)) return undefined;
+  const secret = before?.secret === true || after?.secret === true;
+  return {
+    change: before === undefined ? "added" : after === undefined ? "removed" : "changed",
+    deployed: secret ? null : (before?.value ?? null),
+    effective: secret ? null : (after?.value ?? null),
+    secret,
+  };
+}

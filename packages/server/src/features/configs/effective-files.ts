@@ -1,0 +1,135 @@
+import type { JsonValue } from "@robofleet/protocol";
+import type { Db } from "../../kernel/db.ts";
+import { type ConfigFile, configFile, saltedFile } from "./config-file.ts";
+import { openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
+import { readEntries, resolve, scopesOf } from "./effective.ts";
+import { type CompiledSchema, compileSchema, sentenceOf } from "./schema.ts";
+import { listSchemasOf } from "./schema-store.ts";
+import { entryBound, fileBound } from "./sealed-value.ts";
+import { type EntryRow, listPlaces, listSizesFor, type RobotPlace } from "./store.ts";
+
+/** Values that are read and written at a time, as their text is long in the database. */
+export const FILES_BYTES_MAX = 16 * 1024 * 1024;
+
+/** The config files that a robot is to have. */
+export interface RobotFiles {
+  /** By namespace; content that holds a secret is encrypted, and `openFile` opens it. */
+  files: ReadonlyMap<string, ConfigFile>;
+  /** Why it must not get them: a namespace breaks its schema. Null: it may. */
+  refusal: string | null;
+}
+
+export interface FilesWanted {
+  robot_ids: readonly string[];
+  /** Null: all in which at least one value is set. */
+  namespace: string | null;
+  /** Namespaces that each robot is to have a file of, be it an empty one. */
+  always?: ReadonlyMap<string, readonly string[]>;
+  bytes_max?: number;
+}
+
+/**
+ * The config files of many robots, some robots at a time so that no more than some bytes of them are in memory. Robots of
+ * one fleet without values of their own share the same file objects. A robot that is not there has none.
+ */
+export async function* effectiveFiles(
+  db: Db,
+  plane: Pick<Sealing, "secrets">,
+  org_id: string,
+  { robot_ids, namespace, always = new Map(), bytes_max = FILES_BYTES_MAX }: FilesWanted,
+): AsyncGenerator<Map<string, RobotFiles>> {
+  const places = await listPlaces(db, org_id, robot_ids);
+  const sizes = new Map((await listSizesFor(db, org_id, scopesOf(places), namespace)).map(({ scope_id, bytes }) => [scope_id, bytes]));
+  const maker = new FileMaker(db, plane, org_id);
+  for (const part of partsOf(places, sizes, bytes_max)) {
+    const by_scope = await readEntries(db, org_id, part, namespace);
+    const made = new Map<string, RobotFiles>();
+    const shared = new Map<string, RobotFiles>();
+    for (const place of part) {
+      const empty = always.get(place.id) ?? [];
+      const alike = by_scope.has(place.id) ? undefined : JSON.stringify([place.fleet_id, empty.toSorted()]);
+      const known = alike === undefined ? undefined : shared.get(alike);
+      const own = known ?? (await maker.filesOf(resolve(by_scope, place), empty));
+      if (alike !== undefined) shared.set(alike, own);
+      made.set(place.id, own);
+    }
+    yield made;
+  }
+}
+
+/** Robots whose values are no more than so many bytes together, or one robot with more. Those of a fleet share what is not their own. */
+function* partsOf(places: readonly RobotPlace[], sizes: ReadonlyMap<string, number>, bytes_max: number): Generator<RobotPlace[]> {
+  const size = (scope_id: string): number => sizes.get(scope_id) ?? 0;
+  let part: RobotPlace[] = [];
+  let bytes = 0;
+  let fleets = new Set<string>();
+  for (const place of places.toSorted((a, b) => (a.fleet_id < b.fleet_id ? -1 : a.fleet_id > b.fleet_id ? 1 : 0))) {
+    const has_own = sizes.has(place.id);
+    const whole = size("") + size(place.site_id) + size(place.fleet_id) + size(place.id);
+    if (part.length > 0 && bytes + (has_own || !fleets.has(place.fleet_id) ? whole : 0) > bytes_max) {
+      yield part;
+      [part, bytes, fleets] = [[], 0, new Set()];
+    }
+    if (has_own || !fleets.has(place.fleet_id)) bytes += whole;
+    if (!has_own) fleets.add(place.fleet_id);
+    part.push(place);
+  }
+  if (part.length > 0) yield part;
+}
+
+class FileMaker {
+  readonly #db: Db;
+  readonly #plane: Pick<Sealing, "secrets">;
+  readonly #org_id: string;
+  #secrets: OrgSecrets | undefined;
+  readonly #schemas = new Map<string, CompiledSchema | undefined>();
+
+  constructor(db: Db, plane: Pick<Sealing, "secrets">, org_id: string) {
+    this.#db = db;
+    this.#plane = plane;
+    this.#org_id = org_id;
+  }
+
+  async filesOf(namespaces: ReadonlyMap<string, ReadonlyMap<string, EntryRow>>, empty: readonly string[]): Promise<RobotFiles> {
+    const all = new Map<string, ReadonlyMap<string, EntryRow>>([
+      ...empty.map((namespace) => [namespace, new Map<string, EntryRow>()] as const),
+      ...namespaces,
+    ]);
+    await this.#readSchemas([...all.keys()]);
+    const files = new Map<string, ConfigFile>();
+    let refusal: string | null = null;
+    for (const [namespace, entries] of all) {
+      const secret_keys = new Set([...entries.values()].filter(({ sealed }) => sealed !== null).map(({ key }) => key));
+      const values = await this.#valuesOf(entries);
+      const violation = this.#schemas.get(namespace)?.whole(values, secret_keys);
+      if (violation !== undefined) refusal ??= sentenceOf(namespace, violation);
+      files.set(namespace, secret_keys.size === 0 ? configFile(values) : await this.#sealedFile(values, secret_keys));
+    }
+    return { files, refusal };
+  }
+
+  async #valuesOf(entries: ReadonlyMap<string, EntryRow>): Promise<Map<string, JsonValue>> {
+    const values = new Map<string, JsonValue>();
+    for (const [key, { id, version, value, sealed }] of entries) {
+      values.set(key, sealed === null ? value : (JSON.parse((await this.#open()).open(sealed, entryBound(id, version))) as JsonValue));
+    }
+    return values;
+  }
+
+  async #sealedFile(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Promise<ConfigFile> {
+    const secrets = await this.#open();
+    const { content, sha256 } = saltedFile(values, (text) => secrets.fingerprint(text));
+    return { sha256, content: secrets.seal(JSON.stringify({ content, secret_keys: [...secret_keys] }), fileBound(sha256)) };
+  }
+
+  async #open(): Promise<OrgSecrets> {
+    return (this.#secrets ??= await openOrgSecrets(this.#db, this.#plane, this.#org_id));
+  }
+
+  async #readSchemas(namespaces: readonly string[]): Promise<void> {
+    const unread = namespaces.filter((namespace) => !this.#schemas.has(namespace));
+    if (unread.length === 0) return;
+    const rows = new Map((await listSchemasOf(this.#db, this.#org_id, unread)).map((row) => [row.namespace, row.value_schema]));
+    for (const namespace of unread) this.#schemas.set(namespace, rows.has(namespace) ? compileSchema(rows.get(namespace)) : undefined);
+  }
+}

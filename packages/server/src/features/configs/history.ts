@@ -1,0 +1,81 @@
+import type { JsonValue } from "@robofleet/protocol";
+import type { AnswerOf, QueryOf, Routes } from "@robofleet/protocol/routes";
+import type { Caller } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
+import { readPage } from "../../kernel/page.ts";
+import { openOrgSecrets, type Sealing } from "./data-keys.ts";
+import { lockNamespace } from "./schema-store.ts";
+import { entryBound } from "./sealed-value.ts";
+import { type EntrySet, putValue } from "./set.ts";
+import { type EntryRow, findEntry, findPlaced, findVersion, insertVersion, listVersions, removeEntry } from "./store.ts";
+import { versionToWire } from "./wire.ts";
+
+/** Removes a value; what it was stays in its history. Answers the entry as it was. */
+export async function removeConfig(
+  plane: Sealing,
+  db: Db,
+  { org_id, actor }: Caller,
+  id: string,
+): Promise<{ entry: EntryRow; schema: JsonValue }> {
+  return await db.transaction(async (tx) => {
+    const seen = await findEntry(tx, org_id, id);
+    if (seen === undefined) throw notFound("config", id);
+    const { value_schema } = await lockNamespace(tx, org_id, seen.namespace);
+    const entry = await findEntry(tx, org_id, id);
+    if (entry === undefined) throw notFound("config", id);
+    const at = plane.clock.now();
+    const version = entry.version + 1;
+    await removeEntry(tx, org_id, id, version, actor.id, at);
+    await insertVersion(tx, org_id, { config_id: id, version, change: "removed", value: null, sealed: null, rollback_of: null, actor, at });
+    return { entry, schema: value_schema };
+  });
+}
+
+export async function listHistory(
+  db: Db,
+  { org_id }: Caller,
+  id: string,
+  query: QueryOf<Routes["listConfigHistory"]>,
+): Promise<AnswerOf<Routes["listConfigHistory"]>> {
+  if ((await findPlaced(db, org_id, { id })) === undefined) throw notFound("config", id);
+  return readPage(
+    query,
+    ["listConfigHistory", org_id, id],
+    ({ after, limit }) => listVersions(db, org_id, id, readVersion(after), limit),
+    ({ version }) => String(version),
+    versionToWire,
+  );
+}
+
+/** Behind every version that there can be. */
+const VERSIONS_END = 2_147_483_647;
+
+function readVersion(after: string | null): number {
+  const version = Number(after ?? VERSIONS_END);
+  if (!Number.isInteger(version) || version < 0 || version > VERSIONS_END) throw badRequest("cursor is not one that a list answered");
+  return version;
+}
+
+/** Whether the version's value is a secret: setting it again is then an admin's. */
+export async function isSecretVersion(db: Db, org_id: string, id: string, version: number): Promise<boolean> {
+  return (await findVersion(db, org_id, id, version))?.sealed != null;
+}
+
+/** Sets the value of an earlier version again, as the next one; of a removed entry too. */
+export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id: string, version: number): Promise<EntrySet> {
+  const { org_id } = caller;
+  return await db.transaction(async (tx) => {
+    const placed = await findPlaced(tx, org_id, { id });
+    if (placed === undefined) throw notFound("config", id);
+    const old = version > VERSIONS_END ? undefined : await findVersion(tx, org_id, id, version);
+    if (old === undefined) throw notFound("version", `${version} of config ${id}`);
+    if (old.change === "removed") throw conflict(`version ${version} is the removal of the value: it has none to set again`);
+    const secret = old.sealed !== null;
+    const value =
+      old.sealed === null
+        ? old.value
+        : (JSON.parse((await openOrgSecrets(tx, plane, org_id)).open(old.sealed, entryBound(id, version))) as JsonValue);
+    return await putValue(plane, tx, caller, placed, { value, secret, rollback_of: version });
+  });
+}

@@ -1,0 +1,138 @@
+import { hash } from "node:crypto";
+import type { JsonValue } from "@robofleet/protocol";
+import type { ErrorObject, ValidateFunction } from "ajv";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
+import { LRUCache } from "lru-cache";
+import { badRequest, printable } from "../../kernel/fault.ts";
+import { checkSchema, compilePattern, FORMATS, type SchemaCost } from "./schema-limits.ts";
+
+export const DIALECT = "https://json-schema.org/draft/2020-12/schema";
+const COMPILED_MAX = 200;
+/** Parts of a value times parts of its schema, and characters times steps of patterns: about a second at the worst. */
+const COST_MAX = 20_000_000;
+/** Of the schema's top, what is said of one member whatever the others are. */
+const MEMBER_KEYWORDS = ["$defs", "definitions", "type", "properties", "patternProperties", "additionalProperties", "propertyNames"];
+
+/** What is wrong with a value. */
+export interface Violation {
+  /** The path of the part that breaks the schema, such as `limits.speed`; empty for the object as a whole. */
+  path: string;
+  /** `must be <= 5` */
+  problem: string;
+}
+
+export interface CompiledSchema {
+  /** What is wrong with one key's value, whatever the others are. `secret`: nothing of the value is told. */
+  member(key: string, value: JsonValue, secret?: boolean): Violation | undefined;
+  /** What is wrong with the whole object. */
+  whole(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Violation | undefined;
+}
+
+const engine = Object.assign(
+  (pattern: string) => {
+    const { expression } = compilePattern(pattern);
+    return { test: (text: string): boolean => expression.test(text), toString: () => pattern };
+  },
+  { code: "linear" },
+);
+const options = {
+  strict: true,
+  strictTypes: false,
+  strictTuples: false,
+  strictRequired: false,
+  allowUnionTypes: true,
+  ownProperties: true,
+  logger: false,
+} as const;
+
+let meta: Ajv2020 | undefined;
+const compiled = new LRUCache<string, CompiledSchema>({ max: COMPILED_MAX });
+
+/** Checks a schema and makes it ready; throws 400 naming what is wrong with it. */
+export function compileSchema(schema: unknown): CompiledSchema {
+  const text = JSON.stringify(schema) ?? "";
+  const name = hash("sha256", text);
+  let ready = compiled.get(name);
+  if (ready === undefined) compiled.set(name, (ready = compile(schema)));
+  return ready;
+}
+
+function compile(schema: unknown): CompiledSchema {
+  const cost = checkSchema(schema);
+  const { $schema, ...rest } = schema as Record<string, unknown>;
+  if ($schema !== undefined && $schema !== DIALECT && $schema !== `${DIALECT}#`)
+    throw badRequest(`field schema.$schema must be ${DIALECT}`);
+  // Formats of the meta-schema are those of its own patterns, which are looked at elsewhere.
+  meta ??= new Ajv2020({ strict: false, validateFormats: false, logger: false });
+  if (meta.validateSchema(rest) !== true) throw badRequest(`field schema is no JSON Schema: ${explain(meta.errors?.[0], "schema")}`);
+  const member = Object.fromEntries(Object.entries(rest).filter(([keyword]) => MEMBER_KEYWORDS.includes(keyword)));
+  const check_member = validatorOf(member);
+  const check_whole = validatorOf(rest);
+  const check = (validate: ValidateFunction, values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>) => {
+    if (costOf(values, cost) > COST_MAX) return { path: "", problem: "is too large to be checked against its schema" };
+    return validate(Object.fromEntries(values)) ? undefined : violationOf(validate.errors?.[0], secret_keys);
+  };
+  return {
+    member: (key, value, secret = false) => check(check_member, new Map([[key, value]]), new Set(secret ? [key] : [])),
+    whole: (values, secret_keys) => check(check_whole, values, secret_keys),
+  };
+}
+
+function validatorOf(schema: object): ValidateFunction {
+  // One each: ajv keeps what it has compiled for as long as it lives.
+  const ajv = new Ajv2020({ ...options, meta: false, validateSchema: false, code: { regExp: engine } });
+  (addFormats as unknown as (ajv: Ajv2020, options: object) => void)(ajv, { mode: "fast", formats: [...FORMATS] });
+  try {
+    return ajv.compile(schema);
+  } catch (error) {
+    throw badRequest(`field schema cannot be used: ${error instanceof Error ? error.message.slice(0, 300) : "it does not compile"}`);
+  }
+}
+
+/** Stops counting when it is too much. */
+function costOf(values: ReadonlyMap<string, JsonValue>, { nodes, pattern_steps }: SchemaCost): number {
+  let cost = nodes;
+  const count = (value: JsonValue): void => {
+    cost += nodes + (typeof value === "string" ? value.length * pattern_steps : 0);
+    if (cost > COST_MAX || typeof value !== "object" || value === null) return;
+    for (const [name, part] of Object.entries(value)) {
+      if (!Array.isArray(value)) cost += name.length * pattern_steps;
+      count(part);
+    }
+  };
+  for (const [key, value] of values) {
+    cost += key.length * pattern_steps;
+    count(value);
+  }
+  return cost;
+}
+
+const explain = (error: ErrorObject | undefined, root: string): string =>
+  `${[root, pathOf(error?.instancePath ?? "")].filter((part) => part !== "").join(".")} ${error?.message ?? "is not valid"}`;
+
+const pathOf = (pointer: string): string =>
+  pointer
+    .split("/")
+    .slice(1)
+    .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"))
+    .join(".");
+
+function violationOf(error: ErrorObject | undefined, secret_keys: ReadonlySet<string>): Violation {
+  const path = pathOf(error?.instancePath ?? "");
+  const [, first = ""] = (error?.instancePath ?? "").split("/");
+  const key = first.replaceAll("~1", "/").replaceAll("~0", "~");
+  // Where in a secret, and the names in it, are told to nobody.
+  if (secret_keys.has(key)) return { path: key, problem: "does not fit its schema" };
+  const { additionalProperty, unevaluatedProperty, propertyName } = (error?.params ?? {}) as Record<string, unknown>;
+  const extra = additionalProperty ?? unevaluatedProperty ?? propertyName;
+  if (typeof extra === "string" && error?.keyword !== "required")
+    return { path: [path, extra].filter((part) => part !== "").join("."), problem: "is not in the schema" };
+  return { path, problem: error?.message ?? "is not valid" };
+}
+
+/** One sentence for people. */
+export const sentenceOf = (namespace: string, { path, problem }: Violation): string =>
+  `${path === "" ? `the config of namespace ${printable(namespace)}` : `value ${printable(path)}`} ${problem}${
+    path === "" ? "" : ` (schema of namespace ${printable(namespace)})`
+  }`;

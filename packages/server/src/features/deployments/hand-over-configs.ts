@@ -1,0 +1,83 @@
+import type { Db } from "../../kernel/db.ts";
+import { effectiveFiles, type RobotFiles } from "../configs/index.ts";
+import { giveBack } from "./give-back.ts";
+import { deadlineOf } from "./policy.ts";
+import { bumpGenerations, type ConfigFileChange, listConfigNamespaces, setDesiredConfigs } from "./store/robot-state.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import type { TargetChange } from "./store/targets.ts";
+import type { Engine } from "./transition.ts";
+
+/**
+ * Freezes each robot's files. A robot for which there are none has what it is to have; one whose files would break a schema
+ * keeps those that it has.
+ */
+export async function handOverConfigs(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  targets: readonly TargetRow[],
+): Promise<TargetChange[]> {
+  const { org_id, namespace } = deployment;
+  const now = engine.clock.now();
+  const robot_ids = targets.map(({ robot_id }) => robot_id);
+  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
+  const always = await namespacesToKeep(tx, deployment, robot_ids);
+  const by_robot = new Map(targets.map((target) => [target.robot_id, target]));
+  const changes: TargetChange[] = [];
+  for await (const part of effectiveFiles(tx, engine, org_id, { robot_ids, namespace, always })) {
+    const given = [...part].flatMap(([robot_id, made]): [TargetRow, RobotFiles][] => {
+      const target = by_robot.get(robot_id);
+      return target === undefined ? [] : [[target, made]];
+    });
+    await setDesiredConfigs(
+      tx,
+      org_id,
+      given.flatMap(([target, { files, refusal }]) => (refusal === null ? filesOf(files, deployment, target) : [])),
+      now,
+    );
+    for (const [target, { files, refusal }] of given) {
+      const attempt = target.attempt + 1;
+      if (refusal !== null) changes.push({ target, to: "failed", reason: "incompatible", attempt, data: { detail: refusal } });
+      else if (files.size === 0) changes.push({ target, to: "applied", reason: "already_installed", attempt, data: { changed: false } });
+      else
+        changes.push({
+          target,
+          to: "dispatched",
+          reason: null,
+          attempt,
+          deadline_at: deadlineOf("dispatched", 0, now),
+          dispatch_generation: generations.get(target.robot_id) ?? null,
+        });
+    }
+  }
+  // An earlier attempt of them may still stand in what the robot is to have.
+  await giveBack(
+    tx,
+    engine,
+    org_id,
+    changes.flatMap(({ target, to }) => (to === "failed" && target.attempt > 0 ? [target] : [])),
+  );
+  return changes;
+}
+
+/** A namespace whose last value is gone leaves an empty file, not the old one. */
+async function namespacesToKeep(
+  tx: Db,
+  { org_id, namespace }: DeploymentRow,
+  robot_ids: readonly string[],
+): Promise<Map<string, string[]>> {
+  if (namespace !== null) return new Map(robot_ids.map((robot_id) => [robot_id, [namespace]]));
+  const had = Map.groupBy(await listConfigNamespaces(tx, org_id, robot_ids), ({ robot_id }) => robot_id);
+  return new Map(Array.from(had, ([robot_id, rows]) => [robot_id, rows.map((row) => row.namespace)]));
+}
+
+const filesOf = (files: RobotFiles["files"], deployment: DeploymentRow, target: TargetRow): ConfigFileChange[] =>
+  [...files].map(([namespace, { content, sha256 }]) => ({
+    robot_id: target.robot_id,
+    namespace,
+    content,
+    sha256,
+    target_id: target.id,
+    deployment_id: deployment.id,
+    attempt: target.attempt + 1,
+  }));
