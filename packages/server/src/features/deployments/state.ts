@@ -78,6 +78,16 @@ export interface Requests {
   rollback_requested?: boolean;
 }
 
+/** What stands in a deployment's row of it. */
+export const requestsOf = (deployment: {
+  cancel_requested_at: Date | null;
+  cancel_mode: "finish" | "rollback" | null;
+  rollback_requested_at: Date | null;
+}): Requests => ({
+  cancel_requested: deployment.cancel_requested_at !== null,
+  rollback_requested: deployment.rollback_requested_at !== null || deployment.cancel_mode === "rollback",
+});
+
 /** Why a target is called off; null: nobody asked for that. */
 export function calledOff({ cancel_requested, rollback_requested }: Requests): Reason | null {
   if (cancel_requested) return "user_cancelled";
@@ -168,12 +178,11 @@ export const allEnded = (counts: Counts): boolean => counts.pending === 0 && cou
 export const isOver = (counts: Counts, status: DeploymentStatus): boolean =>
   allEnded(counts) && (status !== "rolling_back" || counts.applied === 0);
 
-/** How a deployment ends when every target has: the first rule that matches. More than no failure at all fails it. */
-export function endOf(counts: Counts, cancel_requested: boolean): TerminalStatus {
+/** How a deployment ends when every target has: the first rule that matches. Without a threshold any failure fails it. */
+export function endOf(counts: Counts, cancel_requested: boolean, too_many_failed = counts.failed + counts.rolled_back > 0): TerminalStatus {
   if (counts.total === 0) return "cancelled";
   if (cancel_requested && counts.cancelled > 0) return "cancelled";
   if (counts.applied === 0 && counts.failed === 0 && counts.rolled_back === 0) return "cancelled";
   if (counts.applied === 0) return counts.failed === 0 ? "rolled_back" : "failed";
-  if (counts.failed + counts.rolled_back > 0) return "failed";
-  return "applied";
+  return too_many_failed ? "failed" : "applied";
 }

@@ -5,11 +5,13 @@ import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
 import { deploymentSentence, targetSentence } from "./messages.ts";
-import { allEnded, counterOf, type Counts, endOf } from "./state.ts";
+import { type Settled, settle } from "./settle.ts";
+import { counterOf, type Counts, isOver } from "./state.ts";
 import { insertEvents } from "./store/events.ts";
 import { updateDeployment } from "./store/deployments.ts";
-import type { DeploymentRow, EventRow } from "./store/rows.ts";
-import { commonestReason, countReasons } from "./reason-counts.ts";
+import type { DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
+import { countReasons } from "./reason-counts.ts";
+import { moveWaveCounters, type WaveDelta } from "./store/waves.ts";
 import { changeTargets, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
 import { countsOf } from "./wire.ts";
 
@@ -22,6 +24,8 @@ export type CreateContext = Engine & Pick<Plane, "settings">;
 export const HINT_DISPATCH = "rf.deployments.dispatch";
 export const HINT_PUSH = "rf.deployments.push";
 export const HINT_SCHEDULED = "rf.deployments.scheduled";
+/** A rollout, a stop or a rollback has something to do. */
+export const HINT_ROLLOUT = "rf.deployments.rollout";
 
 const NO_CHANGE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
 
@@ -54,8 +58,13 @@ export async function moveTargets(
     deployment.reason_counts,
     changes.map(({ target, to, reason }) => ({ from: target, to: { status: to, reason } })),
   );
-  const after = settle({ ...deployment, reason_counts }, delta);
+  const waves = deployment.rollout.waves === undefined ? [] : await moveWaveCounters(tx, org_id, id, waveDeltas(changes));
+  const dispatched = changes.filter(({ target, to }) => to === "dispatched" && target.attempt === 0).length;
+  const after = settle({ ...deployment, reason_counts }, delta, dispatched);
   const moved = after.status !== deployment.status;
+  const step = stepAfter(deployment, after, waves);
+  // What it is halted for is told, also where the status stays.
+  const notes = after.halt === "stop" && !moved ? 1 : 0;
   const row = await updateDeployment(
     tx,
     org_id,
@@ -65,13 +74,16 @@ export async function moveTargets(
       reason: after.reason,
       delta,
       reason_counts,
-      events: changes.length + (moved ? 1 : 0),
+      dispatched,
+      halt: after.halt,
+      step_at: step ? now : null,
+      events: changes.length + (moved ? 1 : 0) + notes,
       started_at: after.status === "in_progress" ? now : null,
       finished_at: isTerminal(after.status) ? now : null,
     },
     now,
   );
-  const first_seq = row.event_seq - changes.length - (moved ? 1 : 0) + 1;
+  const first_seq = row.event_seq - changes.length - (moved ? 1 : 0) - notes + 1;
   const events = changes.map((change, i): EventRow => ({
     id: engine.id("evt"),
     seq: first_seq + i,
@@ -87,37 +99,35 @@ export async function moveTargets(
     data: { target_id: change.target.id, attempt: change.attempt ?? change.target.attempt, ...change.data },
   }));
   if (moved) events.push(deploymentEvent(engine, row, row.event_seq, changes.at(-1)?.actor ?? actor, now));
+  if (notes > 0) events.push(deploymentEvent(engine, row, row.event_seq, SYSTEM, now, { kind: "deployment.note", message: STOPPED }));
   await insertEvents(tx, org_id, id, events);
-  await followUp(tx, engine, deployment, changes, actor);
+  if (step) tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+  await followUp(tx, engine, row, changes, actor);
   return row;
 }
 
-/** The deployment's status once the counters have moved. */
-function settle(deployment: DeploymentRow, delta: Counts): { status: DeploymentRow["status"]; reason: Reason | null } {
-  if (isTerminal(deployment.status)) return { status: deployment.status, reason: deployment.reason };
-  const before = countsOf(deployment);
-  const counts = Object.fromEntries(
-    Object.entries(before).map(([key, value]) => [key, value + delta[key as keyof Counts]]),
-  ) as unknown as Counts;
-  const cancel = deployment.cancel_requested_at !== null;
-  if (deployment.fan_out_done_at !== null && allEnded(counts)) {
-    const status = endOf(counts, cancel);
-    return { status, reason: endReason(deployment, status, cancel) };
+const STOPPED = "too many robots failed: robots that have it finish, nobody else gets it";
+
+/** By how much the counters of each wave change. */
+function waveDeltas(changes: readonly TargetChange[]): WaveDelta[] {
+  const deltas = new Map<number, WaveDelta>();
+  for (const { target, to } of changes) {
+    const delta = deltas.get(target.wave) ?? { wave: target.wave, ...NO_CHANGE };
+    delta[counterOf(target.status)] -= 1;
+    delta[counterOf(to)] += 1;
+    deltas.set(target.wave, delta);
   }
-  if (cancel) return { status: "cancelling", reason: "user_cancelled" };
-  if (deployment.status === "queued" && counts.active + counts.applied + counts.failed + counts.rolled_back > 0)
-    return { status: "in_progress", reason: null };
-  return { status: deployment.status, reason: deployment.reason };
+  return [...deltas.values()];
 }
 
-function endReason({ target_kind, reason_counts }: DeploymentRow, status: DeploymentRow["status"], cancel: boolean): Reason | null {
-  if (status === "cancelled" && cancel) return "user_cancelled";
-  // A robot deployment ends exactly as its one target does, with its reason too.
-  if (status === "applied") return target_kind === "robot" ? commonestReason(reason_counts, ["applied"]) : null;
-  return commonestReason(
-    reason_counts,
-    status === "failed" ? ["failed", "rolled_back"] : status === "cancelled" ? ["cancelled"] : ["rolled_back"],
-  );
+/** Whether the rollout has to be looked at: it was halted, or the wave that was opened last may have passed, or has to again. */
+function stepAfter(deployment: DeploymentRow, after: Settled, waves: readonly WaveRow[]): boolean {
+  if (isTerminal(after.status)) return false;
+  if (after.halt === "stop" || after.halt === "rollback") return true;
+  if (deployment.stop_requested_at !== null || deployment.rollback_requested_at !== null) return true;
+  const current = waves.find(({ wave }) => wave === deployment.current_wave);
+  if (current === undefined || current.count_pending > 0) return false;
+  return current.count_active === 0 || deployment.wave_passed_at !== null;
 }
 
 /** An event of the deployment itself, at the status that the row has. */
@@ -165,8 +175,8 @@ export async function moveDeployment(
 
 /** Ends a deployment whose targets all ended while it was still being written: no target will move it any more. */
 export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
-  if (deployment.fan_out_done_at === null || !allEnded(countsOf(deployment))) return deployment;
-  const { status, reason } = settle(deployment, NO_CHANGE);
+  if (deployment.fan_out_done_at === null || !isOver(countsOf(deployment), deployment.status)) return deployment;
+  const { status, reason } = settle(deployment, NO_CHANGE, 0);
   return status === deployment.status ? deployment : moveDeployment(tx, engine, deployment, status, reason, SYSTEM);
 }
 

@@ -107,6 +107,12 @@ export interface DeploymentUpdate {
   delta: Counts;
   /** Absent: as they were. */
   reason_counts?: ReasonCounts;
+  /** Targets dispatched for the first time; absent: none. */
+  dispatched?: number;
+  /** Too many failed: what follows now. */
+  halt?: "stop" | "pause" | "rollback" | null;
+  /** When the rollout loop looks at it; null or absent: as before. */
+  step_at?: Date | null;
   events: number;
   started_at: Date | null;
   finished_at: Date | null;
@@ -119,7 +125,10 @@ export const updateDeployment = (db: Db, org_id: string, id: string, u: Deployme
       count_total = count_total + ${u.delta.total}, count_pending = count_pending + ${u.delta.pending}, count_queued = count_queued + ${u.delta.queued},
       count_active = count_active + ${u.delta.active}, count_applied = count_applied + ${u.delta.applied}, count_failed = count_failed + ${u.delta.failed},
       count_rolled_back = count_rolled_back + ${u.delta.rolled_back}, count_cancelled = count_cancelled + ${u.delta.cancelled},
-      reason_counts = coalesce(${json(u.reason_counts ?? null)}::jsonb, reason_counts),
+      count_dispatched = count_dispatched + ${u.dispatched ?? 0}, step_at = coalesce(${u.step_at ?? null}, step_at),
+      stop_requested_at = coalesce(stop_requested_at, ${u.halt === "stop" ? now : null}), rollback_requested_at = coalesce(rollback_requested_at, ${u.halt === "rollback" ? now : null}),
+      paused_at = coalesce(paused_at, ${u.halt === "pause" ? now : null}),
+      reason_counts = coalesce(${json(u.reason_counts)}::jsonb, reason_counts),
       started_at = coalesce(started_at, ${u.started_at}), finished_at = coalesce(finished_at, ${u.finished_at}), updated_at = ${now}
     where org_id = ${org_id} and id = ${id}
     returning ${deploymentRow}`);

@@ -1,0 +1,33 @@
+import type { WholeRollout } from "@robofleet/protocol/routes";
+import { Cron } from "croner";
+
+export type Window = NonNullable<WholeRollout["window"]>;
+
+export interface OpenWindow {
+  opens_at: Date;
+  closes_at: Date;
+}
+
+const MINUTE_MS = 60_000;
+
+/** The window that is open at `now`, or else the next one; null: it never opens again. Throws what `checkWindow` tells. Pure. */
+export function nextWindow({ cron, time_zone, duration_minutes }: Window, now: Date): OpenWindow | null {
+  const long_ms = duration_minutes * MINUTE_MS;
+  // The first that opened less than its length ago, or will.
+  const opens_at = new Cron(cron, { timezone: time_zone, mode: "5-part" }).nextRun(new Date(now.getTime() - long_ms));
+  return opens_at === null ? null : { opens_at, closes_at: new Date(opens_at.getTime() + long_ms) };
+}
+
+/** What is wrong with a window, in words for the person who wrote it; undefined: nothing. */
+export function checkWindow(window: Window, now: Date): string | undefined {
+  try {
+    new Intl.DateTimeFormat("en", { timeZone: window.time_zone });
+  } catch {
+    return "rollout.window.time_zone is not a time zone that is known here, such as Europe/Berlin";
+  }
+  try {
+    return nextWindow(window, now) === null ? "rollout.window.cron never opens the window" : undefined;
+  } catch {
+    return "rollout.window.cron must be five fields: minute hour day-of-month month day-of-week, such as 0 2 * * 1-5";
+  }
+}

@@ -1,0 +1,89 @@
+import { isTerminal, type Reason } from "@robofleet/protocol";
+import { commonestReason } from "./reason-counts.ts";
+import { isExceeded, isTooMany } from "./rollout/threshold.ts";
+import { wholeRollout } from "./rollout/whole-rollout.ts";
+import { type Counts, endOf, isOver } from "./state.ts";
+import type { DeploymentRow } from "./store/rows.ts";
+import { countsOf } from "./wire.ts";
+
+/** What a deployment needs to be settled. */
+export type Settling = Pick<
+  DeploymentRow,
+  | "status"
+  | "reason"
+  | "target_kind"
+  | "rollout"
+  | "fan_out_done_at"
+  | "reason_counts"
+  | "count_dispatched"
+  | "failures_accepted"
+  | "cancel_requested_at"
+  | "stop_requested_at"
+  | "rollback_requested_at"
+> &
+  Parameters<typeof countsOf>[0];
+
+export interface Settled {
+  status: DeploymentRow["status"];
+  reason: Reason | null;
+  /** Too many robots failed, as of now: what the policy wants then. */
+  halt: "stop" | "pause" | "rollback" | null;
+}
+
+/** The deployment's status once its counters have moved by so much, and so many more targets were dispatched. Pure. */
+export function settle(deployment: Settling, delta: Counts, dispatched: number): Settled {
+  const { status, reason } = deployment;
+  if (isTerminal(status)) return { status, reason, halt: null };
+  const before = countsOf(deployment);
+  const counts = Object.fromEntries(
+    Object.entries(before).map(([key, value]) => [key, value + delta[key as keyof Counts]]),
+  ) as unknown as Counts;
+  const cancel = deployment.cancel_requested_at !== null;
+  const halt = haltOf(deployment, counts, dispatched);
+  const halted = { ...deployment, reason: halt === "rollback" ? ("threshold_exceeded" as const) : reason };
+  const going_back = halt === "rollback" || deployment.rollback_requested_at !== null;
+  // While it goes back, what is applied has not come to its end.
+  if (deployment.fan_out_done_at !== null && isOver(counts, going_back ? "rolling_back" : status))
+    return { ...endSettled(halted, counts, dispatched, { cancel, going_back, halt }), halt };
+  if (cancel) return { status: "cancelling", reason: "user_cancelled", halt };
+  if (going_back) return { status: "rolling_back", reason: halted.reason, halt };
+  if (halt === "pause") return { status: "paused", reason: "threshold_exceeded", halt };
+  const stopped = halt === "stop" || deployment.stop_requested_at !== null;
+  if (status === "queued" && counts.active + counts.applied + counts.failed + counts.rolled_back > 0)
+    return { status: "in_progress", reason: stopped ? "threshold_exceeded" : null, halt };
+  return { status, reason: stopped ? "threshold_exceeded" : reason, halt };
+}
+
+/** Whoever has stopped it already, or the person who did, has decided. */
+function haltOf(deployment: Settling, counts: Counts, dispatched: number): Settled["halt"] {
+  const { cancel_requested_at, stop_requested_at, rollback_requested_at, failures_accepted, status } = deployment;
+  if (cancel_requested_at !== null || stop_requested_at !== null || rollback_requested_at !== null) return null;
+  const rollout = wholeRollout(deployment.rollout);
+  const tally = { ...counts, dispatched: deployment.count_dispatched + dispatched };
+  if (!isExceeded(tally, rollout, failures_accepted)) return null;
+  return rollout.on_failure === "pause" && status === "paused" ? null : rollout.on_failure;
+}
+
+function endSettled(
+  deployment: Settling,
+  counts: Counts,
+  dispatched: number,
+  { cancel, going_back, halt }: { cancel: boolean; going_back: boolean; halt: Settled["halt"] },
+): { status: DeploymentRow["status"]; reason: Reason | null } {
+  const { failure_threshold } = wholeRollout(deployment.rollout);
+  const too_many = isTooMany({ ...counts, dispatched: deployment.count_dispatched + dispatched }, failure_threshold);
+  const status = endOf(counts, cancel, too_many);
+  if (status === "cancelled" && cancel) return { status, reason: "user_cancelled" };
+  if (going_back) return { status, reason: deployment.reason };
+  if (halt !== null || deployment.stop_requested_at !== null) return { status, reason: status === "applied" ? null : "threshold_exceeded" };
+  return { status, reason: endReason(deployment, status) };
+}
+
+function endReason({ target_kind, reason_counts }: Settling, status: DeploymentRow["status"]): Reason | null {
+  // A robot deployment ends exactly as its one target does, with its reason too.
+  if (status === "applied") return target_kind === "robot" ? commonestReason(reason_counts, ["applied"]) : null;
+  return commonestReason(
+    reason_counts,
+    status === "failed" ? ["failed", "rolled_back"] : status === "cancelled" ? ["cancelled"] : ["rolled_back"],
+  );
+}
