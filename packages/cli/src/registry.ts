@@ -35,6 +35,13 @@ export const registry: readonly Group[] = [
         verb("show", "Show a release", () => import("./commands/releases/show.ts")),
         verb("push", "Create a release and upload its artifact", () => import("./commands/releases/push.ts")),
       ]),
+      noun("signing-keys", "Keys that releases are signed with", [
+        verb("new", "Make a key pair, on this machine", () => import("./commands/signing-keys/new.ts")),
+        verb("list", "List the keys that robots trust", () => import("./commands/signing-keys/list.ts")),
+        verb("add", "Trust another key", () => import("./commands/signing-keys/add.ts")),
+        verb("revoke", "Trust a key no more", () => import("./commands/signing-keys/revoke.ts")),
+        verb("require", "Say whether releases must be signed", () => import("./commands/signing-keys/require.ts")),
+      ]),
       noun("configs", "Set config values and deploy them", [
         verb("list", "List config entries", () => import("./commands/configs/list.ts")),
         verb("set", "Set a config value, and deploy it when a target is given", () => import("./commands/configs/set.ts")),

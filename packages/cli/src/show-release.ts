@@ -1,6 +1,21 @@
 import type { Body } from "@robofleet/sdk";
 import type { Context } from "./context.ts";
 import { bytes, relative } from "./duration.ts";
+import { labelsText } from "./labels.ts";
+import { parseReleaseStatement, parseSignedText } from "@robofleet/protocol/signatures";
+
+/** By whom it was signed, as what and for how long; undefined when it was not. */
+function signatureText(context: Context, signature: unknown): string | undefined {
+  const signed = parseSignedText(signature);
+  const statement = signed && parseReleaseStatement(signed.text);
+  if (signed === undefined || statement === undefined) return undefined;
+  const { version, minimum_version, expires_at, robots, labels } = statement;
+  const parts = [`by key ${signed.key_id}`, `version ${version}`, `expires ${relative(expires_at, context.now())}`];
+  if (minimum_version > 0) parts.push(`withdraws what is below ${minimum_version}`);
+  if (robots !== null) parts.push(`for robots ${robots.join(", ")}`);
+  if (labels !== null) parts.push(`for robots with ${labelsText(labels)}`);
+  return parts.join(", ");
+}
 
 export function showRelease(context: Context, release: Body<"getRelease">["data"]): void {
   const { out } = context;
@@ -15,6 +30,7 @@ export function showRelease(context: Context, release: Body<"getRelease">["data"
     ["Size", `${bytes(release.artifact_size)} (${release.artifact_size} bytes)`],
     ["SHA-256", release.artifact_sha256],
     ["Manifest", release.manifest == null ? undefined : JSON.stringify(release.manifest)],
+    ["Signed", signatureText(context, release.signature)],
     [
       "Created",
       `${relative(release.created_at, context.now())}${release.created_by === null ? "" : ` by ${release.created_by.name ?? release.created_by.type}`}`,

@@ -63,12 +63,12 @@ function refusalByHistory(history: SignedHistory | undefined, statement: Release
   return refuse("downgrade", `release ${tag} has version ${version}; this robot has run version ${history.highest} and never this release`);
 }
 
-function refusalOfContent({ release, known }: AdmissionCase, { tag, image_config_sha256 }: ReleaseStatement): SignatureRefusal | undefined {
+function refusalOfContent({ release, known }: AdmissionCase, { tag, image_configs }: ReleaseStatement): SignatureRefusal | undefined {
   // Files are kept under the id, which the server gives: other content under an id that is on the disk would run the old files.
   if (known.some((other) => other.id === release.id && contentOf(other) !== contentOf(release)))
     return refuse("other_content", `release ${tag} came under the id of another release that is on this robot`);
   const config = release.layers?.config.sha256;
-  if (config === undefined || image_config_sha256 === null || config === image_config_sha256) return undefined;
+  if (config === undefined || image_configs === null || image_configs.includes(config)) return undefined;
   return refuse("other_content", `what was signed is another release than ${tag}: another image in its archive`);
 }
 
@@ -76,7 +76,7 @@ const contentOf = ({ tag, kind, artifact_sha256, artifact_size, image, manifest 
   canonicalJson({ tag, kind, artifact_sha256, artifact_size, image, manifest: manifest ?? null });
 
 /** Only what is signed, and what proves itself against it: a field that a server adds reaches no executor. */
-function asSigned(release: DesiredRelease, { image_config_sha256 }: ReleaseStatement): DesiredRelease {
+function asSigned(release: DesiredRelease, { image_configs }: ReleaseStatement): DesiredRelease {
   const { id, tag, kind, artifact_sha256, artifact_size, image, manifest, signature, layers, registry_auth } = release;
   return {
     id,
@@ -87,7 +87,7 @@ function asSigned(release: DesiredRelease, { image_config_sha256 }: ReleaseState
     image,
     manifest,
     signature,
-    ...(layers && image_config_sha256 !== null ? { layers: { config: layers.config, layers: layers.layers } } : {}),
+    ...(layers && image_configs !== null ? { layers: { config: layers.config, layers: layers.layers } } : {}),
     ...(registry_auth === undefined ? {} : { registry_auth }),
   };
 }

@@ -8,9 +8,10 @@ import { EXIT } from "../../exit-codes.ts";
 import { Failure, usage } from "../../failure.ts";
 import { startProgress } from "../../progress.ts";
 import { showRelease } from "../../show-release.ts";
+import { signatureOf, type SignOptions, signOptions } from "../../sign-release.ts";
 import { line } from "../../text.ts";
 
-interface Options {
+interface Options extends SignOptions {
   tag?: string;
   notes?: string;
   kind: string;
@@ -28,11 +29,12 @@ export const define: Define = (command, act) => {
     .option("--kind <kind>", "container_image, app_bundle, file, or a kind that your agents know", "container_image")
     .option("--app <name>", "App that this is a release of (default: main)")
     .option("--manifest <file>", "JSON file that says how it is run")
-    .option("--image <ref>", "registry/name@sha256:… to run, instead of a file")
-    .action(act<[string | undefined, Options]>(run));
+    .option("--image <ref>", "registry/name@sha256:… to run, instead of a file");
+  signOptions(command).action(act<[string | undefined, Options]>(run));
   addExamples(command, [
     "rf releases push build/navigation-1.4.0.tar.gz --kind app_bundle",
     "rf releases push --image ghcr.io/acme/nav@sha256:… --tag 1.4.0",
+    "rf releases push navigation-1.5.0.tar.gz --kind app_bundle --sign release-key.pem",
   ]);
 };
 
@@ -41,16 +43,9 @@ async function run(context: Context, file: string | undefined, options: Options)
   const manifest = options.manifest === undefined ? undefined : await readManifest(options.manifest);
   const { artifact, tag } = await describe(context, file, options);
   const { notes, kind, app, image } = options;
-  const created = await create(context, client, {
-    tag,
-    notes,
-    kind,
-    app,
-    image,
-    manifest,
-    artifact_sha256: artifact.sha256,
-    artifact_size: artifact.size,
-  });
+  const described = { tag, notes, kind, app, image, manifest, artifact_sha256: artifact.sha256, artifact_size: artifact.size };
+  const signature = await signatureOf(client, context.now(), described, options);
+  const created = await create(context, client, { ...described, signature });
   const uploads = file !== undefined && created.data.artifact_state === "awaiting_upload";
   const release = uploads ? await upload(context, client, file, artifact, created.data.id) : created;
   await context.out.result(release, () => {

@@ -1,0 +1,42 @@
+import path from "node:path";
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { usage } from "../../failure.ts";
+import { changeSigningKeys, readPublicKey, type StatementOptions } from "../../signing-key.ts";
+import { showSigningKeys } from "./list.ts";
+
+interface Options extends StatementOptions {
+  name?: string;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description("Let releases be signed by another key. One of the present keys must agree to it; the first key agrees to itself.")
+    .argument("<public-key>", "PEM file of the new key; its private half is not needed")
+    .requiredOption("--sign <key>", "PEM file of a private key that is trusted now")
+    .option("--name <name>", "Name of the new key (default: the file's)")
+    .option("--start-over", "All keys are lost: trust this one alone. Each robot that trusts the lost ones must be told on its own machine")
+    .action(act<[string, Options]>(run));
+  addExamples(command, [
+    "rf signing-keys add release-key.pem.pub --sign release-key.pem",
+    "rf signing-keys add new.pem.pub --sign release-key.pem",
+  ]);
+};
+
+async function run(context: Context, file: string, options: Options): Promise<void> {
+  const public_key = await readPublicKey(file);
+  const name = options.name ?? path.basename(file).replace(/(?:\.pem)?(?:\.pub)?$/, "");
+  const answer = await changeSigningKeys(
+    await context.client(),
+    context.now(),
+    options,
+    {
+      keys: (before) => {
+        if (before.some((key) => key.public_key === public_key)) throw usage("this key is trusted already");
+        return [...(options.startOver === true ? [] : before), { name, public_key }];
+      },
+    },
+    context.idempotencyKey(),
+  );
+  await context.out.result(answer, () => showSigningKeys(context, answer.data));
+}

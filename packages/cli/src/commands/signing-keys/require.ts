@@ -1,0 +1,20 @@
+import { Argument } from "commander";
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { changeSigningKeys, type StatementOptions } from "../../signing-key.ts";
+import { showSigningKeys } from "./list.ts";
+
+export const define: Define = (command, act) => {
+  command
+    .description("Say whether releases must be signed. One of the present keys must agree to it, also to turn it off.")
+    .addArgument(new Argument("<on|off>", "Whether a signature is required").choices(["on", "off"]))
+    .requiredOption("--sign <key>", "PEM file of a private key that is trusted now")
+    .action(act<[string, StatementOptions]>(run));
+  addExamples(command, ["rf signing-keys require on --sign release-key.pem"]);
+};
+
+async function run(context: Context, on: string, options: StatementOptions): Promise<void> {
+  const change = { require_signature: on === "on" };
+  const answer = await changeSigningKeys(await context.client(), context.now(), options, change, context.idempotencyKey());
+  await context.out.result(answer, () => showSigningKeys(context, answer.data));
+}

@@ -1,0 +1,33 @@
+import { keyIdOf } from "@robofleet/protocol/signatures";
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { EXIT } from "../../exit-codes.ts";
+import { Failure } from "../../failure.ts";
+import { changeSigningKeys, type StatementOptions } from "../../signing-key.ts";
+import { showSigningKeys } from "./list.ts";
+
+export const define: Define = (command, act) => {
+  command
+    .description("Trust a key no more. Robots learn it before they install anything again; releases that only it signed are refused.")
+    .argument("<id>", "Id of the key, as `rf signing-keys list` shows it")
+    .requiredOption("--sign <key>", "PEM file of a private key that is trusted now: another one, if this one was stolen")
+    .action(act<[string, StatementOptions]>(run));
+  addExamples(command, ["rf signing-keys revoke 3f0c… --sign new.pem"]);
+};
+
+async function run(context: Context, id: string, options: StatementOptions): Promise<void> {
+  const answer = await changeSigningKeys(
+    await context.client(),
+    context.now(),
+    options,
+    {
+      keys: (before) => {
+        const rest = before.filter(({ public_key }) => keyIdOf(public_key) !== id);
+        if (rest.length < before.length) return rest;
+        throw new Failure(EXIT.not_found, `no key that is trusted now has the id ${id}`, { hints: ["`rf signing-keys list` shows them."] });
+      },
+    },
+    context.idempotencyKey(),
+  );
+  await context.out.result(answer, () => showSigningKeys(context, answer.data));
+}

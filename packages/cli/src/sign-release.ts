@@ -1,0 +1,87 @@
+import type { Command } from "commander";
+import type { Client } from "@robofleet/sdk";
+import { manifestDigest, type SignedText, signRelease } from "@robofleet/protocol/signatures";
+import { collect, wholeNumber } from "./command.ts";
+import { usage } from "./failure.ts";
+import { readSigningKey } from "./signing-key.ts";
+
+const SIGNATURE_DAYS_DEFAULT = 365;
+const DAY_MS = 86_400_000;
+
+export interface SignOptions {
+  sign?: string;
+  releaseVersion?: number;
+  minimumVersion?: number;
+  signatureDays?: number;
+  forRobot?: string[];
+  forLabel?: string[];
+}
+
+export function signOptions(command: Command): Command {
+  return command
+    .option("--sign <key>", "Sign it with the Ed25519 private key in this PEM file, on this machine")
+    .option("--release-version <n>", "Signed: grows with each release of the app (default: the time in seconds)", wholeNumber(0))
+    .option("--minimum-version <n>", "Signed: robots that ran this release take nothing below it any more", wholeNumber(0))
+    .option("--signature-days <n>", "Signed: nobody installs it later than this (default: 365)", wholeNumber(1))
+    .option("--for-robot <id>", "Signed: only this robot takes it; repeatable", collect)
+    .option("--for-label <key=value>", "Signed: only robots that were started with this label take it; repeatable", collect);
+}
+
+/** What is created on the server: the body of the request, its defaults filled in. */
+export interface UnsignedRelease {
+  tag: string;
+  app?: string | undefined;
+  kind: string;
+  artifact_sha256: string;
+  artifact_size: number;
+  image?: string | undefined;
+  manifest?: Record<string, unknown> | undefined;
+}
+
+/** The signature of a release, made on this machine; undefined when none is asked for. */
+export async function signatureOf(
+  client: Client,
+  now: Date,
+  release: UnsignedRelease,
+  options: SignOptions,
+): Promise<SignedText | undefined> {
+  const { sign, releaseVersion, minimumVersion = 0, signatureDays = SIGNATURE_DAYS_DEFAULT, forRobot = null, forLabel } = options;
+  if (sign === undefined) {
+    const alone = (["releaseVersion", "minimumVersion", "signatureDays", "forRobot", "forLabel"] as const).find(
+      (name) => options[name] !== undefined,
+    );
+    if (alone !== undefined)
+      throw usage(`--${alone.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} is of the signature: say --sign <key> too`);
+    return undefined;
+  }
+  const private_key = await readSigningKey(sign);
+  const version = releaseVersion ?? Math.floor(now.getTime() / 1_000);
+  if (minimumVersion > version) throw usage(`--minimum-version ${minimumVersion} is above the release's own version ${version}`);
+  const { tag, app = "main", kind, artifact_sha256, artifact_size, image = null, manifest } = release;
+  return signRelease(
+    {
+      org_id: (await client.getOrg()).data.id,
+      app,
+      tag,
+      kind,
+      artifact_sha256,
+      artifact_size,
+      image,
+      image_configs: null,
+      manifest_sha256: manifestDigest(manifest),
+      version,
+      minimum_version: minimumVersion,
+      issued_at: now.toISOString(),
+      expires_at: new Date(now.getTime() + signatureDays * DAY_MS).toISOString(),
+      robots: forRobot,
+      labels: forLabel === undefined ? null : Object.fromEntries(forLabel.map(pairOf)),
+    },
+    private_key,
+  );
+}
+
+function pairOf(text: string): [string, string] {
+  const at = text.indexOf("=");
+  if (at < 1) throw usage(`--for-label takes key=value, not ${text}`);
+  return [text.slice(0, at), text.slice(at + 1)];
+}
