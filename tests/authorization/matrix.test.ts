@@ -48,6 +48,14 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
     const body = { key: randomUUID(), value: 1, scope: "robot" as const, scope_id: ids.robot_id ?? "" };
     return (await org.api.setConfig({ body })).data.id;
   },
+  deleteConfigSchema: async ({ org }) => {
+    await org.api.setConfigSchema({ params: { namespace: "default" }, body: { schema: {} } });
+    return "";
+  },
+  cancelConfigDeployment: async ({ org, ids }) => {
+    const robot = await org.enrollRobot({ fleet_id: ids.fleet_id ?? "", online: false });
+    return (await org.deployConfig({ robot_id: robot.id })).id;
+  },
   cancelDeployment: async ({ org, ids }) => {
     const tomorrow = new Date(plane.clock.now().getTime() + 86_400_000).toISOString();
     return (await org.deploy({ id: ids.release_id ?? "" }, { robot_id: ids.robot_id ?? "" }, { scheduled_at: tomorrow })).id;

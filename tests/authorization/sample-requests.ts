@@ -24,6 +24,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
   const bytes = `bytes of ${org.id}`;
   const release = await org.release({ bytes });
   const config = (await org.api.setConfig({ body: { key: "speed", value: 1, scope: "robot", scope_id: robot.id } })).data;
+  await org.api.setConfigSchema({ params: { namespace: "default" }, body: { schema: {} } });
   const config_deployment = await org.deployConfig({ robot_id: robot.id });
   const deployment = await org.deploy(release, { robot_id: robot.id });
   await until("the robot to have what was deployed", async () => {
@@ -98,6 +99,8 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     // Of a config; elsewhere it is a secret.
     key: route.name === "enrollRobot" ? things.enrollment_key : "speed",
     value: { sample: true },
+    schema: {},
+    version: 1,
     public_key: generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64"),
     ...things.ids,
   };

@@ -77,6 +77,15 @@ test("a config that cannot be fetched ends failed after bounded tries", options,
   assert.deepEqual([end.status, end.reason], ["failed", "download_failed"]);
 });
 
+test("a server that asks to come back later is asked again, as often as it does: that is no failure", options, async () => {
+  await using rig = await DeploymentsRig.start({ tuning: { timing: { download_tries: 2 } } });
+  let asked = 0;
+  rig.server.trouble = () => ((asked += 1) <= 5 ? { status: 503, headers: { "retry-after": "0" } } : undefined);
+  rig.want({}, serve(rig, "default", "{}", "tgt_1"));
+  assert.equal((await rig.ended("tgt_1")).status, "applied");
+  assert.equal(asked, 6);
+});
+
 test("a file changed or deleted by hand is told as what it is, and left alone", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));

@@ -3,12 +3,12 @@ import fs, { type promises } from "node:fs";
 import path from "node:path";
 import type { Clock } from "@robofleet/clock";
 import { failpoint } from "@robofleet/clock/failpoint";
-import type { FetchAnswer, Fetcher } from "../contract.ts";
+import type { Fetcher } from "../contract.ts";
 import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
-import { retryAfterMs } from "../link/backoff.ts";
 import { freeBytes } from "./durable-file.ts";
 import { errorCode, errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
+import { isNotNow, NotNow } from "./not-now.ts";
 
 export interface Artifact {
   sha256: string;
@@ -29,19 +29,6 @@ export interface DownloadOptions extends FetchOptions {
 
 const PROGRESS_INTERVAL_MS = 500;
 const READ_CHUNK_BYTES = 1024 * 1024;
-/** "Not now" of a server that is busy, starts or stops, or of the proxy before it; nothing is said of the artifact. */
-const NOT_NOW = new Set([429, 502, 503, 504]);
-
-/** The server asked to come back later, after `wait_ms` if it said when. */
-class NotNow extends Error {
-  readonly wait_ms: number;
-
-  constructor({ status, headers }: FetchAnswer, clock: Clock) {
-    super(`the server answered ${status}`);
-    this.wait_ms = retryAfterMs(headers.get("retry-after"), headers.get("date"), clock) ?? 0;
-  }
-}
-
 /** Where the bytes go; a file, mostly. */
 export interface PartFile {
   write(bytes: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
@@ -180,7 +167,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
       signal,
       ...(part.bytes > 0 ? { range_start: part.bytes, if_range: `"${artifact.sha256}"` } : {}),
     });
-    if (NOT_NOW.has(response.status)) {
+    if (isNotNow(response)) {
       await discardBody(response.body);
       throw new NotNow(response, clock);
     }

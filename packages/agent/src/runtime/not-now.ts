@@ -1,0 +1,18 @@
+import type { Clock } from "@robofleet/clock";
+import type { FetchAnswer } from "../contract.ts";
+import { retryAfterMs } from "../link/backoff.ts";
+
+/** "Not now" of a server that is busy, starts or stops, or of the proxy before it; nothing is said of what was asked for. */
+const NOT_NOW = new Set([429, 502, 503, 504]);
+
+export const isNotNow = ({ status }: FetchAnswer): boolean => NOT_NOW.has(status);
+
+/** The server asked to come back later, after `wait_ms` if it said when. */
+export class NotNow extends Error {
+  readonly wait_ms: number;
+
+  constructor({ status, headers }: FetchAnswer, clock: Clock) {
+    super(`the server answered ${status}`);
+    this.wait_ms = retryAfterMs(headers.get("retry-after"), headers.get("date"), clock) ?? 0;
+  }
+}
