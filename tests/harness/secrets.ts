@@ -65,8 +65,9 @@ function fileHolds(file: string, overlap: number, isFound: (chunk: Buffer) => bo
 }
 
 /** Throws when a process left anything of the form of a secret in what it printed or in its files; what users push is theirs. */
-export function refuseSecrets(who: string, { directory, outputs }: { directory: string; outputs: readonly string[] }): void {
-  const files = filesThatHold(directory, SECRET_CHARACTERS, (chunk) => new RegExp(SECRET).test(chunk.toString("latin1")));
+export function refuseSecrets(who: string, { directory, outputs }: { directory?: string; outputs: readonly string[] }): void {
+  const holds = (chunk: Buffer): boolean => new RegExp(SECRET).test(chunk.toString("latin1"));
+  const files = directory === undefined ? [] : filesThatHold(directory, SECRET_CHARACTERS, holds);
   const found = [
     ...outputs.flatMap((words) => secretsInText(words).map((secret) => `its output (${secret})`)),
     ...files.filter((file) => !file.startsWith("blobs/")).map((file) => `file ${file}`),

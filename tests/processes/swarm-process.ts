@@ -1,0 +1,34 @@
+import { refuseSecrets } from "../harness/secrets.ts";
+import { Program } from "./process.ts";
+
+export interface SwarmOptions {
+  url: string;
+  /** Absent: the robots are all in `--state`. */
+  key?: string;
+  robots: number;
+  args?: readonly string[];
+}
+
+/** `robofleet swarm` as a process of its own. */
+export class SwarmProcess implements AsyncDisposable {
+  readonly program: Program;
+
+  constructor({ url, key, robots, args = [] }: SwarmOptions) {
+    this.program = new Program(
+      "packages/server/src/main.ts",
+      ["swarm", "--server", url, "--robots", String(robots), ...args],
+      key === undefined ? {} : { ROBOFLEET_ENROLL_KEY: key },
+    );
+  }
+
+  /** As by Ctrl-C. Answers the exit code. */
+  async interrupt(): Promise<number | null> {
+    this.program.child.kill("SIGINT");
+    return (await this.program.ended).code;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.program.running) await this.program.stop();
+    refuseSecrets("the swarm", { outputs: [this.program.output] });
+  }
+}
