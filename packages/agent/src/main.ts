@@ -8,6 +8,7 @@ import { errorText } from "./disk/write-atomically.ts";
 import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
 import { UntrustedAuthority } from "@robofleet/protocol/authority";
 import { install, type InstallFlags } from "./install.ts";
+import { type TrustKeyFlags, trustKeys } from "./signing/trust-key.ts";
 
 const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, conflict: 6 } as const;
 
@@ -64,6 +65,13 @@ function program(): Command {
   withRunOptions(command.command("install").description("print a systemd unit that runs the agent at boot, or write it with --write"))
     .option("--write", "write the unit and its environment file, as root")
     .action((flags: InstallFlags) => install(flags, (text) => process.stdout.write(text)));
+  command
+    .command("trust-key")
+    .description("trust releases signed by these keys and no others, whatever the server says; the agent must not run meanwhile")
+    .argument("<file...>", "PEM file of a public key")
+    .requiredOption("--state <dir>", "directory of the robot's identity, releases and buffers")
+    .option("--optional", "take unsigned releases too")
+    .action((files: string[], flags: TrustKeyFlags) => trustKeys(files, flags, (text) => process.stdout.write(text)));
   return command;
 }
 
