@@ -1,11 +1,11 @@
 import type { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
-import type { BlobRange } from "../../../engines/blobs/index.ts";
 import { ImageRefused } from "./image-refused.ts";
 import type { Image, ImageLayer } from "./image.ts";
 import type { TarContents, TarFile } from "./tar-scan.ts";
 
-export type ReadRange = (range?: BlobRange) => Promise<Readable>;
+/** Reads the archive, or bytes `start` to `end` of it, both included. */
+export type ReadRange = (range?: { start: number; end: number }) => Promise<Readable>;
 export type Fields = Record<string, unknown>;
 
 /** Of the documents that describe an image. */

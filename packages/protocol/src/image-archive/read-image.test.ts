@@ -4,17 +4,7 @@ import { Readable } from "node:stream";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
-import {
-  configOf,
-  descriptor,
-  dockerArchive,
-  dockerEntries,
-  json,
-  ociEntries,
-  pax,
-  type TarEntry,
-  tarOf,
-} from "../testing/image-archives.ts";
+import { configOf, descriptor, dockerArchive, dockerEntries, json, ociEntries, pax, type TarEntry, tarOf } from "./testing/archives.ts";
 import { ImageRefused } from "./image-refused.ts";
 import type { Image } from "./image.ts";
 import { readImages } from "./read-image.ts";

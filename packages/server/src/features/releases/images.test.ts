@@ -7,7 +7,7 @@ import { int, json, row, sql } from "../../kernel/sql.ts";
 import { desiredOf } from "../deployments/desired.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { startBlobSweep } from "./index.ts";
-import { configOf, dockerArchive, ociEntries, tarOf } from "./testing/image-archives.ts";
+import { configOf, dockerArchive, ociEntries, tarOf } from "@robofleet/protocol/image-archive/testing";
 import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 
 const TIMEOUT = { timeout: 60_000 };

@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import { ImageRefused } from "@robofleet/protocol/image-archive";
 import type { Release } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { BlobError } from "../../engines/blobs/index.ts";
@@ -6,7 +7,6 @@ import type { AuditNote } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, httpError, notFound, printable } from "../../kernel/fault.ts";
 import { Answer } from "../../kernel/serve.ts";
-import { ImageRefused } from "./image/image-refused.ts";
 import { Room } from "./room.ts";
 import { deleteExpiredUpload, deleteUpload, findUpload, insertUpload, keepUpload, listExpiredUploads } from "./store-uploads.ts";
 import type { ReleaseRow } from "./store.ts";

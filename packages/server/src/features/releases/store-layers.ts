@@ -1,6 +1,6 @@
+import type { Image } from "@robofleet/protocol/image-archive";
 import type { Db } from "../../kernel/db.ts";
 import { bigint, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
-import type { Image } from "./image/image.ts";
 
 /** What a digest says of a stored artifact never changes: written again, it is the same. */
 export function insertImages(db: Db, org_id: string, artifact_sha256: string, images: readonly Image[]): Promise<number> {

@@ -1,13 +1,11 @@
 import type { Readable } from "node:stream";
+import { type Image, ImageRefused, readImages } from "@robofleet/protocol/image-archive";
 import type { Plane } from "../../context.ts";
 import { BlobError, type BlobRange, type Completed } from "../../engines/blobs/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, diskFull, notFound, printable } from "../../kernel/fault.ts";
 import { artifactStored } from "../deployments/index.ts";
-import { ImageRefused } from "./image/image-refused.ts";
-import type { Image } from "./image/image.ts";
-import { readImages } from "./image/read-image.ts";
 import type { Room } from "./room.ts";
 import { insertImages, isImage } from "./store-layers.ts";
 import { deleteUpload } from "./store-uploads.ts";
