@@ -3,6 +3,8 @@ import type { Clock } from "@robofleet/clock";
 import type { Desired, LogLevel, Progress, ReportBody } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
+import type { Phase } from "./deployments/state.ts";
+import type { Permission } from "./safety/permission.ts";
 import type { ReleaseGuard } from "./signing/release-guard.ts";
 
 export type { AgentConfig, Clock, Logger };
@@ -58,10 +60,33 @@ export interface WorkloadStatus {
   release_tag: string | null;
 }
 
+/** One app as the robot's own software sees it. */
+export interface AppStatus {
+  app: string;
+  /** What runs, or is to run again after a restart. */
+  current: ReleaseName | null;
+  /** What the server wants; null: nothing, or it has never said. */
+  desired: ReleaseName | null;
+  /** What is being done to it; null: nothing. */
+  phase: Phase | null;
+  /** Why the robot holds the update back; null: it does not. */
+  held: { by: "lock" | "gate"; why: string } | null;
+  /** Of its workload; null: none runs. */
+  workload: { status: string; restarts: number } | null;
+}
+
+export interface ReleaseName {
+  id: string;
+  tag: string;
+  kind: string;
+}
+
 export interface Deployments {
   /** The newest desired state, already stored on disk by the link. */
   desired(desired: Desired): void;
   workloads(): WorkloadStatus[];
+  /** For the robot's own software; absent on robots that have none. */
+  apps?(): AppStatus[];
   /** Reports every app and config file; called after each connect. */
   announce(): void;
   /** Release kinds that this agent can install. */
@@ -84,6 +109,12 @@ export interface DeploymentsOptions {
   config: AgentConfig;
   /** Says by its signature whether a release may be installed; absent: any may. */
   guard?: ReleaseGuard;
+  /** Whether the robot may be changed now; absent: always. */
+  permission?: Permission;
+  /** The status of some app is another one. */
+  on_app?: () => void;
+  /** The file of this namespace is another one. */
+  on_config?: (namespace: string) => void;
 }
 
 export type CreateDeployments = (options: DeploymentsOptions) => Deployments;

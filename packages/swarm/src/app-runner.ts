@@ -58,7 +58,7 @@ export class AppRunner {
     if (JSON.stringify(wish) !== JSON.stringify(this.#wish)) this.#gave_up = false;
     this.#wish = wish;
     const { work } = this.#state;
-    if (work !== null && !this.#stuck && namesTarget(wish) && wish.target_id === work.target_id && wish.attempt > work.attempt) {
+    if (work !== null && !this.#stuck && namesTarget(wish) && isWanted(work, wish) && wish.attempt > work.attempt) {
       this.#state = { ...this.#state, work: { ...work, attempt: wish.attempt } };
       this.#reportPhase();
     }
@@ -105,6 +105,7 @@ export class AppRunner {
         kinds: this.#robot.kinds,
         running: this.#running(),
         may_start: true,
+        may_install: true,
         may_converge: !this.#gave_up,
       });
       if (step.type === "idle") return;

@@ -8,6 +8,8 @@ import type { AppState, Failure, FinalStatus, Phase, Work } from "./state.ts";
 export interface StepContext {
   readonly state: AppState;
   readonly signal: AbortSignal;
+  /** The robot's update lock holds now. */
+  readonly locked: boolean;
   executor: (kind: string) => Executor;
   /** Every executor, those that only tidy up after themselves first. */
   readonly executors: readonly Executor[];
@@ -38,6 +40,7 @@ type Of<T extends StepType> = Extract<Step, { type: T }>;
 /** One function for each type of step: a step without one does not compile. Each may throw StepAborted: nothing came of it. */
 export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Promise<void> } = {
   idle: async () => {},
+  hold: async () => {},
   ensure_running: (context, { release }) => ensureRunning(context, release),
   refuse: async (context, { desired, failure }) => end(context, ofDesired(desired), "failed", failure),
   confirm: async (context, { desired, release }) => {
@@ -168,6 +171,8 @@ async function install(context: StepContext, before: Work, release: DesiredRelea
     end(context, newest(context, before), "failed", refusal);
     return prune(context);
   }
+  // The lock may have been taken while the signature was looked at; from the next line on it is too late.
+  if (before.phase === "staged" && context.locked) throw new StepAborted();
   const tries = before.phase === "installing" ? before.tries + 1 : 1;
   context.enter({ ...before, phase: "installing", tries });
   await trying(

@@ -40,7 +40,8 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     reporter,
     fetcher,
     on_step,
-    on_change: () => {
+    on_change: (namespace) => {
+      options.on_config?.(namespace);
       for (const app of workers.keys()) bundles.reload(app);
     },
   });
@@ -62,6 +63,8 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
         reporter,
         on_step,
         on_finished: pruneDownloads,
+        permission: options.permission,
+        on_change: options.on_app,
       });
       workers.set(app, worker);
       if (running) worker.start();
@@ -83,6 +86,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     },
     workloads: () =>
       [...workers.values()].map((worker) => worker.workload()).filter((status): status is WorkloadStatus => status !== undefined),
+    apps: () => [...workers.values()].map((worker) => worker.status()),
     announce() {
       for (const worker of workers.values()) worker.announce();
       configs.announce();

@@ -52,6 +52,7 @@ interface Row {
   running?: string | null;
   may_start?: boolean;
   may_converge?: boolean;
+  may_install?: boolean;
   step: StepType;
 }
 
@@ -159,9 +160,17 @@ const rows: Row[] = [
   },
 ];
 
-for (const { when, state, wish, running = null, may_start = true, may_converge = true, step } of rows) {
+for (const { when, state, wish, running = null, may_start = true, may_converge = true, may_install = true, step } of rows) {
   test(`${when}: ${step}`, () => {
-    const situation = { state: { ...emptyState("main"), ...state }, wish, kinds: ["app_bundle", "file"], running, may_start, may_converge };
+    const situation = {
+      state: { ...emptyState("main"), ...state },
+      wish,
+      kinds: ["app_bundle", "file"],
+      running,
+      may_start,
+      may_converge,
+      may_install,
+    };
     assert.equal(plan(situation).type, step);
   });
 }

@@ -4,6 +4,8 @@ import { type AppState, type Failure, finishedTarget, type Phase, type Wish, typ
 /** The next thing to do for an app. */
 export type Step =
   | { type: "idle" }
+  /** What comes next would change what runs, and the robot does not allow that now. */
+  | { type: "hold"; release: DesiredRelease | null; target_id: string | null; attempt: number }
   /** Bring up what runs already by the journal: after a restart. */
   | { type: "ensure_running"; release: DesiredRelease }
   /** A release of a kind that this robot cannot install. */
@@ -32,6 +34,8 @@ export interface Situation {
   may_start: boolean;
   /** False while the last failed try to converge without a deployment is too recent. */
   may_converge: boolean;
+  /** False while the robot's update lock or its gate forbids to begin what changes what runs. */
+  may_install: boolean;
 }
 
 /** A phase that was begun this often and never ended kills the agent or the robot. */
@@ -48,14 +52,16 @@ export function plan(situation: Situation): Step {
   const undisturbed = work === null || work.phase === "downloading" || work.phase === "staged";
   if (undisturbed && current !== null && running !== current.id && may_start && kinds.includes(current.kind))
     return { type: "ensure_running", release: current };
-  return work === null ? planNew(situation) : planWork(state, situation.wish, work);
+  return work === null ? planNew(situation) : planWork(situation, work);
 }
 
-function planNew({ state, wish, kinds, running, may_converge }: Situation): Step {
+function planNew({ state, wish, kinds, running, may_converge, may_install }: Situation): Step {
   if (typeof wish === "string" || finishedTarget(state, wish) !== undefined) return IDLE;
-  const { release, target_id } = wish;
-  if (release === null)
-    return target_id !== null || (state.current !== null && may_converge) ? { type: "begin", desired: wish, phase: "removing" } : IDLE;
+  const { release, target_id, attempt } = wish;
+  if (release === null) {
+    if (target_id === null && (state.current === null || !may_converge)) return IDLE;
+    return may_install ? { type: "begin", desired: wish, phase: "removing" } : { type: "hold", release, target_id, attempt };
+  }
   if (!kinds.includes(release.kind)) {
     const failure = {
       reason: "incompatible",
@@ -89,7 +95,7 @@ export function isWanted(work: Work, wish: Wish): boolean {
   return work.target_id !== null || (wish.release?.id ?? null) === (work.release?.id ?? null);
 }
 
-function planWork(state: AppState, wish: Wish, work: Work): Step {
+function planWork({ state, wish, may_install }: Situation, work: Work): Step {
   const { release, phase, tries } = work;
   const worn_out = tries >= (phase === "downloading" ? STAGE_TRIES_MAX : PHASE_TRIES_MAX);
   if (phase === "removing" || release === null) {
@@ -106,7 +112,8 @@ function planWork(state: AppState, wish: Wish, work: Work): Step {
       if (!isWanted(work, wish)) return { type: "cancel", work };
       return worn_out ? { type: "give_up", work, failure } : { type: "stage", work, release };
     case "staged":
-      return isWanted(work, wish) ? { type: "install", work, release } : { type: "cancel", work };
+      if (!isWanted(work, wish)) return { type: "cancel", work };
+      return may_install ? { type: "install", work, release } : { type: "hold", release, target_id: work.target_id, attempt: work.attempt };
     case "installing":
       return worn_out ? { type: "roll_back", work, release, failure } : { type: "install", work, release };
     case "verifying":

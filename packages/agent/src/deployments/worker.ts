@@ -1,11 +1,14 @@
 import { failpoint } from "@robofleet/clock/failpoint";
 import type { AppReport, TargetReport } from "@robofleet/protocol/link";
-import type { Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
+import type { AppStatus, Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";
 import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
+import { ALWAYS, type Permission } from "../safety/permission.ts";
 import type { ReleaseGuard } from "../signing/release-guard.ts";
+import { appStatus } from "./app-status.ts";
 import { applyStep, type Outcome, type StepContext } from "./apply.ts";
+import { type HeldStep, HeldUpdate } from "./held-update.ts";
 import type { Journal } from "./journal.ts";
 import { isWanted, plan, type Step } from "./plan.ts";
 import { type AppState, emptyState, type Finished, FINISHED_MAX, finishedTarget, namesTarget, type Wish, type Work } from "./state.ts";
@@ -18,6 +21,8 @@ export interface WorkerOptions {
   executors: readonly Executor[];
   /** Says by its signature whether a release may be installed; absent: any may. */
   guard?: ReleaseGuard | undefined;
+  /** Says whether the robot may be changed now; absent: always. */
+  permission?: Permission | undefined;
   clock: Clock;
   timing: Timing;
   log: Logger;
@@ -25,6 +30,8 @@ export interface WorkerOptions {
   /** Something ended: downloads that nobody wants may go. */
   on_finished: () => void;
   on_step: (name: string) => void;
+  /** What `status` answers is another one now. */
+  on_change?: (() => void) | undefined;
 }
 
 /** Does what is wanted of one app, one step at a time, beside the workers of other apps. */
@@ -42,10 +49,14 @@ export class AppWorker {
   #converge_after = -Infinity;
   #converge_failures = 0;
   #loop: Promise<void> | undefined;
+  readonly #permission: Permission;
+  readonly #held: HeldUpdate;
 
   constructor(options: WorkerOptions) {
     this.app = options.app;
     this.#options = options;
+    this.#permission = options.permission ?? ALWAYS;
+    this.#held = new HeldUpdate({ ...options, on_change: () => options.on_change?.() });
     this.#state = options.journal.records.get(options.app) ?? emptyState(options.app);
   }
 
@@ -88,6 +99,7 @@ export class AppWorker {
     const last = finished.at(-1);
     if (work !== null) this.#reportPhase(work);
     else if (last !== undefined) this.#reportFinished(last);
+    this.#held.tell();
   }
 
   workload(): WorkloadStatus | undefined {
@@ -103,6 +115,10 @@ export class AppWorker {
       restarts,
       release_tag: release.tag,
     };
+  }
+
+  status(): AppStatus {
+    return appStatus(this.#state, this.#wish, this.#held.why, this.workload());
   }
 
   #executor(kind: string): Executor | undefined {
@@ -135,7 +151,13 @@ export class AppWorker {
         running: this.#running(),
         may_start: now >= this.#start_after,
         may_converge: now >= this.#converge_after,
+        may_install: this.#permission.may_install,
       });
+      if (step.type === "hold") {
+        await this.#hold(step);
+        continue;
+      }
+      this.#held.over();
       if (step.type === "idle") {
         await this.#sleepUntilWoken();
         continue;
@@ -152,6 +174,14 @@ export class AppWorker {
         else await this.#sleep(this.#backoff(failures));
       }
     }
+  }
+
+  /** Until the robot allows it, or something else is wanted. */
+  async #hold(step: HeldStep): Promise<void> {
+    const held = await this.#permission.ask();
+    if (held === undefined) return;
+    this.#held.hold(step, held);
+    await this.#sleep(held.retry_ms);
   }
 
   #backoff(failures: number): number {
@@ -190,7 +220,11 @@ export class AppWorker {
 
   #context(signal: AbortSignal): StepContext {
     const state = (): AppState => this.#state;
+    const permission = this.#permission;
     return {
+      get locked() {
+        return permission.locked;
+      },
       get state() {
         return state();
       },
@@ -217,6 +251,7 @@ export class AppWorker {
     on_step(`journal.before.${state.work?.phase ?? "finished"}`);
     journal.append(state);
     this.#state = state;
+    this.#options.on_change?.();
     on_step(`journal.after.${state.work?.phase ?? "finished"}`);
   }
 

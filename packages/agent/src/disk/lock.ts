@@ -17,11 +17,11 @@ const held = new Set<string>();
 const TAKEOVERS_MAX = 5;
 
 /**
- * Takes `agent.lock` of a state directory and answers how to give it back. The lock of a process that is gone (kill -9,
- * power loss) is taken over. Throws StateLockedError while the holder lives.
+ * Takes a lock file of a state directory, by default `agent.lock`, and answers how to give it back. The lock of a process that
+ * is gone (kill -9, power loss) is taken over. Throws StateLockedError while the holder lives.
  */
-export function lockState(directory: string): () => void {
-  const path = join(directory, "agent.lock");
+export function lockState(directory: string, name = "agent.lock"): () => void {
+  const path = join(directory, name);
   if (held.has(path)) throw new StateLockedError(`${directory} is in use by another agent in this process`);
   const mine = `${path}.${process.pid}`;
   writeFileSync(mine, JSON.stringify(holderOf(process.pid)), { mode: 0o600 });

@@ -9,6 +9,8 @@ export interface CommandOptions {
   env: Record<string, string>;
   timeout_ms: number;
   clock: Clock;
+  /** Ends the command as a timeout does. */
+  signal?: AbortSignal | undefined;
 }
 
 export interface CommandResult {
@@ -18,7 +20,7 @@ export interface CommandResult {
 }
 
 /** Runs a probe or reload command to its end, or kills it and all it started. Never throws. */
-export function runCommand({ argv, cwd, env, timeout_ms, clock }: CommandOptions): Promise<CommandResult> {
+export function runCommand({ argv, cwd, env, timeout_ms, clock, signal: cut }: CommandOptions): Promise<CommandResult> {
   return new Promise((resolve) => {
     const [program, ...args] = argv;
     if (program === undefined) return resolve({ ok: false, message: "no command is named" });
@@ -32,6 +34,7 @@ export function runCommand({ argv, cwd, env, timeout_ms, clock }: CommandOptions
     child.stderr.on("data", keep);
     const end = (ok: boolean, why: string): void => {
       timer.cancel();
+      cut?.removeEventListener("abort", kill);
       // Also what the command left running in the background: a probe has no business there.
       if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
       child.stdout.destroy();
@@ -39,9 +42,13 @@ export function runCommand({ argv, cwd, env, timeout_ms, clock }: CommandOptions
       const words = tail.trim();
       resolve({ ok, message: words === "" ? why : `${why}: ${words}` });
     };
+    const kill = (): void => {
+      if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
+    };
+    cut?.addEventListener("abort", kill, { once: true });
     const timer = clock.setTimer(timeout_ms, () => {
       timed_out = true;
-      if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
+      kill();
     });
     child.on("error", (error) => end(false, `could not be started (${error.message})`));
     child.on("exit", (code, signal) => {

@@ -1,0 +1,22 @@
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { AppStatus, ReleaseName, WorkloadStatus } from "../contract.ts";
+import type { AppState, Wish } from "./state.ts";
+
+const nameOf = (release: DesiredRelease | null): ReleaseName | null =>
+  release === null ? null : { id: release.id, tag: release.tag, kind: release.kind };
+
+/** What the robot's own software is told of an app. Pure. */
+export function appStatus(state: AppState, wish: Wish, held: AppStatus["held"], workload: WorkloadStatus | undefined): AppStatus {
+  return {
+    app: state.app,
+    current: nameOf(state.current),
+    desired: typeof wish === "string" ? null : nameOf(wish.release),
+    phase: state.work?.phase ?? null,
+    held,
+    workload: workload === undefined ? null : { status: workload.status, restarts: workload.restarts },
+  };
+}
+
+/** Whether what runs is being changed: from here on the robot finishes, or takes back, what it began. */
+export const isChanging = ({ phase }: AppStatus): boolean =>
+  phase === "installing" || phase === "verifying" || phase === "rolling_back" || phase === "removing";

@@ -1,0 +1,233 @@
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import type { Clock } from "@robofleet/clock";
+import { failpoint } from "@robofleet/clock/failpoint";
+import { lockState, StateLockedError } from "../disk/lock.ts";
+import { isMissing, removeDurably, writeJson } from "../disk/write-atomically.ts";
+import { readProcess } from "../runtime/process-table.ts";
+import type { Machine } from "./machine.ts";
+
+/** A program that holds longer than this renews. */
+export const LOCK_TTL_SECONDS_MAX = 86_400;
+export const LOCK_OWNER_CHARACTERS_MAX = 100;
+/** How long a lock file that nobody can read holds: somebody meant something by it. */
+export const LOCK_UNREADABLE_SECONDS = 600;
+export const LOCK_FILE = "update.lock";
+
+/** What the file holds. */
+interface LockFile {
+  owner: string;
+  ttl_seconds: number;
+  /** The lock falls with this process; null: with its time only. */
+  pid: number | null;
+  /** Clock ticks from boot to the start of the process: numbers are used again, this pair is not. */
+  pid_start_time: number | null;
+  boot_id: string;
+  taken_uptime_ms: number;
+  /** For people; nothing is decided by it. */
+  taken_at: string;
+}
+
+/** The lock as somebody holds it now. */
+export interface HeldLock {
+  owner: string;
+  pid: number | null;
+  ttl_seconds: number;
+  taken_at: string;
+  expires_in_seconds: number;
+}
+
+/** Why a lock holds no longer although nobody gave it back. */
+export type FallReason = "expired" | "owner_gone" | "rebooted";
+
+export type LockState = { held: HeldLock } | { fallen: { owner: string; reason: FallReason } } | { free: true };
+
+export interface LockRequest {
+  owner: string;
+  /** 1 to LOCK_TTL_SECONDS_MAX. */
+  ttl_seconds: number;
+  /** Of this machine, as the agent sees it. */
+  pid?: number;
+}
+
+/** Another owner holds the lock. */
+export class LockHeld extends Error {
+  readonly held: HeldLock;
+
+  constructor(held: HeldLock) {
+    super(`${held.owner} holds the update lock for another ${held.expires_in_seconds} s`);
+    this.held = held;
+  }
+}
+
+/** The owner's process does not exist. */
+export class NoSuchProcess extends Error {}
+/** Somebody else changes the lock at this instant: to be tried again. */
+export class LockBusy extends Error {}
+
+export interface UpdateLockOptions {
+  state_directory: string;
+  clock: Clock;
+  machine: Machine;
+}
+
+/**
+ * `update.lock` in the state directory: robot software holds it while an update would be dangerous. Each change is one
+ * atomic write under a guard of its own, so that a process killed anywhere leaves the lock as it was or as it should be. Its
+ * time counts by the machine's time since boot: no clock that is wrong or set can hold it.
+ */
+export class UpdateLock {
+  readonly #options: UpdateLockOptions;
+  readonly #path: string;
+  /** When a file without the machine's time was seen first. */
+  #foreign: { mark: string; seen_uptime_ms: number } | undefined;
+
+  constructor(options: UpdateLockOptions) {
+    this.#options = options;
+    this.#path = join(options.state_directory, LOCK_FILE);
+  }
+
+  /** Looks at the file now. Throws what the disk throws, but for a file that is not there. */
+  look(): LockState {
+    let text: string;
+    let modified_ms: number;
+    let mark: string;
+    try {
+      text = readFileSync(this.#path, "utf8");
+      const stat = statSync(this.#path);
+      modified_ms = stat.mtimeMs;
+      mark = `${stat.ino} ${stat.mtimeMs} ${stat.size}`;
+    } catch (error) {
+      if (isMissing(error)) return { free: true };
+      throw error;
+    }
+    const file = parseLock(text);
+    return "boot_id" in file ? this.#judge(file) : this.#judgeForeign(file, modified_ms, mark);
+  }
+
+  #judge(file: LockFile): LockState {
+    const { machine } = this.#options;
+    if (file.boot_id !== machine.boot_id) return fallen(file.owner, "rebooted");
+    const left_ms = file.taken_uptime_ms + file.ttl_seconds * 1_000 - machine.uptime_ms();
+    if (left_ms <= 0) return fallen(file.owner, "expired");
+    if (file.pid !== null && readProcess(file.pid)?.start_time !== file.pid_start_time) return fallen(file.owner, "owner_gone");
+    return { held: heldBy(file, file.taken_at, left_ms) };
+  }
+
+  /** A file that another program wrote: its time counts from when it was written or seen first, whichever is over sooner. */
+  #judgeForeign(file: Foreign, modified_ms: number, mark: string): LockState {
+    const { machine, clock } = this.#options;
+    if (this.#foreign?.mark !== mark) this.#foreign = { mark, seen_uptime_ms: machine.uptime_ms() };
+    const age_ms = Math.max(machine.uptime_ms() - this.#foreign.seen_uptime_ms, clock.now().getTime() - modified_ms);
+    const left_ms = file.ttl_seconds * 1_000 - age_ms;
+    if (left_ms <= 0) return fallen(file.owner, "expired");
+    if (file.pid !== null && readProcess(file.pid) === undefined) return fallen(file.owner, "owner_gone");
+    return { held: heldBy(file, new Date(modified_ms).toISOString(), left_ms) };
+  }
+
+  get held(): HeldLock | undefined {
+    const state = this.look();
+    return "held" in state ? state.held : undefined;
+  }
+
+  /** Takes the lock, or renews it for its owner, and answers how it is held. Throws LockHeld, NoSuchProcess, LockBusy. */
+  take({ owner, ttl_seconds, pid }: LockRequest): HeldLock {
+    const { machine, clock } = this.#options;
+    return this.#guarded(() => {
+      const state = this.look();
+      if ("held" in state && state.held.owner !== owner) throw new LockHeld(state.held);
+      const kept = pid ?? ("held" in state ? state.held.pid : null);
+      const process = kept === null ? undefined : readProcess(kept);
+      if (kept !== null && process === undefined) throw new NoSuchProcess(`there is no process ${kept} on this robot`);
+      const file: LockFile = {
+        owner,
+        ttl_seconds,
+        pid: kept,
+        pid_start_time: process?.start_time ?? null,
+        boot_id: machine.boot_id,
+        taken_uptime_ms: machine.uptime_ms(),
+        taken_at: clock.now().toISOString(),
+      };
+      writeJson(this.#path, file);
+      return heldBy(file, file.taken_at, ttl_seconds * 1_000);
+    });
+  }
+
+  /** Gives the lock back; `owner` undefined: whoever holds it. Answers who held it. Throws LockHeld, LockBusy. */
+  release(owner: string | undefined): string | undefined {
+    return this.#guarded(() => {
+      const state = this.look();
+      if ("held" in state && owner !== undefined && state.held.owner !== owner) throw new LockHeld(state.held);
+      if ("free" in state) return undefined;
+      removeDurably(this.#path);
+      return "held" in state ? state.held.owner : undefined;
+    });
+  }
+
+  /** Removes a lock that holds no longer, and answers whose it was and why it fell. Throws LockBusy. */
+  sweep(): { owner: string; reason: FallReason } | undefined {
+    if (!("fallen" in this.look())) return undefined;
+    return this.#guarded(() => {
+      // Looked at again under the guard: somebody may have taken it since.
+      const state = this.look();
+      if (!("fallen" in state)) return undefined;
+      removeDurably(this.#path);
+      return state.fallen;
+    });
+  }
+
+  /** One writer at a time, of whichever process; the guard of a process that was killed is taken over. */
+  #guarded<T>(change: () => T): T {
+    let unlock: () => void;
+    try {
+      unlock = lockState(this.#options.state_directory, `${LOCK_FILE}.guard`);
+    } catch (error) {
+      if (error instanceof StateLockedError) throw new LockBusy("another process changes the update lock", { cause: error });
+      throw error;
+    }
+    try {
+      failpoint("update-lock:guarded", "file");
+      const answer = change();
+      failpoint("update-lock:changed", "file");
+      return answer;
+    } finally {
+      unlock();
+    }
+  }
+}
+
+const fallen = (owner: string, reason: FallReason): LockState => ({ fallen: { owner, reason } });
+
+const heldBy = ({ owner, pid, ttl_seconds }: Foreign, taken_at: string, left_ms: number): HeldLock => ({
+  owner,
+  pid,
+  ttl_seconds,
+  taken_at,
+  expires_in_seconds: Math.ceil(left_ms / 1_000),
+});
+
+type Foreign = Pick<LockFile, "owner" | "ttl_seconds" | "pid">;
+
+/** Whoever wrote no readable file still means to hold: for a while, and by a name that says what is wrong. */
+function parseLock(text: string): LockFile | Foreign {
+  const unreadable: Foreign = { owner: "an unreadable lock file", ttl_seconds: LOCK_UNREADABLE_SECONDS, pid: null };
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return unreadable;
+  }
+  if (typeof value !== "object" || value === null) return unreadable;
+  const { owner, ttl_seconds, pid, pid_start_time, boot_id, taken_uptime_ms, taken_at } = value as Record<string, unknown>;
+  if (typeof owner !== "string" || !isTtl(ttl_seconds)) return unreadable;
+  const basic: Foreign = { owner: owner.slice(0, LOCK_OWNER_CHARACTERS_MAX), ttl_seconds, pid: isPid(pid) ? pid : null };
+  if (typeof boot_id !== "string" || typeof taken_uptime_ms !== "number" || typeof taken_at !== "string") return basic;
+  return { ...basic, pid_start_time: typeof pid_start_time === "number" ? pid_start_time : null, boot_id, taken_uptime_ms, taken_at };
+}
+
+export const isTtl = (value: unknown): value is number =>
+  typeof value === "number" && Number.isFinite(value) && value >= 1 && value <= LOCK_TTL_SECONDS_MAX;
+export const isPid = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) > 0;
+/** 1 to LOCK_OWNER_CHARACTERS_MAX printable characters: it stands in logs. */
+export const isOwner = (value: unknown): value is string =>
+  typeof value === "string" && value.trim() !== "" && value.length <= LOCK_OWNER_CHARACTERS_MAX && !/\p{Cc}/u.test(value);
