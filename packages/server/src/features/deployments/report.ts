@@ -164,7 +164,10 @@ export async function takeProgress(
   { target_id, attempt, bytes_done, bytes_total, waiting_for }: Progress,
 ): Promise<void> {
   // A robot that holds an update back is bounded by the deployment's expiry alone, also while it is away.
-  if (waiting_for !== undefined) return setHeldByRobot(db, org_id, { id: target_id, robot_id, attempt, waiting_for });
+  if (waiting_for !== undefined) {
+    await setHeldByRobot(db, org_id, { id: target_id, robot_id, attempt, waiting_for });
+    return;
+  }
   await setProgress(db, org_id, {
     id: target_id,
     robot_id,
