@@ -37,17 +37,18 @@ export async function digestFile(file: string, on_progress: (done: number, total
   return { sha256: hash.digest("hex"), size };
 }
 
-/** The JSON object in a file. */
+/** The object in a file: YAML when its name says so, else JSON. */
 export async function readManifest(file: string): Promise<Record<string, unknown>> {
   const content = await readFile(file);
   if (content.length > MANIFEST_BYTES_MAX)
     throw usage(`${file} is too long for a manifest: ${content.length} bytes of at most ${MANIFEST_BYTES_MAX}`);
+  const is_yaml = /\.ya?ml$/i.test(file);
   let value: unknown;
   try {
-    value = JSON.parse(content.toString());
+    value = is_yaml ? (await import("yaml")).parse(content.toString()) : JSON.parse(content.toString());
   } catch (error) {
-    throw usage(`${file} is no JSON: ${error instanceof Error ? error.message : String(error)}`);
+    throw usage(`${file} is no ${is_yaml ? "YAML" : "JSON"}: ${error instanceof Error ? error.message : String(error)}`);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw usage(`${file} holds no JSON object`);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw usage(`${file} holds no object`);
   return value as Record<string, unknown>;
 }

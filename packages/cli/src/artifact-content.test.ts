@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { dockerArchive, ociEntries, tarOf } from "@robofleet/protocol/image-archive/testing";
+import { readManifest } from "./artifact.ts";
+import { lookInside } from "./artifact-content.ts";
+import { Failure } from "./failure.ts";
+
+let directory = "";
+before(async () => {
+  directory = await mkdtemp(path.join(tmpdir(), "robofleet-content-"));
+});
+after(() => rm(directory, { recursive: true }));
+
+async function fileOf(bytes: Buffer | string): Promise<string> {
+  const file = path.join(directory, "a");
+  await writeFile(file, bytes);
+  return file;
+}
+
+const look = async (bytes: Buffer) => lookInside(await fileOf(bytes), bytes.length);
+const LAYER = Buffer.alloc(100_000, "layer");
+const BUNDLE = [
+  { name: "./", type: "5" },
+  { name: "./bin/app", content: LAYER },
+  { name: "./robofleet.json", content: "{}" },
+];
+
+test("what a file is, it says itself: an image, an app bundle, or something that only its maker knows", async () => {
+  const cases: readonly [Buffer, string | undefined, number][] = [
+    [dockerArchive([LAYER]), "container_image", 1],
+    [tarOf(ociEntries([{ layers: [LAYER] }])), "container_image", 1],
+    [gzipSync(tarOf(BUNDLE)), "app_bundle", 0],
+    [gzipSync(tarOf([{ name: "robofleet.json", content: "{}" }])), "app_bundle", 0],
+    [gzipSync(tarOf([{ name: "bin/robofleet.json", content: "{}" }])), undefined, 0],
+    [gzipSync(dockerArchive([LAYER])), undefined, 0],
+    [gzipSync(tarOf(BUNDLE)).subarray(0, 50), undefined, 0],
+    [Buffer.from("a text"), undefined, 0],
+    [Buffer.alloc(0), undefined, 0],
+  ];
+  for (const [bytes, kind, images] of cases) {
+    const found = await look(bytes);
+    assert.deepEqual([found.kind, found.images.length], [kind, images]);
+  }
+});
+
+test("a broken image is told before anything is sent, with what else it could be", async () => {
+  await assert.rejects(look(tarOf([{ name: "notes.txt", content: "x" }])), (error: unknown) => {
+    assert.ok(error instanceof Failure);
+    assert.match(error.message, /is a tar archive, but no image .*neither a manifest\.json/);
+    assert.match(error.hints.join(), /--kind file/);
+    return true;
+  });
+});
+
+test("a manifest is JSON or YAML", async () => {
+  const yaml = path.join(directory, "container.yaml");
+  await writeFile(yaml, "# how it runs\nports:\n  - {container: 80, host: 8080}\nhost_network: false\n");
+  assert.deepEqual(await readManifest(yaml), { ports: [{ container: 80, host: 8080 }], host_network: false });
+  assert.deepEqual(await readManifest(await fileOf('{"replace": "beside"}')), { replace: "beside" });
+  for (const [content, message] of [
+    ["a: [", /is no YAML: /],
+    ["- 1", /holds no object/],
+    ["a: &a [x]\nb: *c", /is no YAML: /],
+  ] as const) {
+    await writeFile(yaml, content);
+    await assert.rejects(readManifest(yaml), message);
+  }
+  await assert.rejects(readManifest(await fileOf("replace: beside")), /is no JSON: /);
+});

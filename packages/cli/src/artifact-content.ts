@@ -1,0 +1,81 @@
+import { createReadStream } from "node:fs";
+import { open } from "node:fs/promises";
+import { createGunzip } from "node:zlib";
+import type { Image } from "@robofleet/protocol/image-archive";
+import { usage } from "./failure.ts";
+
+const GZIP = Buffer.from([0x1f, 0x8b]);
+const BLOCK_BYTES = 512;
+/** Of an unpacked bundle, in which its manifest is looked for: bundles have it at their beginning or have few files before it. */
+const LOOK_BYTES_MAX = 256 * 1024 * 1024;
+const BUNDLE_MANIFEST = /^(?:\.\/)?robofleet\.json$/;
+
+/** What a file turns out to be. */
+export interface ArtifactContent {
+  /** undefined: neither the one nor the other, as far as can be told. */
+  kind: "container_image" | "app_bundle" | undefined;
+  /** The images in the archive, one for each platform; [] for what is none, or is compressed. */
+  images: readonly Image[];
+  is_gzip: boolean;
+}
+
+/** Reads what a file is. Fails for the archive of an image that is broken: no robot could run it, and the server would refuse it. */
+export async function lookInside(file: string, size: number): Promise<ArtifactContent> {
+  const is_gzip = await isGzip(file);
+  if (is_gzip) return { kind: (await isBundle(file)) ? "app_bundle" : undefined, images: [], is_gzip };
+  const { ImageRefused, readImages } = await import("@robofleet/protocol/image-archive");
+  try {
+    const images = await readImages(async (range) => createReadStream(file, { highWaterMark: 1024 * 1024, ...range }), size);
+    return { kind: images === undefined ? undefined : "container_image", images: images ?? [], is_gzip };
+  } catch (error) {
+    if (!(error instanceof ImageRefused)) throw error;
+    throw usage(`${file} is a tar archive, but no image that a robot could run: ${error.message}`, OTHER_KINDS);
+  }
+}
+
+const OTHER_KINDS = "Make one with `docker save IMAGE -o FILE`. Is it something else? Say --kind app_bundle (a tar.gz) or --kind file.";
+
+async function isGzip(file: string): Promise<boolean> {
+  await using handle = await open(file);
+  const { bytesRead, buffer } = await handle.read(Buffer.alloc(GZIP.length), 0, GZIP.length, 0);
+  return bytesRead === GZIP.length && buffer.equals(GZIP);
+}
+
+/** Whether a tar.gz has a `robofleet.json` at its root. What cannot be read as one has none. */
+async function isBundle(file: string): Promise<boolean> {
+  const source = createReadStream(file);
+  const unpacked = source.pipe(createGunzip());
+  source.on("error", (error) => unpacked.destroy(error));
+  try {
+    for await (const name of tarNames(unpacked as AsyncIterable<Buffer>)) if (BUNDLE_MANIFEST.test(name)) return true;
+  } catch {
+    // Broken or cut off: no bundle, as far as can be told.
+  } finally {
+    source.destroy();
+    unpacked.destroy();
+  }
+  return false;
+}
+
+/** The names in a tar archive, as its plain headers have them. */
+async function* tarNames(stream: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let rest = Buffer.alloc(0);
+  let skip = 0;
+  let seen = 0;
+  for await (const chunk of stream) {
+    seen += chunk.length;
+    if (seen > LOOK_BYTES_MAX) return;
+    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+    for (;;) {
+      const skipped = Math.min(skip, rest.length);
+      rest = rest.subarray(skipped);
+      skip -= skipped;
+      if (skip > 0 || rest.length < BLOCK_BYTES) break;
+      const name = rest.toString("utf8", 0, 100).replace(/\0.*$/s, "");
+      const size = Number.parseInt(rest.toString("latin1", 124, 136).trim() || "0", 8);
+      if (name === "" || !Number.isSafeInteger(size)) return;
+      yield name;
+      skip = BLOCK_BYTES + Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES;
+    }
+  }
+}
