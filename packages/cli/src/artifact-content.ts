@@ -59,7 +59,7 @@ async function isBundle(file: string): Promise<boolean> {
 
 /** The names in a tar archive, as its plain headers have them. */
 async function* tarNames(stream: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  let rest = Buffer.alloc(0);
+  let rest: Buffer = Buffer.alloc(0);
   let skip = 0;
   let seen = 0;
   for await (const chunk of stream) {

@@ -17,6 +17,15 @@ function signatureText(context: Context, signature: unknown): string | undefined
   return parts.join(", ");
 }
 
+/** How many layers an image has, and how much they are: what a robot fetches that has none of them. */
+const layersText = (images: NonNullable<Body<"getRelease">["data"]["images"]>): string =>
+  images
+    .map(({ platform, layers }) => {
+      const whole = layers.reduce((sum, { size }) => sum + size, 0);
+      return `${layers.length} of ${bytes(whole)}${platform === "" ? "" : ` for ${platform}`}`;
+    })
+    .join(", ");
+
 export function showRelease(context: Context, release: Body<"getRelease">["data"]): void {
   const { out } = context;
   out.details([
@@ -29,6 +38,7 @@ export function showRelease(context: Context, release: Body<"getRelease">["data"
     ["Image", release.image ?? undefined],
     ["Size", `${bytes(release.artifact_size)} (${release.artifact_size} bytes)`],
     ["SHA-256", release.artifact_sha256],
+    ["Layers", release.images === undefined ? undefined : layersText(release.images)],
     ["Manifest", release.manifest == null ? undefined : JSON.stringify(release.manifest)],
     ["Signed", signatureText(context, release.signature)],
     [

@@ -36,6 +36,8 @@ export interface UnsignedRelease {
   artifact_size: number;
   image?: string | undefined;
   manifest?: Record<string, unknown> | undefined;
+  /** In an image's archive that is uploaded. */
+  images: readonly { config: { sha256: string } }[];
 }
 
 /** The signature of a release, made on this machine; undefined when none is asked for. */
@@ -57,7 +59,7 @@ export async function signatureOf(
   const private_key = await readSigningKey(sign);
   const version = releaseVersion ?? Math.floor(now.getTime() / 1_000);
   if (minimumVersion > version) throw usage(`--minimum-version ${minimumVersion} is above the release's own version ${version}`);
-  const { tag, app = "main", kind, artifact_sha256, artifact_size, image = null, manifest } = release;
+  const { tag, app = "main", kind, artifact_sha256, artifact_size, image = null, manifest, images } = release;
   return signRelease(
     {
       org_id: (await client.getOrg()).data.id,
@@ -67,7 +69,7 @@ export async function signatureOf(
       artifact_sha256,
       artifact_size,
       image,
-      image_configs: null,
+      image_configs: images.length === 0 ? null : images.map(({ config }) => config.sha256),
       manifest_sha256: manifestDigest(manifest),
       version,
       minimum_version: minimumVersion,

@@ -1,6 +1,7 @@
 import type { Body, Client } from "@robofleet/sdk";
 import { ApiError } from "@robofleet/sdk";
 import { type Artifact, defaultTag, digestFile, readManifest } from "../../artifact.ts";
+import { type ArtifactContent, lookInside } from "../../artifact-content.ts";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { bytes } from "../../duration.ts";
@@ -14,7 +15,7 @@ import { line } from "../../text.ts";
 interface Options extends SignOptions {
   tag?: string;
   notes?: string;
-  kind: string;
+  kind?: string;
   app?: string;
   manifest?: string;
   image?: string;
@@ -26,13 +27,17 @@ export const define: Define = (command, act) => {
     .argument("[path]", "File to release; not needed with --image")
     .option("--tag <tag>", "Tag of the release (default: the file name without its extension)")
     .option("--notes <text>", "What is new")
-    .option("--kind <kind>", "container_image, app_bundle, file, or a kind that your agents know", "container_image")
+    .option(
+      "--kind <kind>",
+      "container_image, app_bundle, file, or a kind that your agents know (default: what the file is, else container_image)",
+    )
     .option("--app <name>", "App that this is a release of (default: main)")
-    .option("--manifest <file>", "JSON file that says how it is run")
+    .option("--manifest <file>", "JSON or YAML file that says how it is run")
     .option("--image <ref>", "registry/name@sha256:… to run, instead of a file");
   signOptions(command).action(act<[string | undefined, Options]>(run));
   addExamples(command, [
     "rf releases push build/navigation-1.4.0.tar.gz --kind app_bundle",
+    "docker save acme/nav:1.4.0 -o nav-1.4.0.tar && rf releases push nav-1.4.0.tar --manifest nav.yaml",
     "rf releases push --image ghcr.io/acme/nav@sha256:… --tag 1.4.0",
     "rf releases push navigation-1.5.0.tar.gz --kind app_bundle --sign release-key.pem",
   ]);
@@ -42,9 +47,10 @@ async function run(context: Context, file: string | undefined, options: Options)
   const client = await context.client();
   const manifest = options.manifest === undefined ? undefined : await readManifest(options.manifest);
   const { artifact, tag } = await describe(context, file, options);
-  const { notes, kind, app, image } = options;
+  const { notes, app, image } = options;
+  const { kind, images } = await kindOf(context, file, artifact, options.kind);
   const described = { tag, notes, kind, app, image, manifest, artifact_sha256: artifact.sha256, artifact_size: artifact.size };
-  const signature = await signatureOf(client, context.now(), described, options);
+  const signature = await signatureOf(client, context.now(), { ...described, images }, options);
   const created = await create(context, client, { ...described, signature });
   const uploads = file !== undefined && created.data.artifact_state === "awaiting_upload";
   const release = uploads ? await upload(context, client, file, artifact, created.data.id) : created;
@@ -71,6 +77,32 @@ async function describe(context: Context, file: string | undefined, options: Opt
   if (sha256 === undefined) throw usage("--image takes registry/name@sha256:<64 hex digits>: a name alone could be another image tomorrow");
   if (options.tag === undefined) throw usage("--image needs --tag: there is no file to take the tag from");
   return { artifact: { sha256, size: 0 }, tag: options.tag };
+}
+
+const KIND_DEFAULT = "container_image";
+
+/** What the file is released as, and the images in it. What the maker says counts; else what is in the file; else the default. */
+async function kindOf(
+  context: Context,
+  file: string | undefined,
+  { size }: Artifact,
+  said: string | undefined,
+): Promise<{ kind: string; images: ArtifactContent["images"] }> {
+  if (file === undefined || (said !== undefined && said !== KIND_DEFAULT)) return { kind: said ?? KIND_DEFAULT, images: [] };
+  const content = await lookInside(file, size);
+  const kind = said ?? content.kind ?? KIND_DEFAULT;
+  const note = context.structured ? undefined : noteOf(file, said, content);
+  if (note !== undefined) context.out.note(note);
+  return { kind, images: kind === KIND_DEFAULT ? content.images : [] };
+}
+
+function noteOf(file: string, said: string | undefined, { kind, is_gzip }: ArtifactContent): string | undefined {
+  if (said === undefined && kind === "app_bundle") return `${file} has a robofleet.json: it is released as an app_bundle.`;
+  if (kind === KIND_DEFAULT) return undefined;
+  if (said !== undefined && kind === "app_bundle") return `${file} looks like an app bundle: did you mean --kind app_bundle?`;
+  return is_gzip
+    ? `${file} is compressed: if it is an image, robots fetch the whole of it each time. \`gunzip\` it, and they fetch only the layers that they lack.`
+    : `${file} is not the archive of an image (docker save): robots that run ${KIND_DEFAULT} will refuse it. Say --kind if it is something else.`;
 }
 
 async function create(

@@ -18,6 +18,7 @@ async function run(context: Context, release: string): Promise<void> {
 async function findRelease(client: Client, release: string): Promise<Body<"getRelease">> {
   if (isId("release", release)) return client.getRelease({ params: { id: release } });
   const { items } = await client.listReleases({ query: { tag: release, limit: 1 } });
-  if (items[0] !== undefined) return { data: items[0] };
+  // The list says less of a release than the release itself.
+  if (items[0] !== undefined) return client.getRelease({ params: { id: items[0].id } });
   throw new Failure(EXIT.not_found, `release ${release} does not exist`, { hints: ["`rf releases list` shows what there is."] });
 }
