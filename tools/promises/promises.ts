@@ -46,6 +46,11 @@ export const PROMISES: readonly PromiseRow[] = [
     proof:
       "random bit flips, truncations and extensions of an artifact; one of 4 GiB pushed and installed through kills of rf, server and agent, every byte on the line counted",
   },
+  {
+    number: 12,
+    promise: "Where releases are signed: no downgrade, replay, freeze, or other robot's manifest",
+    proof: "random attacks by whoever holds the server, against what makers meant; and the real agent, whose events name the check",
+  },
   { number: 13, promise: "A robot's identity is its own", proof: "a copied state directory and replayed challenges" },
   {
     number: 16,

@@ -8,6 +8,7 @@ import type { AgentConfig, Deployments, LogRecord } from "../contract.ts";
 import { createDeployments, type DeploymentsTuning } from "../deployments/index.ts";
 import type { Timing } from "../runtime/limits.ts";
 import { processesWithEnvironment } from "../runtime/process-table.ts";
+import { ReleaseGuard, type ReleaseGuardOptions } from "../signing/release-guard.ts";
 import { ArtifactServer, plainFetcher } from "./artifact-server.ts";
 import type { TestRelease } from "./bundles.ts";
 
@@ -28,6 +29,15 @@ export const QUICK: Partial<Timing> = {
 
 export const VERIFY_SECONDS = 0.5;
 const WAIT_MS = 20_000;
+
+export interface RigOptions {
+  config?: Partial<AgentConfig>;
+  tuning?: DeploymentsTuning;
+  /** With it, releases are admitted by the signing keys on its disk. */
+  guarded?: Guarded;
+  /** Puts things on the disk before the agent starts. */
+  before_boot?: (state_directory: string) => void;
+}
 
 export function testConfig(state_directory: string, more: Partial<AgentConfig> = {}): AgentConfig {
   return {
@@ -56,6 +66,9 @@ export async function until<T>(what: string, condition: () => T | undefined | fa
   }
 }
 
+/** Who the robot is to a guard of its releases. */
+export type Guarded = Pick<ReleaseGuardOptions, "org_id" | "robot_id" | "labels">;
+
 /** The deployments part of an agent on a directory of its own, with a real server of artifacts. */
 export class DeploymentsRig {
   readonly server: ArtifactServer;
@@ -66,33 +79,43 @@ export class DeploymentsRig {
   #desired: Desired = { type: "desired", generation: 0, apps: {}, configs: {} };
   readonly #config: Partial<AgentConfig>;
   readonly #tuning: DeploymentsTuning;
+  readonly #guarded: Guarded | undefined;
 
-  private constructor(server: ArtifactServer, state: string, config: Partial<AgentConfig>, tuning: DeploymentsTuning) {
+  private constructor(server: ArtifactServer, state: string, { config = {}, tuning = {}, guarded }: RigOptions) {
     this.server = server;
     this.state = state;
     this.#config = config;
     this.#tuning = tuning;
+    this.#guarded = guarded;
   }
 
-  static async start(options: { config?: Partial<AgentConfig>; tuning?: DeploymentsTuning } = {}): Promise<DeploymentsRig> {
+  static async start(options: RigOptions = {}): Promise<DeploymentsRig> {
     const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-deployments-")));
-    const rig = new DeploymentsRig(await ArtifactServer.start(), state, options.config ?? {}, options.tuning ?? {});
+    const rig = new DeploymentsRig(await ArtifactServer.start(), state, options);
+    options.before_boot?.(state);
     await rig.boot();
     return rig;
   }
 
   /** Starts an agent on what is on disk. */
   async boot(config: Partial<AgentConfig> = this.#config): Promise<void> {
+    const log = pino({ level: process.env["RIG_LOG"] ?? "silent" });
+    const fetcher = plainFetcher(this.server.origin);
+    const guarded = this.#guarded;
+    const server_time = () => 0;
     this.deployments = createDeployments(
       {
         state_directory: this.state,
         clock: systemClock,
-        log: pino({ level: process.env["RIG_LOG"] ?? "silent" }),
+        log,
         desired: this.#desired.generation === 0 ? undefined : this.#desired,
         reporter: { report: (body) => void this.reports.push(body), progress: () => {} },
         logs: { write: (record) => void this.logs.push(record) },
-        fetcher: plainFetcher(this.server.origin),
+        fetcher,
         config: testConfig(this.state, config),
+        ...(guarded && {
+          guard: new ReleaseGuard({ state_directory: this.state, ...guarded, clock: systemClock, server_time, fetcher, log }),
+        }),
       },
       { ...this.#tuning, timing: { ...QUICK, ...this.#tuning.timing } },
     );

@@ -1,4 +1,5 @@
 import type { Define } from "../../command.ts";
+import { valueText } from "../../config-scope.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
 import { type LimitOption, limitOption, readList } from "../../lists.ts";
@@ -15,7 +16,7 @@ async function run(context: Context, options: LimitOption): Promise<void> {
     return out.table(answer.items, [
       { title: "NAMESPACE", value: ({ namespace }) => namespace },
       { title: "KEY", value: ({ key }) => key },
-      { title: "VALUE", value: ({ value }) => JSON.stringify(value) },
+      { title: "VALUE", value: valueText },
       { title: "SCOPE", value: ({ scope, scope_id }) => scope_id ?? scope },
       { title: "VERSION", value: ({ version }) => version },
       { title: "SET", value: ({ updated_at }) => relative(updated_at, context.now()) },

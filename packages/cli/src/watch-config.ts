@@ -1,0 +1,57 @@
+import { isTerminal } from "@robofleet/protocol";
+import type { Body, Client } from "@robofleet/sdk";
+import type { Context } from "./context.ts";
+import { EXIT } from "./exit-codes.ts";
+import { Failure } from "./failure.ts";
+import { line } from "./text.ts";
+
+const POLL_MS = 2_000;
+const TARGETS_SHOWN_MAX = 10;
+
+export type ConfigDeployment = Body<"getConfigDeployment">["data"];
+
+/**
+ * Polls a config deployment every 2 seconds until it has ended, and says what changes on the way. Answers how it ended when
+ * that is `applied`; throws a Failure otherwise, and on Ctrl-C: the deployment goes on then.
+ */
+export async function watchConfigDeployment(context: Context, client: Client, start: ConfigDeployment): Promise<ConfigDeployment> {
+  const signal = context.interruptible();
+  const { id } = start;
+  let [deployment, shown] = [start, ""];
+  try {
+    for (;;) {
+      deployment = (await client.getConfigDeployment({ params: { id }, signal })).data;
+      const text = progressText(context, deployment);
+      if (!context.structured && text !== shown) context.out.line(text);
+      shown = text;
+      if (isTerminal(deployment.status)) break;
+      await context.clock.sleep(POLL_MS, signal);
+      signal.throwIfAborted();
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    const message = `stopped watching; the deployment goes on. See it: rf configs events ${id}`;
+    throw new Failure(EXIT.interrupted, message, { bare: true, document: { data: deployment } });
+  }
+  if (deployment.status === "applied") return deployment;
+  const { status, reason } = deployment;
+  throw new Failure(EXIT.not_applied, `config deployment ${id} ended ${status}${reason === null ? "" : `: ${reason}`}`, {
+    hints: await reasonsOf(client, id),
+    document: { data: deployment },
+  });
+}
+
+function progressText({ out }: Context, { status, counts }: ConfigDeployment): string {
+  const parts = (["queued", "active", "failed", "cancelled"] as const).flatMap((name) =>
+    counts[name] === 0 ? [] : [`${counts[name]} ${name}`],
+  );
+  return line`${out.status(status)}: ${[`${counts.applied} of ${counts.total} applied`, ...parts].join(", ")}`;
+}
+
+/** In the server's words: the event says what was wrong, not only in which way. */
+async function reasonsOf(client: Client, id: string): Promise<string[]> {
+  const { items } = await client.listConfigDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } });
+  const ends = items.filter(({ target_status }) => target_status !== null && isTerminal(target_status) && target_status !== "applied");
+  const lines = ends.slice(0, TARGETS_SHOWN_MAX).map(({ robot_id, message }) => line`${robot_id}: ${message}`);
+  return ends.length > TARGETS_SHOWN_MAX ? [...lines, `and ${ends.length - TARGETS_SHOWN_MAX} more`] : lines;
+}
