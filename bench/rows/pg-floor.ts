@@ -43,8 +43,12 @@ async function prepare(rig: Rig, db: Db): Promise<FloorContext> {
     await tx.run(
       sql`insert into deployment_due (org_id, id, due_at) select org_id, id, ${tomorrow} from deployment where org_id = ${org_id}`,
     );
-    const robots = robot_ids.slice(0, 500).map((robot_id, i) => ({ id: `tgt_bench_${i}`, robot_id }));
-    await insertTargets(tx, { org_id, deployment_id: "dep_bench_1", kind: "config", subject: "navigation", release_id: null, robots }, now);
+    const robots = robot_ids.slice(0, 500).map((robot_id, i) => ({ id: `tgt_bench_${i}`, robot_id, release_id: null }));
+    await insertTargets(
+      tx,
+      { org_id, deployment_id: "dep_bench_1", kind: "config", subject: "navigation", status: "queued", wave: 0, waiting_for: null, robots },
+      now,
+    );
     await tx.run(sql`update deployment_target set not_before_at = ${tomorrow} where org_id = ${org_id}`);
   });
   await db.run(sql`analyze`);

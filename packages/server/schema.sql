@@ -202,6 +202,7 @@ create table deployment (
   step_at timestamp with time zone,
   failures_accepted integer not null default 0,
   cancel_requested_at timestamp with time zone,
+  cancel_mode text,
   stop_requested_at timestamp with time zone,
   rollback_requested_at timestamp with time zone,
   paused_at timestamp with time zone,
@@ -215,10 +216,12 @@ create table deployment (
   updated_at timestamp with time zone not null,
   constraint deployment_pkey PRIMARY KEY (org_id, id),
   constraint deployment_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint deployment_cancel_mode_check CHECK (cancel_mode = ANY (ARRAY['finish'::text, 'rollback'::text])),
   constraint deployment_kind_check CHECK (kind = ANY (ARRAY['release'::text, 'config'::text])),
   constraint deployment_status_check CHECK (status = ANY (ARRAY['scheduled'::text, 'queued'::text, 'in_progress'::text, 'paused'::text, 'rolling_back'::text, 'cancelling'::text, 'applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text])),
   constraint deployment_target_kind_check CHECK (target_kind = ANY (ARRAY['robot'::text, 'fleet'::text]))
 );
+CREATE INDEX deployment_called_off ON deployment USING btree (org_id, id) WHERE finished_at IS NULL AND (cancel_requested_at IS NOT NULL OR rollback_requested_at IS NOT NULL);
 CREATE INDEX deployment_fan_out ON deployment USING btree (fan_out_at) WHERE fan_out_at IS NOT NULL AND fan_out_done_at IS NULL AND finished_at IS NULL;
 CREATE INDEX deployment_fleet ON deployment USING btree (org_id, fleet_id, id) WHERE fleet_id IS NOT NULL;
 CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);

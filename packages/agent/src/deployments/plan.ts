@@ -91,8 +91,8 @@ export function isWanted(work: Work, wish: Wish): boolean {
   // Nobody has told us otherwise: what the journal says holds.
   if (wish === "unknown") return true;
   if (wish === "absent") return false;
-  if (wish.target_id !== work.target_id) return false;
-  return work.target_id !== null || (wish.release?.id ?? null) === (work.release?.id ?? null);
+  // A target that the server rolls back brings the release before, by a later attempt: that is other work.
+  return wish.target_id === work.target_id && (wish.release?.id ?? null) === (work.release?.id ?? null);
 }
 
 function planWork({ state, wish, may_install }: Situation, work: Work): Step {

@@ -74,7 +74,7 @@ export async function createDeployment(
   const now = engine.clock.now();
   if (scheduled_at !== null && scheduled_at.getTime() > now.getTime() + SCHEDULE_DAYS_MAX * DAY_MS)
     throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
-  const row = await start(db, engine, {
+  const row = await startDeployment(db, engine, {
     org_id,
     id: engine.id("dep"),
     kind: "release",
@@ -100,7 +100,7 @@ export async function createConfigDeployment(
   if (body.namespace !== undefined) requireFileName(body.namespace);
   const target = await resolveTarget(db, caller.org_id, body);
   const id = engine.id("cdep");
-  return start(db, engine, {
+  return startDeployment(db, engine, {
     org_id: caller.org_id,
     id,
     kind: "config",
@@ -115,17 +115,27 @@ export async function createConfigDeployment(
   });
 }
 
-async function start(
+/** Writes a deployment's row and first event and, when it starts now, its first targets. */
+export async function startDeployment(
   db: Db,
   engine: CreateContext,
-  d: Omit<NewDeployment, "status" | "expires_at" | "count_total" | "fan_out_at">,
+  d: Omit<NewDeployment, "status" | "expires_at" | "count_total" | "fan_out_at" | "retry_of" | "rollback_of"> &
+    Partial<Pick<NewDeployment, "retry_of" | "rollback_of">>,
 ): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
     const held = d.scheduled_at !== null && d.scheduled_at > now;
     const inserted = await insertDeployment(
       tx,
-      { ...d, status: held ? "scheduled" : "queued", expires_at: null, count_total: 0, fan_out_at: null },
+      {
+        retry_of: null,
+        rollback_of: null,
+        ...d,
+        status: held ? "scheduled" : "queued",
+        expires_at: null,
+        count_total: 0,
+        fan_out_at: null,
+      },
       now,
     );
     const late = d.scheduled_at !== null && !held;

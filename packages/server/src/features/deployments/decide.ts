@@ -6,8 +6,8 @@ import type { TargetRow } from "./store/rows.ts";
 export interface DispatchFacts {
   target: Pick<TargetRow, "id" | "kind">;
   robot: { online: boolean; decommissioned: boolean; kinds: readonly string[] } | undefined;
-  /** The release; undefined for a config. */
-  release: { kind: string; artifact_state: "awaiting_upload" | "stored" | "external" } | undefined;
+  /** The release; undefined for a config, and where the app is to be taken off. */
+  release: { kind: string; artifact_state: "awaiting_upload" | "stored" | "external" } | "deleted" | undefined;
   /** Open targets of other deployments for the same robot and subject. */
   rivals: readonly Pick<TargetRow, "id" | "status">[];
   /** The newest target of the same robot and subject that was ever dispatched. */
@@ -21,6 +21,8 @@ export function decide({ target, robot, release, rivals, last_target_id }: Dispa
   if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
   // Ids grow with time: a newer target went first, this one would undo it.
   if (last_target_id > target.id) return { end: "cancelled", reason: "superseded" };
+  // A robot that was to go back to it cannot.
+  if (release === "deleted") return { end: "failed", reason: "rollback_failed" };
   if (release?.artifact_state === "awaiting_upload") return { wait: "artifact" };
   if (!robot.online) return { wait: "robot_online" };
   if (release !== undefined && !robot.kinds.includes(release.kind)) return { end: "failed", reason: "incompatible" };

@@ -31,7 +31,11 @@ export async function desiredOf(db: Db, org_id: string, robot_ids: readonly stri
       target_id: row.target_id,
       deployment_id: row.deployment_id,
       attempt: row.attempt,
-      policy: { verify_seconds: row.verify_seconds },
+      policy: {
+        verify_seconds: row.verify_seconds,
+        ...(row.install_from === null ? {} : { install_from: row.install_from.getTime() }),
+        ...(row.install_until === null ? {} : { install_until: row.install_until.getTime() }),
+      },
     };
     const own = desired.get(row.robot_id);
     if (own !== undefined) own.apps[row.app] = app;

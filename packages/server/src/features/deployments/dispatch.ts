@@ -6,6 +6,9 @@ import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { handOverConfigs } from "./hand-over-configs.ts";
 import { deadlineOf, verifySecondsOf } from "./policy.ts";
+import { installWindow } from "./install-window.ts";
+import { limitSlots, wakeSlots } from "./slots.ts";
+import { mayDispatch } from "./state.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
 import { bumpGenerations, listAppStates, listLastConfigTargets, setDesiredApps } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
@@ -19,7 +22,7 @@ import {
   setWaitingFor,
   type TargetChange,
 } from "./store/targets.ts";
-import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
+import { type Engine, HINT_DISPATCH, HINT_PUSH, moveTargets } from "./transition.ts";
 
 /** Targets looked at per turn; each deployment among them is one transaction. */
 const CLAIM_TARGETS = 500;
@@ -49,10 +52,10 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     // The deployments that may lose a target to this one are locked with it, in one order for everybody.
     const locked = await lockDeployments(tx, org_id, [...new Set([deployment_id, ...rivals_before.map((rival) => rival.deployment_id)])]);
     const deployment = locked.find(({ id }) => id === deployment_id);
-    if (deployment === undefined || deployment.cancel_requested_at !== null) return;
+    if (deployment === undefined || !mayDispatch(deployment)) return;
     const targets = await lockQueued(tx, org_id, deployment_id, ids);
     if (targets.length === 0) return;
-    const decided = await decideAll(tx, deployment, targets);
+    const decided = await limitSlots(tx, deployment, await decideAll(tx, deployment, targets));
     const waits = decided.flatMap(({ target, decision }) => ("wait" in decision ? [{ id: target.id, wait: decision.wait }] : []));
     if (waits.length > 0)
       await setWaitingFor(
@@ -81,7 +84,10 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
       org_id,
       ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : [])),
     );
-    await moveTargets(tx, engine, deployment, [...dispatched, ...ended], SYSTEM);
+    const row = await moveTargets(tx, engine, deployment, [...dispatched, ...ended], SYSTEM);
+    // Robots that are away leave their slots to others.
+    if (mayDispatch(row) && !waits.some(({ wait }) => wait === "slot") && (await wakeSlots(tx, row)) > 0)
+      tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
     if (dispatched.length > 0) {
       engine.metrics.targets_dispatched.inc(dispatched.length);
       tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: going.map(({ robot_id }) => robot_id) }));
@@ -119,13 +125,14 @@ async function decideAll(
       : await listLastConfigTargets(tx, org_id, robot_ids, subject)
     ).map((row) => [row.robot_id, row.last_target_id]),
   );
-  const [release] = deployment.release_id === null ? [] : await listReleases(tx, org_id, [deployment.release_id]);
+  const wanted = [...new Set(targets.flatMap(({ release_id }) => release_id ?? []))];
+  const releases = new Map((await listReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
   return targets.map((target) => ({
     target,
     decision: decide({
       target,
       robot: robots.get(target.robot_id),
-      release,
+      release: target.release_id === null ? undefined : (releases.get(target.release_id) ?? "deleted"),
       rivals: rivals.get(target.robot_id) ?? [],
       last_target_id: last.get(target.robot_id) ?? "",
     }),
@@ -158,11 +165,12 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
   const app = deployment.app ?? "main";
   const changes = targets.map((target) => ({
     robot_id: target.robot_id,
-    release_id: deployment.release_id ?? "",
+    release_id: target.release_id,
     target_id: target.id,
     deployment_id: deployment.id,
     attempt: target.attempt + 1,
     verify_seconds,
+    ...installWindow(deployment, now),
   }));
   // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));

@@ -5,15 +5,18 @@ import { continueCancellations } from "./cancel.ts";
 import { dispatchQueued } from "./dispatch.ts";
 import { continueFanOuts, HINT_FAN_OUT } from "./fan-out.ts";
 import { pushDesired } from "./push.ts";
+import { continueRollbacks } from "./rollback.ts";
 import { releaseDue } from "./schedule.ts";
 import { nextDueAt } from "./store/deployments.ts";
 import { MISSED_PER_TURN, wakeMissed, wakeMissedArtifact, wakeMissedPrevious } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
-import { HINT_DISPATCH, HINT_PUSH, HINT_SCHEDULED } from "./transition.ts";
+import { advanceRollouts } from "./waves.ts";
+import { HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, HINT_SCHEDULED } from "./transition.ts";
 
 /** Hints make things quick; these intervals make them certain. */
 const DISPATCH_EVERY_MS = 5_000;
 const SCHEDULE_EVERY_MS = 30_000;
+const ROLLOUTS_EVERY_MS = 1_000;
 const DEADLINES_EVERY_MS = 5_000;
 const REPAIR_EVERY_MS = 30_000;
 
@@ -27,6 +30,8 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const dispatch = background(plane, "dispatch", DISPATCH_EVERY_MS, () => dispatchQueued(db, plane));
   const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, () => continueFanOuts(db, plane));
   const cancellations = background(plane, "cancellations", DISPATCH_EVERY_MS, () => continueCancellations(db, plane));
+  const rollbacks = background(plane, "rollbacks", DISPATCH_EVERY_MS, () => continueRollbacks(db, plane));
+  const rollouts = background(plane, "rollouts", ROLLOUTS_EVERY_MS, () => advanceRollouts(db, plane));
   const deadlines = background(plane, "deadlines", DEADLINES_EVERY_MS, async () => {
     const late = await endLateSteps(db, plane);
     return (await expireDeployments(db, plane)) || late;
@@ -45,10 +50,11 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       alarm = clock.setTimer(Math.min(due_at.getTime() - clock.now().getTime(), SCHEDULE_EVERY_MS), () => schedule.wake());
     return more;
   });
-  const loops = [dispatch, fan_out, cancellations, deadlines, repair, schedule];
+  const loops = [dispatch, fan_out, cancellations, rollbacks, deadlines, repair, schedule];
   const subscriptions = [
     bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
     bus.subscribe(HINT_FAN_OUT, () => fan_out.wake()),
+    bus.subscribe(HINT_ROLLOUT, () => rollbacks.wake()),
     bus.subscribe(HINT_SCHEDULED, () => schedule.wake()),
     bus.subscribe(HINT_PUSH, (message) => pushHinted(plane, message)),
     bus.onGap(() => loops.forEach((loop) => loop.wake())),

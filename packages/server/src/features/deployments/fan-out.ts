@@ -2,19 +2,15 @@ import { type IdSource, idSource } from "@robofleet/clock";
 import { isTerminal } from "@robofleet/protocol";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { parseTime } from "../../kernel/time.ts";
 import { eachApart } from "./each-apart.ts";
-import {
-  countMembers,
-  expiryDays,
-  listMembers,
-  listUnfinishedFanOuts,
-  lockDeployments,
-  setFanOut,
-  setFanOutProgress,
-} from "./store/deployments.ts";
+import { countMembersOf, membersOf } from "./members.ts";
+import { expiryDays, listUnfinishedFanOuts, lockDeployments, setFanOut, setFanOutProgress } from "./store/deployments.ts";
+import { isLimited, wakeSlots } from "./slots.ts";
 import { ALL_NAMESPACES, type DeploymentRow } from "./store/rows.ts";
 import { insertTargets } from "./store/targets.ts";
 import { type CreateContext, endIfOver, HINT_DISPATCH, moveDeployment } from "./transition.ts";
+import { assignRobots } from "./waves.ts";
 
 /** Targets of one transaction: few enough that nobody waits for its locks, many enough that 100,000 take 20. */
 const CHUNK_TARGETS = 5_000;
@@ -30,21 +26,20 @@ export async function beginFanOut(tx: Db, engine: CreateContext, deployment: Dep
   const now = engine.clock.now();
   const days = await expiryDays(tx, deployment.org_id);
   const hours = days === null ? engine.settings.limits.deployment_expiry_hours : days * HOURS_PER_DAY;
-  const expires_at = new Date(now.getTime() + hours * HOUR_MS);
-  const total = deployment.fleet_id === null ? 1 : (await countMembers(tx, deployment.org_id, deployment.fleet_id, now)).count;
+  const said = deployment.rollout.expires_at;
+  const expires_at = said === undefined ? new Date(now.getTime() + hours * HOUR_MS) : parseTime(said);
+  const total = await countMembersOf(tx, deployment, now);
   await setFanOut(tx, deployment.org_id, deployment.id, { fan_out_at: now, expires_at, count_total: total });
   return continueFanOut(tx, engine, { ...deployment, fan_out_at: now, expires_at, count_total: total });
 }
 
 async function continueFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
-  const { org_id, id, fleet_id, robot_id } = deployment;
+  if (deployment.wave_to_assign !== null) return continueAssignment(tx, engine, deployment);
+  const { org_id, id } = deployment;
   const now = engine.clock.now();
   const cursor = deployment.fan_out_cursor ?? "";
-  const robots =
-    fleet_id === null
-      ? [{ id: robot_id ?? "" }]
-      : await listMembers(tx, org_id, fleet_id, deployment.fan_out_at ?? now, cursor, CHUNK_TARGETS);
-  const last = fleet_id === null || robots.length < CHUNK_TARGETS;
+  const robots = await membersOf(tx, deployment, deployment.fan_out_at ?? now, cursor, CHUNK_TARGETS);
+  const last = robots.length < CHUNK_TARGETS;
   const targetId = deployment.fan_out_cursor === null ? engine.id : laterChunkIds(engine, deployment.fan_out_at ?? now);
   const written =
     robots.length === 0
@@ -55,21 +50,46 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
             org_id,
             deployment_id: id,
             kind: deployment.kind,
+            ...startOf(deployment),
             subject: deployment.kind === "release" ? (deployment.app ?? "main") : (deployment.namespace ?? ALL_NAMESPACES),
-            release_id: deployment.release_id,
-            robots: robots.map((robot) => ({ id: targetId("tgt"), robot_id: robot.id })),
+            robots: robots.map((robot) => ({ id: targetId("tgt"), ...robot })),
           },
           now,
         );
-  const row = await setFanOutProgress(tx, org_id, id, { cursor: robots.at(-1)?.id ?? cursor, written, done_at: last ? now : null });
+  const in_waves = deployment.rollout.waves !== undefined;
+  const row = await setFanOutProgress(tx, org_id, id, {
+    cursor: robots.at(-1)?.robot_id ?? cursor,
+    counter: startOf(deployment).status,
+    written,
+    last,
+    done_at: last && !in_waves ? now : null,
+    wave_to_assign: last && in_waves ? 0 : null,
+    step_at: last && isLimited(deployment) ? now : null,
+  });
   if (!last) {
     tx.afterCommit(() => engine.bus.publish(HINT_FAN_OUT, null));
     return row;
   }
   if (row.count_total === 0)
     return moveDeployment(tx, engine, row, "cancelled", row.cancel_requested_at === null ? "no_targets" : "user_cancelled", SYSTEM);
+  if (in_waves) return continueAssignment(tx, engine, row);
+  if (isLimited(deployment)) await wakeSlots(tx, row);
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
   return endIfOver(tx, engine, row);
+}
+
+/** How a target begins: by waves it waits in the last one until it is put into its own. */
+function startOf(deployment: DeploymentRow): { status: "pending" | "queued"; wave: number; waiting_for: "slot" | null } {
+  const { waves } = deployment.rollout;
+  if (waves !== undefined) return { status: "pending", wave: waves.length, waiting_for: null };
+  return { status: "queued", wave: 0, waiting_for: isLimited(deployment) ? "slot" : null };
+}
+
+async function continueAssignment(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
+  const row = await assignRobots(tx, engine, deployment);
+  if (row.fan_out_done_at !== null) return endIfOver(tx, engine, row);
+  tx.afterCommit(() => engine.bus.publish(HINT_FAN_OUT, null));
+  return row;
 }
 
 /** Ids tell which of two targets is newer, so all of a deployment's are of the moment at which its robots were resolved. */

@@ -2,6 +2,7 @@ import type { TargetStatus } from "@robofleet/protocol";
 import type { Rollout } from "@robofleet/protocol/routes";
 import { wholeRollout } from "./rollout/whole-rollout.ts";
 
+const INSTALLING_SECONDS = 900;
 /** Every step of a target ends in bounded time; past it the target is tried again or given up. */
 const STEP_TIMEOUT_SECONDS: Partial<Record<TargetStatus, number>> = {
   // The robot is connected when it is dispatched; a link that broke meanwhile needs time to come back.
@@ -9,11 +10,16 @@ const STEP_TIMEOUT_SECONDS: Partial<Record<TargetStatus, number>> = {
   // Each progress message starts it anew.
   downloading: 600,
   staged: 600,
-  installing: 900,
+  installing: INSTALLING_SECONDS,
   rolling_back: 900,
 };
 /** Beyond the robot's own verification: it decides, this only ends the waiting. */
 const VERIFYING_SLACK_SECONDS = 300;
+/** Beside those in which it is watched. */
+export const RETURN_SECONDS = INSTALLING_SECONDS + VERIFYING_SLACK_SECONDS;
+/** A robot that is connected fetches the release before, when it has it no more, installs it and watches it in this time. */
+export const returnDeadline = (verify_seconds: number, now: Date): Date =>
+  new Date(now.getTime() + (RETURN_SECONDS + verify_seconds) * 1_000);
 /** How long a robot may take to acknowledge that it stopped. */
 export const CANCEL_ACK_SECONDS = 60;
 const RETRY_BASE_SECONDS = 10;

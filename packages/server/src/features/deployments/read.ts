@@ -33,6 +33,13 @@ export async function withReleases(db: Db, org_id: string, rows: readonly Deploy
   return rows.map((row) => deploymentToWire(row, releases.get(row.release_id ?? "")));
 }
 
+/** One of them. */
+export async function withRelease(db: Db, row: DeploymentRow): Promise<Deployment> {
+  const [deployment] = await withReleases(db, row.org_id, [row]);
+  if (deployment === undefined) throw new Error("a deployment vanished while it was read");
+  return deployment;
+}
+
 type Filters = Pick<QueryOf<Routes["listDeployments"]>, "status" | "robot_id" | "fleet_id" | "release_id" | "since" | "until">;
 
 async function readFilter(

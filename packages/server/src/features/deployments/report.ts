@@ -4,7 +4,7 @@ import type { Session } from "../../link/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { deadlineOf } from "./policy.ts";
 import { applyMoves, type ReportedMove } from "./reported-moves.ts";
-import { afterReport } from "./state.ts";
+import { afterReport, requestsOf, taskOf } from "./state.ts";
 import { lockDeployments } from "./store/deployments.ts";
 import {
   listConfigStates,
@@ -126,9 +126,9 @@ function decideTarget(
   if (deployment === undefined || target === undefined || target.robot_id !== robot_id || target.deployment_id !== deployment.id)
     return { ignored: "unknown_target" };
   const verdict = afterReport(
-    target,
+    { ...target, task: taskOf(target) },
     { status: body.status, attempt: body.attempt, reason: reasonOf(body.reason) },
-    { cancel_requested: deployment.cancel_requested_at !== null },
+    requestsOf(deployment),
   );
   if ("ignored" in verdict) return verdict;
   const detail = isTerminal(verdict.to) ? body.message : undefined;

@@ -2,9 +2,11 @@ import { isTerminal, type TargetStatus } from "@robofleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { robotActor, SYSTEM } from "../../kernel/caller.ts";
 import { giveBack } from "./give-back.ts";
+import { waitForWindow } from "./install-window.ts";
 import { deadlineOf, retryAt, verifySecondsOf } from "./policy.ts";
-import { isRevocable, type Verdict } from "./state.ts";
-import { bumpGenerations, listAppStates, releaseConfigs, setAppsApplied, setDesiredApps } from "./store/robot-state.ts";
+import { returnRobots } from "./return-robots.ts";
+import { calledOff, isRevocable, requestsOf, type Verdict } from "./state.ts";
+import { type AppState, bumpGenerations, listAppStates, releaseConfigs, setAppsApplied, setDesiredApps } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";
 import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
@@ -43,11 +45,17 @@ export async function applyMoves(
 async function applyOwn(tx: Db, engine: Engine, deployment: DeploymentRow, moves: readonly ReportedMove[]): Promise<void> {
   const { org_id } = deployment;
   const now = engine.clock.now();
-  await moveTargets(
+  const staying = moves.filter(({ verdict }) => verdict.reverts !== true);
+  const windows = await installWindows(
+    tx,
+    deployment,
+    moves.filter(({ verdict }) => verdict.to === "staged").map(({ target }) => target),
+  );
+  const row = await moveTargets(
     tx,
     engine,
     deployment,
-    moves.map((move) => changeOf(deployment, move, now)),
+    staying.map((move) => changeOf(deployment, move, now, windows.get(move.target.robot_id))),
     SYSTEM,
   );
   const to = (wanted: (status: TargetStatus) => boolean) => moves.filter(({ verdict }) => wanted(verdict.to)).map(({ target }) => target);
@@ -60,26 +68,45 @@ async function applyOwn(tx: Db, engine: Engine, deployment: DeploymentRow, moves
       deployment,
       to((status) => FINISHING.includes(status)),
     );
-    if (applied.length > 0)
-      await setAppsApplied(
-        tx,
-        org_id,
-        applied[0]?.subject ?? "",
-        applied.map(({ id, robot_id, release_id }) => ({ robot_id, release_id: release_id ?? "", target_id: id })),
-        now,
-      );
+    await keepWhatRuns(tx, deployment, moves, now);
+    const reverting = moves.filter(({ verdict }) => verdict.reverts === true).map(({ target }) => target);
+    await returnRobots(tx, engine, row, reverting, SYSTEM);
   } else if (applied.length > 0) await releaseConfigs(tx, org_id, applied);
   await giveBack(tx, engine, org_id, over, new Map(moves.map(({ target, verdict }) => [target.id, verdict.to])));
 }
 
-function changeOf(deployment: DeploymentRow, { target, verdict, data = {} }: ReportedMove, now: Date): TargetChange {
+/** What the robots run now, of those that came to what they were asked for: the target's release or, brought back, that before. */
+async function keepWhatRuns(tx: Db, { org_id, app }: DeploymentRow, moves: readonly ReportedMove[], now: Date): Promise<void> {
+  const runs = moves.flatMap(({ target, verdict }) => {
+    const { id, robot_id, release_id, previous_release_id } = target;
+    if (verdict.to === "applied" || verdict.reverts === true) return [{ robot_id, release_id, target_id: id }];
+    return target.reverting && verdict.to === "rolled_back" ? [{ robot_id, release_id: previous_release_id, target_id: id }] : [];
+  });
+  if (runs.length > 0) await setAppsApplied(tx, org_id, app ?? "main", runs, now);
+}
+
+/** The windows that these robots were told, by robot; empty where the policy has none. */
+async function installWindows(tx: Db, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<Map<string, AppState>> {
+  if (deployment.rollout.window === undefined || targets.length === 0) return new Map();
+  const robot_ids = targets.map(({ robot_id }) => robot_id);
+  return new Map((await listAppStates(tx, deployment.org_id, robot_ids, deployment.app ?? "main")).map((state) => [state.robot_id, state]));
+}
+
+function changeOf(
+  deployment: DeploymentRow,
+  { target, verdict, data = {} }: ReportedMove,
+  now: Date,
+  window: AppState | undefined,
+): TargetChange {
   // Robots that are to stop have been given their time to acknowledge it.
-  const stopping = deployment.cancel_requested_at !== null && isRevocable(verdict.to);
+  const stopping = calledOff(requestsOf(deployment)) !== null && isRevocable(verdict.to);
+  const held = window === undefined || verdict.to !== "staged" ? undefined : waitForWindow(window, now);
   return {
     target,
     to: verdict.to,
     reason: verdict.reason,
-    deadline_at: stopping ? target.deadline_at : deadlineOf(verdict.to, verifySecondsOf(deployment.rollout), now),
+    waiting_for: held?.waiting_for ?? null,
+    deadline_at: stopping ? target.deadline_at : (held?.deadline_at ?? deadlineOf(verdict.to, verifySecondsOf(deployment.rollout), now)),
     not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null,
     actor: robotActor(target.robot_id),
     data,
@@ -96,7 +123,7 @@ async function wantAgain(tx: Db, engine: Engine, deployment: DeploymentRow, targ
   const states = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state]));
   const again = targets.flatMap(({ id, robot_id, release_id, attempt }) => {
     const state = states.get(robot_id);
-    if (state === undefined || release_id === null || state.target_id !== null || state.last_target_id !== id) return [];
+    if (state === undefined || state.target_id !== null || state.last_target_id !== id) return [];
     return [{ robot_id, release_id, target_id: id, deployment_id: deployment.id, attempt, verify_seconds }];
   });
   if (again.length === 0) return;

@@ -1,6 +1,7 @@
 import { isTerminal } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
+import { RETURN_SECONDS } from "./policy.ts";
 import { lockDeployments } from "./store/deployments.ts";
 import { listOpenOfRobot, lockTargets, wakeWaitingForArtifact, wakeWaitingForRobot } from "./store/targets.ts";
 import { type Engine, HINT_DISPATCH, moveTargets } from "./transition.ts";
@@ -34,5 +35,5 @@ export async function artifactStored(db: Db, engine: Engine, org_id: string, rel
 
 /** A robot came online, and its presence is committed: its queued targets may go. */
 export async function robotOnline(db: Db, engine: Engine, org_id: string, robot_id: string): Promise<void> {
-  if ((await wakeWaitingForRobot(db, org_id, robot_id)) > 0) engine.bus.publish(HINT_DISPATCH, null);
+  if ((await wakeWaitingForRobot(db, org_id, robot_id, RETURN_SECONDS, engine.clock.now())) > 0) engine.bus.publish(HINT_DISPATCH, null);
 }

@@ -6,7 +6,9 @@ import { notFound } from "../../kernel/fault.ts";
 import { openFile } from "../configs/index.ts";
 import { cancelDeployment } from "./cancel.ts";
 import { createConfigDeployment, createDeployment } from "./create.ts";
-import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withReleases } from "./read.ts";
+import { retryDeployment } from "./from-ended.ts";
+import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withRelease } from "./read.ts";
+import { rollBackDeployment } from "./rollback.ts";
 import { getConfigContent } from "./store/robot-state.ts";
 import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
 
@@ -19,19 +21,24 @@ export function deploymentRoutes(http: Http, plane: Plane): void {
   });
   serve(http, plane, routes.getDeployment, async (_, { db, caller, params }) => {
     const row = await requireDeployment(db, caller.org_id, "release", params.id);
-    const [data] = await withReleases(db, caller.org_id, [row]);
-    if (data === undefined) throw new Error("a deployment vanished while it was read");
-    return { data };
+    return { data: await withRelease(db, row) };
   });
   serve(http, plane, routes.listDeploymentEvents, async (_, { db, caller, params, query }) =>
     listEvents(db, caller, "release", params.id, query),
   );
   serve(http, plane, routes.listDeploymentTargets, async (_, { db, caller, params, query }) => listTargets(db, caller, params.id, query));
-  serve(http, plane, routes.cancelDeployment, async (_, { db, caller, params }) => {
-    const row = await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor);
-    const [data] = await withReleases(db, caller.org_id, [row]);
-    if (data === undefined) throw new Error("a deployment vanished while it was cancelled");
-    return { data };
+  serve(http, plane, routes.cancelDeployment, async (_, { db, caller, params, body }) => {
+    const row = await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, undefined, "release", body.mode);
+    return { data: await withRelease(db, row) };
+  });
+  serve(http, plane, routes.retryDeployment, async (_, { db, caller, params, body }) => {
+    const row = await retryDeployment(db, plane, caller, params.id, body.rollout);
+    return created("/api/deployments", { data: await withRelease(db, row) });
+  });
+  serve(http, plane, routes.rollBackDeployment, async (_, { db, caller, params }) => {
+    const { row, is_new } = await rollBackDeployment(db, plane, caller, params.id);
+    const data = await withRelease(db, row);
+    return is_new ? created("/api/deployments", { data }) : new Answer(202, { data });
   });
 }
 

@@ -45,8 +45,8 @@ export function settle(deployment: Settling, delta: Counts, dispatched: number):
   // While it goes back, what is applied has not come to its end.
   if (deployment.fan_out_done_at !== null && isOver(counts, going_back ? "rolling_back" : status))
     return { ...endSettled(halted, counts, dispatched, { cancel, going_back, halt }), halt };
-  if (cancel) return { status: "cancelling", reason: "user_cancelled", halt };
   if (going_back) return { status: "rolling_back", reason: halted.reason, halt };
+  if (cancel) return { status: "cancelling", reason: "user_cancelled", halt };
   if (halt === "pause") return { status: "paused", reason: "threshold_exceeded", halt };
   const stopped = halt === "stop" || deployment.stop_requested_at !== null;
   if (status === "queued" && counts.active + counts.applied + counts.failed + counts.rolled_back > 0)

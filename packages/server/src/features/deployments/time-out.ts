@@ -4,9 +4,12 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { retryAt } from "./policy.ts";
-import { afterTimeout, isActive, REVOCABLE_STATUSES } from "./state.ts";
+import { moveToNextWindow } from "./install-window.ts";
+import { afterTimeout, calledOff, isActive, isAwaited, requestsOf, REVOCABLE_STATUSES, taskOf } from "./state.ts";
 import { listExpired, lockDeployments } from "./store/deployments.ts";
-import { holdRobots, listLate, lockTargets, lockTargetsByStatus, type TargetChange } from "./store/targets.ts";
+import { lockReturning } from "./store/rollback.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import { holdRobots, listLate, lockTargets, lockTargetsByStatus, setDeadlines, type TargetChange } from "./store/targets.ts";
 import { type Engine, moveTargets } from "./transition.ts";
 
 const LATE_PER_TURN = 500;
@@ -47,11 +50,20 @@ async function endLate(tx: Db, engine: Engine, org_id: string, deployment_id: st
       )
     ).map((robot) => [robot.id, robot]),
   );
-  const changes = targets.map((target): TargetChange => {
-    const after = afterTimeout(target, {
-      cancel_requested: deployment.cancel_requested_at !== null,
-      online: robots.get(target.robot_id)?.online ?? false,
-    });
+  const isOnline = ({ robot_id }: TargetRow): boolean => robots.get(robot_id)?.online ?? false;
+  const awaited = targets.filter((target) => isAwaited({ ...target, task: taskOf(target) }, { online: isOnline(target) }));
+  if (awaited.length > 0 && deployment.expires_at !== null)
+    await setDeadlines(
+      tx,
+      org_id,
+      awaited.map(({ id }) => id),
+      deployment.expires_at,
+    );
+  const held = targets.filter(({ status }) => status === "staged" && deployment.rollout.window !== undefined && isGoingOn(deployment));
+  await moveToNextWindow(tx, engine, deployment, held);
+  const late = targets.filter((target) => !awaited.includes(target) && !held.includes(target));
+  const changes = late.map((target): TargetChange => {
+    const after = afterTimeout(target, { ...requestsOf(deployment), online: isOnline(target) });
     return { target, to: after.to, reason: after.reason, not_before_at: after.to === "queued" ? retryAt(target.attempt, now) : null };
   });
   await giveBack(
@@ -64,7 +76,13 @@ async function endLate(tx: Db, engine: Engine, org_id: string, deployment_id: st
   await moveTargets(tx, engine, deployment, changes, SYSTEM);
 }
 
-/** Background: what a deployment has not begun to install when it expires is cancelled, whatever it waits for. */
+/** Nobody has asked for its end. */
+const isGoingOn = (deployment: DeploymentRow): boolean => calledOff(requestsOf(deployment)) === null;
+
+/**
+ * Background: what a deployment has not begun to install when it expires is cancelled, whatever it waits for; a robot that is
+ * still on its way back has not come back.
+ */
 export async function expireDeployments(db: SystemDb, engine: Engine): Promise<boolean> {
   const expired = await listExpired(db, engine.clock.now(), 20);
   let more = false;
@@ -74,12 +92,17 @@ export async function expireDeployments(db: SystemDb, engine: Engine): Promise<b
       if (deployment === undefined || isTerminal(deployment.status)) return;
       const targets = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued", ...REVOCABLE_STATUSES], CHUNK_TARGETS);
       more ||= targets.length === CHUNK_TARGETS;
-      await giveBack(tx, engine, org_id, targets);
+      const returning = await lockReturning(tx, org_id, id, CHUNK_TARGETS);
+      more ||= returning.length === CHUNK_TARGETS;
+      await giveBack(tx, engine, org_id, [...targets, ...returning], new Map(returning.map((target) => [target.id, "failed"])));
       await moveTargets(
         tx,
         engine,
         deployment,
-        targets.map((target) => ({ target, to: "cancelled", reason: "expired" })),
+        [
+          ...targets.map((target): TargetChange => ({ target, to: "cancelled", reason: "expired" })),
+          ...returning.map((target): TargetChange => ({ target, to: "failed", reason: "rollback_failed" })),
+        ],
         SYSTEM,
       );
     }),

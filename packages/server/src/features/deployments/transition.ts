@@ -6,7 +6,8 @@ import type { Db } from "../../kernel/db.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
 import { deploymentSentence, targetSentence } from "./messages.ts";
 import { type Settled, settle } from "./settle.ts";
-import { counterOf, type Counts, isOver } from "./state.ts";
+import { wakeSlots } from "./slots.ts";
+import { counterOf, type Counts, isOver, mayDispatch } from "./state.ts";
 import { insertEvents } from "./store/events.ts";
 import { updateDeployment } from "./store/deployments.ts";
 import type { DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
@@ -173,6 +174,21 @@ export async function moveDeployment(
   return row;
 }
 
+/** Says something of the deployment that changes no status of it. */
+export async function noteDeployment(tx: Db, engine: Engine, deployment: DeploymentRow, message: string, actor: Actor): Promise<DeploymentRow> {
+  const now = engine.clock.now();
+  const { org_id, id, status, reason } = deployment;
+  const row = await updateDeployment(
+    tx,
+    org_id,
+    id,
+    { status, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at: null },
+    now,
+  );
+  await insertEvents(tx, org_id, id, [deploymentEvent(engine, row, row.event_seq, actor, now, { kind: "deployment.note", message })]);
+  return row;
+}
+
 /** Ends a deployment whose targets all ended while it was still being written: no target will move it any more. */
 export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   if (deployment.fan_out_done_at === null || !isOver(countsOf(deployment), deployment.status)) return deployment;
@@ -204,5 +220,6 @@ async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, chang
     deployment.org_id,
     ended.map(({ target }) => target.robot_id),
   );
+  if (mayDispatch(deployment)) await wakeSlots(tx, deployment);
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }

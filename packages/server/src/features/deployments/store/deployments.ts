@@ -27,14 +27,16 @@ export type NewDeployment = Pick<
   | "created_by"
   | "count_total"
   | "fan_out_at"
+  | "retry_of"
+  | "rollback_of"
 >;
 
 /** The first event takes number 1; the caller writes it in the same transaction. */
 export const insertDeployment = (db: Db, d: NewDeployment, now: Date) =>
   db.one(sql(deploymentRow)`
-    insert into deployment (org_id, id, kind, target_kind, robot_id, fleet_id, release_id, app, namespace, revision, rollout, scheduled_at, status, expires_at, created_by, count_total, fan_out_at, event_seq, created_at, updated_at)
+    insert into deployment (org_id, id, kind, target_kind, robot_id, fleet_id, release_id, app, namespace, revision, rollout, scheduled_at, status, expires_at, created_by, count_total, fan_out_at, retry_of, rollback_of, event_seq, created_at, updated_at)
     values (${d.org_id}, ${d.id}, ${d.kind}, ${d.target_kind}, ${d.robot_id}, ${d.fleet_id}, ${d.release_id}, ${d.app}, ${d.namespace}, ${d.revision}, ${json(d.rollout)}, ${d.scheduled_at},
-      ${d.status}, ${d.expires_at}, ${json(d.created_by)}, ${d.count_total}, ${d.fan_out_at}, 1, ${now}, ${now})
+      ${d.status}, ${d.expires_at}, ${json(d.created_by)}, ${d.count_total}, ${d.fan_out_at}, ${d.retry_of}, ${d.rollback_of}, 1, ${now}, ${now})
     returning ${deploymentRow}`);
 
 export const insertDue = (db: Db, org_id: string, id: string, due_at: Date) =>
@@ -133,9 +135,14 @@ export const updateDeployment = (db: Db, org_id: string, id: string, u: Deployme
     where org_id = ${org_id} and id = ${id}
     returning ${deploymentRow}`);
 
-export const setCancelRequested = (db: Db, org_id: string, id: string, now: Date) =>
+export const setCancelRequested = (db: Db, org_id: string, id: string, mode: "finish" | "rollback", now: Date) =>
   db.run(
-    sql`update deployment set cancel_requested_at = coalesce(cancel_requested_at, ${now}), updated_at = ${now} where org_id = ${org_id} and id = ${id}`,
+    sql`update deployment set cancel_requested_at = coalesce(cancel_requested_at, ${now}), cancel_mode = ${mode}, updated_at = ${now} where org_id = ${org_id} and id = ${id}`,
+  );
+
+export const setPaused = (db: Db, org_id: string, id: string, u: { paused_at: Date | null; failures_accepted: number }) =>
+  db.run(
+    sql`update deployment set paused_at = ${u.paused_at}, failures_accepted = ${u.failures_accepted} where org_id = ${org_id} and id = ${id}`,
   );
 
 /** A deployment leaves the shelf: from now on its robots are resolved and it may expire. */
@@ -145,10 +152,25 @@ export const setFanOut = (db: Db, org_id: string, id: string, u: { fan_out_at: D
   );
 
 /** A chunk of targets was written; with the last one the total is what was really found. */
-export const setFanOutProgress = (db: Db, org_id: string, id: string, u: { cursor: string; written: number; done_at: Date | null }) =>
+export const setFanOutProgress = (
+  db: Db,
+  org_id: string,
+  id: string,
+  u: {
+    cursor: string;
+    /** Where the targets written are counted. */
+    counter: "pending" | "queued";
+    written: number;
+    last: boolean;
+    done_at: Date | null;
+    wave_to_assign: number | null;
+    step_at: Date | null;
+  },
+) =>
   db.one(sql(deploymentRow)`
-    update deployment set fan_out_cursor = ${u.cursor}, fan_out_done_at = ${u.done_at}, count_queued = count_queued + ${u.written},
-      count_total = case when ${u.done_at}::timestamptz is null then count_total
+    update deployment set fan_out_cursor = ${u.cursor}, fan_out_done_at = ${u.done_at}, wave_to_assign = ${u.wave_to_assign}, step_at = ${u.step_at},
+      count_pending = count_pending + ${u.counter === "pending" ? u.written : 0}, count_queued = count_queued + ${u.counter === "queued" ? u.written : 0},
+      count_total = case when not ${u.last} then count_total
         else count_pending + count_queued + count_active + count_applied + count_failed + count_rolled_back + count_cancelled + ${u.written} end
     where org_id = ${org_id} and id = ${id}
     returning ${deploymentRow}`);

@@ -1,5 +1,5 @@
 import type { Db } from "../../../kernel/db.ts";
-import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../../kernel/sql.ts";
 
 /** What is known of a target where its robot's rows are looked up: those are found by their robot. */
 export interface TargetOfRobot {
@@ -71,6 +71,8 @@ const appStateRow = row({
   desired_release_id: nullable(text),
   target_id: nullable(text),
   last_target_id: text,
+  install_from: nullable(timestamptz),
+  install_until: nullable(timestamptz),
 });
 export type AppState = RowOf<typeof appStateRow>;
 
@@ -83,22 +85,39 @@ export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string
 
 export interface DesiredAppChange {
   robot_id: string;
-  release_id: string;
+  /** null: the app is taken off. */
+  release_id: string | null;
   target_id: string;
   deployment_id: string;
   attempt: number;
   verify_seconds: number;
+  /** When the robot may install it; absent or null: whenever. */
+  install_from?: Date | null;
+  install_until?: Date | null;
 }
 
 /** From now on these robots are to run this release, on behalf of these targets. */
 export const setDesiredApps = (db: Db, org_id: string, app: string, changes: readonly DesiredAppChange[], now: Date) =>
   db.run(sql`
-    insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, last_target_id, updated_at)
-    select ${org_id}, c.robot_id, ${app}, c.release_id, c.target_id, c.deployment_id, c.attempt, c.verify_seconds, c.target_id, ${now}
-    from jsonb_to_recordset(${json(changes)}::jsonb) as c (robot_id text, release_id text, target_id text, deployment_id text, attempt int, verify_seconds int)
+    insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, updated_at)
+    select ${org_id}, c.robot_id, ${app}, c.release_id, c.target_id, c.deployment_id, c.attempt, c.verify_seconds, c.install_from, c.install_until, c.target_id, ${now}
+    from jsonb_to_recordset(${json(changes)}::jsonb) as c (robot_id text, release_id text, target_id text, deployment_id text, attempt int, verify_seconds int, install_from timestamptz, install_until timestamptz)
     order by c.robot_id
-    on conflict (org_id, robot_id, app) do update set desired_release_id = excluded.desired_release_id, target_id = excluded.target_id, deployment_id = excluded.deployment_id,
-      attempt = excluded.attempt, verify_seconds = excluded.verify_seconds, last_target_id = excluded.last_target_id, updated_at = excluded.updated_at`);
+    on conflict (org_id, robot_id, app) do update set install_from = excluded.install_from, install_until = excluded.install_until, desired_release_id = excluded.desired_release_id, target_id = excluded.target_id, deployment_id = excluded.deployment_id,
+      attempt = excluded.attempt, verify_seconds = excluded.verify_seconds, last_target_id = greatest(robot_app.last_target_id, excluded.last_target_id), updated_at = excluded.updated_at`);
+
+/** These targets are to be installed in another window from now on. Answers the robots for which that is so. */
+export const setInstallWindow = (
+  db: Db,
+  org_id: string,
+  targets: readonly TargetOfRobot[],
+  window: { install_from: Date | null; install_until: Date | null },
+  now: Date,
+) =>
+  db.many(sql(row({ robot_id: text }))`
+    update robot_app set install_from = ${window.install_from}, install_until = ${window.install_until}, updated_at = ${now}
+    where org_id = ${org_id} and ${ofTargets(targets)}
+    returning robot_id`);
 
 /**
  * The targets are over without their release: what runs is what is wanted again. Of those among `failed_ids` it is kept
@@ -115,7 +134,7 @@ export const setAppsApplied = (
   db: Db,
   org_id: string,
   app: string,
-  applied: readonly { robot_id: string; release_id: string; target_id: string }[],
+  applied: readonly { robot_id: string; release_id: string | null; target_id: string }[],
   now: Date,
 ) =>
   db.run(sql`
@@ -155,6 +174,8 @@ const desiredAppRow = row({
   deployment_id: nullable(text),
   attempt: int,
   verify_seconds: int,
+  install_from: nullable(timestamptz),
+  install_until: nullable(timestamptz),
   release_id: nullable(text),
   tag: nullable(text),
   kind: nullable(text),
@@ -168,7 +189,7 @@ const desiredAppRow = row({
 export const listDesiredApps = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(desiredAppRow)`
     -- reads: release
-    select a.robot_id, a.app, a.target_id, a.deployment_id, a.attempt, a.verify_seconds, r.id as release_id, r.tag, r.kind, r.artifact_sha256, r.artifact_size, r.image, r.manifest, r.signature
+    select a.robot_id, a.app, a.target_id, a.deployment_id, a.attempt, a.verify_seconds, a.install_from, a.install_until, r.id as release_id, r.tag, r.kind, r.artifact_sha256, r.artifact_size, r.image, r.manifest, r.signature
     from robot_app a left join release r on r.org_id = a.org_id and r.id = a.desired_release_id
     where a.org_id = ${org_id} and a.robot_id = any(${list(robot_ids)}::text[]) and (a.desired_release_id is not null or a.target_id is not null)`);
 
@@ -201,7 +222,8 @@ export const mayFetch = async (db: Db, org_id: string, robot_id: string, sha256:
     -- reads: release, artifact_layer
     select r.id from robot_app a join release r on r.org_id = a.org_id and r.id in (a.desired_release_id, a.current_release_id)
     where a.org_id = ${org_id} and a.robot_id = ${robot_id} and (r.artifact_sha256 = ${sha256} or (r.kind = 'container_image' and exists (
-      select from artifact_layer l where l.org_id = ${org_id} and l.artifact_sha256 = r.artifact_sha256 and l.sha256 = ${sha256}))) limit 1`)) !== undefined;
+      select from artifact_layer l where l.org_id = ${org_id} and l.artifact_sha256 = r.artifact_sha256 and l.sha256 = ${sha256}))) limit 1`)) !==
+  undefined;
 
 const contentRow = row({ content: text, sha256: text, version: int });
 export const getConfigContent = (db: Db, org_id: string, robot_id: string, namespace: string) =>

@@ -42,6 +42,7 @@ export const deploymentRow = row({
   step_at: nullable(timestamptz),
   failures_accepted: int,
   cancel_requested_at: nullable(timestamptz),
+  cancel_mode: nullable(textOf<"finish" | "rollback">()),
   stop_requested_at: nullable(timestamptz),
   rollback_requested_at: nullable(timestamptz),
   paused_at: nullable(timestamptz),

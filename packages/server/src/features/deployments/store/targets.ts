@@ -12,16 +12,19 @@ export interface NewTargets {
   deployment_id: string;
   kind: TargetRow["kind"];
   subject: string;
-  release_id: string | null;
-  robots: readonly { id: string; robot_id: string }[];
+  status: "pending" | "queued";
+  wave: number;
+  waiting_for: WaitingFor | null;
+  robots: readonly { id: string; robot_id: string; release_id: string | null }[];
 }
 
 /** One statement for a whole chunk; a chunk that was written before a crash is not written twice. */
 export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
   db.run(sql`
-    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
-    select ${t.org_id}, ${t.deployment_id}, r.id, ${t.kind}, r.robot_id, ${t.subject}, ${t.release_id}, 'queued', ${now}, ${now}
-    from unnest(${list(t.robots.map((r) => r.id))}::text[], ${list(t.robots.map((r) => r.robot_id))}::text[]) as r (id, robot_id)
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, wave, status, waiting_for, created_at, updated_at)
+    select ${t.org_id}, ${t.deployment_id}, r.id, ${t.kind}, r.robot_id, ${t.subject}, r.release_id, ${t.wave}, ${t.status}, ${t.waiting_for}, ${now}, ${now}
+    from unnest(${list(t.robots.map((r) => r.id))}::text[], ${list(t.robots.map((r) => r.robot_id))}::text[], ${list(t.robots.map((r) => r.release_id))}::text[])
+      as r (id, robot_id, release_id)
     on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
 
 const claimRow = row({ org_id: text, deployment_id: text, id: text });
@@ -30,7 +33,7 @@ export const listClaimable = (db: Db, now: Date, limit: number) =>
   db.many(sql(claimRow)`
     select t.org_id, t.deployment_id, t.id from deployment_target t
     join deployment d on d.org_id = t.org_id and d.id = t.deployment_id
-    where t.status = 'queued' and t.waiting_for is null and (t.not_before_at is null or t.not_before_at <= ${now}) and d.fan_out_done_at is not null and d.cancel_requested_at is null
+    where t.status = 'queued' and t.waiting_for is null and (t.not_before_at is null or t.not_before_at <= ${now}) and d.fan_out_done_at is not null and d.status in ('queued', 'in_progress') and d.stop_requested_at is null and d.rollback_requested_at is null
     order by t.created_at limit ${limit}`);
 
 /** Those of the claimed targets that are still to be dispatched; what another node holds is skipped. */
@@ -112,6 +115,8 @@ export interface TargetChange {
   not_before_at?: Date | null;
   dispatch_generation?: number | null;
   previous_release_id?: string | null;
+  /** The robot goes back from now on because the server asked for it. */
+  reverting?: true;
   /** More for the event's data. */
   data?: Record<string, unknown>;
   /** Who changed this one, where many have not one actor. */
@@ -123,15 +128,16 @@ const changedRow = row({ id: text });
 export const changeTargets = (db: Db, org_id: string, deployment_id: string, changes: readonly TargetChange[], now: Date) =>
   db.many(sql(changedRow)`
     update deployment_target t set status = c.status, reason = c.reason, waiting_for = c.waiting_for, attempt = c.attempt, deadline_at = c.deadline_at,
-      not_before_at = c.not_before_at, dispatch_generation = c.dispatch_generation, previous_release_id = c.previous_release_id, updated_at = ${now}
+      not_before_at = c.not_before_at, dispatch_generation = c.dispatch_generation, previous_release_id = c.previous_release_id, reverting = c.reverting, updated_at = ${now}
     from unnest(
       ${list(changes.map((c) => c.target.id))}::text[], ${list(changes.map((c) => c.target.status))}::text[], ${list(changes.map((c) => c.target.attempt))}::int[],
       ${list(changes.map((c) => c.to))}::text[], ${list(changes.map((c) => c.reason))}::text[], ${list(changes.map((c) => c.waiting_for ?? null))}::text[],
       ${list(changes.map((c) => c.attempt ?? c.target.attempt))}::int[], ${list(changes.map((c) => c.deadline_at ?? null))}::timestamptz[],
       ${list(changes.map((c) => c.not_before_at ?? null))}::timestamptz[],
       ${list(changes.map((c) => (c.dispatch_generation === undefined ? c.target.dispatch_generation : c.dispatch_generation)))}::bigint[],
-      ${list(changes.map((c) => (c.previous_release_id === undefined ? c.target.previous_release_id : c.previous_release_id)))}::text[]
-    ) as c (id, from_status, from_attempt, status, reason, waiting_for, attempt, deadline_at, not_before_at, dispatch_generation, previous_release_id)
+      ${list(changes.map((c) => (c.previous_release_id === undefined ? c.target.previous_release_id : c.previous_release_id)))}::text[],
+      ${list(changes.map((c) => c.reverting ?? c.target.reverting))}::boolean[]
+    ) as c (id, from_status, from_attempt, status, reason, waiting_for, attempt, deadline_at, not_before_at, dispatch_generation, previous_release_id, reverting)
     where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
     returning t.id`);
 
@@ -142,10 +148,13 @@ export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], wa
     from unnest(${list(ids)}::text[], ${list(waiting_for)}::text[]) as c (id, waiting_for)
     where t.org_id = ${org_id} and t.id = c.id and t.status = 'queued'`);
 
-export const wakeWaitingForRobot = (db: Db, org_id: string, robot_id: string) =>
+/** What waits for the robot may go; what it is to go back from has so many seconds from now on, and those in which it is watched. */
+export const wakeWaitingForRobot = (db: Db, org_id: string, robot_id: string, return_seconds: number, now: Date) =>
   db.run(sql`
-    update deployment_target set waiting_for = null
-    where org_id = ${org_id} and robot_id = ${robot_id} and status = 'queued' and waiting_for = 'robot_online'`);
+    update deployment_target t set waiting_for = null, deadline_at = case when status = 'queued' then deadline_at else
+      ${now}::timestamptz + make_interval(secs => ${return_seconds}::int + coalesce((
+        select verify_seconds from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id), 0)) end
+    where org_id = ${org_id} and robot_id = ${robot_id} and ((status = 'queued' and waiting_for = 'robot_online') or (status = 'rolling_back' and reverting))`);
 
 /** A target that somebody else holds is being ended or woken there: to wait for it here could be to wait for each other. */
 export const wakeWaitingForArtifact = (db: Db, org_id: string, release_id: string) =>
@@ -213,8 +222,9 @@ export const setProgress = (
 ) =>
   db.run(sql`
     update deployment_target t set progress = ${json(p.progress)},
-      deadline_at = case when exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null) then deadline_at else ${p.deadline_at} end
-    where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and status in ('dispatched', 'downloading')`);
+      deadline_at = case when exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null) then deadline_at
+        when reverting then greatest(deadline_at, ${p.deadline_at}) else ${p.deadline_at} end
+    where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and (status in ('dispatched', 'downloading') or (status = 'rolling_back' and reverting))`);
 
 /** The robot does not let its step begin: no deadline until it does, unless it is to acknowledge a cancellation. */
 export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
@@ -224,15 +234,14 @@ export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id
       and status in ('dispatched', 'downloading', 'staged', 'rolling_back') and deadline_at is not null
       and not exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null)`);
 
-export const setDeadlines =  (db: Db, org_id: string, ids: readonly string[], deadline_at: Date) =>
-  db.run(sql`update deployment_target set deadline_at = ${deadline_at} where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
+/** What staged targets wait for until then: their window or, while that is open, nothing. */
+export const setHeldForWindow = (db: Db, org_id: string, ids: readonly string[], waiting_for: "window" | null, deadline_at: Date) =>
+  db.run(sql`
+    update deployment_target set waiting_for = ${waiting_for}, deadline_at = ${deadline_at}
+    where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'staged'`);
 
-const reasonRow = row({ reason: nullable(textOf<Reason>()) });
-/** The commonest reason among targets that ended with one of these statuses. */
-export const commonestReason = (db: Db, org_id: string, deployment_id: string, statuses: readonly TargetStatus[]) =>
-  db.maybe(sql(reasonRow)`
-    select reason from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = any(${list(statuses)}::text[])
-    group by reason order by count(*) desc, reason limit 1`);
+export const setDeadlines = (db: Db, org_id: string, ids: readonly string[], deadline_at: Date) =>
+  db.run(sql`update deployment_target set deadline_at = ${deadline_at} where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
 
 export const robotStateRow = row({ id: text, online: bool, decommissioned: bool, kinds: jsonb<string[]>() });
 /** Robots as dispatch needs them, held against a connect or disconnect until it commits: a wake-up cannot slip between. */

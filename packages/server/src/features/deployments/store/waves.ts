@@ -1,7 +1,7 @@
 import type { Db } from "../../../kernel/db.ts";
-import { json, sql } from "../../../kernel/sql.ts";
+import { identifier, int, json, row, sql, text } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
-import { waveRow } from "./rows.ts";
+import { deploymentRow, targetRow, waveRow } from "./rows.ts";
 
 export type WaveDelta = Counts & { wave: number };
 
@@ -15,3 +15,127 @@ export const moveWaveCounters = (db: Db, org_id: string, deployment_id: string, 
       as c (wave int, pending int, queued int, active int, applied int, failed int, rolled_back int, cancelled int)
     where w.org_id = ${org_id} and w.deployment_id = ${deployment_id} and w.wave = c.wave
     returning ${waveRow.of("w")}`);
+
+/** Targets that are in one of the waves that were asked for, of which there are so many. */
+export const countAssigned = (db: Db, org_id: string, deployment_id: string, waves: number) =>
+  db.one(sql(row({ count: int }))`
+    select count(*)::int as count from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and wave < ${waves}`);
+
+/** Puts the next targets of no wave, which stand in the last one, into this one: in the order of their robots. */
+export const assignToWave = (
+  db: Db,
+  org_id: string,
+  deployment_id: string,
+  w: { wave: number; rest: number; labels: Readonly<Record<string, string>> | undefined; limit: number },
+) =>
+  db.run(sql`
+    -- reads: robot
+    with chosen as (
+      select t.id from deployment_target t
+      where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.status = 'pending' and t.wave = ${w.rest}
+        ${w.labels === undefined ? sql`` : sql`and exists (select from robot r where r.org_id = t.org_id and r.id = t.robot_id and r.labels @> ${json(w.labels)}::jsonb)`}
+      order by t.robot_id limit ${w.limit})
+    update deployment_target t set wave = ${w.wave} from chosen c where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id`);
+
+/** Writes the waves with what they count now; the last one only if somebody is in it. Answers how many there are. */
+export const insertWaves = (db: Db, org_id: string, deployment_id: string, rest: number) =>
+  db.run(sql`
+    insert into deployment_wave (org_id, deployment_id, wave, size, count_pending, count_queued, count_active, count_applied, count_failed, count_rolled_back, count_cancelled)
+    select ${org_id}, ${deployment_id}, g.wave, count(t.id), count(t.id) filter (where t.status = 'pending'), count(t.id) filter (where t.status = 'queued'),
+      count(t.id) filter (where t.status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back')),
+      count(t.id) filter (where t.status = 'applied'), count(t.id) filter (where t.status = 'failed'), count(t.id) filter (where t.status = 'rolled_back'),
+      count(t.id) filter (where t.status = 'cancelled')
+    from generate_series(0, ${rest}::int) as g (wave)
+    left join deployment_target t on t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.wave = g.wave
+    group by g.wave having g.wave < ${rest} or count(t.id) > 0`);
+
+/** Where the assignment of robots to waves stands; with `wave_count` it is done. */
+export const setAssigned = (
+  db: Db,
+  org_id: string,
+  id: string,
+  u: { wave_to_assign: number | null; wave_count: number | null; done_at: Date | null },
+) =>
+  db.one(sql(deploymentRow)`
+    update deployment set wave_to_assign = ${u.wave_to_assign}, wave_count = coalesce(${u.wave_count}, wave_count), fan_out_done_at = ${u.done_at}, step_at = ${u.done_at}
+    where org_id = ${org_id} and id = ${id}
+    returning ${deploymentRow}`);
+
+export const listWaves = (db: Db, org_id: string, deployment_id: string) =>
+  db.many(sql(waveRow)`select ${waveRow} from deployment_wave where org_id = ${org_id} and deployment_id = ${deployment_id} order by wave`);
+
+export const getWave = (db: Db, org_id: string, deployment_id: string, wave: number) =>
+  db.maybe(
+    sql(waveRow)`select ${waveRow} from deployment_wave where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`,
+  );
+
+const queuedRow = row({ blocked: int, gated: int });
+/** Of the wave's queued targets: those that wait for something else than their robot, and those that wait for the gate. */
+export const countQueued = (db: Db, org_id: string, deployment_id: string, wave: number) =>
+  db.one(sql(queuedRow)`
+    select count(*) filter (where waiting_for is distinct from 'robot_online')::int as blocked, count(*) filter (where waiting_for = 'gate')::int as gated
+    from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave} and status = 'queued'`);
+
+/** The next targets of a wave that are not opened yet, locked. */
+export const lockPending = (db: Db, org_id: string, deployment_id: string, wave: number, limit: number) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'pending' and wave = ${wave}
+    order by robot_id limit ${limit} for update`);
+
+/** Targets that wait for the gate wait for `waiting_for` from now on, or for nothing. Answers how many. */
+export const liftGate = (db: Db, org_id: string, deployment_id: string, waiting_for: "slot" | null, limit: number) =>
+  db.run(sql`
+    with held as (
+      select id from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'gate' and status = 'queued'
+      order by wave, id limit ${limit} for update)
+    update deployment_target t set waiting_for = ${waiting_for} from held h where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = h.id`);
+
+/** Lets so many of those that wait for a slot try, the first wave first. Answers how many. */
+export const wakeWaitingForSlot = (db: Db, org_id: string, deployment_id: string, limit: number) =>
+  db.run(sql`
+    with held as (
+      select id from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'slot' and status = 'queued'
+      order by wave, id limit ${limit} for update)
+    update deployment_target t set waiting_for = null from held h where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = h.id`);
+
+/** What changes in a deployment's row as its waves go on; what is absent stays. */
+export interface WaveProgress {
+  current_wave?: number;
+  wave_passed_at?: Date | null;
+  promoted_wave?: number;
+  step_at?: Date | null;
+}
+
+export const setWaveProgress = (db: Db, org_id: string, id: string, p: WaveProgress) => {
+  const or = (column: "current_wave" | "wave_passed_at" | "promoted_wave" | "step_at", kind: "int" | "timestamptz") => {
+    const value = p[column];
+    if (value === undefined) return identifier(column);
+    return kind === "int" ? sql`${value}::int` : sql`${value}::timestamptz`;
+  };
+  return db.one(sql(deploymentRow)`
+    update deployment set current_wave = ${or("current_wave", "int")}, wave_passed_at = ${or("wave_passed_at", "timestamptz")},
+      promoted_wave = ${or("promoted_wave", "int")}, step_at = ${or("step_at", "timestamptz")}
+    where org_id = ${org_id} and id = ${id}
+    returning ${deploymentRow}`);
+};
+
+export const setWaveTimes = (
+  db: Db,
+  org_id: string,
+  deployment_id: string,
+  wave: number,
+  times: { opened_at: Date } | { passed_at: Date | null },
+) =>
+  db.run(
+    "opened_at" in times
+      ? sql`update deployment_wave set opened_at = coalesce(opened_at, ${times.opened_at}) where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`
+      : sql`update deployment_wave set passed_at = ${times.passed_at} where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`,
+  );
+
+/** Rollouts that are to be looked at, the longest due first. */
+export const listSteps = (db: Db, now: Date, limit: number) =>
+  db.many(
+    sql(
+      row({ org_id: text, id: text }),
+    )`select org_id, id from deployment where finished_at is null and step_at <= ${now} order by step_at limit ${limit}`,
+  );

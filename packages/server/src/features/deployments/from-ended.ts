@@ -1,0 +1,69 @@
+import { isTerminal } from "@robofleet/protocol";
+import type { Actor, Rollout } from "@robofleet/protocol/routes";
+import type { Caller } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { conflict, notFound } from "../../kernel/fault.ts";
+import { startDeployment } from "./create.ts";
+import { getDeploymentRow, listReleases, lockDeployments } from "./store/deployments.ts";
+import { groupSourceMembers, type Source } from "./store/rollback.ts";
+import type { DeploymentRow } from "./store/rows.ts";
+import type { CreateContext } from "./transition.ts";
+
+/** What a deployment without a policy of its own takes over: how long robots watch. */
+const plain = ({ verify_seconds }: Rollout): Rollout => (verify_seconds === undefined ? {} : { verify_seconds });
+
+/** A new deployment of an ended one's robots. 409 when there are none for it. */
+export async function createFromEnded(
+  tx: Db,
+  engine: CreateContext,
+  ended: DeploymentRow,
+  as: Source["as"],
+  rollout: Rollout | undefined,
+  actor: Actor,
+): Promise<DeploymentRow> {
+  const { org_id, id, target_kind, robot_id, fleet_id, app } = ended;
+  const groups = await groupSourceMembers(tx, org_id, { deployment_id: id, as, fleet_id });
+  if (groups.length === 0)
+    throw conflict(
+      as === "retry" ? `no robot of deployment ${id} failed or was rolled back` : `no robot runs what deployment ${id} brought any more`,
+    );
+  const wanted = groups.flatMap(({ release_id }) => release_id ?? []);
+  const there = new Set((await listReleases(tx, org_id, wanted)).map((release) => release.id));
+  // Where every robot had none before, the release that it loses stands for the whole.
+  const release_id = wanted.find((one) => there.has(one)) ?? ended.release_id;
+  return startDeployment(tx, engine, {
+    org_id,
+    id: engine.id("dep"),
+    kind: "release",
+    target_kind,
+    robot_id,
+    fleet_id,
+    release_id,
+    app,
+    namespace: null,
+    revision: null,
+    rollout: rollout ?? (as === "retry" ? ended.rollout : plain(ended.rollout)),
+    scheduled_at: null,
+    created_by: actor,
+    retry_of: as === "retry" ? id : null,
+    rollback_of: as === "rollback" ? id : null,
+  });
+}
+
+/** Deploys again to the robots on which an ended deployment failed or was rolled back, by its policy or another one. */
+export async function retryDeployment(
+  db: Db,
+  engine: CreateContext,
+  caller: Caller,
+  id: string,
+  rollout: Rollout | undefined,
+): Promise<DeploymentRow> {
+  const { org_id, actor } = caller;
+  return db.transaction(async (tx) => {
+    if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
+    const [row] = await lockDeployments(tx, org_id, [id]);
+    if (row === undefined) throw notFound("deployment", id);
+    if (!isTerminal(row.status)) throw conflict(`deployment ${id} has not ended: it is ${row.status}`);
+    return createFromEnded(tx, engine, row, "retry", rollout, actor);
+  });
+}

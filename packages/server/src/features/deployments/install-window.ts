@@ -1,0 +1,60 @@
+import type { Db } from "../../kernel/db.ts";
+import { nextWindow } from "./rollout/window.ts";
+import { bumpGenerations, lockGenerations, setInstallWindow } from "./store/robot-state.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import { setHeldForWindow } from "./store/targets.ts";
+import { type Engine, HINT_PUSH } from "./transition.ts";
+
+/** How long after its window a robot may take to tell that it has begun. */
+const WINDOW_SLACK_MS = 600_000;
+/** The policy's window never opens again: nobody installs it any more, until it expires. */
+const NEVER = { install_from: new Date(8.64e15), install_until: new Date(8.64e15) };
+
+interface InstallWindow {
+  install_from: Date | null;
+  install_until: Date | null;
+}
+
+/** When a robot that gets this deployment now may install it: in the window that is open, or the next; nulls: whenever. */
+export function installWindow({ rollout }: Pick<DeploymentRow, "rollout">, now: Date): InstallWindow {
+  if (rollout.window === undefined) return { install_from: null, install_until: null };
+  const window = nextWindow(rollout.window, now);
+  return window === null ? NEVER : { install_from: window.opens_at, install_until: window.closes_at };
+}
+
+/**
+ * What a robot that has downloaded everything waits for, and until when: for its window, as long as that is not open. A
+ * window that was missed counts as late at once, so that the robot is told of the next one.
+ */
+export function waitForWindow(
+  { install_from, install_until }: InstallWindow,
+  now: Date,
+): { waiting_for: "window" | null; deadline_at: Date | undefined } {
+  if (install_from === null || install_until === null) return { waiting_for: null, deadline_at: undefined };
+  if (now >= install_until) return { waiting_for: "window", deadline_at: now };
+  return { waiting_for: now < install_from ? "window" : null, deadline_at: new Date(install_until.getTime() + WINDOW_SLACK_MS) };
+}
+
+/**
+ * The robots of these targets have everything, and their window has gone by: they are told of the next one. That is no
+ * further attempt: it goes on until the deployment expires. The caller holds the deployment and the targets locked.
+ */
+export async function moveToNextWindow(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<void> {
+  if (targets.length === 0) return;
+  const { org_id } = deployment;
+  const now = engine.clock.now();
+  const robot_ids = targets.map(({ robot_id }) => robot_id);
+  await lockGenerations(tx, org_id, robot_ids);
+  const window = installWindow(deployment, now);
+  const told = (await setInstallWindow(tx, org_id, targets, window, now)).map(({ robot_id }) => robot_id);
+  await bumpGenerations(tx, org_id, told, now);
+  const { waiting_for, deadline_at } = waitForWindow(window, now);
+  await setHeldForWindow(
+    tx,
+    org_id,
+    targets.map(({ id }) => id),
+    waiting_for,
+    deadline_at ?? now,
+  );
+  if (told.length > 0) tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: told }));
+}

@@ -1,0 +1,29 @@
+import type { Db } from "../../kernel/db.ts";
+import { sourceOf } from "./source.ts";
+import { countMembers, listMembers } from "./store/deployments.ts";
+import { groupSourceMembers, listSourceMembers } from "./store/rollback.ts";
+import type { DeploymentRow } from "./store/rows.ts";
+
+export interface Member {
+  robot_id: string;
+  /** What it is to get; null: a config, or no release any more. */
+  release_id: string | null;
+}
+
+type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "retry_of" | "rollback_of">;
+
+/** Robots of the deployment behind a cursor, by id: of its fleet as of then, its one robot, or those of an ended deployment. */
+export async function membersOf(tx: Db, deployment: Of, at: Date, after: string, limit: number): Promise<Member[]> {
+  const { org_id, robot_id, fleet_id, release_id } = deployment;
+  const source = sourceOf(deployment);
+  if (source !== undefined) return listSourceMembers(tx, org_id, source, after, limit);
+  if (fleet_id === null) return after === "" ? [{ robot_id: robot_id ?? "", release_id }] : [];
+  return (await listMembers(tx, org_id, fleet_id, at, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
+}
+
+/** How many there are of them. */
+export async function countMembersOf(tx: Db, deployment: Of, at: Date): Promise<number> {
+  const source = sourceOf(deployment);
+  if (source !== undefined) return (await groupSourceMembers(tx, deployment.org_id, source)).reduce((sum, { robots }) => sum + robots, 0);
+  return deployment.fleet_id === null ? 1 : (await countMembers(tx, deployment.org_id, deployment.fleet_id, at)).count;
+}

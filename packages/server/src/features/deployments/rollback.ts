@@ -1,0 +1,79 @@
+import { isTerminal, type Reason } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
+import type { Caller } from "../../kernel/caller.ts";
+import { SYSTEM } from "../../kernel/caller.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { conflict, notFound } from "../../kernel/fault.ts";
+import { callOff } from "./call-off.ts";
+import { eachApart } from "./each-apart.ts";
+import { createFromEnded } from "./from-ended.ts";
+import { returnRobots } from "./return-robots.ts";
+import { getDeploymentRow, lockDeployments } from "./store/deployments.ts";
+import { listRollingBack, setRollbackRequested } from "./store/rollback.ts";
+import type { DeploymentRow } from "./store/rows.ts";
+import { lockTargetsByStatus } from "./store/targets.ts";
+import { type CreateContext, type Engine, HINT_ROLLOUT, moveDeployment } from "./transition.ts";
+
+/** Targets of one transaction. */
+const CHUNK_TARGETS = 2_000;
+
+/**
+ * A deployment that has not ended goes back from now on, whose row the caller holds locked: nobody gets it any more, and
+ * `continueRollbacks` brings the robots back, chunk by chunk.
+ */
+export async function beginRollback(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  reason: Extract<Reason, "rollback_requested" | "threshold_exceeded">,
+  actor: Actor,
+): Promise<DeploymentRow> {
+  const now = engine.clock.now();
+  await setRollbackRequested(tx, deployment.org_id, deployment.id, now);
+  tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+  return moveDeployment(tx, engine, { ...deployment, rollback_requested_at: now }, "rolling_back", reason, actor);
+}
+
+/**
+ * Asks for the robots of a deployment to be as they were before it: of one that runs by turning it round, of an ended one by
+ * a new deployment, which is answered with `is_new`. 409 when nothing is there to go back from.
+ */
+export async function rollBackDeployment(
+  db: Db,
+  engine: CreateContext,
+  caller: Caller,
+  id: string,
+  chunk = CHUNK_TARGETS,
+): Promise<{ row: DeploymentRow; is_new: boolean }> {
+  const { org_id, actor } = caller;
+  return db.transaction(async (tx) => {
+    if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
+    const [row] = await lockDeployments(tx, org_id, [id]);
+    if (row === undefined) throw notFound("deployment", id);
+    if (isTerminal(row.status)) return { row: await createFromEnded(tx, engine, row, "rollback", undefined, actor), is_new: true };
+    if (row.status === "scheduled") throw conflict(`deployment ${id} has not started: cancel it`);
+    if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled: roll it back when it has ended`);
+    if (row.status === "rolling_back") return { row, is_new: false };
+    const rolling_back = await beginRollback(tx, engine, row, "rollback_requested", actor);
+    return { row: await rollBackOpen(tx, engine, rolling_back, actor, chunk), is_new: false };
+  });
+}
+
+/** One chunk of a deployment that goes back. */
+async function rollBackOpen(tx: Db, engine: Engine, deployment: DeploymentRow, actor: Actor, chunk: number): Promise<DeploymentRow> {
+  const called_off = await callOff(tx, engine, deployment, "rollback_requested", actor, chunk);
+  const applied = await lockTargetsByStatus(tx, deployment.org_id, deployment.id, ["applied"], chunk);
+  return returnRobots(tx, engine, called_off, applied, actor);
+}
+
+/** Background: goes on with deployments that go back. Answers true while there is more. */
+export async function continueRollbacks(db: SystemDb, engine: Engine, chunk = CHUNK_TARGETS): Promise<boolean> {
+  const open = await listRollingBack(db, 20);
+  await eachApart(open, ({ org_id, id }) =>
+    db.forOrg(org_id).transaction(async (tx) => {
+      const [row] = await lockDeployments(tx, org_id, [id]);
+      if (row?.status === "rolling_back") await rollBackOpen(tx, engine, row, SYSTEM, chunk);
+    }),
+  );
+  return open.length > 0;
+}

@@ -1,0 +1,66 @@
+import type { Db } from "../../../kernel/db.ts";
+import { int, list, nullable, row, sql, text } from "../../../kernel/sql.ts";
+import { targetRow } from "./rows.ts";
+
+export const setRollbackRequested = (db: Db, org_id: string, id: string, now: Date) =>
+  db.run(
+    sql`update deployment set rollback_requested_at = coalesce(rollback_requested_at, ${now}), updated_at = ${now} where org_id = ${org_id} and id = ${id}`,
+  );
+
+const refRow = row({ org_id: text, id: text });
+/** Deployments that go back of which a robot was not told yet, or something still waits. */
+export const listRollingBack = (db: Db, limit: number) =>
+  db.many(sql(refRow)`
+    select org_id, id from deployment d where finished_at is null and rollback_requested_at is not null and status = 'rolling_back'
+      and (count_applied + count_pending + count_queued > 0 or (count_active > 0 and exists (
+        select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
+        where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged')))) limit ${limit}`);
+
+/** Targets whose robots are on their way back to the release before, locked. */
+export const lockReturning = (db: Db, org_id: string, deployment_id: string, limit: number) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'rolling_back' and reverting
+    order by id limit ${limit} for update`);
+
+/** Those of these releases that are still there; nobody deletes them until the transaction ends. */
+export const holdReleases = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(row({ id: text }))`
+    -- reads: release
+    select id from release where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for key share`);
+
+/** By which targets of an ended deployment another one is made: what becomes of whose robots. */
+export interface Source {
+  deployment_id: string;
+  /** `retry`: its robots that failed get its release again; `rollback`: those that still run it get what they had before. */
+  as: "retry" | "rollback";
+  /** The fleet that the deployment was for: robots that have left it are not touched. */
+  fleet_id: string | null;
+}
+
+const memberRow = row({ robot_id: text, release_id: nullable(text) });
+
+const ofSource = (org_id: string, { deployment_id, as, fleet_id }: Source) => sql`
+  -- reads: robot
+  from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
+  where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and r.decommissioned_at is null
+    and (${fleet_id}::text is null or r.fleet_id = ${fleet_id})
+    ${
+      as === "retry"
+        ? sql`and t.status in ('failed', 'rolled_back')`
+        : sql`and t.status = 'applied' and exists (
+          select from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject
+            and a.target_id is null and a.current_release_id is not distinct from t.release_id)`
+    }`;
+
+/** The next robots behind a cursor, with the release that each is to get; null: none. */
+export const listSourceMembers = (db: Db, org_id: string, source: Source, after: string, limit: number) =>
+  db.many(sql(memberRow)`
+    select t.robot_id, ${source.as === "retry" ? sql`t.release_id` : sql`t.previous_release_id`} as release_id ${ofSource(org_id, source)} and t.robot_id > ${after}
+    order by t.robot_id limit ${limit}`);
+
+const groupRow = row({ release_id: nullable(text), robots: int });
+/** How many robots get which release; the commonest first. */
+export const groupSourceMembers = (db: Db, org_id: string, source: Source) =>
+  db.many(sql(groupRow)`
+    select ${source.as === "retry" ? sql`t.release_id` : sql`t.previous_release_id`} as release_id, count(*)::int as robots ${ofSource(org_id, source)}
+    group by 1 order by count(*) desc, 1`);

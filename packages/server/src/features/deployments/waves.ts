@@ -1,0 +1,208 @@
+import { isTerminal } from "@robofleet/protocol";
+import { SYSTEM } from "../../kernel/caller.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { eachApart } from "./each-apart.ts";
+import { giveBack } from "./give-back.ts";
+import { type NextStep, nextStep, type WaveFacts } from "./rollout/next-step.ts";
+import { reachOf, type Wave } from "./rollout/wave-members.ts";
+import { wholeRollout } from "./rollout/whole-rollout.ts";
+import { isLimited, wakeSlots } from "./slots.ts";
+import { lockDeployments } from "./store/deployments.ts";
+import type { DeploymentRow } from "./store/rows.ts";
+import { lockTargetsByStatus } from "./store/targets.ts";
+import {
+  assignToWave,
+  countAssigned,
+  countQueued,
+  getWave,
+  insertWaves,
+  liftGate,
+  listSteps,
+  lockPending,
+  setAssigned,
+  setWaveProgress,
+  setWaveTimes,
+} from "./store/waves.ts";
+import { type Engine, HINT_DISPATCH, moveTargets } from "./transition.ts";
+
+/** Targets of one transaction. */
+const CHUNK_TARGETS = 2_000;
+const ASSIGN_TARGETS = 5_000;
+const STEPS_PER_TURN = 20;
+/** A rollout is looked at this often though nothing told of a change: what frees a slot may happen to robots alone. */
+const LOOK_EVERY_MS = 30_000;
+
+const wavesOf = ({ rollout }: Pick<DeploymentRow, "rollout">): readonly Wave[] => wholeRollout(rollout).waves ?? [];
+
+/**
+ * Puts the next robots into their waves; with the last one the waves stand and the first is opened. Until then nothing of
+ * the deployment is dispatched. What was done before a crash is found in the rows.
+ */
+export async function assignRobots(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
+  const { org_id, id, count_total } = deployment;
+  const waves = wavesOf(deployment);
+  let left = ASSIGN_TARGETS;
+  let number = deployment.wave_to_assign ?? 0;
+  for (; number < waves.length; number += 1) {
+    const wave = waves[number] as Wave;
+    const reach = reachOf(wave, count_total);
+    const wanted = reach === null ? Infinity : reach - (await countAssigned(tx, org_id, id, waves.length)).count;
+    const limit = Math.min(left, wanted);
+    const found =
+      limit <= 0 ? 0 : await assignToWave(tx, org_id, id, { wave: number, rest: waves.length, labels: wave.labels, limit });
+    left -= found;
+    if (left === 0 && found < wanted) return setAssigned(tx, org_id, id, { wave_to_assign: number, wave_count: null, done_at: null });
+  }
+  const wave_count = await insertWaves(tx, org_id, id, waves.length);
+  const now = engine.clock.now();
+  const row = await setAssigned(tx, org_id, id, { wave_to_assign: null, wave_count, done_at: now });
+  await setWaveTimes(tx, org_id, id, 0, { opened_at: now });
+  return advanceRollout(tx, engine, row);
+}
+
+/** Background: opens what waits for a wave, a soak time or a gate that is over, and ends what a stop leaves over. */
+export async function advanceRollouts(db: SystemDb, engine: Engine): Promise<boolean> {
+  const due = await listSteps(db, engine.clock.now(), STEPS_PER_TURN);
+  let more = due.length === STEPS_PER_TURN;
+  await eachApart(due, ({ org_id, id }) =>
+    db.forOrg(org_id).transaction(async (tx) => {
+      const [row] = await lockDeployments(tx, org_id, [id]);
+      if (row === undefined || isTerminal(row.status)) return;
+      const { step_at } = await advanceRollout(tx, engine, row);
+      more ||= step_at !== null && step_at <= engine.clock.now();
+    }),
+  );
+  return more;
+}
+
+/** Does what is to be done now for a deployment whose row the caller holds locked, and says when it is looked at again. */
+export async function advanceRollout(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
+  const { org_id, id } = deployment;
+  const now = engine.clock.now();
+  // Cancellations and rollbacks go their own ways.
+  if (deployment.cancel_requested_at !== null || deployment.rollback_requested_at !== null || deployment.fan_out_done_at === null)
+    return setWaveProgress(tx, org_id, id, { step_at: null });
+  if (deployment.stop_requested_at !== null) return endWaiting(tx, engine, deployment);
+  let row = deployment;
+  let step_at: Date | null = null;
+  if (deployment.rollout.waves !== undefined) ({ row, step_at } = await advanceWaves(tx, engine, deployment));
+  if (row.paused_at === null && (await wakeSlots(tx, row)) > 0) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+  const look_at = new Date(now.getTime() + LOOK_EVERY_MS);
+  return setWaveProgress(tx, org_id, id, { step_at: step_at === null || step_at > look_at ? look_at : step_at });
+}
+
+/** Too many failed: one chunk of what nobody has got yet ends. */
+async function endWaiting(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
+  const { org_id, id } = deployment;
+  const waiting = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued"], CHUNK_TARGETS);
+  // The robot of a target that waits for its next attempt may still be at the last one.
+  await giveBack(
+    tx,
+    engine,
+    org_id,
+    waiting.filter(({ attempt }) => attempt > 0),
+  );
+  const row = await moveTargets(
+    tx,
+    engine,
+    deployment,
+    waiting.map((target) => ({ target, to: "cancelled", reason: "threshold_exceeded" })),
+    SYSTEM,
+  );
+  return setWaveProgress(tx, org_id, row.id, { step_at: waiting.length === CHUNK_TARGETS ? engine.clock.now() : null });
+}
+
+/** Takes the steps that are due, until something else has to happen first or a chunk is full. */
+async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<{ row: DeploymentRow; step_at: Date | null }> {
+  let row = deployment;
+  for (;;) {
+    const facts = await waveFacts(tx, row);
+    const step = nextStep(facts, engine.clock.now());
+    if (step.do === "wait") return { row, step_at: null };
+    if (step.do === "soak") return { row, step_at: step.until };
+    const done = await takeStep(tx, engine, row, facts, step);
+    row = done.row;
+    if (done.chunk_full) return { row, step_at: engine.clock.now() };
+  }
+}
+
+/** What stands in the rows about the wave that was opened last. */
+export async function waveFacts(tx: Db, deployment: DeploymentRow): Promise<WaveFacts> {
+  const { org_id, id, current_wave } = deployment;
+  const waves = wavesOf(deployment);
+  const row = await getWave(tx, org_id, id, current_wave);
+  if (row === undefined) throw new Error("a deployment has lost a wave");
+  const decided = row.count_applied + row.count_failed + row.count_rolled_back;
+  const { blocked, gated } = row.count_queued === 0 ? { blocked: 0, gated: 0 } : await countQueued(tx, org_id, id, current_wave);
+  return {
+    wave: current_wave,
+    wave_count: deployment.wave_count,
+    pending: row.count_pending,
+    active: row.count_active,
+    decided,
+    queued: row.count_queued,
+    blocked,
+    gated,
+    passed_at: deployment.wave_passed_at,
+    // There is nothing to watch where no robot runs it.
+    soak_seconds: decided === 0 ? 0 : (waves[current_wave]?.soak_seconds ?? 0),
+    gate: waves[current_wave]?.gate ?? "auto",
+    gate_before: waves[current_wave - 1]?.gate ?? "auto",
+    promoted_wave: deployment.promoted_wave,
+    paused: deployment.paused_at !== null,
+  };
+}
+
+type Taken = Exclude<NextStep, { do: "wait" } | { do: "soak" }>;
+
+async function takeStep(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  facts: WaveFacts,
+  step: Taken,
+): Promise<{ row: DeploymentRow; chunk_full: boolean }> {
+  const { org_id, id, current_wave } = deployment;
+  const now = engine.clock.now();
+  const whole = (row: DeploymentRow) => ({ row, chunk_full: false });
+  switch (step.do) {
+    case "open":
+      return openTargets(tx, engine, deployment, step.gated);
+    case "lift_gate": {
+      const lifted = await liftGate(tx, org_id, id, isLimited(deployment) ? "slot" : null, ASSIGN_TARGETS);
+      tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+      return { row: deployment, chunk_full: lifted > 0 };
+    }
+    case "pass":
+    case "pass_again": {
+      const passed_at = step.do === "pass" ? now : null;
+      await setWaveTimes(tx, org_id, id, current_wave, { passed_at });
+      return whole(await setWaveProgress(tx, org_id, id, { wave_passed_at: passed_at }));
+    }
+    case "next": {
+      await setWaveTimes(tx, org_id, id, facts.wave + 1, { opened_at: now });
+      return whole(await setWaveProgress(tx, org_id, id, { current_wave: facts.wave + 1, wave_passed_at: null }));
+    }
+  }
+}
+
+/** Queues the next chunk of the wave that is open. */
+async function openTargets(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  gated: boolean,
+): Promise<{ row: DeploymentRow; chunk_full: boolean }> {
+  const waiting_for = gated ? "gate" : isLimited(deployment) ? "slot" : null;
+  const pending = await lockPending(tx, deployment.org_id, deployment.id, deployment.current_wave, CHUNK_TARGETS);
+  const row = await moveTargets(
+    tx,
+    engine,
+    deployment,
+    pending.map((target) => ({ target, to: "queued", reason: null, waiting_for })),
+    SYSTEM,
+  );
+  if (!gated) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+  return { row, chunk_full: pending.length === CHUNK_TARGETS };
+}
+
