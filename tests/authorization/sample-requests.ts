@@ -1,6 +1,7 @@
 import { generateKeyPairSync, hash, randomUUID } from "node:crypto";
 import type { TObject, TSchema } from "typebox";
 import type { Route } from "@robofleet/protocol/routes";
+import { publicKeyOf, type SignedText, signTrust } from "@robofleet/protocol/signatures";
 import type { HarnessOrg } from "../harness/index.ts";
 import { until } from "../processes/process.ts";
 import type { SimulatedRobot } from "@robofleet/swarm";
@@ -102,10 +103,18 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     schema: {},
     version: 1,
     public_key: generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64"),
+    statement: firstStatement(things.ids.org_id ?? ""),
     ...things.ids,
   };
   if (!(name in samples)) throw new Error(`no sample value is known for the field ${name}: add one to sample-requests.ts`);
   return samples[name];
+}
+
+/** The first of an org's signing keys, signed by itself. */
+function firstStatement(org_id: string): SignedText {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const keys = [{ name: "sample", public_key: publicKeyOf(privateKey) }];
+  return signTrust({ org_id, serial: 1, require_signature: false, keys, issued_at: "2026-01-01T00:00:00Z" }, privateKey);
 }
 
 const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Object.entries(schema?.properties ?? {});

@@ -120,7 +120,7 @@ export const ATTACKS: Record<string, { refused_by: readonly SignatureCheck[]; ap
   "signed by a stranger under a trusted key's name": {
     refused_by: FORGED,
     apply: (_, offer) => ({
-      signature: { ...resigned(offer, {}, SIGNERS.stranger), key_id: SIGNERS.first.id, text: `${signatureOf(offer).text}` },
+      signature: { ...resigned(offer, {}, SIGNERS.stranger), key_id: SIGNERS.first.id, text: signatureOf(offer).text },
     }),
   },
   "another org's": {
