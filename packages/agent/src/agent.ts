@@ -3,7 +3,7 @@ import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
 import type { Desired } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
-import type { CreateDeployments, Deployments, LogSink, Reporter } from "./contract.ts";
+import type { AppStatus, CreateDeployments, Deployments, LogSink, Reporter } from "./contract.ts";
 import { createDeployments } from "./deployments/index.ts";
 import { lockState } from "./disk/lock.ts";
 import { errorText, makeDirectory } from "./disk/write-atomically.ts";
@@ -16,6 +16,7 @@ import { type Enrolment, openKey, type RobotKey } from "./identity/identity.ts";
 import { readBootId, readPlatform } from "./identity/platform.ts";
 import { DesiredStore } from "./link/desired-store.ts";
 import { Link } from "./link/link.ts";
+import { RobotSide } from "./local/robot-side.ts";
 import { agentLog } from "./logs/agent-log.ts";
 import { LogShipper } from "./logs/shipper.ts";
 import { RobotTime } from "./robot-time.ts";
@@ -145,8 +146,9 @@ async function run(
   const { state_directory, labels } = config;
   const server_time = (): number => time.serverTime();
   const guard = new ReleaseGuard({ state_directory, org_id: enrolment.org_id, robot_id, labels, clock, server_time, fetcher, log });
+  const robot_side = new RobotSide({ config, clock, log });
   const deployments = (options.create_deployments ?? createDeployments)({
-    state_directory: config.state_directory,
+    state_directory,
     clock,
     log,
     reporter,
@@ -155,16 +157,23 @@ async function run(
     desired: store.current,
     config,
     guard,
+    permission: robot_side.permission,
+    on_app: robot_side.appChanged,
+    on_config: robot_side.configChanged,
   });
-  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter });
+  const on_connection = robot_side.connectionChanged;
+  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter, on_connection });
   parts.link = link;
   log.info(
     { robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation },
     "agent started",
   );
+  const apps = (): AppStatus[] => deployments.apps?.() ?? [];
   await deployments.start();
+  await robot_side.start({ robot_id, name: enrolment.name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
   link.start();
   const stop = async (): Promise<void> => {
+    await robot_side.stop();
     store.stop();
     await deployments.stop();
     await link.stop();
@@ -195,10 +204,12 @@ interface LinkParts {
   store: DesiredStore;
   deployments: Deployments;
   reporter: Reporter;
+  on_connection: (connected: boolean, reason?: string) => void;
 }
 
 /** The link with everything that it says of the robot: who it is, how it is, what it runs. */
-function makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter }: LinkParts): Link {
+function makeLink(parts: LinkParts): Link {
+  const { config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter, on_connection } = parts;
   const { time, log, local, outbox, spool, shipper } = disk;
   const boot_id = readBootId(config.system_root);
   const run_id = Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex");
@@ -232,6 +243,7 @@ function makeLink({ config, tls, clock, activity, key, robot_id, disk, store, de
     }),
     health: () => meter.measure(),
     announce: () => deployments.announce(),
+    on_connection,
     desired: (desired) => {
       if (desired.robot_id === undefined || desired.robot_id === robot_id) takeDesired({ store, reporter, deployments, log }, desired);
       else
@@ -246,6 +258,7 @@ function makeLink({ config, tls, clock, activity, key, robot_id, disk, store, de
 /** On disk first, then acted on, then reported; what was stored before is reported again, as the server may not know. */
 function takeDesired(parts: { store: DesiredStore; reporter: Reporter; deployments: Deployments; log: Logger }, desired: Desired): void {
   const { store, reporter, deployments, log } = parts;
+  deployments.learn?.(desired);
   store.take(desired, (fresh) => {
     try {
       if (fresh) deployments.desired(desired);

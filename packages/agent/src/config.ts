@@ -1,6 +1,8 @@
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { parseFingerprint } from "@robofleet/protocol/authority";
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
+import { SOCKET_PATH_BYTES_MAX } from "./local/socket-path.ts";
+import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/gate.ts";
 
 /** Everything that the outside decides about an agent. Sizes in bytes. */
 export interface AgentConfig {
@@ -62,7 +64,8 @@ export interface ConfigFlags {
 
 /**
  * Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME,
- * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_AGENT_LOG_LEVEL.
+ * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_CONTAINER_SOCKET, ROBOFLEET_AGENT_LOG_LEVEL,
+ * ROBOFLEET_SOCKET_GROUP, ROBOFLEET_SAFE_TO_UPDATE_COMMAND, ROBOFLEET_SAFE_TO_UPDATE_URL, ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT.
  * Throws UsageError for what is missing or malformed.
  */
 export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): AgentConfig {

@@ -48,6 +48,8 @@ export interface LinkOptions {
   /** Called after each welcome: reports what runs. */
   announce: () => void;
   desired: (desired: Desired) => void;
+  /** The server has welcomed this robot, or the link is down again and why. */
+  on_connection?: (connected: boolean, reason?: string) => void;
 }
 
 /** The robot's end of the link: connects, keeps it up, comes back. */
@@ -138,7 +140,9 @@ export class Link {
     if (this.#stopping.signal.aborted) session!.close("the agent is stopping");
     const end = await session!.ended;
     const up_ms = this.#welcomed_at === undefined ? 0 : clock.monotonic() - this.#welcomed_at;
+    const was_up = this.#welcomed_at !== undefined;
     this.#welcomed_at = undefined;
+    if (was_up) this.#options.on_connection?.(false, end.reason);
     this.#session = undefined;
     this.#reports.stop();
     this.#options.shipper.stop();
@@ -181,6 +185,7 @@ export class Link {
       return { reason: `the outbox could not be renamed: ${errorText(error)}` };
     }
     this.#welcomed_at = clock.monotonic();
+    this.#options.on_connection?.(true);
     this.#last_failure = undefined;
     log.info(
       { session_id: welcome.session_id, clock_offset_ms: Math.round(time.offset() ?? 0), waiting_reports: outbox.size },

@@ -107,6 +107,7 @@ export class BundleExecutor implements Executor {
       ROBOFLEET_CONFIG_DIR: paths.configs,
       ROBOFLEET_APP: app,
       ROBOFLEET_RELEASE: release.tag,
+      ...(config.local_api === undefined ? {} : { ROBOFLEET_SOCKET: config.local_api.socket }),
     };
   }
 

@@ -1,0 +1,98 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import type { AgentConfig } from "../config.ts";
+import type { AppStatus } from "../contract.ts";
+import { statePaths } from "../runtime/paths.ts";
+import { thisMachine } from "../safety/machine.ts";
+import { type LockEvent, RobotPermission } from "../safety/permission.ts";
+import { UpdateLock } from "../safety/update-lock.ts";
+import { EventRing } from "./event-ring.ts";
+import type { AgentView } from "./routes.ts";
+import { LocalApi } from "./server.ts";
+
+const RUN_BYTES = 6;
+
+export interface RobotSideOptions {
+  config: AgentConfig;
+  clock: Clock;
+  log: Logger;
+}
+
+/** What the agent is to the robot that it runs on: it asks before it changes anything, and answers what its software asks. */
+export class RobotSide {
+  readonly permission: RobotPermission;
+  readonly #options: RobotSideOptions;
+  readonly #ring: EventRing;
+  readonly #told = new Map<string, string>();
+  #view: AgentView | undefined;
+  #api: LocalApi | undefined;
+
+  constructor(options: RobotSideOptions) {
+    const { config, clock, log } = options;
+    const { state_directory, safe_to_update, workload_environment, system_root } = config;
+    this.#options = options;
+    const machine = thisMachine(system_root);
+    this.permission = new RobotPermission({
+      lock: new UpdateLock({ state_directory, clock, machine }),
+      gate: safe_to_update,
+      gate_context: { env: workload_environment, directory: state_directory },
+      clock,
+      log,
+    });
+    this.permission.on_event = (event) => this.#lockChanged(event);
+    this.#ring = new EventRing(Buffer.from(clock.randomBytes(RUN_BYTES)).toString("hex"));
+  }
+
+  /** Opens the socket, if the config names one. */
+  async start(view: Omit<AgentView, "permission" | "paths">): Promise<void> {
+    const { config, clock, log } = this.#options;
+    const { state_directory, local_api } = config;
+    this.permission.start();
+    this.#view = { ...view, permission: this.permission, paths: statePaths(state_directory) };
+    if (local_api === undefined) return;
+    this.#api = new LocalApi({ ...local_api, state_directory, view: this.#view, ring: this.#ring, clock, log });
+    await this.#api.start();
+  }
+
+  async stop(): Promise<void> {
+    this.permission.stop();
+    await this.#api?.stop();
+  }
+
+  #lockChanged(event: LockEvent): void {
+    const { type, ...data } = event;
+    this.#ring.add(type, data);
+  }
+
+  /** Some app may have another status: those that do are told. */
+  readonly appChanged = (): void => {
+    for (const status of this.#view?.apps() ?? []) this.#tellApp(status);
+  };
+
+  #tellApp(status: AppStatus): void {
+    const text = JSON.stringify(status);
+    if (this.#told.get(status.app) === text) return;
+    this.#told.set(status.app, text);
+    this.#ring.add("app.changed", status);
+  }
+
+  readonly configChanged = (namespace: string): void => {
+    const { state_directory } = this.#options.config;
+    let sha256: string | null = null;
+    try {
+      sha256 = createHash("sha256")
+        .update(readFileSync(statePaths(state_directory).config(namespace)))
+        .digest("hex");
+    } catch {
+      // Taken away meanwhile: whoever reads it finds out.
+    }
+    this.#ring.add("config.changed", { namespace, sha256 });
+  };
+
+  readonly connectionChanged = (connected: boolean, reason?: string): void => {
+    if (connected) this.#ring.add("connection.opened", {});
+    else this.#ring.add("connection.closed", { reason: reason ?? "" });
+  };
+}

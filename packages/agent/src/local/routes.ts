@@ -1,0 +1,173 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { decodeFileName } from "@robofleet/protocol";
+import type { AppStatus } from "../contract.ts";
+import { isChanging } from "../deployments/app-status.ts";
+import { isMissing } from "../disk/write-atomically.ts";
+import type { StatePaths } from "../runtime/paths.ts";
+import type { RobotPermission } from "../safety/permission.ts";
+import {
+  type HeldLock,
+  isOwner,
+  isPid,
+  isTtl,
+  LOCK_OWNER_CHARACTERS_MAX,
+  LOCK_TTL_SECONDS_MAX,
+  LockBusy,
+  LockHeld,
+  type LockRequest,
+  NoSuchProcess,
+} from "../safety/update-lock.ts";
+
+/** What the local API shows of the agent. */
+export interface AgentView {
+  robot_id: string;
+  name: string;
+  agent_version: string;
+  connected: () => boolean;
+  apps: () => AppStatus[];
+  permission: RobotPermission;
+  paths: StatePaths;
+}
+
+export interface LocalRequest {
+  path: string;
+  query: URLSearchParams;
+  /** Parsed JSON; undefined: none was sent. */
+  body: unknown;
+}
+
+/** What a client is told instead of data. */
+export class LocalError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly details: Record<string, unknown>;
+
+  constructor(status: number, code: string, message: string, details: Record<string, unknown> = {}) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.details = details;
+  }
+}
+
+type Answer = (view: AgentView, request: LocalRequest) => unknown;
+
+/** Every route but the event stream; `{namespace}` stands for one part of the path. */
+export const LOCAL_ROUTES: Record<string, Answer> = {
+  "GET /v1/status": (view) => status(view),
+  "GET /v1/lock": ({ permission }) => ({ lock: permission.lock() ?? null }),
+  "PUT /v1/lock": (view, { body }) => ({ lock: takeLock(view, lockRequest(body)) }),
+  "DELETE /v1/lock": (view, { query }) => ({ released: releaseLock(view, query) }),
+  "GET /v1/configs": ({ paths }) => ({ configs: listConfigs(paths) }),
+  "GET /v1/configs/{namespace}": ({ paths }, { path }) => readConfigFile(paths, namespaceOf(path)),
+};
+export const EVENTS_PATH = "/v1/events";
+
+/** Answers a request, or throws LocalError. */
+export function answerLocal(view: AgentView, method: string, request: LocalRequest): unknown {
+  const pattern = request.path.startsWith("/v1/configs/") ? "/v1/configs/{namespace}" : request.path;
+  const route = LOCAL_ROUTES[`${method} ${pattern}`];
+  if (route !== undefined) return route(view, request);
+  const methods = Object.keys(LOCAL_ROUTES).flatMap((one) => (one.endsWith(` ${pattern}`) ? [one.split(" ")[0]] : []));
+  if (methods.length === 0) throw new LocalError(404, "not_found", "there is no such path");
+  throw new LocalError(405, "method_not_allowed", `this path answers ${methods.join(", ")}`);
+}
+
+function status({ robot_id, name, agent_version, connected, apps, permission }: AgentView) {
+  return { robot_id, name, agent_version, connected: connected(), apps: apps(), lock: permission.lock() ?? null };
+}
+
+function lockRequest(body: unknown): LockRequest {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) throw invalid("the body is a JSON object: owner, ttl_seconds, pid");
+  const { owner, ttl_seconds, pid, ...rest } = body as Record<string, unknown>;
+  const unknown = Object.keys(rest)[0];
+  if (unknown !== undefined) throw invalid(`there is no field ${JSON.stringify(unknown.slice(0, 100))}`);
+  if (!isOwner(owner)) throw invalid(`owner is a text of 1 to ${LOCK_OWNER_CHARACTERS_MAX} printable characters`);
+  if (!isTtl(ttl_seconds)) throw invalid(`ttl_seconds is a number from 1 to ${LOCK_TTL_SECONDS_MAX}`);
+  if (pid !== undefined && !isPid(pid)) throw invalid("pid is the number of a process on this robot");
+  return { owner, ttl_seconds, ...(pid === undefined ? {} : { pid }) };
+}
+
+/** Whoever gets the lock may rely on it: while something is being changed nobody gets it. */
+function takeLock({ apps, permission }: AgentView, request: LockRequest): HeldLock {
+  const changing = apps().find(isChanging);
+  // Its owner may renew: what is going on was begun before it had the lock.
+  if (changing !== undefined && permission.lock()?.owner !== request.owner)
+    throw new LocalError(409, "update_in_progress", `app ${changing.app} is being changed (${changing.phase?.replace("_", " ")})`, {
+      app: changing.app,
+    });
+  return answering(() => permission.takeLock(request));
+}
+
+function releaseLock({ permission }: AgentView, query: URLSearchParams): boolean {
+  const owner = query.get("owner");
+  if (owner === null && query.get("force") !== "true") throw invalid("say whose lock: ?owner=NAME, or ?force=true for anybody's");
+  return answering(() => permission.releaseLock(owner ?? undefined));
+}
+
+function answering<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof LockHeld) throw new LocalError(409, "locked", error.message, { lock: error.held });
+    if (error instanceof NoSuchProcess) throw invalid(error.message);
+    if (error instanceof LockBusy) throw new LocalError(503, "busy", error.message);
+    throw error;
+  }
+}
+
+const invalid = (message: string): LocalError => new LocalError(400, "invalid", message);
+
+function namespaceOf(path: string): string {
+  try {
+    return decodeURIComponent(path.slice("/v1/configs/".length));
+  } catch {
+    throw invalid("the namespace is not well encoded");
+  }
+}
+
+interface ConfigFile {
+  namespace: string;
+  sha256: string;
+  bytes: number;
+}
+
+function listConfigs(paths: StatePaths): ConfigFile[] {
+  return configNames(paths).flatMap((namespace) => {
+    const bytes = readIfThere(paths.config(namespace));
+    return bytes === undefined ? [] : [describe(namespace, bytes)];
+  });
+}
+
+function configNames(paths: StatePaths): string[] {
+  return readdirSync(paths.configs)
+    .filter((file) => file.endsWith(".json"))
+    .flatMap((file) => decodeFileName(file.slice(0, -".json".length)) ?? [])
+    .toSorted();
+}
+
+function readConfigFile(paths: StatePaths, namespace: string) {
+  const bytes = readIfThere(paths.config(namespace));
+  if (bytes === undefined) throw new LocalError(404, "not_found", `this robot has no config ${JSON.stringify(namespace.slice(0, 200))}`);
+  try {
+    return { ...describe(namespace, bytes), content: JSON.parse(bytes.toString("utf8")) as unknown };
+  } catch {
+    throw new LocalError(409, "not_json", "the file was changed by hand and is no JSON");
+  }
+}
+
+function readIfThere(file: string): Buffer | undefined {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+}
+
+const describe = (namespace: string, bytes: Buffer): ConfigFile => ({
+  namespace,
+  sha256: createHash("sha256").update(bytes).digest("hex"),
+  bytes: bytes.length,
+});

@@ -1,0 +1,132 @@
+import { once } from "node:events";
+import { rmSync } from "node:fs";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { Logger } from "pino";
+import { errorText } from "../disk/write-atomically.ts";
+import { EVENT_READERS_MAX, streamEvents } from "./event-stream.ts";
+import type { EventRing } from "./event-ring.ts";
+import { type AgentView, answerLocal, EVENTS_PATH, LocalError } from "./routes.ts";
+import { clearSocket, openToGroup } from "./socket-path.ts";
+
+/** Connections at the same time; one more is closed at once. */
+export const LOCAL_CLIENTS_MAX = 32;
+export const LOCAL_BODY_BYTES_MAX = 4 * 1024;
+/** A request that is not whole by then is ended. */
+const REQUEST_TIMEOUT_MS = 10_000;
+const HEADER_BYTES_MAX = 8 * 1024;
+/** A disk that is full or read-only may have room later. */
+const LISTEN_RETRY_MS = 10_000;
+
+export interface LocalApiOptions {
+  socket: string;
+  group?: string | undefined;
+  state_directory: string;
+  view: AgentView;
+  ring: EventRing;
+  clock: Clock;
+  log: Logger;
+}
+
+/** HTTP on a unix socket, for the robot's own software. Never ends the agent: without a socket it says so and tries again. */
+export class LocalApi {
+  readonly #options: LocalApiOptions;
+  #server: Server | undefined;
+  #retry: Timer | undefined;
+  #starting: Promise<void> | undefined;
+  #stopped = false;
+  #trouble: string | undefined;
+
+  constructor(options: LocalApiOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when it listens, or when the first try failed. */
+  start(): Promise<void> {
+    return (this.#starting = this.#listen());
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#retry?.cancel();
+    await this.#starting;
+    const server = this.#server;
+    if (server === undefined) return;
+    server.close();
+    server.closeAllConnections();
+    await once(server, "close");
+    rmSync(this.#options.socket, { force: true });
+  }
+
+  async #listen(): Promise<void> {
+    const { socket, group, state_directory, clock, log } = this.#options;
+    const server = createServer(
+      { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
+      (request, response) => void this.#serve(request, response),
+    );
+    server.maxConnections = LOCAL_CLIENTS_MAX;
+    try {
+      await clearSocket(socket, clock);
+      server.listen({ path: socket });
+      await once(server, "listening");
+      openToGroup(socket, state_directory, group);
+    } catch (error) {
+      server.close();
+      const reason = errorText(error);
+      if (reason !== this.#trouble) log.error({ socket, reason }, "the local socket could not be opened, trying again");
+      this.#trouble = reason;
+      if (!this.#stopped) this.#retry = clock.setTimer(LISTEN_RETRY_MS, () => void (this.#starting = this.#listen()));
+      return;
+    }
+    this.#server = server;
+    server.on("error", (error) => log.error({ reason: errorText(error) }, "the local socket failed"));
+    log.info({ socket }, "the local socket is open");
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { view, ring, log } = this.#options;
+    try {
+      const url = new URL(request.url ?? "/", "http://robot");
+      const method = request.method ?? "GET";
+      if (url.pathname === EVENTS_PATH && method === "GET") {
+        if (ring.listeners >= EVENT_READERS_MAX) throw new LocalError(503, "busy", `${EVENT_READERS_MAX} readers listen already`);
+        return streamEvents(request, response, this.#options);
+      }
+      const body = await readBody(request);
+      const data = answerLocal(view, method, { path: url.pathname, query: url.searchParams, body });
+      send(response, 200, { data });
+    } catch (error) {
+      if (request.destroyed && !request.complete) return;
+      if (error instanceof LocalError) {
+        send(response, error.status, { error: { code: error.code, message: error.message, ...error.details } });
+        return;
+      }
+      log.error({ reason: errorText(error) }, "a request at the local socket failed");
+      send(response, 500, { error: { code: "internal", message: "the agent could not answer; its log says why" } });
+    }
+  }
+}
+
+function send(response: ServerResponse, status: number, body: unknown): void {
+  // A body that was not read to its end must not be taken for the next request.
+  const more = status === 413 ? { connection: "close" } : {};
+  response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", ...more });
+  response.end(`${JSON.stringify(body)}\n`);
+}
+
+async function readBody(request: IncomingMessage): Promise<unknown> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  // The answer still goes over the socket when the body is too large.
+  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > LOCAL_BODY_BYTES_MAX) throw new LocalError(413, "too_large", `a body has at most ${LOCAL_BODY_BYTES_MAX} bytes`);
+    chunks.push(chunk);
+  }
+  if (bytes === 0) return undefined;
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString("utf8")) as unknown;
+  } catch {
+    throw new LocalError(400, "invalid", "the body is no JSON");
+  }
+}

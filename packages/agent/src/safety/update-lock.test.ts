@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { SimulatedClock, systemClock } from "@robofleet/clock";
+import { temporaryDirectory, until } from "../testing/agent-rig.ts";
+import { type Machine, thisMachine } from "./machine.ts";
+import { LOCK_FILE, LOCK_UNREADABLE_SECONDS, LockHeld, type LockState, NoSuchProcess, UpdateLock } from "./update-lock.ts";
+
+const LIMIT = { timeout: 60_000 };
+
+function lockOf(t: TestContext, at = "2030-01-01T00:00:00Z") {
+  const directory = temporaryDirectory(t);
+  const clock = new SimulatedClock({ at });
+  const machine: Machine & { boot_id: string } = { boot_id: "this boot", uptime_ms: () => 1_000_000 + clock.monotonic() };
+  const open = (): UpdateLock => new UpdateLock({ state_directory: directory, clock, machine });
+  return { directory, file: join(directory, LOCK_FILE), clock, machine, open, lock: open() };
+}
+
+const fell = (state: LockState): string | undefined => ("fallen" in state ? state.fallen.reason : undefined);
+
+test("one owner holds it, another is told who and for how long, and gets it when it is given back", LIMIT, (t) => {
+  const { lock, open, directory } = lockOf(t);
+  lock.take({ owner: "docking", ttl_seconds: 60 });
+  const other = open();
+  assert.throws(
+    () => other.take({ owner: "mission", ttl_seconds: 60 }),
+    (error) => error instanceof LockHeld && error.held.owner === "docking" && error.held.expires_in_seconds === 60,
+  );
+  assert.throws(() => other.release("mission"), LockHeld);
+  assert.equal(lock.release("docking"), "docking");
+  assert.equal(lock.release("docking"), undefined);
+  other.take({ owner: "mission", ttl_seconds: 60 });
+  assert.equal(other.release(undefined), "mission", "by force anybody's");
+  assert.deepEqual(readdirSync(directory), []);
+});
+
+test("it holds for its time from the last renewal, and no longer", LIMIT, async (t) => {
+  const { lock, clock } = lockOf(t);
+  lock.take({ owner: "docking", ttl_seconds: 60 });
+  await clock.advance({ seconds: 59 });
+  assert.equal(lock.held?.expires_in_seconds, 1);
+  lock.take({ owner: "docking", ttl_seconds: 60 });
+  await clock.advance({ seconds: 59 });
+  assert.equal(lock.held?.owner, "docking");
+  await clock.advance({ seconds: 1 });
+  assert.equal(fell(lock.look()), "expired");
+  assert.deepEqual(lock.sweep(), { owner: "docking", reason: "expired" });
+  assert.equal(lock.sweep(), undefined);
+});
+
+test("a wrong clock neither ends nor prolongs it: the time since boot counts", LIMIT, async (t) => {
+  const { directory, clock, machine, lock } = lockOf(t, "1970-01-01T00:00:00Z");
+  lock.take({ owner: "docking", ttl_seconds: 60 });
+  const years_later = new SimulatedClock({ at: "2055-01-01T00:00:00Z" });
+  const same = new UpdateLock({ state_directory: directory, clock: years_later, machine });
+  assert.equal(same.held?.owner, "docking");
+  await clock.advance({ seconds: 60 });
+  assert.equal(fell(same.look()), "expired");
+});
+
+test("after a reboot it has fallen, whatever its time", LIMIT, (t) => {
+  const { lock, machine, open } = lockOf(t);
+  lock.take({ owner: "docking", ttl_seconds: 86_400 });
+  machine.boot_id = "the next boot";
+  assert.equal(fell(open().look()), "rebooted");
+  assert.equal(open().take({ owner: "mission", ttl_seconds: 1 }).owner, "mission");
+});
+
+test("it falls with its owner's process, also when another one has its number by now", LIMIT, async (t) => {
+  const { lock, file } = lockOf(t);
+  const owner = spawn("sleep", ["60"]);
+  const ended = once(owner, "exit");
+  t.after(() => owner.kill("SIGKILL"));
+  lock.take({ owner: "docking", ttl_seconds: 600, pid: owner.pid! });
+  assert.equal(lock.held?.pid, owner.pid);
+  assert.equal(lock.take({ owner: "docking", ttl_seconds: 600 }).pid, owner.pid, "renewed without a process it keeps the first");
+  owner.kill("SIGKILL");
+  await ended;
+  assert.equal(fell(lock.look()), "owner_gone");
+  assert.throws(() => lock.take({ owner: "docking", ttl_seconds: 600, pid: owner.pid! }), NoSuchProcess);
+  lock.take({ owner: "docking", ttl_seconds: 600, pid: process.pid });
+  const content = JSON.parse(readFileSync(file, "utf8")) as Record<string, unknown>;
+  writeFileSync(file, JSON.stringify({ ...content, crc32: undefined, pid_start_time: Number(content["pid_start_time"]) - 1 }));
+  assert.equal(fell(lock.look()), "owner_gone");
+});
+
+test(
+  "a file that another program wrote holds for its own time, whichever clock says so, and one that nobody can read for a while",
+  LIMIT,
+  async (t) => {
+    const { lock, file, clock, open } = lockOf(t, new Date().toISOString());
+    for (const [content, owner, seconds] of [
+      ['{"owner":"script","ttl_seconds":100}', "script", 100],
+      ["not json", "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
+      ['{"owner":7}', "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
+      ['{"owner":"script","ttl_seconds":1e300}', "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
+    ] as const) {
+      writeFileSync(file, content);
+      // Written in the future: the robot's clock was set back since.
+      utimesSync(file, clock.now(), new Date(clock.now().getTime() + 86_400_000));
+      assert.equal(lock.held?.owner, owner);
+      await clock.advance({ seconds: seconds - 1 });
+      assert.equal(lock.held?.owner, owner);
+      await clock.advance({ seconds: 1 });
+      assert.equal(fell(lock.look()), "expired");
+      // Long ago by the clock, seen for the first time.
+      utimesSync(file, clock.now(), new Date(clock.now().getTime() - seconds * 1_000));
+      assert.equal(fell(open().look()), "expired");
+    }
+  },
+);
+
+const TAKE = `
+  import { systemClock } from ${JSON.stringify(import.meta.resolve("@robofleet/clock"))};
+  import { armFailpoints } from ${JSON.stringify(import.meta.resolve("@robofleet/clock/failpoint"))};
+  import { thisMachine } from ${JSON.stringify(join(import.meta.dirname, "machine.ts"))};
+  import { UpdateLock } from ${JSON.stringify(join(import.meta.dirname, "update-lock.ts"))};
+  const [directory, spec, log_file, what] = process.argv.slice(1);
+  armFailpoints({ spec, log_file });
+  const lock = new UpdateLock({ state_directory: directory, clock: systemClock, machine: thisMachine("/") });
+  if (what === "take") lock.take({ owner: "docking", ttl_seconds: 600 });
+  else lock.release("docking");`;
+
+async function runKilled(directory: string, spec: string, log: string, what: string): Promise<NodeJS.Signals | number | null> {
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", TAKE, directory, spec, log, what], { stdio: "inherit" });
+  const [code, signal] = (await once(child, "exit")) as [number | null, NodeJS.Signals | null];
+  return signal ?? code;
+}
+
+for (const what of ["take", "release"] as const) {
+  test(
+    `killed anywhere while it is to ${what}, the lock is as before or as it should be, and the next one gets on`,
+    { timeout: 120_000 },
+    async (t) => {
+      const base = temporaryDirectory(t);
+      const machine = thisMachine("/");
+      const prepare = (name: string): UpdateLock => {
+        const directory = join(base, name);
+        mkdirSync(directory);
+        const lock = new UpdateLock({ state_directory: directory, clock: systemClock, machine });
+        if (what === "release") lock.take({ owner: "docking", ttl_seconds: 600 });
+        return lock;
+      };
+      prepare("listed");
+      const listed = join(base, "listed.log");
+      assert.equal(await runKilled(join(base, "listed"), "list", listed, what), 0);
+      const points = readFileSync(listed, "utf8")
+        .trim()
+        .split("\n")
+        .map((line) => (JSON.parse(line) as { point: string }).point);
+      assert.ok(points.length >= 4, points.join(" "));
+      let [before, after] = [0, 0];
+      for (const [index, point] of points.entries()) {
+        const lock = prepare(`at-${index}`);
+        const directory = join(base, `at-${index}`);
+        assert.equal(await runKilled(directory, point, join(base, "kills.log"), what), "SIGKILL", point);
+        const held = lock.held?.owner;
+        assert.ok(held === undefined || held === "docking", point);
+        if ((held === undefined) === (what === "take")) before += 1;
+        else after += 1;
+        // Whoever comes next is neither stopped by the guard of the dead nor by what it left behind.
+        if (held !== undefined) lock.release("docking");
+        lock.take({ owner: "mission", ttl_seconds: 5 });
+        assert.equal(lock.release("mission"), "mission");
+        assert.equal(existsSync(join(directory, LOCK_FILE)), false);
+      }
+      assert.ok(before > 0 && after > 0, `${before} left it as it was, ${after} as it should be`);
+    },
+  );
+}
+
+test("two processes that take it at once: one has it, the other is told", LIMIT, async (t) => {
+  const directory = temporaryDirectory(t);
+  const script = TAKE.replace('owner: "docking"', "owner: String(process.pid)");
+  const children = Array.from({ length: 4 }, () =>
+    spawn(process.execPath, ["--input-type=module", "--eval", script, directory, "list", join(directory, "points.log"), "take"], {
+      stdio: "ignore",
+    }),
+  );
+  const codes = await Promise.all(children.map(async (child) => ((await once(child, "exit")) as [number])[0]));
+  assert.equal(codes.filter((code) => code === 0).length, 1, codes.join(" "));
+  const lock = new UpdateLock({ state_directory: directory, clock: systemClock, machine: thisMachine("/") });
+  await until("the lock", () => lock.held !== undefined);
+  assert.equal(children[codes.indexOf(0)]?.pid, Number(lock.held?.owner));
+});
