@@ -27,6 +27,10 @@ export interface AgentConfig {
   log_spool_bytes_max: number;
   /** Directories below which a `file` release may name its own path; absolute. */
   file_directories: string[];
+  /** The socket for the robot's own software, and the group that may use it; absent: none. */
+  local_api?: { socket: string; group?: string };
+  /** How the robot is asked whether it may be updated now; absent: it always may. */
+  safe_to_update?: SafeToUpdate;
   /** What workloads inherit (PATH, HOME, locale), without the agent's own settings. */
   workload_environment: Record<string, string>;
   /** Where /proc and /sys are found; tests give a directory of their own. */
@@ -57,6 +61,11 @@ export interface ConfigFlags {
   caFile?: string;
   trustOnFirstUse?: boolean;
   allowFiles?: string[];
+  socket?: string;
+  socketGroup?: string;
+  safeToUpdateCommand?: string;
+  safeToUpdateUrl?: string;
+  safeToUpdateTimeout?: string;
   logLevel?: string;
   logSpoolMib?: string;
   crashAtFailpoint?: boolean;
@@ -64,7 +73,7 @@ export interface ConfigFlags {
 
 /**
  * Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME,
- * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_CONTAINER_SOCKET, ROBOFLEET_AGENT_LOG_LEVEL,
+ * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_AGENT_LOG_LEVEL,
  * ROBOFLEET_SOCKET_GROUP, ROBOFLEET_SAFE_TO_UPDATE_COMMAND, ROBOFLEET_SAFE_TO_UPDATE_URL, ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT.
  * Throws UsageError for what is missing or malformed.
  */
@@ -92,11 +101,43 @@ export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
     log_level,
     log_spool_bytes_max: parseSpoolBytes(flags.logSpoolMib),
     file_directories: (flags.allowFiles ?? []).map((directory) => resolve(directory)),
+    local_api: localApi(flags, env, resolve(state)),
+    ...safeToUpdate(flags, env),
     workload_environment: workloadEnvironment(env),
     system_root: "/",
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
     failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
   };
+}
+
+/** Where the robot's own software finds the agent, if nobody says otherwise. */
+export const socketIn = (state_directory: string): string => join(state_directory, "agent.sock");
+
+function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): NonNullable<AgentConfig["local_api"]> {
+  const socket = flags.socket === undefined ? socketIn(state) : resolve(flags.socket);
+  const group = flags.socketGroup ?? env.ROBOFLEET_SOCKET_GROUP;
+  const bytes = Buffer.byteLength(socket);
+  if (bytes > SOCKET_PATH_BYTES_MAX)
+    throw new UsageError(
+      `the path of the agent's socket has ${bytes} bytes, and a unix socket's has at most ${SOCKET_PATH_BYTES_MAX}: ` +
+        `take a shorter --state, or name a shorter one with --socket (${socket})`,
+    );
+  return { socket, ...(group ? { group } : {}) };
+}
+
+function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentConfig, "safe_to_update"> {
+  const command = flags.safeToUpdateCommand ?? env.ROBOFLEET_SAFE_TO_UPDATE_COMMAND;
+  const url = flags.safeToUpdateUrl ?? env.ROBOFLEET_SAFE_TO_UPDATE_URL;
+  const seconds = Number(flags.safeToUpdateTimeout ?? env.ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT ?? GATE_TIMEOUT_SECONDS_DEFAULT);
+  if (!(seconds > 0 && seconds <= GATE_TIMEOUT_SECONDS_MAX))
+    throw new UsageError(`--safe-to-update-timeout wants seconds, at most ${GATE_TIMEOUT_SECONDS_MAX}`);
+  const timeout_ms = seconds * 1_000;
+  if (command && url) throw new UsageError("--safe-to-update-command and --safe-to-update-url: pass one of the two");
+  if (command) return { safe_to_update: { command, timeout_ms } };
+  if (!url) return {};
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
+    throw new UsageError(`--safe-to-update-url must be an http or https address, not "${url}"`);
+  return { safe_to_update: { url, timeout_ms } };
 }
 
 function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): FailpointOptions {
