@@ -27,6 +27,10 @@ export interface AgentConfig {
   log_spool_bytes_max: number;
   /** Directories below which a `file` release may name its own path; absolute. */
   file_directories: string[];
+  /** Directories of the robot that a container may be given; absolute. */
+  mount_directories: string[];
+  /** Sockets at which a container engine may answer, the first that does is used; none: this robot runs no containers. */
+  container_sockets: string[];
   /** The socket for the robot's own software, and the group that may use it; absent: none. */
   local_api?: { socket: string; group?: string };
   /** How the robot is asked whether it may be updated now; absent: it always may. */
@@ -61,6 +65,8 @@ export interface ConfigFlags {
   caFile?: string;
   trustOnFirstUse?: boolean;
   allowFiles?: string[];
+  allowMounts?: string[];
+  containerSocket?: string;
   socket?: string;
   socketGroup?: string;
   safeToUpdateCommand?: string;
@@ -73,7 +79,7 @@ export interface ConfigFlags {
 
 /**
  * Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME,
- * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_AGENT_LOG_LEVEL,
+ * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_CONTAINER_SOCKET, ROBOFLEET_AGENT_LOG_LEVEL,
  * ROBOFLEET_SOCKET_GROUP, ROBOFLEET_SAFE_TO_UPDATE_COMMAND, ROBOFLEET_SAFE_TO_UPDATE_URL, ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT.
  * Throws UsageError for what is missing or malformed.
  */
@@ -101,6 +107,8 @@ export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
     log_level,
     log_spool_bytes_max: parseSpoolBytes(flags.logSpoolMib),
     file_directories: (flags.allowFiles ?? []).map((directory) => resolve(directory)),
+    mount_directories: (flags.allowMounts ?? []).map((directory) => resolve(directory)),
+    container_sockets: containerSockets(flags.containerSocket ?? env.ROBOFLEET_CONTAINER_SOCKET, env),
     local_api: localApi(flags, env, resolve(state)),
     ...safeToUpdate(flags, env),
     workload_environment: workloadEnvironment(env),
@@ -108,6 +116,17 @@ export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
     failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
   };
+}
+
+const CONTAINER_SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+
+/** `none`: no containers; absent: where dockerd and podman put their sockets, the user's own one too. */
+function containerSockets(text: string | undefined, env: NodeJS.ProcessEnv): string[] {
+  if (text === "none") return [];
+  const socket = text?.replace(/^unix:\/\//, "");
+  if (socket?.includes("://")) throw new UsageError(`--container-socket wants the path of a unix socket, or none, not "${text}"`);
+  if (socket) return [resolve(socket)];
+  return [...CONTAINER_SOCKETS, ...(env.XDG_RUNTIME_DIR ? [resolve(env.XDG_RUNTIME_DIR, "podman/podman.sock")] : [])];
 }
 
 /** Where the robot's own software finds the agent, if nobody says otherwise. */

@@ -84,6 +84,8 @@ export interface ReleaseName {
 export interface Deployments {
   /** The newest desired state, already stored on disk by the link. */
   desired(desired: Desired): void;
+  /** What is told with each desired state and never stored: logins for registries. */
+  learn?(desired: Desired): void;
   workloads(): WorkloadStatus[];
   /** For the robot's own software; absent on robots that have none. */
   apps?(): AppStatus[];

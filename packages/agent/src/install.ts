@@ -28,6 +28,9 @@ export function unitText(config: AgentConfig, node: string, program: string): st
   if (config.name !== undefined) words.push("--name", config.name);
   for (const [key, value] of Object.entries(config.labels)) words.push("--label", `${key}=${value}`);
   for (const directory of config.file_directories) words.push("--allow-files", directory);
+  for (const directory of config.mount_directories) words.push("--allow-mounts", directory);
+  // More than one: the default places.
+  if (config.container_sockets.length < 2) words.push("--container-socket", config.container_sockets[0] ?? "none");
   if (config.keep_workloads) words.push("--keep-workloads");
   if (config.allow_insecure_http) words.push("--allow-insecure-http");
   if (config.ca_fingerprint !== undefined) words.push("--ca-fingerprint", config.ca_fingerprint);

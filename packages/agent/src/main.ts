@@ -23,6 +23,11 @@ function withRunOptions(command: Command): Command {
     .option("--label <key=value>", "label of the robot when it enrols; repeatable", collect)
     .option("--keep-workloads", "let workloads go on when the agent stops")
     .option("--allow-files <dir>", "directory below which `file` releases may be put in place; repeatable", collect)
+    .option("--allow-mounts <dir>", "directory below which containers may be given directories of the robot; repeatable", collect)
+    .option(
+      "--container-socket <path>",
+      "unix socket of dockerd or podman, or none (or ROBOFLEET_CONTAINER_SOCKET; else where they put it by default)",
+    )
     .option("--log-spool-mib <number>", "log records kept on disk while the server is away, in MiB (64)")
     .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (info)")
     .option(

@@ -4,6 +4,10 @@ import { Configs } from "../configs/index.ts";
 import type { Deployments, DeploymentsOptions, Logger, WorkloadStatus } from "../contract.ts";
 import { ArtifactStore } from "../runtime/artifact-store.ts";
 import { BundleExecutor, type RuntimeOptions } from "../runtime/bundle.ts";
+import { ContainerExecutor } from "../runtime/docker/container-executor.ts";
+import { Engine } from "../runtime/docker/engine.ts";
+import { LayerStore } from "../runtime/docker/layer-store.ts";
+import { RegistryLogins } from "../runtime/docker/registry-logins.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { FileExecutor } from "../runtime/file.ts";
 import { makeDirectory } from "../disk/write-atomically.ts";
@@ -27,7 +31,11 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   const timing = { ...TIMING, ...tuning.timing };
   const on_step = tuning.on_step ?? ((name) => failpoint(name, "step"));
   const paths = statePaths(options.state_directory);
-  const { artifacts, bundles, executors } = openRuntime(options, paths, timing, on_step);
+  const logins = new RegistryLogins();
+  const on_lost = (app?: string): void => {
+    for (const worker of workers.values()) if (app === undefined || worker.app === app) worker.lookAgain();
+  };
+  const { artifacts, bundles, containers, engine, executors } = openRuntime(options, { paths, timing, on_step, logins, on_lost });
   const journal = openJournal(paths, log);
   const workers = new Map<string, AppWorker>();
   let desired = options.desired;
@@ -42,7 +50,10 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     on_step,
     on_change: (namespace) => {
       options.on_config?.(namespace);
-      for (const app of workers.keys()) bundles.reload(app);
+      for (const app of workers.keys()) {
+        bundles.reload(app);
+        containers.reload(app);
+      }
     },
   });
 
@@ -55,7 +66,10 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
         app,
         journal,
         guard: options.guard,
-        keep_versions: (release_ids) => pruneVersions(paths, app, release_ids),
+        keep_versions: (release_ids) => {
+          pruneVersions(paths, app, release_ids);
+          containers.prune(app, release_ids);
+        },
         executors,
         clock,
         timing,
@@ -79,7 +93,10 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   };
 
   return {
-    kinds: executors.map(({ kind }) => kind),
+    get kinds() {
+      return executors.filter(({ available }) => available !== false).map(({ kind }) => kind);
+    },
+    learn: (newer) => logins.learn(newer),
     desired(newer) {
       desired = newer;
       if (running) tellWishes();
@@ -92,6 +109,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
       configs.announce();
     },
     async start() {
+      await engine.start();
       running = true;
       for (const app of journal.records.keys()) workerOf(app);
       pruneDownloads();
@@ -120,19 +138,40 @@ function wantedArtifacts(workers: Iterable<AppWorker>): Set<string> {
   return new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : [])));
 }
 
+interface RuntimeParts {
+  artifacts: ArtifactStore;
+  bundles: BundleExecutor;
+  containers: ContainerExecutor;
+  engine: Engine;
+  executors: Executor[];
+}
+
+interface RuntimeSeams {
+  paths: StatePaths;
+  timing: Timing;
+  on_step: (name: string) => void;
+  logins: RegistryLogins;
+  /** An app's workload is gone; without a name: what any app needs may be there now. */
+  on_lost: (app?: string) => void;
+}
+
 function openRuntime(
   { clock, log, logs, config, fetcher }: DeploymentsOptions,
-  paths: StatePaths,
-  timing: Timing,
-  on_step: (name: string) => void,
-): { artifacts: ArtifactStore; bundles: BundleExecutor; executors: Executor[] } {
+  { paths, timing, on_step, logins, on_lost }: RuntimeSeams,
+): RuntimeParts {
   for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps]) makeDirectory(directory);
   const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
   const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step };
   const bundles = new BundleExecutor(runtime);
-  const files = new FileExecutor({ ...runtime, signal_app: (app, signal) => bundles.signal(app, signal) });
-  // Files first: when an app is removed, they know their places only as long as its directory is there.
-  return { artifacts, bundles, executors: [files, bundles] };
+  const engine = new Engine({ sockets: config.container_sockets, clock, timing, log, on_answer: () => on_lost() });
+  const layers = new LayerStore({ directory: paths.layers, fetcher, clock, timing });
+  const containers = new ContainerExecutor({ ...runtime, engine, layers, login: (release_id) => logins.of(release_id), on_lost });
+  const files = new FileExecutor({
+    ...runtime,
+    signal_app: (app, signal) => bundles.signal(app, signal) || containers.signal(app, signal),
+  });
+  // Bundles last: when an app is removed, the others know what they have only as long as its directory is there.
+  return { artifacts, bundles, containers, engine, executors: [containers, files, bundles] };
 }
 
 const wishOf = (desired: Desired, app: string): Wish => (Object.hasOwn(desired.apps, app) ? desired.apps[app]! : "absent");

@@ -112,7 +112,8 @@ export class Journal<T> {
 }
 
 function encodeLine(record: unknown): string {
-  const json = JSON.stringify(record);
+  // A login for a registry is told with each desired state, and never written down.
+  const json = JSON.stringify(record, (key, value: unknown) => (key === "registry_auth" ? undefined : value));
   return `${crc32(json).toString(16).padStart(8, "0")} ${json}\n`;
 }
 

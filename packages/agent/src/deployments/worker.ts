@@ -80,7 +80,7 @@ export class AppWorker {
   wishFor(wish: Wish): void {
     this.#wish = wish;
     const { work } = this.#state;
-    if (work !== null && namesTarget(wish) && wish.target_id === work.target_id && wish.attempt > work.attempt) {
+    if (work !== null && namesTarget(wish) && isWanted(work, wish) && wish.attempt > work.attempt) {
       const adopted = { ...work, attempt: wish.attempt };
       this.#keep({ ...this.#state, work: adopted }, "a newer attempt could not be written down");
       this.#reportPhase(adopted);
@@ -100,6 +100,11 @@ export class AppWorker {
     if (work !== null) this.#reportPhase(work);
     else if (last !== undefined) this.#reportFinished(last);
     this.#held.tell();
+  }
+
+  /** What runs, or what the robot can run, may have changed. */
+  lookAgain(): void {
+    this.#wakeUp();
   }
 
   workload(): WorkloadStatus | undefined {
@@ -140,14 +145,14 @@ export class AppWorker {
 
   async #run(): Promise<void> {
     const { clock, executors, log } = this.#options;
-    const kinds = executors.map(({ kind }) => kind);
     let failures = 0;
     while (!this.#stopped) {
       const now = clock.monotonic();
       const step = plan({
         state: this.#state,
         wish: this.#wish,
-        kinds,
+        // What runs already is brought up again as soon as that is possible, also when nothing new of its kind is.
+        kinds: executors.filter(({ kind, available }) => available !== false || kind === this.#state.current?.kind).map(({ kind }) => kind),
         running: this.#running(),
         may_start: now >= this.#start_after,
         may_converge: now >= this.#converge_after,

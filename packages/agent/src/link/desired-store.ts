@@ -43,7 +43,7 @@ export class DesiredStore {
     this.stop();
     if (desired.generation <= this.generation) return stored(false);
     try {
-      writeJson(this.#path, desired);
+      writeJson(this.#path, withoutLogins(desired));
     } catch (error) {
       this.#options.log.error(
         { generation: desired.generation, reason: errorText(error) },
@@ -60,6 +60,15 @@ export class DesiredStore {
     this.#retry?.cancel();
     this.#retry = undefined;
   }
+}
+
+/** Logins for registries are told with each connect: the robot's disk never holds them. */
+function withoutLogins(desired: Desired): Desired {
+  const apps = Object.entries(desired.apps).map(([app, wish]) => {
+    const { registry_auth: _, ...release } = wish.release ?? {};
+    return [app, wish.release?.registry_auth ? { ...wish, release } : wish] as const;
+  });
+  return { ...desired, apps: Object.fromEntries(apps) as Desired["apps"] };
 }
 
 /** Undefined for what is no desired state: a torn file, a server that speaks another protocol. */

@@ -21,6 +21,8 @@ export interface RunStatus {
  */
 export interface Executor {
   readonly kind: string;
+  /** False while the robot lacks what this kind needs; absent: it never does. */
+  readonly available?: boolean;
   /** Fetches and unpacks beside what runs, which is not touched. */
   stage(app: string, release: DesiredRelease, io: StageIo): Promise<void>;
   /** Makes a staged release the one that runs, ending another one first. `fresh`: restarts it even if it runs already. */
@@ -38,6 +40,8 @@ export interface Executor {
   stop(app: string): Promise<void>;
   /** Takes everything of the app off the robot; it is stopped first. */
   remove(app: string): Promise<void>;
+  /** Takes away what it keeps of the app's releases outside of their directories, but for these; what fails is tried again later. */
+  prune?(app: string, keep_release_ids: readonly string[]): void;
   status(app: string): RunStatus;
   /** Tells a running workload that a config file changed, if its manifest wants that. */
   reload(app: string): void;

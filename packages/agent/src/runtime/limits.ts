@@ -28,6 +28,10 @@ export interface Timing {
   /** Any other step: stopping, moving, starting, taking back. */
   step_timeout_ms: number;
   drift_interval_ms: number;
+  /** How long a container engine that went away may take to come back before a step fails. */
+  engine_wait_ms: number;
+  /** Between two looks whether a container engine answers. */
+  engine_check_ms: number;
 }
 
 export const TIMING: Timing = {
@@ -45,6 +49,8 @@ export const TIMING: Timing = {
   stage_timeout_ms: 24 * 3_600_000,
   step_timeout_ms: 30 * 60_000,
   drift_interval_ms: 30_000,
+  engine_wait_ms: 60_000,
+  engine_check_ms: 30_000,
 };
 
 /** Space that a download or an archive may not eat: the robot's own software needs it. */
@@ -81,3 +87,16 @@ export const KILL_WAIT_MS = 5_000;
 export const RELOAD_TIMEOUT_MS = 10_000;
 
 export const CONFIG_BYTES_MAX = 16 * 1024 * 1024;
+
+/** One call of the container engine, but for those that move an image. */
+export const ENGINE_CALL_MS = 60_000;
+/** An engine that says nothing of a load or a pull for this long is given up. */
+export const ENGINE_STALL_MS = 5 * 60_000;
+/** One that did not answer for this long is no longer announced. */
+export const ENGINE_GONE_MS = 10 * 60_000;
+/** One line of an engine's progress, and the JSON parts of an image archive. */
+export const ENGINE_LINE_BYTES_MAX = 1024 * 1024;
+export const IMAGE_JSON_BYTES_MAX = 8 * 1024 * 1024;
+export const IMAGE_LAYERS_MAX = 512;
+/** What the engine keeps of a container's output; the agent's own spool has the rest. */
+export const CONTAINER_LOG_BYTES_MAX = 10 * 1024 * 1024;

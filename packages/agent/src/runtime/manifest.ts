@@ -29,11 +29,11 @@ export const MANIFEST_NAME = "robofleet.json";
 const STOP_TIMEOUT_SECONDS_DEFAULT = 10;
 const RELOAD_SIGNALS: readonly string[] = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGCONT", "SIGWINCH"];
 
-const bad = (field: string, why: string): StepFailure => new StepFailure("rejected_by_robot", `manifest: ${field} ${why}`);
+export const bad = (field: string, why: string): StepFailure => new StepFailure("rejected_by_robot", `manifest: ${field} ${why}`);
 
-type Fields = Record<string, unknown>;
+export type Fields = Record<string, unknown>;
 
-function object(value: unknown, field: string, known: readonly string[]): Fields {
+export function object(value: unknown, field: string, known: readonly string[]): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw bad(field, "must be an object");
   for (const key of Object.keys(value)) {
     if (!known.includes(key))
@@ -42,13 +42,13 @@ function object(value: unknown, field: string, known: readonly string[]): Fields
   return value as Fields;
 }
 
-function text(value: unknown, field: string): string {
+export function text(value: unknown, field: string): string {
   if (typeof value !== "string" || value === "") throw bad(field, "must be a text that is not empty");
   if (value.includes("\0")) throw bad(field, "must not have a NUL");
   return value;
 }
 
-function argv(value: unknown, field: string): string[] {
+export function argv(value: unknown, field: string): string[] {
   if (value === undefined || value === null) throw bad(field, "is missing");
   if (!Array.isArray(value) || value.length === 0) throw bad(field, "must be a list of texts, the program first");
   if (value.length > MANIFEST_ARGUMENTS_MAX) throw bad(field, `must have at most ${MANIFEST_ARGUMENTS_MAX} items`);
@@ -59,13 +59,13 @@ function argv(value: unknown, field: string): string[] {
   });
 }
 
-function number(value: unknown, field: string, low: number, high: number): number {
+export function number(value: unknown, field: string, low: number, high: number): number {
   if (typeof value !== "number" || !Number.isFinite(value) || value < low || value > high)
     throw bad(field, `must be a number from ${low} to ${high}`);
   return value;
 }
 
-function environment(value: unknown): Record<string, string> {
+export function environment(value: unknown): Record<string, string> {
   if (value === undefined || value === null) return {};
   if (typeof value !== "object" || Array.isArray(value)) throw bad("env", "must be an object of texts");
   const entries = Object.entries(value);
@@ -100,7 +100,7 @@ function healthCheck(value: unknown): HealthCheck | null {
   };
 }
 
-function signalName(value: unknown, field: string): NodeJS.Signals {
+export function signalName(value: unknown, field: string): NodeJS.Signals {
   const name = text(value, field);
   if (!RELOAD_SIGNALS.includes(name)) throw bad(field, `must be one of ${RELOAD_SIGNALS.join(", ")}`);
   return name as NodeJS.Signals;

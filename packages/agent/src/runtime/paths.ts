@@ -3,7 +3,11 @@ import { encodeFileName } from "@robofleet/protocol";
 
 /** Where the agent keeps what it installs, below its state directory. */
 export interface StatePaths {
+  /** The state directory itself. */
+  readonly root: string;
   readonly downloads: string;
+  /** Parts of images, by digest: kept for the next image that has them too. */
+  readonly layers: string;
   readonly files: string;
   readonly configs: string;
   readonly apps: string;
@@ -23,7 +27,9 @@ export function statePaths(state_directory: string): StatePaths {
   const apps = path.join(root, "apps");
   const app = (name: string): string => path.join(apps, encodeFileName(name));
   return {
+    root,
     downloads: path.join(root, "downloads"),
+    layers: path.join(root, "layers"),
     files: path.join(root, "files"),
     configs: path.join(root, "configs"),
     apps,

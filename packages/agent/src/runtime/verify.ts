@@ -5,8 +5,11 @@ import { CRASH_LOOP_EXITS, PROBE_STREAK, type Timing, VERIFY_SECONDS_MAX } from 
 import type { ProbeResult } from "./probe.ts";
 import type { Workload } from "./workload.ts";
 
+/** What is to stay up: a process of ours, or a container. */
+export type Watched = Pick<Workload, "pid" | "alive" | "exits" | "last_exit">;
+
 export interface VerifyOptions {
-  workload: Workload;
+  workload: Watched;
   /** undefined: being up is all the health there is. */
   probe: (() => Promise<ProbeResult>) | undefined;
   verify_seconds: number;
@@ -44,14 +47,14 @@ export async function verifyWorkload({ workload, probe, verify_seconds, clock, t
   }
 }
 
-function verdict(workload: Workload, streak: number, last: ProbeResult): Verdict {
+function verdict(workload: Watched, streak: number, last: ProbeResult): Verdict {
   if (streak >= PROBE_STREAK) return { healthy: true };
   if (!workload.alive || workload.exits > 0) return crashed(workload);
   const message = last.ok ? `it was healthy only for the last ${streak} probes, ${PROBE_STREAK} in a row are needed` : last.message;
   return { healthy: false, reason: "health_check_failed", message };
 }
 
-const crashed = ({ exits, last_exit }: Workload): Verdict => ({
+const crashed = ({ exits, last_exit }: Watched): Verdict => ({
   healthy: false,
   reason: "crash_loop",
   message: `the program ${last_exit ?? "is not running"} (ended ${exits} ${exits === 1 ? "time" : "times"} during verification)`,

@@ -24,6 +24,8 @@ export function agentConfig(server: string, state_directory: string, more: Parti
     log_level: "info",
     log_spool_bytes_max: 8 * 1024 * 1024,
     file_directories: [],
+    mount_directories: [],
+    container_sockets: [],
     workload_environment: {},
     system_root: "/",
     ...more,

@@ -25,6 +25,8 @@ export const QUICK: Partial<Timing> = {
   probe_idle_interval_ms: 100,
   rollback_alive_ms: 150,
   drift_interval_ms: 50,
+  engine_wait_ms: 10_000,
+  engine_check_ms: 200,
 };
 
 export const VERIFY_SECONDS = 0.5;
@@ -50,6 +52,8 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
     log_level: "silent",
     log_spool_bytes_max: 1_000_000,
     file_directories: [],
+    mount_directories: [],
+    container_sockets: [],
     workload_environment: { PATH: process.env["PATH"] ?? "/usr/bin:/bin" },
     system_root: "/",
     ...more,

@@ -1,0 +1,438 @@
+import fs from "node:fs";
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { Timer } from "@robofleet/clock";
+import type { RuntimeOptions } from "../bundle.ts";
+import type { Executor, RunStatus, StageIo, Verdict } from "../executor.ts";
+import { engineMessage } from "./engine.ts";
+import { StepFailure, throwIfAborted } from "../failure.ts";
+import { RELOAD_TIMEOUT_MS } from "../limits.ts";
+import type { ProbeResult } from "../probe.ts";
+import { stageVersion } from "../staged-versions.ts";
+import { verifyWorkload } from "../verify.ts";
+import { type ContainerSpec, readContainerManifest } from "./container-manifest.ts";
+import {
+  type ContainerRecord,
+  hasRecord,
+  type Kept,
+  NO_CONTAINERS,
+  readReading,
+  readRecord,
+  readStagedImage,
+  stagedParts,
+  writeReading,
+  writeRecord,
+  writeStagedImage,
+} from "./container-record.ts";
+import { Containers, type Found } from "./containers.ts";
+import { createOptions, portsClash } from "./create-options.ts";
+import { Engine } from "./engine.ts";
+import { Images, type RegistryLogin } from "./images.ts";
+import { LayerStore } from "./layer-store.ts";
+import { WatchedContainer } from "./watched-container.ts";
+
+export interface ContainerOptions extends RuntimeOptions {
+  engine: Engine;
+  layers: LayerStore;
+  /** For the registry of a release's image; undefined: none is known. */
+  login: (release_id: string) => RegistryLogin | undefined;
+  /** What ran is gone, though nobody asked for it: the app wants another look. */
+  on_lost: (app: string) => void;
+}
+
+interface Running {
+  release: DesiredRelease;
+  spec: ContainerSpec;
+  container: WatchedContainer;
+  health_timer: Timer | undefined;
+}
+
+const SUFFIX_BYTES = 3;
+/** An agent that ends does not wait for an engine that is away. */
+const CLOSE_WAIT_MS = 0;
+
+/** `container_image`: an image in the robot's container engine, and one container of it, which the engine keeps running. */
+export class ContainerExecutor implements Executor {
+  readonly kind = "container_image";
+  readonly #options: ContainerOptions;
+  readonly #images: Images;
+  readonly #containers: Containers;
+  readonly #running = new Map<string, Running>();
+  /** What is tidied up behind the apps' backs, one thing after the other for each. */
+  readonly #tidying = new Map<string, Promise<void>>();
+  /** Parts of images that are being staged. */
+  readonly #staging = new Map<string, readonly string[]>();
+  readonly #closing = new AbortController();
+
+  constructor(options: ContainerOptions) {
+    this.#options = options;
+    const { engine, layers, clock, timing, paths, on_step } = options;
+    this.#images = new Images({ engine, layers, clock, timing, state_directory: paths.root, on_step });
+    this.#containers = new Containers(engine, paths.root);
+  }
+
+  get available(): boolean {
+    return this.#options.engine.available;
+  }
+
+  async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
+    const { paths, on_step } = this.#options;
+    this.#createOptions(app, release, "");
+    await this.#tidied(app);
+    const directory = paths.version(app, release.id);
+    const staged = readStagedImage(directory);
+    if (staged !== undefined) {
+      if ((await this.#images.find(staged.image_id, io.signal)) !== undefined) return;
+      // Somebody took the image away: what we noted of it goes too.
+      fs.rmSync(directory, { recursive: true, force: true });
+    }
+    this.#staging.set(app, release.layers ? [release.layers.config, ...release.layers.layers].map(({ sha256 }) => sha256) : []);
+    try {
+      const image_id = await this.#bring(app, release, io);
+      on_step("container.image_ready");
+      await stageVersion(paths, app, release.id, async (place) => writeStagedImage(place, image_id, release.layers));
+    } finally {
+      this.#staging.delete(app);
+    }
+  }
+
+  async #bring(app: string, release: DesiredRelease, io: StageIo): Promise<string> {
+    const { artifacts, login } = this.#options;
+    if (release.image !== null) return this.#images.pull(app, release.id, release.image, () => login(release.id), io);
+    if (release.layers) return this.#images.loadLayers(app, release.id, release.layers, io);
+    let image_id = "";
+    await artifacts.with(release, io, async (archive) => {
+      image_id = await this.#images.loadArchive(app, release.id, archive, io);
+    });
+    return image_id;
+  }
+
+  /** Refuses, before anything is done, what this robot will not run. */
+  #createOptions(app: string, release: DesiredRelease, image_id: string): ReturnType<typeof createOptions> {
+    const { paths, config, clock } = this.#options;
+    return createOptions({
+      app,
+      release,
+      spec: readContainerManifest(release.manifest),
+      image_id,
+      state_directory: paths.root,
+      configs_directory: paths.configs,
+      mount_directories: config.mount_directories,
+      suffix: Buffer.from(clock.randomBytes(SUFFIX_BYTES)).toString("hex"),
+    });
+  }
+
+  async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
+    if (!fresh && this.#running.get(app)?.release.id === release.id) return;
+    const { signal } = this.#closing;
+    const { paths } = this.#options;
+    await this.#tidied(app);
+    const before = this.#takeAway(app);
+    let kept: Kept;
+    try {
+      const found = await this.#containers.list(app, { signal });
+      const record = readRecord(paths, app);
+      const there = fresh ? await this.#goBack(app, release, record, found) : this.#adopt(release, record, found);
+      kept = there ?? (await this.#install(app, release, record, found));
+    } finally {
+      await this.#letGo(app, before);
+    }
+    await this.#containers.start(kept.container_id, signal);
+    this.#options.on_step("container.started");
+    await this.#watch(app, release, kept);
+  }
+
+  /** After a restart of the agent: the container that is there. */
+  #adopt(release: DesiredRelease, { current }: ContainerRecord, found: readonly Found[]): Kept | undefined {
+    const mine = found.filter(({ release_id }) => release_id === release.id);
+    const one = mine.find(({ id }) => id === current?.container_id) ?? mine.find(({ state }) => state === "running");
+    return one === undefined ? undefined : { container_id: one.id, release_id: one.release_id };
+  }
+
+  /** The very container that ran before, as it was left, when the release is the one to go back to. */
+  async #goBack(app: string, release: DesiredRelease, record: ContainerRecord, found: readonly Found[]): Promise<Kept | undefined> {
+    const { paths, on_step } = this.#options;
+    const { signal } = this.#closing;
+    const old = record.settled && record.stopped ? record.current : record.old;
+    if (old?.release_id !== release.id || !found.some(({ id }) => id === old.container_id)) return undefined;
+    // The bad one first: it may hold what the old one needs.
+    for (const { id } of found) if (id !== old.container_id) await this.#containers.remove(id, signal);
+    on_step("container.bad_removed");
+    writeRecord(paths, app, { ...NO_CONTAINERS, current: old, settled: true });
+    on_step("container.old_is_current");
+    return old;
+  }
+
+  /** A new container; what ran before is kept, stopped or beside it, until the new one is settled. */
+  async #install(app: string, release: DesiredRelease, record: ContainerRecord, found: readonly Found[]): Promise<Kept> {
+    const { paths, on_step } = this.#options;
+    const { signal } = this.#closing;
+    const staged = readStagedImage(paths.version(app, release.id));
+    if (staged === undefined) throw new StepFailure("rejected_by_robot", `release ${release.tag} is not staged`);
+    const old = record.settled ? record.current : record.old;
+    const options = this.#createOptions(app, release, staged.image_id);
+    const spec = readContainerManifest(release.manifest);
+    for (const one of found) {
+      if (one.id !== old?.container_id) await this.#containers.remove(one.id, signal);
+      else if (!this.#maybeBeside(app, spec, one)) await this.#containers.stop(one.id, { signal });
+    }
+    on_step("container.others_stopped");
+    const container_id = await this.#containers.create(options, signal);
+    on_step("container.created");
+    const current = { container_id, release_id: release.id };
+    writeRecord(paths, app, {
+      current,
+      old: found.some(({ id }) => id === old?.container_id) ? old : null,
+      settled: false,
+      stopped: false,
+    });
+    on_step("container.written_down");
+    return current;
+  }
+
+  #maybeBeside(app: string, spec: ContainerSpec, before: Found): boolean {
+    if (spec.replace === "after") return false;
+    if (!portsClash(spec, before.ports)) return true;
+    this.#options.log.warn({ app }, "both containers want the same port: the old one is stopped first");
+    return false;
+  }
+
+  async #watch(app: string, release: DesiredRelease, { container_id }: Kept): Promise<void> {
+    const { paths, on_step } = this.#options;
+    const spec = readContainerManifest(release.manifest);
+    const container = new WatchedContainer({
+      ...this.#options,
+      app,
+      container_id,
+      spec,
+      read_until: readReading(paths, app, container_id),
+      containers: this.#containers,
+    });
+    await container.start(this.#closing.signal);
+    this.#running.set(app, { release, spec, container, health_timer: undefined });
+    on_step("container.watched");
+  }
+
+  #takeAway(app: string): Running | undefined {
+    const running = this.#running.get(app);
+    this.#running.delete(app);
+    running?.health_timer?.cancel();
+    return running;
+  }
+
+  /** Stops looking at what ran: whether it still does is not asked here. */
+  async #letGo(app: string, running: Running | undefined): Promise<void> {
+    if (running === undefined) return;
+    await running.container.close();
+    this.#noteReading(app, running.container);
+  }
+
+  #noteReading(app: string, { container_id, read_until }: WatchedContainer): void {
+    const { paths, log } = this.#options;
+    try {
+      if (readReading(paths, app, container_id) !== read_until) writeReading(paths, app, container_id, read_until);
+    } catch (error) {
+      log.warn({ app, err: error }, "how far a container's log was read could not be written down");
+    }
+  }
+
+  running(app: string): string | null {
+    return this.#running.get(app)?.release.id ?? null;
+  }
+
+  async verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
+    const { clock, timing, on_step } = this.#options;
+    const { container } = this.#expect(app, release);
+    const verdict = await verifyWorkload({ workload: container, probe: () => container.check(), verify_seconds, clock, timing, signal });
+    if (!verdict.healthy) return verdict;
+    const { old } = readRecord(this.#options.paths, app);
+    if (old !== null) await this.#containers.stop(old.container_id, { signal });
+    on_step("container.old_stopped");
+    return verdict;
+  }
+
+  #expect(app: string, release: DesiredRelease): Running {
+    const running = this.#running.get(app);
+    if (running?.release.id !== release.id) throw new StepFailure("rejected_by_robot", `release ${release.tag} was not started`);
+    return running;
+  }
+
+  async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
+    const running = this.#running.get(app);
+    if (running?.release.id !== release.id) return { ok: false, message: "it does not run" };
+    return running.container.check();
+  }
+
+  async alive(app: string, signal: AbortSignal): Promise<ProbeResult> {
+    const { clock, timing } = this.#options;
+    const container = this.#running.get(app)?.container;
+    await container?.refresh();
+    const pid = container?.pid;
+    await clock.sleep(timing.rollback_alive_ms, signal);
+    throwIfAborted(signal);
+    await container?.refresh();
+    if (container?.pid !== undefined && container.pid === pid) return { ok: true, message: "it is up" };
+    return { ok: false, message: `the container ${container?.last_exit ?? "is not running"}` };
+  }
+
+  settle(app: string): void {
+    const { clock, timing, paths, log } = this.#options;
+    const running = this.#running.get(app);
+    if (running === undefined) return;
+    const { container, release } = running;
+    try {
+      writeRecord(paths, app, {
+        ...NO_CONTAINERS,
+        current: { container_id: container.container_id, release_id: release.id },
+        settled: true,
+      });
+    } catch (error) {
+      // As it is, the next start finds the container by its labels.
+      log.warn({ app, err: error }, "the container that runs could not be written down");
+    }
+    this.#tidy(app, () => this.#removeOthers(app, container.container_id));
+    running.health_timer?.cancel();
+    running.health_timer = clock.every(timing.probe_idle_interval_ms, () => this.#look(app, running));
+  }
+
+  async #removeOthers(app: string, container_id: string): Promise<void> {
+    const { signal } = this.#closing;
+    for (const { id } of await this.#containers.list(app, { signal })) if (id !== container_id) await this.#containers.remove(id, signal);
+  }
+
+  async #look(app: string, running: Running): Promise<void> {
+    const { log, on_lost } = this.#options;
+    const { container } = running;
+    try {
+      const { ok, message } = await container.check(0);
+      if (this.#running.get(app) !== running) return;
+      if (ok !== container.healthy) log.warn({ app, healthy: ok, probe: message }, "workload health changed");
+      container.healthy = ok;
+      this.#noteReading(app, container);
+    } catch {
+      // The engine is away, or we are: the next look tells.
+      return;
+    }
+    if (!container.gone) return;
+    log.warn({ app }, "the container is gone from the engine: it is made anew");
+    await this.#letGo(app, this.#takeAway(app));
+    on_lost(app);
+  }
+
+  async stop(app: string): Promise<void> {
+    await this.#stopAll(app, {});
+  }
+
+  async #stopAll(app: string, wait: { wait_ms?: number }): Promise<void> {
+    const { paths, on_step } = this.#options;
+    if (!hasRecord(paths, app)) return;
+    const { signal } = this.#closing;
+    const running = this.#takeAway(app);
+    try {
+      for (const { id, state } of await this.#containers.list(app, { signal, ...wait }))
+        if (state !== "exited" && state !== "created") await this.#containers.stop(id, { signal, ...wait });
+    } finally {
+      await this.#letGo(app, running);
+    }
+    on_step("container.stopped");
+    writeRecord(paths, app, { ...readRecord(paths, app), stopped: true });
+  }
+
+  async remove(app: string): Promise<void> {
+    const { paths, on_step } = this.#options;
+    const { signal } = this.#closing;
+    // A robot without an engine has nothing of ours in one.
+    if (!hasRecord(paths, app) && !this.available) return;
+    await this.#tidied(app);
+    const running = this.#takeAway(app);
+    try {
+      for (const { id } of await this.#containers.list(app, { signal })) {
+        await this.#containers.stop(id, { signal });
+        await this.#containers.remove(id, signal);
+        on_step("container.removed");
+      }
+    } finally {
+      await this.#letGo(app, running);
+    }
+    await this.#images.prune(app, [], signal);
+    await this.#containers.removeVolumes(app, signal);
+    on_step("container.all_removed");
+    fs.rmSync(paths.versions(app), { recursive: true, force: true });
+    this.#pruneLayers();
+  }
+
+  prune(app: string, keep_release_ids: readonly string[]): void {
+    if (!this.available) return;
+    this.#tidy(app, async () => {
+      await this.#images.prune(app, keep_release_ids, this.#closing.signal);
+      this.#pruneLayers();
+    });
+  }
+
+  #pruneLayers(): void {
+    const keep = stagedParts(this.#options.paths);
+    for (const parts of this.#staging.values()) for (const part of parts) keep.add(part);
+    this.#options.layers.prune(keep);
+  }
+
+  /** Done beside the app's work, and before the next step that this could disturb; what fails is left for the next time. */
+  #tidy(app: string, work: () => Promise<void>): void {
+    const before = this.#tidying.get(app) ?? Promise.resolve();
+    const turn = before.then(work).catch((error: unknown) => {
+      if (!this.#closing.signal.aborted)
+        this.#options.log.warn({ app, reason: engineMessage(error) }, "could not tidy up after a container");
+    });
+    this.#tidying.set(app, turn);
+  }
+
+  async #tidied(app: string): Promise<void> {
+    await this.#tidying.get(app);
+  }
+
+  status(app: string): RunStatus {
+    const running = this.#running.get(app);
+    if (running === undefined) return { status: "stopped", restarts: 0 };
+    const { alive, healthy, restarts } = running.container;
+    if (!alive) return { status: running.spec.restart.policy === "never" ? "stopped" : "restarting", restarts };
+    return { status: healthy ? "running" : "unhealthy", restarts };
+  }
+
+  reload(app: string): void {
+    const running = this.#running.get(app);
+    const reload = running?.spec.reload ?? null;
+    if (running === undefined || reload === null) return;
+    if ("signal" in reload) return void this.#kill(app, running, reload.signal);
+    void running.container.run(reload.command, RELOAD_TIMEOUT_MS).then(
+      ({ ok, message }) => ok || this.#options.log.warn({ app, reason: message }, "reload command failed"),
+      () => {},
+    );
+  }
+
+  signal(app: string, signal: NodeJS.Signals): boolean {
+    const running = this.#running.get(app);
+    if (running === undefined || !running.container.alive) return false;
+    this.#kill(app, running, signal);
+    return true;
+  }
+
+  #kill(app: string, { container }: Running, name: NodeJS.Signals): void {
+    this.#containers
+      .kill(container.container_id, name, this.#closing.signal)
+      .catch((error: unknown) => this.#options.log.warn({ app, reason: engineMessage(error) }, "the container did not take the signal"));
+  }
+
+  async close(keep_workloads: boolean): Promise<void> {
+    const apps = [...this.#running.keys()];
+    this.#options.engine.close();
+    await Promise.all(
+      apps.map(async (app) => {
+        try {
+          await (keep_workloads ? this.#letGo(app, this.#takeAway(app)) : this.#stopAll(app, { wait_ms: CLOSE_WAIT_MS }));
+        } catch (error) {
+          this.#options.log.warn({ app, reason: engineMessage(error) }, "the container could not be stopped");
+        }
+      }),
+    );
+    this.#closing.abort();
+    await Promise.all(this.#tidying.values());
+  }
+}

@@ -1,0 +1,146 @@
+import { PassThrough } from "node:stream";
+import type { Clock } from "@robofleet/clock";
+import type { Logger, LogSink } from "../../contract.ts";
+import { readLines } from "../output-lines.ts";
+import { type Engine, engineMessage, statusOf } from "./engine.ts";
+
+export interface ContainerLogOptions {
+  app: string;
+  container_id: string;
+  /** Nanoseconds since 1970: lines up to here were read by an earlier agent. */
+  read_until: bigint;
+  /** From where lines are looked at by `on_line`, also those that were read before. */
+  look_from: bigint;
+  engine: Engine;
+  clock: Clock;
+  log: Logger;
+  logs: LogSink;
+  on_line: (text: string, at: bigint) => void;
+}
+
+const RETRY_FIRST_MS = 100;
+const RETRY_LAST_MS = 5_000;
+const CLOSE_GRACE_MS = 100;
+const NANO = 1_000_000_000n;
+/** stream, three times zero, length in big endian */
+const HEADER_BYTES = 8;
+const STDERR = 2;
+
+/** Follows what a container prints, over its restarts and those of the engine; each line once. */
+export class ContainerLog {
+  readonly #options: ContainerLogOptions;
+  readonly #stop = new AbortController();
+  #read_until: bigint;
+  #ended: Promise<void> | undefined;
+
+  constructor(options: ContainerLogOptions) {
+    this.#options = options;
+    this.#read_until = options.read_until;
+  }
+
+  /** Nanoseconds since 1970 of the last line that was passed on. */
+  get read_until(): bigint {
+    return this.#read_until;
+  }
+
+  start(): void {
+    this.#ended ??= this.#run();
+  }
+
+  /** Lines that the engine has already are still read, for a moment. */
+  async close(): Promise<void> {
+    await this.#options.clock.sleep(CLOSE_GRACE_MS);
+    this.#stop.abort();
+    await this.#ended;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, log, app, look_from } = this.#options;
+    let wait_ms = RETRY_FIRST_MS;
+    let from = look_from < this.#read_until ? look_from : this.#read_until;
+    while (!this.#stop.signal.aborted) {
+      const before = this.#read_until;
+      try {
+        await this.#followOnce(from);
+      } catch (error) {
+        if (this.#stop.signal.aborted) return;
+        if (statusOf(error) === 404) return;
+        log.debug({ app, reason: engineMessage(error) }, "a container's log broke off");
+      }
+      from = this.#read_until;
+      wait_ms = this.#read_until > before ? RETRY_FIRST_MS : Math.min(RETRY_LAST_MS, wait_ms * 2);
+      await clock.sleep(wait_ms, this.#stop.signal).catch(() => {});
+    }
+  }
+
+  async #followOnce(from: bigint): Promise<void> {
+    const { engine, container_id } = this.#options;
+    const since = `${from / NANO}.${String(from % NANO).padStart(9, "0")}`;
+    const options = { what: "show a container's log", signal: this.#stop.signal, limit_ms: 2 ** 31 - 1, wait_ms: 0 };
+    await engine.use(options, async (docker, abortSignal) => {
+      const query = { follow: true, stdout: true, stderr: true, timestamps: true, since, abortSignal } as const;
+      // The engine takes parts of a second too, whatever the types say.
+      const stream = await docker.getContainer(container_id).logs(query as unknown as { follow: true });
+      await this.#read(stream);
+    });
+  }
+
+  async #read(stream: AsyncIterable<Uint8Array | string>): Promise<void> {
+    const out = new PassThrough();
+    const err = new PassThrough();
+    readLines(out, (text, missing) => this.#take("info", text, missing));
+    readLines(err, (text, missing) => this.#take("error", text, missing));
+    let kept: Buffer = Buffer.alloc(0);
+    let left = 0;
+    let to = out;
+    try {
+      for await (const chunk of stream) {
+        kept = Buffer.concat([kept, Buffer.from(chunk as Uint8Array)]);
+        for (;;) {
+          if (left > 0) {
+            const part = kept.subarray(0, left);
+            kept = kept.subarray(part.length);
+            left -= part.length;
+            if (part.length > 0) to.write(part);
+            if (left > 0) break;
+          }
+          if (kept.length < HEADER_BYTES) break;
+          to = kept[0] === STDERR ? err : out;
+          left = kept.readUInt32BE(4);
+          kept = kept.subarray(HEADER_BYTES);
+        }
+      }
+    } finally {
+      out.end();
+      err.end();
+    }
+  }
+
+  #take(level: "info" | "error", text: string, missing: number): void {
+    const { app, logs, on_line } = this.#options;
+    const space = text.indexOf(" ");
+    const at = nanoseconds(space < 0 ? text : text.slice(0, space));
+    const message = at === undefined ? text : space < 0 ? "" : text.slice(space + 1);
+    if (at !== undefined) on_line(message, at);
+    // Asked for from a time on, an engine repeats the line of that time.
+    if (at !== undefined && at <= this.#read_until) return;
+    if (at !== undefined) this.#read_until = at;
+    if (message === "" && missing === 0) return;
+    logs.write({
+      level,
+      source: app,
+      message,
+      ...(missing > 0 ? { fields: { truncated_bytes: missing } } : {}),
+      ...(at === undefined ? {} : { at: new Date(Number(at / 1_000_000n)) }),
+    });
+  }
+}
+
+/** Nanoseconds since 1970 of an RFC 3339 time; undefined for what is none, and for the engine's time of what never was. */
+export function nanoseconds(text: string): bigint | undefined {
+  const parts = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text);
+  if (parts === null) return undefined;
+  const seconds = Date.parse(`${parts[1]}${parts[3]}`) / 1_000;
+  if (!Number.isFinite(seconds) || seconds < 0) return undefined;
+  return BigInt(seconds) * NANO + BigInt((parts[2] ?? "").padEnd(9, "0"));
+}

@@ -1,0 +1,245 @@
+import type { ContainerManifest } from "@robofleet/protocol/container-manifest";
+import path from "node:path";
+import { MANIFEST_ARGUMENTS_MAX, MANIFEST_ENV_MAX, STOP_TIMEOUT_SECONDS_MAX } from "../limits.ts";
+import { argv, bad, environment, type Fields, number, object, signalName, text } from "../manifest.ts";
+
+export type ContainerHealthCheck =
+  | { http: { url: string; expect_status: number } }
+  | { http: { port: number; path: string; expect_status: number } }
+  | { command: string[] }
+  | { log: { pattern: string } };
+
+/** A manifest with every default filled in. */
+export interface ContainerSpec {
+  /** null: the image's. */
+  entrypoint: string[] | null;
+  command: string[] | null;
+  env: Record<string, string>;
+  ports: { container: number; host: number | null; host_address: string | null; protocol: "tcp" | "udp" }[];
+  mounts: { type: "bind" | "volume" | "tmpfs"; source: string | null; target: string; read_only: boolean; size_bytes: number | null }[];
+  devices: { host: string; container: string; permissions: string }[];
+  host_network: boolean;
+  restart: { policy: "always" | "on_failure" | "never"; max_retries: number | null };
+  limits: { memory_bytes: number | null; cpus: number | null; pids: number | null };
+  ulimits: { name: string; soft: number; hard: number }[];
+  health: ContainerHealthCheck | null;
+  replace: "after" | "beside";
+  stop_timeout_seconds: number;
+  reload: { signal: NodeJS.Signals } | { command: string[] } | null;
+}
+
+/** The names that the server knows too; the compiler holds both together. */
+const FIELDS = {
+  entrypoint: true,
+  command: true,
+  env: true,
+  ports: true,
+  mounts: true,
+  devices: true,
+  host_network: true,
+  restart: true,
+  limits: true,
+  ulimits: true,
+  health: true,
+  replace: true,
+  stop_timeout_seconds: true,
+  reload: true,
+} as const satisfies Record<keyof Required<ContainerManifest>, true>;
+
+const STOP_TIMEOUT_SECONDS_DEFAULT = 10;
+const PORTS_MAX = 256;
+const MOUNTS_MAX = 64;
+const DEVICES_MAX = 64;
+const RETRIES_MAX = 1_000;
+const MEMORY_BYTES_MIN = 6 * 1024 * 1024;
+const PIDS_MAX = 4_194_304;
+const PATTERN_CHARACTERS_MAX = 500;
+const ULIMITS = /^(?:as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)$/;
+
+const given = (value: unknown): boolean => value !== undefined && value !== null;
+
+/** Checks the manifest of a `container_image` release; null or absent: the image's own. Throws StepFailure that names the field. */
+export function readContainerManifest(value: unknown): ContainerSpec {
+  const fields = given(value) ? object(value, "container", Object.keys(FIELDS)) : {};
+  const host_network = flag(fields["host_network"], "host_network");
+  const ports = list(fields["ports"], "ports", PORTS_MAX).map(readPort);
+  if (host_network && ports.length > 0) throw bad("ports", "have no meaning beside host_network: the container has the robot's own ports");
+  return {
+    entrypoint: given(fields["entrypoint"]) ? argv(fields["entrypoint"], "entrypoint") : null,
+    command: given(fields["command"]) ? readCommand(fields["command"]) : null,
+    env: environment(fields["env"]),
+    ports,
+    mounts: list(fields["mounts"], "mounts", MOUNTS_MAX).map(readMount),
+    devices: list(fields["devices"], "devices", DEVICES_MAX).map(readDevice),
+    host_network,
+    restart: readRestart(fields["restart"]),
+    limits: readLimits(fields["limits"]),
+    ulimits: readUlimits(fields["ulimits"]),
+    health: readHealth(fields["health"]),
+    replace: oneOf(fields["replace"] ?? "after", "replace", ["after", "beside"]),
+    stop_timeout_seconds: number(
+      fields["stop_timeout_seconds"] ?? STOP_TIMEOUT_SECONDS_DEFAULT,
+      "stop_timeout_seconds",
+      0,
+      STOP_TIMEOUT_SECONDS_MAX,
+    ),
+    reload: readReload(fields["reload"]),
+  };
+}
+
+function list(value: unknown, field: string, most: number): unknown[] {
+  if (!given(value)) return [];
+  if (!Array.isArray(value)) throw bad(field, "must be a list");
+  if (value.length > most) throw bad(field, `must have at most ${most} items`);
+  return value;
+}
+
+function flag(value: unknown, field: string): boolean {
+  if (!given(value)) return false;
+  if (typeof value !== "boolean") throw bad(field, "must be true or false");
+  return value;
+}
+
+function oneOf<T extends string>(value: unknown, field: string, known: readonly T[]): T {
+  const found = known.find((one) => one === value);
+  if (found === undefined) throw bad(field, `must be one of ${known.join(", ")}`);
+  return found;
+}
+
+function whole(value: unknown, field: string, low: number, high: number): number {
+  const read = number(value, field, low, high);
+  if (!Number.isInteger(read)) throw bad(field, "must be a whole number");
+  return read;
+}
+
+const port = (value: unknown, field: string): number => whole(value, field, 1, 65_535);
+
+function absolute(value: unknown, field: string): string {
+  const place = text(value, field);
+  if (!path.isAbsolute(place) || place.split("/").includes("..")) throw bad(field, "must be an absolute path without ..");
+  return path.normalize(place);
+}
+
+/** Unlike an entrypoint it may be empty, and so may its words: it is the entrypoint's arguments. */
+function readCommand(value: unknown): string[] {
+  return list(value, "command", MANIFEST_ARGUMENTS_MAX).map((item, index) => {
+    if (typeof item !== "string" || item.includes("\0")) throw bad(`command[${index}]`, "must be a text without NUL");
+    return item;
+  });
+}
+
+function readPort(value: unknown, index: number): ContainerSpec["ports"][number] {
+  const field = `ports[${index}]`;
+  const fields = object(value, field, ["container", "host", "host_address", "protocol"]);
+  return {
+    container: port(fields["container"], `${field}.container`),
+    host: given(fields["host"]) ? port(fields["host"], `${field}.host`) : null,
+    host_address: given(fields["host_address"]) ? text(fields["host_address"], `${field}.host_address`) : null,
+    protocol: oneOf(fields["protocol"] ?? "tcp", `${field}.protocol`, ["tcp", "udp"]),
+  };
+}
+
+function readMount(value: unknown, index: number): ContainerSpec["mounts"][number] {
+  const field = `mounts[${index}]`;
+  const fields = object(value, field, ["type", "source", "target", "read_only", "size_bytes"]);
+  const type = oneOf(fields["type"], `${field}.type`, ["bind", "volume", "tmpfs"]);
+  if ((type === "tmpfs") === given(fields["source"])) throw bad(`${field}.source`, type === "tmpfs" ? "is not for tmpfs" : "is missing");
+  if (type !== "tmpfs" && given(fields["size_bytes"])) throw bad(`${field}.size_bytes`, "is for tmpfs only");
+  return {
+    type,
+    source: type === "tmpfs" ? null : mountSource(type, fields, `${field}.source`),
+    target: absolute(fields["target"], `${field}.target`),
+    read_only: flag(fields["read_only"], `${field}.read_only`),
+    size_bytes: given(fields["size_bytes"]) ? whole(fields["size_bytes"], `${field}.size_bytes`, 4_096, Number.MAX_SAFE_INTEGER) : null,
+  };
+}
+
+function mountSource(type: "bind" | "volume", { source }: Fields, field: string): string {
+  if (type === "bind") return absolute(source, field);
+  const name = text(source, field);
+  if (!/^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/.test(name)) throw bad(field, "must be the name of a volume");
+  return name;
+}
+
+function readDevice(value: unknown, index: number): ContainerSpec["devices"][number] {
+  const field = `devices[${index}]`;
+  const fields = object(value, field, ["host", "container", "permissions"]);
+  const host = absolute(fields["host"], `${field}.host`);
+  if (!host.startsWith("/dev/")) throw bad(`${field}.host`, "must be below /dev");
+  const permissions = text(fields["permissions"] ?? "rwm", `${field}.permissions`);
+  if (!/^(?!.*(.).*\1)[rwm]{1,3}$/.test(permissions)) throw bad(`${field}.permissions`, "must be some of the letters r, w and m");
+  return { host, container: given(fields["container"]) ? absolute(fields["container"], `${field}.container`) : host, permissions };
+}
+
+function readRestart(value: unknown): ContainerSpec["restart"] {
+  const fields = given(value) ? object(value, "restart", ["policy", "max_retries"]) : {};
+  const policy = oneOf(fields["policy"] ?? "always", "restart.policy", ["always", "on_failure", "never"]);
+  if (!given(fields["max_retries"])) return { policy, max_retries: null };
+  if (policy !== "on_failure") throw bad("restart.max_retries", "is for on_failure only");
+  return { policy, max_retries: whole(fields["max_retries"], "restart.max_retries", 1, RETRIES_MAX) };
+}
+
+function readLimits(value: unknown): ContainerSpec["limits"] {
+  const fields = given(value) ? object(value, "limits", ["memory_bytes", "cpus", "pids"]) : {};
+  const { memory_bytes, cpus, pids } = fields;
+  return {
+    memory_bytes: given(memory_bytes) ? whole(memory_bytes, "limits.memory_bytes", MEMORY_BYTES_MIN, Number.MAX_SAFE_INTEGER) : null,
+    cpus: given(cpus) ? number(cpus, "limits.cpus", 0.01, 1_024) : null,
+    pids: given(pids) ? whole(pids, "limits.pids", 1, PIDS_MAX) : null,
+  };
+}
+
+function readUlimits(value: unknown): ContainerSpec["ulimits"] {
+  if (!given(value)) return [];
+  if (typeof value !== "object" || Array.isArray(value)) throw bad("ulimits", "must be an object");
+  const entries = Object.entries(value as Fields).filter(([, limit]) => given(limit));
+  if (entries.length > MANIFEST_ENV_MAX) throw bad("ulimits", "are too many");
+  return entries.map(([name, limit]) => {
+    if (!ULIMITS.test(name)) throw bad(`ulimits.${name}`, "is unknown");
+    const { soft, hard } = object(limit, `ulimits.${name}`, ["soft", "hard"]);
+    return {
+      name,
+      soft: whole(soft, `ulimits.${name}.soft`, -1, Number.MAX_SAFE_INTEGER),
+      hard: whole(hard, `ulimits.${name}.hard`, -1, Number.MAX_SAFE_INTEGER),
+    };
+  });
+}
+
+function readHealth(value: unknown): ContainerHealthCheck | null {
+  if (!given(value)) return null;
+  const fields = object(value, "health", ["http", "command", "log"]);
+  const kinds = Object.keys(fields).filter((kind) => given(fields[kind]));
+  if (kinds.length !== 1) throw bad("health", "must have exactly one of http, command, log");
+  if (given(fields["command"])) return { command: argv(fields["command"], "health.command") };
+  if (given(fields["http"])) {
+    const http = readHttp(fields["http"]);
+    return "url" in http ? { http } : { http };
+  }
+  const pattern = text(object(fields["log"], "health.log", ["pattern"])["pattern"], "health.log.pattern");
+  if (pattern.length > PATTERN_CHARACTERS_MAX) throw bad("health.log.pattern", `must have at most ${PATTERN_CHARACTERS_MAX} characters`);
+  return { log: { pattern } };
+}
+
+function readHttp(value: unknown): { url: string; expect_status: number } | { port: number; path: string; expect_status: number } {
+  const fields = object(value, "health.http", ["url", "port", "path", "expect_status"]);
+  const expect_status = whole(fields["expect_status"] ?? 200, "health.http.expect_status", 100, 599);
+  if (given(fields["url"]) === given(fields["port"])) throw bad("health.http", "must have exactly one of url, port");
+  if (given(fields["port"])) {
+    const place = text(fields["path"] ?? "/", "health.http.path");
+    if (!/^\/[^\s]*$/.test(place)) throw bad("health.http.path", "must begin with / and have no spaces");
+    return { port: port(fields["port"], "health.http.port"), path: place, expect_status };
+  }
+  if (given(fields["path"])) throw bad("health.http.path", "is for a port; the url has its own");
+  const url = text(fields["url"], "health.http.url");
+  const protocol = URL.parse(url)?.protocol;
+  if (protocol !== "http:" && protocol !== "https:") throw bad("health.http.url", "must be an http or https address");
+  return { url, expect_status };
+}
+
+function readReload(value: unknown): ContainerSpec["reload"] {
+  if (!given(value)) return null;
+  const fields = object(value, "reload", ["signal", "command"]);
+  if (given(fields["signal"]) === given(fields["command"])) throw bad("reload", "must have exactly one of signal, command");
+  if (given(fields["command"])) return { command: argv(fields["command"], "reload.command") };
+  return { signal: signalName(fields["signal"], "reload.signal") };
+}

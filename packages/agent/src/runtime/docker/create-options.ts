@@ -1,0 +1,145 @@
+import fs from "node:fs";
+import type { ContainerCreateOptions, MountSettings } from "dockerode";
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import { StepFailure } from "../failure.ts";
+import { CONTAINER_LOG_BYTES_MAX } from "../limits.ts";
+import type { ContainerSpec } from "./container-manifest.ts";
+import { type HostPort, LABELS } from "./containers.ts";
+
+/** Where a container finds its configs. */
+export const CONFIGS_INSIDE = "/run/robofleet/configs";
+
+export interface CreateContext {
+  app: string;
+  release: DesiredRelease;
+  spec: ContainerSpec;
+  image_id: string;
+  /** Of the robot. */
+  state_directory: string;
+  configs_directory: string;
+  mount_directories: readonly string[];
+  /** Says apart containers of one app. */
+  suffix: string;
+}
+
+const RESTART = { always: "unless-stopped", on_failure: "on-failure", never: "no" } as const;
+const NANO = 1_000_000_000;
+
+/** What the engine is asked for. Throws StepFailure `rejected_by_robot` for a mount that this robot does not allow. */
+export function createOptions(context: CreateContext): ContainerCreateOptions {
+  const { app, release, spec, image_id, state_directory, suffix } = context;
+  return {
+    // For people who look at the robot; the agent knows it by its id.
+    name: `robofleet-${app}-${suffix}`,
+    Image: image_id,
+    ...(spec.entrypoint === null ? {} : { Entrypoint: spec.entrypoint }),
+    ...(spec.command === null ? {} : { Cmd: spec.command }),
+    Env: Object.entries({
+      ...spec.env,
+      ROBOFLEET_CONFIG_DIR: CONFIGS_INSIDE,
+      ROBOFLEET_APP: app,
+      ROBOFLEET_RELEASE: release.tag,
+    }).map(([name, content]) => `${name}=${content}`),
+    Labels: {
+      [LABELS.robot]: state_directory,
+      [LABELS.app]: app,
+      [LABELS.release_id]: release.id,
+      [LABELS.release]: release.tag,
+    },
+    StopTimeout: Math.ceil(spec.stop_timeout_seconds),
+    // The agent asks by itself: podman without systemd never runs these, and both would cost twice.
+    Healthcheck: { Test: ["NONE"] },
+    ExposedPorts: Object.fromEntries(spec.ports.map(({ container, protocol }) => [`${container}/${protocol}`, {}])),
+    HostConfig: hostConfig(context),
+  };
+}
+
+function hostConfig(context: CreateContext): NonNullable<ContainerCreateOptions["HostConfig"]> {
+  const { spec } = context;
+  const { memory_bytes, cpus, pids } = spec.limits;
+  return {
+    RestartPolicy: {
+      Name: RESTART[spec.restart.policy],
+      ...(spec.restart.max_retries === null ? {} : { MaximumRetryCount: spec.restart.max_retries }),
+    },
+    ...(spec.host_network ? { NetworkMode: "host" } : {}),
+    PortBindings: portBindings(spec),
+    Binds: bindMounts(context),
+    Mounts: context.spec.mounts.flatMap(({ type, source, target, read_only }) =>
+      type !== "volume" || source === null ? [] : [volumeMount(context, source, target, read_only)],
+    ),
+    Tmpfs: Object.fromEntries(
+      spec.mounts
+        .filter(({ type }) => type === "tmpfs")
+        .map(({ target, read_only, size_bytes }) => [target, tmpfsOptions(read_only, size_bytes)]),
+    ),
+    Devices: spec.devices.map(({ host, container, permissions }) => ({
+      PathOnHost: host,
+      PathInContainer: container,
+      CgroupPermissions: permissions,
+    })),
+    Ulimits: spec.ulimits.map(({ name, soft, hard }) => ({ Name: name, Soft: soft, Hard: hard })),
+    ...(memory_bytes === null ? {} : { Memory: memory_bytes }),
+    ...(cpus === null ? {} : { NanoCpus: Math.round(cpus * NANO) }),
+    ...(pids === null ? {} : { PidsLimit: pids }),
+    // Whatever the engine's own default is: the agent reads it, and a robot's disk is small.
+    LogConfig: { Type: "json-file", Config: { "max-size": String(CONTAINER_LOG_BYTES_MAX) } },
+  };
+}
+
+function portBindings({ ports }: ContainerSpec): Record<string, { HostIp: string; HostPort: string }[]> {
+  const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
+  for (const { container, host, host_address, protocol } of ports)
+    (bindings[`${container}/${protocol}`] ??= []).push({ HostIp: host_address ?? "", HostPort: host === null ? "" : String(host) });
+  return bindings;
+}
+
+const tmpfsOptions = (read_only: boolean, size_bytes: number | null): string =>
+  [read_only ? "ro" : "rw", ...(size_bytes === null ? [] : [`size=${size_bytes}`])].join(",");
+
+/** It is its app's: two apps may use one name. */
+function volumeMount({ app, state_directory }: CreateContext, source: string, Target: string, ReadOnly: boolean): MountSettings {
+  return {
+    Type: "volume",
+    Source: `robofleet-${app}-${source}`,
+    Target,
+    ReadOnly,
+    VolumeOptions: {
+      NoCopy: false,
+      Labels: { [LABELS.robot]: state_directory, [LABELS.app]: app },
+      DriverConfig: { Name: "local", Options: {} },
+    },
+  };
+}
+
+function bindMounts({ spec, configs_directory, mount_directories }: CreateContext): string[] {
+  const mounts = spec.mounts.flatMap(({ type, source, target, read_only }) => {
+    if (type !== "bind" || source === null) return [];
+    const from = allowedMount(source, mount_directories);
+    if (from.includes(":") || target.includes(":")) throw new StepFailure("rejected_by_robot", `manifest: mount ${from} has a colon`);
+    return [`${from}:${target}${read_only ? ":ro" : ""}`];
+  });
+  return [`${configs_directory}:${CONFIGS_INSIDE}:ro`, ...mounts];
+}
+
+/**
+ * Answers the place on the robot, seen after every symlink, when it is below a directory that the robot's own config
+ * names, or is one: what the server sends must not decide what of the robot a container sees.
+ */
+export function allowedMount(source: string, directories: readonly string[]): string {
+  const refuse = (why: string): StepFailure => new StepFailure("rejected_by_robot", `manifest: mount ${source} ${why}`);
+  if (directories.length === 0) throw refuse("is refused: this robot allows no mounts of its directories (--allow-mounts)");
+  if (!fs.existsSync(source)) throw refuse("is not there on this robot");
+  const real = fs.realpathSync(source);
+  const allowed = directories.some((directory) => {
+    const root = fs.existsSync(directory) ? fs.realpathSync(directory) : directory;
+    return real === root || real.startsWith(root === "/" ? root : `${root}/`);
+  });
+  if (!allowed) throw refuse("is not below a directory that this robot allows");
+  return real;
+}
+
+/** Whether it wants a port of the robot that another container has. */
+export function portsClash({ ports }: ContainerSpec, taken: readonly HostPort[]): boolean {
+  return ports.some(({ host, protocol }) => taken.some((other) => other.port === host && other.protocol === protocol));
+}

@@ -1,0 +1,165 @@
+import http from "node:http";
+import type Docker from "dockerode";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { Logger } from "../../contract.ts";
+import { errorCode, errorMessage, StepFailure, throwIfAborted } from "../failure.ts";
+import { ENGINE_CALL_MS, ENGINE_GONE_MS, type Timing } from "../limits.ts";
+
+export interface EngineOptions {
+  /** In order of preference; the first that answers is used from then on. */
+  sockets: readonly string[];
+  clock: Clock;
+  timing: Timing;
+  log: Logger;
+  /** It answers now and did not before. */
+  on_answer: () => void;
+}
+
+export interface CallOptions {
+  /** For messages: what the engine was to do. */
+  what: string;
+  signal: AbortSignal;
+  /** Of one try. Default: ENGINE_CALL_MS. */
+  limit_ms?: number;
+  /** How long an engine that is away is waited for; default: `engine_wait_ms`. */
+  wait_ms?: number;
+}
+
+const PING_TIMEOUT_MS = 3_000;
+const RETRY_MS = 250;
+
+/** A container engine (dockerd or podman) on a unix socket, which may come late, go away and come back. */
+export class Engine {
+  readonly #options: EngineOptions;
+  #docker: Docker | undefined;
+  #socket: string | undefined;
+  /** On the monotonic clock. */
+  #answered_at = -Infinity;
+  #timer: Timer | undefined;
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+  }
+
+  /** It answered, and has not been silent for long: a restart of the engine changes nothing of what the robot can install. */
+  get available(): boolean {
+    return this.#options.clock.monotonic() - this.#answered_at < ENGINE_GONE_MS;
+  }
+
+  /** Looks once now, then every so often. */
+  async start(): Promise<void> {
+    if (this.#options.sockets.length === 0 || this.#timer !== undefined) return;
+    this.#timer = this.#options.clock.every(this.#options.timing.engine_check_ms, async () => void (await this.#look()));
+    await this.#look();
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+  }
+
+  async #look(): Promise<boolean> {
+    const sockets = this.#socket === undefined ? this.#options.sockets : [this.#socket, ...this.#options.sockets];
+    for (const socket of sockets) {
+      if (!(await ping(socket, this.#options.clock))) continue;
+      const known = this.available;
+      this.#answered_at = this.#options.clock.monotonic();
+      if (socket !== this.#socket) this.#docker = undefined;
+      this.#socket = socket;
+      if (!known) {
+        this.#options.log.info({ socket }, "container engine answers");
+        this.#options.on_answer();
+      }
+      return true;
+    }
+    return false;
+  }
+
+  /**
+   * Runs calls of the engine. While it is away they are tried again, so they must bear a second time. Throws StepFailure
+   * (`incompatible`: there never was an engine, `timeout`: it did not come back, or took too long), StepAborted, or what the
+   * engine answered.
+   */
+  async use<T>(options: CallOptions, work: (docker: Docker, signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { clock, timing } = this.#options;
+    const { what, signal, limit_ms = ENGINE_CALL_MS, wait_ms = timing.engine_wait_ms } = options;
+    const deadline = clock.monotonic() + wait_ms;
+    for (;;) {
+      throwIfAborted(signal);
+      if (this.#socket === undefined && !(await this.#look()))
+        throw new StepFailure("incompatible", `no container engine answers at ${this.#options.sockets.join(" or ") || "any socket"}`);
+      const limit = new AbortController();
+      const late = new StepFailure("timeout", `the container engine did not ${what} within ${limit_ms / 1_000} s`);
+      const timer = clock.setTimer(limit_ms, () => limit.abort(late));
+      try {
+        const answer = await work(await this.#connect(), AbortSignal.any([signal, limit.signal]));
+        this.#answered_at = clock.monotonic();
+        return answer;
+      } catch (error) {
+        throwIfAborted(signal);
+        if (limit.signal.aborted) throw late;
+        if (!isAway(error)) throw error;
+        if (clock.monotonic() >= deadline)
+          throw new StepFailure(
+            "timeout",
+            `the container engine at ${this.#socket} went away and did not come back within ${wait_ms / 1_000} s`,
+          );
+      } finally {
+        timer.cancel();
+      }
+      await clock.sleep(RETRY_MS, signal);
+    }
+  }
+
+  async #connect(): Promise<Docker> {
+    // Loaded when it is needed: most robots that could run containers still start with none.
+    this.#docker ??= new (await import("dockerode")).default({ socketPath: this.#socket });
+    return this.#docker;
+  }
+}
+
+/** Whether an engine answers at this socket. Never throws. */
+function ping(socketPath: string, clock: Clock): Promise<boolean> {
+  return new Promise((resolve) => {
+    const timer = clock.setTimer(PING_TIMEOUT_MS, () => request.destroy(new Error("no answer")));
+    const end = (ok: boolean): void => {
+      timer.cancel();
+      request.destroy();
+      resolve(ok);
+    };
+    const request = http.get({ socketPath, path: "/_ping", agent: false }, ({ statusCode }) => end(statusCode === 200));
+    request.on("error", () => end(false));
+  });
+}
+
+const AWAY_CODES = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE", "ENOENT", "ECONNABORTED", "ERR_STREAM_PREMATURE_CLOSE"]);
+/** What an engine says that is about to go, or that has just lost the part of it that runs containers. */
+const AWAY_WORDS =
+  /transport is closing|connection error: desc|server is shutting down|daemon is shutting down|containerd.*connection refused|socket hang up|error reading from server: EOF|context canceled/i;
+
+export function isAway(error: unknown): boolean {
+  const code = errorCode(error);
+  if (code !== undefined && AWAY_CODES.has(code)) return true;
+  return statusOf(error) !== 404 && AWAY_WORDS.test(errorMessage(error));
+}
+
+/** HTTP status that the engine answered; undefined for any other error. */
+export function statusOf(error: unknown): number | undefined {
+  if (typeof error !== "object" || error === null || !("statusCode" in error)) return undefined;
+  return typeof error.statusCode === "number" ? error.statusCode : undefined;
+}
+
+/** What the engine says went wrong, in words for an operator. */
+export function engineMessage(error: unknown): string {
+  return errorMessage(error)
+    .replace(/^\(HTTP code \d+\) [^-]*- /, "")
+    .trim();
+}
+
+/** A failure with the reason that the engine's words name, if they name one. */
+export function engineFailure(error: unknown, otherwise: ConstructorParameters<typeof StepFailure>[0]): StepFailure {
+  if (error instanceof StepFailure) return error;
+  const message = engineMessage(error);
+  if (/no space left on device|disk quota exceeded|ENOSPC/i.test(message))
+    return new StepFailure("insufficient_disk", `the container engine's disk is full: ${message}`, { cause: error });
+  return new StepFailure(otherwise, message, { cause: error });
+}

@@ -1,0 +1,169 @@
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import fs from "node:fs";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
+import type { DesiredLayers } from "@robofleet/protocol/link";
+import { type Extract, extract, type Header, pack, type Pack } from "tar-stream";
+import { StepFailure } from "../failure.ts";
+import { IMAGE_JSON_BYTES_MAX, IMAGE_LAYERS_MAX } from "../limits.ts";
+
+type Entry = Extract extends AsyncIterable<infer Source> ? Source : never;
+
+/** What an archive holds, by the names of its entries. */
+export interface ArchivedImage {
+  /** `sha256:…` of the config: what an engine calls the image. */
+  image_id: string;
+  config: string;
+  layers: string[];
+}
+
+const refused = (why: string): StepFailure => new StepFailure("rejected_by_robot", `the image archive ${why}`);
+
+/** The archive of `docker save`, made of parts that the robot has on disk. `file` answers a part's path. */
+export function composeArchive(layers: DesiredLayers, tag: string, file: (sha256: string) => string): Readable {
+  const tar = pack();
+  const name = (sha256: string): string => `blobs/sha256/${sha256}`;
+  const write = async (): Promise<void> => {
+    const distinct = new Map([layers.config, ...layers.layers].map((part) => [part.sha256, part]));
+    for (const { sha256, size } of distinct.values())
+      await writeEntry(tar, { name: name(sha256), size, mtime: new Date(0) }, fs.createReadStream(file(sha256)));
+    endArchive(tar, { config: name(layers.config.sha256), layers: layers.layers.map(({ sha256 }) => name(sha256)) }, tag);
+  };
+  write().catch((error: unknown) => tar.destroy(error instanceof Error ? error : new Error(String(error))));
+  return Readable.from(tar);
+}
+
+async function writeEntry(tar: Pack, header: Partial<Header> & { name: string }, content: AsyncIterable<Uint8Array>): Promise<void> {
+  const entry = tar.entry(header);
+  const ended = once(entry, "close");
+  for await (const chunk of content) if (!entry.write(chunk)) await Promise.race([once(entry, "drain"), ended]);
+  entry.end(null);
+  await ended;
+}
+
+function endArchive(tar: Pack, { config, layers }: Pick<ArchivedImage, "config" | "layers">, tag: string): void {
+  tar.entry({ name: "manifest.json", mtime: new Date(0) }, JSON.stringify([{ Config: config, RepoTags: [tag], Layers: layers }]));
+  tar.finalize();
+}
+
+/** An engine would act on these: other names for the image, or another way to read the archive. */
+const DESCRIPTIONS = new Set(["manifest.json", "repositories", "index.json", "oci-layout"]);
+
+/** Passes a docker-archive or OCI archive on as a docker-archive whose one image has this name only. */
+export function renameArchive(archive: string, image: ArchivedImage, tag: string): Readable {
+  const tar = pack();
+  const copy = async (): Promise<void> => {
+    await eachEntry(archive, async (header, content) => {
+      if (DESCRIPTIONS.has(entryName(header))) return;
+      const named = { ...header, name: entryName(header) };
+      if (header.type === "file") await writeEntry(tar, named, Readable.from(content));
+      else if (header.type === "symlink" || header.type === "link") tar.entry(named);
+    });
+    endArchive(tar, image, tag);
+  };
+  copy().catch((error: unknown) => tar.destroy(error instanceof Error ? error : new Error(String(error))));
+  return Readable.from(tar);
+}
+
+const entryName = ({ name }: Header): string => name.replace(/^(?:\.\/)+/, "").replace(/\/$/, "");
+
+async function eachEntry(archive: string, use: (header: Header, content: Entry) => Promise<void>): Promise<void> {
+  const entries = extract();
+  const file = fs.createReadStream(archive);
+  const reading = (await isGzip(archive)) ? pipeline(file, createGunzip(), entries) : pipeline(file, entries);
+  const using = (async (): Promise<void> => {
+    for await (const entry of entries) {
+      await use(entry.header, entry);
+      entry.resume();
+    }
+  })();
+  await Promise.all([reading, using]);
+}
+
+async function isGzip(archive: string): Promise<boolean> {
+  await using handle = await fs.promises.open(archive);
+  const { buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
+  return buffer[0] === 0x1f && buffer[1] === 0x8b;
+}
+
+/** Reads what image a docker-archive or OCI archive holds. `arch` in Node's words. Throws StepFailure `rejected_by_robot`. */
+export async function readArchive(archive: string, arch: string): Promise<ArchivedImage> {
+  const documents = new Map<string, Buffer>();
+  let bytes = 0;
+  try {
+    await eachEntry(archive, async (header, content) => {
+      if (header.type !== "file" || (header.size ?? 0) > IMAGE_JSON_BYTES_MAX) return;
+      const name = entryName(header);
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of content) chunks.push(chunk as Uint8Array);
+      const document = Buffer.concat(chunks);
+      // Small layers are no documents: one look at the first byte tells.
+      if (!/^\s*[[{]/.test(document.subarray(0, 64).toString("latin1"))) return;
+      bytes += document.length;
+      if (bytes > 4 * IMAGE_JSON_BYTES_MAX) throw refused("has too many documents");
+      documents.set(name, document);
+    });
+  } catch (error) {
+    if (error instanceof StepFailure) throw error;
+    throw refused(`is no tar: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  const { config, layers } = documents.has("manifest.json") ? readDockerArchive(documents) : readOciArchive(documents, arch);
+  const content = documents.get(config);
+  if (content === undefined) throw refused(`lacks the config ${config}`);
+  if (layers.length > IMAGE_LAYERS_MAX) throw refused(`has more than ${IMAGE_LAYERS_MAX} layers`);
+  return { image_id: `sha256:${createHash("sha256").update(content).digest("hex")}`, config, layers };
+}
+
+type Documents = ReadonlyMap<string, Buffer>;
+
+function parse(documents: Documents, name: string): unknown {
+  const document = documents.get(name);
+  if (document === undefined) throw refused(`lacks ${name}`);
+  try {
+    return JSON.parse(document.toString("utf8"));
+  } catch {
+    throw refused(`has a ${name} that is not JSON`);
+  }
+}
+
+const fieldsOf = (value: unknown): Record<string, unknown> =>
+  typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+const textsOf = (value: unknown): string[] => (Array.isArray(value) ? value.filter((item) => typeof item === "string") : []);
+
+function readDockerArchive(documents: Documents): Pick<ArchivedImage, "config" | "layers"> {
+  const images = parse(documents, "manifest.json");
+  if (!Array.isArray(images) || images.length !== 1) throw refused("must hold exactly one image");
+  const { Config, Layers } = fieldsOf(images[0]);
+  if (typeof Config !== "string") throw refused("names no config");
+  return { config: Config, layers: textsOf(Layers) };
+}
+
+const OCI_ARCHITECTURES: Record<string, string> = { x64: "amd64", ia32: "386" };
+const blobName = (digest: unknown): string =>
+  typeof digest === "string" ? `blobs/${digest.replace(":", "/")}` : "a blob without a digest";
+
+/** Follows an index to the manifest for this machine, through indexes in indexes. */
+function readOciArchive(documents: Documents, arch: string): Pick<ArchivedImage, "config" | "layers"> {
+  let manifest = fieldsOf(parse(documents, "index.json"));
+  for (let depth = 0; Array.isArray(manifest["manifests"]); depth += 1) {
+    if (depth > 4) throw refused("has indexes without end");
+    const candidates = manifest["manifests"].map(fieldsOf).filter(({ platform }) => fitsMachine(fieldsOf(platform), arch));
+    if (candidates.length === 0)
+      throw new StepFailure("incompatible", `the image archive has no image for ${OCI_ARCHITECTURES[arch] ?? arch}`);
+    if (candidates.length > 1) throw refused("must hold exactly one image for this robot");
+    manifest = fieldsOf(parse(documents, blobName(candidates[0]?.["digest"])));
+  }
+  const { config, layers } = manifest;
+  return {
+    config: blobName(fieldsOf(config)["digest"]),
+    layers: (Array.isArray(layers) ? layers : []).map((layer) => blobName(fieldsOf(layer)["digest"])),
+  };
+}
+
+/** One without a platform is for any; builders add attestations for a platform that is none. */
+function fitsMachine({ architecture, os }: Record<string, unknown>, arch: string): boolean {
+  if (architecture === undefined && os === undefined) return true;
+  return os === "linux" && architecture === (OCI_ARCHITECTURES[arch] ?? arch);
+}

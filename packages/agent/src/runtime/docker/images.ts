@@ -1,0 +1,290 @@
+import { createHash } from "node:crypto";
+import fs from "node:fs";
+import type { Readable } from "node:stream";
+import type { Clock } from "@robofleet/clock";
+import type { DesiredLayers } from "@robofleet/protocol/link";
+import type { StageIo } from "../executor.ts";
+import { StepFailure, throwIfAborted } from "../failure.ts";
+import { DISK_FREE_FLOOR_BYTES, ENGINE_STALL_MS, type Timing } from "../limits.ts";
+import { freeBytes } from "../durable-file.ts";
+import { type Engine, engineFailure, engineMessage, isAway, statusOf } from "./engine.ts";
+import { composeArchive, readArchive, renameArchive } from "./image-archive.ts";
+import type { LayerStore } from "./layer-store.ts";
+import { type ProgressLine, readProgress } from "./progress-lines.ts";
+
+export interface ImagesOptions {
+  engine: Engine;
+  layers: LayerStore;
+  clock: Clock;
+  timing: Timing;
+  /** Absolute: two agents may share one engine. */
+  state_directory: string;
+  on_step: (name: string) => void;
+}
+
+export interface RegistryLogin {
+  username: string;
+  password: string;
+}
+
+/** Nobody else's: a name with this domain is never looked for in a registry. */
+const REPOSITORY = "robofleet.local/apps";
+/** Bytes that a load takes of the engine's disk: a copy of the archive, and what is unpacked of it. */
+const LOAD_COPIES = 2;
+
+/** The images of releases in the engine. Each is tagged with its app and release, so that it can be found and taken away again. */
+export class Images {
+  readonly #options: ImagesOptions;
+  readonly #owner: string;
+
+  constructor(options: ImagesOptions) {
+    this.#options = options;
+    this.#owner = createHash("sha256").update(options.state_directory).digest("hex").slice(0, 8);
+  }
+
+  #tag(app: string, release_id: string): string {
+    return `${this.#owner}.${app}.${release_id}`;
+  }
+
+  name(app: string, release_id: string): string {
+    return `${REPOSITORY}:${this.#tag(app, release_id)}`;
+  }
+
+  /** Id of the image, `sha256:…`; undefined when the engine has none by this name or id. */
+  async find(name: string, signal: AbortSignal): Promise<string | undefined> {
+    try {
+      return await this.#options.engine.use({ what: "look for an image", signal }, async (docker) => {
+        const { Id } = await docker.getImage(name).inspect();
+        return Id.startsWith("sha256:") ? Id : `sha256:${Id}`;
+      });
+    } catch (error) {
+      if (statusOf(error) === 404) return undefined;
+      throw engineFailure(error, "rejected_by_robot");
+    }
+  }
+
+  /** Brings an image to the engine of which the robot fetches the layers that it lacks. Answers its id. */
+  async loadLayers(app: string, release_id: string, layers: DesiredLayers, io: StageIo): Promise<string> {
+    const { layers: store, on_step } = this.#options;
+    const known = await this.find(`sha256:${layers.config.sha256}`, io.signal);
+    if (known !== undefined) {
+      await this.#giveName(app, release_id, known, io.signal);
+      return known;
+    }
+    const parts = [layers.config, ...layers.layers];
+    await this.#checkSpace(
+      parts.reduce((sum, { size }) => sum + size, 0),
+      io.signal,
+    );
+    await store.fetch(parts, io);
+    on_step("container.layers_fetched");
+    const name = this.name(app, release_id);
+    try {
+      await this.#load(() => composeArchive(layers, name, (sha256) => store.file(sha256)), io.signal);
+    } catch (error) {
+      const failure = engineFailure(error, "rejected_by_robot");
+      // What the engine would not take may be damaged on our disk: the next try fetches it again.
+      if (failure.reason === "rejected_by_robot") store.drop(parts);
+      throw failure;
+    }
+    return this.#named(name, io.signal);
+  }
+
+  /** Brings an image to the engine that is one file on the robot's disk. Answers its id. */
+  async loadArchive(app: string, release_id: string, archive: string, io: StageIo): Promise<string> {
+    const image = await readArchive(archive, process.arch);
+    const name = this.name(app, release_id);
+    if ((await this.find(image.image_id, io.signal)) !== undefined) {
+      await this.#giveName(app, release_id, image.image_id, io.signal);
+      return image.image_id;
+    }
+    await this.#checkSpace(fs.statSync(archive).size, io.signal);
+    try {
+      await this.#load(() => renameArchive(archive, image, name), io.signal);
+    } catch (error) {
+      throw engineFailure(error, "rejected_by_robot");
+    }
+    return this.#named(name, io.signal);
+  }
+
+  async #load(archive: () => Readable, signal: AbortSignal): Promise<void> {
+    const { engine, on_step } = this.#options;
+    await engine.use({ what: "load an image", signal, limit_ms: ENGINE_STALL_MS }, async (docker, abortSignal) => {
+      const answer = await docker.loadImage(archive(), { abortSignal });
+      await readProgress(answer, () => {});
+    });
+    on_step("container.image_loaded");
+  }
+
+  async #named(name: string, signal: AbortSignal): Promise<string> {
+    const id = await this.find(name, signal);
+    if (id === undefined) throw new StepFailure("rejected_by_robot", "the container engine took the image and does not know it");
+    return id;
+  }
+
+  async #giveName(app: string, release_id: string, id: string, signal: AbortSignal): Promise<void> {
+    await this.#options.engine.use({ what: "name an image", signal }, (docker, abortSignal) =>
+      docker.getImage(id).tag({ repo: REPOSITORY, tag: this.#tag(app, release_id), abortSignal }),
+    );
+  }
+
+  async #checkSpace(bytes: number, signal: AbortSignal): Promise<void> {
+    const info: unknown = await this.#options.engine.use({ what: "describe itself", signal }, (docker) => docker.info());
+    const root = typeof info === "object" && info !== null && "DockerRootDir" in info ? info.DockerRootDir : undefined;
+    // An engine whose disk we cannot see tells by itself when it is full.
+    if (typeof root !== "string" || !fs.existsSync(root)) return;
+    const needed = bytes * LOAD_COPIES + DISK_FREE_FLOOR_BYTES;
+    const free = await freeBytes(root);
+    if (free < needed)
+      throw new StepFailure(
+        "insufficient_disk",
+        `the image needs ${needed} bytes below ${root} (with ${DISK_FREE_FLOOR_BYTES} to stay free), ${free} are free`,
+      );
+  }
+
+  /**
+   * Has the engine fetch an image by its digest. A registry that is away is asked again, as often as a download is tried; one
+   * that says there is no such image, or not for us, is believed. Throws StepFailure `download_failed`, `insufficient_disk`.
+   */
+  async pull(app: string, release_id: string, image: string, login: () => RegistryLogin | undefined, io: StageIo): Promise<string> {
+    const { clock, timing, on_step } = this.#options;
+    if (!/^[^\s@]+@sha256:[0-9a-f]{64}$/.test(image))
+      throw new StepFailure("rejected_by_robot", `image ${image} is not named by its digest (name@sha256:…)`);
+    await this.#checkSpace(0, io.signal);
+    let tries = 0;
+    let most = 0;
+    while ((await this.find(image, io.signal)) === undefined) {
+      throwIfAborted(io.signal);
+      const progress = new PullProgress(io);
+      try {
+        await this.#pullOnce(image, login(), progress, io.signal);
+        continue;
+      } catch (error) {
+        throwIfAborted(io.signal);
+        const failure = engineFailure(error, "download_failed");
+        if (failure.reason !== "download_failed" || isFinal(error, login() !== undefined)) throw failure;
+        tries = progress.done > most ? 1 : tries + 1;
+        most = Math.max(most, progress.done);
+        if (tries >= timing.download_tries)
+          throw new StepFailure("download_failed", `nothing came of the image in ${tries} tries; the last: ${failure.message}`, {
+            cause: error,
+          });
+      }
+      await clock.sleep(
+        Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(tries, 16)) * (0.5 + clock.random() / 2),
+        io.signal,
+      );
+    }
+    on_step("container.image_pulled");
+    const id = await this.#named(image, io.signal);
+    await this.#giveName(app, release_id, id, io.signal);
+    return id;
+  }
+
+  async #pullOnce(image: string, login: RegistryLogin | undefined, progress: PullProgress, signal: AbortSignal): Promise<void> {
+    const { engine, clock } = this.#options;
+    const stall = new AbortController();
+    const stalled = (): void =>
+      stall.abort(new StepFailure("download_failed", `the registry sent nothing for ${ENGINE_STALL_MS / 1_000} s`));
+    let timer = clock.setTimer(ENGINE_STALL_MS, stalled);
+    const registry = image.slice(0, image.indexOf("/"));
+    const options = { what: "fetch an image", signal: AbortSignal.any([signal, stall.signal]), limit_ms: 24 * 3_600_000 };
+    try {
+      await engine.use(options, async (docker, abortSignal) => {
+        const answer = await docker.pull(image, {
+          abortSignal,
+          ...(login === undefined ? {} : { authconfig: { username: login.username, password: login.password, serveraddress: registry } }),
+        });
+        await readProgress(answer, (line) => {
+          timer.cancel();
+          timer = clock.setTimer(ENGINE_STALL_MS, stalled);
+          progress.take(line);
+        });
+      });
+    } catch (error) {
+      throw stall.signal.aborted && !signal.aborted ? stall.signal.reason : error;
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  /** Takes the names of all releases of the app but these off their images; what nothing else names or runs is deleted. */
+  async prune(app: string, keep_release_ids: readonly string[], signal: AbortSignal): Promise<void> {
+    const { engine, on_step } = this.#options;
+    const prefix = `${REPOSITORY}:${this.#owner}.${app}.`;
+    const images = await engine.use({ what: "list its images", signal }, (docker) => docker.listImages());
+    for (const { Id, RepoTags } of images) {
+      for (const name of RepoTags ?? []) {
+        const release_id = name.startsWith(prefix) ? name.slice(prefix.length) : undefined;
+        // A dot: it belongs to an app whose name goes on.
+        if (release_id === undefined || release_id.includes(".") || keep_release_ids.includes(release_id)) continue;
+        await this.#remove(name, signal);
+        on_step("container.image_untagged");
+        await this.#removeNameless(Id, signal);
+      }
+    }
+  }
+
+  /** An image that was fetched by its digest keeps that as a name when ours goes. */
+  async #removeNameless(id: string, signal: AbortSignal): Promise<void> {
+    const left = await this.#options.engine
+      .use({ what: "look for an image", signal }, (docker) => docker.getImage(id).inspect())
+      .catch((error: unknown) => {
+        if (statusOf(error) === 404) return undefined;
+        throw error;
+      });
+    if (left === undefined || (left.RepoTags ?? []).length > 0) return;
+    for (const name of left.RepoDigests ?? []) await this.#remove(name, signal);
+  }
+
+  async #remove(name: string, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#options.engine.use({ what: "delete an image", signal }, (docker, abortSignal) =>
+        docker.getImage(name).remove({ abortSignal }),
+      );
+    } catch (error) {
+      // Gone already, or a container needs it: that one is not ours to end.
+      if (statusOf(error) !== 404 && statusOf(error) !== 409) throw error;
+    }
+  }
+}
+
+/** Asking again would bring the same answer; without a login, one may come with the server's next word. */
+function isFinal(error: unknown, logged_in: boolean): boolean {
+  if (isAway(error)) return false;
+  if (!logged_in && /unauthorized|access denied|denied:|no basic auth/i.test(engineMessage(error))) return false;
+  const status = statusOf(error);
+  const message = engineMessage(error);
+  return (
+    status === 404 ||
+    status === 400 ||
+    /manifest unknown|name unknown|repository .* not found|no such image|unauthorized|access denied|denied:|invalid reference|no basic auth|no matching manifest/i.test(
+      message,
+    )
+  );
+}
+
+/** Bytes of the layers that are fetched; those that the engine has are no part of it. */
+class PullProgress {
+  readonly #io: StageIo;
+  readonly #layers = new Map<string, { done: number; total: number }>();
+
+  constructor(io: StageIo) {
+    this.#io = io;
+  }
+
+  get done(): number {
+    return [...this.#layers.values()].reduce((sum, { done }) => sum + done, 0);
+  }
+
+  take({ id, status, progressDetail }: ProgressLine): void {
+    if (id === undefined) return;
+    const layer = this.#layers.get(id);
+    if (status === "Downloading" && progressDetail?.total !== undefined && progressDetail.current !== undefined)
+      this.#layers.set(id, { done: progressDetail.current, total: progressDetail.total });
+    else if (status === "Download complete" && layer !== undefined) layer.done = layer.total;
+    else return;
+    const total = [...this.#layers.values()].reduce((sum, one) => sum + one.total, 0);
+    this.#io.progress(this.done, total);
+  }
+}

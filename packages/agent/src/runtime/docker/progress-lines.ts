@@ -1,0 +1,41 @@
+import { ENGINE_LINE_BYTES_MAX } from "../limits.ts";
+
+/** One line of what the engine tells of a load or a pull. */
+export interface ProgressLine {
+  status?: string;
+  /** Of a layer. */
+  id?: string;
+  progressDetail?: { current?: number; total?: number };
+  stream?: string;
+  error?: string;
+}
+
+/** Reads the engine's lines of JSON to their end; calls `line` for each. Throws what the engine says went wrong, as Error. */
+export async function readProgress(stream: AsyncIterable<Uint8Array | string>, line: (progress: ProgressLine) => void): Promise<void> {
+  const decoder = new TextDecoder();
+  let kept = "";
+  const take = (text: string): void => {
+    if (text.trim() === "") return;
+    const progress = parseLine(text);
+    if (progress === undefined) return;
+    if (typeof progress.error === "string") throw new Error(progress.error);
+    line(progress);
+  };
+  for await (const chunk of stream) {
+    kept += typeof chunk === "string" ? chunk : decoder.decode(chunk, { stream: true });
+    const lines = kept.split("\n");
+    kept = lines.pop() ?? "";
+    for (const one of lines) take(one);
+    if (kept.length > ENGINE_LINE_BYTES_MAX) throw new Error("the container engine sent a line without end");
+  }
+  take(kept);
+}
+
+function parseLine(text: string): ProgressLine | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,19 @@
+import type { Desired } from "@robofleet/protocol/link";
+import type { RegistryLogin } from "./images.ts";
+
+/** Who the robot is to a registry: told with each desired state, kept in memory only. */
+export class RegistryLogins {
+  #of_release = new Map<string, RegistryLogin>();
+
+  /** Forgets what the newer state does not name. */
+  learn({ apps }: Desired): void {
+    const releases = Object.values(apps).flatMap(({ release }) =>
+      release?.registry_auth ? [[release.id, release.registry_auth] as const] : [],
+    );
+    this.#of_release = new Map(releases);
+  }
+
+  of(release_id: string): RegistryLogin | undefined {
+    return this.#of_release.get(release_id);
+  }
+}

@@ -1,0 +1,84 @@
+import type { Readable } from "node:stream";
+import type { Clock } from "@robofleet/clock";
+import { errorMessage, StepAborted } from "../failure.ts";
+import { OUTPUT_TAIL_CHARACTERS } from "../limits.ts";
+import type { ProbeResult } from "../probe.ts";
+import { type Engine, engineMessage } from "./engine.ts";
+
+interface Options {
+  container_id: string;
+  engine: Engine;
+  clock: Clock;
+}
+
+const POLL_FIRST_MS = 20;
+const POLL_LAST_MS = 200;
+/** Frames of the engine's stream, between what the command prints. */
+const FRAME = /[\u0000-\u0002]\0\0\0[\s\S]{4}/g;
+
+/** Runs commands in a container, one at a time: an engine cannot end one that hangs, so no second is put beside it. */
+export class ContainerCommands {
+  readonly #options: Options;
+  #busy: string | undefined;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  /** Ends within the timeout and, but for being called off, never throws. */
+  async run(argv: string[], timeout_ms: number, signal: AbortSignal, what: string): Promise<ProbeResult> {
+    const name = `${what} ${argv[0]}`;
+    try {
+      if (this.#busy !== undefined && (await this.#runs(this.#busy, signal)))
+        return { ok: false, message: `${name} still hangs since an earlier time` };
+      return await this.#runOnce(argv, timeout_ms, signal, name);
+    } catch (error) {
+      if (signal.aborted) throw new StepAborted();
+      return { ok: false, message: `${name}: ${engineMessage(error) || errorMessage(error)}` };
+    }
+  }
+
+  async #runOnce(argv: string[], timeout_ms: number, signal: AbortSignal, name: string): Promise<ProbeResult> {
+    const { engine, container_id, clock } = this.#options;
+    const options = { what: "run a command in a container", signal, wait_ms: 0 };
+    const exec = await engine.use(options, (docker, abortSignal) =>
+      docker.getContainer(container_id).exec({ Cmd: argv, AttachStdout: true, AttachStderr: true, abortSignal }),
+    );
+    this.#busy = exec.id;
+    const output: Readable = await engine.use(options, () => exec.start({ Detach: false }));
+    let tail = "";
+    output.on("data", (chunk: Buffer) => (tail = (tail + chunk.toString("utf8").replace(FRAME, "")).slice(-OUTPUT_TAIL_CHARACTERS)));
+    output.on("error", () => {});
+    const deadline = clock.monotonic() + timeout_ms;
+    try {
+      // Not until the stream ends: what the command left in the background holds it open.
+      for (let poll_ms = POLL_FIRST_MS; ; poll_ms = Math.min(POLL_LAST_MS, poll_ms * 2)) {
+        const { Running, ExitCode } = await engine.use(options, () => exec.inspect());
+        if (!Running && ExitCode !== null) {
+          this.#busy = undefined;
+          // The last words may be on their way still.
+          if (ExitCode !== 0) await clock.sleep(POLL_FIRST_MS, signal);
+          const words = tail.trim();
+          return { ok: ExitCode === 0, message: `${name} exited with ${ExitCode}${words === "" || ExitCode === 0 ? "" : `: ${words}`}` };
+        }
+        if (clock.monotonic() >= deadline) return { ok: false, message: `${name} did not end within ${timeout_ms} ms` };
+        await clock.sleep(poll_ms, signal);
+      }
+    } finally {
+      output.destroy();
+    }
+  }
+
+  async #runs(exec_id: string, signal: AbortSignal): Promise<boolean> {
+    const { engine } = this.#options;
+    try {
+      const { Running } = await engine.use({ what: "describe a command", signal, wait_ms: 0 }, (docker) =>
+        docker.getExec(exec_id).inspect(),
+      );
+      return Running;
+    } catch {
+      // The engine forgets it with the run of the container that it was in.
+      return false;
+    }
+  }
+}

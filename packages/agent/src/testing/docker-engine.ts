@@ -1,0 +1,160 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import fs from "node:fs";
+import http from "node:http";
+import os from "node:os";
+import path from "node:path";
+
+const READY_MS = 30_000;
+const STOP_MS = 20_000;
+const CGROUPS = "/sys/fs/cgroup";
+
+/** Why no container engine of its own can be started here; undefined where it can. */
+export function whyNoDockerd(): string | undefined {
+  if (process.getuid?.() !== 0) return "dockerd needs root";
+  return spawnSync("dockerd", ["--version"]).status === 0 ? undefined : "dockerd is not installed (Debian's docker.io)";
+}
+
+/** A dockerd of its own: no network, no iptables, everything below one directory. Ended with all that it ran, and nothing is left. */
+export class DockerEngine implements AsyncDisposable {
+  readonly #directory: string;
+  readonly #data: string;
+  readonly #flags: readonly string[];
+  #child: ChildProcess | undefined;
+  #ended: Promise<void> = Promise.resolve();
+  #output = "";
+
+  private constructor(place: string, flags: readonly string[]) {
+    // Short: containerd's socket below it has a path of at most 107 characters.
+    this.#directory = fs.mkdtempSync(path.join(os.tmpdir(), "rf-dockerd-"));
+    this.#data = place === "" ? path.join(this.#directory, "data") : path.join(place, "data");
+    this.#flags = flags;
+  }
+
+  /** `place`: where its images are kept, such as a small disk. */
+  static async start({ place = "", flags = [] }: { place?: string; flags?: readonly string[] } = {}): Promise<DockerEngine> {
+    const engine = new DockerEngine(place, flags);
+    try {
+      await engine.restart();
+    } catch (error) {
+      await engine[Symbol.asyncDispose]();
+      throw error;
+    }
+    return engine;
+  }
+
+  get socket(): string {
+    return path.join(this.#directory, "docker.sock");
+  }
+
+  get data(): string {
+    return this.#data;
+  }
+
+  /** What it printed so far. */
+  get output(): string {
+    return this.#output;
+  }
+
+  get #cgroup(): string {
+    return path.basename(this.#directory);
+  }
+
+  /** Starts it on what an earlier one left, and waits until it answers. */
+  async restart(): Promise<void> {
+    const words = ["--data-root", this.#data, "--exec-root", path.join(this.#directory, "run"), "-H", `unix://${this.socket}`];
+    const more = ["-p", path.join(this.#directory, "pid"), "--bridge=none", "--iptables=false", `--cgroup-parent=/${this.#cgroup}`];
+    const child = spawn("dockerd", [...words, ...more, ...this.#flags], { stdio: ["ignore", "pipe", "pipe"] });
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => (this.#output = (this.#output + text).slice(-64_000)));
+    this.#ended = new Promise((resolve) => child.once("close", () => resolve()));
+    const deadline = performance.now() + READY_MS;
+    while ((await this.ask("GET", "/_ping").catch(() => undefined)) !== "OK") {
+      if (child.exitCode !== null || performance.now() > deadline)
+        throw new Error(`dockerd does not answer:\n${this.#output.slice(-4_000)}`);
+      await sleep(20);
+    }
+  }
+
+  /** Ends it: by default in good order, its containers too. */
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    child.kill(signal);
+    const late = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
+    await this.#ended;
+    clearTimeout(late);
+    fs.rmSync(this.socket, { force: true });
+  }
+
+  /** Asks its API; answers the body. Throws for an answer over 399. */
+  ask(method: string, place: string): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const request = http.request({ socketPath: this.socket, method, path: place, agent: false }, (response) => {
+        let body = "";
+        response.setEncoding("utf8").on("data", (text: string) => (body += text));
+        response.on("end", () =>
+          (response.statusCode ?? 500) < 400 ? resolve(body) : reject(new Error(`${method} ${place}: ${response.statusCode} ${body}`)),
+        );
+      });
+      request.on("error", reject);
+      request.end();
+    });
+  }
+
+  async containers(): Promise<{ Id: string; State: string; ImageID: string; Labels: Record<string, string> }[]> {
+    return JSON.parse(await this.ask("GET", "/containers/json?all=1"));
+  }
+
+  async images(): Promise<{ Id: string; RepoTags: string[] | null; RepoDigests: string[] | null }[]> {
+    return JSON.parse(await this.ask("GET", "/images/json"));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // The agent leaves its containers stopped, to run them again: here there is no again.
+    for (const { Id } of await this.containers().catch(() => [])) await this.ask("DELETE", `/containers/${Id}?force=1`).catch(() => {});
+    await this.stop();
+    this.#endLeftovers();
+    for (const directory of [this.#data, this.#directory]) {
+      for (const place of mountsBelow(directory)) spawnSync("umount", ["-l", place]);
+      fs.rmSync(directory, { recursive: true, force: true });
+    }
+    for (const controller of fs.existsSync(CGROUPS) ? ["", ...fs.readdirSync(CGROUPS)] : [])
+      removeCgroups(path.join(CGROUPS, controller, this.#cgroup));
+  }
+
+  /** A dockerd that was killed leaves its containerd and the shims of its containers. */
+  #endLeftovers(): void {
+    for (const name of fs.readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
+      try {
+        if (fs.readFileSync(`/proc/${name}/cmdline`, "latin1").includes(this.#directory)) process.kill(Number(name), "SIGKILL");
+      } catch {
+        // It has ended.
+      }
+    }
+  }
+}
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The innermost first. */
+function mountsBelow(directory: string): string[] {
+  return fs
+    .readFileSync("/proc/self/mounts", "utf8")
+    .split("\n")
+    .map((line) => line.split(" ")[1] ?? "")
+    .filter((place) => place.startsWith(`${directory}/`))
+    .toSorted((a, b) => b.length - a.length);
+}
+
+/** Only what is empty: cgroups are removed as directories, the inner ones first. */
+function removeCgroups(directory: string): void {
+  if (!fs.existsSync(directory)) return;
+  for (const entry of fs.readdirSync(directory, { withFileTypes: true }))
+    if (entry.isDirectory()) removeCgroups(path.join(directory, entry.name));
+  try {
+    fs.rmdirSync(directory);
+  } catch {
+    // Not ours to end.
+  }
+}
