@@ -3,6 +3,7 @@ import type { Db } from "../../kernel/db.ts";
 import { type ConfigFile, configFile, saltedFile } from "./config-file.ts";
 import { openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
 import { readEntries, resolve, scopesOf } from "./effective.ts";
+import { REGISTRIES_NAMESPACE } from "./registry-logins.ts";
 import { type CompiledSchema, compileSchema, sentenceOf } from "./schema.ts";
 import { listSchemasOf } from "./schema-store.ts";
 import { entryBound, fileBound } from "./sealed-value.ts";
@@ -93,7 +94,7 @@ class FileMaker {
   async filesOf(namespaces: ReadonlyMap<string, ReadonlyMap<string, EntryRow>>, empty: readonly string[]): Promise<RobotFiles> {
     const all = new Map<string, ReadonlyMap<string, EntryRow>>([
       ...empty.map((namespace) => [namespace, new Map<string, EntryRow>()] as const),
-      ...namespaces,
+      ...[...namespaces].filter(([namespace]) => namespace !== REGISTRIES_NAMESPACE),
     ]);
     await this.#readSchemas([...all.keys()]);
     const files = new Map<string, ConfigFile>();

@@ -4,4 +4,5 @@ export { effectiveConfig, type EffectiveValue, secretValue } from "./effective.t
 export { effectiveFiles, type RobotFiles } from "./effective-files.ts";
 export { openFile } from "./open-file.ts";
 export { configRoutes } from "./routes.ts";
+export { registryLogins } from "./registry-logins.ts";
 export { requireFileName } from "./set.ts";

@@ -4,6 +4,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound, printable } from "../../kernel/fault.ts";
 import { ensureOrgSecrets, type Sealing } from "./data-keys.ts";
+import { requireRegistryLogin } from "./registry-logins.ts";
 import { compileSchema, sentenceOf } from "./schema.ts";
 import { lockNamespace } from "./schema-store.ts";
 import { entryBound } from "./sealed-value.ts";
@@ -57,6 +58,7 @@ export async function putValue(
   { value, secret, rollback_of }: NewValue,
 ): Promise<EntrySet> {
   const { namespace, key, scope, scope_id } = place;
+  requireRegistryLogin(namespace, key, value, secret);
   const { value_schema } = await lockNamespace(tx, org_id, namespace);
   if (scope !== "org" && !(await lockScopeObject(tx, org_id, scope, scope_id))) throw notFound(scope, scope_id);
   await requireSameSecrecy(tx, org_id, place, secret);

@@ -2,19 +2,25 @@ import type { Desired } from "@robofleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { Plane } from "../../context.ts";
 import { desiredOf } from "./desired.ts";
+import { addRegistryAuth } from "./registry-auth.ts";
 import { raiseGeneration } from "./store/robot-state.ts";
 
 /** Robots told in one go: two statements for all of them. */
 const PUSH_ROBOTS = 200;
 
 /** Sends robots of this node what they are to look like. A robot that is elsewhere or away hears it when it connects. */
-export async function pushDesired(plane: Pick<Plane, "db" | "link" | "log">, org_id: string, robot_ids: readonly string[]): Promise<void> {
+export async function pushDesired(
+  plane: Pick<Plane, "db" | "link" | "log" | "secrets">,
+  org_id: string,
+  robot_ids: readonly string[],
+): Promise<void> {
   const here = robot_ids.filter((id) => {
     const session = plane.link.session(id);
     return session !== undefined && !ahead.has(session);
   });
   for (let i = 0; i < here.length; i += PUSH_ROBOTS) {
     const desired = await desiredOf(plane.db.forOrg(org_id), org_id, here.slice(i, i + PUSH_ROBOTS));
+    await addRegistryAuth(plane, org_id, desired);
     for (const [robot_id, message] of desired) sendTo(plane, robot_id, message);
   }
 }
@@ -36,11 +42,15 @@ function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, me
 const ahead = new WeakMap<Session, number>();
 
 /** First thing a robot hears after the welcome. */
-export async function greetRobot(plane: Pick<Plane, "db">, session: Session): Promise<void> {
+export async function greetRobot(plane: Pick<Plane, "db" | "secrets" | "log">, session: Session): Promise<void> {
   const { org_id, robot_id, hello } = session;
-  const desired = (await desiredOf(plane.db.forOrg(org_id), org_id, [robot_id])).get(robot_id);
+  const wanted = await desiredOf(plane.db.forOrg(org_id), org_id, [robot_id]);
+  const desired = wanted.get(robot_id);
   if (desired === undefined) return;
-  if (hello.generation <= desired.generation) return void session.send(desired);
+  if (hello.generation <= desired.generation) {
+    await addRegistryAuth(plane, org_id, wanted);
+    return void session.send(desired);
+  }
   const generation = hello.generation + 1;
   ahead.set(session, generation);
   session.send({ type: "desired", generation, apps: {}, configs: {} });
@@ -48,7 +58,7 @@ export async function greetRobot(plane: Pick<Plane, "db">, session: Session): Pr
 
 /** A robot has stored a desired state. One that was ahead has told what it runs, which is now what is wanted of it, too. */
 export async function answerRobotAhead(
-  plane: Pick<Plane, "db" | "clock" | "link" | "log">,
+  plane: Pick<Plane, "db" | "clock" | "link" | "log" | "secrets">,
   session: Session,
   observed: number,
 ): Promise<void> {

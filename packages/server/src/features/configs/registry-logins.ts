@@ -1,0 +1,63 @@
+import type { JsonValue } from "@robofleet/protocol";
+import type { Db } from "../../kernel/db.ts";
+import { badRequest, printable } from "../../kernel/fault.ts";
+import { openOrgSecrets, type Sealing } from "./data-keys.ts";
+import { readEntries, resolve } from "./effective.ts";
+import { entryBound } from "./sealed-value.ts";
+import { listPlaces } from "./store.ts";
+
+/**
+ * Values of this namespace are logins of container registries, by host. They are no config file: a robot gets the one that
+ * an image it is to run needs, and with that message only.
+ */
+export const REGISTRIES_NAMESPACE = "registries";
+
+export interface RegistryLogin {
+  username: string;
+  password: string;
+}
+
+const HOST = /^[A-Za-z0-9][A-Za-z0-9.-]{0,252}(?::[0-9]{1,5})?$/;
+const TEXT_MAX = 16_384;
+
+/** Throws 400 for what could not log in, or would be kept in the clear. Names no part of the value. */
+export function requireRegistryLogin(namespace: string, key: string, value: JsonValue, secret: boolean): void {
+  if (namespace !== REGISTRIES_NAMESPACE) return;
+  const of = `in namespace ${REGISTRIES_NAMESPACE}`;
+  if (!HOST.test(key)) throw badRequest(`field key must be the host of a registry ${of}, such as ghcr.io, not ${printable(key)}`);
+  if (!secret) throw badRequest(`field secret must be true ${of}: its values are passwords`);
+  if (readLogin(value) === undefined) throw badRequest(`field value must be {"username": "…", "password": "…"} ${of}`);
+}
+
+function readLogin(value: JsonValue): RegistryLogin | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const { username, password, ...rest } = value;
+  const isText = (text: unknown): text is string => typeof text === "string" && text !== "" && text.length <= TEXT_MAX;
+  return isText(username) && isText(password) && Object.keys(rest).length === 0 ? { username, password } : undefined;
+}
+
+/** The logins that count for each of these robots, by host in lower case. Throws 503 when the server lacks the key of one. */
+export async function registryLogins(
+  db: Db,
+  plane: Pick<Sealing, "secrets">,
+  org_id: string,
+  robot_ids: readonly string[],
+): Promise<Map<string, Map<string, RegistryLogin>>> {
+  const logins = new Map<string, Map<string, RegistryLogin>>();
+  const places = await listPlaces(db, org_id, robot_ids);
+  const by_scope = await readEntries(db, org_id, places, REGISTRIES_NAMESPACE);
+  if (by_scope.size === 0) return logins;
+  const secrets = await openOrgSecrets(db, plane, org_id);
+  const opened = new Map<string, RegistryLogin | undefined>();
+  for (const place of places) {
+    const own = new Map<string, RegistryLogin>();
+    for (const [host, { id, version, sealed }] of resolve(by_scope, place).get(REGISTRIES_NAMESPACE) ?? []) {
+      if (sealed === null) continue;
+      if (!opened.has(id)) opened.set(id, readLogin(JSON.parse(secrets.open(sealed, entryBound(id, version))) as JsonValue));
+      const login = opened.get(id);
+      if (login !== undefined) own.set(host.toLowerCase(), login);
+    }
+    logins.set(place.id, own);
+  }
+  return logins;
+}
