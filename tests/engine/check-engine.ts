@@ -67,7 +67,8 @@ const snapshot = ({ db }: Harness) =>
     await tx.run(sql`set transaction isolation level repeatable read`);
     const deployments = await tx.many(sql(deploymentRow)`
       select d.id, d.status, d.target_kind, d.event_seq, d.fan_out_done_at::text as fan_out_at,
-        (select count(*)::int from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id and t.status not in ('applied', 'failed', 'rolled_back', 'cancelled')) as open,
+        (select count(*)::int from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id
+          and (t.status not in ('applied', 'failed', 'rolled_back', 'cancelled') or (t.status = 'applied' and d.status = 'rolling_back'))) as open,
         (select min(t.status) from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id) as target_status
       from deployment d`);
     const events = await tx.many(sql(eventRow)`
@@ -107,16 +108,26 @@ export async function checkEngine(plane: Harness, options: { ended?: boolean } =
 
 const LADDER = ["queued", "dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"];
 
-/** The steps of one target: up within an attempt, attempts one by one, and nothing after the end. */
-function checkLadder(name: string, steps: readonly { target_status: string | null; attempt: string | null }[]): void {
+/**
+ * The steps of one target: up within an attempt, attempts one by one, and nothing after the end. The one exception: while
+ * its deployment goes back, what is applied goes back, too, as the next attempt.
+ */
+function checkLadder(name: string, steps: readonly { status: string; target_status: string | null; attempt: string | null }[]): void {
   let [height, attempt] = [0, 0];
   for (const [index, step] of steps.entries()) {
     const status = step.target_status ?? "";
+    const now = Number(step.attempt);
     if (isTerminal(status)) {
-      assert.equal(index, steps.length - 1, `${name}: ${status} is its end`);
+      const next = steps[index + 1];
+      const goes_back = status === "applied" && next?.target_status === "rolling_back" && next.status === "rolling_back";
+      assert.ok(next === undefined || goes_back, `${name}: ${status} is its end`);
+      if (goes_back) assert.equal(Number(next.attempt), now + 1, `${name}: going back is the next attempt`);
       continue;
     }
-    const now = Number(step.attempt);
+    if (status === "rolling_back" && now === attempt + 1 && ["rolling_back", "cancelling"].includes(step.status)) {
+      [height, attempt] = [LADDER.indexOf(status), now];
+      continue;
+    }
     if (status === "queued") height = 0;
     else if (status === "dispatched") {
       assert.equal(now, attempt + 1, `${name}: each dispatch is the next attempt`);
