@@ -6,6 +6,7 @@ import { parseTime } from "../../kernel/time.ts";
 import { requireFileName } from "../configs/index.ts";
 import { requireDeployable } from "../signing/index.ts";
 import { beginFanOut } from "./fan-out.ts";
+import { checkRollout } from "./rollout/check-rollout.ts";
 import {
   type deploymentReleaseRow,
   findRelease,
@@ -65,7 +66,30 @@ export async function createDeployment(
   caller: Caller,
   body: BodyOf<Routes["createDeployment"]>,
 ): Promise<{ row: DeploymentRow; release: RowOf<typeof deploymentReleaseRow> }> {
-  const { org_id } = caller;
+  const { release, target, rollout, scheduled_at } = await readDeployment(db, engine, caller, body);
+  const row = await startDeployment(db, engine, {
+    org_id: caller.org_id,
+    id: engine.id("dep"),
+    kind: "release",
+    ...target,
+    release_id: release.id,
+    app: release.app,
+    namespace: null,
+    revision: null,
+    rollout,
+    scheduled_at,
+    created_by: caller.actor,
+  });
+  return { row, release };
+}
+
+/** What a deployment is asked to be: 404 for what does not exist, 400 for what contradicts itself. */
+export async function readDeployment(
+  db: Db,
+  engine: CreateContext,
+  { org_id }: Pick<Caller, "org_id">,
+  body: BodyOf<Routes["createDeployment"]>,
+) {
   const release = await findRelease(db, org_id, body.release);
   if (release === undefined) throw notFound("release", body.release);
   await requireDeployable(engine, db, org_id, release);
@@ -74,20 +98,9 @@ export async function createDeployment(
   const now = engine.clock.now();
   if (scheduled_at !== null && scheduled_at.getTime() > now.getTime() + SCHEDULE_DAYS_MAX * DAY_MS)
     throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
-  const row = await startDeployment(db, engine, {
-    org_id,
-    id: engine.id("dep"),
-    kind: "release",
-    ...target,
-    release_id: release.id,
-    app: release.app,
-    namespace: null,
-    revision: null,
-    rollout: body.rollout ?? {},
-    scheduled_at,
-    created_by: caller.actor,
-  });
-  return { row, release };
+  const rollout = body.rollout ?? {};
+  checkRollout(rollout, target.target_kind, now, scheduled_at);
+  return { release, target, rollout, scheduled_at };
 }
 
 /** Creates a deployment of the effective config; the values are frozen per robot when it is dispatched. */

@@ -11,12 +11,13 @@ import { nextDueAt } from "./store/deployments.ts";
 import { MISSED_PER_TURN, wakeMissed, wakeMissedArtifact, wakeMissedPrevious } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
 import { advanceRollouts } from "./waves.ts";
+import { nextStepAt } from "./store/waves.ts";
 import { HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, HINT_SCHEDULED } from "./transition.ts";
 
 /** Hints make things quick; these intervals make them certain. */
 const DISPATCH_EVERY_MS = 5_000;
 const SCHEDULE_EVERY_MS = 30_000;
-const ROLLOUTS_EVERY_MS = 1_000;
+const ROLLOUTS_EVERY_MS = 30_000;
 const DEADLINES_EVERY_MS = 5_000;
 const REPAIR_EVERY_MS = 30_000;
 
@@ -31,7 +32,15 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, () => continueFanOuts(db, plane));
   const cancellations = background(plane, "cancellations", DISPATCH_EVERY_MS, () => continueCancellations(db, plane));
   const rollbacks = background(plane, "rollbacks", DISPATCH_EVERY_MS, () => continueRollbacks(db, plane));
-  const rollouts = background(plane, "rollouts", ROLLOUTS_EVERY_MS, () => advanceRollouts(db, plane));
+  let next_step = clock.setTimer(0, () => rollouts.wake());
+  const rollouts = background(plane, "rollouts", ROLLOUTS_EVERY_MS, async () => {
+    const more = await advanceRollouts(db, plane);
+    const { step_at } = await nextStepAt(db);
+    next_step.cancel();
+    if (step_at !== null && !more)
+      next_step = clock.setTimer(Math.min(step_at.getTime() - clock.now().getTime(), ROLLOUTS_EVERY_MS), () => rollouts.wake());
+    return more;
+  });
   const deadlines = background(plane, "deadlines", DEADLINES_EVERY_MS, async () => {
     const late = await endLateSteps(db, plane);
     return (await expireDeployments(db, plane)) || late;
@@ -50,11 +59,14 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       alarm = clock.setTimer(Math.min(due_at.getTime() - clock.now().getTime(), SCHEDULE_EVERY_MS), () => schedule.wake());
     return more;
   });
-  const loops = [dispatch, fan_out, cancellations, rollbacks, deadlines, repair, schedule];
+  const loops = [dispatch, fan_out, cancellations, rollbacks, rollouts, deadlines, repair, schedule];
   const subscriptions = [
     bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
     bus.subscribe(HINT_FAN_OUT, () => fan_out.wake()),
-    bus.subscribe(HINT_ROLLOUT, () => rollbacks.wake()),
+    bus.subscribe(HINT_ROLLOUT, () => {
+      rollbacks.wake();
+      rollouts.wake();
+    }),
     bus.subscribe(HINT_SCHEDULED, () => schedule.wake()),
     bus.subscribe(HINT_PUSH, (message) => pushHinted(plane, message)),
     bus.onGap(() => loops.forEach((loop) => loop.wake())),
@@ -66,6 +78,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       await Promise.all(loops.map((loop) => loop.stop()));
       // Last: a run that was under way has set it anew.
       alarm.cancel();
+      next_step.cancel();
     },
   };
 }

@@ -2,10 +2,10 @@ import { type IdSource, idSource } from "@robofleet/clock";
 import { isTerminal } from "@robofleet/protocol";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
-import { parseTime } from "../../kernel/time.ts";
 import { eachApart } from "./each-apart.ts";
+import { expiresAt } from "./expiry.ts";
 import { countMembersOf, membersOf } from "./members.ts";
-import { expiryDays, listUnfinishedFanOuts, lockDeployments, setFanOut, setFanOutProgress } from "./store/deployments.ts";
+import { listUnfinishedFanOuts, lockDeployments, setFanOut, setFanOutProgress } from "./store/deployments.ts";
 import { isLimited, wakeSlots } from "./slots.ts";
 import { ALL_NAMESPACES, type DeploymentRow } from "./store/rows.ts";
 import { insertTargets } from "./store/targets.ts";
@@ -15,8 +15,6 @@ import { assignRobots } from "./waves.ts";
 /** Targets of one transaction: few enough that nobody waits for its locks, many enough that 100,000 take 20. */
 const CHUNK_TARGETS = 5_000;
 export const HINT_FAN_OUT = "rf.deployments.fan_out";
-const HOUR_MS = 3_600_000;
-const HOURS_PER_DAY = 24;
 
 /**
  * Resolves whom the deployment is for. The first chunk is written in the caller's transaction, so a small fleet is
@@ -24,10 +22,7 @@ const HOURS_PER_DAY = 24;
  */
 export async function beginFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   const now = engine.clock.now();
-  const days = await expiryDays(tx, deployment.org_id);
-  const hours = days === null ? engine.settings.limits.deployment_expiry_hours : days * HOURS_PER_DAY;
-  const said = deployment.rollout.expires_at;
-  const expires_at = said === undefined ? new Date(now.getTime() + hours * HOUR_MS) : parseTime(said);
+  const expires_at = await expiresAt(tx, engine, deployment.org_id, deployment.rollout, now);
   const total = await countMembersOf(tx, deployment, now);
   await setFanOut(tx, deployment.org_id, deployment.id, { fan_out_at: now, expires_at, count_total: total });
   return continueFanOut(tx, engine, { ...deployment, fan_out_at: now, expires_at, count_total: total });

@@ -44,7 +44,7 @@ export function targetSentence(kind: DeploymentKind, change: TargetChange): stri
   const subject = kind === "release" ? "release" : "config";
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
   const why = change.reason === null ? "" : `: ${detail ?? REASONS[change.reason]}`;
-  const again = change.to === "queued" ? " again" : "";
+  const again = change.to === "queued" && change.target.attempt > 0 ? " again" : "";
   return `${subject} ${STEPS[change.to]}${again}${why}`;
 }
 

@@ -7,7 +7,10 @@ import { openFile } from "../configs/index.ts";
 import { cancelDeployment } from "./cancel.ts";
 import { createConfigDeployment, createDeployment } from "./create.ts";
 import { retryDeployment } from "./from-ended.ts";
+import { pauseDeployment, promoteDeployment, resumeDeployment } from "./pause.ts";
+import { planDeployment } from "./plan-rollout.ts";
 import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withRelease } from "./read.ts";
+import { listDeploymentWaves } from "./read-waves.ts";
 import { rollBackDeployment } from "./rollback.ts";
 import { getConfigContent } from "./store/robot-state.ts";
 import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
@@ -15,6 +18,7 @@ import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
 export function deploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listDeployments, async (_, { db, caller, query }) => listDeployments(db, caller, query));
   serve(http, plane, routes.createDeployment, async (_, { db, caller, body }) => {
+    if (body.dry_run === true) return new Answer(200, { data: await planDeployment(db, plane, caller, body) });
     const { row, release } = await createDeployment(db, plane, caller, body);
     const { id, tag, kind, app } = release;
     return created("/api/deployments", { data: deploymentToWire(row, { id, tag, kind, app }) });
@@ -27,6 +31,18 @@ export function deploymentRoutes(http: Http, plane: Plane): void {
     listEvents(db, caller, "release", params.id, query),
   );
   serve(http, plane, routes.listDeploymentTargets, async (_, { db, caller, params, query }) => listTargets(db, caller, params.id, query));
+  serve(http, plane, routes.listDeploymentWaves, async (_, { db, caller, params, query }) =>
+    listDeploymentWaves(db, caller, params.id, query),
+  );
+  serve(http, plane, routes.pauseDeployment, async (_, { db, caller, params }) => ({
+    data: await withRelease(db, await pauseDeployment(db, plane, caller.org_id, params.id, caller.actor)),
+  }));
+  serve(http, plane, routes.resumeDeployment, async (_, { db, caller, params }) => ({
+    data: await withRelease(db, await resumeDeployment(db, plane, caller.org_id, params.id, caller.actor)),
+  }));
+  serve(http, plane, routes.promoteDeployment, async (_, { db, caller, params }) => ({
+    data: await withRelease(db, await promoteDeployment(db, plane, caller.org_id, params.id, caller.actor)),
+  }));
   serve(http, plane, routes.cancelDeployment, async (_, { db, caller, params, body }) => {
     const row = await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, undefined, "release", body.mode);
     return { data: await withRelease(db, row) };

@@ -1,5 +1,6 @@
 import { type DeploymentStatus, isTerminal, type Reason, type TargetStatus, type TerminalStatus } from "@robofleet/protocol";
 import type { ReportedStatus } from "@robofleet/protocol/link";
+import { MAX_ATTEMPTS_DEFAULT } from "./rollout/whole-rollout.ts";
 
 /**
  * What may become of a target and of a deployment. Pure: no clock, no database; whoever calls it holds the rows locked
@@ -40,8 +41,8 @@ export const isRevocable = (status: TargetStatus): boolean => includes(REVOCABLE
 /** The robot is in the middle of changing what runs: it finishes first, whatever comes. */
 export const isCommitted = (status: TargetStatus): boolean => isActive(status) && !isRevocable(status);
 
-/** Dispatches that a target gets before a failure of delivery is final. */
-export const ATTEMPTS_MAX = 3;
+/** Dispatches that a target gets before a failure of delivery is final, where no policy says how many. */
+export const ATTEMPTS_MAX = MAX_ATTEMPTS_DEFAULT;
 
 /** Failures of the way to the robot, not of the release: another attempt may do. */
 const RETRYABLE: readonly Reason[] = ["download_failed", "timeout", "agent_lost"];
@@ -76,6 +77,8 @@ export const isReturning = (task: Task | undefined): boolean => task === "return
 export interface Requests {
   cancel_requested: boolean;
   rollback_requested?: boolean;
+  /** Dispatches that a target gets by the policy; absent: the usual number. */
+  max_attempts?: number;
 }
 
 /** What stands in a deployment's row of it. */
@@ -83,7 +86,9 @@ export const requestsOf = (deployment: {
   cancel_requested_at: Date | null;
   cancel_mode: "finish" | "rollback" | null;
   rollback_requested_at: Date | null;
+  rollout: { max_attempts?: number };
 }): Requests => ({
+  max_attempts: deployment.rollout.max_attempts ?? ATTEMPTS_MAX,
   cancel_requested: deployment.cancel_requested_at !== null,
   rollback_requested: deployment.rollback_requested_at !== null || deployment.cancel_mode === "rollback",
 });
@@ -116,10 +121,10 @@ export function afterReport(
   const off = calledOff(context);
   if (status === "cancelled") {
     if (!isRevocable(target.status)) return { ignored: "too_late_to_cancel" };
-    return off === null ? retryOr(target, "agent_lost") : { to: "cancelled", reason: off };
+    return off === null ? retryOr(target, "agent_lost", context) : { to: "cancelled", reason: off };
   }
   if (status === "failed" && reason !== null && RETRYABLE.includes(reason) && isRevocable(target.status))
-    return off === null ? retryOr(target, reason) : { to: "cancelled", reason: off };
+    return off === null ? retryOr(target, reason, context) : { to: "cancelled", reason: off };
   if (status === "applied" && context.rollback_requested === true)
     return { to: "rolling_back", reason: "rollback_requested", reverts: true };
   return { to: status, reason };
@@ -141,8 +146,8 @@ function afterReturn({ task }: TargetState, status: ReportedStatus): Verdict {
   return { to: "failed", reason: "rollback_failed" };
 }
 
-function retryOr(target: TargetState, reason: Reason): Verdict {
-  return target.attempt < ATTEMPTS_MAX ? { to: "queued", reason } : { to: "failed", reason };
+function retryOr(target: TargetState, reason: Reason, { max_attempts = ATTEMPTS_MAX }: Requests): Verdict {
+  return target.attempt < max_attempts ? { to: "queued", reason } : { to: "failed", reason };
 }
 
 /** What becomes of a target whose step took too long. A robot that is away may come back; one that is connected and silent will not. */
@@ -151,7 +156,7 @@ export function afterTimeout(target: TargetState, context: Requests & { online: 
   if (isRevocable(target.status)) {
     const off = calledOff(context);
     if (off !== null) return { to: "cancelled", reason: off };
-    return { to: target.attempt < ATTEMPTS_MAX ? "queued" : "failed", reason };
+    return { to: target.attempt < (context.max_attempts ?? ATTEMPTS_MAX) ? "queued" : "failed", reason };
   }
   if (target.status === "rolling_back") return { to: "failed", reason: "rollback_failed" };
   return { to: "failed", reason };

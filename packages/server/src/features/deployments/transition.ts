@@ -7,7 +7,7 @@ import { recordTimelineMany } from "../timeline/index.ts";
 import { deploymentSentence, targetSentence } from "./messages.ts";
 import { type Settled, settle } from "./settle.ts";
 import { wakeSlots } from "./slots.ts";
-import { counterOf, type Counts, isOver, mayDispatch } from "./state.ts";
+import { counterOf, type Counts, isActive, isOver, mayDispatch } from "./state.ts";
 import { insertEvents } from "./store/events.ts";
 import { updateDeployment } from "./store/deployments.ts";
 import type { DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
@@ -175,7 +175,13 @@ export async function moveDeployment(
 }
 
 /** Says something of the deployment that changes no status of it. */
-export async function noteDeployment(tx: Db, engine: Engine, deployment: DeploymentRow, message: string, actor: Actor): Promise<DeploymentRow> {
+export async function noteDeployment(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  message: string,
+  actor: Actor,
+): Promise<DeploymentRow> {
   const now = engine.clock.now();
   const { org_id, id, status, reason } = deployment;
   const row = await updateDeployment(
@@ -212,6 +218,9 @@ async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, chang
       data: { deployment_id: deployment.id, release_id: deployment.release_id, reason: change.reason },
     })),
   );
+  const freed = changes.some(({ target, to }) => isActive(target.status) && !isActive(to));
+  if (freed && mayDispatch(deployment) && (await wakeSlots(tx, deployment)) > 0)
+    tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
   const ended = changes.filter(({ to }) => isTerminal(to));
   for (const { to } of ended) engine.metrics.targets_ended.inc({ status: to });
   if (ended.length === 0) return;
@@ -220,6 +229,5 @@ async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, chang
     deployment.org_id,
     ended.map(({ target }) => target.robot_id),
   );
-  if (mayDispatch(deployment)) await wakeSlots(tx, deployment);
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }

@@ -4,7 +4,19 @@ import { wholeRollout } from "./rollout/whole-rollout.ts";
 import type { Counts } from "./state.ts";
 import type { DeploymentRow, EventRow, TargetRow } from "./store/rows.ts";
 
-export const countsOf = (row: DeploymentRow): Counts => ({
+type CountedRow = Pick<
+  DeploymentRow,
+  | "count_total"
+  | "count_pending"
+  | "count_queued"
+  | "count_active"
+  | "count_applied"
+  | "count_failed"
+  | "count_rolled_back"
+  | "count_cancelled"
+>;
+
+export const countsOf = (row: CountedRow): Counts => ({
   total: row.count_total,
   pending: row.count_pending,
   queued: row.count_queued,

@@ -1,5 +1,5 @@
 import type { Db } from "../../../kernel/db.ts";
-import { identifier, int, json, row, sql, text } from "../../../kernel/sql.ts";
+import { identifier, int, json, nullable, row, sql, text, timestamptz } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
 import { deploymentRow, targetRow, waveRow } from "./rows.ts";
 
@@ -130,6 +130,13 @@ export const setWaveTimes = (
     "opened_at" in times
       ? sql`update deployment_wave set opened_at = coalesce(opened_at, ${times.opened_at}) where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`
       : sql`update deployment_wave set passed_at = ${times.passed_at} where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`,
+  );
+
+export const nextStepAt = (db: Db) =>
+  db.one(
+    sql(
+      row({ step_at: nullable(timestamptz) }),
+    )`select min(step_at) as step_at from deployment where finished_at is null and step_at is not null`,
   );
 
 /** Rollouts that are to be looked at, the longest due first. */
