@@ -15,7 +15,7 @@ import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
 export interface ReportedMove {
   target: TargetRow;
   verdict: Exclude<Verdict, { ignored: string }>;
-  /** The robot's own words about the end, for the log. */
+  /** The robot's own words about the end: for the log, and of a signature for the event. */
   detail: string | undefined;
   /** More for the event's data. */
   data?: Record<string, unknown>;
@@ -94,7 +94,7 @@ async function installWindows(tx: Db, deployment: DeploymentRow, targets: readon
 
 function changeOf(
   deployment: DeploymentRow,
-  { target, verdict, data = {} }: ReportedMove,
+  { target, verdict, detail, data = {} }: ReportedMove,
   now: Date,
   window: AppState | undefined,
 ): TargetChange {
@@ -109,7 +109,8 @@ function changeOf(
     deadline_at: stopping ? target.deadline_at : (held?.deadline_at ?? deadlineOf(verdict.to, verifySecondsOf(deployment.rollout), now)),
     not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null,
     actor: robotActor(target.robot_id),
-    data,
+    // Which of the checks refused it, only the robot knows.
+    data: verdict.reason === "signature_invalid" && detail !== undefined ? { ...data, detail } : data,
   };
 }
 
