@@ -7,13 +7,16 @@ import { describeMachine, LATEST, mergeResults, readResults, type Results, thisM
 import { withRig } from "./rig.ts";
 import type { Row, RowResult } from "./row.ts";
 import { acceptPlain, acceptTls } from "./rows/accept.ts";
+import { dueDeployments } from "./rows/due-deployments.ts";
 import { fanOut } from "./rows/fan-out.ts";
+import { fleetDeployment } from "./rows/fleet-deployment.ts";
 import { heartbeat } from "./rows/heartbeat.ts";
 import { getRobot, listRobots, postSite } from "./rows/http.ts";
 import { idleMemory, idleMemoryTls } from "./rows/idle-memory.ts";
 import { logIngest } from "./rows/log-ingest.ts";
 import { pgFloor } from "./rows/pg-floor.ts";
 import { startUp } from "./rows/start-up.ts";
+import { swarm } from "./rows/swarm.ts";
 
 /** `npm run bench`: what we do and the limit beside it, measured by turns in one run. */
 
@@ -29,6 +32,9 @@ const ROWS: readonly Row[] = [
   idleMemoryTls,
   fanOut,
   logIngest,
+  fleetDeployment,
+  dueDeployments,
+  swarm,
   startUp,
 ];
 const PAGE = path.resolve(import.meta.dirname, "../docs/reference/bench.md");

@@ -47,6 +47,37 @@ export async function insertRobots(rig: Rig, count: number): Promise<BenchRobot[
   return robots;
 }
 
+/** A fleet of robots that nobody can be: they have no keys. `online`: as if they were connected to another server. */
+export async function insertFleet(rig: Rig, count: number, online: "online" | "offline" = "offline"): Promise<string> {
+  const { data: site } = await rig.api.createSite({ body: { name: `site ${randomBytes(6).toString("hex")}` } });
+  const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
+  const client = new pg.Client(rig.database);
+  await client.connect();
+  await client.query("insert into node values ('node_bench', 1, now() + interval '1 day', now()) on conflict do nothing");
+  await client.query(
+    `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)
+     select $1, 'rob_' || lpad(n::text, 26, '0'), 'bench-' || n, $2, $3, decode(md5(n::text) || md5(n::text || 'b'), 'hex'), '["app_bundle"]',
+       case when $5 then 'node_bench' end, case when $5 then 1 end, now(), now()
+     from generate_series(1, $4::int) n`,
+    [rig.org_id, site.id, fleet.id, count, online === "online"],
+  );
+  await client.query("analyze robot");
+  await client.end();
+  return fleet.id;
+}
+
+/** A release whose artifact is there, as far as the server knows. */
+export async function insertRelease(rig: Rig): Promise<string> {
+  const { data } = await rig.api.createRelease({
+    body: { tag: randomBytes(6).toString("hex"), kind: "app_bundle", artifact_sha256: randomBytes(32).toString("hex"), artifact_size: 1 },
+  });
+  const client = new pg.Client(rig.database);
+  await client.connect();
+  await client.query("update release set artifact_state = 'stored' where org_id = $1 and id = $2", [rig.org_id, data.id]);
+  await client.end();
+  return data.id;
+}
+
 const WELCOME_TIMEOUT_MS = 30_000;
 
 /** What a robot needs to know of the server that it connects to. */

@@ -1,0 +1,124 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { createHash, randomBytes, randomUUID } from "node:crypto";
+import http from "node:http";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+import { sample } from "../measure.ts";
+import type { Program, Rig } from "../rig.ts";
+import { concurrently } from "../robots.ts";
+import type { Row } from "../row.ts";
+
+const ROBOTS = 5_000;
+const QUICK_ROBOTS = 200;
+const ROUNDS = 3;
+const ARTIFACT_BYTES = 64 * 1024;
+/** observed, app twice, and the five steps of an install that goes well. */
+const REPORTS_PER_ROBOT = 8;
+const DOWNLOADS_AT_ONCE = 100;
+const CONNECTIONS = 10;
+const POLL_MS = 50;
+const TIMEOUT_MS = 600_000;
+
+async function waitFor(what: string, look: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + TIMEOUT_MS;
+  while (!(await look())) {
+    if (performance.now() > deadline) throw new Error(`waited in vain for ${what}`);
+    await sleep(POLL_MS);
+  }
+}
+
+async function startSwarm(rig: Rig, robots: number): Promise<{ fleet_id: string; child: ChildProcess }> {
+  const { data: site } = await rig.api.createSite({ body: { name: "swarm" } });
+  const { data: fleet } = await rig.api.createFleet({ body: { name: "swarm", site_id: site.id } });
+  const { data: key } = await rig.api.createEnrollmentKey({ body: { site_id: site.id, fleet_id: fleet.id, max_uses: 0 } });
+  const args = ["packages/server/src/main.ts", "swarm", "--server", rig.server.url, "--robots", String(robots), "--seed", "1"];
+  const child = spawn(process.execPath, args, {
+    cwd: path.resolve(import.meta.dirname, "../.."),
+    stdio: ["ignore", "ignore", "inherit"],
+    env: { ...process.env, ROBOFLEET_ENROLL_KEY: key.key ?? "" },
+  });
+  await waitFor("all robots to be online", async () => (await rig.api.getFleet({ params: { id: fleet.id } })).data.online_count === robots);
+  return { fleet_id: fleet.id, child };
+}
+
+async function deploy(rig: Rig, fleet_id: string): Promise<number> {
+  const bytes = randomBytes(ARTIFACT_BYTES);
+  const { data: release } = await rig.api.createRelease({
+    body: {
+      tag: randomUUID(),
+      kind: "app_bundle",
+      artifact_sha256: createHash("sha256").update(bytes).digest("hex"),
+      artifact_size: bytes.length,
+    },
+  });
+  await (await rig.api.request("PUT", `/api/releases/${release.id}/artifact`, { body: bytes })).arrayBuffer();
+  const started = performance.now();
+  const { data } = await rig.api.createDeployment({ body: { release: release.id, fleet_id }, idempotency_key: randomUUID() });
+  await waitFor("all robots to be done", async () => (await rig.api.getDeployment({ params: { id: data.id } })).data.status === "applied");
+  return performance.now() - started;
+}
+
+function download(url: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    http
+      .get(url, { agent: false }, (response) => {
+        const hash = createHash("sha256");
+        response
+          .on("data", (chunk: Buffer) => hash.update(chunk))
+          .on("end", () => resolve(void hash.digest()))
+          .on("error", reject);
+      })
+      .on("error", reject);
+  });
+}
+
+/** As many downloads of as many bytes, then as many reports, each an INSERT that is durable. */
+async function limit(rig: Rig, raw: Program, robots: number, table: string): Promise<number> {
+  const pool = new pg.Pool({ ...rig.database, max: CONNECTIONS });
+  await pool.query(`create table ${table} (robot int, seq int, body jsonb, primary key (robot, seq))`);
+  const body = JSON.stringify({
+    kind: "target",
+    target_id: `tgt_${"0".repeat(26)}`,
+    deployment_id: `dep_${"0".repeat(26)}`,
+    attempt: 1,
+    status: "applied",
+  });
+  const started = performance.now();
+  const all = Array.from({ length: robots }, (_, i) => i);
+  await concurrently(all, DOWNLOADS_AT_ONCE, () => download(raw.url));
+  await concurrently(all, CONNECTIONS, async (robot) => {
+    for (let seq = 1; seq <= REPORTS_PER_ROBOT; seq += 1)
+      await pool.query({ name: table, text: `insert into ${table} values ($1, $2, $3)`, values: [robot, seq, body] });
+  });
+  const ms = performance.now() - started;
+  await pool.query(`drop table ${table}`);
+  await pool.end();
+  return ms;
+}
+
+export const swarm: Row = {
+  name: "swarm",
+  about:
+    `${ROBOTS} robots of \`robofleet swarm\` from the request to the last \`applied\`, each fetches ${ARTIFACT_BYTES / 1024} KiB itself; beside it as many raw ` +
+    `downloads, then ${REPORTS_PER_ROBOT} bare INSERTs a robot over ${CONNECTIONS} connections`,
+  run: async (rig) => {
+    const robots = rig.quick ? QUICK_ROBOTS : ROBOTS;
+    const raw = await rig.start("limits/artifact", { BYTES: String(ARTIFACT_BYTES) });
+    const { fleet_id, child } = await startSwarm(rig, robots);
+    const [ours, limits]: [number[], number[]] = [[], []];
+    try {
+      for (let i = 0; i <= (rig.quick ? 1 : ROUNDS); i += 1) {
+        const [us, them] = [await deploy(rig, fleet_id), await limit(rig, raw, robots, `bench_report_${i}`)];
+        if (i === 0) continue; // warms up
+        ours.push((robots * 1_000) / us);
+        limits.push((robots * 1_000) / them);
+      }
+    } finally {
+      child.kill("SIGKILL");
+      await raw.stop();
+    }
+    const [us, them] = [sample(ours), sample(limits)];
+    return { ours: us, limit: them, unit: "robots/s", ratio: them.median / us.median };
+  },
+};
