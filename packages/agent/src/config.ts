@@ -1,4 +1,4 @@
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { parseFingerprint } from "@robofleet/protocol/authority";
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
 import { SOCKET_PATH_BYTES_MAX } from "./local/socket-path.ts";
@@ -142,6 +142,20 @@ function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): No
         `take a shorter --state, or name a shorter one with --socket (${socket})`,
     );
   return { socket, ...(group ? { group } : {}) };
+}
+
+/** Where the packages put it, for commands that are not told. */
+const STATE_DIRECTORY_DEFAULT = "/var/lib/robofleet-agent";
+
+/** Which agent of this machine the commands for people ask: flags, ROBOFLEET_SOCKET (workloads have it), ROBOFLEET_STATE. */
+export function readClientPlace(
+  flags: Pick<ConfigFlags, "socket" | "state">,
+  env: NodeJS.ProcessEnv = process.env,
+): { socket: string; state_directory: string } {
+  const state = flags.state ?? env.ROBOFLEET_STATE;
+  const socket = flags.socket ?? (flags.state === undefined ? env.ROBOFLEET_SOCKET : undefined);
+  const state_directory = resolve(state ?? (socket ? dirname(socket) : STATE_DIRECTORY_DEFAULT));
+  return { socket: socket ? resolve(socket) : socketIn(state_directory), state_directory };
 }
 
 function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentConfig, "safe_to_update"> {

@@ -2,15 +2,18 @@ import { systemClock } from "@robofleet/clock";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, CommanderError } from "commander";
 import { AGENT_VERSION, startAgent } from "./agent.ts";
+import { addLocalCommands } from "./commands/local-commands.ts";
 import { type ConfigFlags, readConfig, UsageError } from "./config.ts";
 import { StateLockedError } from "./disk/lock.ts";
 import { errorText } from "./disk/write-atomically.ts";
 import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
+import { AgentRefused, AgentUnreachable } from "./local/client.ts";
+import { LockHeld } from "./safety/update-lock.ts";
 import { UntrustedAuthority } from "@robofleet/protocol/authority";
 import { install, type InstallFlags } from "./install.ts";
 import { type TrustKeyFlags, trustKeys } from "./signing/trust-key.ts";
 
-const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, conflict: 6 } as const;
+const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, not_found: 5, conflict: 6, unreachable: 7 } as const;
 
 const collect = (value: string, before: string[] = []): string[] => [...before, value];
 
@@ -28,6 +31,11 @@ function withRunOptions(command: Command): Command {
       "--container-socket <path>",
       "unix socket of dockerd or podman, or none (or ROBOFLEET_CONTAINER_SOCKET; else where they put it by default)",
     )
+    .option("--socket <path>", "unix socket for the robot's own software (agent.sock in the state directory)")
+    .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROBOFLEET_SOCKET_GROUP)")
+    .option("--safe-to-update-command <command>", "asked before an update: exit 0 = safe (or ROBOFLEET_SAFE_TO_UPDATE_COMMAND)")
+    .option("--safe-to-update-url <url>", "asked before an update: 200 = safe (or ROBOFLEET_SAFE_TO_UPDATE_URL)")
+    .option("--safe-to-update-timeout <seconds>", "no answer by then means not safe (10; or ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT)")
     .option("--log-spool-mib <number>", "log records kept on disk while the server is away, in MiB (64)")
     .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (info)")
     .option(
@@ -77,19 +85,27 @@ function program(): Command {
     .requiredOption("--state <dir>", "directory of the robot's identity, releases and buffers")
     .option("--optional", "take unsigned releases too")
     .action((files: string[], flags: TrustKeyFlags) => trustKeys(files, flags, (text) => process.stdout.write(text)));
+  addLocalCommands(command, (code) => (exit_code = code));
   return command;
 }
+
+/** What a command ended with that ran another one. */
+let exit_code: number = EXIT.ok;
+
+const REFUSALS: Record<number, number> = { 400: EXIT.usage, 404: EXIT.not_found, 409: EXIT.conflict };
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof NotEnrolled) return EXIT.usage;
   if (error instanceof EnrolmentRefused || error instanceof UntrustedAuthority) return EXIT.auth;
-  if (error instanceof StateLockedError) return EXIT.conflict;
+  if (error instanceof StateLockedError || error instanceof LockHeld) return EXIT.conflict;
+  if (error instanceof AgentUnreachable) return EXIT.unreachable;
+  if (error instanceof AgentRefused) return REFUSALS[error.status] ?? EXIT.error;
   return EXIT.error;
 }
 
 try {
   await program().parseAsync();
-  process.exitCode = EXIT.ok;
+  process.exitCode = exit_code;
 } catch (error) {
   if (error instanceof CommanderError) {
     // Commander has said what was wrong; help and version end here too.

@@ -1,0 +1,78 @@
+import { request, type IncomingMessage } from "node:http";
+import { errorCode } from "../disk/write-atomically.ts";
+
+/** An agent that takes longer than this to answer is stuck. */
+const ANSWER_TIMEOUT_MS = 15_000;
+const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+
+/** Nobody answers at the socket. */
+export class AgentUnreachable extends Error {}
+
+/** The agent said no: its code (`locked`, `update_in_progress`, `not_found`, …) and its words. */
+export class AgentRefused extends Error {
+  readonly status: number;
+  readonly code: string;
+
+  constructor(status: number, code: string, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+function open(socket: string, method: string, path: string, headers: Record<string, string>, body?: unknown): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const call = request({ socketPath: socket, method, path, headers, agent: false, timeout: ANSWER_TIMEOUT_MS });
+    call.once("response", resolve);
+    call.once("timeout", () => call.destroy(new AgentUnreachable(`the agent at ${socket} does not answer`)));
+    call.once("error", (error) => {
+      const code = errorCode(error);
+      if (code === "EACCES") return reject(new AgentUnreachable(`this user may not use ${socket}`));
+      if (code === "ENOENT" || code === "ECONNREFUSED") return reject(new AgentUnreachable(`no agent listens at ${socket}`));
+      reject(error);
+    });
+    call.end(body === undefined ? undefined : JSON.stringify(body));
+  });
+}
+
+async function readText(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > ANSWER_BYTES_MAX) throw new Error("the agent's answer has no end");
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+/** Asks the agent at a unix socket and answers its `data`. Throws AgentUnreachable, AgentRefused. */
+export async function askAgent<T>(socket: string, method: string, path: string, body?: unknown): Promise<T> {
+  const response = await open(socket, method, path, body === undefined ? {} : { "content-type": "application/json" }, body);
+  const answer = JSON.parse(await readText(response)) as { data?: T; error?: { code: string; message: string } };
+  if (answer.error !== undefined) throw new AgentRefused(response.statusCode ?? 0, answer.error.code, answer.error.message);
+  return answer.data as T;
+}
+
+/** Every event's `event` and `data` until the agent ends the stream. Throws AgentUnreachable, AgentRefused. */
+export async function* readEvents(socket: string, last_event_id?: string): AsyncGenerator<{ id: string; type: string; data: unknown }> {
+  const response = await open(socket, "GET", "/v1/events", last_event_id === undefined ? {} : { "last-event-id": last_event_id });
+  if (response.statusCode !== 200) {
+    const { error } = JSON.parse(await readText(response)) as { error: { code: string; message: string } };
+    throw new AgentRefused(response.statusCode ?? 0, error.code, error.message);
+  }
+  // The agent says something each quarter of a minute.
+  let text = "";
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    text += chunk.toString("utf8");
+    const blocks = text.split("\n\n");
+    text = blocks.pop() ?? "";
+    for (const block of blocks) {
+      const fields = new Map(
+        block.split("\n").map((line): [string, string] => [line.split(": ", 1)[0] ?? "", line.slice(line.indexOf(": ") + 2)]),
+      );
+      const [id, type, data] = [fields.get("id"), fields.get("event"), fields.get("data")];
+      if (id !== undefined && type !== undefined && data !== undefined) yield { id, type, data: JSON.parse(data) as unknown };
+    }
+  }
+}
