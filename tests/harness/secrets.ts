@@ -1,7 +1,7 @@
 import { globSync, openSync, readSync, closeSync, statSync } from "node:fs";
 import path from "node:path";
 import type { Db } from "../../packages/server/src/kernel/db.ts";
-import { identifier, int, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
+import { identifier, int, list, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 
 /** Long enough to be no accident, short enough to find a secret that was cut. */
 const SECRET = "rf_(org|user|enroll|session|csrf)_[0-9a-f]{16}";
@@ -23,6 +23,22 @@ export async function tablesWithSecrets(db: Db): Promise<string[]> {
     const { count } = await db.one(sql(countRow)`
       select count(*)::int as count from ${identifier(name)} t
       where t::text ~ ${SECRET} or t::text ~ ${`${as_bytes}(6f7267|75736572|656e726f6c6c|73657373696f6e)5f`}`);
+    if (count > 0) found.push(name);
+  }
+  return found;
+}
+
+/** The tables with a row that holds one of these texts, as it is or as bytes. */
+export async function tablesThatHold(db: Db, texts: readonly string[]): Promise<string[]> {
+  const tables = await db.many(sql(tableRow)`
+    select c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'public' and c.relkind = 'r'`);
+  const needles = texts.flatMap((text) => [text, Buffer.from(text).toString("hex")]);
+  const found: string[] = [];
+  for (const { name } of tables) {
+    const { count } = await db.one(sql(countRow)`
+      select count(*)::int as count from ${identifier(name)} t
+      where exists (select from unnest(${list(needles)}::text[]) as n (needle) where position(n.needle in t::text) > 0)`);
     if (count > 0) found.push(name);
   }
   return found;

@@ -15,7 +15,8 @@ const VALUE_BYTES_MAX = 1_048_576;
 interface Options extends ScopeOptions {
   secret?: boolean;
   fromFile?: string;
-  deploy: boolean;
+  /** False with --no-deploy. */
+  deploy?: boolean;
   watch?: boolean;
 }
 
@@ -44,7 +45,7 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, key: string, text: string | undefined, options: Options): Promise<void> {
   const { scope, scope_id } = readScope(options);
-  const deploys = options.deploy && (scope === "fleet" || scope === "robot");
+  const deploys = options.deploy !== false && (scope === "fleet" || scope === "robot");
   if (options.watch === true && !deploys) throw usage("--watch follows a deployment, and there is none without --fleet or --robot");
   const value = await readValue(context, key, text, options);
   const client = await context.client();

@@ -8,7 +8,7 @@ import { openOrgSecrets, type Sealing } from "./data-keys.ts";
 import { lockNamespace } from "./schema-store.ts";
 import { entryBound } from "./sealed-value.ts";
 import { type EntrySet, putValue } from "./set.ts";
-import { type EntryRow, findEntry, findPlaced, findVersion, insertVersion, listVersions, removeEntry } from "./store.ts";
+import { type EntryRow, findEntry, findPlaced, findVersion, insertVersion, listVersions, removeEntry, type VersionRow } from "./store.ts";
 import { versionToWire } from "./wire.ts";
 
 /** Removes a value; what it was stays in its history. Answers the entry as it was. */
@@ -57,9 +57,12 @@ function readVersion(after: string | null): number {
   return version;
 }
 
+const readVersionRow = async (db: Db, org_id: string, id: string, version: number): Promise<VersionRow | undefined> =>
+  version > VERSIONS_END ? undefined : await findVersion(db, org_id, id, version);
+
 /** Whether the version's value is a secret: setting it again is then an admin's. */
 export async function isSecretVersion(db: Db, org_id: string, id: string, version: number): Promise<boolean> {
-  return (await findVersion(db, org_id, id, version))?.sealed != null;
+  return (await readVersionRow(db, org_id, id, version))?.sealed != null;
 }
 
 /** Sets the value of an earlier version again, as the next one; of a removed entry too. */
@@ -68,7 +71,7 @@ export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id:
   return await db.transaction(async (tx) => {
     const placed = await findPlaced(tx, org_id, { id });
     if (placed === undefined) throw notFound("config", id);
-    const old = version > VERSIONS_END ? undefined : await findVersion(tx, org_id, id, version);
+    const old = await readVersionRow(tx, org_id, id, version);
     if (old === undefined) throw notFound("version", `${version} of config ${id}`);
     if (old.change === "removed") throw conflict(`version ${version} is the removal of the value: it has none to set again`);
     const secret = old.sealed !== null;

@@ -133,6 +133,6 @@ function violationOf(error: ErrorObject | undefined, secret_keys: ReadonlySet<st
 
 /** One sentence for people. */
 export const sentenceOf = (namespace: string, { path, problem }: Violation): string =>
-  `${path === "" ? `the config of namespace ${printable(namespace)}` : `value ${printable(path)}`} ${problem}${
-    path === "" ? "" : ` (schema of namespace ${printable(namespace)})`
-  }`;
+  path === ""
+    ? `the config of namespace ${printable(namespace)} ${problem}`
+    : `value ${printable(path)} ${problem} (schema of namespace ${printable(namespace)})`;

@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ConfigEntry, ConfigSchema, ConfigVersion } from "@robofleet/protocol/routes";
+import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { configRoutes } from "./index.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+type One = { data: ConfigEntry };
+type Error_ = { error: { code: string; message: string } };
+
+async function start() {
+  const rig = await startFeaturePlane([configRoutes]);
+  const { token, org_id } = await rig.org();
+  const send = async <T>(method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: object) => {
+    const { status, body: answer } = await rig.call<T & Error_>(method, `/api/configs${path}`, { token, body });
+    return { status, ...answer, said: `${status} ${answer.error?.message ?? ""}` };
+  };
+  const history = async (id: string) =>
+    (await send<{ items: ConfigVersion[] }>("GET", `/${id}/history`)).items.map(({ version, change, value, rollback_of, actor }) => [
+      version,
+      change,
+      value,
+      rollback_of,
+      actor.type,
+    ]);
+  return { rig, org_id, send, history, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
+}
+
+test("every change is a version with who made it; a removed entry keeps its history and goes on with it", TIMEOUT, async () => {
+  await using it = await start();
+  const { data } = await it.send<One>("POST", "", { key: "k", value: 1 });
+  await it.send("POST", "", { key: "k", value: { a: null } });
+  assert.equal((await it.send<One>("DELETE", `/${data.id}`)).data.version, 2);
+  assert.match((await it.send("GET", `/${data.id}`)).said, /^404/);
+  assert.match((await it.send("DELETE", `/${data.id}`)).said, /^404/);
+  assert.deepEqual((await it.send<{ items: ConfigEntry[] }>("GET", "")).items, []);
+  const [removed] = (await it.send<{ items: ConfigEntry[] }>("GET", "?removed=true")).items;
+  assert.deepEqual([removed?.id, removed?.value, typeof removed?.removed_at], [data.id, null, "string"]);
+  const again = await it.send<One>("POST", "", { key: "k", value: 3 });
+  assert.deepEqual([again.status, again.data.id, again.data.version], [201, data.id, 4]);
+  assert.deepEqual(await it.history(data.id), [
+    [4, "set", 3, null, "org_token"],
+    [3, "removed", null, null, "org_token"],
+    [2, "set", { a: null }, null, "org_token"],
+    [1, "set", 1, null, "org_token"],
+  ]);
+  assert.match((await it.send("GET", "/cfg_none/history")).said, /^404/);
+  const page = await it.send<{ items: ConfigVersion[]; next_cursor: string }>("GET", `/${data.id}/history?limit=3`);
+  const rest = await it.send<{ items: ConfigVersion[] }>("GET", `/${data.id}/history?cursor=${page.next_cursor}`);
+  assert.deepEqual(
+    [...page.items, ...rest.items].map(({ version }) => version),
+    [4, 3, 2, 1],
+  );
+});
+
+test("a rollback sets an old value again, as a new version, and brings a removed entry back", TIMEOUT, async () => {
+  await using it = await start();
+  const { id } = (await it.send<One>("POST", "", { key: "k", value: "one" })).data;
+  await it.send("POST", "", { key: "k", value: "two" });
+  const back = await it.send<One>("POST", `/${id}/rollback`, { version: 1 });
+  assert.deepEqual([back.status, back.data.value, back.data.version], [200, "one", 3]);
+  await it.send("DELETE", `/${id}`);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 4 })).said, /^409 .*removal/);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 9 })).said, /^404 version/);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 9_999_999_999 })).said, /^404 version/);
+  assert.equal((await it.send<One>("POST", `/${id}/rollback`, { version: 2 })).data.value, "two");
+  assert.deepEqual((await it.history(id)).slice(0, 3), [
+    [5, "rolled_back", "two", 2, "org_token"],
+    [4, "removed", null, null, "org_token"],
+    [3, "rolled_back", "one", 1, "org_token"],
+  ]);
+});
+
+test("a schema refuses a bad value at every scope with its path, and is refused itself while values break it", TIMEOUT, async () => {
+  await using it = await start();
+  const { fleet_id } = await seedRobot(it.rig.plane, it.org_id);
+  const { id } = (await it.send<One>("POST", "", { namespace: "nav", key: "limits", value: { speed: 9 } })).data;
+  const schema = { properties: { limits: { type: "object", properties: { speed: { type: "number", maximum: 5 } } } }, required: ["mode"] };
+  const put = () => it.send<{ data: ConfigSchema }>("PUT", "/schemas/nav", { schema });
+  assert.match((await put()).said, /^409 .*nav.*limits\.speed of the org must be <= 5/);
+  await it.send("POST", "", { namespace: "nav", key: "limits", value: { speed: 5 } });
+  // `mode` is missing: that is a robot's whole object's matter.
+  assert.equal((await put()).status, 201);
+  assert.equal((await put()).data.version, 2);
+  for (const scope of [{}, { scope: "fleet", scope_id: fleet_id }]) {
+    const bad = { namespace: "nav", key: "limits", value: { speed: "fast" }, ...scope };
+    assert.match((await it.send("POST", "", bad)).said, /^400 value limits\.speed must be number \(schema of namespace nav\)/);
+  }
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 1 })).said, /^400 value limits\.speed must be <= 5/);
+  assert.deepEqual((await it.send<One>("GET", `/${id}`)).data.schema, schema.properties.limits);
+  assert.equal((await it.send("POST", "", { key: "limits", value: { speed: 9 } })).status, 201);
+  assert.deepEqual(
+    (await it.send<{ items: ConfigSchema[] }>("GET", "/schemas")).items.map(({ namespace }) => namespace),
+    ["nav"],
+  );
+  assert.equal((await it.send("DELETE", "/schemas/nav")).status, 200);
+  assert.match((await it.send("GET", "/schemas/nav")).said, /^404 schema of namespace nav/);
+  assert.equal((await it.send("POST", "", { namespace: "nav", key: "limits", value: "anything" })).status, 200);
+  assert.match((await it.send("PUT", "/schemas/nav", { schema: { type: "string" } })).said, /^400/);
+});
