@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import type { SignedText, Trust } from "@robofleet/protocol/signatures";
+import { pino } from "pino";
+import type { FetchAnswer, Fetcher } from "../contract.ts";
+import { StepAborted, StepFailure } from "../runtime/failure.ts";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
+import { releaseOf } from "../testing/bundles.ts";
+import { makeSigner, type Signer, signed, TEST_ORG, trusting } from "../testing/signing.ts";
+import { afterRun, RAN_MAX } from "./history.ts";
+import { pinAtEnrolment, readTrust, writeTrust } from "./pinned-trust.ts";
+import { ReleaseGuard } from "./release-guard.ts";
+import { trustKeys } from "./trust-key.ts";
+
+const [first, second, stranger] = [makeSigner("first"), makeSigner("second"), makeSigner("stranger")];
+const trustIn = (serial: number, ...keys: Signer[]): Trust => ({
+  serial,
+  require_signature: true,
+  keys: keys.map(({ name, public_key }) => ({ name, public_key })),
+});
+const one = releaseOf("v1", Buffer.from("bytes"));
+const APP = { app: "main", current: null, previous: null };
+
+/** A guard whose server has these statements; `asked` counts its questions. */
+function guardOf(t: TestContext, options: { trust?: Trust; statements?: SignedText[]; status?: number; server_time?: number } = {}) {
+  const directory = temporaryDirectory(t);
+  if (options.trust !== undefined) writeTrust(directory, options.trust);
+  const asked: string[] = [];
+  const clock = new SimulatedClock({ at: new Date().toISOString() });
+  const fetcher: Fetcher = {
+    get: async (path): Promise<FetchAnswer> => {
+      asked.push(path);
+      const body = Buffer.from(JSON.stringify({ items: options.statements ?? [] }));
+      return {
+        status: options.status ?? 200,
+        headers: { get: () => null },
+        body: (async function* () {
+          yield body;
+        })(),
+      };
+    },
+  };
+  const parts = {
+    state_directory: directory,
+    org_id: TEST_ORG,
+    robot_id: "rob_1",
+    labels: {},
+    clock,
+    fetcher,
+    log: pino({ level: "silent" }),
+  };
+  const guard = new ReleaseGuard({ ...parts, server_time: () => options.server_time ?? 0 });
+  const admit = (release = one.release, when: "now" | "lately" = "now", signal = new AbortController().signal) =>
+    guard.admit(APP, release, { asked: when, signal }).then(
+      () => "admitted",
+      (error: unknown) => (error instanceof StepFailure ? `${error.reason} ${error.message.split(":")[0]}` : String(error)),
+    );
+  return { guard, admit, asked, directory, clock };
+}
+
+test("where nobody signs, nothing is asked and everything is admitted as it is", async (t) => {
+  const { admit, asked } = guardOf(t);
+  assert.equal(await admit(), "admitted");
+  assert.deepEqual(asked, []);
+});
+
+test("a robot that never heard of keys learns them with the first signed release, along their whole chain", async (t) => {
+  const statements = [trusting(1, [first], first), trusting(2, [first, second], first), trusting(3, [second], second)];
+  const { guard, admit, directory } = guardOf(t, { statements });
+  assert.equal(await admit(signed(one, second, 1).release), "admitted");
+  assert.deepEqual(guard.trust, trustIn(3, second));
+  assert.deepEqual(readTrust(directory), trustIn(3, second));
+  assert.equal(await admit(), "signature_invalid unsigned");
+});
+
+test("statements that a trusted key did not sign are passed over, and those that it did are taken", async (t) => {
+  const statements = [trusting(4, [stranger], stranger), trusting(5, [second], first), trusting(6, [stranger], stranger)];
+  const { guard, admit, asked } = guardOf(t, { trust: trustIn(3, first), statements });
+  assert.equal(await admit(signed(one, first, 1).release), "signature_invalid unknown_key");
+  assert.deepEqual(guard.trust, trustIn(5, second));
+  assert.deepEqual(asked, ["/agent/signing?after=3"]);
+});
+
+test("a server that does not answer changes nothing; one that was asked lately is not asked again for what was held back", async (t) => {
+  const broken = guardOf(t, { trust: trustIn(1, first), status: 500 });
+  assert.equal(await broken.admit(signed(one, first, 1).release), "admitted");
+  const { admit, asked, clock } = guardOf(t, { trust: trustIn(1, first) });
+  const { release } = signed(one, first, 1);
+  for (const when of ["now", "lately", "lately"] as const) await admit(release, when);
+  assert.equal(asked.length, 1);
+  await clock.advance({ minutes: 2 });
+  await admit(release, "lately");
+  await admit(release);
+  assert.equal(asked.length, 3);
+});
+
+test("a later time than the robot's own clock has makes a signature expire: the server's, and when anything that ran was signed", async (t) => {
+  const { release } = signed(one, first, 1);
+  const ahead = guardOf(t, { trust: trustIn(1, first), server_time: Date.now() + 3 * 86_400_000 });
+  assert.equal(await ahead.admit(release), "signature_invalid expired");
+  const { guard } = guardOf(t, { trust: trustIn(1, first) });
+  const signed_later = { highest: 0, minimum: 0, latest_issued_at: new Date(Date.now() + 3 * 86_400_000).toISOString(), ran: [] };
+  const admitted = guard.admit({ ...APP, signed: signed_later }, release, { asked: "now", signal: new AbortController().signal });
+  await assert.rejects(admitted, /^Error: expired:/);
+});
+
+test("a step that was called off admits nothing and refuses nothing", async (t) => {
+  const { admit } = guardOf(t, { trust: trustIn(1, first) });
+  assert.equal(await admit(signed(one, first, 1).release, "now", AbortSignal.abort()), String(new StepAborted()));
+});
+
+test("damaged keys admit nothing until somebody at the robot gives it others", async (t) => {
+  const { directory } = guardOf(t, { trust: trustIn(7, first) });
+  const path = join(directory, "identity", "signing.json");
+  for (const damage of ["", "{}", readFileSync(path, "utf8").replace('"serial": 7', '"serial": 6')]) {
+    writeFileSync(path, damage);
+    let told = 0;
+    assert.deepEqual(
+      readTrust(directory, () => (told += 1)),
+      { serial: 0, require_signature: true, keys: [] },
+    );
+    assert.equal(told, 1);
+  }
+  const pem = join(directory, "second.pem.pub");
+  const { createPublicKey } = await import("node:crypto");
+  writeFileSync(pem, createPublicKey(second.private_key).export({ type: "spki", format: "pem" }));
+  trustKeys([pem], { state: directory }, () => {});
+  assert.deepEqual(readTrust(directory)?.keys, [{ name: "second", public_key: second.public_key }]);
+  writeFileSync(pem, "nothing");
+  assert.throws(() => trustKeys([pem], { state: directory }, () => {}), /holds no Ed25519 key/);
+});
+
+test("the enrolment pins the org's keys once, and never over keys that the robot has", (t) => {
+  const directory = temporaryDirectory(t);
+  mkdirSync(join(directory, "identity"));
+  pinAtEnrolment(directory, TEST_ORG, null);
+  assert.equal(readTrust(directory), undefined);
+  assert.throws(() => pinAtEnrolment(directory, "org_2", trusting(3, [first], first)), /cannot be read/);
+  pinAtEnrolment(directory, TEST_ORG, trusting(3, [first], first));
+  pinAtEnrolment(directory, TEST_ORG, trusting(4, [stranger], stranger));
+  assert.deepEqual(readTrust(directory), trustIn(3, first));
+});
+
+test("layers come through only where the signature names the image that they make", async (t) => {
+  const { guard } = guardOf(t, { trust: trustIn(1, first) });
+  const layers = { config: { sha256: "c".repeat(64), size: 1 }, layers: [], repo_tags: ["other:latest"] };
+  const admit = async (image_configs: string[] | null) => {
+    const { release } = signed(one, first, 1, { image_configs });
+    return (await guard.admit(APP, { ...release, layers }, { asked: "lately", signal: new AbortController().signal })).layers;
+  };
+  assert.equal(await admit(null), undefined);
+  assert.deepEqual(await admit(["d".repeat(64), "c".repeat(64)]), { config: layers.config, layers: [] });
+  await assert.rejects(admit(["d".repeat(64)]), /other_content: .* another image in its archive/);
+});
+
+test("a history only grows, and what falls out of it is refused", () => {
+  const { signature } = signed(one, first, 5).release;
+  const statement = JSON.parse((signature as SignedText).text.split("\n")[1] ?? "");
+  let history = afterRun(undefined, { ...statement, version: 9, minimum_version: 4 });
+  for (let number = 0; number < RAN_MAX + 5; number += 1)
+    history = afterRun(history, { ...statement, tag: `t${number}`, minimum_version: 1 });
+  assert.deepEqual([history.highest, history.minimum, history.ran.length], [9, 4, RAN_MAX]);
+  assert.deepEqual(afterRun(history, { ...statement, tag: "t68" }).ran.length, RAN_MAX);
+});
