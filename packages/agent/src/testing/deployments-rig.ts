@@ -2,10 +2,11 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
-import type { Desired, DesiredApp, DesiredConfig, DesiredRelease, ReportBody, TargetReport } from "@robofleet/protocol/link";
-import { pino } from "pino";
-import type { AgentConfig, Deployments, LogRecord } from "../contract.ts";
+import type { Desired, DesiredApp, DesiredConfig, DesiredRelease, Progress, ReportBody, TargetReport } from "@robofleet/protocol/link";
+import { type Logger, pino } from "pino";
+import type { AgentConfig, AppStatus, Deployments, DeploymentsOptions, LogRecord } from "../contract.ts";
 import { createDeployments, type DeploymentsTuning } from "../deployments/index.ts";
+import { RobotSide } from "../local/robot-side.ts";
 import type { Timing } from "../runtime/limits.ts";
 import { processesWithEnvironment } from "../runtime/process-table.ts";
 import { ReleaseGuard, type ReleaseGuardOptions } from "../signing/release-guard.ts";
@@ -60,10 +61,10 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
   };
 }
 
-export async function until<T>(what: string, condition: () => T | undefined | false): Promise<T> {
+export async function until<T>(what: string, condition: () => T | undefined | false | Promise<T | undefined | false>): Promise<T> {
   const deadline = Date.now() + WAIT_MS;
   for (;;) {
-    const answer = condition();
+    const answer = await condition();
     if (answer !== undefined && answer !== false) return answer;
     if (Date.now() > deadline) throw new Error(`waited ${WAIT_MS} ms in vain for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
@@ -78,8 +79,11 @@ export class DeploymentsRig {
   readonly server: ArtifactServer;
   readonly state: string;
   readonly reports: ReportBody[] = [];
+  readonly progress: Omit<Progress, "type">[] = [];
   readonly logs: LogRecord[] = [];
   deployments!: Deployments;
+  /** Of a robot whose config names a socket or a gate. */
+  robot_side: RobotSide | undefined;
   #desired: Desired = { type: "desired", generation: 0, apps: {}, configs: {} };
   readonly #config: Partial<AgentConfig>;
   readonly #tuning: DeploymentsTuning;
@@ -113,10 +117,11 @@ export class DeploymentsRig {
         clock: systemClock,
         log,
         desired: this.#desired.generation === 0 ? undefined : this.#desired,
-        reporter: { report: (body) => void this.reports.push(body), progress: () => {} },
+        reporter: { report: (body) => void this.reports.push(body), progress: (one) => void this.progress.push(one) },
         logs: { write: (record) => void this.logs.push(record) },
         fetcher,
         config: testConfig(this.state, config),
+        ...this.#robotSide(testConfig(this.state, config), log),
         ...(guarded && {
           guard: new ReleaseGuard({ state_directory: this.state, ...guarded, clock: systemClock, server_time, fetcher, log }),
         }),
@@ -124,9 +129,19 @@ export class DeploymentsRig {
       { ...this.#tuning, timing: { ...QUICK, ...this.#tuning.timing } },
     );
     await this.deployments.start();
+    const apps = (): AppStatus[] => this.deployments.apps?.() ?? [];
+    await this.robot_side?.start({ robot_id: "rob_1", name: "arm", agent_version: "test", connected: () => true, apps });
+  }
+
+  #robotSide(config: AgentConfig, log: Logger): Pick<DeploymentsOptions, "permission" | "on_app" | "on_config"> {
+    if (config.local_api === undefined && config.safe_to_update === undefined) return {};
+    const side = new RobotSide({ config, clock: systemClock, log });
+    this.robot_side = side;
+    return { permission: side.permission, on_app: side.appChanged, on_config: side.configChanged };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.robot_side?.stop();
     await this.deployments.stop();
     await this.server[Symbol.asyncDispose]();
     fs.rmSync(this.state, { recursive: true, force: true });
