@@ -94,8 +94,10 @@ class FileMaker {
   async filesOf(namespaces: ReadonlyMap<string, ReadonlyMap<string, EntryRow>>, empty: readonly string[]): Promise<RobotFiles> {
     const all = new Map<string, ReadonlyMap<string, EntryRow>>([
       ...empty.map((namespace) => [namespace, new Map<string, EntryRow>()] as const),
-      ...[...namespaces].filter(([namespace]) => namespace !== REGISTRIES_NAMESPACE),
+      ...namespaces,
     ]);
+    // Told with the image that it is for, never a file.
+    all.delete(REGISTRIES_NAMESPACE);
     await this.#readSchemas([...all.keys()]);
     const files = new Map<string, ConfigFile>();
     let refusal: string | null = null;

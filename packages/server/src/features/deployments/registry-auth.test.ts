@@ -118,7 +118,8 @@ test("a login is no config file: it is deployed to no robot", TIMEOUT, async () 
   await rig.call("POST", "/api/configs", { token: rig.org.token, body: { key: "speed", value: 1 } });
   for (const namespace of [null, "registries"]) {
     const names: string[] = [];
-    for await (const files of effectiveFiles(rig.plane.db, rig.plane, rig.org.org_id, { robot_ids: [robot_id], namespace }))
+    const always = new Map([[robot_id, namespace === null ? [] : [namespace]]]);
+    for await (const files of effectiveFiles(rig.plane.db, rig.plane, rig.org.org_id, { robot_ids: [robot_id], namespace, always }))
       names.push(...(files.get(robot_id)?.files.keys() ?? []));
     assert.deepEqual(names, namespace === null ? ["default"] : []);
   }
