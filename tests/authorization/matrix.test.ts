@@ -159,6 +159,8 @@ const LET_IN: Record<string, readonly number[]> = {
   continueUpload: [400],
   // The fleet is not at the site that was named.
   createEnrollmentKey: [400],
+  // The statement is about the org of the sample.
+  changeSigningKeys: [400],
   // The server of the test speaks plain, without a certificate of its own.
   getCertificateAuthority: [404],
 };

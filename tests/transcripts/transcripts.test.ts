@@ -22,7 +22,7 @@ const COMMANDS = registry.flatMap(({ commands }) =>
 
 /** The commands of `rf` in a line of a shell. */
 const commandsIn = (line: string): string[] =>
-  [...line.matchAll(/(?:^|[;|&(] ?|\s)rf ((?:(?:-o \w+|--?[\w-]+=\S+|--json) )*)([a-z]+)(?: ([a-z]+))?/g)].flatMap(
+  [...line.matchAll(/(?:^|[;|&(] ?|\s)rf ((?:(?:-o \w+|--?[\w-]+=\S+|--json) )*)([a-z][a-z-]*)(?: ([a-z]+))?/g)].flatMap(
     ([, , noun = "", verb = ""]) => [`${noun} ${verb}`, noun].filter((name) => COMMANDS.includes(name)).slice(0, 1),
   );
 

@@ -30,7 +30,8 @@ const ID_TAIL_CHARACTERS = 6;
  */
 export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
   const { is_new, data } = await enrollOnce(plane, body, ip);
-  return { is_new, data: { ...data, trust: await latestStatement(plane.db.forOrg(data.org_id), data.org_id) } };
+  const trust = await latestStatement(plane.db.forOrg(data.org_id), data.org_id);
+  return { is_new, data: trust === null ? data : { ...data, trust } };
 }
 
 async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
