@@ -61,6 +61,11 @@ export const PROMISES: readonly PromiseRow[] = [
   { number: 19, promise: "A deployment always ends", proof: "kill -9 at every failpoint of server and agent, and torn files" },
   { number: 22, promise: "The database may restart", proof: "PostgreSQL killed under load" },
   {
+    number: 25,
+    promise: "A bad release stops itself",
+    proof: "1,000 robots of a swarm of which 15 % fail, in waves; the server killed on the way",
+  },
+  {
     number: 26,
     promise: "The document is the server",
     proof: "every answer of generated requests compared with the served OpenAPI document",

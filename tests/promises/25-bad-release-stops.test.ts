@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { isTerminal } from "@robofleet/protocol";
+import type { Deployment, DeploymentTarget } from "@robofleet/protocol/routes";
+import type { Client } from "@robofleet/sdk";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { appBundle, pushBundle } from "../processes/app-bundle.ts";
+import { until } from "../processes/process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+import { SwarmProcess } from "../processes/swarm-process.ts";
+
+const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
+const ROBOTS = promiseSize({ test: 100, full: 1_000 });
+/** With a tenth of the robots, ten times the percentages: the first wave is ten robots in either size. */
+const FIRST_WAVE_PERCENT = promiseSize({ test: 10, full: 1 });
+const SECOND_WAVE_PERCENT = promiseSize({ test: 50, full: 10 });
+const FEW = (ROBOTS * 5) / 100;
+const MANY = (ROBOTS * 15) / 100;
+const LATENCY_MS = 300;
+const ROLLOUT = {
+  waves: [{ percent: FIRST_WAVE_PERCENT }, { percent: SECOND_WAVE_PERCENT }],
+  failure_threshold: { percent: 10, min_decided: 10 },
+  verify_seconds: 0,
+};
+
+interface Fleet {
+  api: Client;
+  id: string;
+  swarm: SwarmProcess;
+}
+
+async function startFleet(server: ServerProcess, api: Client, site_id: string, name: string, fail: number): Promise<Fleet> {
+  const { id } = (await api.createFleet({ body: { name, site_id } })).data;
+  const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id: id, max_uses: ROBOTS } })).data;
+  const args = ["--seed", "7", "--fail", String(fail), "--latency", String(LATENCY_MS)];
+  const swarm = new SwarmProcess({ url: server.url, key: key ?? "", robots: ROBOTS, args });
+  return { api, id, swarm };
+}
+
+const read = async ({ api }: Fleet, id: string): Promise<Deployment> => (await api.getDeployment({ params: { id } })).data;
+/** A server that is being killed does not answer. */
+const glance = (fleet: Fleet, id: string): Promise<Deployment | undefined> => read(fleet, id).catch(() => undefined);
+const decided = ({ counts }: Deployment): number => counts.applied + counts.failed + counts.rolled_back;
+
+async function deploy({ api, id: fleet_id }: Fleet, release: string, rollout = {}): Promise<string> {
+  return (await api.createDeployment({ body: { release, fleet_id, rollout }, idempotency_key: randomUUID() })).data.id;
+}
+
+function ended(fleet: Fleet, id: string): Promise<Deployment> {
+  let last = 0;
+  return until(
+    `deployment ${id} to end`,
+    async () => {
+      const seen = await glance(fleet, id);
+      if (seen === undefined) return undefined;
+      last = decided(seen);
+      return isTerminal(seen.status) && seen;
+    },
+    () => last,
+  );
+}
+
+/** Kills the server three times, each time when so many robots of both deployments are done, and starts it again. */
+async function killThrice(server: ServerProcess, deployments: readonly [Fleet, string][], at: readonly number[]): Promise<number> {
+  let kills = 0;
+  for (const count of at) {
+    await until(`${count} robots to be done`, async () => {
+      const seen = await Promise.all(deployments.map(([fleet, id]) => glance(fleet, id)));
+      return seen.reduce((sum, one) => sum + (one === undefined ? 0 : decided(one)), 0) >= count;
+    });
+    const open = (await Promise.all(deployments.map(([fleet, id]) => read(fleet, id)))).some(({ status }) => !isTerminal(status));
+    assert.ok(open, "the kill came too late");
+    await server.program.kill();
+    await server.restart();
+    kills += 1;
+  }
+  return kills;
+}
+
+async function targetsOf({ api }: Fleet, id: string): Promise<DeploymentTarget[]> {
+  const { items } = await api.listDeploymentTargets({ params: { id } });
+  assert.equal(items.length, ROBOTS);
+  return items;
+}
+
+/** It went to all robots; those that were to fail run what they ran before. */
+function checkApplied({ status, counts }: Deployment): void {
+  assert.deepEqual([status, counts.applied, counts.rolled_back], ["applied", ROBOTS - FEW, FEW]);
+  assert.equal(counts.failed + counts.cancelled, 0);
+}
+
+/** It stopped itself; answers in which wave, and how many robots never heard of it. */
+async function checkStopped(
+  fleet: Fleet,
+  { id, status, counts }: Deployment,
+  before: string,
+): Promise<{ wave: number; untouched: number }> {
+  assert.equal(status, "failed");
+  const targets = await targetsOf(fleet, id);
+  const wave = Math.max(...targets.filter(({ attempt }) => attempt > 0).map((target) => target.wave));
+  const later = targets.filter((target) => target.wave > wave);
+  assert.ok(later.length > 0, "it stopped before the last wave");
+  assert.deepEqual([...new Set(later.map((target) => `${target.status} ${target.reason}`))], ["cancelled threshold_exceeded"]);
+  const { items: events } = await fleet.api.listDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } });
+  const left_alone = new Set(later.map(({ robot_id }) => robot_id));
+  assert.deepEqual(
+    events.filter(({ robot_id, target_status }) => left_alone.has(robot_id ?? "") && target_status !== "cancelled"),
+    [],
+    "a robot of a later wave was told of it",
+  );
+  const { items: robots } = await fleet.api.listRobots({ query: { fleet_id: fleet.id } });
+  for (const robot of robots) if (left_alone.has(robot.id)) assert.equal(robot.current_release?.tag, before);
+  assert.equal(counts.rolled_back + counts.applied + counts.failed + counts.cancelled, ROBOTS);
+  return { wave, untouched: later.length };
+}
+
+test("a release that fails on too many robots stops itself, and leaves the robots of later waves alone", LIMIT, async (t) => {
+  await using server = await ServerProcess.start({
+    args: ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
+  });
+  const { api } = await server.org("Rollouts");
+  const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+  const few = await startFleet(server, api, site_id, "few fail", FEW);
+  await using _few = few.swarm;
+  const many = await startFleet(server, api, site_id, "many fail", MANY);
+  await using _many = many.swarm;
+  for (const fleet of [few, many]) {
+    const count = async (): Promise<number> => (await api.getFleet({ params: { id: fleet.id } })).data.online_count;
+    let online = 0;
+    await until(
+      "all robots to be online",
+      async () => (online = await count()) === ROBOTS,
+      () => online,
+    );
+  }
+  for (const tag of ["one", "two", "three"]) await pushBundle(api, tag, await appBundle());
+  const firsts = [await deploy(few, "one"), await deploy(many, "one")] as const;
+  for (const first of [await ended(few, firsts[0]), await ended(many, firsts[1])])
+    assert.deepEqual([first.status, first.counts.applied], ["applied", ROBOTS], "the first release is failed by nobody");
+
+  const [good, bad] = [await deploy(few, "two", ROLLOUT), await deploy(many, "two", ROLLOUT)];
+  checkApplied(await ended(few, good));
+  const calm = await checkStopped(many, await ended(many, bad), "one");
+
+  // Once more, with a server that is killed on the way. Robots that rolled back run "one" still, the others "two".
+  const [killed_good, killed_bad] = [await deploy(few, "three", ROLLOUT), await deploy(many, "three", ROLLOUT)];
+  const second_wave = (ROBOTS * SECOND_WAVE_PERCENT) / 100;
+  const kills = await killThrice(
+    server,
+    [
+      [few, killed_good],
+      [many, killed_bad],
+    ],
+    [5, second_wave / 2, second_wave],
+  );
+  checkApplied(await ended(few, killed_good));
+  const killed = await checkStopped(many, await ended(many, killed_bad), "one");
+  assert.deepEqual(killed, calm, "stopped in the same wave");
+  provePromise(
+    t,
+    25,
+    `${ROBOTS} robots, waves of ${FIRST_WAVE_PERCENT} %, ${SECOND_WAVE_PERCENT} % and the rest, threshold 10 %: ${FEW} that fail end it applied with ` +
+      `${ROBOTS - FEW} applied and ${FEW} rolled back; ${MANY} stop it in wave ${calm.wave + 1}, ${calm.untouched} robots never heard of it; the same with the server killed ${kills} times`,
+  );
+});
