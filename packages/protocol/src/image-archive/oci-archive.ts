@@ -60,8 +60,8 @@ function isAttestation({ annotations, platform }: Fields): boolean {
 function platformOf({ platform }: Fields): string | undefined {
   if (platform === undefined) return undefined;
   const { os, architecture, variant } = fields(platform, "platform");
-  const parts = [os, architecture, variant].filter((part) => part !== undefined);
-  if (!parts.every((part) => typeof part === "string" && /^[A-Za-z0-9._-]{1,30}$/.test(part)) || parts.length < 2)
-    throw new ImageRefused("a platform of its index is none");
-  return parts.join("/");
+  const parts = [os, architecture, ...(variant === undefined ? [] : [variant])];
+  const names = parts.filter((part) => typeof part === "string" && /^[A-Za-z0-9._-]{1,30}$/.test(part));
+  if (names.length < parts.length) throw new ImageRefused("a platform of its index is none");
+  return names.join("/");
 }

@@ -3,6 +3,7 @@ import type { CreateContext } from "./transition.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { wireTime } from "../../kernel/time.ts";
+import { bytesToSend } from "./bytes-to-send.ts";
 import { readDeployment } from "./create.ts";
 import { expiresAt } from "./expiry.ts";
 import { assignWaves } from "./rollout/wave-members.ts";
@@ -34,6 +35,12 @@ export async function planDeployment(
     if (chunk.length < CHUNK_ROBOTS) break;
   }
   const waves = policy.waves === null ? robots.map(() => 0) : assignWaves(robots, policy.waves);
+  const bytes = await bytesToSend(
+    db,
+    org_id,
+    release,
+    robots.map(({ id }) => id),
+  );
   const lines = robots.map((robot, i): Line => {
     const already_installed = robot.current_release_id === release.id;
     const incompatible = robot.kinds.length > 0 && !robot.kinds.includes(release.kind);
@@ -44,7 +51,7 @@ export async function planDeployment(
       online: robot.online,
       incompatible,
       already_installed,
-      bytes_to_send: already_installed || incompatible || release.artifact_state === "external" ? 0 : (release.artifact_size ?? 0),
+      bytes_to_send: already_installed || incompatible ? 0 : (bytes.get(robot.id) ?? 0),
     };
   });
   const window = policy.window === null ? null : nextWindow(policy.window, starts_at);

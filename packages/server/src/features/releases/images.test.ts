@@ -220,6 +220,36 @@ test("a robot is told the layers of its image: of several platforms' those of it
   assert.deepEqual(await told(await push(rig, "file", dockerArchive([BASE]), { kind: "file" })), [undefined, undefined, undefined]);
 });
 
+test("a plan tells how much each robot would really be sent: what it has of the image it has", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const { db } = rig.plane;
+  const { org_id, token } = rig.org;
+  const { robot_id: has, ...place } = await seedRobot(rig.plane, org_id);
+  const { robot_id: empty } = await seedRobot(rig.plane, org_id, place);
+  const old = await push(rig, "old", dockerArchive([BASE, OLD]));
+  await db.run(
+    sql`insert into robot_app (org_id, robot_id, app, current_release_id, updated_at) values (${org_id}, ${has}, 'main', ${old}, ${rig.plane.clock.now()})`,
+  );
+  const plan = async (release: string) => {
+    const body = { release, fleet_id: place.fleet_id, dry_run: true };
+    const answer = await rig.call<{ data: { bytes_to_send: number; robots: { robot_id: string; bytes_to_send: number }[] } }>(
+      "POST",
+      "/api/deployments",
+      { token, body, headers: { "idempotency-key": release } },
+    );
+    assert.equal(answer.status, 200, JSON.stringify(answer.body));
+    const { bytes_to_send, robots } = answer.body.data;
+    return [bytes_to_send, ...[has, empty].map((id) => robots.find(({ robot_id }) => robot_id === id)?.bytes_to_send)];
+  };
+  await push(rig, "new", dockerArchive([BASE, NEW, NEW]));
+  const fresh = NEW.length + configOf([BASE, NEW, NEW]).length;
+  assert.deepEqual(await plan("new"), [2 * fresh + BASE.length, fresh, fresh + BASE.length]);
+  await push(rig, "file", BASE, { kind: "file" });
+  assert.deepEqual(await plan("file"), [2 * BASE.length, BASE.length, BASE.length]);
+  await rig.create("far", Buffer.from("x"), { ...IMAGE, image: `ghcr.io/a@sha256:${"a".repeat(64)}` });
+  assert.deepEqual(await plan("far"), [0, 0, 0]);
+});
+
 test("layers go with their artifact, and stay while another one has them", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { robot_id } = await seedRobot(rig.plane, rig.org.org_id);

@@ -16,3 +16,12 @@ export const listArchitectures = (db: Db, org_id: string, robot_ids: readonly st
   db.many(sql(row({ id: text, platform: nullable(jsonb<{ arch?: string }>()) }))`
     -- reads: robot
     select id, platform from robot where org_id = ${org_id} and id = any(${list(robot_ids)}::text[])`);
+
+/** Artifacts of the images that the robots have on their disks: of what each app runs and of what it ran before. */
+export const listKeptImages = (db: Db, org_id: string, robot_ids: readonly string[]) =>
+  db.many(sql(row({ robot_id: text, artifact_sha256: text }))`
+    -- reads: release
+    select distinct a.robot_id, r.artifact_sha256
+    from robot_app a join release r on r.org_id = a.org_id and r.id in (a.current_release_id, a.previous_release_id)
+    where a.org_id = ${org_id} and a.robot_id = any(${list(robot_ids)}::text[]) and r.kind = 'container_image' and r.artifact_state = 'stored'
+    order by a.robot_id, r.artifact_sha256`);
