@@ -20,10 +20,10 @@ async function run(context: Context, { robot, namespace }: Options): Promise<voi
   const wanted = <T extends { namespace: string }>(items: T[]): T[] =>
     items.filter((item) => namespace === undefined || item.namespace === namespace);
   const shown = { ...data, effective: wanted(data.effective), namespaces: wanted(data.namespaces) };
-  await out.result({ data: shown }, () => {
+  await out.result({ data: shown }, async () => {
     if (shown.effective.length === 0) out.note("No value is set for this robot.");
     else
-      out.table(shown.effective, [
+      await out.table(shown.effective, [
         { title: "NAMESPACE", value: (value) => value.namespace },
         { title: "KEY", value: ({ key }) => key },
         { title: "VALUE", value: valueText },

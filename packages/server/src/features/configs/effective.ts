@@ -1,8 +1,5 @@
-import type { JsonValue } from "@robofleet/protocol";
 import type { RobotConfig } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
-import { openOrgSecrets, type Sealing } from "./data-keys.ts";
-import { entryBound } from "./sealed-value.ts";
 import { type EntryRow, listEntriesFor, listPlaces, type RobotPlace } from "./store.ts";
 
 export type EffectiveValue = RobotConfig["effective"][number];
@@ -57,22 +54,4 @@ export async function effectiveEntries(db: Db, org_id: string, robot_id: string,
   const entries = places.flatMap((place) => [...resolve(by_scope, place).values()].flatMap((keys) => [...keys.values()]));
   const order = (entry: EntryRow): string => JSON.stringify([entry.namespace, entry.key]);
   return entries.toSorted((a, b) => (order(a) < order(b) ? -1 : 1));
-}
-
-/**
- * The secret that counts for a robot, in the clear, for what is sent to that robot alone; undefined when there is none, and
- * for a value that is no secret. Throws 503 when the server lacks the key that it was encrypted with.
- */
-export async function secretValue(
-  db: Db,
-  plane: Pick<Sealing, "secrets">,
-  org_id: string,
-  robot_id: string,
-  namespace: string,
-  key: string,
-): Promise<JsonValue | undefined> {
-  const entry = (await effectiveEntries(db, org_id, robot_id, namespace)).find((one) => one.key === key);
-  if (entry === undefined || entry.sealed === null) return undefined;
-  const secrets = await openOrgSecrets(db, plane, org_id);
-  return JSON.parse(secrets.open(entry.sealed, entryBound(entry.id, entry.version))) as JsonValue;
 }

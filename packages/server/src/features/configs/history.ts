@@ -2,7 +2,7 @@ import type { JsonValue } from "@robofleet/protocol";
 import type { AnswerOf, QueryOf, Routes } from "@robofleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
+import { badRequest, conflict, Fault, notFound } from "../../kernel/fault.ts";
 import { readPage } from "../../kernel/page.ts";
 import { openOrgSecrets, type Sealing } from "./data-keys.ts";
 import { lockNamespace } from "./schema-store.ts";
@@ -72,7 +72,7 @@ export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id:
     const placed = await findPlaced(tx, org_id, { id });
     if (placed === undefined) throw notFound("config", id);
     const old = await readVersionRow(tx, org_id, id, version);
-    if (old === undefined) throw notFound("version", `${version} of config ${id}`);
+    if (old === undefined) throw new Fault("not_found", `config ${id} has no version ${version}`);
     if (old.change === "removed") throw conflict(`version ${version} is the removal of the value: it has none to set again`);
     const secret = old.sealed !== null;
     const value =

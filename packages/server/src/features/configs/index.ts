@@ -1,6 +1,6 @@
 export type { ConfigFile } from "./config-file.ts";
 export { rewrapDataKeys } from "./data-keys.ts";
-export { effectiveConfig, type EffectiveValue, secretValue } from "./effective.ts";
+export { effectiveConfig, type EffectiveValue } from "./effective.ts";
 export { effectiveFiles, type RobotFiles } from "./effective-files.ts";
 export { openFile } from "./open-file.ts";
 export { configRoutes } from "./routes.ts";

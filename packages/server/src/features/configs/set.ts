@@ -86,7 +86,7 @@ async function requireSameSecrecy(tx: Db, org_id: string, place: EntryPlace, sec
     ? conflict(
         `${key} is set for ${where} in the clear: unset it there first, and take a new secret, as the old one can be read in its history`,
       )
-    : conflict(`${key} is a secret for ${where}: set it with secret: true`);
+    : conflict(`${key} is a secret for ${where}, and stays one: set it with secret: true (rf: --secret)`);
 }
 
 /** 404 unless the org has the site, fleet or robot; without a scope the id may be of any of them. */
