@@ -36,6 +36,8 @@ export function describe({ code, stdout, stderr }: Printed): string[] {
 const ID = /\b(org|usr|tok|site|fleet|rob|rel|dep|tgt|cfg|cdep|key|evt|aud|sess)_[0-9a-hj-np-tv-z]{26}\b/g;
 const SECRET = /\brf_(org|user|enroll)_[0-9a-f]{64}\b/g;
 
+const SIGNING_KEY = /\b[0-9a-f]{32}\b/g;
+
 /** Gives what differs from run to run a name: the first site is `<site_1>`, in commands too. */
 export class Names {
   readonly #names = new Map<string, string>();
@@ -59,6 +61,7 @@ export class Names {
       hidden
         .replaceAll(SECRET, (value) => this.#nameOf(value, "secret"))
         .replaceAll(ID, (value, kind: string) => this.#nameOf(value, kind))
+        .replaceAll(SIGNING_KEY, (value) => this.#nameOf(value, "signing-key"))
         .replaceAll(/\brf_(org|user|enroll)_[0-9a-f]{1,6}\b…?/g, "rf_$1_…")
         .replaceAll(/\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "<uuid>")
         .replaceAll(/\b\d{4}-\d\d-\d\dT[\d:.]+Z/g, "<time>")
