@@ -56,6 +56,11 @@ export class RobotSide {
     await this.#api.start();
   }
 
+  /** How many read events now. */
+  get readers(): number {
+    return this.#ring.listeners;
+  }
+
   async stop(): Promise<void> {
     this.permission.stop();
     await this.#api?.stop();
