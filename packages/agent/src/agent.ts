@@ -158,6 +158,7 @@ async function run(
     config,
     guard,
     permission: robot_side.permission,
+    server_time,
     on_app: robot_side.appChanged,
     on_config: robot_side.configChanged,
   });

@@ -113,6 +113,8 @@ export interface DeploymentsOptions {
   guard?: ReleaseGuard;
   /** Whether the robot may be changed now; absent: always. */
   permission?: Permission;
+  /** Milliseconds since 1970 by the server's clock, as well as the robot knows it; absent: by its own. */
+  server_time?: () => number;
   /** The status of some app is another one. */
   on_app?: () => void;
   /** The file of this namespace is another one. */

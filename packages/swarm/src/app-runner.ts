@@ -29,6 +29,8 @@ export interface RobotSide {
 
 /** Steps taken at once, one after the other, before something must be wrong: with the agent's plan nobody takes so many. */
 const STEPS_AT_ONCE_MAX = 100;
+/** No timer runs longer than this: windows may be months away. */
+const WINDOW_LOOK_MS = 3_600_000;
 
 /** One app of a simulated robot: the agent's own plan, with behaviours in place of executors. */
 export class AppRunner {
@@ -106,11 +108,23 @@ export class AppRunner {
         running: this.#running(),
         may_start: true,
         may_install: true,
+        server_now: this.#robot.clock.now().getTime(),
         may_converge: !this.#gave_up,
       });
       if (step.type === "idle") return;
+      if (step.type === "await_window") return this.#awaitWindow(step.opens_at);
       this.#perform(step);
     }
+  }
+
+  /** Without a time it waits for what the server tells next. */
+  #awaitWindow(opens_at: number | null): void {
+    if (opens_at === null) return;
+    const { clock } = this.#robot;
+    this.#timer = clock.setTimer(Math.min(opens_at - clock.now().getTime(), WINDOW_LOOK_MS), () => {
+      this.#timer = undefined;
+      this.#run();
+    });
   }
 
   #running(): string | null {
@@ -118,7 +132,7 @@ export class AppRunner {
     return (work?.phase === "installing" || work?.phase === "verifying" ? work.release : current)?.id ?? null;
   }
 
-  #perform(step: Exclude<Step, { type: "idle" }>): void {
+  #perform(step: Exclude<Step, { type: "idle" | "await_window" }>): void {
     switch (step.type) {
       case "ensure_running":
         throw new Error("a simulated app cannot have stopped");

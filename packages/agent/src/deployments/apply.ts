@@ -41,6 +41,7 @@ type Of<T extends StepType> = Extract<Step, { type: T }>;
 export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Promise<void> } = {
   idle: async () => {},
   hold: async () => {},
+  await_window: async () => {},
   ensure_running: (context, { release }) => ensureRunning(context, release),
   refuse: async (context, { desired, failure }) => end(context, ofDesired(desired), "failed", failure),
   confirm: async (context, { desired, release }) => {

@@ -78,6 +78,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
         on_step,
         on_finished: pruneDownloads,
         permission: options.permission,
+        server_time: options.server_time,
         on_change: options.on_app,
       });
       workers.set(app, worker);

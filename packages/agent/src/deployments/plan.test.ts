@@ -53,10 +53,30 @@ interface Row {
   may_start?: boolean;
   may_converge?: boolean;
   may_install?: boolean;
+  server_now?: number;
   step: StepType;
 }
 
+const NOW = 1_900_000_000_000;
+const inWindow = (install_from: number, install_until: number): Situation["wish"] => {
+  const wish = asks(B);
+  return typeof wish === "string" ? wish : { ...wish, policy: { ...wish.policy, install_from, install_until } };
+};
+
 const rows: Row[] = [
+  { when: "its window opens later, and nothing is fetched yet", wish: inWindow(NOW + 1, NOW + 2), step: "begin" },
+  { when: "fetching before its window", state: { work: doing("downloading") }, wish: inWindow(NOW + 1, NOW + 2), step: "stage" },
+  { when: "staged before its window", state: { work: doing("staged") }, wish: inWindow(NOW + 1, NOW + 2), step: "await_window" },
+  { when: "staged as its window opens", state: { work: doing("staged") }, wish: inWindow(NOW, NOW + 1), step: "install" },
+  { when: "staged as its window closes", state: { work: doing("staged") }, wish: inWindow(NOW - 1, NOW), step: "await_window" },
+  { when: "installing as its window closes", state: { work: doing("installing") }, wish: inWindow(NOW - 1, NOW), step: "install" },
+  {
+    when: "staged in its window, and the robot holds it back",
+    state: { work: doing("staged") },
+    wish: inWindow(NOW, NOW + 1),
+    may_install: false,
+    step: "hold",
+  },
   { when: "nothing was ever asked", wish: "unknown", step: "idle" },
   { when: "the app is not named", state: { current: A }, running: A.id, wish: "absent", step: "idle" },
   { when: "a target asks for a first release", wish: asks(A), step: "begin" },
@@ -160,7 +180,17 @@ const rows: Row[] = [
   },
 ];
 
-for (const { when, state, wish, running = null, may_start = true, may_converge = true, may_install = true, step } of rows) {
+for (const {
+  when,
+  state,
+  wish,
+  running = null,
+  may_start = true,
+  may_converge = true,
+  may_install = true,
+  server_now = NOW,
+  step,
+} of rows) {
   test(`${when}: ${step}`, () => {
     const situation = {
       state: { ...emptyState("main"), ...state },
@@ -170,6 +200,7 @@ for (const { when, state, wish, running = null, may_start = true, may_converge =
       may_start,
       may_converge,
       may_install,
+      server_now,
     };
     assert.equal(plan(situation).type, step);
   });

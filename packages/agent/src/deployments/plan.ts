@@ -8,6 +8,8 @@ export type Step =
   | { type: "hold"; release: DesiredRelease | null; target_id: string | null; attempt: number }
   /** Bring up what runs already by the journal: after a restart. */
   | { type: "ensure_running"; release: DesiredRelease }
+  /** Its window is not open: until it opens, or as long as the server tells of no other (null). */
+  | { type: "await_window"; opens_at: number | null }
   /** A release of a kind that this robot cannot install. */
   | { type: "refuse"; desired: DesiredApp; failure: Failure }
   /** The release runs already: look whether it is well. */
@@ -36,6 +38,8 @@ export interface Situation {
   may_converge: boolean;
   /** False while the robot's update lock or its gate forbids to begin what changes what runs. */
   may_install: boolean;
+  /** Milliseconds since 1970 by the server's clock, as well as the robot knows it: by that its windows open and close. */
+  server_now: number;
 }
 
 /** A phase that was begun this often and never ended kills the agent or the robot. */
@@ -95,7 +99,15 @@ export function isWanted(work: Work, wish: Wish): boolean {
   return wish.target_id === work.target_id && (wish.release?.id ?? null) === (work.release?.id ?? null);
 }
 
-function planWork({ state, wish, may_install }: Situation, work: Work): Step {
+/** Nothing is installed outside the window that the server gave; undefined: it is open, or there is none. */
+function awaitWindow(wish: Wish, server_now: number): Step | undefined {
+  if (typeof wish === "string") return undefined;
+  const { install_from, install_until } = wish.policy;
+  if (install_from !== undefined && server_now < install_from) return { type: "await_window", opens_at: install_from };
+  return install_until === undefined || server_now < install_until ? undefined : { type: "await_window", opens_at: null };
+}
+
+function planWork({ state, wish, may_install, server_now }: Situation, work: Work): Step {
   const { release, phase, tries } = work;
   const worn_out = tries >= (phase === "downloading" ? STAGE_TRIES_MAX : PHASE_TRIES_MAX);
   if (phase === "removing" || release === null) {
@@ -113,7 +125,10 @@ function planWork({ state, wish, may_install }: Situation, work: Work): Step {
       return worn_out ? { type: "give_up", work, failure } : { type: "stage", work, release };
     case "staged":
       if (!isWanted(work, wish)) return { type: "cancel", work };
-      return may_install ? { type: "install", work, release } : { type: "hold", release, target_id: work.target_id, attempt: work.attempt };
+      return (
+        awaitWindow(wish, server_now) ??
+        (may_install ? { type: "install", work, release } : { type: "hold", release, target_id: work.target_id, attempt: work.attempt })
+      );
     case "installing":
       return worn_out ? { type: "roll_back", work, release, failure } : { type: "install", work, release };
     case "verifying":

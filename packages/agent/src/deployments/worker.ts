@@ -23,6 +23,8 @@ export interface WorkerOptions {
   guard?: ReleaseGuard | undefined;
   /** Says whether the robot may be changed now; absent: always. */
   permission?: Permission | undefined;
+  /** Milliseconds since 1970 by the server's clock; absent: by the robot's. */
+  server_time?: (() => number) | undefined;
   clock: Clock;
   timing: Timing;
   log: Logger;
@@ -33,6 +35,9 @@ export interface WorkerOptions {
   /** What `status` answers is another one now. */
   on_change?: (() => void) | undefined;
 }
+
+/** A window is looked at again at least this often: the robot may learn what time it is. */
+const WINDOW_LOOK_MS = 60_000;
 
 /** Does what is wanted of one app, one step at a time, beside the workers of other apps. */
 export class AppWorker {
@@ -157,16 +162,16 @@ export class AppWorker {
         may_start: now >= this.#start_after,
         may_converge: now >= this.#converge_after,
         may_install: this.#permission.may_install,
+        server_now: this.#serverNow(),
       });
       if (step.type === "hold") {
         await this.#hold(step);
         continue;
       }
       this.#held.over();
-      if (step.type === "idle") {
-        await this.#sleepUntilWoken();
-        continue;
-      }
+      if (step.type === "await_window") await this.#sleep(Math.min((step.opens_at ?? Infinity) - this.#serverNow(), WINDOW_LOOK_MS));
+      else if (step.type === "idle") await this.#sleepUntilWoken();
+      if (step.type === "idle" || step.type === "await_window") continue;
       try {
         await this.#perform(step);
         failures = 0;
@@ -180,6 +185,8 @@ export class AppWorker {
       }
     }
   }
+
+  #serverNow = (): number => this.#options.server_time?.() ?? this.#options.clock.now().getTime();
 
   /** Until the robot allows it, or something else is wanted. */
   async #hold(step: HeldStep): Promise<void> {

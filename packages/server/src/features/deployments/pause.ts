@@ -17,7 +17,8 @@ async function lockOpen(tx: Db, org_id: string, id: string): Promise<DeploymentR
   const [row] = await lockDeployments(tx, org_id, [id]);
   if (row === undefined) throw notFound("deployment", id);
   if (isTerminal(row.status)) throw conflict(`deployment ${id} has ended: ${row.status}`);
-  if (row.status === "scheduled") throw conflict(`deployment ${id} has not started; it is held until ${row.scheduled_at?.toISOString() ?? ""}`);
+  if (row.status === "scheduled")
+    throw conflict(`deployment ${id} has not started; it is held until ${row.scheduled_at?.toISOString() ?? ""}`);
   if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled`);
   if (row.status === "rolling_back") throw conflict(`deployment ${id} is being rolled back`);
   return row;

@@ -48,8 +48,7 @@ export async function assignRobots(tx: Db, engine: Engine, deployment: Deploymen
     const reach = reachOf(wave, count_total);
     const wanted = reach === null ? Infinity : reach - (await countAssigned(tx, org_id, id, waves.length)).count;
     const limit = Math.min(left, wanted);
-    const found =
-      limit <= 0 ? 0 : await assignToWave(tx, org_id, id, { wave: number, rest: waves.length, labels: wave.labels, limit });
+    const found = limit <= 0 ? 0 : await assignToWave(tx, org_id, id, { wave: number, rest: waves.length, labels: wave.labels, limit });
     left -= found;
     if (left === 0 && found < wanted) return setAssigned(tx, org_id, id, { wave_to_assign: number, wave_count: null, done_at: null });
   }
@@ -205,4 +204,3 @@ async function openTargets(
   if (!gated) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
   return { row, chunk_full: pending.length === CHUNK_TARGETS };
 }
-

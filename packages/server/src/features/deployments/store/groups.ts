@@ -24,13 +24,7 @@ export const listGroups = (db: Db, org_id: string, deployment_id: string, group_
     group by 1`);
 
 const memberRow = row({ id: text, name: text, away: bool });
-export const listMembersOfGroups = (
-  db: Db,
-  org_id: string,
-  deployment_id: string,
-  group_by: string | undefined,
-  ids: readonly string[],
-) =>
+export const listMembersOfGroups = (db: Db, org_id: string, deployment_id: string, group_by: string | undefined, ids: readonly string[]) =>
   db.many(sql(memberRow)`
     select t.id, ${groupName(group_by)} as name, ${AWAY} as away ${members(org_id, deployment_id)} and t.id = any(${list(ids)}::text[])`);
 
