@@ -49,8 +49,9 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
     return (await org.api.setConfig({ body })).data.id;
   },
   deleteConfigSchema: async ({ org }) => {
-    await org.api.setConfigSchema({ params: { namespace: "default" }, body: { schema: {} } });
-    return "";
+    const namespace = randomUUID();
+    await org.api.setConfigSchema({ params: { namespace }, body: { schema: {} } });
+    return namespace;
   },
   cancelConfigDeployment: async ({ org, ids }) => {
     const robot = await org.enrollRobot({ fleet_id: ids.fleet_id ?? "", online: false });

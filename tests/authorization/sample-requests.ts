@@ -146,7 +146,8 @@ export function sampleRequest(
   set?: { place: "path" | "query" | "body"; name: string; value: string },
 ): SampleRequest {
   const in_path = set?.place === "path" ? set.value : idOfPath(route, things);
-  const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", "default");
+  const namespace = set?.place === "path" ? encodeURIComponent(set.value) : "default";
+  const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", namespace);
   const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};
   if (route.body === undefined) return { path, query, body: undefined };
   const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(route, name, things)]));
