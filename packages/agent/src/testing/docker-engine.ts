@@ -81,6 +81,12 @@ export class DockerEngine implements AsyncDisposable {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
     child.kill(signal);
+    // It would wait for a containerd that has nobody to tell anything any more.
+    if (signal === "SIGKILL") {
+      this.#killProcesses(/containerd --config/);
+      // As after a power cut: nobody may be there to bury it, and a dead process passes for one that runs.
+      fs.rmSync(path.join(this.#directory, "run", "containerd", "containerd.pid"), { force: true });
+    }
     const late = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
     await this.#ended;
     clearTimeout(late);
@@ -114,20 +120,27 @@ export class DockerEngine implements AsyncDisposable {
     // The agent leaves its containers stopped, to run them again: here there is no again.
     for (const { Id } of await this.containers().catch(() => [])) await this.ask("DELETE", `/containers/${Id}?force=1`).catch(() => {});
     await this.stop();
-    this.#endLeftovers();
+    this.#killProcesses(/./);
+    for (const directory of this.#cgroups()) killMembers(directory);
     for (const directory of [this.#data, this.#directory]) {
       for (const place of mountsBelow(directory)) spawnSync("umount", ["-l", place]);
       fs.rmSync(directory, { recursive: true, force: true });
     }
-    for (const controller of fs.existsSync(CGROUPS) ? ["", ...fs.readdirSync(CGROUPS)] : [])
-      removeCgroups(path.join(CGROUPS, controller, this.#cgroup));
+    for (const directory of this.#cgroups()) await removeCgroups(directory);
+  }
+
+  /** One for each controller. */
+  #cgroups(): string[] {
+    const places = fs.existsSync(CGROUPS) ? ["", ...fs.readdirSync(CGROUPS)] : [];
+    return places.map((place) => path.join(CGROUPS, place, this.#cgroup)).filter((directory) => fs.existsSync(directory));
   }
 
   /** A dockerd that was killed leaves its containerd and the shims of its containers. */
-  #endLeftovers(): void {
+  #killProcesses(command: RegExp): void {
     for (const name of fs.readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
       try {
-        if (fs.readFileSync(`/proc/${name}/cmdline`, "latin1").includes(this.#directory)) process.kill(Number(name), "SIGKILL");
+        const words = fs.readFileSync(`/proc/${name}/cmdline`, "latin1").replaceAll("\0", " ");
+        if (words.includes(`${this.#directory}/`) && command.test(words) && !words.includes("node")) process.kill(Number(name), "SIGKILL");
       } catch {
         // It has ended.
       }
@@ -143,18 +156,31 @@ function mountsBelow(directory: string): string[] {
     .readFileSync("/proc/self/mounts", "utf8")
     .split("\n")
     .map((line) => line.split(" ")[1] ?? "")
-    .filter((place) => place.startsWith(`${directory}/`))
+    .filter((place) => place === directory || place.startsWith(`${directory}/`))
     .toSorted((a, b) => b.length - a.length);
 }
 
-/** Only what is empty: cgroups are removed as directories, the inner ones first. */
-function removeCgroups(directory: string): void {
-  if (!fs.existsSync(directory)) return;
-  for (const entry of fs.readdirSync(directory, { withFileTypes: true }))
-    if (entry.isDirectory()) removeCgroups(path.join(directory, entry.name));
-  try {
-    fs.rmdirSync(directory);
-  } catch {
-    // Not ours to end.
+const groupsBelow = (directory: string): string[] =>
+  fs
+    .readdirSync(directory, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => path.join(directory, name));
+
+/** Programs of containers whose engine is gone. */
+function killMembers(directory: string): void {
+  for (const inner of groupsBelow(directory)) killMembers(inner);
+  for (const pid of fs.readFileSync(path.join(directory, "cgroup.procs"), "utf8").split("\n").filter(Boolean))
+    process.kill(Number(pid), "SIGKILL");
+}
+
+/** They are removed as directories, the inner ones first; one that a program just left is busy for a moment. */
+async function removeCgroups(directory: string): Promise<void> {
+  for (const inner of groupsBelow(directory)) await removeCgroups(inner);
+  for (let tries = 0; tries < 50; tries += 1) {
+    try {
+      return fs.rmdirSync(directory);
+    } catch {
+      await sleep(20);
+    }
   }
 }

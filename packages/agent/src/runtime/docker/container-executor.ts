@@ -46,6 +46,8 @@ interface Running {
   health_timer: Timer | undefined;
 }
 
+/** With an engine that was away in each. */
+const VERIFY_TRIES_MAX = 3;
 const SUFFIX_BYTES = 3;
 /** An agent that ends does not wait for an engine that is away. */
 const CLOSE_WAIT_MS = 0;
@@ -240,14 +242,27 @@ export class ContainerExecutor implements Executor {
   }
 
   async verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
-    const { clock, timing, on_step } = this.#options;
+    const { on_step } = this.#options;
     const { container } = this.#expect(app, release);
-    const verdict = await verifyWorkload({ workload: container, probe: () => container.check(), verify_seconds, clock, timing, signal });
+    const verdict = await this.#verifyCalmly(app, container, verify_seconds, signal);
     if (!verdict.healthy) return verdict;
     const { old } = readRecord(this.#options.paths, app);
     if (old !== null) await this.#containers.stop(old.container_id, { signal });
     on_step("container.old_stopped");
     return verdict;
+  }
+
+  /** An engine that is restarted ends containers and brings them back: that says nothing of the release, so it is watched anew. */
+  async #verifyCalmly(app: string, container: WatchedContainer, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
+    const { engine, clock, timing, log } = this.#options;
+    for (let tries = 1; ; tries += 1) {
+      const { breaks } = engine;
+      const verdict = await verifyWorkload({ workload: container, probe: () => container.check(), verify_seconds, clock, timing, signal });
+      if (verdict.healthy || engine.breaks === breaks || tries === VERIFY_TRIES_MAX) return verdict;
+      log.warn({ app, reason: verdict.message }, "the container engine went away meanwhile: the release is watched once more");
+      if (container.down) await this.#containers.start(container.container_id, signal);
+      container.exits = 0;
+    }
   }
 
   #expect(app: string, release: DesiredRelease): Running {
@@ -312,10 +327,20 @@ export class ContainerExecutor implements Executor {
       // The engine is away, or we are: the next look tells.
       return;
     }
+    if (container.down && running.spec.restart.policy === "always") await this.#bringUp(app, container);
     if (!container.gone) return;
     log.warn({ app }, "the container is gone from the engine: it is made anew");
     await this.#letGo(app, this.#takeAway(app));
     on_lost(app);
+  }
+
+  /** dockerd 20.10 that was killed leaves down what it was to restart always; a `docker stop` on the robot is none of the server's wishes either. */
+  async #bringUp(app: string, { container_id }: WatchedContainer): Promise<void> {
+    const { log } = this.#options;
+    log.warn({ app }, "the engine left the container down: it is started again");
+    await this.#containers
+      .start(container_id, this.#closing.signal)
+      .catch((error: unknown) => log.warn({ app, reason: engineMessage(error) }, "the container could not be started"));
   }
 
   async stop(app: string): Promise<void> {

@@ -36,6 +36,8 @@ export class Engine {
   /** On the monotonic clock. */
   #answered_at = -Infinity;
   #timer: Timer | undefined;
+  /** How often a call found it away. */
+  breaks = 0;
 
   constructor(options: EngineOptions) {
     this.#options = options;
@@ -98,6 +100,7 @@ export class Engine {
         throwIfAborted(signal);
         if (limit.signal.aborted) throw late;
         if (!isAway(error)) throw error;
+        this.breaks += 1;
         if (clock.monotonic() >= deadline)
           throw new StepFailure(
             "timeout",

@@ -59,6 +59,11 @@ export class WatchedContainer {
     return this.#state?.Running === true && !this.#state.Restarting && !this.#state.Paused;
   }
 
+  /** It ended, and the engine does not start it again. */
+  get down(): boolean {
+    return this.#state?.Status === "exited" || this.#state?.Status === "dead";
+  }
+
   /** It is gone from the engine: somebody removed it. */
   get gone(): boolean {
     return this.#state === undefined && this.last_exit !== null;

@@ -1,0 +1,58 @@
+import { createHash } from "node:crypto";
+import { after, before } from "node:test";
+import type { AgentConfig } from "../contract.ts";
+import type { DeploymentsTuning } from "../deployments/index.ts";
+import { DeploymentsRig } from "./deployments-rig.ts";
+import { DockerEngine, whyNoDockerd } from "./docker-engine.ts";
+import { releaseOf, type TestRelease } from "./bundles.ts";
+
+export const SKIP = whyNoDockerd();
+
+/** One engine for the tests of a file, started when there can be one. */
+export function useEngine(): () => DockerEngine {
+  let engine: DockerEngine | undefined;
+  before(async () => {
+    if (SKIP === undefined) engine = await DockerEngine.start();
+  });
+  after(async () => engine?.[Symbol.asyncDispose]());
+  return () => {
+    if (engine === undefined) throw new Error("no engine was started");
+    return engine;
+  };
+}
+
+export const startContainerRig = (engine: DockerEngine, config: Partial<AgentConfig> = {}, tuning: DeploymentsTuning = {}) =>
+  DeploymentsRig.start({ config: { container_sockets: [engine.socket], ...config }, tuning });
+
+export interface TestContainer {
+  id: string;
+  tag: string;
+  state: string;
+  image_id: string;
+}
+
+/** Those of one robot, by release tag. */
+export async function containersOf(engine: DockerEngine, state_directory: string): Promise<TestContainer[]> {
+  const all = await engine.containers();
+  return all
+    .filter(({ Labels }) => Labels["robofleet.state"] === state_directory)
+    .map(({ Id, Labels, State, ImageID }) => ({ id: Id, tag: Labels["robofleet.release"] ?? "", state: State, image_id: ImageID }))
+    .toSorted((a, b) => a.tag.localeCompare(b.tag));
+}
+
+export const runningTags = async (engine: DockerEngine, state_directory: string): Promise<string[]> =>
+  (await containersOf(engine, state_directory)).filter(({ state }) => state === "running").map(({ tag }) => tag);
+
+/** Release ids whose images the engine has under our names, for one robot. */
+export async function imageReleases(engine: DockerEngine, state_directory: string): Promise<string[]> {
+  const owner = createHash("sha256").update(state_directory).digest("hex").slice(0, 8);
+  const names = (await engine.images()).flatMap(({ RepoTags }) => RepoTags ?? []);
+  return names
+    .filter((name) => name.startsWith(`robofleet.local/apps:${owner}.`))
+    .map((name) => name.slice(name.lastIndexOf(".") + 1))
+    .toSorted();
+}
+
+/** A release of an image in a registry. */
+export const registryRelease = (id: string, image: string, more: Partial<TestRelease["release"]> = {}): TestRelease =>
+  releaseOf(id, Buffer.from(image), { kind: "container_image", image, manifest: { host_network: true, stop_timeout_seconds: 1 }, ...more });
