@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseServer, readConfig, UsageError } from "./config.ts";
-import { unitText } from "./install.ts";
+import { unitText } from "./systemd-unit.ts";
 
 test("plain http is accepted from this machine only, unless it is allowed", () => {
   for (const address of ["http://127.0.0.1:7600", "http://localhost", "http://[::1]:1", "http://127.9.9.9", "https://fleet.example.com"])
@@ -61,9 +61,11 @@ test("what is missing or malformed is a usage error that names the flag", () => 
   }
 });
 
+const PLACE = { node: "/usr/bin/node", environment_file: "/etc/robofleet/agent.env", allow_new_privileges: false };
+
 test("the unit never holds the enrolment key and quotes what a shell would not expect", () => {
   const config = readConfig({ server: "https://x", state: "/var/lib/my robot", enrollKey: "rf_enroll_secret", name: '50% "x"' }, {});
-  const unit = unitText(config, "/usr/bin/node", "/opt/rf/main.ts");
+  const unit = unitText(config, { ...PLACE, program: "/opt/rf/main.ts" });
   assert.ok(!unit.includes("rf_enroll_secret"));
   assert.ok(
     unit.includes('ExecStart=/usr/bin/node /opt/rf/main.ts run --server https://x --state "/var/lib/my robot" --name "50%% \\"x\\""\n'),
@@ -80,5 +82,5 @@ test("a failpoint in the environment is obeyed with its flag only, and a flag wi
   assert.equal(obeyed.failpoint_ignored, false);
   for (const missing of [env, { ...armed, ROBOFLEET_FAILPOINT_LOG: "" }])
     assert.throws(() => readConfig({ crashAtFailpoint: true }, missing), UsageError);
-  assert.doesNotMatch(unitText(obeyed, "/usr/bin/node", "/opt/rf-agent"), /crash/);
+  assert.doesNotMatch(unitText(obeyed, { ...PLACE, program: "/opt/rf-agent" }), /crash/);
 });

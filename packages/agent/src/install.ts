@@ -1,68 +1,84 @@
-import { dirname, resolve } from "node:path";
-import { type AgentConfig, type ConfigFlags, readConfig } from "./config.ts";
-import { makeDirectory, writeAtomically } from "./disk/write-atomically.ts";
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { type AgentConfig, type ConfigFlags, readConfig, UsageError } from "./config.ts";
+import { makeDirectory, removeDurably, writeAtomically } from "./disk/write-atomically.ts";
+import { type UnitOptions, unitText } from "./systemd-unit.ts";
 
-const UNIT_PATH = "/etc/systemd/system/robofleet-agent.service";
-const ENVIRONMENT_PATH = "/etc/robofleet/agent.env";
-/** Workloads may take their time to stop; after this systemd kills what is left. */
-const STOP_TIMEOUT_SECONDS = 60;
+const SERVICE = "robofleet-agent";
+const UNIT_PATH = `/etc/systemd/system/${SERVICE}.service`;
+export const ENVIRONMENT_PATH = "/etc/robofleet/agent.env";
+/** systemd is running, and `systemctl` talks to it. */
+const BOOTED_BY_SYSTEMD = "/run/systemd/system";
+const SYSTEMCTL_TIMEOUT_MS = 120_000;
 
-export interface InstallFlags extends ConfigFlags {
-  write?: boolean;
+export interface PlaceFlags {
+  /** Prints what would be done. */
+  dryRun?: boolean;
+  /** Works below this directory, for an image of a disk: nothing is started or stopped. */
+  root?: string;
 }
 
-/** Prints the unit, or writes it and its environment file (0600: it holds the enrolment key) and prints what to type next. */
-export function install(flags: InstallFlags, print: (text: string) => void): void {
+export interface InstallFlags extends ConfigFlags, PlaceFlags, UnitFlags {}
+
+interface UnitFlags {
+  user?: string;
+  allowNewPrivileges?: boolean;
+}
+
+type Print = (text: string) => void;
+
+/** Writes the unit and its environment file (0600: it holds the enrolment key) and prints what to type next; or prints the unit. */
+export function install(flags: InstallFlags, print: Print): void {
   const config = readConfig(flags);
-  const unit = unitText(config, process.execPath, resolve(process.argv[1] ?? "rf-agent"));
-  if (flags.write !== true) return print(unit);
-  makeDirectory(dirname(ENVIRONMENT_PATH), 0o755);
-  writeAtomically(ENVIRONMENT_PATH, environmentText(config), 0o600);
-  writeAtomically(UNIT_PATH, unit, 0o644);
-  print(`wrote ${UNIT_PATH} and ${ENVIRONMENT_PATH}\nnext: systemctl daemon-reload && systemctl enable --now robofleet-agent\n`);
+  const program = resolve(process.argv[1] ?? "rf-agent");
+  const unit = unitText(config, { node: process.execPath, program, environment_file: ENVIRONMENT_PATH, ...unitOptions(flags) });
+  if (flags.dryRun === true) return print(unit);
+  const { unit_path, environment_path } = places(flags);
+  makeDirectory(dirname(environment_path), 0o755);
+  writeAtomically(environment_path, environmentText(config), 0o600);
+  makeDirectory(dirname(unit_path), 0o755);
+  writeAtomically(unit_path, unit, 0o644);
+  print(`wrote ${unit_path} and ${environment_path}\n`);
+  if (flags.root === undefined) print(`next: systemctl daemon-reload && systemctl enable --now ${SERVICE}\n`);
 }
 
-/** The systemd unit that runs this program with this Node. */
-export function unitText(config: AgentConfig, node: string, program: string): string {
-  const words = [node, program, "run", "--server", config.server, "--state", config.state_directory];
-  if (config.name !== undefined) words.push("--name", config.name);
-  for (const [key, value] of Object.entries(config.labels)) words.push("--label", `${key}=${value}`);
-  for (const directory of config.file_directories) words.push("--allow-files", directory);
-  for (const directory of config.mount_directories) words.push("--allow-mounts", directory);
-  // More than one: the default places.
-  if (config.container_sockets.length < 2) words.push("--container-socket", config.container_sockets[0] ?? "none");
-  if (config.keep_workloads) words.push("--keep-workloads");
-  if (config.allow_insecure_http) words.push("--allow-insecure-http");
-  if (config.ca_fingerprint !== undefined) words.push("--ca-fingerprint", config.ca_fingerprint);
-  if (config.ca_file !== undefined) words.push("--ca-file", config.ca_file);
-  if (config.trust_on_first_use) words.push("--trust-on-first-use");
-  return `[Unit]
-Description=Robofleet agent
-Wants=network-online.target
-After=network-online.target
+function unitOptions({ user, allowNewPrivileges }: UnitFlags): Pick<UnitOptions, "user" | "allow_new_privileges"> {
+  // What a user name is on Debian; it stands unquoted in the unit.
+  if (user !== undefined && !/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw new UsageError(`--user wants the name of a user, not "${user}"`);
+  return { ...(user === undefined ? {} : { user }), allow_new_privileges: allowNewPrivileges ?? false };
+}
 
-[Service]
-ExecStart=${words.map(unitWord).join(" ")}
-EnvironmentFile=-${ENVIRONMENT_PATH}
-Restart=always
-RestartSec=5
-# The agent stops its workloads itself; what it leaves running is killed after the timeout${config.keep_workloads ? " (not with --keep-workloads)" : ""}.
-KillMode=${config.keep_workloads ? "process" : "mixed"}
-TimeoutStopSec=${STOP_TIMEOUT_SECONDS}
-# Refused by the server or started wrongly: trying again changes nothing.
-RestartPreventExitStatus=2 4
+const places = ({ root = "/" }: PlaceFlags): { unit_path: string; environment_path: string } => ({
+  unit_path: join(resolve(root), UNIT_PATH),
+  environment_path: join(resolve(root), ENVIRONMENT_PATH),
+});
 
-[Install]
-WantedBy=multi-user.target
-`;
+/** Stops the service, and removes what `install` wrote; the state directory, who the robot is, stays. */
+export function uninstall(flags: PlaceFlags, print: Print): void {
+  const { unit_path, environment_path } = places(flags);
+  const booted = flags.root === undefined && existsSync(BOOTED_BY_SYSTEMD);
+  const there = [unit_path, environment_path].filter((file) => existsSync(file));
+  if (flags.dryRun === true) {
+    if (booted) print(`would run systemctl disable --now ${SERVICE}\n`);
+    for (const file of there) print(`would remove ${file}\n`);
+    return;
+  }
+  if (booted && there.includes(unit_path)) systemctl("disable", "--now", SERVICE);
+  for (const file of there) {
+    removeDurably(file);
+    print(`removed ${file}\n`);
+  }
+  if (booted) systemctl("daemon-reload");
+  if (there.length === 0) print("nothing was installed\n");
+  else print("the state directory stays; to forget who this robot is, remove it\n");
+}
+
+function systemctl(...words: string[]): void {
+  const { status, stderr, error } = spawnSync("systemctl", words, { encoding: "utf8", timeout: SYSTEMCTL_TIMEOUT_MS });
+  if (status !== 0) throw new Error(`systemctl ${words.join(" ")} failed: ${error?.message ?? stderr.trim()}`);
 }
 
 function environmentText(config: AgentConfig): string {
   return config.enroll_key === undefined ? "" : `ROBOFLEET_ENROLL_KEY=${config.enroll_key}\n`;
-}
-
-/** One word of ExecStart: quoted, and nothing in it expands. */
-function unitWord(word: string): string {
-  const plain = word.replace(/%/g, "%%").replace(/\$/g, "$$$$");
-  return /^[\w@:./=+%$-]+$/.test(plain) ? plain : `"${plain.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n")}"`;
 }

@@ -10,7 +10,7 @@ import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
 import { AgentRefused, AgentUnreachable } from "./local/client.ts";
 import { LockHeld } from "./safety/update-lock.ts";
 import { UntrustedAuthority } from "@robofleet/protocol/authority";
-import { install, type InstallFlags } from "./install.ts";
+import { install, type InstallFlags, type PlaceFlags, uninstall } from "./install.ts";
 import { type TrustKeyFlags, trustKeys } from "./signing/trust-key.ts";
 
 const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, not_found: 5, conflict: 6, unreachable: 7 } as const;
@@ -75,9 +75,18 @@ function program(): Command {
     .exitOverride()
     .showHelpAfterError("(rf-agent --help shows what can be said)");
   withRunOptions(command.command("run").description("enrol if needed, then run until SIGTERM")).action(run);
-  withRunOptions(command.command("install").description("print a systemd unit that runs the agent at boot, or write it with --write"))
-    .option("--write", "write the unit and its environment file, as root")
+  withRunOptions(command.command("install").description("write a systemd unit that runs the agent at boot, as root"))
+    .option("--user <name>", "user that the agent and its workloads run as (root)")
+    .option("--allow-new-privileges", "with --user: workloads may use sudo and setuid programs")
+    .option("--dry-run", "print the unit, write nothing")
+    .option("--root <dir>", "write below this directory, for an image of a disk")
     .action((flags: InstallFlags) => install(flags, (text) => process.stdout.write(text)));
+  command
+    .command("uninstall")
+    .description("stop the service and remove what install wrote; the state directory stays")
+    .option("--dry-run", "print what would be done")
+    .option("--root <dir>", "work below this directory, for an image of a disk")
+    .action((flags: PlaceFlags) => uninstall(flags, (text) => process.stdout.write(text)));
   command
     .command("trust-key")
     .description("trust releases signed by these keys and no others, whatever the server says; the agent must not run meanwhile")

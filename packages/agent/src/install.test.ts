@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { readConfig } from "./config.ts";
+import { install, uninstall } from "./install.ts";
+import { unitText } from "./systemd-unit.ts";
+import { temporaryDirectory } from "./testing/agent-rig.ts";
+
+const LIMIT = { timeout: 60_000 };
+const ANALYZE = spawnSync("systemd-analyze", ["--version"]).status === 0;
+const SKIP = ANALYZE ? {} : { skip: "no systemd-analyze: apt-get install systemd" };
+
+const FLAGS = { server: "https://fleet.example.com", state: "/var/lib/robofleet-agent" };
+const ODD = {
+  ...FLAGS,
+  name: 'cart "7" 100%',
+  label: ["line=a b", "price=$5"],
+  allowFiles: ["/opt/my app"],
+  keepWorkloads: true,
+  socket: "/run/robofleet.sock",
+  socketGroup: "daemon",
+  safeToUpdateCommand: 'test ! -e "/run/moving" && echo $HOME %h',
+};
+
+/** What systemd says about a unit, without running it. */
+function verify(t: TestContext, text: string): { status: number | null; said: string } {
+  const file = join(temporaryDirectory(t), "robofleet-agent.service");
+  writeFileSync(file, text);
+  const { status, stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", file], { encoding: "utf8", timeout: 30_000 });
+  // Other units of this machine are not ours to judge.
+  const said = `${stdout}${stderr}`.split("\n").filter((line) => line.includes("robofleet-agent"));
+  return { status, said: said.join("\n") };
+}
+
+const options = { node: process.execPath, program: join(import.meta.dirname, "main.ts"), environment_file: "/etc/robofleet/agent.env" };
+
+test("systemd has nothing to say against the unit, with any flags and any user", { ...LIMIT, ...SKIP }, (t) => {
+  for (const flags of [FLAGS, ODD])
+    for (const user of [undefined, "daemon"])
+      for (const allow_new_privileges of [true, false]) {
+        const unit = unitText(readConfig(flags, {}), { ...options, ...(user === undefined ? {} : { user }), allow_new_privileges });
+        assert.deepEqual(verify(t, unit), { status: 0, said: "" }, unit);
+      }
+  const good = unitText(readConfig(FLAGS, {}), { ...options, allow_new_privileges: false });
+  for (const broken of [good.replace("OOMPolicy=continue", "OOMPolice=continue"), good.replace(process.execPath, "/no/such/node")])
+    assert.notEqual(verify(t, broken).said, "", "it would have said so");
+});
+
+test("every word of the command line arrives as it was given", LIMIT, () => {
+  const unit = unitText(readConfig(ODD, {}), { ...options, allow_new_privileges: false });
+  const line = /^ExecStart=(.*)$/m.exec(unit)?.[1] ?? "";
+  const words = [...line.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/g)].map((match) =>
+    (match[2] ?? (match[1] ?? "").replace(/\\(.)/g, "$1")).replaceAll("%%", "%").replaceAll("$$", "$"),
+  );
+  const said = readConfigOf(words.slice(3));
+  const { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads } = readConfig(ODD, {});
+  assert.deepEqual(said, { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads });
+});
+
+/** Reads flags as `run` does. */
+function readConfigOf(words: string[]) {
+  const values = new Map<string, string[]>();
+  for (let at = 0; at < words.length; at += 1) {
+    const flag = words[at] ?? "";
+    const value = words[at + 1]?.startsWith("--") === false ? words[(at += 1)] : undefined;
+    values.set(flag, [...(values.get(flag) ?? []), value ?? "true"]);
+  }
+  const one = (flag: string): string => values.get(flag)?.[0] ?? assert.fail(`no ${flag}`);
+  const flags = {
+    server: one("--server"),
+    state: one("--state"),
+    name: one("--name"),
+    label: values.get("--label") ?? [],
+    allowFiles: values.get("--allow-files") ?? [],
+    keepWorkloads: values.has("--keep-workloads"),
+    socket: one("--socket"),
+    socketGroup: one("--socket-group"),
+    safeToUpdateCommand: one("--safe-to-update-command"),
+    safeToUpdateTimeout: one("--safe-to-update-timeout"),
+  };
+  const { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads } = readConfig(flags, {});
+  return { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads };
+}
+
+test("install writes the unit and keeps the key to root, --dry-run writes nothing, uninstall leaves the state", LIMIT, (t) => {
+  const root = temporaryDirectory(t);
+  let said = "";
+  const print = (text: string): void => void (said += text);
+  const flags = { ...FLAGS, root, enrollKey: "rf_enroll_secret" };
+  install({ ...flags, dryRun: true }, print);
+  assert.match(said, /^\[Unit\]\n/);
+  assert.doesNotMatch(said, /rf_enroll_secret/, "other users can read units");
+  assert.equal(existsSync(join(root, "etc")), false);
+  const unit = join(root, "etc/systemd/system/robofleet-agent.service");
+  const environment = join(root, "etc/robofleet/agent.env");
+  install(flags, print);
+  assert.equal(readFileSync(environment, "utf8"), "ROBOFLEET_ENROLL_KEY=rf_enroll_secret\n");
+  assert.deepEqual([statSync(environment).mode & 0o777, statSync(unit).mode & 0o777], [0o600, 0o644]);
+  mkdirSync(join(root, FLAGS.state), { recursive: true });
+  uninstall({ root, dryRun: true }, print);
+  assert.ok(existsSync(unit));
+  said = "";
+  uninstall({ root }, print);
+  assert.deepEqual([existsSync(unit), existsSync(environment), existsSync(join(root, FLAGS.state))], [false, false, true]);
+  assert.match(said, /removed .*robofleet-agent\.service\nremoved .*agent\.env\nthe state directory stays/);
+  said = "";
+  uninstall({ root }, print);
+  assert.equal(said, "nothing was installed\n");
+  assert.throws(() => install({ ...flags, user: "a b" }, print), /--user wants/);
+});
