@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
 import type { Phase } from "./deployments/state.ts";
 import type { Permission } from "./safety/permission.ts";
-import type { ReleaseGuard } from "./signing/release-guard.ts";
+import type { Guard } from "./signing/guard.ts";
 
 export type { AgentConfig, Clock, Logger };
 
@@ -110,7 +110,7 @@ export interface DeploymentsOptions {
   desired: Desired | undefined;
   config: AgentConfig;
   /** Says by its signature whether a release may be installed; absent: any may. */
-  guard?: ReleaseGuard;
+  guard?: Guard;
   /** Whether the robot may be changed now; absent: always. */
   permission?: Permission;
   /** Milliseconds since 1970 by the server's clock, as well as the robot knows it; absent: by its own. */

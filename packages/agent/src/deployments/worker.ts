@@ -5,7 +5,7 @@ import type { Executor } from "../runtime/executor.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";
 import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
 import { ALWAYS, type Permission } from "../safety/permission.ts";
-import type { ReleaseGuard } from "../signing/release-guard.ts";
+import type { Guard } from "../signing/guard.ts";
 import { appStatus } from "./app-status.ts";
 import { applyStep, type Outcome, type StepContext } from "./apply.ts";
 import { type HeldStep, HeldUpdate } from "./held-update.ts";
@@ -20,7 +20,7 @@ export interface WorkerOptions {
   keep_versions: (release_ids: readonly string[]) => void;
   executors: readonly Executor[];
   /** Says by its signature whether a release may be installed; absent: any may. */
-  guard?: ReleaseGuard | undefined;
+  guard?: Guard | undefined;
   /** Says whether the robot may be changed now; absent: always. */
   permission?: Permission | undefined;
   /** Milliseconds since 1970 by the server's clock; absent: by the robot's. */

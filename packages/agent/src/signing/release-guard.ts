@@ -3,6 +3,7 @@ import { nextTrust, parseReleaseStatement, parseSignedText, type Trust } from "@
 import type { Clock, Fetcher, Logger } from "../contract.ts";
 import { StepFailure, throwIfAborted } from "../runtime/failure.ts";
 import { admitRelease } from "./admit-release.ts";
+import type { Guard, GuardedApp } from "./guard.ts";
 import { afterRun, type SignedHistory } from "./history.ts";
 import { readTrust, writeTrust } from "./pinned-trust.ts";
 import { fetchStatements } from "./fetch-statements.ts";
@@ -19,19 +20,11 @@ export interface ReleaseGuardOptions {
   log: Logger;
 }
 
-/** What of an app the guard must know. */
-export interface GuardedApp {
-  app: string;
-  current: DesiredRelease | null;
-  previous: DesiredRelease | null;
-  signed?: SignedHistory | undefined;
-}
-
 /** Where newer keys are wanted that were asked for "lately": this long before. */
 const ASKED_LATELY_MS = 60_000;
 
 /** Decides what may be installed by the keys that this robot trusts, whatever the server says. */
-export class ReleaseGuard {
+export class ReleaseGuard implements Guard {
   readonly #options: ReleaseGuardOptions;
   #trust: Trust | undefined;
   #asked_at = -Infinity;
@@ -47,10 +40,6 @@ export class ReleaseGuard {
     return this.#trust;
   }
 
-  /**
-   * Answers the release as it may be installed; asks for newer keys first where signatures play a part. Throws StepFailure
-   * (`signature_invalid`) with the check that refused it in its message, or StepAborted.
-   */
   async admit(
     { app, current, previous, signed: history }: GuardedApp,
     release: DesiredRelease,
@@ -66,7 +55,6 @@ export class ReleaseGuard {
     throw new StepFailure("signature_invalid", `${verdict.refusal.check}: ${verdict.refusal.message}`);
   }
 
-  /** The history of an app after this release ran, which was admitted before. */
   ran(history: SignedHistory | undefined, { signature }: DesiredRelease): SignedHistory | undefined {
     const signed = this.#trust === undefined ? undefined : parseSignedText(signature);
     const statement = signed && parseReleaseStatement(signed.text);
