@@ -6,6 +6,7 @@ import { root } from "../bin/launch.mjs";
 import { ENVIRONMENT } from "../packages/cli/src/topics.ts";
 import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts";
 import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/server/src/flags.ts";
+import { SWARM_FLAGS } from "../packages/server/src/swarm.ts";
 
 /** Pages of docs/reference that are made of the code, by file name. */
 export const PAGES: Readonly<Record<string, () => string>> = {
@@ -46,6 +47,15 @@ ${table(
 ${table(
   ["variable", "meaning"],
   SERVE_ENVIRONMENT.map(([name, meaning]) => [code(name), meaning]),
+)}
+
+## \`robofleet swarm\`
+
+Simulated robots; how to use them: [try a rollout](../guide/try-a-rollout.md).
+
+${table(
+  ["flag", "meaning"],
+  SWARM_FLAGS.map(({ flags, meaning }) => [code(flags), meaning]),
 )}
 
 ## Limits

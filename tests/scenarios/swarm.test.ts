@@ -102,6 +102,12 @@ test("robots that lose their links all the time install all the same, each throu
     "all robots to be enrolled",
     async () => (await api.listRobots({ query: { fleet_id } })).items.length === ROBOTS,
   );
+  {
+    await using twin = new SwarmProcess({ url: server.url, key, robots: ROBOTS, args: ["--seed", "8"] });
+    const ending = await twin.program.ended;
+    assert.equal(ending.code, 6, "the same robots twice would be taken for stolen identities");
+    assert.match(twin.program.output, /at work already[^]*Another --seed/);
+  }
   await pushBundle(api, "flapping", await appBundle());
   const counts = await ended(await deploy("flapping", fleet_id));
   assert.equal(counts.applied, ROBOTS);

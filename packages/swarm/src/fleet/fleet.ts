@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -53,11 +54,8 @@ export class Fleet {
   async start(): Promise<void> {
     const { clock, signal, waiting } = this.#parts;
     const { state_directory, server, seed, robots, name_prefix, labels, key, flap_ms } = this.#options;
-    if (state_directory !== undefined) {
-      mkdirSync(state_directory, { recursive: true, mode: 0o700 });
-      this.#unlock = lockState(state_directory);
-      this.#file = await RobotFile.open(state_directory, clock);
-    }
+    this.#unlock = this.#lock();
+    if (state_directory !== undefined) this.#file = await RobotFile.open(state_directory, clock);
     const known = this.#file?.robots ?? new Map<number, KeptRobot>();
     const all_known = Array.from({ length: robots }, (_, i) => i + 1).every((number) => known.has(number));
     if (key === undefined && !all_known)
@@ -83,6 +81,19 @@ export class Fleet {
       await Promise.all(this.robots.slice(from, from + STOP_AT_ONCE).map((robot) => robot.stop()));
     await this.#file?.close();
     this.#unlock?.();
+  }
+
+  /** The same robots twice at once would be held by the server as stolen identities: on one machine that is refused here. */
+  #lock(): () => void {
+    const { state_directory, server, key, seed } = this.#options;
+    const name = `robofleet-swarm-${hash("sha256", [server, key, seed].join("\n")).slice(0, 16)}`;
+    const directory = state_directory ?? path.join(tmpdir(), name);
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const unlock = lockState(directory);
+    return () => {
+      unlock();
+      if (state_directory === undefined) rmSync(directory, { recursive: true, force: true });
+    };
   }
 
   /** The authority that robots trust; what an agent would keep of it stays in the state directory, if there is one. */

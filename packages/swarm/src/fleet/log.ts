@@ -1,17 +1,23 @@
 import { agentLog, type Logger } from "@robofleet/agent/parts";
 import type { Clock } from "@robofleet/clock";
 
+/** The same words of another robot are not shown again for so long. */
+const QUIET_MS = 10_000;
+const LINES_REMEMBERED_MAX = 100;
+
 /**
- * The log of all robots together. Thousands lose their links when a server restarts and say why: each reason is shown once in a
- * row, or with `verbose` each time.
+ * The log of all robots together. Thousands lose their links when a server restarts, and all say why: the same words are shown once
+ * in a while, or with `verbose` each time.
  */
 export function swarmLog(say: (line: string) => void, verbose: boolean, clock: Clock): Logger {
-  let last = "";
+  const said = new Map<string, number>();
   const write = ({ message, fields = {} }: { message: string; fields?: Record<string, unknown> }): void => {
     const why = fields["reason"] ?? fields["err"];
     const line = why === undefined ? message : `${message}: ${typeof why === "string" ? why : JSON.stringify(why)}`;
-    if (line === last && !verbose) return;
-    last = line;
+    const now = clock.monotonic();
+    if (!verbose && now - (said.get(line) ?? -Infinity) < QUIET_MS) return;
+    if (said.size >= LINES_REMEMBERED_MAX) said.clear();
+    said.set(line, now);
     say(line);
   };
   return agentLog({ level: "warn", now: () => clock.now(), print: () => {}, sink: { write } }).log;

@@ -55,6 +55,7 @@ function exitCodeOf(error: unknown): number | undefined {
 }
 
 function explain(error: Error): string {
+  if (error instanceof StateLockedError) return `these robots are at work already: ${error.message}\nAnother --seed makes others.`;
   return /\bexhausted\b/.test(error.message)
     ? `${error.message}\nA key enrols 100 robots unless it says otherwise: make one with \`rf keys new --max-uses 0\`, which has no limit.`
     : error.message;
