@@ -226,10 +226,11 @@ export const setProgress = (
         when reverting then greatest(deadline_at, ${p.deadline_at}) else ${p.deadline_at} end
     where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and (status in ('dispatched', 'downloading') or (status = 'rolling_back' and reverting))`);
 
-/** The robot does not let its step begin: no deadline until it does, unless it is to acknowledge a cancellation. */
+/** The robot does not let its step begin: no deadline until it does, but that of its window, unless it is to acknowledge a cancellation. */
 export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
   db.run(sql`
-    update deployment_target t set waiting_for = ${t.waiting_for}, deadline_at = null
+    update deployment_target t set waiting_for = ${t.waiting_for}, deadline_at = (
+      select a.install_until + interval '10 minutes' from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id)
     where org_id = ${org_id} and id = ${t.id} and robot_id = ${t.robot_id} and attempt = ${t.attempt}
       and status in ('dispatched', 'downloading', 'staged', 'rolling_back') and deadline_at is not null
       and not exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null)`);

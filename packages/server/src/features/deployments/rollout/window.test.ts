@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { checkWindow, nextWindow, type Window } from "./window.ts";
+
+const NIGHTS: Window = { cron: "0 2 * * 1-5", time_zone: "Europe/Berlin", duration_minutes: 120 };
+const at = (text: string): Date => new Date(text);
+const spoken = (window: ReturnType<typeof nextWindow>) => window && [window.opens_at.toISOString(), window.closes_at.toISOString()];
+
+const TABLE: [name: string, now: string, opens: string, closes: string][] = [
+  ["before it opens", "2030-01-01T00:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["as it opens", "2030-01-01T01:00:00Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["while it is open", "2030-01-01T02:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["as it closes", "2030-01-01T03:00:00Z", "2030-01-02T01:00:00.000Z", "2030-01-02T03:00:00.000Z"],
+  ["on a Friday after it", "2030-01-04T12:00:00Z", "2030-01-07T01:00:00.000Z", "2030-01-07T03:00:00.000Z"],
+  ["in summer time", "2030-07-01T12:00:00Z", "2030-07-02T00:00:00.000Z", "2030-07-02T02:00:00.000Z"],
+];
+for (const [name, now, opens, closes] of TABLE)
+  test(`the window of the nights, ${name}`, () => assert.deepEqual(spoken(nextWindow(NIGHTS, at(now))), [opens, closes]));
+
+test("what is wrong with a window is said with its field", () => {
+  const now = at("2030-01-01T00:00:00Z");
+  assert.equal(checkWindow(NIGHTS, now), undefined);
+  assert.match(checkWindow({ ...NIGHTS, cron: "every night" }, now) ?? "", /^rollout\.window\.cron must be five fields/);
+  assert.match(checkWindow({ ...NIGHTS, cron: "0 0 2 * * 1" }, now) ?? "", /^rollout\.window\.cron must be five fields/);
+  assert.match(checkWindow({ ...NIGHTS, cron: "0 0 31 2 *" }, now) ?? "", /never opens/);
+  assert.match(checkWindow({ ...NIGHTS, time_zone: "Europe/Nowhere" }, now) ?? "", /^rollout\.window\.time_zone/);
+});
+
+test("a window is open now or later, never over, and as long as it says", () => {
+  const window = fc.record({
+    cron: fc.constantFrom("0 2 * * *", "*/10 * * * *", "30 22 * * 6", "0 0 1 * *", "15 3 29 2 *"),
+    time_zone: fc.constantFrom("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"),
+    duration_minutes: fc.integer({ min: 1, max: 1_440 }),
+  });
+  const moment = fc.integer({ min: Date.UTC(2026, 0), max: Date.UTC(2032, 0) }).map((ms) => new Date(ms));
+  fc.assert(
+    fc.property(window, moment, (said, now) => {
+      const found = nextWindow(said, now);
+      assert.ok(found !== null && found.closes_at > now);
+      assert.equal(found.closes_at.getTime() - found.opens_at.getTime(), said.duration_minutes * 60_000);
+      // Asked again at any moment until it closes, it is the same one.
+      const between = new Date(Math.max(now.getTime(), found.opens_at.getTime()));
+      assert.ok((nextWindow(said, between)?.closes_at ?? now) > between);
+    }),
+    { numRuns: 60 },
+  );
+});
