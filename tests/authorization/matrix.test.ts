@@ -48,9 +48,10 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
     const body = { key: randomUUID(), value: 1, scope: "robot" as const, scope_id: ids.robot_id ?? "" };
     return (await org.api.setConfig({ body })).data.id;
   },
-  deleteConfigSchema: async ({ org }) => {
+  deleteConfigSchema: async () => {
     const namespace = randomUUID();
-    await org.api.setConfigSchema({ params: { namespace }, body: { schema: {} } });
+    // A namespace is a name, not an id: each asks for that of its own org.
+    for (const { org } of [ground.a, ground.theirs]) await org.api.setConfigSchema({ params: { namespace }, body: { schema: {} } });
     return namespace;
   },
   cancelConfigDeployment: async ({ org, ids }) => {

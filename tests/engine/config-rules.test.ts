@@ -23,7 +23,7 @@ test("a robot never gets values that break a schema together; the others of its 
   await plane.settle();
   assert.equal((await plane.api.getConfigDeployment({ params: { id: before.id } })).data.status, "applied");
 
-  const schema = { required: ["mode"], if: { properties: { mode: { const: "slow" } } }, then: { properties: { speed: { maximum: 2 } } } };
+  const schema = { required: ["mode"], if: { properties: { mode: { const: "fast" } } }, else: { properties: { speed: { maximum: 2 } } } };
   await plane.api.setConfigSchema({ params: { namespace: "nav" }, body: { schema } });
   const missing = await plane.default_org.deployConfig({ fleet_id }, { namespace: "nav" });
   await plane.settle();

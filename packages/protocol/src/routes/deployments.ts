@@ -11,7 +11,6 @@ import {
   Json,
   ListOf,
   Maybe,
-  Name,
   named,
   Nullable,
   OneOf,

@@ -90,13 +90,13 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
 
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const audit = audits ? new RequestAudit(plane, route, request, state.get(request)) : undefined;
-    if (audit === undefined) return await answer(request, reply, undefined);
+    if (audit === undefined) return await answer(request, reply, audit);
     return await refusedIsTold(plane, audit, () => answer(request, reply, audit));
   };
 
   const answer = async (request: FastifyRequest, reply: FastifyReply, audit: RequestAudit | undefined): Promise<FastifyReply> => {
     const caller = state.get(request) as CallerFor<R["access"]>;
-    for (const value of Object.values(request.params as Record<string, string>)) if (value.includes("\0")) throw notFound(route.tag, value);
+    refuseNul(route, request.params as Record<string, string>);
     // Behind the second wall: this handle sees the rows of the caller's org and no others.
     const db = caller !== undefined && "org_id" in caller ? plane.db.forOrg(caller.org_id) : plane.db;
     const call: Call<R> = {
@@ -128,17 +128,23 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       const together = route.method !== "GET" && route.consumes === undefined && route.access !== "public";
       return send(reply, default_status, await (together ? db.transaction(run) : run(db)));
     }
-    const content = contentHash([call.params, call.body]);
-    const body_hash = route.secret_body === true ? plane.secrets.digest(content) : content;
-    return await answerOnce(http, route, { caller, key, body_hash }, reply, async (tx) => {
+    return await answerOnce(http, route, { caller, key, body_hash: bodyHash(plane, route, call) }, reply, async (tx) => {
       const result = await run(tx);
       // A cookie goes out with the first answer; it is not kept for a replay.
       if (result instanceof Answer) reply.headers(result.headers);
       return storable(route, default_status, result);
     });
   };
-
   mount(http, route, onRequest, handle);
+}
+
+function refuseNul({ tag }: Route, params: Record<string, string>): void {
+  for (const value of Object.values(params)) if (value.includes("\0")) throw notFound(tag, value);
+}
+
+function bodyHash({ secrets }: KernelPlane, route: Route, { params, body }: { params: unknown; body: unknown }): Buffer {
+  const content = contentHash([params, body]);
+  return route.secret_body === true ? secrets.digest(content) : content;
 }
 
 type Step<T> = (request: FastifyRequest, reply: FastifyReply) => Promise<T>;

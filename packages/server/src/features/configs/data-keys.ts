@@ -3,7 +3,7 @@ import type { Plane } from "../../context.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { httpError } from "../../kernel/fault.ts";
 import { KEY_BYTES, seal, unseal, type Bound } from "../../kernel/sealing.ts";
-import { int, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+import { countKeysOfOthers, insertKey, listKeys, listKeysOfOthers, setKey } from "./key-store.ts";
 
 /** What sealing needs of the plane. */
 export type Sealing = Pick<Plane, "clock" | "id" | "secrets">;
@@ -15,11 +15,6 @@ const RETRY_SECONDS = "60";
 const REWRAP_ROWS_MAX = 1_000;
 
 export const isSealed = (content: string): boolean => content.startsWith("sealed.");
-
-const keyRow = row({ id: text, master_key_id: text, wrapped: text });
-
-const listKeys = (db: Db, org_id: string): Promise<RowOf<typeof keyRow>[]> =>
-  db.many(sql(keyRow)`select ${keyRow} from secret_key where org_id = ${org_id} order by id desc`);
 
 /** Encrypts and decrypts for one org, with the data keys that it had when it was opened. */
 export class OrgSecrets {
@@ -75,13 +70,9 @@ export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): 
   if (there.can_seal) return there;
   const id = plane.id(KEY_ID);
   const { master_key_id, wrapped } = plane.secrets.wrap(randomBytes(KEY_BYTES), [org_id, id]);
-  await db.run(sql`
-    insert into secret_key (org_id, id, master_key_id, wrapped, created_at)
-    values (${org_id}, ${id}, ${master_key_id}, ${wrapped}, ${plane.clock.now()})`);
+  await insertKey(db, org_id, { id, master_key_id, wrapped }, plane.clock.now());
   return await openOrgSecrets(db, plane, org_id);
 }
-
-const wrappedRow = row({ org_id: text, id: text, master_key_id: text, wrapped: text });
 
 /**
  * Encrypts data keys anew that were encrypted with a master key before the current one, so that that one can be thrown
@@ -90,22 +81,14 @@ const wrappedRow = row({ org_id: text, id: text, master_key_id: text, wrapped: t
 export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "secrets">): Promise<{ rewrapped: number; unknown: number }> {
   let [rewrapped, after] = [0, ""];
   for (;;) {
-    const rows = await db.many(sql(wrappedRow)`
-      -- across orgs: the server's own key has changed
-      select ${wrappedRow} from secret_key where master_key_id <> ${secrets.current_id} and id > ${after} order by id limit ${REWRAP_ROWS_MAX}`);
+    const rows = await listKeysOfOthers(db, secrets.current_id, after, REWRAP_ROWS_MAX);
     for (const { org_id, id, ...key } of rows) {
       const data_key = secrets.unwrap(key, [org_id, id]);
       if (data_key === undefined) continue;
-      const { master_key_id, wrapped } = secrets.wrap(data_key, [org_id, id]);
-      rewrapped += await db
-        .forOrg(org_id)
-        .run(sql`update secret_key set master_key_id = ${master_key_id}, wrapped = ${wrapped} where org_id = ${org_id} and id = ${id}`);
+      rewrapped += await setKey(db.forOrg(org_id), org_id, { id, ...secrets.wrap(data_key, [org_id, id]) });
     }
     if (rows.length < REWRAP_ROWS_MAX) break;
     after = rows.at(-1)?.id ?? "";
   }
-  const [{ count } = { count: 0 }] = await db.many(sql(row({ count: int }))`
-    -- across orgs: the server's own key has changed
-    select count(*)::int as count from secret_key where master_key_id <> ${secrets.current_id}`);
-  return { rewrapped, unknown: count };
+  return { rewrapped, unknown: (await countKeysOfOthers(db, secrets.current_id)).count };
 }

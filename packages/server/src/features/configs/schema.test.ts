@@ -23,8 +23,8 @@ test("a value is checked by itself: what it says of other keys is for the whole 
     required: ["speed", "mode"],
     properties: { speed: { type: "number", maximum: 5 }, mode: { enum: ["slow", "fast"] }, limits: { $ref: "#/$defs/limits" } },
     additionalProperties: false,
-    if: { properties: { mode: { const: "slow" } }, required: ["mode"] },
-    then: { properties: { speed: { maximum: 1 } } },
+    if: { properties: { mode: { const: "fast" } }, required: ["mode"] },
+    else: { properties: { speed: { maximum: 1 } } },
     $defs: { limits: { type: "object", properties: { x: { type: "integer" } } } },
   });
   assert.equal(schema.member("speed", 3), undefined);

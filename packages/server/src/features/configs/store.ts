@@ -149,20 +149,22 @@ export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, lim
     order by id desc limit ${limit}`);
 
 /** Of the entries that can concern robots at these places. */
-const concerning = (org_id: string, scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
-  org_id = ${org_id} and removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
+const concerning = (scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
+  removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
   ${namespace === null ? NOTHING : sql`and namespace = ${namespace}`}`;
 
 export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null): Promise<EntryRow[]> =>
   db.many(
-    sql(entryRow)`select ${entryRow} from config_entry where ${concerning(org_id, scope_ids, namespace)} order by namespace, key, id`,
+    sql(
+      entryRow,
+    )`select ${entryRow} from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} order by namespace, key, id`,
   );
 
 /** How many bytes of values each of them has set; the org itself is ''. */
 export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null) =>
   db.many(sql(row({ scope_id: text, bytes: bigint }))`
     select scope_id, sum(octet_length(key) + octet_length(value::text) + coalesce(octet_length(sealed), 0))::bigint as bytes
-    from config_entry where ${concerning(org_id, scope_ids, namespace)} group by scope_id`);
+    from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} group by scope_id`);
 
 /** Every value of a namespace, wherever it is set. */
 export const listEntriesOf = (db: Db, org_id: string, namespace: string, after: string, limit: number): Promise<EntryRow[]> =>
