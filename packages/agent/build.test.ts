@@ -8,6 +8,7 @@ import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { buildAgent } from "./build.ts";
 import { AGENT_VERSION } from "./src/agent.ts";
+import type Docker from "dockerode";
 import type * as unpack from "./src/runtime/unpack.ts";
 import { tarGz } from "./src/testing/bundles.ts";
 
@@ -25,6 +26,11 @@ test("the bundled agent starts without the sources, and what unpacks is beside i
     const chunk = (await readdir(path.dirname(program))).find((name) => name.startsWith("unpack-"));
     assert.ok(chunk !== undefined);
     const { unpackBounds, unpackBundle } = (await import(pathToFileURL(path.join(path.dirname(program), chunk)).href)) as Unpack;
+    // Nor is what talks to a container engine, and it works without what was left out of it.
+    const engine = (await readdir(path.dirname(program))).find((name) => /^docker-.*\.mjs$/.test(name));
+    assert.ok(engine !== undefined);
+    const { default: Engine } = (await import(pathToFileURL(path.join(path.dirname(program), engine)).href)) as { default: typeof Docker };
+    await assert.rejects(new Engine({ socketPath: path.join(directory, "docker.sock") }).ping(), { code: "ENOENT" });
     const archive = path.join(directory, "bundle.tar.gz");
     await writeFile(archive, await tarGz([{ name: "run.sh", content: "echo hello" }]));
     const target = path.join(directory, "unpacked");

@@ -8,7 +8,6 @@ import { StepFailure, throwIfAborted } from "../failure.ts";
 import { DISK_FREE_FLOOR_BYTES, ENGINE_STALL_MS, type Timing } from "../limits.ts";
 import { freeBytes } from "../durable-file.ts";
 import { type Engine, engineFailure, engineMessage, isAway, statusOf } from "./engine.ts";
-import { composeArchive, readArchive, renameArchive } from "./image-archive.ts";
 import type { LayerStore } from "./layer-store.ts";
 import { type ProgressLine, readProgress } from "./progress-lines.ts";
 
@@ -78,6 +77,8 @@ export class Images {
     );
     await store.fetch(parts, io);
     on_step("container.layers_fetched");
+    // Loaded when it is needed: most of the time a robot only watches what it runs.
+    const { composeArchive } = await import("./image-archive.ts");
     const name = this.name(app, release_id);
     try {
       await this.#load(() => composeArchive(layers, name, (sha256) => store.file(sha256)), io.signal);
@@ -92,6 +93,7 @@ export class Images {
 
   /** Brings an image to the engine that is one file on the robot's disk. Answers its id. */
   async loadArchive(app: string, release_id: string, archive: string, io: StageIo): Promise<string> {
+    const { readArchive, renameArchive } = await import("./image-archive.ts");
     const image = await readArchive(archive, process.arch);
     const name = this.name(app, release_id);
     if ((await this.find(image.image_id, io.signal)) !== undefined) {
