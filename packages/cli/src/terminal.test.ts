@@ -67,8 +67,8 @@ test("an upload shows a bar on a terminal and nothing elsewhere", TIMEOUT, async
     body: { data: { ...release, artifact_state: line.startsWith("GET") ? "stored" : "awaiting_upload" } },
     headers: { "upload-offset": line.startsWith("PATCH") ? "20000000" : "0" },
   }));
-  assert.match(await onTerminal(["releases", "push", file], service.env), /Uploading .* of 20\.0 MB/);
-  assert.equal((await home.run(["releases", "push", file], { env: service.env })).stderr, "");
+  assert.match(await onTerminal(["releases", "push", file, "--kind", "file"], service.env), /Uploading .* of 20\.0 MB/);
+  assert.equal((await home.run(["releases", "push", file, "--kind", "file"], { env: service.env })).stderr, "");
 });
 
 test(
@@ -85,7 +85,7 @@ test(
         ? { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "30" } }
         : { body: { data: release }, headers: { "upload-offset": "5000000" } },
     );
-    const { code, stdout, stderr } = await home.run(["releases", "push", file], {
+    const { code, stdout, stderr } = await home.run(["releases", "push", file, "--kind", "file"], {
       env: service.env,
       on_output: (child, text) => void (text.includes("trying again") && child.kill("SIGINT")),
     });
@@ -95,7 +95,7 @@ test(
       stderr,
       /interrupted at \d+\.\d MB of 20\.0 MB\n.*What arrived is kept for a day: the same command again goes on from there\.\n$/,
     );
-    const shown = await onTerminal(["releases", "push", file], service.env, { to: "trying again", with: "\u0003" });
+    const shown = await onTerminal(["releases", "push", file, "--kind", "file"], service.env, { to: "trying again", with: "\u0003" });
     assert.match(shown, /interrupted at/);
     for (const [off, on] of [
       ["?25l", "?25h"],
@@ -119,7 +119,7 @@ test("what is said while a bar moves takes the bar's line", TIMEOUT, async () =>
       headers: { "upload-offset": line.startsWith("PATCH") ? "20000000" : "0" },
     };
   });
-  const shown = await onTerminal(["releases", "push", file], service.env);
+  const shown = await onTerminal(["releases", "push", file, "--kind", "file"], service.env);
   assert.ok(shown.includes(`\r${ESC}2Kstarting, trying again in 3 s`), JSON.stringify(shown.slice(-3_000)));
 });
 
