@@ -166,7 +166,7 @@ async function contents(data: string): Promise<{ rows: Record<string, string[]>;
   const embedded = await startEmbedded({ directory: path.join(data, "postgres"), clock: systemClock, log: silentLog });
   const rows = await rowsOfAndStop(embedded);
   const names = globSync("{blobs/blobs,tls}/**/*", { cwd: data }).filter((name) => statSync(path.join(data, name)).isFile());
-  const files = [...names, "node-id"].toSorted();
+  const files = [...names, "node-id", "secrets.key"].toSorted();
   return { rows, files: Object.fromEntries(files.map((name) => [name, hash("sha256", readFileSync(path.join(data, name)))])) };
 }
 
