@@ -136,6 +136,8 @@ export class AppRunner {
     switch (step.type) {
       case "ensure_running":
         throw new Error("a simulated app cannot have stopped");
+      case "hold":
+        throw new Error("nothing on a simulated robot holds an update back");
       case "refuse":
         return this.#end(step.desired, "failed", step.failure);
       case "confirm":

@@ -57,6 +57,7 @@ export class FleetRobot implements ConfigSide {
   readonly #outbox: MemoryOutbox;
   readonly #spool: MemoryLogSpool;
   readonly #shipper: LogShipper;
+  readonly #time: RobotTime;
   readonly #fetcher: Fetcher;
   readonly #link: Link;
   readonly #workers = new Map<string, AppWorker>();
@@ -71,6 +72,7 @@ export class FleetRobot implements ConfigSide {
     this.kept = kept;
     const key = robotKey(Buffer.from(kept.key, "base64"));
     const time = new RobotTime(clock);
+    this.#time = time;
     this.#outbox = new MemoryOutbox(`swarm-${shared.run_id}-${kept.number}`);
     this.#spool = new MemoryLogSpool(clock);
     this.#shipper = new LogShipper(this.#spool, clock);
@@ -175,6 +177,7 @@ export class FleetRobot implements ConfigSide {
       journal: this.#journal(),
       keep_versions: () => {},
       executors: this.#executors,
+      server_time: () => this.#time.serverTime(),
       clock,
       timing: TIMING,
       log,
