@@ -4,6 +4,9 @@ import { background } from "../../kernel/background.ts";
 import { continueCancellations } from "./cancel.ts";
 import { dispatchQueued } from "./dispatch.ts";
 import { continueFanOuts, HINT_FAN_OUT } from "./fan-out.ts";
+import { arrivalsOf } from "./follow/arrivals.ts";
+import { followArrivals, followFleets } from "./follow/follow.ts";
+import { HINT_FOLLOW } from "./follow/hint.ts";
 import { pushDesired } from "./push.ts";
 import { continueRollbacks } from "./rollback.ts";
 import { releaseDue } from "./schedule.ts";
@@ -32,6 +35,12 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, () => continueFanOuts(db, plane));
   const cancellations = background(plane, "cancellations", DISPATCH_EVERY_MS, () => continueCancellations(db, plane));
   const rollbacks = background(plane, "rollbacks", DISPATCH_EVERY_MS, () => continueRollbacks(db, plane));
+  const arrivals = arrivalsOf(plane);
+  const follow = background(plane, "follow", DISPATCH_EVERY_MS, async () => {
+    const more = await followArrivals(db, plane, arrivals);
+    return (await followFleets(db, plane)) || more;
+  });
+  arrivals.on_arrival = () => follow.wake();
   let next_step = clock.setTimer(0, () => rollouts.wake());
   const rollouts = background(plane, "rollouts", ROLLOUTS_EVERY_MS, async () => {
     const more = await advanceRollouts(db, plane);
@@ -59,7 +68,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       alarm = clock.setTimer(Math.min(due_at.getTime() - clock.now().getTime(), SCHEDULE_EVERY_MS), () => schedule.wake());
     return more;
   });
-  const loops = [dispatch, fan_out, cancellations, rollbacks, rollouts, deadlines, repair, schedule];
+  const loops = [dispatch, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, schedule];
   const subscriptions = [
     bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
     bus.subscribe(HINT_FAN_OUT, () => fan_out.wake()),
@@ -67,6 +76,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       rollbacks.wake();
       rollouts.wake();
     }),
+    bus.subscribe(HINT_FOLLOW, () => follow.wake()),
     bus.subscribe(HINT_SCHEDULED, () => schedule.wake()),
     bus.subscribe(HINT_PUSH, (message) => pushHinted(plane, message)),
     bus.onGap(() => loops.forEach((loop) => loop.wake())),
@@ -75,6 +85,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   return {
     stop: async () => {
       subscriptions.forEach((unsubscribe) => unsubscribe());
+      arrivals.on_arrival = undefined;
       await Promise.all(loops.map((loop) => loop.stop()));
       // Last: a run that was under way has set it anew.
       alarm.cancel();

@@ -4,6 +4,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import { startDeployment } from "./create.ts";
+import { checkRollout } from "./rollout/check-rollout.ts";
 import { getDeploymentRow, listReleases, lockDeployments } from "./store/deployments.ts";
 import { groupSourceMembers, type Source } from "./store/rollback.ts";
 import type { DeploymentRow } from "./store/rows.ts";
@@ -11,6 +12,9 @@ import type { CreateContext } from "./transition.ts";
 
 /** What a deployment without a policy of its own takes over: how long robots watch. */
 const plain = ({ verify_seconds }: Rollout): Rollout => (verify_seconds === undefined ? {} : { verify_seconds });
+
+/** A policy once more: the time at which it gave up may have passed. */
+const again = ({ expires_at: _, ...rollout }: Rollout): Rollout => rollout;
 
 /** A new deployment of an ended one's robots. 409 when there are none for it. */
 export async function createFromEnded(
@@ -42,7 +46,7 @@ export async function createFromEnded(
     app,
     namespace: null,
     revision: null,
-    rollout: rollout ?? (as === "retry" ? ended.rollout : plain(ended.rollout)),
+    rollout: rollout ?? (as === "retry" ? again(ended.rollout) : plain(ended.rollout)),
     scheduled_at: null,
     created_by: actor,
     retry_of: as === "retry" ? id : null,
@@ -64,6 +68,7 @@ export async function retryDeployment(
     const [row] = await lockDeployments(tx, org_id, [id]);
     if (row === undefined) throw notFound("deployment", id);
     if (!isTerminal(row.status)) throw conflict(`deployment ${id} has not ended: it is ${row.status}`);
+    if (rollout !== undefined) checkRollout(rollout, row.target_kind, engine.clock.now(), null);
     return createFromEnded(tx, engine, row, "retry", rollout, actor);
   });
 }

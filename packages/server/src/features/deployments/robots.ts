@@ -1,6 +1,7 @@
 import { isTerminal } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
+import { arrivalsOf } from "./follow/arrivals.ts";
 import { RETURN_SECONDS } from "./policy.ts";
 import { lockDeployments } from "./store/deployments.ts";
 import { listOpenOfRobot, lockTargets, wakeWaitingForArtifact, wakeWaitingForRobot } from "./store/targets.ts";
@@ -33,7 +34,8 @@ export async function artifactStored(db: Db, engine: Engine, org_id: string, rel
   if ((await wakeWaitingForArtifact(db, org_id, release_id)) > 0) db.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }
 
-/** A robot came online, and its presence is committed: its queued targets may go. */
+/** A robot came online, and its presence is committed: its queued targets may go, and it is looked at whether it has what its fleet has. */
 export async function robotOnline(db: Db, engine: Engine, org_id: string, robot_id: string): Promise<void> {
+  arrivalsOf(engine).add(org_id, robot_id);
   if ((await wakeWaitingForRobot(db, org_id, robot_id, RETURN_SECONDS, engine.clock.now())) > 0) engine.bus.publish(HINT_DISPATCH, null);
 }

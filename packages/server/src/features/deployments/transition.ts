@@ -5,6 +5,7 @@ import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
 import { deploymentSentence, targetSentence } from "./messages.ts";
+import { keepFleetDesired } from "./fleet-desired.ts";
 import { type Settled, settle } from "./settle.ts";
 import { wakeSlots } from "./slots.ts";
 import { counterOf, type Counts, isActive, isOver, mayDispatch } from "./state.ts";
@@ -103,6 +104,7 @@ export async function moveTargets(
   if (notes > 0) events.push(deploymentEvent(engine, row, row.event_seq, SYSTEM, now, { kind: "deployment.note", message: STOPPED }));
   await insertEvents(tx, org_id, id, events);
   if (step) tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+  if (moved) await keepFleetDesired(tx, engine, row);
   await followUp(tx, engine, row, changes, actor);
   return row;
 }
@@ -171,6 +173,7 @@ export async function moveDeployment(
     now,
   );
   await insertEvents(tx, row.org_id, row.id, [deploymentEvent(engine, row, row.event_seq, actor, now)]);
+  await keepFleetDesired(tx, engine, row);
   return row;
 }
 

@@ -1,2 +1,3 @@
 export { fleetRoutes, requireFleet } from "./routes.ts";
+export { listFleetsToFollow, moveFollowCursor, setFleetConfig, setFleetDesired } from "./desired.ts";
 export { type FleetPlace, shareFleet } from "./store.ts";

@@ -2,13 +2,14 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import type { FleetRelease } from "./desired.ts";
 import { bool, int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const fleetRow = row({
   id: text,
   name: text,
   site_id: text,
-  desired: jsonb<Record<string, { id: string; tag: string }>>(),
+  desired: jsonb<Record<string, FleetRelease>>(),
   config_revision: nullable(text),
   follow: bool,
   created_at: timestamptz,
@@ -80,7 +81,8 @@ export const updateFleet = (
   now: Date,
 ): Promise<number> =>
   db.run(sql`
-    update fleet set name = coalesce(${change.name ?? null}, name), follow = coalesce(${change.follow ?? null}, follow), updated_at = ${now}
+    update fleet set name = coalesce(${change.name ?? null}, name), follow = coalesce(${change.follow ?? null}, follow),
+      follow_cursor = case when ${change.follow === true} and not follow then '' else follow_cursor end, updated_at = ${now}
     where org_id = ${org_id} and id = ${id}`);
 
 /** Keeps the fleet from being deleted until the transaction ends. */

@@ -8,7 +8,7 @@ export const toWire = (fleet: FleetRow): Fleet => ({
   site_id: fleet.site_id,
   robot_count: fleet.robot_count,
   online_count: fleet.online_count,
-  desired: fleet.desired,
+  desired: Object.fromEntries(Object.entries(fleet.desired).map(([app, { id, tag }]) => [app, { id, tag }])),
   config_revision: fleet.config_revision,
   follow: fleet.follow,
   created_at: wireTime(fleet.created_at),

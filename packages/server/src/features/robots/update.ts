@@ -3,6 +3,7 @@ import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
+import { followFleet } from "../deployments/index.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { lockRobot, updateRobot } from "./store.ts";
@@ -26,6 +27,7 @@ export async function changeRobot(
     const place = fleet === undefined ? undefined : { site_id: fleet.site_id, fleet_id: fleet.id };
     await updateRobot(tx, org_id, robot_id, { name, labels, place }, plane.clock.now());
     if (fleet === undefined || fleet.id === robot.fleet_id) return;
+    await followFleet(tx, plane, org_id, [robot_id]);
     await recordTimeline(tx, plane, {
       org_id,
       robot_id,

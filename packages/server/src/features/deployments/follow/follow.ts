@@ -1,0 +1,119 @@
+import type { Db, SystemDb } from "../../../kernel/db.ts";
+import { SYSTEM } from "../../../kernel/caller.ts";
+import { listFleetsToFollow, moveFollowCursor } from "../../fleets/index.ts";
+import { eachApart } from "../each-apart.ts";
+import { expiresAt } from "../expiry.ts";
+import {
+  type Behind,
+  type Cause,
+  insertRobotDeployments,
+  listBehind,
+  listOnlineMembers,
+  type RobotDeployment,
+  takeAttempts,
+} from "../store/follow.ts";
+import { ALL_NAMESPACES } from "../store/rows.ts";
+import { holdRobots } from "../store/targets.ts";
+import { type CreateContext, HINT_DISPATCH } from "../transition.ts";
+import type { Arrivals } from "./arrivals.ts";
+
+/** Robots looked at in one statement; those of them that are behind are one transaction. */
+const ROBOTS_AT_ONCE = 500;
+
+/**
+ * Brings robots to what their fleet has, those that joined it afterwards or come back after its deployment had expired:
+ * by a deployment of each robot's own, verified and rolled back like any other. Others, and those that have it, cost one
+ * statement together.
+ */
+export async function followFleet(
+  db: Db,
+  engine: CreateContext,
+  org_id: string,
+  robot_ids: readonly string[],
+  causes: readonly Cause[] = ["joined", "returned"],
+): Promise<number> {
+  const wanted = (behind: readonly Behind[]): Behind[] => behind.filter(({ cause }) => causes.includes(cause));
+  const candidates = new Set(wanted(await listBehind(db, org_id, robot_ids)).map(({ robot_id }) => robot_id));
+  if (candidates.size === 0) return 0;
+  return db.transaction(async (tx) => {
+    // Held against a move and a removal; looked at again, because they may just have been.
+    await holdRobots(tx, org_id, [...candidates]);
+    return bring(tx, engine, org_id, wanted(await listBehind(tx, org_id, [...candidates])));
+  });
+}
+
+async function bring(tx: Db, engine: CreateContext, org_id: string, behind: readonly Behind[]): Promise<number> {
+  if (behind.length === 0) return 0;
+  const now = engine.clock.now();
+  const planned = behind.map((one) => ({ one, deployment: deploymentFor(engine, one) }));
+  const attempts = planned.map(({ one, deployment }) => ({ robot_id: one.robot_id, subject: one.wanted, deployment_id: deployment.id }));
+  const earlier = behind.flatMap(({ earlier_id }) => earlier_id ?? []);
+  const taken = new Set((await takeAttempts(tx, org_id, attempts, earlier, now)).map(({ deployment_id }) => deployment_id));
+  const deployments = planned.map(({ deployment }) => deployment).filter(({ id }) => taken.has(id));
+  if (deployments.length === 0) return 0;
+  const expires_at = await expiresAt(tx, engine, org_id, {}, now);
+  await insertRobotDeployments(tx, org_id, deployments, { actor: SYSTEM, now, expires_at });
+  tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+  return deployments.length;
+}
+
+const BECAUSE: Record<Cause, string> = {
+  joined: "the robot joined a fleet that has it",
+  returned: "the robot came back after the fleet's deployment had expired",
+};
+
+function deploymentFor(
+  engine: CreateContext,
+  { robot_id, fleet_id, kind, app, wanted, source_id, rollout, cause }: Behind,
+): RobotDeployment {
+  const id = engine.id(kind === "release" ? "dep" : "cdep");
+  const { verify_seconds } = rollout;
+  return {
+    id,
+    target_id: engine.id("tgt"),
+    event_id: engine.id("evt"),
+    kind,
+    robot_id,
+    release_id: kind === "release" ? wanted : null,
+    app: kind === "release" ? app : null,
+    revision: kind === "release" ? null : id,
+    subject: kind === "release" ? app : ALL_NAMESPACES,
+    rollout: verify_seconds === undefined ? {} : { verify_seconds },
+    message: `ready to go out: ${BECAUSE[cause]}`,
+    data: { cause, fleet_id, deployment_id: source_id },
+  };
+}
+
+/** Background: looks at robots that have just connected. Answers true while there are more. */
+export async function followArrivals(db: SystemDb, engine: CreateContext, arrivals: Arrivals): Promise<boolean> {
+  for (const { org_id, robot_ids } of arrivals.take(ROBOTS_AT_ONCE)) {
+    try {
+      await followFleet(db.forOrg(org_id), engine, org_id, robot_ids);
+    } catch (error) {
+      for (const robot_id of robot_ids) arrivals.add(org_id, robot_id);
+      throw error;
+    }
+  }
+  return arrivals.size > 0;
+}
+
+/**
+ * Background: looks at the members of fleets that have something else, or follow again: those that joined while its
+ * deployment ran are not part of it. Answers true while there are more.
+ */
+export async function followFleets(db: SystemDb, engine: CreateContext): Promise<boolean> {
+  const fleets = await listFleetsToFollow(db, 10);
+  await eachApart(fleets, async ({ org_id, id, follow_cursor }) => {
+    const own = db.forOrg(org_id);
+    const members = await listOnlineMembers(own, org_id, id, follow_cursor, ROBOTS_AT_ONCE);
+    await followFleet(
+      own,
+      engine,
+      org_id,
+      members.map((member) => member.id),
+      ["joined"],
+    );
+    await moveFollowCursor(own, org_id, id, follow_cursor, members.length < ROBOTS_AT_ONCE ? null : (members.at(-1)?.id ?? null));
+  });
+  return fleets.length > 0;
+}

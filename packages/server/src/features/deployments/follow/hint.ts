@@ -1,0 +1,2 @@
+/** A fleet has something else, or follows again: its members are to be looked at. */
+export const HINT_FOLLOW = "rf.deployments.follow";

@@ -1,0 +1,134 @@
+import type { Actor, Rollout } from "@robofleet/protocol/routes";
+import type { Db } from "../../../kernel/db.ts";
+import { json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
+import type { DeploymentKind } from "./rows.ts";
+
+export type Cause = "joined" | "returned";
+
+const behindRow = row({
+  robot_id: text,
+  fleet_id: text,
+  kind: textOf<DeploymentKind>(),
+  /** The app; '' of a config. */
+  app: text,
+  /** Id of the release, or the config's revision. */
+  wanted: text,
+  /** The deployment that brought it to the fleet. */
+  source_id: text,
+  rollout: jsonb<Rollout>(),
+  cause: textOf<Cause>(),
+  /** The automatic deployment that was made for the same before, if that does not count. */
+  earlier_id: nullable(text),
+});
+export type Behind = RowOf<typeof behindRow>;
+
+/**
+ * Of these robots those that are connected and have not what their fleet has, release by release and config: that joined it
+ * afterwards, or were away until its deployment had expired. Not those that something is under way for, that somebody has
+ * given something else since, or that were brought to it before: one attempt each, while they are in the fleet.
+ */
+export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[]) =>
+  db.many(sql(behindRow)`
+    -- reads: robot, fleet
+    with member as (
+      select r.org_id, r.id as robot_id, coalesce(r.fleet_since, r.created_at) as since, f.id as fleet_id, f.desired, f.config_revision
+      from robot r join fleet f on f.org_id = r.org_id and f.id = r.fleet_id
+      where r.org_id = ${org_id} and r.id = any(${list(robot_ids)}::text[]) and r.node_id is not null and r.decommissioned_at is null and r.held_at is null
+        and f.follow and (f.desired <> '{}' or f.config_revision is not null)),
+    wanted as (
+      select m.org_id, m.robot_id, m.since, m.fleet_id, 'release' as kind, w.key as app, w.value ->> 'id' as wanted, w.value ->> 'deployment_id' as source_id
+      from member m cross join lateral jsonb_each(m.desired) w
+      union all
+      select m.org_id, m.robot_id, m.since, m.fleet_id, 'config', '', m.config_revision, m.config_revision from member m where m.config_revision is not null)
+    select w.robot_id, w.fleet_id, w.kind, w.app, w.wanted, w.source_id, d.rollout, case when t.id is null then 'joined' else 'returned' end as cause,
+      o.deployment_id as earlier_id
+    from wanted w
+    join deployment d on d.org_id = w.org_id and d.id = w.source_id
+    left join deployment_target t on t.org_id = w.org_id and t.deployment_id = w.source_id and t.robot_id = w.robot_id and t.created_at >= w.since
+    left join robot_app a on a.org_id = w.org_id and a.robot_id = w.robot_id and w.kind = 'release' and a.app = w.app
+    left join robot_follow o on o.org_id = w.org_id and o.robot_id = w.robot_id and o.subject = w.wanted
+    left join deployment e on e.org_id = o.org_id and e.id = o.deployment_id
+    where (t.id is null or (t.status = 'cancelled' and t.reason = 'expired'))
+      and (a.robot_id is null or (a.current_release_id is distinct from w.wanted and a.target_id is null))
+      and (o.robot_id is null or o.created_at < w.since or (e.status = 'cancelled' and e.reason = 'expired'))
+      and not exists (
+        select from deployment_target u where u.org_id = w.org_id and u.robot_id = w.robot_id and u.kind = w.kind and (u.kind = 'config' or u.subject = w.app)
+          and u.status not in ('applied', 'failed', 'rolled_back', 'cancelled'))
+      and not exists (
+        select from deployment_target l join deployment by on by.org_id = l.org_id and by.id = l.deployment_id
+        where l.org_id = w.org_id and l.id = a.last_target_id and l.deployment_id <> w.source_id and by.created_by ->> 'type' <> 'system'
+          and case when t.id is null then l.created_at >= w.since else l.id > t.id end)
+    order by w.robot_id, w.kind, w.app`);
+
+export interface Attempt {
+  robot_id: string;
+  subject: string;
+  deployment_id: string;
+}
+
+/** Takes the one attempt of each; answers the deployments of those that nobody else has taken meanwhile. */
+export const takeAttempts = (db: Db, org_id: string, attempts: readonly Attempt[], earlier_ids: readonly string[], now: Date) =>
+  db.many(sql(row({ deployment_id: text }))`
+    insert into robot_follow (org_id, robot_id, subject, deployment_id, created_at)
+    select ${org_id}, a.robot_id, a.subject, a.deployment_id, ${now}
+    from unnest(${list(attempts.map((a) => a.robot_id))}::text[], ${list(attempts.map((a) => a.subject))}::text[], ${list(attempts.map((a) => a.deployment_id))}::text[])
+      as a (robot_id, subject, deployment_id)
+    order by a.robot_id, a.subject
+    on conflict (org_id, robot_id, subject) do update set deployment_id = excluded.deployment_id, created_at = excluded.created_at
+      where robot_follow.deployment_id = any(${list(earlier_ids)}::text[])
+    returning deployment_id`);
+
+export interface RobotDeployment {
+  id: string;
+  target_id: string;
+  event_id: string;
+  kind: DeploymentKind;
+  robot_id: string;
+  release_id: string | null;
+  app: string | null;
+  revision: string | null;
+  /** What its target is of: an app, or all namespaces. */
+  subject: string;
+  rollout: Rollout;
+  message: string;
+  data: Record<string, unknown>;
+}
+
+/** Many deployments of one robot each, ready to go out: their rows, first events and targets, in three statements. */
+export async function insertRobotDeployments(
+  db: Db,
+  org_id: string,
+  deployments: readonly RobotDeployment[],
+  by: { actor: Actor; now: Date; expires_at: Date },
+): Promise<void> {
+  const { actor, now, expires_at } = by;
+  const rows = json(deployments);
+  await db.run(sql`
+    insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, revision, rollout, status, fan_out_at, fan_out_done_at, fan_out_cursor, expires_at,
+      created_by, count_total, count_queued, event_seq, created_at, updated_at)
+    select ${org_id}, d.id, d.kind, 'robot', d.robot_id, d.release_id, d.app, d.revision, d.rollout, 'queued', ${now}, ${now}, d.robot_id, ${expires_at}, ${json(actor)}, 1, 1, 1, ${now}, ${now}
+    from jsonb_to_recordset(${rows}::jsonb) as d (id text, kind text, robot_id text, release_id text, app text, revision text, rollout jsonb)`);
+  await db.run(sql`
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
+    select ${org_id}, d.id, d.target_id, d.kind, d.robot_id, d.subject, d.release_id, 'queued', ${now}, ${now}
+    from jsonb_to_recordset(${rows}::jsonb) as d (id text, target_id text, kind text, robot_id text, subject text, release_id text)`);
+  await db.run(sql`
+    insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, message, actor, data)
+    select ${org_id}, d.id, 1, d.event_id, ${now}, 'deployment.queued', 'queued', d.message, ${json(actor)}, d.data
+    from jsonb_to_recordset(${rows}::jsonb) as d (id text, event_id text, message text, data jsonb)`);
+}
+
+/** Connected members of a fleet behind a cursor, and the last of those that were looked at; null: that was the last of all. */
+export const listOnlineMembers = (db: Db, org_id: string, fleet_id: string, after: string, limit: number) =>
+  db.many(sql(row({ id: text }))`
+    -- reads: robot
+    select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and node_id is not null and decommissioned_at is null and id > ${after}
+    order by id limit ${limit}`);
+
+/** The release that most of the robots got, of which an ended deployment is; null: most got none. */
+export const commonestApplied = async (db: Db, org_id: string, deployment_id: string): Promise<string | null> =>
+  (
+    await db.maybe(sql(row({ release_id: nullable(text) }))`
+      select release_id from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'applied'
+      group by 1 order by count(*) desc, 1 limit 1`)
+  )?.release_id ?? null;
