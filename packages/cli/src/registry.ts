@@ -29,6 +29,8 @@ export const registry: readonly Group[] = [
         verb("show", "Show a deployment and its robots", () => import("./commands/deployments/show.ts")),
         verb("watch", "Follow a deployment to its end", () => import("./commands/deployments/watch.ts")),
         verb("cancel", "Cancel a deployment", () => import("./commands/deployments/cancel.ts")),
+        verb("rollback", "Bring a deployment's robots back to what they ran before", () => import("./commands/deployments/rollback.ts")),
+        verb("retry", "Deploy again to the robots that failed", () => import("./commands/deployments/retry.ts")),
       ]),
       noun("releases", "Push and see releases", [
         verb("list", "List releases", () => import("./commands/releases/list.ts")),
@@ -46,6 +48,7 @@ export const registry: readonly Group[] = [
         verb("list", "List config entries", () => import("./commands/configs/list.ts")),
         verb("get", "Show the value that is set at one scope", () => import("./commands/configs/get.ts")),
         verb("set", "Set a config value, and deploy it when a target is given", () => import("./commands/configs/set.ts")),
+        verb("edit", "Change a value in your editor", () => import("./commands/configs/edit.ts")),
         verb("unset", "Remove a value", () => import("./commands/configs/unset.ts")),
         verb("effective", "Show what counts for a robot, and what it has", () => import("./commands/configs/effective.ts")),
         verb("history", "List every version of a value", () => import("./commands/configs/history.ts")),
@@ -77,7 +80,9 @@ export const registry: readonly Group[] = [
       ]),
       noun("fleets", "Groups of robots at a site", [
         verb("list", "List fleets", () => import("./commands/fleets/list.ts")),
+        verb("show", "Show a fleet and what it has", () => import("./commands/fleets/show.ts")),
         verb("create", "Create a fleet at a site", () => import("./commands/fleets/create.ts")),
+        verb("update", "Rename a fleet, switch following on or off", () => import("./commands/fleets/update.ts")),
         verb("logs", "Show the latest logs of a fleet's robots", () => import("./commands/fleets/logs.ts")),
       ]),
       noun("keys", "Enrolment keys, with which robots join", [

@@ -20,14 +20,19 @@ type Target = Body<"listDeploymentTargets">["items"][number];
 
 /**
  * Polls the events of a deployment every 2 seconds until the first terminal status, and shows on the way how it goes.
- * Throws a Failure when it ends other than `applied`, and on Ctrl-C; the deployment goes on then.
+ * Throws a Failure when it ends other than wanted, and on Ctrl-C; the deployment goes on then.
  */
-export async function watchDeployment(context: Context, client: Client, start: Deployment): Promise<void> {
+export async function watchDeployment(
+  context: Context,
+  client: Client,
+  start: Deployment,
+  wanted: readonly Deployment["status"][] = ["applied"],
+): Promise<void> {
   const signal = context.interruptible();
   const watch = new Watch(context, client, start, signal);
   try {
     const last = await watch.run();
-    await finish(context, client, watch.deployment, last);
+    await finish(context, client, watch.deployment, last, wanted);
   } catch (error) {
     if (!signal.aborted) throw error;
     const message = `stopped watching; the deployment goes on. See it: rf deployments watch ${start.id}`;
@@ -160,7 +165,13 @@ function explainStillness(deployment: Deployment, targets: readonly Target[], no
   return [...groups].map(([what, count]) => plain(`nothing has moved for a minute: ${count} of ${deployment.counts.total} robots ${what}`));
 }
 
-async function finish(context: Context, client: Client, known: Deployment, last: DeploymentEvent): Promise<void> {
+async function finish(
+  context: Context,
+  client: Client,
+  known: Deployment,
+  last: DeploymentEvent,
+  wanted: readonly Deployment["status"][],
+): Promise<void> {
   const { out } = context;
   const answer = await client
     .getDeployment({ params: { id: known.id } })
@@ -171,6 +182,10 @@ async function finish(context: Context, client: Client, known: Deployment, last:
       out.line(line`${out.status("applied")}: ${release.tag} runs on ${counts.applied} of ${counts.total} robots (${id})`),
     );
   }
+  if (wanted.includes(last.status))
+    return out.result(answer, () =>
+      out.line(line`${out.status(last.status)}: ${counts.rolled_back} of ${counts.total} robots went back (${id})`),
+    );
   const why = reason ?? last.reason;
   const hints = [...(context.structured ? [] : await failedTargets(client, id)), `More: rf deployments show ${id}`];
   throw new Failure(EXIT.not_applied, `deployment ${id} ended ${last.status}${why === null ? "" : `: ${why}`}`, {

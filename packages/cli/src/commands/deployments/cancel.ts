@@ -3,16 +3,22 @@ import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { line } from "../../text.ts";
 
+interface Options {
+  rollback?: true;
+}
+
 export const define: Define = (command, act) => {
   command
     .description("Cancel a deployment: robots that have not begun to install stop, those that install finish.")
     .argument("<id>", "Id of the deployment")
-    .action(act<[string]>(run));
+    .option("--rollback", "Robots that install go back to what they ran before, once they are done")
+    .action(act<[string, Options]>(run));
 };
 
-async function run(context: Context, id: string): Promise<void> {
+async function run(context: Context, id: string, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await (await context.client()).cancelDeployment({ params: { id }, idempotency_key: context.idempotencyKey() });
+  const body = options.rollback === true ? { mode: "rollback" as const } : {};
+  const answer = await (await context.client()).cancelDeployment({ params: { id }, body, idempotency_key: context.idempotencyKey() });
   const { status, counts } = answer.data;
   await out.result(answer, () => {
     out.line(line`Deployment ${id} is ${out.status(status)}.`);

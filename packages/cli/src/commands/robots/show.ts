@@ -1,7 +1,9 @@
+import type { Body, Client } from "@robofleet/sdk";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
 import { labelsText } from "../../labels.ts";
+import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
   command.argument("<id>", "Id of the robot").action(act<[string]>(run));
@@ -9,7 +11,8 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, id: string): Promise<void> {
   const { out } = context;
-  const answer = await (await context.client()).getRobot({ params: { id } });
+  const client = await context.client();
+  const answer = await client.getRobot({ params: { id } });
   const robot = answer.data;
   await out.result(answer, async () => {
     out.details([
@@ -37,5 +40,25 @@ async function run(context: Context, id: string): Promise<void> {
       { title: "DESIRED", value: ({ desired }) => desired?.tag ?? "–" },
       { title: "STATUS", value: ({ status }) => out.status(status) },
     ]);
+    for (const note of await broughtBySystem(client, robot)) out.line(note);
   });
+}
+
+const BECAUSE: Record<string, string> = {
+  joined: "because the robot joined a fleet that has it",
+  returned: "because the robot was away until the fleet's deployment had expired",
+};
+const DEPLOYMENTS_LOOKED_AT = 20;
+
+/** One line for each app whose release nobody deployed to this robot: its fleet has it. */
+async function broughtBySystem(client: Client, robot: Body<"getRobot">["data"]): Promise<string[]> {
+  const { items } = await client.listDeployments({ query: { robot_id: robot.id, limit: DEPLOYMENTS_LOOKED_AT } });
+  const lines = robot.apps.map(async ({ app, current, desired }) => {
+    const latest = items.find(({ release }) => release.app === app);
+    if (latest === undefined || latest.created_by.type !== "system" || latest.release.id !== (desired ?? current)?.id) return [];
+    const { items: events } = await client.listDeploymentEvents({ params: { id: latest.id }, query: { limit: 1 } });
+    const because = BECAUSE[String(events[0]?.data["cause"])];
+    return because === undefined ? [] : [line`${app} ${latest.release.tag} was brought by the system, ${because}: ${latest.id}`];
+  });
+  return (await Promise.all(lines)).flat();
 }
