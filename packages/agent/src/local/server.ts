@@ -13,8 +13,8 @@ import { clearSocket, openToGroup } from "./socket-path.ts";
 export const LOCAL_CLIENTS_MAX = 32;
 export const LOCAL_BODY_BYTES_MAX = 4 * 1024;
 /** A request that is not whole by then is ended. */
-const REQUEST_TIMEOUT_MS = 10_000;
-const HEADER_BYTES_MAX = 8 * 1024;
+export const REQUEST_TIMEOUT_MS = 10_000;
+export const HEADER_BYTES_MAX = 8 * 1024;
 /** A disk that is full or read-only may have room later. */
 const LISTEN_RETRY_MS = 10_000;
 
