@@ -20,6 +20,7 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "configs list": "listConfigs",
   "configs get": "getConfig",
   "configs set": "setConfig",
+  "configs edit": "setConfig",
   "configs unset": "deleteConfig",
   "configs effective": "getRobotConfig",
   "configs history": "listConfigHistory",

@@ -17,6 +17,8 @@ export interface Environment {
   allow_insecure_http: boolean;
   /** ROBOFLEET_PAGER or PAGER; undefined when it is not set, empty when it says that there is none. */
   pager: string | undefined;
+  /** VISUAL or EDITOR. */
+  editor: string | undefined;
   /** The environment that the pager runs in. */
   pagerEnvironment: () => NodeJS.ProcessEnv;
 }
@@ -35,6 +37,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     debug: read("ROBOFLEET_DEBUG") !== undefined && env.ROBOFLEET_DEBUG !== "0",
     allow_insecure_http: read("ROBOFLEET_ALLOW_INSECURE_HTTP") !== undefined && env.ROBOFLEET_ALLOW_INSECURE_HTTP !== "0",
     pager: env.ROBOFLEET_PAGER ?? env.PAGER,
+    editor: read("VISUAL") ?? read("EDITOR"),
     // As git calls it: leave when it fits on the screen, show colours, leave the text on the screen.
     pagerEnvironment: () => ({ LESS: "FRX", LV: "-c", ...env }),
   };

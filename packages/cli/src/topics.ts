@@ -26,5 +26,6 @@ export const ENVIRONMENT: readonly (readonly [string, string])[] = [
   ["XDG_CONFIG_HOME", "folder of robofleet/ and its files (default ~/.config)"],
   ["NODE_EXTRA_CA_CERTS", "PEM file of further authorities to trust"],
   ["PAGER", "shows what is longer than the terminal (default less)"],
+  ["VISUAL, EDITOR", "opens what rf configs edit changes"],
   ["NO_COLOR", "anything: no colours"],
 ];

@@ -1,5 +1,4 @@
 import { readFile } from "node:fs/promises";
-import process from "node:process";
 import type { Client } from "@robofleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import { type ConfigEntry, readScope, type ScopeOptions, scopeOptions, valueText } from "../../config-scope.ts";
@@ -98,9 +97,11 @@ async function readValue(context: Context, key: string, text: string | undefined
     return parseValue(text);
   }
   if (fromFile !== undefined) return parseValue(trimEnd(await readText(fromFile)));
-  if (secret === true) return parseValue(trimEnd(await askSecret(`Value of ${key}`)));
-  if (process.stdin.isTTY) throw usage("say which value: as an argument, with --from-file, or on stdin");
-  return parseValue(trimEnd(await readText("-")));
+  // Never from stdin unasked: a script whose value is missing would set an empty text.
+  if (secret !== true) throw usage("say which value: as an argument, or with --from-file <path>, where - is stdin");
+  const asked = trimEnd(await askSecret(`Value of ${key}`));
+  if (asked === "") throw usage("the secret is empty", `An empty text is '""'.`);
+  return parseValue(asked);
 }
 
 const readText = async (file: string): Promise<string> =>
