@@ -48,6 +48,8 @@ test("a config deployment brings each robot its effective values, and setting al
 test("a robot that has the values already says so: applied, changed is false", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
+  // Whoever joins later is not brought to what the fleet has: this is about what a deployment finds.
+  await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: false } });
   const [old] = await plane.enrollRobots(1, { fleet_id });
   await setValue(plane.api, "speed", 1);
   await plane.deployConfig({ fleet_id });
