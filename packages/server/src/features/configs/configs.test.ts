@@ -200,3 +200,15 @@ test("a robot's config tells the origin of each value and whether its files are 
   }
   assert.equal((await rig.get("/api/robots/rob_none/config")).status, 404);
 });
+
+test("logins of registries are no file: nothing of them is to be deployed, and they are secrets of a known form", TIMEOUT, async () => {
+  await using rig = await start();
+  const { robot_id } = await seedRobot(rig.plane, rig.org.org_id);
+  const login = { namespace: "registries", key: "ghcr.io", value: { username: "robots", password: "hunter2" } };
+  assert.match(await rig.refused(login), /^400 field secret must be true/);
+  assert.match(await rig.refused({ ...login, secret: true, value: "hunter2" }), /^400 field value must be (?!.*hunter2)/);
+  assert.equal((await rig.set({ ...login, secret: true })).body.data.value, null);
+  const { effective, namespaces } = (await rig.get<{ data: RobotConfig }>(`/api/robots/${robot_id}/config`)).body.data;
+  assert.deepEqual([effective.map(({ key, value }) => [key, value]), namespaces], [[["ghcr.io", null]], []]);
+  assert.deepEqual((await rig.get<{ data: { changes: unknown[] } }>(`/api/robots/${robot_id}/config/diff`)).body.data.changes, []);
+});

@@ -5,6 +5,7 @@ import type { Db } from "../../kernel/db.ts";
 import { openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
 import { effectiveEntries } from "./effective.ts";
 import { openFile } from "./open-file.ts";
+import { REGISTRIES_NAMESPACE } from "./registry-logins.ts";
 import { entryBound } from "./sealed-value.ts";
 import { listDeployedFiles } from "./store.ts";
 
@@ -59,6 +60,7 @@ async function readWanted(
   const wanted = new Map<string, Map<string, Value>>();
   let secrets: OrgSecrets | undefined;
   for (const { id, version, namespace: of, key, value, sealed } of await effectiveEntries(db, org_id, robot_id, namespace)) {
+    if (of === REGISTRIES_NAMESPACE) continue;
     let keys = wanted.get(of);
     if (keys === undefined) wanted.set(of, (keys = new Map<string, Value>()));
     if (sealed === null) keys.set(key, { value, secret: false });

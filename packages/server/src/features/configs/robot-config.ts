@@ -1,6 +1,7 @@
 import type { RobotConfig } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { effectiveConfig, type EffectiveValue } from "./effective.ts";
+import { REGISTRIES_NAMESPACE } from "./registry-logins.ts";
 import { type DeployedRow, listDeployed } from "./store.ts";
 
 export type ConfigState = RobotConfig["config_state"];
@@ -35,7 +36,8 @@ export async function readRobotConfig(db: Db, org_id: string, robot_id: string):
 }
 
 function neverDeployed(effective: readonly EffectiveValue[], deployed: readonly DeployedRow[]): RobotConfig["namespaces"] {
-  const known = new Set(deployed.map(({ namespace }) => namespace));
+  // Logins of registries make no file.
+  const known = new Set([REGISTRIES_NAMESPACE, ...deployed.map(({ namespace }) => namespace)]);
   const others = new Set(effective.map(({ namespace }) => namespace).filter((namespace) => !known.has(namespace)));
   return Array.from(others, (namespace) => ({
     namespace,
