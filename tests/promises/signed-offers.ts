@@ -85,7 +85,8 @@ export const ATTACKS: Record<string, { refused_by: readonly SignatureCheck[]; ap
   "signature of another release": {
     refused_by: ["other_content"],
     apply: (_, offer, { offer: other }) => {
-      const same = signatureOf(offer).text === signatureOf(other).text;
+      // The ids tell contents apart. Of the same content, another signature is as good.
+      const same = offer.release.id === other.release.id;
       return { signature: signatureOf(other), ...(same ? { tag: `${offer.release.tag}-other` } : {}) };
     },
   },
