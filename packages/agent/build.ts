@@ -10,9 +10,9 @@ import { bundleProgram } from "../../tools/bundle.ts";
 const UNUSED = /^(?:@grpc\/grpc-js|@grpc\/proto-loader|protobufjs|ssh2|tar-fs)$/;
 const withoutUnused: Plugin = {
   name: "without-unused",
-  setup({ onResolve, onLoad }) {
-    onResolve({ filter: UNUSED }, ({ path: name }) => ({ path: name, namespace: "unused" }));
-    onLoad({ filter: /.*/, namespace: "unused" }, () => ({ contents: "module.exports = {};", loader: "js" }));
+  setup(build) {
+    build.onResolve({ filter: UNUSED }, ({ path: name }) => ({ path: name, namespace: "unused" }));
+    build.onLoad({ filter: /.*/, namespace: "unused" }, () => ({ contents: "module.exports = {};", loader: "js" }));
   },
 };
 

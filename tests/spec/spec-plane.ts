@@ -23,10 +23,10 @@ export interface RealRobot {
 }
 
 /** A robot of the default org that is a real agent process, connected, in a fleet of its own. */
-export async function realRobot(plane: Harness, name = "arm-1"): Promise<RealRobot> {
+export async function realRobot(plane: Harness, name = "arm-1", args: readonly string[] = []): Promise<RealRobot> {
   const site_id = await plane.site();
   const fleet_id = await plane.fleet({ site_id });
-  const agent = new AgentProcess({ url: plane.url, key: await plane.enrollmentKey({ fleet_id }), name, labels: { line: "3" } });
+  const agent = new AgentProcess({ url: plane.url, key: await plane.enrollmentKey({ fleet_id }), name, labels: { line: "3" }, args });
   after(() => agent[Symbol.asyncDispose]());
   const id = await agent.program.until("the robot to be online", async () => {
     const { items } = await plane.api.listRobots({ query: { fleet_id, status: "online" } });

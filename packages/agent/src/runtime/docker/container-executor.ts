@@ -3,7 +3,6 @@ import type { DesiredRelease } from "@robofleet/protocol/link";
 import type { Timer } from "@robofleet/clock";
 import type { RuntimeOptions } from "../bundle.ts";
 import type { Executor, RunStatus, StageIo, Verdict } from "../executor.ts";
-import { engineMessage } from "./engine.ts";
 import { StepFailure, throwIfAborted } from "../failure.ts";
 import { RELOAD_TIMEOUT_MS } from "../limits.ts";
 import type { ProbeResult } from "../probe.ts";
@@ -25,9 +24,9 @@ import {
 } from "./container-record.ts";
 import { Containers, type Found } from "./containers.ts";
 import { createOptions, portsClash } from "./create-options.ts";
-import { Engine } from "./engine.ts";
+import { type Engine, engineMessage } from "./engine.ts";
 import { Images, type RegistryLogin } from "./images.ts";
-import { LayerStore } from "./layer-store.ts";
+import type { LayerStore } from "./layer-store.ts";
 import { WatchedContainer } from "./watched-container.ts";
 
 export interface ContainerOptions extends RuntimeOptions {
@@ -425,7 +424,7 @@ export class ContainerExecutor implements Executor {
     const running = this.#running.get(app);
     const reload = running?.spec.reload ?? null;
     if (running === undefined || reload === null) return;
-    if ("signal" in reload) return void this.#kill(app, running, reload.signal);
+    if ("signal" in reload) return this.#kill(app, running, reload.signal);
     void running.container.run(reload.command, RELOAD_TIMEOUT_MS).then(
       ({ ok, message }) => ok || this.#options.log.warn({ app, reason: message }, "reload command failed"),
       () => {},

@@ -13,7 +13,10 @@ interface Options {
 
 const POLL_FIRST_MS = 20;
 const POLL_LAST_MS = 200;
-/** Frames of the engine's stream, between what the command prints. */
+/** What a command said may be on its way still when it has ended. */
+const LAST_WORDS_MS = 500;
+/** Frames of the engine's stream, between what the command prints: stream, three times zero, length. */
+// oxlint-disable-next-line no-control-regex
 const FRAME = /[\u0000-\u0002]\0\0\0[\s\S]{4}/g;
 
 /** Runs commands in a container, one at a time: an engine cannot end one that hangs, so no second is put beside it. */
@@ -48,6 +51,7 @@ export class ContainerCommands {
     const output: Readable = await engine.use(options, () => exec.start({ Detach: false }));
     let tail = "";
     output.on("data", (chunk: Buffer) => (tail = (tail + chunk.toString("utf8").replace(FRAME, "")).slice(-OUTPUT_TAIL_CHARACTERS)));
+    const ended = new Promise<void>((resolve) => output.once("close", resolve));
     output.on("error", () => {});
     const deadline = clock.monotonic() + timeout_ms;
     try {
@@ -56,8 +60,7 @@ export class ContainerCommands {
         const { Running, ExitCode } = await engine.use(options, () => exec.inspect());
         if (!Running && ExitCode !== null) {
           this.#busy = undefined;
-          // The last words may be on their way still.
-          if (ExitCode !== 0) await clock.sleep(POLL_FIRST_MS, signal);
+          if (ExitCode !== 0) await Promise.race([ended, clock.sleep(LAST_WORDS_MS, signal)]);
           const words = tail.trim();
           return { ok: ExitCode === 0, message: `${name} exited with ${ExitCode}${words === "" || ExitCode === 0 ? "" : `: ${words}`}` };
         }
