@@ -36,10 +36,31 @@ const listWrongReasons = sql(wrongRow)`
   from kept k full join counted c using (org_id, deployment_id, status, reason)
   where k.targets is distinct from c.targets`;
 
+/** Waves whose counters are not the group-by of their targets, and deployments that count their dispatches wrongly. */
+const listWrongWaves = sql(wrongRow)`
+  with counted as (
+    select t.org_id, t.deployment_id, t.wave, array[count(*), count(*) filter (where t.status = 'pending'), count(*) filter (where t.status = 'queued'),
+      count(*) filter (where t.status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back')),
+      count(*) filter (where t.status = 'applied'), count(*) filter (where t.status = 'failed'), count(*) filter (where t.status = 'rolled_back'),
+      count(*) filter (where t.status = 'cancelled')] as counts
+    from deployment_target t join deployment d on d.org_id = t.org_id and d.id = t.deployment_id
+    where d.fan_out_done_at is not null and d.rollout ? 'waves' group by 1, 2, 3),
+  kept as (
+    select org_id, deployment_id, wave, array[size, count_pending, count_queued, count_active, count_applied, count_failed, count_rolled_back, count_cancelled]::bigint[] as counts
+    from deployment_wave)
+  select deployment_id || ' wave ' || wave as id, coalesce(k.counts::text, '') as kept, coalesce(c.counts::text, '') as counted
+  from kept k full join counted c using (org_id, deployment_id, wave)
+  where k.counts is distinct from c.counts and coalesce(k.counts[1], 0) + coalesce(c.counts[1], 0) > 0
+  union all
+  select d.id, d.count_dispatched::text, count(t.id)::text from deployment d
+  left join deployment_target t on t.org_id = d.org_id and t.deployment_id = d.id and t.attempt > 0
+  where d.kind = 'release' group by d.org_id, d.id having d.count_dispatched <> count(t.id)`;
+
 /** Fails when a counter differs from what it counts, at this moment. */
 export async function checkCounters({ db }: Harness): Promise<void> {
   assert.deepEqual(await db.many(listWrongCounters), [], `counters in the order ${COUNTERS.join(", ")}`);
   assert.deepEqual(await db.many(listWrongReasons), [], "how many ended with each reason");
+  assert.deepEqual(await db.many(listWrongWaves), [], "counters of each wave, and of the dispatches");
 }
 
 const deploymentRow = row({

@@ -1,6 +1,7 @@
 import { hash, randomUUID } from "node:crypto";
 import { type Clock, idSource } from "@robofleet/clock";
 import type { Role } from "@robofleet/protocol";
+import type { Rollout } from "@robofleet/protocol/routes";
 import { type Client, createClient } from "@robofleet/sdk";
 import { type RobotOptions, SimulatedRobot, type Swarm } from "@robofleet/swarm";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
@@ -147,7 +148,7 @@ export class HarnessOrg {
   async deploy(
     release: { id: string },
     target: { robot_id: string } | { fleet_id: string },
-    options: { scheduled_at?: string; rollout?: { verify_seconds?: number }; idempotency_key?: string } = {},
+    options: { scheduled_at?: string; rollout?: Rollout; idempotency_key?: string } = {},
   ): Promise<Deployment> {
     const { idempotency_key = randomUUID(), ...rest } = options;
     return (await this.api.createDeployment({ body: { release: release.id, ...target, ...rest }, idempotency_key })).data;

@@ -1,3 +1,5 @@
+import { InvalidArgumentError } from "commander";
+
 const UNITS = [
   ["d", 86_400],
   ["h", 3_600],
@@ -30,4 +32,13 @@ export function bytes(count: number): string {
     at += 1;
   }
   return `${at === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
+}
+
+const LENGTHS: Record<string, number> = { s: 1, m: 60, min: 60, h: 3_600, d: 86_400 };
+
+/** Parses the value of an option that is a length of time, in seconds: `90s`, `10m`, `2h`, `3d`. */
+export function seconds(text: string): number {
+  const match = /^(\d{1,9})(s|m|min|h|d)$/.exec(text);
+  if (match === null) throw new InvalidArgumentError("It takes a length of time such as 90s, 10m, 2h or 3d.");
+  return Number(match[1]) * (LENGTHS[match[2] ?? ""] ?? 1);
 }

@@ -16,6 +16,7 @@ const TARGETS_SHOWN_MAX = 10;
 
 type Deployment = Body<"getDeployment">["data"];
 type DeploymentEvent = Body<"listDeploymentEvents">["items"][number];
+type Wave = Body<"listDeploymentWaves">["items"][number];
 type Target = Body<"listDeploymentTargets">["items"][number];
 
 /**
@@ -101,9 +102,18 @@ class Watch {
       this.#moved_at_ms = now_ms;
       this.clear();
       for (const reason of explainStillness(data, await this.#targets(TARGETS_EXPLAINED_MAX), this.#context.now())) out.note(reason);
+      for (const reason of await this.#explainWaves(data)) out.note(reason);
     }
     this.#state = state;
     this.#progress(progress);
+  }
+
+  /** What the waves wait for. */
+  async #explainWaves({ id, status, wave_count }: Deployment): Promise<string[]> {
+    if (status === "paused") return [`it is paused; go on with it: rf deployments resume ${plain(id)}`];
+    if (wave_count === 1) return [];
+    const { items } = await this.#client.listDeploymentWaves({ params: { id }, signal: this.#signal });
+    return items.flatMap((wave) => waveSentence(id, wave, wave_count, this.#context.now()));
   }
 
   async #targets(limit: number): Promise<Target[]> {
@@ -127,7 +137,7 @@ class Watch {
   }
 }
 
-function progressText({ status, counts }: Deployment, only: Target | undefined): string {
+function progressText({ status, counts, wave, wave_count }: Deployment, only: Target | undefined): string {
   if (only !== undefined) {
     const share =
       only.status !== "downloading" || only.progress === null || only.progress.bytes_total === 0
@@ -135,10 +145,11 @@ function progressText({ status, counts }: Deployment, only: Target | undefined):
         : ` ${Math.floor((100 * only.progress.bytes_done) / only.progress.bytes_total)} %`;
     return plain(`${status}: robot ${only.status}${share}${only.waiting_for === null ? "" : `, waiting for ${only.waiting_for}`}`);
   }
-  const parts = (["queued", "active", "failed", "rolled_back", "cancelled"] as const).flatMap((name) =>
+  const parts = (["pending", "queued", "active", "failed", "rolled_back", "cancelled"] as const).flatMap((name) =>
     counts[name] === 0 ? [] : [`${counts[name]} ${name}`],
   );
-  return plain([`${status}: ${counts.applied} of ${counts.total} applied`, ...parts].join(", "));
+  const of_waves = wave_count > 1 ? `, wave ${wave + 1} of ${wave_count}` : "";
+  return plain([`${status}${of_waves}: ${counts.applied} of ${counts.total} applied`, ...parts].join(", "));
 }
 
 const WAITS: Record<string, string> = {
@@ -150,6 +161,14 @@ const WAITS: Record<string, string> = {
   gate: "wait for a person to open the next wave",
   robot: "hold the update back themselves: a lock, or not safe to update now",
 };
+
+function waveSentence(id: string, { wave, status, soaks_until, gate }: Wave, wave_count: number, now: Date): string[] {
+  const name = `wave ${wave + 1} of ${wave_count}`;
+  if (status === "gate") return [plain(`${name} waits for a person: rf deployments promote ${id}`)];
+  if (status !== "soaking") return [];
+  const then = gate === "manual" ? "the next one waits for a person then" : `rf deployments promote ${id} skips that`;
+  return [plain(`${name} has passed and soaks; that ends ${relative(soaks_until, now)}; ${then}`)];
+}
 
 /** Why nothing moves, a sentence each. */
 function explainStillness(deployment: Deployment, targets: readonly Target[], now: Date): string[] {

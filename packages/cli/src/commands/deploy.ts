@@ -1,30 +1,37 @@
+import type { DeploymentPlan } from "@robofleet/protocol/routes";
 import { addExamples, type Define } from "../command.ts";
 import type { Context } from "../context.ts";
 import { usage } from "../failure.ts";
 import { line } from "../text.ts";
 import { relative } from "../duration.ts";
+import { type RolloutFlags, readRollout, rolloutOptions } from "../rollout-options.ts";
+import { showPlan } from "../show-plan.ts";
 import { watchDeployment } from "../watch.ts";
 
-interface Options {
+interface Options extends RolloutFlags {
   robot?: string;
   fleet?: string;
   watch?: boolean;
   scheduledAt?: string;
   idempotencyKey?: string;
+  dryRun?: true;
 }
 
 export const define: Define = (command, act) => {
-  command
+  rolloutOptions(command)
     .description("Deploy a release to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is needed.")
     .argument("<release>", "Tag or id of the release")
     .option("--robot <id>", "Deploy to this robot")
     .option("--fleet <id>", "Deploy to this fleet")
     .option("--watch", "Follow the deployment to its end")
     .option("--scheduled-at <rfc3339>", "Hold the deployment until then, such as 2030-01-31T22:00:00Z")
+    .option("--dry-run", "Say who would get it when, and do nothing")
     .option("--idempotency-key <uuid>", "Key under which the same call happens once (default: a fresh UUIDv4)")
     .action(act<[string, Options]>(run));
   addExamples(command, [
     "rf deploy 1.4.0 --robot rob_… --watch",
+    "rf deploy 1.4.0 --fleet fleet_… --wave 5% --wave 50% --soak 10m --fail-threshold 10% --on-failure rollback --watch",
+    "rf deploy 1.4.0 --fleet fleet_… --policy careful.yaml --dry-run",
     "rf deploy 1.4.0 --fleet fleet_… --scheduled-at 2030-01-31T22:00:00+01:00",
   ]);
 };
@@ -36,11 +43,23 @@ async function run(context: Context, release: string, options: Options): Promise
       "`rf robots list` and `rf fleets list` show the ids.",
     );
   }
+  if (options.dryRun && options.watch) throw usage("--dry-run starts nothing that --watch could follow");
+  const rollout = await readRollout(options, context.now());
   const client = await context.client();
-  const { data } = await client.createDeployment({
-    body: { release, robot_id: options.robot, fleet_id: options.fleet, scheduled_at: options.scheduledAt },
+  const request = {
+    body: {
+      release,
+      robot_id: options.robot,
+      fleet_id: options.fleet,
+      scheduled_at: options.scheduledAt,
+      rollout,
+      dry_run: options.dryRun,
+    },
     idempotency_key: options.idempotencyKey ?? context.idempotencyKey(),
-  });
+  };
+  // The answer to a dry run is another one than that of the route.
+  if (options.dryRun) return showPlan(context, (await client.createDeployment(request)) as unknown as { data: DeploymentPlan });
+  const { data } = await client.createDeployment(request);
   if (options.watch) return watchDeployment(context, client, data);
   await context.out.result({ data }, () => {
     const target = options.robot === undefined ? line`fleet ${options.fleet}` : line`robot ${options.robot}`;

@@ -15,6 +15,7 @@ async function run(context: Context, id: string): Promise<void> {
   const answer = await client.getDeployment({ params: { id } });
   await out.result(answer, async () => {
     showDeployment(context, answer.data);
+    if (answer.data.wave_count > 1) await showWaves(context, (await client.listDeploymentWaves({ params: { id } })).items);
     const { items } = await client.listDeploymentTargets({ params: { id }, query: { limit: TARGETS_SHOWN_MAX } });
     if (items.length === 0) return;
     out.line();
@@ -29,6 +30,24 @@ async function run(context: Context, id: string): Promise<void> {
   });
 }
 
+async function showWaves(context: Context, waves: Body<"listDeploymentWaves">["items"]): Promise<void> {
+  const { out } = context;
+  out.line();
+  await out.table(waves, [
+    { title: "WAVE", value: ({ wave }) => wave + 1 },
+    { title: "STATUS", value: ({ status }) => status },
+    { title: "ROBOTS", value: ({ total }) => total },
+    { title: "APPLIED", value: ({ applied }) => applied },
+    { title: "FAILED", value: ({ failed, rolled_back }) => failed + rolled_back },
+    { title: "WAITS FOR", value: ({ status, soaks_until }) => waveWaits(status, soaks_until, context.now()) },
+  ]);
+}
+
+function waveWaits(status: string, soaks_until: string | null, now: Date): string {
+  if (status === "gate") return "somebody who promotes it";
+  return status === "soaking" ? `its soak time, over ${relative(soaks_until, now)}` : "";
+}
+
 function showDeployment(context: Context, deployment: Body<"getDeployment">["data"]): void {
   const { counts, created_by } = deployment;
   const named = Object.entries(counts).flatMap(([name, count]) => (count === 0 || name === "total" ? [] : [`${count} ${name}`]));
@@ -40,6 +59,7 @@ function showDeployment(context: Context, deployment: Body<"getDeployment">["dat
     ["Status", context.out.status(deployment.status)],
     ["Reason", deployment.reason ?? undefined],
     ["Robots", `${counts.total}${named.length === 0 ? "" : `: ${named.join(", ")}`}`],
+    ["Paused", time(deployment.paused_at)],
     ["Scheduled", time(deployment.scheduled_at)],
     ["Created", `${time(deployment.created_at)} by ${created_by.name ?? created_by.type}`],
     ["Cancelled", time(deployment.cancel_requested_at)],

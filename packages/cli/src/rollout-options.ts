@@ -1,0 +1,150 @@
+import { readFile } from "node:fs/promises";
+import type { Rollout } from "@robofleet/protocol/routes";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { parse } from "yaml";
+import { collect, wholeNumber } from "./command.ts";
+import { seconds } from "./duration.ts";
+import { usage } from "./failure.ts";
+
+export interface RolloutFlags {
+  policy?: string;
+  wave?: string[];
+  gate?: true;
+  soak?: number;
+  maxParallel?: number;
+  maxUnavailable?: NonNullable<Rollout["max_unavailable"]>;
+  failThreshold?: { percent: number } | { count: number };
+  minDecided?: number;
+  onFailure?: NonNullable<Rollout["on_failure"]>;
+  window?: string;
+  windowZone?: string;
+  windowMinutes?: number;
+  expiresIn?: number;
+  maxAttempts?: number;
+  verify?: number;
+}
+
+/** How a deployment reaches its robots: by flags, or the whole policy in a file. */
+export const rolloutOptions = (command: Command): Command =>
+  command
+    .option(
+      "--wave <size>",
+      "Up to 5% or 20 of the robots, or labels:zone=a; repeatable, one after the other; the rest comes last",
+      collect,
+    )
+    .option("--soak <time>", "How long a wave runs before the next, such as 10m", seconds)
+    .option("--gate", "After each wave wait for rf deployments promote")
+    .option("--max-parallel <n>", "Robots that are at it at the same time", wholeNumber(1))
+    .option("--max-unavailable <n>", "Robots that may be away at a time, 3 or 10%, of all or 10%/site, 10%/label:zone", unavailable)
+    .option("--fail-threshold <n>", "Robots that may fail, 3 or 10% of those that got it", amount)
+    .option("--min-decided <n>", "Robots that must have ended before that is looked at", wholeNumber(1))
+    .addOption(new Option("--on-failure <what>", "What follows when more fail").choices(["stop", "pause", "rollback"]))
+    .option("--window <cron>", "When robots may install, such as '0 2 * * 1-5'; they download at any time")
+    .option("--window-zone <zone>", "Time zone of the window, such as Europe/Berlin (UTC)")
+    .option("--window-minutes <n>", "How long the window is open (60)", wholeNumber(1))
+    .option("--expires-in <time>", "Give up what is not done by then, such as 3d", seconds)
+    .option("--max-attempts <n>", "Tries when the release does not reach a robot", wholeNumber(1))
+    .option("--verify <time>", "How long a robot watches the new version, such as 30s", seconds)
+    .option("--policy <file>", "The whole policy as YAML or JSON, instead of the flags above");
+
+function amount(text: string): { percent: number } | { count: number } {
+  const match = /^(\d+(?:\.\d+)?)(%?)$/.exec(text);
+  if (match === null || (match[2] === "" && !Number.isInteger(Number(match[1]))))
+    throw new InvalidArgumentError("It takes a number of robots or a part of them: 3 or 10%.");
+  return match[2] === "%" ? { percent: Number(match[1]) } : { count: Number(match[1]) };
+}
+
+function unavailable(text: string): NonNullable<Rollout["max_unavailable"]> {
+  const at = text.indexOf("/");
+  return at === -1 ? amount(text) : { ...amount(text.slice(0, at)), group_by: text.slice(at + 1) };
+}
+
+type Wave = NonNullable<Rollout["waves"]>[number];
+
+function waveOf(text: string): Wave {
+  if (!text.startsWith("labels:")) {
+    try {
+      return amount(text);
+    } catch {
+      throw usage(`--wave ${text} is no wave`, "Write 5%, 20 or labels:zone=a.");
+    }
+  }
+  const pairs = text
+    .slice("labels:".length)
+    .split(",")
+    .map((pair) => {
+      const at = pair.indexOf("=");
+      if (at < 1) throw usage(`--wave ${text} is no wave`, "Write labels as key=value with commas between: labels:zone=a,type=lift");
+      return [pair.slice(0, at), pair.slice(at + 1)] as const;
+    });
+  return { labels: Object.fromEntries(pairs) };
+}
+
+const PLAIN: readonly (keyof RolloutFlags)[] = [
+  "wave",
+  "soak",
+  "gate",
+  "failThreshold",
+  "minDecided",
+  "window",
+  "windowZone",
+  "windowMinutes",
+];
+
+/** The policy that the flags or the file say; undefined: none of them does. `now` is what --expires-in counts from. */
+export async function readRollout(flags: RolloutFlags, now: Date): Promise<Rollout | undefined> {
+  if (flags.policy !== undefined) return readPolicy(flags);
+  const { wave, soak, gate, failThreshold, minDecided, window, windowZone, windowMinutes } = flags;
+  if (wave === undefined && (soak !== undefined || gate)) throw usage("--soak and --gate are about waves: add --wave 5%");
+  if (failThreshold === undefined && minDecided !== undefined) throw usage("--min-decided is about a threshold: add --fail-threshold 10%");
+  if (window === undefined && (windowZone !== undefined || windowMinutes !== undefined))
+    throw usage("--window-zone and --window-minutes are about a window: add --window '0 2 * * *'");
+  const rollout: Rollout = {
+    ...(wave === undefined
+      ? {}
+      : {
+          waves: wave.map((text) => ({
+            ...waveOf(text),
+            ...(soak === undefined ? {} : { soak_seconds: soak }),
+            ...(gate ? { gate: "manual" as const } : {}),
+          })),
+        }),
+    ...(failThreshold === undefined
+      ? {}
+      : { failure_threshold: { ...failThreshold, ...(minDecided === undefined ? {} : { min_decided: minDecided }) } }),
+    ...(window === undefined ? {} : { window: { cron: window, time_zone: windowZone ?? "UTC", duration_minutes: windowMinutes ?? 60 } }),
+    ...(flags.maxParallel === undefined ? {} : { max_parallel: flags.maxParallel }),
+    ...(flags.maxUnavailable === undefined ? {} : { max_unavailable: flags.maxUnavailable }),
+    ...(flags.onFailure === undefined ? {} : { on_failure: flags.onFailure }),
+    ...(flags.expiresIn === undefined ? {} : { expires_at: new Date(now.getTime() + flags.expiresIn * 1_000).toISOString() }),
+    ...(flags.maxAttempts === undefined ? {} : { max_attempts: flags.maxAttempts }),
+    ...(flags.verify === undefined ? {} : { verify_seconds: flags.verify }),
+  };
+  return Object.keys(rollout).length === 0 ? undefined : rollout;
+}
+
+const OTHERS: readonly (keyof RolloutFlags)[] = [
+  ...PLAIN,
+  "maxParallel",
+  "maxUnavailable",
+  "onFailure",
+  "expiresIn",
+  "maxAttempts",
+  "verify",
+];
+
+/** Its fields are the service's own, which refuses what it does not know. */
+async function readPolicy(flags: RolloutFlags): Promise<Rollout> {
+  const file = flags.policy as string;
+  if (OTHERS.some((name) => flags[name] !== undefined))
+    throw usage("--policy is the whole policy: leave the other flags of the rollout out");
+  let policy: unknown;
+  try {
+    policy = parse(await readFile(file, "utf8"));
+  } catch (error) {
+    throw usage(`${file} cannot be read as a policy: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  if (typeof policy !== "object" || policy === null || Array.isArray(policy))
+    throw usage(`${file} holds no policy`, "It is an object such as: {waves: [{percent: 5, soak_seconds: 600}], max_parallel: 20}");
+  return policy as Rollout;
+}
