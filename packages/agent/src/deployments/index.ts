@@ -2,20 +2,13 @@ import { failpoint } from "@robofleet/clock/failpoint";
 import type { Desired } from "@robofleet/protocol/link";
 import { Configs } from "../configs/index.ts";
 import type { Deployments, DeploymentsOptions, Logger, WorkloadStatus } from "../contract.ts";
-import { ArtifactStore } from "../runtime/artifact-store.ts";
-import { BundleExecutor, type RuntimeOptions } from "../runtime/bundle.ts";
-import { ContainerExecutor } from "../runtime/docker/container-executor.ts";
-import { Engine } from "../runtime/docker/engine.ts";
-import { LayerStore } from "../runtime/docker/layer-store.ts";
 import { RegistryLogins } from "../runtime/docker/registry-logins.ts";
-import type { Executor } from "../runtime/executor.ts";
-import { FileExecutor } from "../runtime/file.ts";
-import { makeDirectory } from "../disk/write-atomically.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
 import { pruneVersions } from "../runtime/staged-versions.ts";
 import { Journal } from "./journal.ts";
 import { type AppState, type Wish } from "./state.ts";
+import { openRuntime, type RuntimeParts } from "./runtime.ts";
 import { AppWorker } from "./worker.ts";
 
 /** What only tests change. */
@@ -35,52 +28,22 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   const on_lost = (app?: string): void => {
     for (const worker of workers.values()) if (app === undefined || worker.app === app) worker.lookAgain();
   };
-  const { artifacts, bundles, containers, engine, executors } = openRuntime(options, { paths, timing, on_step, logins, on_lost });
+  const runtime = openRuntime(options, { paths, timing, on_step, logins, on_lost });
+  const { artifacts, engine, executors } = runtime;
   const journal = openJournal(paths, log);
   const workers = new Map<string, AppWorker>();
   let desired = options.desired;
   let running = false;
-  const configs = new Configs({
-    paths,
-    clock,
-    timing,
-    log,
-    reporter,
-    fetcher,
-    on_step,
-    on_change: (namespace) => {
-      options.on_config?.(namespace);
-      for (const app of workers.keys()) {
-        bundles.reload(app);
-        containers.reload(app);
-      }
-    },
-  });
-
+  const on_change = (namespace: string): void => {
+    options.on_config?.(namespace);
+    for (const app of workers.keys()) for (const executor of executors) executor.reload(app);
+  };
+  const configs = new Configs({ paths, clock, timing, log, reporter, fetcher, on_step, on_change });
   const pruneDownloads = (): void => artifacts.prune(wantedArtifacts(workers.values()));
-
   const workerOf = (app: string): AppWorker => {
     let worker = workers.get(app);
     if (worker === undefined) {
-      worker = new AppWorker({
-        app,
-        journal,
-        guard: options.guard,
-        keep_versions: (release_ids) => {
-          pruneVersions(paths, app, release_ids);
-          containers.prune(app, release_ids);
-        },
-        executors,
-        clock,
-        timing,
-        log,
-        reporter,
-        on_step,
-        on_finished: pruneDownloads,
-        permission: options.permission,
-        server_time: options.server_time,
-        on_change: options.on_app,
-      });
+      worker = makeWorker(app, options, { runtime, paths, timing, on_step, journal, on_finished: pruneDownloads });
       workers.set(app, worker);
       if (running) worker.start();
     }
@@ -127,6 +90,35 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   };
 }
 
+interface WorkerSeams {
+  runtime: RuntimeParts;
+  paths: StatePaths;
+  timing: Timing;
+  on_step: (name: string) => void;
+  journal: Journal<AppState>;
+  on_finished: () => void;
+}
+
+function makeWorker(app: string, options: DeploymentsOptions, { runtime, paths, ...seams }: WorkerSeams): AppWorker {
+  const { clock, log, reporter, guard, permission, server_time, on_app } = options;
+  return new AppWorker({
+    app,
+    guard,
+    keep_versions: (release_ids) => {
+      pruneVersions(paths, app, release_ids);
+      runtime.containers.prune(app, release_ids);
+    },
+    executors: runtime.executors,
+    clock,
+    log,
+    reporter,
+    permission,
+    server_time,
+    on_change: on_app,
+    ...seams,
+  });
+}
+
 function openJournal(paths: StatePaths, log: Logger): Journal<AppState> {
   const { journal, damaged } = Journal.open<AppState>(paths.journal, ({ app }) => app);
   if (damaged > 0) log.warn({ damaged }, "deployment journal has damaged lines");
@@ -137,42 +129,6 @@ function openJournal(paths: StatePaths, log: Logger): Journal<AppState> {
 function wantedArtifacts(workers: Iterable<AppWorker>): Set<string> {
   const releases = [...workers].map(({ state }) => state.work?.release);
   return new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : [])));
-}
-
-interface RuntimeParts {
-  artifacts: ArtifactStore;
-  bundles: BundleExecutor;
-  containers: ContainerExecutor;
-  engine: Engine;
-  executors: Executor[];
-}
-
-interface RuntimeSeams {
-  paths: StatePaths;
-  timing: Timing;
-  on_step: (name: string) => void;
-  logins: RegistryLogins;
-  /** An app's workload is gone; without a name: what any app needs may be there now. */
-  on_lost: (app?: string) => void;
-}
-
-function openRuntime(
-  { clock, log, logs, config, fetcher }: DeploymentsOptions,
-  { paths, timing, on_step, logins, on_lost }: RuntimeSeams,
-): RuntimeParts {
-  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps]) makeDirectory(directory);
-  const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
-  const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step };
-  const bundles = new BundleExecutor(runtime);
-  const engine = new Engine({ sockets: config.container_sockets, clock, timing, log, on_answer: () => on_lost() });
-  const layers = new LayerStore({ directory: paths.layers, fetcher, clock, timing });
-  const containers = new ContainerExecutor({ ...runtime, engine, layers, login: (release_id) => logins.of(release_id), on_lost });
-  const files = new FileExecutor({
-    ...runtime,
-    signal_app: (app, signal) => bundles.signal(app, signal) || containers.signal(app, signal),
-  });
-  // Bundles last: when an app is removed, the others know what they have only as long as its directory is there.
-  return { artifacts, bundles, containers, engine, executors: [containers, files, bundles] };
 }
 
 const wishOf = (desired: Desired, app: string): Wish => (Object.hasOwn(desired.apps, app) ? desired.apps[app]! : "absent");

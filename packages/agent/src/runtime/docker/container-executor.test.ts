@@ -4,7 +4,7 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { containersOf, imageReleases, runningTags, SKIP, startContainerRig, useEngine } from "../../testing/container-rig.ts";
-import { DeploymentsRig, until } from "../../testing/deployments-rig.ts";
+import { type DeploymentsRig, until } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP, tarOf } from "../../testing/images.ts";
 
 const LIMIT = { timeout: 60_000, skip: SKIP };

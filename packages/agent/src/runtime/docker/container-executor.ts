@@ -10,7 +10,6 @@ import { stageVersion } from "../staged-versions.ts";
 import { verifyWorkload } from "../verify.ts";
 import { type ContainerSpec, readContainerManifest } from "./container-manifest.ts";
 import {
-  type ContainerRecord,
   hasRecord,
   type Kept,
   NO_CONTAINERS,
@@ -22,11 +21,11 @@ import {
   writeRecord,
   writeStagedImage,
 } from "./container-record.ts";
-import { Containers, type Found } from "./containers.ts";
-import { createOptions, portsClash } from "./create-options.ts";
+import { Containers } from "./containers.ts";
 import { type Engine, engineMessage } from "./engine.ts";
 import { Images, type RegistryLogin } from "./images.ts";
 import type { LayerStore } from "./layer-store.ts";
+import { Replacement } from "./replacement.ts";
 import { WatchedContainer } from "./watched-container.ts";
 
 export interface ContainerOptions extends RuntimeOptions {
@@ -47,7 +46,6 @@ interface Running {
 
 /** With an engine that was away in each. */
 const VERIFY_TRIES_MAX = 3;
-const SUFFIX_BYTES = 3;
 /** An agent that ends does not wait for an engine that is away. */
 const CLOSE_WAIT_MS = 0;
 
@@ -57,6 +55,7 @@ export class ContainerExecutor implements Executor {
   readonly #options: ContainerOptions;
   readonly #images: Images;
   readonly #containers: Containers;
+  readonly #replacement: Replacement;
   readonly #running = new Map<string, Running>();
   /** What is tidied up behind the apps' backs, one thing after the other for each. */
   readonly #tidying = new Map<string, Promise<void>>();
@@ -69,6 +68,7 @@ export class ContainerExecutor implements Executor {
     const { engine, layers, clock, timing, paths, on_step } = options;
     this.#images = new Images({ engine, layers, clock, timing, state_directory: paths.root, on_step });
     this.#containers = new Containers(engine, paths.root);
+    this.#replacement = new Replacement({ ...options, containers: this.#containers });
   }
 
   get available(): boolean {
@@ -77,7 +77,7 @@ export class ContainerExecutor implements Executor {
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths, on_step } = this.#options;
-    this.#createOptions(app, release, "");
+    this.#replacement.createOptions(app, release, "");
     await this.#tidied(app);
     const directory = paths.version(app, release.id);
     const staged = readStagedImage(directory);
@@ -107,94 +107,20 @@ export class ContainerExecutor implements Executor {
     return image_id;
   }
 
-  /** Refuses, before anything is done, what this robot will not run. */
-  #createOptions(app: string, release: DesiredRelease, image_id: string): ReturnType<typeof createOptions> {
-    const { paths, config, clock } = this.#options;
-    return createOptions({
-      app,
-      release,
-      spec: readContainerManifest(release.manifest),
-      image_id,
-      state_directory: paths.root,
-      configs_directory: paths.configs,
-      mount_directories: config.mount_directories,
-      suffix: Buffer.from(clock.randomBytes(SUFFIX_BYTES)).toString("hex"),
-    });
-  }
-
   async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
     const { signal } = this.#closing;
-    const { paths } = this.#options;
     await this.#tidied(app);
     const before = this.#takeAway(app);
     let kept: Kept;
     try {
-      const found = await this.#containers.list(app, { signal });
-      const record = readRecord(paths, app);
-      const there = fresh ? await this.#goBack(app, release, record, found) : this.#adopt(release, record, found);
-      kept = there ?? (await this.#install(app, release, record, found));
+      kept = await this.#replacement.choose(app, release, { fresh, signal });
     } finally {
       await this.#letGo(app, before);
     }
     await this.#containers.start(kept.container_id, signal);
     this.#options.on_step("container.started");
     await this.#watch(app, release, kept);
-  }
-
-  /** After a restart of the agent: the container that is there. */
-  #adopt(release: DesiredRelease, { current }: ContainerRecord, found: readonly Found[]): Kept | undefined {
-    const mine = found.filter(({ release_id }) => release_id === release.id);
-    const one = mine.find(({ id }) => id === current?.container_id) ?? mine.find(({ state }) => state === "running");
-    return one === undefined ? undefined : { container_id: one.id, release_id: one.release_id };
-  }
-
-  /** The very container that ran before, as it was left, when the release is the one to go back to. */
-  async #goBack(app: string, release: DesiredRelease, record: ContainerRecord, found: readonly Found[]): Promise<Kept | undefined> {
-    const { paths, on_step } = this.#options;
-    const { signal } = this.#closing;
-    const old = record.settled && record.stopped ? record.current : record.old;
-    if (old?.release_id !== release.id || !found.some(({ id }) => id === old.container_id)) return undefined;
-    // The bad one first: it may hold what the old one needs.
-    for (const { id } of found) if (id !== old.container_id) await this.#containers.remove(id, signal);
-    on_step("container.bad_removed");
-    writeRecord(paths, app, { ...NO_CONTAINERS, current: old, settled: true });
-    on_step("container.old_is_current");
-    return old;
-  }
-
-  /** A new container; what ran before is kept, stopped or beside it, until the new one is settled. */
-  async #install(app: string, release: DesiredRelease, record: ContainerRecord, found: readonly Found[]): Promise<Kept> {
-    const { paths, on_step } = this.#options;
-    const { signal } = this.#closing;
-    const staged = readStagedImage(paths.version(app, release.id));
-    if (staged === undefined) throw new StepFailure("rejected_by_robot", `release ${release.tag} is not staged`);
-    const old = record.settled ? record.current : record.old;
-    const options = this.#createOptions(app, release, staged.image_id);
-    const spec = readContainerManifest(release.manifest);
-    for (const one of found) {
-      if (one.id !== old?.container_id) await this.#containers.remove(one.id, signal);
-      else if (!this.#maybeBeside(app, spec, one)) await this.#containers.stop(one.id, { signal });
-    }
-    on_step("container.others_stopped");
-    const container_id = await this.#containers.create(options, signal);
-    on_step("container.created");
-    const current = { container_id, release_id: release.id };
-    writeRecord(paths, app, {
-      current,
-      old: found.some(({ id }) => id === old?.container_id) ? old : null,
-      settled: false,
-      stopped: false,
-    });
-    on_step("container.written_down");
-    return current;
-  }
-
-  #maybeBeside(app: string, spec: ContainerSpec, before: Found): boolean {
-    if (spec.replace === "after") return false;
-    if (!portsClash(spec, before.ports)) return true;
-    this.#options.log.warn({ app }, "both containers want the same port: the old one is stopped first");
-    return false;
   }
 
   async #watch(app: string, release: DesiredRelease, { container_id }: Kept): Promise<void> {
