@@ -50,7 +50,7 @@ export function addSwarm(program: Command): void {
       clock: systemClock,
       screen: {
         is_terminal: process.stdout.isTTY,
-        columns: () => process.stdout.columns ?? 80,
+        columns: () => process.stdout.columns || 80,
         write: (text) => void process.stdout.write(text),
       },
       complain: (line) => void process.stderr.write(`robofleet: ${line}\n`),
