@@ -1,6 +1,6 @@
 import type { Db } from "../../kernel/db.ts";
 import { setFleetConfig, setFleetDesired } from "../fleets/index.ts";
-import { HINT_FOLLOW } from "./follow/hint.ts";
+import { HINT_FOLLOW } from "./follow-hint.ts";
 import { listReleases } from "./store/deployments.ts";
 import { commonestApplied } from "./store/follow.ts";
 import type { DeploymentRow } from "./store/rows.ts";

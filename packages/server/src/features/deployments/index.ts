@@ -3,7 +3,7 @@ import { getPosition } from "./store/robot-state.ts";
 
 export { type DeploymentEngine, startDeploymentEngine } from "./engine.ts";
 export { imagesOf, type ReleaseImage } from "./image-layers.ts";
-export { followFleet } from "./follow/follow.ts";
+export { followFleet } from "./follow.ts";
 export { answerRobotAhead, greetRobot } from "./push.ts";
 export { takeProgress } from "./report.ts";
 export { ReportIntake } from "./report-intake.ts";

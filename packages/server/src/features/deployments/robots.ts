@@ -1,7 +1,7 @@
 import { isTerminal } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
-import { arrivalsOf } from "./follow/arrivals.ts";
+import { arrivalsOf } from "./arrivals.ts";
 import { RETURN_SECONDS } from "./policy.ts";
 import { lockDeployments } from "./store/deployments.ts";
 import { listOpenOfRobot, lockTargets, wakeWaitingForArtifact, wakeWaitingForRobot } from "./store/targets.ts";

@@ -1,8 +1,8 @@
-import type { Db, SystemDb } from "../../../kernel/db.ts";
-import { SYSTEM } from "../../../kernel/caller.ts";
-import { listFleetsToFollow, moveFollowCursor } from "../../fleets/index.ts";
-import { eachApart } from "../each-apart.ts";
-import { expiresAt } from "../expiry.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { SYSTEM } from "../../kernel/caller.ts";
+import { listFleetsToFollow, moveFollowCursor } from "../fleets/index.ts";
+import { eachApart } from "./each-apart.ts";
+import { expiresAt } from "./expiry.ts";
 import {
   type Behind,
   type Cause,
@@ -11,10 +11,10 @@ import {
   listOnlineMembers,
   type RobotDeployment,
   takeAttempts,
-} from "../store/follow.ts";
-import { ALL_NAMESPACES } from "../store/rows.ts";
-import { holdRobots } from "../store/targets.ts";
-import { type CreateContext, HINT_DISPATCH } from "../transition.ts";
+} from "./store/follow.ts";
+import { ALL_NAMESPACES } from "./store/rows.ts";
+import { holdRobots } from "./store/targets.ts";
+import { type CreateContext, HINT_DISPATCH } from "./transition.ts";
 import type { Arrivals } from "./arrivals.ts";
 
 /** Robots looked at in one statement; those of them that are behind are one transaction. */
