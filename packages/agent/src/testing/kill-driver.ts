@@ -4,6 +4,7 @@ import { systemClock } from "@robofleet/clock";
 import type { Desired, ReportBody } from "@robofleet/protocol/link";
 import { pino } from "pino";
 import { createDeployments } from "../deployments/index.ts";
+import type { AgentConfig } from "../contract.ts";
 import { plainFetcher } from "./artifact-server.ts";
 import { QUICK, testConfig } from "./deployments-rig.ts";
 
@@ -14,6 +15,9 @@ export interface KillDriverTask {
   desired: Desired;
   /** The process ends itself with SIGKILL at this place between side effects, counted from 1; 0: never. */
   kill_at: number;
+  /** Only places that begin with this are counted; absent: all. */
+  places?: string;
+  config?: Partial<AgentConfig>;
 }
 
 /** Where its reports go, one JSON line each, durable like the agent's outbox. */
@@ -36,11 +40,12 @@ async function main(task: KillDriverTask): Promise<void> {
       reporter: { report, progress: () => {} },
       logs: { write: () => {} },
       fetcher: plainFetcher(task.origin),
-      config: testConfig(task.state),
+      config: testConfig(task.state, task.config),
     },
     {
       timing: QUICK,
-      on_step: () => {
+      on_step: (name) => {
+        if (!name.startsWith(task.places ?? "")) return;
         steps += 1;
         if (steps === task.kill_at) process.kill(process.pid, "SIGKILL");
       },

@@ -1,0 +1,110 @@
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { RuntimeOptions } from "../bundle.ts";
+import { StepFailure } from "../failure.ts";
+import { type ContainerSpec, readContainerManifest } from "./container-manifest.ts";
+import { type ContainerRecord, type Kept, NO_CONTAINERS, readRecord, readStagedImage, writeRecord } from "./container-record.ts";
+import type { Containers, Found } from "./containers.ts";
+import { createOptions, portsClash } from "./create-options.ts";
+
+export interface ReplacementOptions extends Pick<RuntimeOptions, "paths" | "config" | "clock" | "log" | "on_step"> {
+  containers: Containers;
+}
+
+const SUFFIX_BYTES = 3;
+
+/** Which container is to run: the one that is there, the one before it, or a new one. */
+export class Replacement {
+  readonly #options: ReplacementOptions;
+
+  constructor(options: ReplacementOptions) {
+    this.#options = options;
+  }
+
+  /** Answers the container to start; what it takes the place of is stopped or kept beside, as its manifest says. */
+  async choose(app: string, release: DesiredRelease, { fresh, signal }: { fresh: boolean; signal: AbortSignal }): Promise<Kept> {
+    const found = await this.#options.containers.list(app, { signal });
+    const record = readRecord(this.#options.paths, app);
+    const there = fresh ? await this.#goBack(app, release, record, found, signal) : this.#adopt(release, record, found);
+    return there ?? this.#install(app, release, record, found, signal);
+  }
+
+  /** What the engine is asked for. Refuses what this robot will not run: StepFailure `rejected_by_robot`. */
+  createOptions(app: string, release: DesiredRelease, image_id: string): ReturnType<typeof createOptions> {
+    const { paths, config, clock } = this.#options;
+    return createOptions({
+      app,
+      release,
+      spec: readContainerManifest(release.manifest),
+      image_id,
+      state_directory: paths.root,
+      configs_directory: paths.configs,
+      mount_directories: config.mount_directories,
+      suffix: Buffer.from(clock.randomBytes(SUFFIX_BYTES)).toString("hex"),
+    });
+  }
+
+  /** After a restart of the agent: the container that is there. */
+  #adopt(release: DesiredRelease, { current }: ContainerRecord, found: readonly Found[]): Kept | undefined {
+    const mine = found.filter(({ release_id }) => release_id === release.id);
+    const one = mine.find(({ id }) => id === current?.container_id) ?? mine.find(({ state }) => state === "running");
+    return one === undefined ? undefined : { container_id: one.id, release_id: one.release_id };
+  }
+
+  /** The very container that ran before, as it was left, when the release is the one to go back to. */
+  async #goBack(
+    app: string,
+    release: DesiredRelease,
+    record: ContainerRecord,
+    found: readonly Found[],
+    signal: AbortSignal,
+  ): Promise<Kept | undefined> {
+    const { paths, on_step, containers } = this.#options;
+    const old = record.settled && record.stopped ? record.current : record.old;
+    if (old?.release_id !== release.id || !found.some(({ id }) => id === old.container_id)) return undefined;
+    // The bad one first: it may hold what the old one needs.
+    for (const { id } of found) if (id !== old.container_id) await containers.remove(id, signal);
+    on_step("container.bad_removed");
+    writeRecord(paths, app, { ...NO_CONTAINERS, current: old, settled: true });
+    on_step("container.old_is_current");
+    return old;
+  }
+
+  /** A new container; what ran before is kept, stopped or beside it, until the new one is settled. */
+  async #install(
+    app: string,
+    release: DesiredRelease,
+    record: ContainerRecord,
+    found: readonly Found[],
+    signal: AbortSignal,
+  ): Promise<Kept> {
+    const { paths, on_step, containers } = this.#options;
+    const staged = readStagedImage(paths.version(app, release.id));
+    if (staged === undefined) throw new StepFailure("rejected_by_robot", `release ${release.tag} is not staged`);
+    const old = record.settled ? record.current : record.old;
+    const options = this.createOptions(app, release, staged.image_id);
+    const spec = readContainerManifest(release.manifest);
+    for (const one of found) {
+      if (one.id !== old?.container_id) await containers.remove(one.id, signal);
+      else if (!this.#maybeBeside(app, spec, one)) await containers.stop(one.id, { signal });
+    }
+    on_step("container.others_stopped");
+    const container_id = await containers.create(options, signal);
+    on_step("container.created");
+    const current = { container_id, release_id: release.id };
+    writeRecord(paths, app, {
+      current,
+      old: found.some(({ id }) => id === old?.container_id) ? old : null,
+      settled: false,
+      stopped: false,
+    });
+    on_step("container.written_down");
+    return current;
+  }
+
+  #maybeBeside(app: string, spec: ContainerSpec, before: Found): boolean {
+    if (spec.replace === "after") return false;
+    if (!portsClash(spec, before.ports)) return true;
+    this.#options.log.warn({ app }, "both containers want the same port: the old one is stopped first");
+    return false;
+  }
+}
