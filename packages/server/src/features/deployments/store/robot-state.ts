@@ -1,5 +1,20 @@
 import type { Db } from "../../../kernel/db.ts";
-import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import {
+  bigint,
+  bool,
+  int,
+  json,
+  jsonb,
+  list,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  type Statement,
+  text,
+  textOf,
+  timestamptz,
+} from "../../../kernel/sql.ts";
 
 /** What is known of a target where its robot's rows are looked up: those are found by their robot. */
 export interface TargetOfRobot {
