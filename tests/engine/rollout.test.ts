@@ -6,6 +6,7 @@ import { rollBack, type SimulatedRobot, slow } from "@robofleet/swarm";
 import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
+import { seedRobots } from "./seed-robots.ts";
 
 const TIMEOUT = { timeout: 240_000 };
 const AT = "2030-01-01T00:00:00Z";
@@ -120,6 +121,20 @@ test("a rollout that waits for somebody expires as it was told", TIMEOUT, async 
   await checkEngine(plane, { ended: true });
 });
 
+test("a fleet larger than a transaction is put into its waves, across a restart", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const { fleet_id } = await fleetOf(plane, 1);
+  await seedRobots(plane, fleet_id, 11_999);
+  const { id } = await plane.deploy(await plane.release(), { fleet_id }, { rollout: { waves: [{ percent: 60 }, { count: 8_000 }] } });
+  await plane.restart();
+  await plane.advance({ seconds: 10 });
+  // The only robot that is connected has it; those that are away hold up no wave.
+  assert.deepEqual(await wavesOf(plane, id), ["passed 1/7200", "open 0/800", "pending 0/4000"]);
+  const { counts } = await plane.deployment(id);
+  assert.deepEqual([counts.total, counts.applied, counts.queued, counts.pending], [12_000, 1, 7_999, 4_000]);
+  await checkEngine(plane);
+});
+
 /** Rows of the tables that creating a deployment writes to. */
 const countRows = ({ db }: Harness) =>
   db.one(sql(row({ count: int }))`
@@ -167,7 +182,8 @@ for (const [on_failure, status, applied] of HALTS) {
     await using plane = await startPlane({ at: AT });
     const { fleet_id, robots } = await fleetOf(plane, 12);
     const first = await rollOut(plane, fleet_id, {});
-    assert.equal((await plane.deployment(first)).status, "applied");
+    const { status: before, release } = await plane.deployment(first);
+    assert.equal(before, "applied");
     for (const robot of robots.slice(3, 6)) robot.behave(rollBack());
     const threshold = { percent: 30, min_decided: 4 };
     const id = await rollOut(plane, fleet_id, { waves: [{ count: 2 }, { count: 6 }], failure_threshold: threshold, on_failure });
@@ -189,7 +205,7 @@ for (const [on_failure, status, applied] of HALTS) {
       // The failures so far are accepted, and no further one came.
       assert.equal((await plane.deployment(id)).counts.applied, 7);
     } else assert.ok([...(await plane.targets(id)).values()].every(({ wave, status }) => wave !== 2 || status === "cancelled"));
-    if (on_failure === "rollback") for (const robot of robots) assert.equal(robot.runs(), "release-1");
+    if (on_failure === "rollback") for (const robot of robots) assert.equal(robot.runs(), release.tag);
     await checkEngine(plane, { ended: true });
   });
 }

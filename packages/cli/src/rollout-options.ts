@@ -146,5 +146,5 @@ async function readPolicy(flags: RolloutFlags): Promise<Rollout> {
   }
   if (typeof policy !== "object" || policy === null || Array.isArray(policy))
     throw usage(`${file} holds no policy`, "It is an object such as: {waves: [{percent: 5, soak_seconds: 600}], max_parallel: 20}");
-  return policy as Rollout;
+  return policy;
 }

@@ -18,13 +18,17 @@ export function nextWindow({ cron, time_zone, duration_minutes }: Window, now: D
   return opens_at === null ? null : { opens_at, closes_at: new Date(opens_at.getTime() + long_ms) };
 }
 
+function isTimeZone(name: string): boolean {
+  try {
+    return Intl.DateTimeFormat("en", { timeZone: name }).resolvedOptions().timeZone !== "";
+  } catch {
+    return false;
+  }
+}
+
 /** What is wrong with a window, in words for the person who wrote it; undefined: nothing. */
 export function checkWindow(window: Window, now: Date): string | undefined {
-  try {
-    new Intl.DateTimeFormat("en", { timeZone: window.time_zone });
-  } catch {
-    return "rollout.window.time_zone is not a time zone that is known here, such as Europe/Berlin";
-  }
+  if (!isTimeZone(window.time_zone)) return "rollout.window.time_zone is not a time zone that is known here, such as Europe/Berlin";
   try {
     return nextWindow(window, now) === null ? "rollout.window.cron never opens the window" : undefined;
   } catch {

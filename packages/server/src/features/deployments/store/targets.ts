@@ -3,7 +3,7 @@ import type { Actor } from "@robofleet/protocol/routes";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bool, json, jsonb, list, nullable, row, sql, text, textOf } from "../../../kernel/sql.ts";
+import { bool, json, jsonb, list, row, sql, text } from "../../../kernel/sql.ts";
 import { reachedTargets } from "./reach.ts";
 import { type TargetRow, targetRow } from "./rows.ts";
 
