@@ -31,6 +31,9 @@ export class ContainerLog {
   readonly #options: ContainerLogOptions;
   readonly #stop = new AbortController();
   #read_until: bigint;
+  /** Lines of that very time that were passed on, and how many of them are still to be told again: podman's times are whole seconds. */
+  #of_last_time = Infinity;
+  #repeated = Infinity;
   #ended: Promise<void> | undefined;
 
   constructor(options: ContainerLogOptions) {
@@ -68,6 +71,7 @@ export class ContainerLog {
         log.debug({ app, reason: engineMessage(error) }, "a container's log broke off");
       }
       from = this.#read_until;
+      this.#repeated = this.#of_last_time;
       wait_ms = this.#read_until > before ? RETRY_FIRST_MS : Math.min(RETRY_LAST_MS, wait_ms * 2);
       await clock.sleep(wait_ms, this.#stop.signal).catch(() => {});
     }
@@ -122,9 +126,7 @@ export class ContainerLog {
     const at = nanoseconds(space < 0 ? text : text.slice(0, space));
     const message = at === undefined ? text : space < 0 ? "" : text.slice(space + 1);
     if (at !== undefined) on_line(message, at);
-    // Asked for from a time on, an engine repeats the line of that time.
-    if (at !== undefined && at <= this.#read_until) return;
-    if (at !== undefined) this.#read_until = at;
+    if (at !== undefined && this.#isRepeated(at)) return;
     if (message === "" && missing === 0) return;
     logs.write({
       level,
@@ -133,6 +135,23 @@ export class ContainerLog {
       ...(missing > 0 ? { fields: { truncated_bytes: missing } } : {}),
       ...(at === undefined ? {} : { at: new Date(Number(at / 1_000_000n)) }),
     });
+  }
+
+  /** Asked for from a time on, an engine tells the lines of that time again. */
+  #isRepeated(at: bigint): boolean {
+    if (at < this.#read_until) return true;
+    if (at > this.#read_until) {
+      this.#read_until = at;
+      this.#of_last_time = 1;
+      this.#repeated = 0;
+      return false;
+    }
+    if (this.#repeated > 0) {
+      this.#repeated -= 1;
+      return true;
+    }
+    this.#of_last_time += 1;
+    return false;
   }
 }
 

@@ -90,7 +90,8 @@ export class WatchedContainer {
       ...this.#options,
       look_from: look_from ?? this.#options.read_until,
       on_line: (line, at) => {
-        if (this.#matches?.(line)) this.#matched_at = at;
+        // podman's times are whole seconds: the end of that one.
+        if (this.#matches?.(line)) this.#matched_at = at % 1_000_000_000n === 0n ? at + 999_999_999n : at;
       },
     });
     this.#log.start();

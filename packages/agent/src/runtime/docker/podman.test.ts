@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { registryRelease } from "../../testing/container-rig.ts";
+import { DeploymentsRig, until } from "../../testing/deployments-rig.ts";
+import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
+import { PodmanEngine, whyNoPodman } from "../../testing/podman-engine.ts";
+
+const LIMIT = { timeout: 120_000, skip: whyNoPodman() };
+/** Without CAP_SYS_RESOURCE the limits that podman sets by itself are refused. */
+const ulimits = { nofile: { soft: 1_024, hard: 1_024 }, nproc: { soft: 1_024, hard: 1_024 } };
+
+test(
+  "podman runs images as dockerd does: applied, health by output, rolled back, crash loop, replaced beside, missing",
+  LIMIT,
+  async () => {
+    await using engine = await PodmanEngine.start();
+    await using rig = await DeploymentsRig.start({ config: { container_sockets: [engine.socket] } });
+    const release = async (tag: string, script: string, manifest: Record<string, unknown> = {}) =>
+      imageRelease(tag, await shellImage(`# ${tag}\n${script}`), { ulimits, ...manifest }, rig.server);
+    const chatty = `echo one; echo two; ${STAYS_UP}`;
+    const first = await rig.ended(
+      rig.deploy(await release("v1", chatty, { health: { log: { pattern: "^up v\\d$" } } }), { verify_seconds: 2 }),
+    );
+    assert.deepEqual([first.status, first.message], ["applied", undefined]);
+    await until("its output", () => rig.logs.some(({ message }) => message === "up v1"));
+    // Each once, though podman tells whole seconds only.
+    assert.deepEqual(
+      rig.logs.filter(({ source }) => source === "main").map(({ message }) => message),
+      ["one", "two", "up v1"],
+    );
+    const sick = await rig.ended(rig.deploy(await release("v2", STAYS_UP, { health: { command: ["sh", "-c", "echo sick; exit 3"] } })));
+    assert.deepEqual([sick.status, sick.reason, engine.running()], ["rolled_back", "health_check_failed", ["v1"]]);
+    assert.match(sick.message ?? "", /exited with 3: sick/);
+    const dying = await rig.ended(rig.deploy(await release("v3", "exit 7"), { verify_seconds: 20 }));
+    assert.deepEqual([dying.status, dying.reason, engine.running()], ["rolled_back", "crash_loop", ["v1"]]);
+    const beside = await rig.ended(rig.deploy(await release("v4", STAYS_UP, { replace: "beside" })));
+    assert.equal(beside.status, "applied");
+    await until("the old one to go", () => engine.running().join() === "v4");
+    const missing = await rig.ended(rig.deploy(registryRelease("v5", `127.0.0.1:1/robots/app@sha256:${"0".repeat(64)}`)));
+    assert.deepEqual([missing.status, missing.reason, engine.running()], ["failed", "download_failed", ["v4"]]);
+  },
+);
