@@ -162,10 +162,11 @@ export class Ledger {
     for (const one of this.acknowledged) {
       const data = dataOf(one);
       if (one.deleted || data === undefined || one.status !== 201 || one.path.startsWith("/api/admin/")) continue;
-      const now = one.path === "/api/configs" || one.path === "/api/enrollment-keys" ? undefined : await this.get(`${one.path}/${data.id}`);
+      // What is made of another one stands beside it.
+      const place = `${one.path.replace(/\/[^/]+\/(rollback|retry)$/, "")}/${data.id}`;
+      const now = one.path === "/api/configs" || one.path === "/api/enrollment-keys" ? undefined : await this.get(place);
       if (now === undefined) continue;
-      for (const [name, value] of Object.entries(data))
-        if (!MUTABLE.has(name)) assert.deepEqual(now[name], value, `${name} of ${one.path}/${data.id}`);
+      for (const [name, value] of Object.entries(data)) if (!MUTABLE.has(name)) assert.deepEqual(now[name], value, `${name} of ${place}`);
       checked += 1;
     }
     return checked;

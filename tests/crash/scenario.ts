@@ -98,6 +98,19 @@ export class Scenario {
     return status;
   }
 
+  /** Waits until it is so, over deaths of the server, with the robot there. */
+  async waits(what: string, look: () => Promise<boolean>): Promise<void> {
+    const nudge = this.#nudging();
+    await until(
+      what,
+      async () => {
+        await nudge();
+        return look();
+      },
+      this.ledger.deaths,
+    );
+  }
+
   /** What can be known of a deployment that does not end. */
   async #explain(path: string): Promise<string> {
     const seen = await Promise.all(
@@ -158,6 +171,7 @@ export class Scenario {
     assert.equal(await this.runs(), wanted);
     assert.equal(await this.deploy("bad"), "rolled_back");
     assert.equal(await this.runs(), wanted);
+    await this.#thereAndBack(wanted, old);
     this.#rounds += 1;
     await this.ledger.post("/api/configs", { key: "speed", value: this.#rounds, namespace: "drive", scope: "org" });
     const config = await this.ledger.post("/api/configs/deployments", { robot_id: this.robot_id, namespace: "drive" });
@@ -174,6 +188,20 @@ export class Scenario {
     });
     assert.equal(await this.end(`/api/deployments/${(await held).id}`), "applied");
     assert.equal(await this.runs(), old);
+  }
+
+  /** By hand: an ended deployment is undone and done again, and one under way turns round wherever it is. */
+  async #thereAndBack(now: string, before: string): Promise<void> {
+    const made = await this.ledger.post("/api/deployments", { release: before, robot_id: this.robot_id, rollout: { verify_seconds: 0 } });
+    assert.equal(await this.end(`/api/deployments/${made.id}`), "applied");
+    const back = await this.ledger.post(`/api/deployments/${made.id}/rollback`);
+    assert.equal(await this.end(`/api/deployments/${back.id}`), "applied");
+    assert.equal(await this.runs(), now);
+    const turned = await this.ledger.post("/api/deployments", { release: before, robot_id: this.robot_id, rollout: { verify_seconds: 1 } });
+    const answer = await this.ledger.post(`/api/deployments/${turned.id}/rollback`);
+    await this.end(`/api/deployments/${turned.id}`);
+    await this.end(`/api/deployments/${answer.id}`);
+    assert.equal(await this.runs(), now);
   }
 
   /** What concerns the server only: places, people, keys, a robot that is let in and thrown out. */

@@ -74,6 +74,21 @@ const actions: ((scene: Scene) => Promise<unknown>)[] = [
       .cancelDeployment({ params: { id: chance.of(deployments) } })
       .catch((error: unknown) => assert.ok(error instanceof ApiError && error.status === 409, String(error)));
   },
+  async ({ plane, chance, deployments }) => {
+    if (deployments.length === 0) return;
+    const id = chance.of(deployments);
+    const asked = chance.of([
+      () => plane.api.rollBackDeployment({ params: { id } }),
+      () => plane.api.retryDeployment({ params: { id }, body: {} }),
+      () => plane.api.cancelDeployment({ params: { id }, body: { mode: "rollback" } }),
+    ])();
+    await asked.then(
+      ({ data }) => deployments.includes(data.id) || deployments.push(data.id),
+      (error: unknown) => assert.ok(error instanceof ApiError && error.status === 409, String(error)),
+    );
+  },
+  async ({ plane, chance, robots, fleets }) =>
+    plane.api.updateRobot({ params: { id: chance.of(robots).id }, body: { fleet_id: chance.of(fleets) } }),
   async ({ chance, robots }) => chance.of(robots).behave(anyBehaviour(chance)),
   async ({ chance, robots }) => chance.of(robots).disconnect(),
   async ({ chance, robots }) => chance.of(robots).connect(),

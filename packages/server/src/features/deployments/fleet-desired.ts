@@ -1,13 +1,13 @@
+import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { setFleetConfig, setFleetDesired } from "../fleets/index.ts";
 import { HINT_FOLLOW } from "./follow-hint.ts";
 import { listReleases } from "./store/deployments.ts";
 import { commonestApplied } from "./store/follow.ts";
 import type { DeploymentRow } from "./store/rows.ts";
-import type { Engine } from "./transition.ts";
 
 /** A deployment to a fleet ended `applied`: what it brought is what the fleet has, for robots that come later. */
-export async function keepFleetDesired(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<void> {
+export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bus">, deployment: DeploymentRow): Promise<void> {
   const { org_id, id, fleet_id, kind, rollback_of } = deployment;
   if (fleet_id === null || deployment.status !== "applied") return;
   const now = engine.clock.now();

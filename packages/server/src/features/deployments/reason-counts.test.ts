@@ -13,7 +13,9 @@ test("however targets move, the counts are the group-by of those that have ended
       for (const steps of targets)
         counts = countReasons(
           counts,
-          steps.slice(1).map((to, i) => ({ from: i === 0 ? { status: "queued", reason: null } : steps[i]!, to })),
+          steps
+            .slice(1)
+            .map(({ status: to, reason }, i) => ({ target: i === 0 ? { status: "queued", reason: null } : steps[i]!, to, reason })),
         );
       const expected: Record<string, Record<string, number>> = {};
       for (const { status, reason } of targets.map((steps) => steps.at(-1)!)) {

@@ -9,16 +9,19 @@ interface Ended {
 }
 
 /** The counts once these targets have moved. Pure. */
-export function countReasons(counts: ReasonCounts, moves: readonly { from: Ended; to: Ended }[]): ReasonCounts {
+export function countReasons(
+  counts: ReasonCounts,
+  moves: readonly { target: Ended; to: TargetStatus; reason: Reason | null }[],
+): ReasonCounts {
   const next: Partial<Record<TargetStatus, Partial<Record<Reason | "", number>>>> = { ...counts };
   const add = ({ status, reason }: Ended, by: number): void => {
     if (!isTerminal(status)) return;
     const { [reason ?? ""]: count = 0, ...others } = next[status] ?? {};
     next[status] = count + by === 0 ? others : { ...others, [reason ?? ""]: count + by };
   };
-  for (const { from, to } of moves) {
-    add(from, -1);
-    add(to, 1);
+  for (const { target, to, reason } of moves) {
+    add(target, -1);
+    add({ status: to, reason }, 1);
   }
   return next;
 }

@@ -42,22 +42,7 @@ export async function returnRobots(
   const { org_id } = deployment;
   const now = engine.clock.now();
   const app = deployment.app ?? "main";
-  const robot_ids = targets.map(({ robot_id }) => robot_id);
-  const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
-  const previous = [...new Set(targets.flatMap(({ previous_release_id }) => previous_release_id ?? []))];
-  const existing = new Set((await holdReleases(tx, org_id, previous)).map(({ id }) => id));
-  // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
-  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
-  const apps = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state]));
-  const decided = targets.map((target) => ({
-    target,
-    decision: decideReturn({
-      target,
-      robot: robots.get(target.robot_id),
-      app: apps.get(target.robot_id),
-      previous_exists: target.previous_release_id === null || existing.has(target.previous_release_id),
-    }),
-  }));
+  const { robots, generations, decided } = await decideAll(tx, deployment, targets, now);
   const going = decided.flatMap(({ target, decision }) => ("go" in decision ? [target] : []));
   const verify_seconds = verifySecondsOf(deployment.rollout);
   await setDesiredApps(
@@ -104,4 +89,25 @@ export async function returnRobots(
         ],
   );
   return moveTargets(tx, engine, row, over, actor);
+}
+
+/** Whether each goes back, with what that was decided by; from now on their generations are held. */
+async function decideAll(tx: Db, { org_id, app: name }: DeploymentRow, targets: readonly TargetRow[], now: Date) {
+  const robot_ids = targets.map(({ robot_id }) => robot_id);
+  const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
+  const previous = [...new Set(targets.flatMap(({ previous_release_id }) => previous_release_id ?? []))];
+  const existing = new Set((await holdReleases(tx, org_id, previous)).map(({ id }) => id));
+  // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
+  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
+  const apps = new Map((await listAppStates(tx, org_id, robot_ids, name ?? "main")).map((state) => [state.robot_id, state]));
+  const decided = targets.map((target) => ({
+    target,
+    decision: decideReturn({
+      target,
+      robot: robots.get(target.robot_id),
+      app: apps.get(target.robot_id),
+      previous_exists: target.previous_release_id === null || existing.has(target.previous_release_id),
+    }),
+  }));
+  return { robots, generations, decided };
 }

@@ -56,10 +56,7 @@ export async function moveTargets(
     delta[counterOf(target.status)] -= 1;
     delta[counterOf(to)] += 1;
   }
-  const reason_counts = countReasons(
-    deployment.reason_counts,
-    changes.map(({ target, to, reason }) => ({ from: target, to: { status: to, reason } })),
-  );
+  const reason_counts = countReasons(deployment.reason_counts, changes);
   const waves = deployment.rollout.waves === undefined ? [] : await moveWaveCounters(tx, org_id, id, waveDeltas(changes));
   const dispatched = changes.filter(({ target, to }) => to === "dispatched" && target.attempt === 0).length;
   const after = settle({ ...deployment, reason_counts }, delta, dispatched);

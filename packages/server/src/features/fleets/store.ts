@@ -2,7 +2,7 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import type { FleetRelease } from "./desired.ts";
+import type { FleetRelease } from "./store-desired.ts";
 import { bool, int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const fleetRow = row({
