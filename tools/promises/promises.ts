@@ -59,6 +59,11 @@ export const PROMISES: readonly PromiseRow[] = [
   },
   { number: 17, promise: "An idempotent request happens once", proof: "the same request many times at once, the server killed in between" },
   { number: 19, promise: "A deployment always ends", proof: "kill -9 at every failpoint of server and agent, and torn files" },
+  {
+    number: 21,
+    promise: "A robot alone keeps working",
+    proof: "cut off for 24 virtual hours with a real workload, log spool and outbox full, a release and configs waiting; then back",
+  },
   { number: 22, promise: "The database may restart", proof: "PostgreSQL killed under load" },
   {
     number: 25,
