@@ -30,12 +30,12 @@ export const assignToWave = (
 ) =>
   db.run(sql`
     -- reads: robot
-    with chosen as (
-      select t.id from deployment_target t
+    -- By the rows' places: a join is planned by statistics that know nothing of rows written a moment ago.
+    update deployment_target set wave = ${w.wave} where ctid = any(array(
+      select t.ctid from deployment_target t
       where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.status = 'pending' and t.wave = ${w.rest}
         ${w.labels === undefined ? sql`` : sql`and exists (select from robot r where r.org_id = t.org_id and r.id = t.robot_id and r.labels @> ${json(w.labels)}::jsonb)`}
-      order by t.robot_id limit ${w.limit})
-    update deployment_target t set wave = ${w.wave} from chosen c where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id`);
+      order by t.robot_id limit ${w.limit} for update of t))`);
 
 /** Writes the waves with what they count now; the last one only if somebody is in it. Answers how many there are. */
 export const insertWaves = (db: Db, org_id: string, deployment_id: string, rest: number) =>
@@ -85,18 +85,16 @@ export const lockPending = (db: Db, org_id: string, deployment_id: string, wave:
 /** Targets that wait for the gate wait for `waiting_for` from now on, or for nothing. Answers how many. */
 export const liftGate = (db: Db, org_id: string, deployment_id: string, waiting_for: "slot" | null, limit: number) =>
   db.run(sql`
-    with held as (
-      select id from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'gate' and status = 'queued'
-      order by wave, id limit ${limit} for update)
-    update deployment_target t set waiting_for = ${waiting_for} from held h where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = h.id`);
+    update deployment_target set waiting_for = ${waiting_for} where ctid = any(array(
+      select ctid from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'gate' and status = 'queued'
+      order by wave, id limit ${limit} for update))`);
 
 /** Lets so many of those that wait for a slot try, the first wave first. Answers how many. */
 export const wakeWaitingForSlot = (db: Db, org_id: string, deployment_id: string, limit: number) =>
   db.run(sql`
-    with held as (
-      select id from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'slot' and status = 'queued'
-      order by wave, id limit ${limit} for update)
-    update deployment_target t set waiting_for = null from held h where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = h.id`);
+    update deployment_target set waiting_for = null where ctid = any(array(
+      select ctid from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'slot' and status = 'queued'
+      order by wave, id limit ${limit} for update))`);
 
 /** What changes in a deployment's row as its waves go on; what is absent stays. */
 export interface WaveProgress {
