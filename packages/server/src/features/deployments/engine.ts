@@ -14,7 +14,7 @@ import { nextDueAt } from "./store/deployments.ts";
 import { MISSED_PER_TURN, wakeMissed, wakeMissedArtifact, wakeMissedPrevious } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
 import { advanceRollouts } from "./waves.ts";
-import { nextStepAt } from "./store/waves.ts";
+import { nextStep } from "./store/waves.ts";
 import { HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, HINT_SCHEDULED } from "./transition.ts";
 
 /** Hints make things quick; these intervals make them certain. */
@@ -44,7 +44,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   let next_step = clock.setTimer(0, () => rollouts.wake());
   const rollouts = background(plane, "rollouts", ROLLOUTS_EVERY_MS, async () => {
     const more = await advanceRollouts(db, plane);
-    const { step_at } = await nextStepAt(db);
+    const step_at = (await nextStep(db))?.step_at ?? null;
     next_step.cancel();
     if (step_at !== null && !more)
       next_step = clock.setTimer(Math.min(step_at.getTime() - clock.now().getTime(), ROLLOUTS_EVERY_MS), () => rollouts.wake());

@@ -1,5 +1,5 @@
 import type { Db } from "../../../kernel/db.ts";
-import { identifier, int, json, nullable, row, sql, text, timestamptz } from "../../../kernel/sql.ts";
+import { identifier, int, json, row, sql, text, timestamptz } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
 import { deploymentRow, targetRow, waveRow } from "./rows.ts";
 
@@ -29,12 +29,16 @@ export const assignToWave = (
   w: { wave: number; rest: number; labels: Readonly<Record<string, string>> | undefined; limit: number },
 ) =>
   db.run(sql`
-    -- reads: robot
     -- By the rows' places: a join is planned by statistics that know nothing of rows written a moment ago.
     update deployment_target set wave = ${w.wave} where ctid = any(array(
       select t.ctid from deployment_target t
       where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.status = 'pending' and t.wave = ${w.rest}
-        ${w.labels === undefined ? sql`` : sql`and exists (select from robot r where r.org_id = t.org_id and r.id = t.robot_id and r.labels @> ${json(w.labels)}::jsonb)`}
+        ${
+          w.labels === undefined
+            ? sql``
+            : sql`-- reads: robot
+          and exists (select from robot r where r.org_id = t.org_id and r.id = t.robot_id and r.labels @> ${json(w.labels)}::jsonb)`
+        }
       order by t.robot_id limit ${w.limit} for update of t))`);
 
 /** Writes the waves with what they count now; the last one only if somebody is in it. Answers how many there are. */
@@ -130,11 +134,12 @@ export const setWaveTimes = (
       : sql`update deployment_wave set passed_at = ${times.passed_at} where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`,
   );
 
-export const nextStepAt = (db: Db) =>
-  db.one(
+/** The rollout that is to be looked at first. */
+export const nextStep = (db: Db) =>
+  db.maybe(
     sql(
-      row({ step_at: nullable(timestamptz) }),
-    )`select min(step_at) as step_at from deployment where finished_at is null and step_at is not null`,
+      row({ org_id: text, step_at: timestamptz }),
+    )`select org_id, step_at from deployment where finished_at is null and step_at is not null order by step_at limit 1`,
   );
 
 /** Rollouts that are to be looked at, the longest due first. */
