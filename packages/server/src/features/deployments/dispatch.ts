@@ -22,7 +22,8 @@ import {
   setWaitingFor,
   type TargetChange,
 } from "./store/targets.ts";
-import { type Engine, HINT_DISPATCH, HINT_PUSH, moveTargets } from "./transition.ts";
+import { setWaveProgress } from "./store/waves.ts";
+import { type Engine, HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, moveTargets } from "./transition.ts";
 
 /** Targets looked at per turn; each deployment among them is one transaction. */
 const CLAIM_TARGETS = 500;
@@ -88,6 +89,11 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     // Robots that are away leave their slots to others.
     if (mayDispatch(row) && !waits.some(({ wait }) => wait === "slot") && (await wakeSlots(tx, row)) > 0)
       tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+    // Robots that are away hold up no wave: perhaps it has passed.
+    if (deployment.rollout.waves !== undefined && waits.some(({ wait }) => wait === "robot_online")) {
+      await setWaveProgress(tx, org_id, deployment_id, { step_at: engine.clock.now() });
+      tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+    }
     if (dispatched.length > 0) {
       engine.metrics.targets_dispatched.inc(dispatched.length);
       tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: going.map(({ robot_id }) => robot_id) }));
