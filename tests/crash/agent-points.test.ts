@@ -4,6 +4,7 @@ import { type Harness, startPlane } from "../harness/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { choosePoints, Crasher } from "./crasher.ts";
+import { heldRound } from "./fleet-rounds.ts";
 import { Ledger } from "./ledger.ts";
 import { Scenario } from "./scenario.ts";
 
@@ -49,6 +50,7 @@ async function round(plane: Harness, crashes: readonly string[] | "list"): Promi
   else crasher.crashAt(crashes);
   await scenario.meetRobot();
   await scenario.robotRound();
+  await heldRound(scenario);
   if (crashes === "list") await robot.program.kill();
   else await crasher.rest();
   return { crasher, ended: scenario.ended.length };

@@ -27,6 +27,8 @@ const MUTABLE = new Set([
   "online_count",
   "name",
   "artifact_state",
+  "wave",
+  "paused_at",
 ]);
 
 export interface Answer {

@@ -7,11 +7,12 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 import { choosePoints, Crasher } from "./crasher.ts";
+import { fleetRound, heldRound } from "./fleet-rounds.ts";
 import { Ledger } from "./ledger.ts";
 import { Scenario } from "./scenario.ts";
 
 const POINTS = 9;
-const LIMIT = { timeout: promiseSize({ test: 300_000, full: 3_300_000 }) };
+const LIMIT = { timeout: promiseSize({ test: 420_000, full: 3_300_000 }) };
 /** Servers at once, each with a database, a robot and a share of the points of its own. */
 const LANES = promiseSize({ test: 1, full: 3 });
 /** A point that one round does not come by gets another one at the end. */
@@ -27,6 +28,12 @@ const TABLES = {
   "/api/configs/deployments": "deployment",
   "/api/enrollment-keys": "enrollment_key",
 };
+
+/** Points in the order in which the scenario came by them, and those that only deployments to a fleet came by. */
+interface Traced {
+  traced: Reached[];
+  in_fleets: ReadonlySet<string>;
+}
 
 /** A server that dies on demand, with what it is used for meanwhile. */
 class Lane implements AsyncDisposable {
@@ -71,7 +78,7 @@ class Lane implements AsyncDisposable {
   }
 
   /** The robot comes; with `trace` the whole scenario is played once, and the points that it came by are answered. */
-  async begin({ trace }: { trace: boolean }): Promise<Reached[]> {
+  async begin({ trace }: { trace: boolean }): Promise<Traced> {
     const { crasher, scenario } = this;
     if (trace) crasher.trace();
     else crasher.plain();
@@ -83,24 +90,33 @@ class Lane implements AsyncDisposable {
       await robot.program.kill();
       robot.restart();
     };
+    const before: Reached[] = [];
     if (trace) {
-      await scenario.deskRound();
-      await scenario.robotRound();
+      await this.#everyday();
+      before.push(...crasher.traced());
+      await fleetRound(scenario);
     }
     await this.#server.program.kill();
-    return crasher.traced();
+    const traced = crasher.traced();
+    return { traced, in_fleets: new Set(traced.slice(before.length).map(({ point }) => point)) };
   }
 
-  /** Dies at each point, one after the other; answers those that the scenario did not come by. */
-  async dieAt(points: readonly string[]): Promise<string[]> {
+  async #everyday(): Promise<void> {
+    await this.scenario.deskRound();
+    if (this.crasher.done && this.crasher.kills.length > 0) return;
+    await this.scenario.robotRound();
+    await heldRound(this.scenario);
+  }
+
+  /** Dies at each point, one after the other, in the round that comes by it; answers those that none came by. */
+  async dieAt(points: readonly string[], in_fleets: ReadonlySet<string>): Promise<string[]> {
     const { crasher, scenario } = this;
     const missed_before = crasher.unreached.length;
     crasher.crashAt(points);
     while (!crasher.done) {
       const { armed } = crasher;
       this.rounds += 1;
-      await scenario.deskRound();
-      if (!crasher.done) await scenario.robotRound();
+      await (in_fleets.has(armed ?? "") ? fleetRound(scenario) : this.#everyday());
       if (crasher.armed === armed) await crasher.skip();
     }
     await scenario.runs();
@@ -125,9 +141,13 @@ class Lane implements AsyncDisposable {
 }
 
 /** One lane's share of the points, each tried `TRIES` times at most. */
-async function runLane(lane: Lane, points: readonly string[]): Promise<{ replays: number; resources: number; missed: string[] }> {
+async function runLane(
+  lane: Lane,
+  points: readonly string[],
+  in_fleets: ReadonlySet<string>,
+): Promise<{ replays: number; resources: number; missed: string[] }> {
   let missed: string[] = [...points];
-  for (let tries = 0; tries < TRIES && missed.length > 0; tries += 1) missed = await lane.dieAt(missed);
+  for (let tries = 0; tries < TRIES && missed.length > 0; tries += 1) missed = await lane.dieAt(missed, in_fleets);
   return { ...(await lane.check()), missed };
 }
 
@@ -138,13 +158,16 @@ test(
     await using own = new AsyncDisposableStack();
     const lanes: Lane[] = [];
     for (let n = 0; n < LANES; n += 1) lanes.push(own.use(await Lane.open()));
-    const [traced = []] = await Promise.all(lanes.map((lane, index) => lane.begin({ trace: index === 0 })));
+    const [{ traced, in_fleets } = assert.fail("no lane")] = await Promise.all(
+      lanes.map((lane, index) => lane.begin({ trace: index === 0 })),
+    );
     const points = choosePoints(traced, POINTS);
     const figures = await Promise.all(
       lanes.map((lane, index) =>
         runLane(
           lane,
           points.filter((_, at) => at % LANES === index),
+          in_fleets,
         ),
       ),
     );

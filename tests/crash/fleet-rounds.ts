@@ -1,0 +1,202 @@
+import assert from "node:assert/strict";
+import { randomBytes, randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { AgentRefused, AgentUnreachable, askAgent } from "../../packages/agent/src/local/client.ts";
+import { until } from "../processes/process.ts";
+import type { Data, Ledger } from "./ledger.ts";
+import type { Scenario } from "./scenario.ts";
+
+const CANARY = { labels: { crash: "canary" }, soak_seconds: 1, gate: "manual" };
+const ANY_FAILURE = { count: 0 };
+const OWNER = "docking";
+const LOCK_TTL_SECONDS = 3_600;
+
+interface Target extends Data {
+  robot_id: string;
+  status: string;
+  waiting_for: string | null;
+  reason: string | null;
+}
+
+/** A place of its own for one round: a fleet that the robot joins, and a key for robots that never come. */
+interface Yard {
+  site_id: string;
+  fleet_id: string;
+  key: string;
+}
+
+/** Deployments to a fleet of two, by waves: the robot that runs goes first, and one that never comes keeps them open. */
+export async function fleetRound(scenario: Scenario): Promise<void> {
+  const { ledger, robot_id } = scenario;
+  const old = await scenario.runs();
+  const wanted = old === "one" ? "two" : "one";
+  const home = String((await ledger.get(`/api/robots/${robot_id}`))["fleet_id"]);
+  const yard = await openYard(ledger);
+  await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: yard.fleet_id, labels: CANARY.labels });
+  await byWaves(scenario, yard, wanted);
+  await stopsItself(scenario, yard, wanted);
+  await turnsRound(scenario, yard, old, wanted);
+  await follows(scenario, yard, home, old, wanted);
+  await sealedConfig(scenario, yard);
+  await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: home, labels: {} });
+  await ledger.remove(`/api/fleets/${yard.fleet_id}`);
+  await ledger.remove(`/api/sites/${yard.site_id}`);
+}
+
+async function openYard(ledger: Ledger): Promise<Yard> {
+  const name = randomUUID().slice(0, 8);
+  const site = await ledger.post("/api/sites", { name: `Waves ${name}` });
+  const fleet = await ledger.post("/api/fleets", { name: `Waves ${name}`, site_id: site.id });
+  for (;;) {
+    const key = await ledger.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id });
+    // It goes with its site.
+    ledger.forget(key.id);
+    // A key is told once: where the answer was lost, another one is made.
+    if (typeof key["key"] === "string") return { site_id: site.id, fleet_id: fleet.id, key: key["key"] };
+  }
+}
+
+/** A robot that enrols and never connects; answers its id. */
+async function absentRobot(ledger: Ledger, { key }: Yard): Promise<string> {
+  const answer = await ledger.send("POST", "/agent/enroll", { key, public_key: randomBytes(32).toString("base64") });
+  assert.ok(answer.status === 201 || answer.status === 200, `${answer.status} ${answer.text}`);
+  return (JSON.parse(answer.text) as { data: { robot_id: string } }).data.robot_id;
+}
+
+async function targetOf(ledger: Ledger, id: string, robot_id: string): Promise<Target | undefined> {
+  const { text } = await ledger.send("GET", `/api/deployments/${id}/targets?robot_id=${robot_id}`);
+  return (JSON.parse(text) as { items: Target[] }).items[0];
+}
+
+/** Paused and resumed, soaked, promoted by hand; the robot of the last wave is removed. */
+async function byWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<void> {
+  const { ledger } = scenario;
+  const absent = await absentRobot(ledger, yard);
+  const rollout = { waves: [CANARY], verify_seconds: 0, max_parallel: 1 };
+  const { id } = await ledger.post("/api/deployments", { release: wanted, fleet_id: yard.fleet_id, rollout });
+  await ledger.post(`/api/deployments/${id}/pause`);
+  await ledger.post(`/api/deployments/${id}/resume`);
+  const waitsFor = (what: string) =>
+    scenario.waits(`the last wave to wait for ${what}`, async () => (await targetOf(ledger, id, absent))?.waiting_for === what);
+  await waitsFor("gate");
+  await ledger.post(`/api/deployments/${id}/promote`);
+  await waitsFor("robot_online");
+  await ledger.remove(`/api/robots/${absent}`);
+  assert.equal(await scenario.end(`/api/deployments/${id}`), "applied");
+  assert.equal(await scenario.runs(), wanted);
+}
+
+/** A release that fails stops before the robots of the next wave; once more for the robot that failed; once with everybody back. */
+async function stopsItself(scenario: Scenario, yard: Yard, runs: string): Promise<void> {
+  const { ledger } = scenario;
+  const absent = await absentRobot(ledger, yard);
+  const rollout = { waves: [{ labels: CANARY.labels }], verify_seconds: 0, failure_threshold: ANY_FAILURE };
+  const { id } = await ledger.post("/api/deployments", { release: "bad", fleet_id: yard.fleet_id, rollout });
+  // As all robots that had it ended: here it is one, which went back.
+  await scenario.end(`/api/deployments/${id}`);
+  const stopped = [await ledger.get(`/api/deployments/${id}`), await targetOf(ledger, id, absent)];
+  assert.deepEqual(
+    stopped.map((one) => `${String(one?.["status"])} ${String(one?.["reason"])}`),
+    ["rolled_back threshold_exceeded", "cancelled threshold_exceeded"],
+  );
+  assert.equal(await scenario.runs(), runs);
+  const again = await ledger.post(`/api/deployments/${id}/retry`);
+  await scenario.end(`/api/deployments/${again.id}`);
+  const back = await ledger.post("/api/deployments", {
+    release: "bad",
+    fleet_id: yard.fleet_id,
+    rollout: { ...rollout, on_failure: "rollback" },
+  });
+  await scenario.end(`/api/deployments/${back.id}`);
+  assert.equal(await scenario.runs(), runs);
+  await ledger.remove(`/api/robots/${absent}`);
+}
+
+/** A rollback of a deployment that one robot has and another one waits for, and of one that is paused. */
+async function turnsRound(scenario: Scenario, yard: Yard, release: string, runs: string): Promise<void> {
+  const { ledger, robot_id } = scenario;
+  const absent = await absentRobot(ledger, yard);
+  const make = async (): Promise<string> =>
+    (await ledger.post("/api/deployments", { release, fleet_id: yard.fleet_id, rollout: { verify_seconds: 0 } })).id;
+  const first = await make();
+  await scenario.waits("the robot to have it", async () => (await targetOf(ledger, first, robot_id))?.status === "applied");
+  await ledger.post(`/api/deployments/${first}/rollback`);
+  assert.equal(await scenario.end(`/api/deployments/${first}`), "rolled_back");
+  assert.equal(await scenario.runs(), runs);
+  const second = await make();
+  await ledger.post(`/api/deployments/${second}/pause`);
+  await ledger.post(`/api/deployments/${second}/cancel`, { mode: "rollback" });
+  await scenario.end(`/api/deployments/${second}`);
+  assert.equal(await scenario.runs(), runs);
+  await ledger.remove(`/api/robots/${absent}`);
+}
+
+/** A robot that joins the fleet afterwards gets what it has, by itself. */
+async function follows(scenario: Scenario, yard: Yard, home: string, other: string, wanted: string): Promise<void> {
+  const { ledger, robot_id } = scenario;
+  await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: home });
+  assert.equal(await scenario.deploy(other), "applied");
+  assert.equal(await scenario.runs(), other);
+  await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: yard.fleet_id });
+  await scenario.waits("what the fleet has to run", async () => (await scenario.runs()) === wanted);
+  const { text } = await ledger.send("GET", `/api/deployments?robot_id=${robot_id}&limit=1`);
+  const [newest] = (JSON.parse(text) as { items: (Data & { created_by: { type: string } })[] }).items;
+  assert.equal(newest?.created_by.type, "system");
+  assert.equal(await scenario.end(`/api/deployments/${newest.id}`), "applied");
+}
+
+/** A secret is set, set anew and set back: the robot has the first one. */
+async function sealedConfig(scenario: Scenario, yard: Yard): Promise<void> {
+  const { ledger, robot_id } = scenario;
+  const [first, second] = [randomUUID(), randomUUID()];
+  const set = (value: string): Promise<Data> =>
+    ledger.post("/api/configs", {
+      key: "password",
+      namespace: "sealed",
+      value,
+      secret: true,
+      scope: "fleet",
+      scope_id: yard.fleet_id,
+    });
+  const { id } = await set(first);
+  await set(second);
+  await ledger.post(`/api/configs/${id}/rollback`, { version: 1 });
+  const deployment = await ledger.post("/api/configs/deployments", { robot_id, namespace: "sealed" });
+  assert.equal(await scenario.end(`/api/configs/deployments/${deployment.id}`), "applied");
+  const file = path.join(scenario.robot().state, "configs", "sealed.json");
+  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), { password: first });
+}
+
+/** Asks the agent, also over its crashes and while something is being changed. */
+async function askRobot(scenario: Scenario, method: string, address: string, body?: unknown): Promise<void> {
+  await until(
+    `the agent to answer ${method} ${address}`,
+    () =>
+      askAgent(path.join(scenario.robot().state, "agent.sock"), method, address, body).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof AgentUnreachable || (error instanceof AgentRefused && error.code === "update_in_progress")) return false;
+          throw error;
+        },
+      ),
+    scenario.ledger.deaths,
+  );
+}
+
+/** An update waits on the robot as long as its own software holds the lock, whoever dies meanwhile. */
+export async function heldRound(scenario: Scenario): Promise<void> {
+  const { ledger, robot_id } = scenario;
+  const old = await scenario.runs();
+  const wanted = old === "one" ? "two" : "one";
+  await askRobot(scenario, "PUT", "/v1/lock", { owner: OWNER, ttl_seconds: LOCK_TTL_SECONDS });
+  const { id } = await ledger.post("/api/deployments", { release: wanted, robot_id, rollout: { verify_seconds: 0 } });
+  await scenario.waits("the update to be held back", async () => {
+    const target = await targetOf(ledger, id, robot_id);
+    return target?.status === "staged" && target.waiting_for === "robot";
+  });
+  assert.equal(await scenario.runs(), old);
+  await askRobot(scenario, "DELETE", `/v1/lock?owner=${OWNER}`);
+  assert.equal(await scenario.end(`/api/deployments/${id}`), "applied");
+  assert.equal(await scenario.runs(), wanted);
+}
