@@ -1,5 +1,6 @@
 import type { JsonValue } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
+import { alarm } from "../../kernel/alarm.ts";
 import { background } from "../../kernel/background.ts";
 import { continueCancellations } from "./cancel.ts";
 import { dispatchQueued } from "./dispatch.ts";
@@ -23,6 +24,8 @@ const SCHEDULE_EVERY_MS = 30_000;
 const ROLLOUTS_EVERY_MS = 30_000;
 const DEADLINES_EVERY_MS = 5_000;
 const REPAIR_EVERY_MS = 30_000;
+/** When a turn failed for one deployment, the moments of the others are looked up again. */
+const FAILED_AGAIN_SECONDS = 5;
 
 export interface DeploymentEngine {
   stop(): Promise<void>;
@@ -41,13 +44,11 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     return (await followFleets(db, plane)) || more;
   });
   arrivals.on_arrival = () => follow.wake();
-  let next_step = clock.setTimer(0, () => rollouts.wake());
+  const next_step = alarm(clock, () => rollouts.wake());
   const rollouts = background(plane, "rollouts", ROLLOUTS_EVERY_MS, async () => {
+    next_step.set(inSeconds(plane, FAILED_AGAIN_SECONDS));
     const more = await advanceRollouts(db, plane);
-    const step_at = (await nextStep(db))?.step_at ?? null;
-    next_step.cancel();
-    if (step_at !== null && !more)
-      next_step = clock.setTimer(Math.min(step_at.getTime() - clock.now().getTime(), ROLLOUTS_EVERY_MS), () => rollouts.wake());
+    next_step.set(more ? null : ((await nextStep(db))?.step_at ?? null));
     return more;
   });
   const deadlines = background(plane, "deadlines", DEADLINES_EVERY_MS, async () => {
@@ -59,13 +60,11 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     if (woken.some((count) => count > 0)) dispatch.wake();
     return woken.includes(MISSED_PER_TURN);
   });
-  let alarm = clock.setTimer(0, () => schedule.wake());
+  const next_due = alarm(clock, () => schedule.wake());
   const schedule = background(plane, "schedule", SCHEDULE_EVERY_MS, async () => {
+    next_due.set(inSeconds(plane, FAILED_AGAIN_SECONDS));
     const more = await releaseDue(db, plane);
-    const { due_at } = await nextDueAt(db);
-    alarm.cancel();
-    if (due_at !== null)
-      alarm = clock.setTimer(Math.min(due_at.getTime() - clock.now().getTime(), SCHEDULE_EVERY_MS), () => schedule.wake());
+    next_due.set(more ? null : (await nextDueAt(db)).due_at);
     return more;
   });
   const loops = [dispatch, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, schedule];
@@ -88,11 +87,13 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       arrivals.on_arrival = undefined;
       await Promise.all(loops.map((loop) => loop.stop()));
       // Last: a run that was under way has set it anew.
-      alarm.cancel();
+      next_due.cancel();
       next_step.cancel();
     },
   };
 }
+
+const inSeconds = ({ clock }: Plane, seconds: number): Date => new Date(clock.now().getTime() + seconds * 1_000);
 
 async function pushHinted(plane: Plane, message: JsonValue): Promise<void> {
   const { org_id, robot_ids } = message as { org_id: string; robot_ids: string[] };
