@@ -58,6 +58,11 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "kill -9 of server and PostgreSQL under writes, against the client's ledger",
   },
   { number: 17, promise: "An idempotent request happens once", proof: "the same request many times at once, the server killed in between" },
+  {
+    number: 18,
+    promise: "A schedule fires once, on time",
+    proof: "deployments due within a minute, on one server that is killed meanwhile; and with its clock set five minutes back and forth",
+  },
   { number: 19, promise: "A deployment always ends", proof: "kill -9 at every failpoint of server and agent, and torn files" },
   {
     number: 21,

@@ -1,0 +1,19 @@
+// Loaded before a program (--import): its wall clock is off by as many milliseconds as a file says, also from one moment to
+// the next, as a machine's clock is when somebody sets it. Timers and the monotonic clock go on as they did.
+import { readFileSync } from "node:fs";
+
+const LOOK_EVERY_MS = 10;
+const file = process.env.SHIFTED_CLOCK_FILE;
+if (file === undefined) throw new Error("SHIFTED_CLOCK_FILE is not set");
+
+const offset = (): number => Number(readFileSync(file, "utf8"));
+let offset_ms = offset();
+setInterval(() => (offset_ms = offset()), LOOK_EVERY_MS).unref();
+
+const RealDate = Date;
+const now = (): number => RealDate.now() + offset_ms;
+globalThis.Date = new Proxy(RealDate, {
+  construct: (target, words: unknown[], made) =>
+    words.length === 0 ? new target(now()) : (Reflect.construct(target, words, made === globalThis.Date ? target : made) as Date),
+  get: (target, name) => (name === "now" ? now : (Reflect.get(target, name) as unknown)),
+});

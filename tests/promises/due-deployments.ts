@@ -1,0 +1,199 @@
+import assert from "node:assert/strict";
+import { hash, randomBytes, randomUUID } from "node:crypto";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Client } from "@robofleet/sdk";
+import pg from "pg";
+import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
+import { until } from "../processes/process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+
+const LIMITS = ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"];
+const API_AT_ONCE = 16;
+
+/** What became of one deployment that was due at a time. */
+export interface Fired {
+  id: string;
+  due_at: Date;
+  /** By the server's clock; null: it was never queued. */
+  queued_at: Date | null;
+  /** How often it was queued; how often its robot got the first attempt. */
+  queued: number;
+  dispatched: number;
+}
+
+/** A server on its own PostgreSQL, with a fleet that counts as connected, and deployments that come due one robot each. */
+export class DueDeployments implements AsyncDisposable {
+  readonly server: ServerProcess;
+  readonly #own: AsyncDisposableStack;
+  readonly #api: Client;
+  readonly #client: pg.Client;
+  readonly #org_id: string;
+  readonly #release: { id: string; tag: string };
+  #made = 0;
+
+  private constructor(
+    own: AsyncDisposableStack,
+    parts: { server: ServerProcess; api: Client; client: pg.Client; org_id: string; release: { id: string; tag: string } },
+  ) {
+    this.#own = own;
+    this.server = parts.server;
+    this.#api = parts.api;
+    this.#client = parts.client;
+    this.#org_id = parts.org_id;
+    this.#release = parts.release;
+  }
+
+  static async start(robots: number, env: Record<string, string> = {}): Promise<DueDeployments> {
+    await using own = new AsyncDisposableStack();
+    const server = own.use(await ServerProcess.start({ args: LIMITS, env }));
+    const { api } = await server.org("Schedules");
+    const connection = await runningDatabase(path.join(server.data, "postgres"));
+    assert.ok(connection !== undefined, "the server's database runs");
+    const client = new pg.Client({ ...connection, ssl: false });
+    await client.connect();
+    own.defer(() => client.end());
+    const org_id = (await api.getOrg()).data.id;
+    const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+    const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+    const bytes = randomBytes(16);
+    const tag = "one";
+    const { id } = (
+      await api.createRelease({ body: { tag, kind: "file", artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length } })
+    ).data;
+    await api.request("PUT", `/api/releases/${id}/artifact`, {
+      body: Uint8Array.from(bytes),
+      headers: { "content-type": "application/octet-stream" },
+    });
+    // Robots that are connected to another server, as this one sees it: they are given what they are to install, and nobody answers.
+    await client.query("insert into node values ('node_elsewhere', 1, now() + interval '1 day', now())");
+    await client.query(
+      `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)
+       select $1, 'rob_' || lpad(n::text, 26, '0'), 'cart-' || n, $2, $3, decode(md5(n::text) || md5(n::text || 'b'), 'hex'), '["file"]',
+         'node_elsewhere', 1, now(), now() from generate_series(1, $4::int) n`,
+      [org_id, site_id, fleet_id, robots],
+    );
+    await client.query("analyze robot");
+    return new DueDeployments(own.move(), { server, api, client, org_id, release: { id, tag } });
+  }
+
+  /** By SQL: making ten thousand through the API takes longer than they are to be held. */
+  async scheduleBySql(due_at: readonly Date[]): Promise<void> {
+    if (due_at.length === 0) return;
+    const first = this.#made + 1;
+    this.#made += due_at.length;
+    const values = [this.#org_id, this.#release.id, first, due_at];
+    const from = "from unnest($4::timestamptz[]) with ordinality as due (at, place)";
+    const id = "'dep_' || lpad(($3 + due.place - 1)::text, 26, '0')";
+    const actor = `'{"type":"user","id":"usr_promise","name":"promise"}'`;
+    await this.#client.query("begin");
+    await this.#client.query(
+      `insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, status, scheduled_at, event_seq, created_by, created_at, updated_at)
+       select $1, ${id}, 'release', 'robot', 'rob_' || lpad(($3 + due.place - 1)::text, 26, '0'), $2, 'main', 'scheduled', due.at, 1, ${actor}, now(), now() ${from}`,
+      values,
+    );
+    await this.#client.query(
+      `insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, message, actor)
+       select $1, ${id}, 1, 'evt_' || lpad(($3 + due.place - 1)::text, 26, '0'), now(), 'deployment.scheduled', 'scheduled', 'held until ' || due.at, ${actor} ${from}
+       where $2::text is not null`,
+      values,
+    );
+    await this.#client.query(
+      `insert into deployment_due (org_id, id, due_at) select $1, ${id}, due.at ${from} where $2::text is not null`,
+      values,
+    );
+    await this.#client.query("commit; analyze deployment, deployment_due, deployment_event");
+  }
+
+  /** Through the API, as anybody does. */
+  async schedule(due_at: readonly Date[]): Promise<void> {
+    const first = this.#made + 1;
+    this.#made += due_at.length;
+    let next = 0;
+    const work = async (): Promise<void> => {
+      for (let place = next++; place < due_at.length; place = next++) {
+        const robot_id = `rob_${String(first + place).padStart(26, "0")}`;
+        const scheduled_at = due_at[place]!.toISOString();
+        await this.#api.createDeployment({
+          body: { release: this.#release.tag, robot_id, scheduled_at },
+          idempotency_key: randomUUID(),
+        });
+      }
+    };
+    await Promise.all(Array.from({ length: API_AT_ONCE }, work));
+  }
+
+  /** How many are held still. */
+  async held(): Promise<number> {
+    const { rows } = await this.#client.query<{ held: number }>("select count(*)::int as held from deployment_due");
+    return rows[0]!.held;
+  }
+
+  /** Resolves when no more than `count` are held. */
+  async untilHeld(count: number): Promise<void> {
+    let held = await this.held();
+    await until(
+      `${count} deployments at most to be held`,
+      async () => (held = await this.held()) <= count,
+      () => held,
+    );
+  }
+
+  /** Resolves when each that fired was handed to its robot. */
+  untilDispatched(): Promise<void> {
+    let queued = -1;
+    const look = async (): Promise<boolean> => {
+      const { rows } = await this.#client.query<{ queued: number }>(
+        "select count(*)::int as queued from deployment where status = 'queued' and org_id = $1",
+        [this.#org_id],
+      );
+      return (queued = rows[0]!.queued) === 0;
+    };
+    return until("what is due to be dispatched", look, () => queued).then(() => {});
+  }
+
+  /** kill -9 at a moment, and a start; answers from when until when nobody was there. */
+  async killAt(at: Date): Promise<{ from: Date; until: Date }> {
+    await sleep(Math.max(0, at.getTime() - Date.now()));
+    const from = new Date();
+    await this.server.program.kill();
+    await this.server.restart();
+    return { from, until: new Date() };
+  }
+
+  /** What became of each. */
+  async fired(): Promise<Fired[]> {
+    const { rows } = await this.#client.query<Fired>(
+      `select d.id, d.scheduled_at as due_at, min(e.at) filter (where e.kind = 'deployment.queued') as queued_at,
+         count(*) filter (where e.kind = 'deployment.queued')::int as queued,
+         count(*) filter (where e.kind = 'target.dispatched' and e.data ->> 'attempt' = '1')::int as dispatched
+       from deployment d join deployment_event e on (e.org_id, e.deployment_id) = (d.org_id, d.id)
+       where d.org_id = $1 group by d.org_id, d.id, d.scheduled_at`,
+      [this.#org_id],
+    );
+    return rows;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#own.disposeAsync();
+  }
+}
+
+/** Each was queued once, handed over once, and not before its time by the server's clock. */
+export function checkOnce(fired: readonly Fired[], count: number): void {
+  assert.equal(fired.length, count);
+  assert.deepEqual(
+    fired.filter(({ queued, dispatched }) => queued !== 1 || dispatched !== 1),
+    [],
+    "not exactly once",
+  );
+  assert.deepEqual(
+    fired.filter(({ due_at, queued_at }) => queued_at === null || queued_at < due_at),
+    [],
+    "before its time",
+  );
+}
+
+/** How late each fired, in milliseconds, the least first. */
+export const latenessOf = (fired: readonly Fired[]): number[] =>
+  fired.map(({ due_at, queued_at }) => (queued_at === null ? Infinity : queued_at.getTime() - due_at.getTime())).toSorted((a, b) => a - b);
