@@ -65,6 +65,12 @@ export const PROMISES: readonly PromiseRow[] = [
   },
   { number: 19, promise: "A deployment always ends", proof: "kill -9 at every failpoint of server and agent, and torn files" },
   {
+    number: 20,
+    promise: "The link may lose, repeat and reorder, and everybody die at any moment",
+    proof:
+      "schedules by seed, the rules checked after every step: the decisions alone, the server's own code on PostgreSQL, and faults planted on purpose",
+  },
+  {
     number: 21,
     promise: "A robot alone keeps working",
     proof: "cut off for 24 virtual hours with a real workload, log spool and outbox full, a release and configs waiting; then back",

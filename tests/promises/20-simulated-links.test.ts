@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { PLANTS } from "../../tools/simulate/server.ts";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { Program } from "../processes/process.ts";
+
+const MAIN = "tools/simulate/main.ts";
+/** Of a run with the whole figure. */
+const HOURS = 4 * 3_600_000;
+
+/** Runs the simulation as users do, and answers what it printed. */
+async function simulate(args: readonly string[]): Promise<string> {
+  const program = new Program(MAIN, args);
+  const { code } = await program.ended;
+  assert.equal(code, 0, program.output);
+  return program.output.trim();
+}
+
+test(
+  "links that lose, repeat, reorder and delay, and everybody dying at any moment, break no rule: the decisions alone",
+  { timeout: HOURS },
+  async (t) => {
+    const schedules = promiseSize({ test: 20_000, full: 1_000_000 });
+    const said = await simulate(["--seed", "1", "--schedules", String(schedules)]);
+    provePromise(t, 20, said.split("\n").join("; "));
+  },
+);
+
+test("the same, the server's own code on PostgreSQL", { timeout: HOURS }, async (t) => {
+  const schedules = promiseSize({ test: 300, full: 20_000 });
+  const said = await simulate(["--whole", "--seed", "1", "--schedules", String(schedules)]);
+  provePromise(t, 20, said.split("\n").join("; "));
+});
+
+for (const plant of PLANTS) {
+  test(`a planted fault is found: ${plant}`, { timeout: 600_000 }, async (t) => {
+    const said = await simulate(["--plant", plant]);
+    provePromise(t, 20, said.split("\n").at(-1) ?? "");
+  });
+}

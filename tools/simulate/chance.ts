@@ -1,0 +1,34 @@
+import { seededRandom } from "@robofleet/clock";
+
+/** Everything that is left to chance in a schedule, from one seed: the same seed makes the same schedule. */
+export class Chance {
+  readonly next: () => number;
+
+  constructor(seed: number) {
+    this.next = seededRandom(seed);
+  }
+
+  /** A whole number from 0 up to, not including, `limit`. */
+  below(limit: number): number {
+    return Math.floor(this.next() * limit);
+  }
+
+  happens(probability: number): boolean {
+    return this.next() < probability;
+  }
+
+  of<T>(items: readonly T[]): T {
+    if (items.length === 0) throw new Error("there is nothing to choose from");
+    return items[this.below(items.length)] as T;
+  }
+
+  /** One of them, each as often as its weight says. */
+  weighted<T>(items: readonly (readonly [weight: number, item: T])[]): T {
+    let left = this.next() * items.reduce((sum, [weight]) => sum + weight, 0);
+    for (const [weight, item] of items) {
+      left -= weight;
+      if (left < 0) return item;
+    }
+    return (items.at(-1) as readonly [number, T])[1];
+  }
+}

@@ -1,0 +1,112 @@
+import { DEPLOYMENT_STATUSES, type DeploymentStatus, TARGET_STATUSES, type TargetStatus } from "@robofleet/protocol";
+import type { DeploymentView, OperationType, TargetView, View } from "./server.ts";
+
+/**
+ * Which events have met which states. A pair is `<what> <state> <event>`: of targets what their robots report and what
+ * they become otherwise, of deployments what operators ask for.
+ */
+export class Coverage {
+  readonly visited = new Map<string, number>();
+
+  add(pair: string): void {
+    this.visited.set(pair, (this.visited.get(pair) ?? 0) + 1);
+  }
+
+  /** A robot's report met its target. */
+  report(target: TargetView | undefined, attempt: number, status: string): void {
+    if (target !== undefined) this.add(`target ${target.status} hears:${eventOf(target, attempt, status)}`);
+  }
+
+  operation(deployment: DeploymentView | undefined, type: OperationType): void {
+    if (deployment !== undefined) this.add(`deployment ${deployment.status} ${type}`);
+  }
+
+  /** What became of deployments in a step and, if it was no report, of targets. */
+  moves(before: View, after: View, reported: boolean): void {
+    const deployments = new Map(after.deployments.map((one) => [one.id, one]));
+    for (const from of before.deployments) {
+      const to = deployments.get(from.id);
+      if (to !== undefined && to.status !== from.status) this.add(`deployment ${from.status} became:${fate(to.status)}`);
+    }
+    if (reported) return;
+    const targets = new Map(after.targets.map((one) => [one.id, one]));
+    for (const from of before.targets) {
+      const to = targets.get(from.id);
+      if (to !== undefined && (to.status !== from.status || to.attempt !== from.attempt))
+        this.add(`target ${from.status} became:${becoming(from.status, to.status)}`);
+    }
+  }
+
+  merge(other: ReadonlyMap<string, number>): void {
+    for (const [pair, count] of other) this.visited.set(pair, (this.visited.get(pair) ?? 0) + count);
+  }
+}
+
+/** That a deployment went wrong is one event, however it did. */
+const fate = (status: DeploymentStatus): string => (status === "failed" || status === "rolled_back" ? "failed" : status);
+
+const REVOCABLE: readonly TargetStatus[] = ["dispatched", "downloading", "staged"];
+
+/** A step that took too long is tried again, or was tried often enough. */
+const becoming = (from: TargetStatus, to: TargetStatus): string =>
+  REVOCABLE.includes(from) && (to === "queued" || to === "failed") ? "times_out" : to;
+
+const STEPS = ["dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"];
+
+/** What a report is to its target: of an earlier attempt, of a step that it has behind it, of a later one, or how it ended. */
+function eventOf(target: TargetView, attempt: number, status: string): string {
+  const at = STEPS.indexOf(target.status);
+  if (at === -1) return "late";
+  // Of an earlier attempt: likeliest right after the next one was handed over.
+  if (attempt !== target.attempt) return at === 0 || target.status === "rolling_back" ? "stale" : "repeated";
+  const to = STEPS.indexOf(status);
+  if (to !== -1 && to <= at) return "repeated";
+  if (to === -1 && (target.status === "rolling_back" || target.status === "dispatched")) return "ended";
+  const changing = target.status === "installing" || target.status === "verifying";
+  if (status === "failed" || status === "rolled_back" || (status === "rolling_back" && changing)) return "goes_back";
+  return to !== -1 || (status === "applied" && target.status === "installing") ? "step" : status;
+}
+
+const OPERATIONS: readonly OperationType[] = ["cancel", "pause", "resume", "promote", "retry", "rollback"];
+
+/** What each state of a deployment may meet beside what operators ask for, which is everything in every state. */
+const DEPLOYMENT_MOVES: Record<DeploymentStatus, readonly string[]> = {
+  scheduled: ["queued", "cancelled"],
+  queued: ["in_progress", "paused", "rolling_back", "failed", "cancelled"],
+  in_progress: ["paused", "cancelling", "rolling_back", "applied", "failed", "cancelled"],
+  paused: ["queued", "in_progress", "cancelling", "rolling_back", "applied", "failed", "cancelled"],
+  rolling_back: ["failed", "cancelled"],
+  cancelling: ["applied", "failed", "cancelled"],
+  applied: [],
+  failed: [],
+  rolled_back: [],
+  cancelled: [],
+};
+
+/** What each state of a target may hear from its robot, and become without it. */
+const TARGET_EVENTS: Record<TargetStatus, { hears: readonly string[]; becomes: readonly string[] }> = {
+  pending: { hears: [], becomes: ["queued", "cancelled"] },
+  queued: { hears: ["late"], becomes: ["dispatched", "failed", "cancelled"] },
+  dispatched: { hears: ["step", "ended", "stale"], becomes: ["times_out", "cancelled"] },
+  downloading: { hears: ["step", "applied", "goes_back", "cancelled", "repeated"], becomes: ["times_out", "cancelled"] },
+  staged: { hears: ["step", "applied", "goes_back", "cancelled", "repeated"], becomes: ["times_out", "cancelled"] },
+  installing: { hears: ["step", "goes_back", "repeated"], becomes: ["failed", "cancelled"] },
+  verifying: { hears: ["applied", "goes_back", "repeated"], becomes: ["failed", "cancelled"] },
+  rolling_back: { hears: ["ended", "repeated", "stale"], becomes: ["failed", "cancelled"] },
+  applied: { hears: ["late"], becomes: ["rolling_back", "cancelled"] },
+  failed: { hears: ["late"], becomes: [] },
+  rolled_back: { hears: ["late"], becomes: [] },
+  cancelled: { hears: ["late"], becomes: [] },
+};
+
+/** Every pair that can be met. */
+export const LEGAL_PAIRS: readonly string[] = [
+  ...DEPLOYMENT_STATUSES.flatMap((status) => [
+    ...OPERATIONS.map((operation) => `deployment ${status} ${operation}`),
+    ...DEPLOYMENT_MOVES[status].map((to) => `deployment ${status} became:${to}`),
+  ]),
+  ...TARGET_STATUSES.flatMap((status) => [
+    ...TARGET_EVENTS[status].hears.map((event) => `target ${status} hears:${event}`),
+    ...TARGET_EVENTS[status].becomes.map((to) => `target ${status} became:${to}`),
+  ]),
+];

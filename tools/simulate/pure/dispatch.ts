@@ -1,0 +1,163 @@
+import { decide, type Decision } from "../../../packages/server/src/features/deployments/decide.ts";
+import { deadlineOf, verifySecondsOf } from "../../../packages/server/src/features/deployments/policy.ts";
+import { roomOf } from "../../../packages/server/src/features/deployments/rollout/unavailable.ts";
+import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
+import { isActive, mayDispatch } from "../../../packages/server/src/features/deployments/state.ts";
+import { isTerminal } from "@robofleet/protocol";
+import type { Deployment, Target } from "./rows.ts";
+import type { Change, Tables } from "./tables.ts";
+
+type Decided = { target: Target; decision: Decision };
+
+export const isLimited = ({ rollout }: Pick<Deployment, "rollout">): boolean =>
+  rollout.max_parallel !== undefined || rollout.max_unavailable !== undefined;
+
+/** Targets that could go now, as one look at the tables finds them. */
+export const claimable = (tables: Tables): Target[] =>
+  [...tables.targets.values()].filter(({ status, waiting_for, not_before_at, deployment_id }) => {
+    const deployment = tables.deployments.get(deployment_id);
+    return (
+      status === "queued" &&
+      waiting_for === null &&
+      (not_before_at === null || not_before_at <= tables.now) &&
+      deployment?.fan_out_done_at != null &&
+      mayDispatch(deployment)
+    );
+  });
+
+/** Hands targets to their robots, deployment by deployment, the newest first. */
+export function dispatch(tables: Tables, found: readonly Target[]): void {
+  const by_deployment = Map.groupBy(found, ({ deployment_id }) => deployment_id);
+  for (const [deployment_id, targets] of [...by_deployment].toSorted(([a], [b]) => (a < b ? 1 : -1))) {
+    const deployment = tables.deployments.get(deployment_id);
+    if (deployment !== undefined) dispatchOf(tables, deployment, targets);
+  }
+}
+
+function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Target[]): void {
+  const unchecked = tables.plant === "no_compare_and_set" || tables.plant === "double_dispatch";
+  if (!unchecked && !mayDispatch(deployment)) return;
+  const targets = unchecked ? found : found.filter(({ id }) => tables.targets.get(id)?.status === "queued");
+  const decided = limitSlots(
+    tables,
+    deployment,
+    targets.map((target) => ({ target, decision: decideOne(tables, target) })),
+  );
+  const changes: Change[] = [];
+  let refused = false;
+  for (const { target, decision } of decided) {
+    if ("wait" in decision) {
+      const row = tables.targets.get(target.id);
+      if (row?.status === "queued") row.waiting_for = decision.wait;
+      refused ||= decision.wait === "slot";
+    } else if ("end" in decision) {
+      if (target.attempt > 0) tables.giveBack([target]);
+      changes.push({ target, to: decision.end, reason: decision.reason });
+    } else {
+      supersede(tables, decision.supersede);
+      changes.push(handOver(tables, deployment, target));
+    }
+  }
+  tables.move(deployment, changes);
+  if (mayDispatch(deployment) && !refused) wakeSlots(tables, deployment);
+}
+
+function decideOne(tables: Tables, target: Target): Decision {
+  const robot = tables.robots.get(target.robot_id);
+  const release = target.release_id === null ? undefined : tables.releases.get(target.release_id);
+  return decide({
+    target,
+    robot: robot && { online: robot.online, decommissioned: robot.decommissioned, kinds: ["app_bundle"] },
+    release: release && { kind: release.kind, artifact_state: "stored" },
+    rivals: rivalsOf(tables, target),
+    last_target_id: robot?.apps.get(target.subject)?.last_target_id ?? "",
+  });
+}
+
+/** Open targets of other deployments for the same robot and app. */
+export const rivalsOf = (tables: Tables, { deployment_id, robot_id, subject }: Target): Target[] =>
+  [...tables.targets.values()].filter(
+    (other) =>
+      other.robot_id === robot_id && other.subject === subject && other.deployment_id !== deployment_id && !isTerminal(other.status),
+  );
+
+export function supersede(tables: Tables, ids: readonly string[]): void {
+  for (const id of ids) {
+    const target = tables.targets.get(id);
+    const deployment = tables.deployments.get(target?.deployment_id ?? "");
+    if (target !== undefined && deployment !== undefined)
+      tables.move(deployment, [{ target: { ...target }, to: "cancelled", reason: "superseded" }]);
+  }
+}
+
+function handOver(tables: Tables, deployment: Deployment, target: Target): Change {
+  const app = tables.appOf(target.robot_id, target.subject);
+  const verify_seconds = verifySecondsOf(deployment.rollout);
+  const attempt = target.attempt + 1;
+  Object.assign(app, {
+    desired_release_id: target.release_id,
+    target_id: target.id,
+    deployment_id: deployment.id,
+    attempt,
+    verify_seconds,
+    last_target_id: app.last_target_id > target.id ? app.last_target_id : target.id,
+  });
+  tables.bump(target.robot_id);
+  return {
+    target: { ...target },
+    to: "dispatched",
+    reason: null,
+    attempt,
+    deadline_at: deadlineOf("dispatched", verify_seconds, tables.now),
+    previous_release_id: app.current_release_id,
+  };
+}
+
+function limitSlots(tables: Tables, deployment: Deployment, decided: readonly Decided[]): Decided[] {
+  if (!isLimited(deployment)) return [...decided];
+  const { max_parallel } = wholeRollout(deployment.rollout);
+  let slots = (max_parallel ?? Infinity) - deployment.count_active;
+  const groups = groupsOf(tables, deployment);
+  const going = decided
+    .filter(({ decision }) => "dispatch" in decision)
+    .toSorted(({ target: a }, { target: b }) => a.wave - b.wave || (a.id < b.id ? -1 : 1));
+  const refused = new Set<string>();
+  for (const { target } of going) {
+    if (slots > 0 && groups.take(target)) slots -= 1;
+    else refused.add(target.id);
+  }
+  return decided.map(({ target, decision }) => ({ target, decision: refused.has(target.id) ? { wait: "slot" } : decision }));
+}
+
+/** Who stands for whom: every fleet of a schedule has a site of its own, so groups by site are the deployment itself. */
+function groupsOf(tables: Tables, deployment: Deployment): { take: (target: Target) => boolean; room: () => number } {
+  const { max_unavailable } = wholeRollout(deployment.rollout);
+  if (max_unavailable === null) return { take: () => true, room: () => Infinity };
+  const all = tables.targetsOf(deployment.id);
+  const isAway = (target: Target): boolean => isActive(target.status) || tables.robots.get(target.robot_id)?.online !== true;
+  const group = { size: all.length, away: all.filter(isAway).length };
+  return {
+    take: (target) => {
+      const away = isAway(target);
+      if (roomOf(group, max_unavailable) + (away ? 1 : 0) <= 0) return false;
+      if (!away) group.away += 1;
+      return true;
+    },
+    room: () => Math.max(0, roomOf(group, max_unavailable)),
+  };
+}
+
+/** Lets as many of those that wait for a slot try again as there is room for. */
+export function wakeSlots(tables: Tables, deployment: Deployment): number {
+  if (!isLimited(deployment)) return 0;
+  const { max_parallel } = wholeRollout(deployment.rollout);
+  const room = Math.min((max_parallel ?? Infinity) - deployment.count_active, groupsOf(tables, deployment).room());
+  if (room <= 0) return 0;
+  const held = tables
+    .targetsOf(deployment.id)
+    .filter(({ status, waiting_for }) => status === "queued" && waiting_for === "slot")
+    .toSorted((a, b) => a.wave - b.wave || (a.id < b.id ? -1 : 1))
+    .slice(0, room);
+  for (const target of held) target.waiting_for = null;
+  return held.length;
+}

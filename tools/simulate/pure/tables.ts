@@ -1,0 +1,171 @@
+import { isTerminal, type Reason, type TargetStatus, type WaitingFor } from "@robofleet/protocol";
+import { countReasons } from "../../../packages/server/src/features/deployments/reason-counts.ts";
+import { settle } from "../../../packages/server/src/features/deployments/settle.ts";
+import { counterOf, isOver } from "../../../packages/server/src/features/deployments/state.ts";
+import { countsOf } from "../../../packages/server/src/features/deployments/wire.ts";
+import type { Chance } from "../chance.ts";
+import type { ManualClock } from "../manual-clock.ts";
+import type { Plant } from "../server.ts";
+import { type App, type Deployment, noApp, noCounts, type Release, type RobotRow, type Target } from "./rows.ts";
+
+/** A change of a target, as the engine's `TargetChange`. */
+export interface Change {
+  target: Target;
+  to: TargetStatus;
+  reason: Reason | null;
+  waiting_for?: WaitingFor | null;
+  attempt?: number;
+  deadline_at?: Date | null;
+  not_before_at?: Date | null;
+  previous_release_id?: string | null;
+  reverting?: boolean;
+}
+
+/** What the pure server knows, and the one way in which targets move. It does as `transition.ts` does, on rows in memory. */
+export class Tables {
+  readonly deployments = new Map<string, Deployment>();
+  readonly targets = new Map<string, Target>();
+  readonly robots = new Map<string, RobotRow>();
+  readonly releases = new Map<string, Release>();
+  /** Robots that are to be told what they are to look like. */
+  readonly to_push = new Set<string>();
+  /** With that fault planted: the step timeouts that this process remembers. */
+  readonly remembered = new Set<string>();
+  /** Grows with everything that a view shows. */
+  version = 0;
+  readonly clock: ManualClock;
+  readonly chance: Chance;
+  readonly plant: Plant | undefined;
+  #ids = 0;
+
+  constructor(clock: ManualClock, chance: Chance, plant: Plant | undefined) {
+    this.clock = clock;
+    this.chance = chance;
+    this.plant = plant;
+  }
+
+  id(prefix: string): string {
+    return `${prefix}_${String((this.#ids += 1)).padStart(6, "0")}`;
+  }
+
+  get now(): Date {
+    return this.clock.now();
+  }
+
+  targetsOf(deployment_id: string): Target[] {
+    return [...this.targets.values()].filter((target) => target.deployment_id === deployment_id);
+  }
+
+  appOf(robot_id: string, app: string): App {
+    const robot = this.robots.get(robot_id);
+    if (robot === undefined) throw new Error(`there is no robot ${robot_id}`);
+    const known = robot.apps.get(app) ?? noApp(app);
+    robot.apps.set(app, known);
+    return known;
+  }
+
+  bump(robot_id: string): void {
+    const robot = this.robots.get(robot_id);
+    if (robot !== undefined) robot.generation += 1;
+    this.to_push.add(robot_id);
+  }
+
+  /** Moves targets of one deployment, and it with them. */
+  move(deployment: Deployment, wanted: readonly Change[]): void {
+    const checked = this.plant === "no_compare_and_set" ? wanted : wanted.filter(({ target }) => this.#isAsRead(target));
+    if (checked.length === 0) return;
+    this.version += 1;
+    const delta = noCounts();
+    for (const { target, to } of checked) {
+      const from = counterOf(target.status);
+      // Planted: an attempt that goes back to the queue is counted in both.
+      if (!(this.plant === "counter_drift" && from === "active" && to === "queued")) delta[from] -= 1;
+      delta[counterOf(to)] += 1;
+      const wave = deployment.waves.find((one) => one.wave === target.wave);
+      if (wave !== undefined) {
+        wave[from] -= 1;
+        wave[counterOf(to)] += 1;
+      }
+    }
+    deployment.reason_counts = countReasons(deployment.reason_counts, checked);
+    const dispatched = checked.filter(({ target, to }) => to === "dispatched" && target.attempt === 0).length;
+    const after = settle(deployment, delta, dispatched);
+    for (const change of checked) this.#write(change);
+    this.#count(deployment, delta, dispatched);
+    if (after.halt === "stop") deployment.stop_requested_at ??= this.now;
+    if (after.halt === "rollback") deployment.rollback_requested_at ??= this.now;
+    if (after.halt === "pause") deployment.paused_at ??= this.now;
+    deployment.events += checked.length;
+    deployment.step_at = this.now;
+    this.say(deployment, after.status, after.reason);
+    const ended = checked.filter(({ to }) => isTerminal(to));
+    for (const { target } of ended) this.wakeRobot(target.robot_id, "previous_deployment");
+  }
+
+  /** What is written is the row as it is, whatever somebody read before. */
+  #isAsRead(read: Target): boolean {
+    const row = this.targets.get(read.id);
+    return row !== undefined && row.status === read.status && row.attempt === read.attempt;
+  }
+
+  #write({ target, ...change }: Change): void {
+    const row = this.targets.get(target.id);
+    if (row === undefined) throw new Error(`there is no target ${target.id}`);
+    row.status = change.to;
+    row.reason = change.reason;
+    row.waiting_for = change.waiting_for ?? null;
+    row.attempt = change.attempt ?? target.attempt;
+    row.deadline_at = change.deadline_at ?? null;
+    row.not_before_at = change.not_before_at ?? null;
+    if (change.previous_release_id !== undefined) row.previous_release_id = change.previous_release_id;
+    if (change.reverting !== undefined) row.reverting = change.reverting;
+    if (change.to === "dispatched") row.dispatches += 1;
+    if (row.deadline_at !== null) this.remembered.add(row.id);
+  }
+
+  #count(deployment: Deployment, delta: ReturnType<typeof noCounts>, dispatched: number): void {
+    deployment.count_pending += delta.pending;
+    deployment.count_queued += delta.queued;
+    deployment.count_active += delta.active;
+    deployment.count_applied += delta.applied;
+    deployment.count_failed += delta.failed;
+    deployment.count_rolled_back += delta.rolled_back;
+    deployment.count_cancelled += delta.cancelled;
+    deployment.count_dispatched += dispatched;
+  }
+
+  /** The deployment has this status from now on; its events tell of a new one. */
+  say(deployment: Deployment, status: Deployment["status"], reason: Reason | null): void {
+    this.version += 1;
+    deployment.reason = reason;
+    if (status === deployment.status) return;
+    deployment.status = status;
+    deployment.told.push(status);
+    deployment.events += 1;
+    if (isTerminal(status)) deployment.finished_at = this.now;
+  }
+
+  endIfOver(deployment: Deployment): void {
+    if (deployment.fan_out_done_at === null || !isOver(countsOf(deployment), deployment.status)) return;
+    const { status, reason } = settle(deployment, noCounts(), 0);
+    this.say(deployment, status, reason);
+  }
+
+  wakeRobot(robot_id: string, waiting_for: WaitingFor): void {
+    for (const target of this.targets.values())
+      if (target.robot_id === robot_id && target.status === "queued" && target.waiting_for === waiting_for) target.waiting_for = null;
+  }
+
+  /** They ended, or are called off, without what they brought: their robots are to be as they were. */
+  giveBack(targets: readonly Pick<Target, "id" | "robot_id" | "subject">[]): void {
+    for (const { id, robot_id, subject } of targets) {
+      const app = this.appOf(robot_id, subject);
+      if (app.target_id !== id) continue;
+      this.version += 1;
+      app.desired_release_id = app.current_release_id;
+      app.target_id = null;
+      app.deployment_id = null;
+      this.bump(robot_id);
+    }
+  }
+}

@@ -1,0 +1,107 @@
+import type { Clock } from "@robofleet/clock";
+import type { Desired, DesiredRelease, Report, ReportBody } from "@robofleet/protocol/link";
+import { AppRunner, type RobotSide } from "../../packages/swarm/src/app-runner.ts";
+import type { Behaviour } from "../../packages/swarm/src/behaviour.ts";
+import { MemoryOutbox } from "../../packages/swarm/src/outbox.ts";
+
+/** What goes down a link, in order. */
+export type Down = { type: "ack"; seq: number } | Desired;
+
+/** One connection of a robot: what was sent and has not arrived. */
+export interface Link {
+  up: Report[];
+  down: Down[];
+}
+
+/**
+ * A robot of a schedule: the agent's own plan and journal, an outbox that survives it, and links that break. What happens
+ * on the wire is the schedule's to decide.
+ */
+export class Robot implements RobotSide {
+  readonly id: string;
+  readonly clock: Clock;
+  readonly kinds: readonly string[] = ["app_bundle"];
+  readonly outbox: MemoryOutbox;
+  readonly apps = new Map<string, AppRunner>();
+  behaviour: Behaviour = {};
+  link: Link | undefined;
+  /** Links that broke, of which the server still has something to read. */
+  late: Link[] = [];
+  /** Everything that it ever said of a target: nobody else may have said it. */
+  readonly said = new Set<string>();
+  generation = 0;
+  /** The agent will die between the next thing that it journals and its report of it. */
+  doomed = false;
+  /** It did: what it would have said since was never said. */
+  died = false;
+
+  constructor(id: string, clock: Clock) {
+    this.id = id;
+    this.clock = clock;
+    this.outbox = new MemoryOutbox(`outbox-${id}`);
+  }
+
+  behaviourOf(_: DesiredRelease): Behaviour {
+    return this.behaviour;
+  }
+
+  report(body: ReportBody): void {
+    if (this.doomed && body.kind === "target") this.died = true;
+    if (this.died) return;
+    if (body.kind === "target") this.said.add(saying(body.target_id, body.attempt, body.status));
+    const report = this.outbox.add(body, this.clock.now().toISOString());
+    this.link?.up.push(report);
+  }
+
+  progress(): void {
+    // Durable by nobody, and no state depends on it.
+  }
+
+  loseLink(): void {
+    this.cut(Infinity);
+  }
+
+  /** The link breaks; the server still reads the first `arrived` reports that were on the way. */
+  cut(arrived: number): void {
+    const { link } = this;
+    if (link === undefined) return;
+    this.link = undefined;
+    const up = link.up.slice(0, arrived);
+    if (up.length > 0) this.late.push({ up, down: [] });
+  }
+
+  /** The power is cut, and the agent starts again from its journal. */
+  crash(): void {
+    this.doomed = false;
+    this.died = false;
+    this.cut(0);
+    for (const app of this.apps.values()) app.resume();
+  }
+
+  welcome({ acked_seq, desired }: { acked_seq: number; desired: Desired | undefined }): void {
+    this.link = { up: [], down: desired === undefined ? [] : [desired] };
+    this.outbox.acknowledge(acked_seq);
+    this.link.up.push(...this.outbox.waiting);
+    for (const app of this.apps.values()) app.announce();
+  }
+
+  take(message: Down): void {
+    if (message.type === "ack") return this.outbox.acknowledge(message.seq);
+    if (message.generation <= this.generation) return;
+    this.generation = message.generation;
+    this.report({ kind: "observed", generation: message.generation });
+    for (const app of Object.keys(message.apps)) if (!this.apps.has(app)) this.apps.set(app, new AppRunner(app, this));
+    for (const [app, runner] of this.apps) runner.wishFor(message.apps[app] ?? "absent");
+  }
+
+  /** Id of the release that an app runs. */
+  runs(app: string): string | null {
+    return this.apps.get(app)?.state.current?.id ?? null;
+  }
+
+  get idle(): boolean {
+    return [...this.apps.values()].every(({ state }) => state.work === null);
+  }
+}
+
+export const saying = (target_id: string, attempt: number, status: string): string => `${target_id} ${attempt} ${status}`;

@@ -1,0 +1,87 @@
+import { Coverage, LEGAL_PAIRS } from "./coverage.ts";
+import { ManualClock } from "./manual-clock.ts";
+import { PureServer } from "./pure/pure-server.ts";
+import { type Result, runSchedule, type ScheduleOptions, STARTS_AT } from "./schedule.ts";
+import type { Plant } from "./server.ts";
+
+export interface SimulateOptions {
+  mode: "pure" | "whole";
+  /** Of the first schedule; the next has one more. */
+  seed: number;
+  schedules: number;
+  /** A fault to be found: it ends with the first schedule that does. */
+  plant?: Plant | undefined;
+}
+
+export interface Tally {
+  schedules: number;
+  steps: number;
+  seconds: number;
+  cpu_seconds: number;
+  broken: (NonNullable<Result["broken"]> & { seed: number })[];
+  /** Pairs of state and event: how many were visited that can meet, which were not, and which met that cannot. */
+  visited: number;
+  missing: string[];
+  illegal: string[];
+  pairs: [pair: string, times: number][];
+}
+
+/** Whole schedules are longer: there are fewer of them to meet everything. */
+const STEPS_MORE = { pure: 90, whole: 200 };
+/** Whole schedules that run at the same time: one alone waits for its database most of the time. */
+const WHOLE_LANES = 4;
+/** Stops when so many schedules have broken a rule: more tell nothing new. */
+const BROKEN_MAX = 100;
+
+/** Runs schedules one after the other. Throws what no rule foresees, with the seed. */
+export async function simulate({ mode, seed, schedules, plant }: SimulateOptions): Promise<Tally> {
+  const lanes = mode === "pure" ? 1 : WHOLE_LANES;
+  const coverage = new Coverage();
+  const stage = mode === "pure" ? pureStage(plant) : await (await import("./whole/stage.ts")).wholeStage(plant, lanes);
+  const [began, cpu] = [performance.now(), process.cpuUsage()];
+  const tally = { schedules: 0, steps: 0, broken: [] as Tally["broken"] };
+  let next = 0;
+  const runLane = async (_: unknown, lane: number): Promise<void> => {
+    while (next < schedules && tally.broken.length < (plant === undefined ? BROKEN_MAX : 1)) {
+      const own_seed = seed + next;
+      next += 1;
+      const result = await runSchedule({
+        seed: own_seed,
+        steps_more: STEPS_MORE[mode],
+        server: stage.server(lane),
+        clock: (chance) => new ManualClock(STARTS_AT, chance.next),
+        coverage,
+      });
+      tally.schedules += 1;
+      tally.steps += result.steps;
+      if (result.broken !== undefined) tally.broken.push({ seed: result.seed, ...result.broken });
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: lanes }, runLane));
+  } finally {
+    await stage.end();
+  }
+  const { user, system } = process.cpuUsage(cpu);
+  const legal: ReadonlySet<string> = new Set(LEGAL_PAIRS);
+  return {
+    ...tally,
+    seconds: (performance.now() - began) / 1_000,
+    cpu_seconds: (user + system) / 1e6,
+    visited: LEGAL_PAIRS.filter((pair) => coverage.visited.has(pair)).length,
+    missing: LEGAL_PAIRS.filter((pair) => !coverage.visited.has(pair)),
+    illegal: [...coverage.visited.keys()].filter((pair) => !legal.has(pair)),
+    pairs: [...coverage.visited].toSorted(([a], [b]) => (a < b ? -1 : 1)),
+  };
+}
+
+export interface Stage {
+  /** Schedules of one lane run one after the other. */
+  server: (lane: number) => ScheduleOptions["server"];
+  end(): Promise<void>;
+}
+
+const pureStage = (plant: Plant | undefined): Stage => ({
+  server: () => (clock, chance) => new PureServer(clock, chance, plant),
+  end: async () => {},
+});
