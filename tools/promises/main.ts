@@ -12,7 +12,7 @@ const USAGE = `npm run promises [-- --quick] [NUMBER…]
 
 Proves what Robofleet guarantees and prints each guarantee with the figure that its test measured.
 Without NUMBER all of them. What was proven is kept in docs/reference/promises.json and shown in promises.md beside it.
---quick: the sizes of npm test, and nothing is kept.
+--quick: the sizes of npm test; kept, and called so, only where nothing at full size is.
 `;
 
 /** Whole figures take longer than a test of `npm test` may; each test has its own, shorter limit. */
@@ -45,7 +45,7 @@ async function main(args: readonly string[]): Promise<void> {
     // A promise with several proofs is proven by all of them.
     for (const [number, figures] of proven) if (figures.length < (expected.get(number) ?? 0)) proven.delete(number);
     report(wanted, proven);
-    if (!quick) await keep(wanted, proven);
+    await keep(wanted, proven, quick);
     process.exitCode = code === 0 && wanted.every(({ number }) => proven.has(number)) ? 0 : 1;
   } finally {
     await rm(directory, { recursive: true, force: true });
@@ -62,12 +62,14 @@ function findProofs(wanted: readonly PromiseRow[]): { files: string[]; expected:
 }
 
 /** Adds what a run proved to what earlier ones did, and writes the page anew. */
-async function keep(wanted: readonly PromiseRow[], proven: ReadonlyMap<number, readonly string[]>): Promise<void> {
+async function keep(wanted: readonly PromiseRow[], proven: ReadonlyMap<number, readonly string[]>, quick: boolean): Promise<void> {
   const file = path.join(root, "docs", "reference", "promises.json");
   const kept = JSON.parse(await readFile(file, "utf8").catch(() => "{}")) as Kept;
   for (const { number } of wanted) {
     const figures = proven.get(number);
-    if (figures !== undefined) kept[number] = { figures, date: new Date().toISOString().slice(0, 10), machine: machine() };
+    const whole = kept[number] !== undefined && kept[number].size !== "test";
+    if (figures === undefined || (quick && whole)) continue;
+    kept[number] = { figures, date: new Date().toISOString().slice(0, 10), machine: machine(), ...(quick ? { size: "test" } : {}) };
   }
   await writeFile(file, `${JSON.stringify(kept, null, 2)}\n`);
   await writeFile(path.join(root, "docs", "reference", "promises.md"), renderPage(kept));

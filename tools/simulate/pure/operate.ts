@@ -208,8 +208,9 @@ function createFromEnded(tables: Tables, ended: Deployment, as: "retry" | "rollb
     return status === "applied" && app?.target_id == null && (app?.current_release_id ?? null) === release_id;
   });
   if (members.length === 0) return "refused";
+  const { expires_at: _, ...again } = ended.rollout;
   const rollout: Rollout =
-    as === "retry" ? ended.rollout : ended.rollout.verify_seconds === undefined ? {} : { verify_seconds: ended.rollout.verify_seconds };
+    as === "retry" ? again : ended.rollout.verify_seconds === undefined ? {} : { verify_seconds: ended.rollout.verify_seconds };
   const deployment = newDeployment(
     {
       id: tables.id("dep"),

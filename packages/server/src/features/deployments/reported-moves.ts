@@ -109,8 +109,8 @@ function changeOf(
     deadline_at: stopping ? target.deadline_at : (held?.deadline_at ?? deadlineOf(verdict.to, verifySecondsOf(deployment.rollout), now)),
     not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null,
     actor: robotActor(target.robot_id),
-    // Which of the checks refused it, only the robot knows.
-    data: verdict.reason === "signature_invalid" && detail !== undefined ? { ...data, detail } : data,
+    // Why it went wrong, only the robot knows; which check refused a signature is the sentence itself.
+    data: detail === undefined ? data : { ...data, [verdict.reason === "signature_invalid" ? "detail" : "robot_says"]: detail },
   };
 }
 
