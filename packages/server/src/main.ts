@@ -111,7 +111,12 @@ try {
   await program.parseAsync();
   process.exit(0);
 } catch (error) {
-  if (error instanceof SettingsError || error instanceof MasterKeyError || error instanceof Refusal || error instanceof InvalidArgumentError) {
+  if (
+    error instanceof SettingsError ||
+    error instanceof MasterKeyError ||
+    error instanceof Refusal ||
+    error instanceof InvalidArgumentError
+  ) {
     process.stderr.write(`robofleet: ${error.message}\n`);
     process.exit(2);
   }

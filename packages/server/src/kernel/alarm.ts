@@ -10,8 +10,8 @@ const DUE_ALREADY_MS = 10;
 
 export interface Alarm {
   /** Instead of the moment before; null: none. */
-  set(at: Date | null): void;
-  cancel(): void;
+  set: (at: Date | null) => void;
+  cancel: () => void;
 }
 
 /** Rings once at a moment of the wall clock, not before, and at most a second late when the clock is set while it waits. */

@@ -62,7 +62,7 @@ export interface StagedImage {
 }
 
 export function writeStagedImage(directory: string, image_id: string, layers: DesiredLayers | null | undefined): void {
-  fs.mkdirSync(directory);
+  makeDirectory(directory, 0o755);
   const parts = layers ? [layers.config, ...layers.layers].map(({ sha256 }) => sha256) : [];
   writeJson(imageFile(directory), { image_id, parts } satisfies StagedImage);
 }

@@ -1,5 +1,5 @@
 import type { Dirent } from "node:fs";
-import { type FileHandle, open, readdir, stat } from "node:fs/promises";
+import { type FileHandle, readdir, stat } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import { BlobError, type BlobStat } from "./blobs.ts";
 
