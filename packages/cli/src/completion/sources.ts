@@ -45,11 +45,12 @@ const LISTS = {
 /** A row may lack any of it. */
 type LooseCandidate = { [K in keyof Candidate]: string | null | undefined };
 
-export type Source = keyof typeof LISTS | "my_orgs" | "profiles" | "paths" | "kinds" | "files";
+export type Source = keyof typeof LISTS | "my_orgs" | "signing_keys" | "profiles" | "paths" | "kinds" | "files";
 
 /** By the words of the command and the name of the argument or flag; a flag of every command by its name alone. */
 const SOURCES: Readonly<Record<string, Source>> = {
   "--robot": "robots",
+  "--for-robot": "robots",
   "--fleet": "fleets",
   "--site": "sites",
   "--namespace": "namespaces",
@@ -60,12 +61,17 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "--kind": "kinds",
   "--manifest": "files",
   "--input": "files",
+  "--policy": "files",
+  "--sign": "files",
+  "--from-file": "files",
   "robots id": "robots",
   "fleets id": "fleets",
   "sites id": "sites",
   "keys id": "keys",
   "users id": "users",
   "tokens id": "tokens",
+  "signing-keys id": "signing_keys",
+  "signing-keys file": "files",
   "orgs id": "orgs",
   "deployments id": "deployments",
   "configs id": "config_deployments",
@@ -102,6 +108,10 @@ export async function readSource(source: Exclude<Source, "files">, flags: Readon
     if (source === "my_orgs") {
       const { orgs } = (await client.getMe({ signal: controller.signal })).data;
       return orgs.map(({ id, name, role }) => ({ value: id, name, about: role }));
+    }
+    if (source === "signing_keys") {
+      const { keys } = (await client.getSigningKeys({ signal: controller.signal })).data;
+      return keys.filter(({ revoked_at }) => revoked_at === null).map(({ id, name }) => ({ value: id, name }));
     }
     const [route, toCandidate] = LISTS[source];
     // One call for every list: which fields its rows have is said by LISTS.
