@@ -1,11 +1,19 @@
-import type { SystemDb } from "../../kernel/db.ts";
+import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { parseTime } from "../../kernel/time.ts";
 import { eachApart } from "./each-apart.ts";
+import { expiresAt } from "./expiry.ts";
 import { beginFanOut } from "./fan-out.ts";
+import { isLimited } from "./slots.ts";
+import { sourceOf } from "./source.ts";
 import { listDue, lockDeployments, takeDue } from "./store/deployments.ts";
-import { type CreateContext, moveDeployment } from "./transition.ts";
+import { insertEventsOfMany } from "./store/events.ts";
+import { type LeavesShelf, leaveShelf } from "./store/leave-shelf.ts";
+import type { DeploymentRow } from "./store/rows.ts";
+import { type CreateContext, deploymentEvent, HINT_DISPATCH, moveDeployment } from "./transition.ts";
 
-const DUE_PER_TURN = 50;
+const DUE_PER_TURN = 100;
 
 /**
  * Background: takes deployments whose time has come off the shelf and resolves their robots. Taking the row, the change
@@ -13,13 +21,61 @@ const DUE_PER_TURN = 50;
  */
 export async function releaseDue(db: SystemDb, engine: CreateContext): Promise<boolean> {
   const due = await listDue(db, engine.clock.now(), DUE_PER_TURN);
-  await eachApart(due, ({ org_id, id }) =>
-    db.forOrg(org_id).transaction(async (tx) => {
-      if ((await takeDue(tx, org_id, id, engine.clock.now())) === 0) return;
-      const [row] = await lockDeployments(tx, org_id, [id]);
-      if (row === undefined || row.status !== "scheduled") return;
-      await beginFanOut(tx, engine, await moveDeployment(tx, engine, row, "queued", null, SYSTEM));
-    }),
+  await eachApart(
+    Map.groupBy(due, ({ org_id }) => org_id),
+    async ([org_id, own]) => {
+      const ids = own.map(({ id }) => id);
+      const org = db.forOrg(org_id);
+      const apart = await releaseToRobots(org, engine, org_id, ids).catch((error: unknown) => {
+        if (isConnectionLost(error)) throw error;
+        // What is wrong with one holds up no other.
+        return ids;
+      });
+      await eachApart(apart, (id) => releaseOne(org, engine, org_id, id));
+    },
   );
   return due.length === DUE_PER_TURN;
+}
+
+/** Thousands may be due at one moment: those to one robot each go together. Answers the ids of the others. */
+function releaseToRobots(db: Db, engine: CreateContext, org_id: string, ids: readonly string[]): Promise<string[]> {
+  return db.transaction(async (tx) => {
+    const now = engine.clock.now();
+    const simple = (await lockDeployments(tx, org_id, ids)).filter(isForOneRobot);
+    const together = simple.map(({ id }) => id);
+    const others = ids.filter((id) => !together.includes(id));
+    const taken = new Set((await takeDue(tx, org_id, together, now)).map(({ id }) => id));
+    if (taken.size === 0) return others;
+    const usual = await expiresAt(tx, engine, org_id, {}, now);
+    const leaving = simple.flatMap(({ id, rollout }): LeavesShelf[] => {
+      const expires_at = rollout.expires_at === undefined ? usual : parseTime(rollout.expires_at);
+      return taken.has(id) ? [{ id, target_id: engine.id("tgt"), expires_at }] : [];
+    });
+    const queued = await leaveShelf(tx, org_id, leaving, now);
+    await insertEventsOfMany(
+      tx,
+      org_id,
+      queued.map((row) => ({ deployment_id: row.id, ...deploymentEvent(engine, row, row.event_seq, SYSTEM, now) })),
+    );
+    tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+    return others;
+  });
+}
+
+const isForOneRobot = (row: DeploymentRow): boolean =>
+  row.status === "scheduled" &&
+  row.kind === "release" &&
+  row.robot_id !== null &&
+  row.rollout.waves === undefined &&
+  !isLimited(row) &&
+  sourceOf(row) === undefined;
+
+function releaseOne(db: Db, engine: CreateContext, org_id: string, id: string): Promise<void> {
+  return db.transaction(async (tx) => {
+    // The deployment's row first, as whoever cancels it.
+    const [row] = await lockDeployments(tx, org_id, [id]);
+    if ((await takeDue(tx, org_id, [id], engine.clock.now())).length === 0) return;
+    if (row === undefined || row.status !== "scheduled") return;
+    await beginFanOut(tx, engine, await moveDeployment(tx, engine, row, "queued", null, SYSTEM));
+  });
 }

@@ -53,9 +53,13 @@ export const listDue = (db: Db, now: Date, limit: number) =>
     select org_id, id from deployment_due where due_at <= ${now} and org_id not in (select id from org where status = 'suspended')
     order by due_at limit ${limit} for update skip locked`);
 
-/** Takes one off the shelf, once, on whichever node asks first; 0: it is gone, or not due any more. */
-export const takeDue = (db: Db, org_id: string, id: string, now: Date) =>
-  db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id} and due_at <= ${now}`);
+/** Takes them off the shelf, once, on whichever node asks first; one that is not answered is gone, or not due any more. */
+export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Date) =>
+  db.many(
+    sql(
+      row({ id: text }),
+    )`delete from deployment_due where org_id = ${org_id} and id = any(${list(ids)}::text[]) and due_at <= ${now} returning id`,
+  );
 
 export const nextDueAt = (db: Db) =>
   // reads: org

@@ -12,6 +12,14 @@ export const insertEvents = (db: Db, org_id: string, deployment_id: string, even
     from jsonb_to_recordset(${json(events)}::jsonb)
       as e (seq bigint, id text, at timestamptz, kind text, status text, target_status text, robot_id text, reason text, message text, actor jsonb, data jsonb)`);
 
+/** Events of many deployments, one or more of each. */
+export const insertEventsOfMany = (db: Db, org_id: string, events: readonly (EventRow & { deployment_id: string })[]) =>
+  db.run(sql`
+    insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, target_status, robot_id, reason, message, actor, data)
+    select ${org_id}, e.deployment_id, e.seq, e.id, e.at, e.kind, e.status, e.target_status, e.robot_id, e.reason, e.message, e.actor, e.data
+    from jsonb_to_recordset(${json(events)}::jsonb)
+      as e (deployment_id text, seq bigint, id text, at timestamptz, kind text, status text, target_status text, robot_id text, reason text, message text, actor jsonb, data jsonb)`);
+
 export interface EventFilter {
   targets: boolean;
   robot_id?: string | undefined;

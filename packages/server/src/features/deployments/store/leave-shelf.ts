@@ -1,0 +1,26 @@
+import type { Db } from "../../../kernel/db.ts";
+import { json, sql } from "../../../kernel/sql.ts";
+import { deploymentRow } from "./rows.ts";
+
+/** A scheduled deployment of a release to one robot, with the target that it gets. */
+export interface LeavesShelf {
+  id: string;
+  target_id: string;
+  expires_at: Date;
+}
+
+/** They are queued, each with its one target; answers their rows, which the caller holds locked and writes events of. */
+export async function leaveShelf(db: Db, org_id: string, leaving: readonly LeavesShelf[], now: Date) {
+  const rows = json(leaving.map(({ id, target_id, expires_at }) => ({ leaves: id, target_id, gives_up_at: expires_at })));
+  const queued = await db.many(sql(deploymentRow)`
+    update deployment set status = 'queued', event_seq = event_seq + 1, fan_out_at = ${now}, fan_out_done_at = ${now}, fan_out_cursor = robot_id,
+      expires_at = l.gives_up_at, count_total = 1, count_queued = 1, updated_at = ${now}
+    from jsonb_to_recordset(${rows}::jsonb) as l (leaves text, gives_up_at timestamptz)
+    where org_id = ${org_id} and id = l.leaves and status = 'scheduled'
+    returning ${deploymentRow}`);
+  await db.run(sql`
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
+    select d.org_id, d.id, l.target_id, d.kind, d.robot_id, coalesce(d.app, 'main'), d.release_id, 'queued', ${now}, ${now}
+    from deployment d join jsonb_to_recordset(${rows}::jsonb) as l (leaves text, target_id text) on l.leaves = d.id where d.org_id = ${org_id}`);
+  return queued;
+}
