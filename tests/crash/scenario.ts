@@ -10,6 +10,8 @@ import { until } from "../processes/process.ts";
 import type { Data, Ledger } from "./ledger.ts";
 
 const NUDGE_AFTER_MS = 2_500;
+/** A robot that was called off before it heard of a deployment acknowledges nothing: the minute that it has for it is waited out. */
+const END_MS = 120_000;
 const TWO_AT_ONCE = "two-at-once";
 /** The kernel keeps the lock as long as the workload, or a child of it, lives. */
 const STAYS_ALONE = [
@@ -91,7 +93,7 @@ export class Scenario {
       const { status } = (await this.ledger.get(path)) as Data & { status: DeploymentStatus };
       return isTerminal(status) && status;
     };
-    const status = await until(`${path} to end`, look, this.ledger.deaths).catch(async (error: unknown) => {
+    const status = await until(`${path} to end`, look, this.ledger.deaths, END_MS).catch(async (error: unknown) => {
       throw new Error(await this.#explain(path), { cause: error });
     });
     this.ended.push(path);

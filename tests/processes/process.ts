@@ -86,16 +86,17 @@ export async function until<T>(
   what: string,
   look: () => Promise<T | undefined | false> | T | undefined | false,
   progress: () => number = () => 0,
+  wait_ms = WAIT_MS,
 ): Promise<T> {
-  let deadline = performance.now() + WAIT_MS;
+  let deadline = performance.now() + wait_ms;
   let before = progress();
   for (;;) {
     const seen = await look();
     if (seen !== undefined && seen !== false) return seen;
     const now = progress();
-    if (now !== before) deadline = performance.now() + WAIT_MS;
+    if (now !== before) deadline = performance.now() + wait_ms;
     before = now;
-    if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms in vain for: ${what}`);
+    if (performance.now() > deadline) throw new Error(`waited ${wait_ms} ms in vain for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }
