@@ -173,7 +173,7 @@ async function askRobot(scenario: Scenario, method: string, address: string, bod
   await until(
     `the agent to answer ${method} ${address}`,
     () =>
-      askAgent(path.join(scenario.robot().state, "agent.sock"), method, address, body).then(
+      askAgent(path.join(scenario.robot().state, "run", "agent.sock"), method, address, body).then(
         () => true,
         (error: unknown) => {
           if (error instanceof AgentUnreachable || (error instanceof AgentRefused && error.code === "update_in_progress")) return false;

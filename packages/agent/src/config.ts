@@ -1,7 +1,7 @@
-import { dirname, join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { parseFingerprint } from "@robofleet/protocol/authority";
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
-import { SOCKET_PATH_BYTES_MAX } from "./local/socket-path.ts";
+import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
 import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/gate.ts";
 
 /** Everything that the outside decides about an agent. Sizes in bytes. */
@@ -129,9 +129,6 @@ function containerSockets(text: string | undefined, env: NodeJS.ProcessEnv): str
   return [...CONTAINER_SOCKETS, ...(env.XDG_RUNTIME_DIR ? [resolve(env.XDG_RUNTIME_DIR, "podman/podman.sock")] : [])];
 }
 
-/** Where the robot's own software finds the agent, if nobody says otherwise. */
-export const socketIn = (state_directory: string): string => join(state_directory, "agent.sock");
-
 function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): NonNullable<AgentConfig["local_api"]> {
   const socket = flags.socket === undefined ? socketIn(state) : resolve(flags.socket);
   const group = flags.socketGroup ?? env.ROBOFLEET_SOCKET_GROUP;
@@ -147,15 +144,22 @@ function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): No
 /** Where the packages put it, for commands that are not told. */
 const STATE_DIRECTORY_DEFAULT = "/var/lib/robofleet-agent";
 
-/** Which agent of this machine the commands for people ask: flags, ROBOFLEET_SOCKET (workloads have it), ROBOFLEET_STATE. */
+/**
+ * Which agent of this machine the commands for people ask: flags, ROBOFLEET_SOCKET (workloads have it), ROBOFLEET_STATE. The state
+ * directory is undefined when only a socket is named that is not the default one of any: in a container, say.
+ */
 export function readClientPlace(
   flags: Pick<ConfigFlags, "socket" | "state">,
   env: NodeJS.ProcessEnv = process.env,
-): { socket: string; state_directory: string } {
-  const state = flags.state ?? env.ROBOFLEET_STATE;
+): { socket: string; state_directory: string | undefined } {
+  const state = flags.state ?? (env.ROBOFLEET_STATE || undefined);
   const socket = flags.socket ?? (flags.state === undefined ? env.ROBOFLEET_SOCKET : undefined);
-  const state_directory = resolve(state ?? (socket ? dirname(socket) : STATE_DIRECTORY_DEFAULT));
-  return { socket: socket ? resolve(socket) : socketIn(state_directory), state_directory };
+  if (!socket) {
+    const state_directory = resolve(state ?? STATE_DIRECTORY_DEFAULT);
+    return { socket: socketIn(state_directory), state_directory };
+  }
+  const place = resolve(socket);
+  return { socket: place, state_directory: state === undefined ? stateDirectoryOf(place) : resolve(state) };
 }
 
 function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentConfig, "safe_to_update"> {

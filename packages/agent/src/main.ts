@@ -31,7 +31,7 @@ function withRunOptions(command: Command): Command {
       "--container-socket <path>",
       "unix socket of dockerd or podman, or none (or ROBOFLEET_CONTAINER_SOCKET; else where they put it by default)",
     )
-    .option("--socket <path>", "unix socket for the robot's own software (agent.sock in the state directory)")
+    .option("--socket <path>", "unix socket for the robot's own software (run/agent.sock in the state directory)")
     .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROBOFLEET_SOCKET_GROUP)")
     .option("--safe-to-update-command <command>", "asked before an update: exit 0 = safe (or ROBOFLEET_SAFE_TO_UPDATE_COMMAND)")
     .option("--safe-to-update-url <url>", "asked before an update: 200 = safe (or ROBOFLEET_SAFE_TO_UPDATE_URL)")

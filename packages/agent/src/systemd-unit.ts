@@ -1,4 +1,5 @@
-import { type AgentConfig, socketIn } from "./config.ts";
+import type { AgentConfig } from "./config.ts";
+import { socketIn } from "./local/socket-path.ts";
 
 /** Workloads may take their time to stop; after this systemd kills what is left. */
 const STOP_TIMEOUT_SECONDS = 60;

@@ -50,7 +50,7 @@ test("every command of the guide does what it says, one after the other on one r
   const env = {
     ...process.env,
     PATH: `${join(base, "bin")}:${process.env["PATH"] ?? ""}`,
-    ROBOFLEET_SOCKET: join(state, "agent.sock"),
+    ROBOFLEET_SOCKET: join(state, "run", "agent.sock"),
     ROBOFLEET_STATE: state,
   };
   const run = ["run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", state];

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
+import { socketIn } from "../local/socket-path.ts";
 import { temporaryDirectory, until } from "../testing/agent-rig.ts";
 import { startLinkPeer } from "../testing/link-peer.ts";
 
@@ -57,7 +58,7 @@ test("status, configs and events show what the agent knows", LIMIT, async (t) =>
   assert.deepEqual(JSON.parse((await say("configs", "default")).out), { speed: 2 });
   const none = await say("configs", "none");
   assert.deepEqual([none.code, none.err], [5, 'rf-agent: this robot has no config "none"\n']);
-  const events = rfAgent(t, { ROBOFLEET_SOCKET: join(state, "agent.sock"), ROBOFLEET_STATE: "" }, "events");
+  const events = rfAgent(t, { ROBOFLEET_SOCKET: socketIn(state), ROBOFLEET_STATE: "" }, "events");
   await until("the reader to be there", () => {
     peer.drop();
     return events.out() !== "";
@@ -127,12 +128,29 @@ test(
   },
 );
 
+test("without an agent the lock is refused where nobody knows which file the agent will look at", LIMIT, async (t) => {
+  const directory = temporaryDirectory(t);
+  const socket = join(directory, "agent.sock");
+  for (const words of [
+    ["lock", "--owner", "docking"],
+    ["unlock", "--owner", "docking"],
+  ]) {
+    const run = rfAgent(t, { ROBOFLEET_SOCKET: socket, ROBOFLEET_STATE: "" }, ...words);
+    assert.deepEqual([await run.code, run.err()], [7, `rf-agent: no agent listens at ${socket}\n`]);
+  }
+  assert.deepEqual(readdirSync(directory), []);
+  // The default socket of a workload's environment names the state directory, too.
+  const run = rfAgent(t, { ROBOFLEET_SOCKET: socketIn(directory), ROBOFLEET_STATE: "" }, "lock", "--owner", "docking");
+  assert.equal(await run.code, 0, run.err());
+  assert.deepEqual(readdirSync(directory), ["update.lock"]);
+});
+
 test("without an agent the lock is taken for when one runs; status says that none does, exit 7", LIMIT, async (t) => {
   const { say, state, agent, args, peer } = await startRobot(t);
   agent.child.kill("SIGTERM");
   assert.equal(await agent.code, 0, agent.err());
   const status = await say("status");
-  assert.deepEqual([status.code, status.err], [7, `rf-agent: no agent listens at ${join(state, "agent.sock")}\n`]);
+  assert.deepEqual([status.code, status.err], [7, `rf-agent: no agent listens at ${socketIn(state)}\n`]);
   const taken = await say("lock", "--owner", "docking", "--ttl", "2h");
   assert.equal(taken.code, 0, taken.err);
   assert.match(taken.err, /the lock is taken for when it runs/);

@@ -7,10 +7,10 @@ import { AgentRefused, AgentUnreachable, askAgent } from "../local/client.ts";
 import { thisMachine } from "../safety/machine.ts";
 import { type HeldLock, LockBusy, LockHeld, type LockRequest, UpdateLock } from "../safety/update-lock.ts";
 
-/** Where the agent listens, and where its lock file is when it does not run. */
+/** Where the agent listens, and where its lock file is when it does not run; undefined: nobody knows. */
 export interface LockPlace {
   socket: string;
-  state_directory: string;
+  state_directory: string | undefined;
   clock: Clock;
   say: (line: string) => void;
 }
@@ -24,14 +24,16 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
   try {
     return (await askAgent<{ lock: HeldLock }>(place.socket, "PUT", "/v1/lock", request)).lock;
   } catch (error) {
-    if (!(error instanceof AgentUnreachable)) throw error;
+    const { state_directory } = place;
+    // A file in another directory than the agent's would hold nothing back.
+    if (!(error instanceof AgentUnreachable) || state_directory === undefined) throw error;
     place.say(`${error.message}: the lock is taken for when it runs`);
-    makeDirectory(place.state_directory);
-    return whileBusy(place, () => lockFile(place).take(request));
+    makeDirectory(state_directory);
+    return whileBusy(place, () => lockFile(place, state_directory).take(request));
   }
 }
 
-const lockFile = ({ state_directory, clock }: LockPlace): UpdateLock =>
+const lockFile = ({ clock }: LockPlace, state_directory: string): UpdateLock =>
   new UpdateLock({ state_directory, clock, machine: thisMachine("/") });
 
 async function whileBusy<T>({ clock }: LockPlace, work: () => T): Promise<T> {
@@ -71,8 +73,9 @@ export async function releaseLock(place: LockPlace, owner: string | undefined): 
   try {
     return (await askAgent<{ released: boolean }>(place.socket, "DELETE", `/v1/lock?${query}`)).released;
   } catch (error) {
-    if (!(error instanceof AgentUnreachable)) throw error;
-    return whileBusy(place, () => lockFile(place).release(owner) !== undefined);
+    const { state_directory } = place;
+    if (!(error instanceof AgentUnreachable) || state_directory === undefined) throw error;
+    return whileBusy(place, () => lockFile(place, state_directory).release(owner) !== undefined);
   }
 }
 

@@ -18,13 +18,14 @@ import { EVENT_BACKLOG_BYTES_MAX, EVENT_READERS_MAX } from "./event-stream.ts";
 import { AgentRefused, AgentUnreachable, askAgent, readEvents } from "./client.ts";
 import { RobotSide } from "./robot-side.ts";
 import { LOCAL_BODY_BYTES_MAX, LOCAL_CLIENTS_MAX } from "./server.ts";
+import { socketIn } from "./socket-path.ts";
 
 const LIMIT = { timeout: 60_000 };
 
 /** The robot's side of an agent that installs nothing. */
 async function startSide(t: TestContext, more: { group?: string; socket?: string } = {}) {
   const state = temporaryDirectory(t);
-  const { socket = join(state, "agent.sock"), ...rest } = more;
+  const { socket = socketIn(state), ...rest } = more;
   const lines: string[] = [];
   const log = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
   const side = new RobotSide({ config: testConfig(state, { local_api: { socket, ...rest } }), clock: systemClock, log });
@@ -220,7 +221,8 @@ test("only the agent's user and the group may use it, and the group sees nothing
   const { socket, state } = await startSide(t, { group: "nogroup" });
   const { mode, gid } = statSync(socket);
   assert.deepEqual([mode & 0o777, gid], [0o660, 65_534]);
-  assert.deepEqual([statSync(state).mode & 0o777, statSync(state).gid], [0o710, 65_534]);
+  for (const directory of [state, join(state, "run")])
+    assert.deepEqual([statSync(directory).mode & 0o777, statSync(directory).gid], [0o710, 65_534], directory);
   if (process.getuid?.() !== 0) return;
   chmodSync(join(state, ".."), 0o755);
   // Not synchronously: the server is in this process.
@@ -259,7 +261,7 @@ test("a path that is too long for a unix socket is said before anything begins",
   const state = `/tmp/${"long".repeat(30)}`;
   assert.throws(
     () => readConfig({ server: "http://127.0.0.1:1", state }, {}),
-    (error) => error instanceof UsageError && /has 136 bytes.*at most 107.*--socket/.test(error.message),
+    (error) => error instanceof UsageError && /has 140 bytes.*at most 107.*--socket/.test(error.message),
   );
   assert.equal(
     readConfig({ server: "http://127.0.0.1:1", state, socket: "/run/robofleet.sock" }, {}).local_api?.socket,

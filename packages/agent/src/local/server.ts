@@ -1,13 +1,14 @@
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { dirname } from "node:path";
 import type { Clock, Timer } from "@robofleet/clock";
 import type { Logger } from "pino";
-import { errorText } from "../disk/write-atomically.ts";
+import { errorText, makeDirectory } from "../disk/write-atomically.ts";
 import { EVENT_READERS_MAX, streamEvents } from "./event-stream.ts";
 import type { EventRing } from "./event-ring.ts";
 import { type AgentView, answerLocal, EVENTS_PATH, LocalError } from "./routes.ts";
-import { clearSocket, openToGroup } from "./socket-path.ts";
+import { clearSocket, openToGroup, socketIn } from "./socket-path.ts";
 
 /** Connections at the same time; one more is closed at once. */
 export const LOCAL_CLIENTS_MAX = 32;
@@ -66,6 +67,7 @@ export class LocalApi {
     );
     server.maxConnections = LOCAL_CLIENTS_MAX;
     try {
+      if (socket === socketIn(state_directory)) makeDirectory(dirname(socket));
       await clearSocket(socket, clock);
       server.listen({ path: socket });
       await once(server, "listening");

@@ -1,15 +1,27 @@
 import { chmodSync, chownSync, lstatSync, readFileSync, rmSync, statSync } from "node:fs";
 import { connect } from "node:net";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import type { Clock } from "@robofleet/clock";
 import { errorCode, isMissing } from "../disk/write-atomically.ts";
 
 /** Linux takes 108 bytes for the path of a unix socket, the zero at its end included. */
 export const SOCKET_PATH_BYTES_MAX = 107;
 const SOCKET_MODE = 0o660;
-/** Whoever may reach the socket passes through the state directory, and sees nothing of it. */
+/** Whoever may reach the socket passes through the directories to it, and sees nothing of them. */
 const PASSABLE_MODE = 0o710;
 const PROBE_TIMEOUT_MS = 1_000;
+
+/**
+ * Where the robot's own software finds the agent, if nobody says otherwise. In a directory of its own, which containers are
+ * given: the state directory holds the private key, and a mount of the file alone shows a dead socket once the agent was restarted.
+ */
+export const socketIn = (state_directory: string): string => join(state_directory, "run", "agent.sock");
+
+/** The state directory whose default socket this is; undefined for a socket at another place. */
+export function stateDirectoryOf(socket: string): string | undefined {
+  const state_directory = dirname(dirname(socket));
+  return socketIn(state_directory) === socket ? state_directory : undefined;
+}
 
 /** Another agent answers at this path, or something is there that is no socket. */
 export class SocketTaken extends Error {}
@@ -47,9 +59,11 @@ export function openToGroup(path: string, state_directory: string, group: string
   if (group === undefined) return;
   const group_id = groupId(group);
   chownSync(path, statSync(path).uid, group_id);
-  if (dirname(path) !== state_directory) return;
-  chownSync(state_directory, statSync(state_directory).uid, group_id);
-  chmodSync(state_directory, PASSABLE_MODE);
+  if (!path.startsWith(`${state_directory}/`)) return;
+  for (let directory = dirname(path); directory.length >= state_directory.length; directory = dirname(directory)) {
+    chownSync(directory, statSync(directory).uid, group_id);
+    chmodSync(directory, PASSABLE_MODE);
+  }
 }
 
 /** A number, or a name of /etc/group. Throws for a group that is not there. */

@@ -4,6 +4,7 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { containersOf, imageReleases, runningTags, SKIP, startContainerRig, useEngine } from "../../testing/container-rig.ts";
+import { socketIn } from "../../local/socket-path.ts";
 import { type DeploymentsRig, until } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP, tarOf } from "../../testing/images.ts";
 
@@ -119,6 +120,44 @@ test("old images and layers go after success, those of the release before stay",
   await until("the oldest image to go", async () => (await imageReleases(engine(), rig.state)).join() === "rel_v2,rel_v3");
   // Two configs, two scripts, and the shell that both have.
   await until("its layers to go", () => fs.readdirSync(path.join(rig.state, "layers")).length === 5);
+});
+
+test("a container reaches the agent's socket, also the one of the next agent, and nothing else that is the agent's", LIMIT, async () => {
+  await using rig = await startContainerRig(engine(), { mount_directories: ["/usr"] });
+  const config = {
+    container_sockets: [engine().socket],
+    mount_directories: ["/usr"],
+    keep_workloads: true,
+    local_api: { socket: socketIn(rig.state) },
+  };
+  const reboot = async (): Promise<void> => {
+    await rig.robot_side?.stop();
+    await rig.deployments.stop();
+    await rig.boot(config);
+  };
+  await reboot();
+  const lib = ["/usr/lib", "/usr/lib64"].filter((source) => fs.existsSync(source));
+  const mounts = [
+    { type: "bind", source: "/usr", target: "/usr", read_only: true },
+    ...lib.map((source) => ({ type: "bind", source, target: source.slice("/usr".length), read_only: true })),
+  ];
+  const ask = `curl -sS -X PUT -d '{"owner":"'$ROBOFLEET_APP'","ttl_seconds":60}' --unix-socket $ROBOFLEET_SOCKET http://robot/v1/lock`;
+  const script = `PATH=$PATH:/usr/bin; trap "exit 0" TERM; touch /run/robofleet/x 2>/dev/null && echo writable
+    echo "sees $(ls /run/robofleet | tr '\\n' ' ')"; n=0; while :; do n=$((n+1)); echo "$n: $(${ask} 2>&1)"; sleep 0.2; done`;
+  const target = rig.deploy(await imageRelease("v1", await shellImage(script), { mounts, health: { command: ["true"] } }, rig.server));
+  assert.equal((await rig.ended(target)).status, "applied", JSON.stringify(rig.logs.slice(-5)));
+  const granted = () => saidBy(rig, "main").filter((message) => message.includes('"owner":"main"')).length;
+  await until("the lock to be the container's", () => granted() > 0 && rig.robot_side?.permission.lock()?.owner === "main");
+  assert.ok(saidBy(rig, "main").includes("sees agent.sock configs "), saidBy(rig, "main")[0]);
+  assert.ok(!saidBy(rig, "main").includes("writable"));
+  const [one] = await containersOf(engine(), rig.state);
+  await rig.robot_side?.stop();
+  await until("nobody to answer", () => /Could|Fail|refused|couldn/i.test(saidBy(rig, "main").at(-1) ?? ""));
+  await reboot();
+  const before = granted();
+  await until("the next agent to answer", () => granted() > before);
+  const [same] = await containersOf(engine(), rig.state);
+  assert.deepEqual([same?.id, same?.state], [one?.id, "running"]);
 });
 
 test("a container sees its environment, its configs to read only, and what the robot allows of its directories", LIMIT, async () => {

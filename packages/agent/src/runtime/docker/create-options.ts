@@ -5,9 +5,7 @@ import { StepFailure } from "../failure.ts";
 import { CONTAINER_LOG_BYTES_MAX } from "../limits.ts";
 import type { ContainerSpec } from "./container-manifest.ts";
 import { type HostPort, LABELS } from "./containers.ts";
-
-/** Where a container finds its configs. */
-export const CONFIGS_INSIDE = "/run/robofleet/configs";
+import { CONFIGS_INSIDE, SOCKET_DIRECTORY_INSIDE, type SocketMount } from "./socket-mount.ts";
 
 export interface CreateContext {
   app: string;
@@ -18,6 +16,8 @@ export interface CreateContext {
   state_directory: string;
   configs_directory: string;
   mount_directories: readonly string[];
+  /** undefined: the container does not reach the agent. */
+  socket: SocketMount | undefined;
   /** Says apart containers of one app. */
   suffix: string;
 }
@@ -39,6 +39,7 @@ export function createOptions(context: CreateContext): ContainerCreateOptions {
       ROBOFLEET_CONFIG_DIR: CONFIGS_INSIDE,
       ROBOFLEET_APP: app,
       ROBOFLEET_RELEASE: release.tag,
+      ...(context.socket === undefined ? {} : { ROBOFLEET_SOCKET: context.socket.inside }),
     }).map(([name, content]) => `${name}=${content}`),
     Labels: {
       [LABELS.robot]: state_directory,
@@ -112,14 +113,16 @@ function volumeMount({ app, state_directory }: CreateContext, source: string, Ta
   };
 }
 
-function bindMounts({ spec, configs_directory, mount_directories }: CreateContext): string[] {
+function bindMounts({ spec, configs_directory, mount_directories, socket }: CreateContext): string[] {
   const mounts = spec.mounts.flatMap(({ type, source, target, read_only }) => {
     if (type !== "bind" || source === null) return [];
     const from = allowedMount(source, mount_directories);
     if (from.includes(":") || target.includes(":")) throw new StepFailure("rejected_by_robot", `manifest: mount ${from} has a colon`);
     return [`${from}:${target}${read_only ? ":ro" : ""}`];
   });
-  return [`${configs_directory}:${CONFIGS_INSIDE}:ro`, ...mounts];
+  // The directory, not the file: an agent that is restarted makes another file.
+  const run = socket === undefined ? [] : [`${socket.directory}:${SOCKET_DIRECTORY_INSIDE}:ro`];
+  return [...run, `${configs_directory}:${CONFIGS_INSIDE}:ro`, ...mounts];
 }
 
 /**

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import path from "node:path";
 import { test } from "node:test";
+import { temporaryDirectory } from "../../testing/agent-rig.ts";
 import { registryRelease } from "../../testing/container-rig.ts";
 import { DeploymentsRig, until } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
@@ -12,12 +14,13 @@ const ulimits = { nofile: { soft: 1_024, hard: 1_024 }, nproc: { soft: 1_024, ha
 test(
   "podman runs images as dockerd does: applied, health by output, rolled back, crash loop, replaced beside, missing",
   LIMIT,
-  async () => {
+  async (t) => {
     await using engine = await PodmanEngine.start();
-    await using rig = await DeploymentsRig.start({ config: { container_sockets: [engine.socket] } });
+    const socket = path.join(temporaryDirectory(t), "agent.sock");
+    await using rig = await DeploymentsRig.start({ config: { container_sockets: [engine.socket], local_api: { socket } } });
     const release = async (tag: string, script: string, manifest: Record<string, unknown> = {}) =>
       imageRelease(tag, await shellImage(`# ${tag}\n${script}`), { ulimits, ...manifest }, rig.server);
-    const chatty = `echo one; echo two; ${STAYS_UP}`;
+    const chatty = `echo one; echo two; test -S $ROBOFLEET_SOCKET && echo "a socket"; ls $ROBOFLEET_CONFIG_DIR; ${STAYS_UP}`;
     const first = await rig.ended(
       rig.deploy(await release("v1", chatty, { health: { log: { pattern: "^up v\\d$" } } }), { verify_seconds: 2 }),
     );
@@ -26,7 +29,7 @@ test(
     // Each once, though podman tells whole seconds only.
     assert.deepEqual(
       rig.logs.filter(({ source }) => source === "main").map(({ message }) => message),
-      ["one", "two", "up v1"],
+      ["one", "two", "a socket", "up v1"],
     );
     const sick = await rig.ended(rig.deploy(await release("v2", STAYS_UP, { health: { command: ["sh", "-c", "echo sick; exit 3"] } })));
     assert.deepEqual([sick.status, sick.reason, engine.running()], ["rolled_back", "health_check_failed", ["v1"]]);

@@ -5,6 +5,7 @@ import { type ContainerSpec, readContainerManifest } from "./container-manifest.
 import { type ContainerRecord, type Kept, NO_CONTAINERS, readRecord, readStagedImage, writeRecord } from "./container-record.ts";
 import type { Containers, Found } from "./containers.ts";
 import { createOptions, portsClash } from "./create-options.ts";
+import { SocketDirectory } from "./socket-mount.ts";
 
 export interface ReplacementOptions extends Pick<RuntimeOptions, "paths" | "config" | "clock" | "log" | "on_step"> {
   containers: Containers;
@@ -15,13 +16,17 @@ const SUFFIX_BYTES = 3;
 /** Which container is to run: the one that is there, the one before it, or a new one. */
 export class Replacement {
   readonly #options: ReplacementOptions;
+  readonly #socket: SocketDirectory;
 
   constructor(options: ReplacementOptions) {
     this.#options = options;
+    this.#socket = new SocketDirectory(options);
   }
 
   /** Answers the container to start; what it takes the place of is stopped or kept beside, as its manifest says. */
   async choose(app: string, release: DesiredRelease, { fresh, signal }: { fresh: boolean; signal: AbortSignal }): Promise<Kept> {
+    // A container that is there has it mounted: the directory is to be there when it is started.
+    this.#socket.prepare();
     const found = await this.#options.containers.list(app, { signal });
     const record = readRecord(this.#options.paths, app);
     const there = fresh ? await this.#goBack(app, release, record, found, signal) : this.#adopt(release, record, found);
@@ -39,6 +44,7 @@ export class Replacement {
       state_directory: paths.root,
       configs_directory: paths.configs,
       mount_directories: config.mount_directories,
+      socket: this.#socket.prepare(),
       suffix: Buffer.from(clock.randomBytes(SUFFIX_BYTES)).toString("hex"),
     });
   }
