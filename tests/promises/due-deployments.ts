@@ -17,6 +17,7 @@ export interface Fired {
   due_at: Date;
   /** By the server's clock; null: it was never queued. */
   queued_at: Date | null;
+  dispatched_at: Date | null;
   /** How often it was queued; how often its robot got the first attempt. */
   queued: number;
   dispatched: number;
@@ -165,6 +166,7 @@ export class DueDeployments implements AsyncDisposable {
   async fired(): Promise<Fired[]> {
     const { rows } = await this.#client.query<Fired>(
       `select d.id, d.scheduled_at as due_at, min(e.at) filter (where e.kind = 'deployment.queued') as queued_at,
+         min(e.at) filter (where e.kind = 'target.dispatched') as dispatched_at,
          count(*) filter (where e.kind = 'deployment.queued')::int as queued,
          count(*) filter (where e.kind = 'target.dispatched' and e.data ->> 'attempt' = '1')::int as dispatched
        from deployment d join deployment_event e on (e.org_id, e.deployment_id) = (d.org_id, d.id)
@@ -194,6 +196,6 @@ export function checkOnce(fired: readonly Fired[], count: number): void {
   );
 }
 
-/** How late each fired, in milliseconds, the least first. */
-export const latenessOf = (fired: readonly Fired[]): number[] =>
-  fired.map(({ due_at, queued_at }) => (queued_at === null ? Infinity : queued_at.getTime() - due_at.getTime())).toSorted((a, b) => a - b);
+/** How late each fired, or was handed to its robot, in milliseconds, the least first. */
+export const latenessOf = (fired: readonly Fired[], what: "queued_at" | "dispatched_at" = "queued_at"): number[] =>
+  fired.map((one) => (one[what]?.getTime() ?? Infinity) - one.due_at.getTime()).toSorted((a, b) => a - b);
