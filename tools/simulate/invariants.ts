@@ -63,7 +63,7 @@ function checkDeployment(deployment: DeploymentView, targets: readonly TargetVie
   if (status === "rolled_back" && deployment.rollback_requested)
     holds(counts.applied === 0, `${id} was rolled back and ${counts.applied} stayed`);
   holds(
-    deployment.count_dispatched === targets.filter(({ attempt }) => attempt > 0).length,
+    deployment.count_dispatched === targets.filter(({ attempt, status: of_target }) => attempt > 0 || of_target === "failed").length,
     `${id}: ${deployment.count_dispatched} counted as dispatched`,
   );
 }
@@ -91,16 +91,20 @@ function checkTarget(target: TargetView, deployment: DeploymentView, robots: Rea
 }
 
 /** What must be true of the way from one moment to the next. */
-export function checkStep(before: View, after: View): void {
-  const [was, is] = [of(before), of(after)];
+export function checkStep(before: View, after: View, now: number): void {
+  const is = of(after);
   for (const deployment of before.deployments) {
     const next = is.deployments.get(deployment.id);
     if (next === undefined) throw new Broken(`${deployment.id} has vanished`);
     if (isTerminal(deployment.status))
       holds(next.status === deployment.status && next.event_count === deployment.event_count, `${deployment.id} changed after its end`);
     const held = HELD.has(deployment.status) && HELD.has(next.status);
-    if (held || (deployment.stopped && next.stopped))
-      holds(next.count_dispatched === deployment.count_dispatched, `${deployment.id} is ${next.status} and dispatched a target`);
+    const expired = deployment.expires_at !== null && deployment.expires_at <= now;
+    if (held || expired || (deployment.stopped && next.stopped))
+      holds(
+        next.count_dispatched === deployment.count_dispatched,
+        `${deployment.id} is ${expired ? "expired" : next.status} and dispatched a target`,
+      );
     holds(next.wave >= deployment.wave, `${deployment.id} went back to wave ${next.wave}`);
   }
   for (const target of before.targets) {
@@ -112,12 +116,12 @@ export function checkStep(before: View, after: View): void {
     const next = after.robots.find((robot) => robot.id === id);
     holds((next?.acked_seq ?? acked_seq) >= acked_seq, `the server forgot reports of ${id}`);
   }
-  void was;
 }
 
 function checkMove(from: TargetView, to: TargetView, deployment: DeploymentView | undefined, all: readonly TargetView[]): void {
   const { id } = from;
   holds(to.attempt >= from.attempt && to.attempt <= from.attempt + 1, `${id} went from attempt ${from.attempt} to ${to.attempt}`);
+  if (from.attempt > 0) holds(to.previous_release_id === from.previous_release_id, `${id} forgot what ran before it`);
   if (isTerminal(from.status)) {
     if (to.status === from.status && to.attempt === from.attempt) return;
     const reverted = from.status === "applied" && to.reverting;

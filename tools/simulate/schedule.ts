@@ -133,7 +133,7 @@ class Schedule {
     if (this.#view === before) return;
     this.#coverage.moves(before, this.#view, this.#reported);
     this.#reported = false;
-    checkStep(before, this.#view);
+    checkStep(before, this.#view, this.#clock.now().getTime());
     checkMoment(this.#view, this.#robots, this.#clock.now().getTime());
   }
 

@@ -21,7 +21,7 @@ export const claimable = (tables: Tables): Target[] =>
       waiting_for === null &&
       (not_before_at === null || not_before_at <= tables.now) &&
       deployment?.fan_out_done_at != null &&
-      mayDispatch(deployment)
+      mayDispatch(deployment, tables.now)
     );
   });
 
@@ -36,7 +36,7 @@ export function dispatch(tables: Tables, found: readonly Target[]): void {
 
 function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Target[]): void {
   const unchecked = tables.plant === "no_compare_and_set" || tables.plant === "double_dispatch";
-  if (!unchecked && !mayDispatch(deployment)) return;
+  if (!unchecked && !mayDispatch(deployment, tables.now)) return;
   const targets = unchecked ? found : found.filter(({ id }) => tables.targets.get(id)?.status === "queued");
   const decided = limitSlots(
     tables,
@@ -59,7 +59,7 @@ function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Targ
     }
   }
   tables.move(deployment, changes);
-  if (mayDispatch(deployment) && !refused) wakeSlots(tables, deployment);
+  if (mayDispatch(deployment, tables.now) && !refused) wakeSlots(tables, deployment);
 }
 
 function decideOne(tables: Tables, target: Target): Decision {
@@ -109,7 +109,7 @@ function handOver(tables: Tables, deployment: Deployment, target: Target): Chang
     reason: null,
     attempt,
     deadline_at: deadlineOf("dispatched", verify_seconds, tables.now),
-    previous_release_id: app.current_release_id,
+    previous_release_id: target.attempt > 0 ? target.previous_release_id : app.current_release_id,
   };
 }
 

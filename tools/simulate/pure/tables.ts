@@ -88,7 +88,7 @@ export class Tables {
       }
     }
     deployment.reason_counts = countReasons(deployment.reason_counts, checked);
-    const dispatched = checked.filter(({ target, to }) => to === "dispatched" && target.attempt === 0).length;
+    const dispatched = checked.filter(({ target, to }) => target.attempt === 0 && (to === "dispatched" || to === "failed")).length;
     const after = settle(deployment, delta, dispatched);
     for (const change of checked) this.#write(change);
     this.#count(deployment, delta, dispatched);

@@ -1,8 +1,8 @@
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db, SystemDb } from "../../kernel/db.ts";
+import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { type Decision, decide } from "./decide.ts";
-import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { handOverConfigs } from "./hand-over-configs.ts";
 import { deadlineOf, verifySecondsOf } from "./policy.ts";
@@ -19,6 +19,7 @@ import {
   listRivals,
   lockQueued,
   lockTargets,
+  postponeClaimed,
   setWaitingFor,
   type TargetChange,
 } from "./store/targets.ts";
@@ -27,24 +28,31 @@ import { type Engine, HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, moveTargets } from
 
 /** Targets looked at per turn; each deployment among them is one transaction. */
 const CLAIM_TARGETS = 500;
+/** Targets whose dispatch failed are not looked at for so long. */
+const FAILED_AGAIN_MS = 60_000;
 
 /** Background: hands queued targets to their robots. Answers true when there may be more. */
 export async function dispatchQueued(db: SystemDb, engine: Engine): Promise<boolean> {
   const claimable = await listClaimable(db, engine.clock.now(), CLAIM_TARGETS);
-  const by_deployment = Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`);
+  const by_deployment = [...Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values()];
   // Newest first: a robot that comes back to several deployments installs only the last of them, which supersedes the others.
-  const newest_first = [...by_deployment.values()].toSorted(([a], [b]) => ((a?.id ?? "") < (b?.id ?? "") ? 1 : -1));
-  await eachApart(newest_first, (targets) => {
+  const newest_first = by_deployment.toSorted(([a], [b]) => ((a?.id ?? "") < (b?.id ?? "") ? 1 : -1));
+  let failed = 0;
+  for (const targets of newest_first) {
     const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
-    return dispatchTargets(
-      db.forOrg(org_id),
-      engine,
-      org_id,
-      deployment_id,
-      targets.map(({ id }) => id),
-    );
-  });
-  return claimable.length === CLAIM_TARGETS;
+    const own = db.forOrg(org_id);
+    const ids = targets.map(({ id }) => id);
+    try {
+      await dispatchTargets(own, engine, org_id, deployment_id, ids);
+    } catch (error) {
+      if (isConnectionLost(error)) throw error;
+      failed += 1;
+      // Once a turn: what breaks one may break hundreds.
+      if (failed === 1) engine.log.error({ err: error, org_id, deployment_id }, "a deployment could not be dispatched");
+      await postponeClaimed(own, org_id, deployment_id, ids, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
+    }
+  }
+  return by_deployment.length === CLAIM_TARGETS || by_deployment.some((targets) => targets.length === targets[0]?.share);
 }
 
 async function dispatchTargets(db: Db, engine: Engine, org_id: string, deployment_id: string, ids: readonly string[]): Promise<void> {
@@ -53,7 +61,7 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     // The deployments that may lose a target to this one are locked with it, in one order for everybody.
     const locked = await lockDeployments(tx, org_id, [...new Set([deployment_id, ...rivals_before.map((rival) => rival.deployment_id)])]);
     const deployment = locked.find(({ id }) => id === deployment_id);
-    if (deployment === undefined || !mayDispatch(deployment)) return;
+    if (deployment === undefined || !mayDispatch(deployment, engine.clock.now())) return;
     const targets = await lockQueued(tx, org_id, deployment_id, ids);
     if (targets.length === 0) return;
     const decided = await limitSlots(tx, deployment, await decideAll(tx, deployment, targets));
@@ -87,7 +95,7 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     );
     const row = await moveTargets(tx, engine, deployment, [...dispatched, ...ended], SYSTEM);
     // Robots that are away leave their slots to others.
-    if (mayDispatch(row) && !waits.some(({ wait }) => wait === "slot") && (await wakeSlots(tx, row)) > 0)
+    if (mayDispatch(row, engine.clock.now()) && !waits.some(({ wait }) => wait === "slot") && (await wakeSlots(tx, row)) > 0)
       tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
     // Robots that are away hold up no wave: perhaps it has passed.
     if (deployment.rollout.waves !== undefined && waits.some(({ wait }) => wait === "robot_online")) {
@@ -169,6 +177,8 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
   const verify_seconds = verifySecondsOf(deployment.rollout);
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const app = deployment.app ?? "main";
+  // Once for all: to find the next window takes a good part of a millisecond.
+  const window = installWindow(deployment, now);
   const changes = targets.map((target) => ({
     robot_id: target.robot_id,
     release_id: target.release_id,
@@ -176,7 +186,7 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
     deployment_id: deployment.id,
     attempt: target.attempt + 1,
     verify_seconds,
-    ...installWindow(deployment, now),
+    ...window,
   }));
   // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
@@ -189,6 +199,7 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
     attempt: target.attempt + 1,
     deadline_at: deadlineOf("dispatched", verify_seconds, now),
     dispatch_generation: generations.get(target.robot_id) ?? null,
-    previous_release_id: previous.get(target.robot_id) ?? null,
+    // What ran before the first attempt: a robot that was out of reach may have installed the release meanwhile.
+    previous_release_id: target.attempt > 0 ? target.previous_release_id : (previous.get(target.robot_id) ?? null),
   }));
 }

@@ -93,9 +93,14 @@ export const requestsOf = (deployment: {
   rollback_requested: deployment.rollback_requested_at !== null || deployment.cancel_mode === "rollback",
 });
 
-/** Whether a deployment may hand a queued target to its robot: one that is paused, stopped, cancelled or going back may not. */
-export const mayDispatch = (deployment: { status: DeploymentStatus; stop_requested_at: Date | null }): boolean =>
-  (deployment.status === "queued" || deployment.status === "in_progress") && deployment.stop_requested_at === null;
+/** Whether a deployment may hand a queued target to its robot: one that is paused, stopped, cancelled, going back or expired may not. */
+export const mayDispatch = (
+  deployment: { status: DeploymentStatus; stop_requested_at: Date | null; expires_at: Date | null },
+  now: Date,
+): boolean =>
+  (deployment.status === "queued" || deployment.status === "in_progress") &&
+  deployment.stop_requested_at === null &&
+  (deployment.expires_at === null || deployment.expires_at > now);
 
 /** Why a target is called off; null: nobody asked for that. */
 export function calledOff({ cancel_requested, rollback_requested }: Requests): Reason | null {

@@ -1,4 +1,4 @@
-import { isTerminal, type Reason } from "@robofleet/protocol";
+import { isTerminal, type Reason, type TargetStatus } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
@@ -58,7 +58,7 @@ export async function moveTargets(
   }
   const reason_counts = countReasons(deployment.reason_counts, changes);
   const waves = deployment.rollout.waves === undefined ? [] : await moveWaveCounters(tx, org_id, id, waveDeltas(changes));
-  const dispatched = changes.filter(({ target, to }) => to === "dispatched" && target.attempt === 0).length;
+  const dispatched = changes.filter(({ target, to }) => target.attempt === 0 && HANDED_OUT.includes(to)).length;
   const after = settle({ ...deployment, reason_counts }, delta, dispatched);
   const moved = after.status !== deployment.status;
   const step = stepAfter(deployment, after, waves);
@@ -106,6 +106,8 @@ export async function moveTargets(
   return row;
 }
 
+/** From the queue a target comes to one of these by its dispatch only: the robot gets it, has it already, or cannot have it. */
+const HANDED_OUT: readonly TargetStatus[] = ["dispatched", "applied", "failed"];
 const STOPPED = "too many robots failed: robots that have it finish, nobody else gets it";
 
 /** By how much the counters of each wave change. */
@@ -219,7 +221,7 @@ async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, chang
     })),
   );
   const freed = changes.some(({ target, to }) => isActive(target.status) && !isActive(to));
-  if (freed && mayDispatch(deployment) && (await wakeSlots(tx, deployment)) > 0)
+  if (freed && mayDispatch(deployment, engine.clock.now()) && (await wakeSlots(tx, deployment)) > 0)
     tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
   const ended = changes.filter(({ to }) => isTerminal(to));
   for (const { to } of ended) engine.metrics.targets_ended.inc({ status: to });

@@ -93,6 +93,7 @@ export async function advanceRollout(tx: Db, engine: Engine, deployment: Deploym
 /** Too many failed: one chunk of what nobody has got yet ends. */
 async function endWaiting(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   const { org_id, id } = deployment;
+  if (deployment.count_pending + deployment.count_queued === 0) return setWaveProgress(tx, org_id, id, { step_at: null });
   const waiting = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued"], CHUNK_TARGETS);
   // The robot of a target that waits for its next attempt may still be at the last one.
   await giveBack(
