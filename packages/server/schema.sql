@@ -296,7 +296,7 @@ create table deployment_target (
   constraint deployment_target_status_check CHECK (status = ANY (ARRAY['pending'::text, 'queued'::text, 'dispatched'::text, 'downloading'::text, 'staged'::text, 'installing'::text, 'verifying'::text, 'rolling_back'::text, 'applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text])),
   constraint deployment_target_waiting_for_check CHECK (waiting_for = ANY (ARRAY['robot_online'::text, 'slot'::text, 'window'::text, 'artifact'::text, 'previous_deployment'::text, 'gate'::text, 'robot'::text]))
 );
-CREATE INDEX deployment_target_claim ON deployment_target USING btree (created_at) WHERE status = 'queued'::text AND waiting_for IS NULL;
+CREATE INDEX deployment_target_claim ON deployment_target USING btree (deployment_id, org_id, COALESCE(not_before_at, '-infinity'::timestamp with time zone), id) WHERE status = 'queued'::text AND waiting_for IS NULL;
 CREATE INDEX deployment_target_deadline ON deployment_target USING btree (deadline_at) WHERE deadline_at IS NOT NULL;
 CREATE INDEX deployment_target_held ON deployment_target USING btree (org_id, deployment_id, waiting_for, wave, id) WHERE waiting_for = ANY (ARRAY['slot'::text, 'gate'::text]);
 CREATE UNIQUE INDEX deployment_target_id ON deployment_target USING btree (org_id, id);

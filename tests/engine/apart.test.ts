@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
+import { seedRobots } from "./seed-robots.ts";
 
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
@@ -40,14 +41,47 @@ test("a deployment that cannot be dispatched holds up no other", TIMEOUT, async 
   const newer = await plane.deploy(release, { robot_id: other.id });
   await plane.advance({ seconds: 1 });
   assert.equal((await plane.deployment(newer.id)).status, "queued");
-  assert.ok(plane.logged.some(({ msg, work }) => msg === "background work failed" && work === "dispatch"));
+  const failures = () => plane.logged.filter(({ msg }) => msg === "a deployment could not be dispatched").length;
+  assert.equal(failures(), 1);
   await one.connect();
   await plane.advance({ seconds: 20 });
   assert.equal((await plane.deployment(older.id)).status, "applied");
+  assert.equal(failures(), 1, "it is left alone for a minute");
   await plane.db.run(sql`drop trigger test_fault on deployment`);
-  await plane.advance({ seconds: 20 });
+  await plane.advance({ seconds: 60 });
   assert.equal((await plane.deployment(newer.id)).status, "applied");
   await checkEngine(plane, { ended: true });
+});
+
+test("a turn full of targets that cannot be dispatched leaves the next ones their turn, and is tried again", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  await seedRobots(plane, fleet_id, 1_100);
+  const robot = await plane.enrollRobot();
+  await plane.db.run(sql`
+    create function test_fault() returns trigger language plpgsql as $$ begin
+      if new.waiting_for = 'robot_online' then raise exception 'planned: this dispatch fails'; end if;
+      return new; end $$`);
+  await plane.db.run(sql`create trigger test_fault before update on deployment_target for each row execute function test_fault()`);
+  const release = await plane.release();
+  const older = await plane.deploy(release, { fleet_id });
+  const newer = await plane.deploy(release, { robot_id: robot.id });
+  await plane.settle();
+  assert.equal((await plane.deployment(newer.id)).status, "applied");
+  const waiting_for = async () => {
+    const { items } = await plane.api.listDeploymentTargets({ params: { id: older.id }, query: { limit: 1_000 } });
+    return new Set(items.map((target) => target.waiting_for));
+  };
+  assert.deepEqual(await waiting_for(), new Set([null]));
+  const failures = () => plane.logged.filter(({ msg }) => msg === "a deployment could not be dispatched").length;
+  const before = failures();
+  assert.ok(before >= 3 && before <= 6, `${before} turns failed`);
+  await plane.advance({ seconds: 50 });
+  assert.equal(failures(), before);
+  await plane.db.run(sql`drop trigger test_fault on deployment_target`);
+  await plane.advance({ seconds: 15 });
+  assert.deepEqual(await waiting_for(), new Set(["robot_online"]));
+  await checkEngine(plane);
 });
 
 test("dispatch waits for a report of the same robot before it takes anything that the report needs", TIMEOUT, async () => {

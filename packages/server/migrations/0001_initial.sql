@@ -440,7 +440,7 @@ create table deployment_target (
 );
 create unique index deployment_target_id on deployment_target (org_id, id);
 create index deployment_target_robot_open on deployment_target (org_id, robot_id, subject) where status not in ('applied', 'failed', 'rolled_back', 'cancelled');
-create index deployment_target_claim on deployment_target (created_at) where status = 'queued' and waiting_for is null;
+create index deployment_target_claim on deployment_target (deployment_id, org_id, coalesce(not_before_at, '-infinity'), id) where status = 'queued' and waiting_for is null;
 create index deployment_target_pending on deployment_target (org_id, deployment_id, wave, robot_id) where status = 'pending';
 create index deployment_target_held on deployment_target (org_id, deployment_id, waiting_for, wave, id) where waiting_for in ('slot', 'gate');
 create index deployment_target_waiting_release on deployment_target (org_id, release_id) where status = 'queued' and waiting_for = 'artifact';

@@ -69,6 +69,6 @@ export async function wakeSlots(tx: Db, deployment: DeploymentRow): Promise<numb
   if (slots <= 0) return 0;
   if (max_unavailable === null) return wakeWaitingForSlot(tx, org_id, id, slots);
   const groups = await listGroups(tx, org_id, id, max_unavailable.group_by);
-  const rooms = groups.map((group) => ({ name: group.name, room: Math.max(0, roomOf(group, max_unavailable)) }));
+  const rooms = groups.map((group) => ({ name: group.name, room: roomOf(group, max_unavailable) }));
   return wakeGroups(tx, org_id, id, max_unavailable.group_by, rooms, slots);
 }

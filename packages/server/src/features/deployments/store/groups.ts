@@ -28,7 +28,11 @@ export const listMembersOfGroups = (db: Db, org_id: string, deployment_id: strin
   db.many(sql(memberRow)`
     select t.id, ${groupName(group_by)} as name, ${AWAY} as away ${members(org_id, deployment_id)} and t.id = any(${list(ids)}::text[])`);
 
-/** Lets so many of each group try that wait for a slot, `limit` together. Answers how many. */
+/**
+ * Lets those that wait for a slot try, `limit` together: as many of each group as it has room for, less than 0 being more
+ * away than may be. Robots that are away take no room: one that is not connected tries anyway, to be known to wait for its
+ * robot and for no other; one that is connected but unwell goes where no more are away than may be. Answers how many.
+ */
 export const wakeGroups = (
   db: Db,
   org_id: string,
@@ -39,9 +43,10 @@ export const wakeGroups = (
 ) =>
   db.run(sql`
     with waiting as (
-      select t.id, t.wave, ${groupName(group_by)} as name, row_number() over (partition by ${groupName(group_by)} order by t.wave, t.id) as place
+      select t.id, t.wave, ${groupName(group_by)} as name, r.node_id is null as offline, ${AWAY} as away,
+        row_number() over (partition by ${groupName(group_by)}, ${AWAY} order by t.wave, t.id) as place
       ${members(org_id, deployment_id)} and t.status = 'queued' and t.waiting_for = 'slot'),
     chosen as (
       select w.id from waiting w join unnest(${list(rooms.map(({ name }) => name))}::text[], ${list(rooms.map(({ room }) => room))}::int[]) as g (name, room) on g.name = w.name
-      where w.place <= g.room order by w.wave, w.id limit ${limit})
+      where w.offline or (w.away and g.room >= 0) or (not w.away and w.place <= g.room) order by w.wave, w.id limit ${limit})
     update deployment_target t set waiting_for = null from chosen c where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id`);

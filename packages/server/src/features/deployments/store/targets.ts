@@ -3,7 +3,7 @@ import type { Actor } from "@robofleet/protocol/routes";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bool, json, jsonb, list, row, sql, text } from "../../../kernel/sql.ts";
+import { bool, int, json, jsonb, list, row, sql, text } from "../../../kernel/sql.ts";
 import { reachedTargets } from "./reach.ts";
 import { type TargetRow, targetRow } from "./rows.ts";
 
@@ -27,14 +27,49 @@ export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
       as r (id, robot_id, release_id)
     on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
 
-const claimRow = row({ org_id: text, deployment_id: text, id: text });
-/** Targets that may be dispatched, oldest first; not locked: dispatch locks their deployment and looks again. */
-export const listClaimable = (db: Db, now: Date, limit: number) =>
-  db.many(sql(claimRow)`
-    select t.org_id, t.deployment_id, t.id from deployment_target t
-    join deployment d on d.org_id = t.org_id and d.id = t.deployment_id
-    where t.status = 'queued' and t.waiting_for is null and (t.not_before_at is null or t.not_before_at <= ${now}) and d.fan_out_done_at is not null and d.status in ('queued', 'in_progress') and d.stop_requested_at is null and d.rollback_requested_at is null
-    order by t.created_at limit ${limit}`);
+/** `share`: how many of its deployment there are at most. */
+const claimRow = row({ org_id: text, deployment_id: text, id: text, share: int });
+/**
+ * Targets that may be dispatched, of at most `limit` deployments, the oldest first; each deployment gets an equal share of
+ * `limit`. Not locked: dispatch locks their deployment and looks again. It goes from deployment to deployment by the index, so
+ * that neither what is held there nor how many targets there are costs anything; subselects keep the plan at that.
+ */
+export const claimable = (now: Date, limit: number) =>
+  sql(claimRow)`
+    with recursive waiting as (
+      (select org_id, deployment_id from deployment_target where status = 'queued' and waiting_for is null order by deployment_id, org_id limit 1)
+      union all
+      select n.org_id, n.deployment_id from waiting w cross join lateral (
+        select t.org_id, t.deployment_id from deployment_target t
+        where t.status = 'queued' and t.waiting_for is null and (t.deployment_id, t.org_id) > (w.deployment_id, w.org_id)
+        order by t.deployment_id, t.org_id limit 1) n),
+    claimable as materialized (
+      select w.org_id, w.deployment_id from waiting w
+      where (select d.status in ('queued', 'in_progress') and d.fan_out_done_at is not null and d.stop_requested_at is null and d.rollback_requested_at is null
+          and (d.expires_at is null or d.expires_at > ${now})
+          from deployment d where d.org_id = w.org_id and d.id = w.deployment_id)
+        and (select true from deployment_target t
+          where t.org_id = w.org_id and t.deployment_id = w.deployment_id and t.status = 'queued' and t.waiting_for is null
+            and coalesce(t.not_before_at, '-infinity') <= ${now}
+          order by coalesce(t.not_before_at, '-infinity'), t.id limit 1)
+      limit ${limit}),
+    shared as (select greatest(1, ${limit}::int / greatest(1, count(*)))::int as share from claimable)
+    select c.org_id, c.deployment_id, t.id, s.share from claimable c cross join shared s cross join lateral (
+      select t.id from deployment_target t
+      where t.org_id = c.org_id and t.deployment_id = c.deployment_id and t.status = 'queued' and t.waiting_for is null
+        and coalesce(t.not_before_at, '-infinity') <= ${now}
+      order by coalesce(t.not_before_at, '-infinity'), t.id limit s.share) t`;
+export const listClaimable = (db: Db, now: Date, limit: number) => db.many(claimable(now, limit));
+
+/** Claimed targets that could not be dispatched are left alone until then; what somebody else holds is being moved on. */
+export const postponeClaimed = (db: Db, org_id: string, deployment_id: string, ids: readonly string[], not_before_at: Date) =>
+  db.run(sql`
+    with claimed as (
+      select id from deployment_target
+      where org_id = ${org_id} and deployment_id = ${deployment_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
+      order by id for update skip locked)
+    update deployment_target t set not_before_at = ${not_before_at} from claimed c
+    where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id`);
 
 /** Those of the claimed targets that are still to be dispatched; what another node holds is skipped. */
 export const lockQueued = (db: Db, org_id: string, deployment_id: string, ids: readonly string[]) =>

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Plane } from "../../../context.ts";
+import { sql } from "../../../kernel/sql.ts";
+import { startFeaturePlane } from "../../testing/feature-plane.ts";
+import { claimable, listClaimable, postponeClaimed } from "./targets.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+
+/** A deployment in progress with so many targets to dispatch. */
+async function seedDeployment({ db, id, clock }: Plane, org_id: string, targets: number, status = "in_progress"): Promise<string> {
+  const deployment_id = id("dep");
+  const now = clock.now();
+  await db.run(sql`
+    insert into deployment (org_id, id, kind, target_kind, status, fan_out_done_at, created_by, created_at, updated_at)
+    values (${org_id}, ${deployment_id}, 'release', 'fleet', ${status}, ${now}, '{}', ${now}, ${now})`);
+  await db.run(sql`
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, status, created_at, updated_at)
+    select ${org_id}, ${deployment_id}, ${deployment_id} || n, 'release', 'rob_' || n, 'main', 'queued', ${now}, ${now}
+    from generate_series(1, ${targets}::int) n`);
+  return deployment_id;
+}
+
+const claimedOf = async ({ db, clock }: Plane, limit: number) =>
+  Object.fromEntries(
+    Array.from(
+      Map.groupBy(await listClaimable(db, clock.now(), limit), ({ deployment_id }) => deployment_id),
+      ([deployment_id, claimed]) => [deployment_id, claimed.length],
+    ),
+  );
+
+test("deployments that have something to dispatch share a turn, those that may not take no part in it", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([]);
+  const { plane, clock } = it;
+  const [{ org_id: one }, { org_id: other }] = [await it.org(), await it.org()];
+  await seedDeployment(plane, one, 30, "paused");
+  const big = await seedDeployment(plane, one, 30);
+  assert.deepEqual(await claimedOf(plane, 20), { [big]: 20 });
+  const second = await seedDeployment(plane, other, 30);
+  const small = await seedDeployment(plane, other, 2);
+  const expired = await seedDeployment(plane, other, 2);
+  await plane.db.run(sql`update deployment set expires_at = ${clock.now()} where id = ${expired}`);
+  assert.deepEqual(await claimedOf(plane, 20), { [big]: 6, [second]: 6, [small]: 2 });
+  assert.deepEqual(await claimedOf(plane, 2), { [big]: 1, [second]: 1 }, "the oldest where there are more than targets of a turn");
+
+  const ids = (await listClaimable(plane.db, clock.now(), 1_000)).flatMap((t) => (t.deployment_id === big ? [t.id] : []));
+  await postponeClaimed(plane.db, one, big, ids, new Date(clock.now().getTime() + 60_000));
+  assert.deepEqual(await claimedOf(plane, 20), { [second]: 10, [small]: 2 });
+  await clock.advance({ seconds: 60 });
+  assert.deepEqual(await claimedOf(plane, 20), { [big]: 6, [second]: 6, [small]: 2 });
+});
+
+interface PlanNode {
+  "Relation Name"?: string;
+  "Actual Rows": number;
+  "Actual Loops": number;
+  "Rows Removed by Filter"?: number;
+  Plans?: PlanNode[];
+}
+/** What the database answers to an explain; its column has no plain name, so no row tells of it. */
+type Explained = { "QUERY PLAN": { Plan: PlanNode; "Execution Time": number }[] };
+/** Rows that a plan reads from tables, those too that it does not take. */
+const touched = (node: PlanNode): number =>
+  (node["Relation Name"] === undefined ? 0 : (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"]) +
+  (node.Plans ?? []).reduce((sum, child) => sum + touched(child), 0);
+
+test("what is paused at the head of the queue costs a turn nothing, however much it is", TIMEOUT, async (t) => {
+  await using it = await startFeaturePlane([]);
+  const { plane } = it;
+  const { org_id } = await it.org();
+  const size = 10_000;
+  await seedDeployment(plane, org_id, size, "paused");
+  const going = await seedDeployment(plane, org_id, size);
+  assert.deepEqual(await claimedOf(plane, 500), { [going]: 500 });
+  const answer = await plane.db.many(sql`explain (analyze, format json) ${claimable(plane.clock.now(), 500)}`);
+  const [explained] = (answer as Explained[])[0]?.["QUERY PLAN"] ?? [];
+  assert.ok(explained);
+  t.diagnostic(`${size} paused and ${size} others: ${explained["Execution Time"]} ms, ${touched(explained.Plan)} rows`);
+  assert.ok(touched(explained.Plan) < 2_000);
+});
