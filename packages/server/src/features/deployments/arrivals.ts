@@ -4,27 +4,47 @@
  */
 export class Arrivals {
   readonly #robots = new Map<string, Set<string>>();
-  size = 0;
+  /** Orgs for which it failed, and until when they are left alone. */
+  readonly #held = new Map<string, Date>();
   /** Called when there is one. */
   on_arrival: (() => void) | undefined;
 
   add(org_id: string, robot_id: string): void {
-    const own = this.#robots.get(org_id) ?? new Set();
-    this.#robots.set(org_id, own);
-    if (!own.has(robot_id)) this.size += 1;
-    own.add(robot_id);
+    this.#of(org_id).add(robot_id);
     this.on_arrival?.();
   }
 
-  /** Takes some of each org. */
-  take(limit: number): { org_id: string; robot_ids: string[] }[] {
-    return [...this.#robots].map(([org_id, robots]) => {
+  /** Takes some of each org that is not held. */
+  take(limit: number, now: Date): { org_id: string; robot_ids: string[] }[] {
+    return this.#ready(now).map(([org_id, robots]) => {
       const robot_ids = robots.values().take(limit).toArray();
       for (const id of robot_ids) robots.delete(id);
-      this.size -= robot_ids.length;
       if (robots.size === 0) this.#robots.delete(org_id);
       return { org_id, robot_ids };
     });
+  }
+
+  /** They could not be looked at. Wakes nobody: what just failed would fail again at once, and again. */
+  putBack(org_id: string, robot_ids: readonly string[], held_until: Date): void {
+    const own = this.#of(org_id);
+    for (const id of robot_ids) own.add(id);
+    this.#held.set(org_id, held_until);
+  }
+
+  /** Whether there are some that may be taken now. */
+  hasReady(now: Date): boolean {
+    return this.#ready(now).length > 0;
+  }
+
+  #ready(now: Date): [org_id: string, robots: Set<string>][] {
+    for (const [org_id, until] of this.#held) if (until <= now) this.#held.delete(org_id);
+    return [...this.#robots].filter(([org_id]) => !this.#held.has(org_id));
+  }
+
+  #of(org_id: string): Set<string> {
+    const own = this.#robots.get(org_id) ?? new Set();
+    this.#robots.set(org_id, own);
+    return own;
   }
 }
 

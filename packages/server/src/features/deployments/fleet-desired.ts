@@ -1,23 +1,41 @@
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
-import { setFleetConfig, setFleetDesired } from "../fleets/index.ts";
+import { lockFleetDesired, setFleetConfig, setFleetDesired } from "../fleets/index.ts";
 import { HINT_FOLLOW } from "./follow-hint.ts";
+import { type Origin, repeatedBy, speaksSince } from "./origins.ts";
 import { listReleases } from "./store/deployments.ts";
-import { commonestApplied } from "./store/follow.ts";
+import { commonestApplied, listOrigins } from "./store/follow.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 
-/** A deployment to a fleet ended `applied`: what it brought is what the fleet has, for robots that come later. */
+/**
+ * A deployment to a fleet ended `applied`: what it brought is what the fleet has, for robots that come later. What another
+ * one brought that speaks for the fleet since later stays.
+ */
 export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bus">, deployment: DeploymentRow): Promise<void> {
-  const { org_id, id, fleet_id, kind, rollback_of } = deployment;
+  const { org_id, id, fleet_id, kind } = deployment;
   if (fleet_id === null || deployment.status !== "applied") return;
-  const now = engine.clock.now();
-  const began_at = deployment.fan_out_at ?? now;
-  const fleet = { org_id, id: fleet_id };
+  const has = await lockFleetDesired(tx, org_id, fleet_id);
+  if (has === undefined) return;
+  const [now, app, fleet] = [engine.clock.now(), deployment.app ?? "main", { org_id, id: fleet_id }];
+  const holder = kind === "config" ? has.config_revision : (has.desired[app]?.deployment_id ?? null);
+  const origins = new Map((await listOrigins(tx, org_id, holder === null ? [id] : [id, holder])).map((one) => [one.id, one]));
+  const since = speaksSince(origins, id) ?? now;
+  const held_since = holder === null ? null : speaksSince(origins, holder);
+  if (held_since !== null && held_since > since) return;
   tx.afterCommit(() => engine.bus.publish(HINT_FOLLOW, null));
-  if (kind === "config") return void (await setFleetConfig(tx, fleet, id, began_at, now));
-  // A rollback brings each robot its own release: the fleet has that of most, or none.
-  const release_id = rollback_of === null ? deployment.release_id : await commonestApplied(tx, org_id, id);
+  if (kind === "config") return void (await setFleetConfig(tx, fleet, id, now));
+  const release_id = await releaseFor(tx, deployment, origins);
   const [release] = release_id === null ? [] : await listReleases(tx, org_id, [release_id]);
   const desired = release === undefined ? null : { id: release.id, tag: release.tag, deployment_id: id };
-  await setFleetDesired(tx, fleet, deployment.app ?? "main", desired, began_at, now);
+  await setFleetDesired(tx, fleet, app, desired, now);
+}
+
+/**
+ * What it brought. A rollback brings each robot its own release, a retry of it likewise, and the release of the deployment
+ * only stands for them: the fleet has that of most, or none.
+ */
+async function releaseFor(tx: Db, deployment: DeploymentRow, origins: ReadonlyMap<string, Origin>): Promise<string | null> {
+  const { org_id, id, release_id, retry_of, rollback_of } = deployment;
+  if (retry_of === null && rollback_of === null) return release_id;
+  return commonestApplied(tx, org_id, repeatedBy(origins, id));
 }

@@ -1,4 +1,5 @@
 import type { Db, SystemDb } from "../../kernel/db.ts";
+import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { listFleetsToFollow, moveFollowCursor } from "../fleets/index.ts";
 import { eachApart } from "./each-apart.ts";
@@ -19,6 +20,8 @@ import type { Arrivals } from "./arrivals.ts";
 
 /** Robots looked at in one statement; those of them that are behind are one transaction. */
 const ROBOTS_AT_ONCE = 500;
+/** Robots for which it failed are left alone for that long: less than the loop's interval, which tries again. */
+const FAILED_AGAIN_MS = 4_000;
 
 /**
  * Brings robots to what their fleet has, those that joined it afterwards or come back after its deployment had expired:
@@ -84,17 +87,29 @@ function deploymentFor(
   };
 }
 
-/** Background: looks at robots that have just connected. Answers true while there are more. */
+/**
+ * Background: looks at robots that have just connected, org by org: what fails for one is put back and tried again a little
+ * later, and holds up no other. Answers true while there are more that can be looked at now.
+ */
 export async function followArrivals(db: SystemDb, engine: CreateContext, arrivals: Arrivals): Promise<boolean> {
-  for (const { org_id, robot_ids } of arrivals.take(ROBOTS_AT_ONCE)) {
+  const { clock, log } = engine;
+  let lost = false;
+  for (const { org_id, robot_ids } of arrivals.take(ROBOTS_AT_ONCE, clock.now())) {
+    const putBack = (): void => arrivals.putBack(org_id, robot_ids, new Date(clock.now().getTime() + FAILED_AGAIN_MS));
+    // Without a database there is no need to try for the others.
+    if (lost) {
+      putBack();
+      continue;
+    }
     try {
       await followFleet(db.forOrg(org_id), engine, org_id, robot_ids);
     } catch (error) {
-      for (const robot_id of robot_ids) arrivals.add(org_id, robot_id);
-      throw error;
+      putBack();
+      log.error({ err: error, org_id, robots: robot_ids.length }, "robots that connected could not be brought to their fleet");
+      lost = isConnectionLost(error);
     }
   }
-  return arrivals.size > 0;
+  return arrivals.hasReady(clock.now());
 }
 
 /**
@@ -103,7 +118,7 @@ export async function followArrivals(db: SystemDb, engine: CreateContext, arriva
  */
 export async function followFleets(db: SystemDb, engine: CreateContext): Promise<boolean> {
   const fleets = await listFleetsToFollow(db, 10);
-  await eachApart(fleets, async ({ org_id, id, follow_cursor }) => {
+  await eachApart(fleets, async ({ org_id, id, follow_cursor, version }) => {
     const own = db.forOrg(org_id);
     const members = await listOnlineMembers(own, org_id, id, follow_cursor, ROBOTS_AT_ONCE);
     await followFleet(
@@ -113,7 +128,7 @@ export async function followFleets(db: SystemDb, engine: CreateContext): Promise
       members.map((member) => member.id),
       ["joined"],
     );
-    await moveFollowCursor(own, org_id, id, follow_cursor, members.length < ROBOTS_AT_ONCE ? null : (members.at(-1)?.id ?? null));
+    await moveFollowCursor(own, org_id, id, version, members.length < ROBOTS_AT_ONCE ? null : (members.at(-1)?.id ?? null));
   });
   return fleets.length > 0;
 }

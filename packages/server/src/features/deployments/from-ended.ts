@@ -2,10 +2,11 @@ import { isTerminal } from "@robofleet/protocol";
 import type { Actor, Rollout } from "@robofleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { conflict, notFound } from "../../kernel/fault.ts";
+import { conflict, Fault, notFound } from "../../kernel/fault.ts";
+import { requireDeployable } from "../signing/index.ts";
 import { startDeployment } from "./create.ts";
 import { checkRollout } from "./rollout/check-rollout.ts";
-import { getDeploymentRow, listReleases, lockDeployments } from "./store/deployments.ts";
+import { getDeploymentRow, holdSignedReleases, lockDeployments } from "./store/deployments.ts";
 import { groupSourceMembers, type Source } from "./store/rollback.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import type { CreateContext } from "./transition.ts";
@@ -32,9 +33,9 @@ export async function createFromEnded(
       as === "retry" ? `no robot of deployment ${id} failed or was rolled back` : `no robot runs what deployment ${id} brought any more`,
     );
   const wanted = groups.flatMap(({ release_id }) => release_id ?? []);
-  const there = new Set((await listReleases(tx, org_id, wanted)).map((release) => release.id));
+  const deployable = await findDeployable(tx, engine, ended, wanted, wanted.length < groups.length);
   // Where every robot had none before, the release that it loses stands for the whole.
-  const release_id = wanted.find((one) => there.has(one)) ?? ended.release_id;
+  const release_id = deployable ?? ended.release_id;
   return startDeployment(tx, engine, {
     org_id,
     id: engine.id("dep"),
@@ -52,6 +53,32 @@ export async function createFromEnded(
     retry_of: as === "retry" ? id : null,
     rollback_of: as === "rollback" ? id : null,
   });
+}
+
+/**
+ * The first of these releases that is still there and that the robots would take. 409 when all of them are deleted or would
+ * be refused, unless some robots get none at all: robots whose release cannot be had fail each by itself.
+ */
+async function findDeployable(
+  tx: Db,
+  engine: CreateContext,
+  { org_id, id }: Pick<DeploymentRow, "org_id" | "id">,
+  wanted: readonly string[],
+  some_get_none: boolean,
+): Promise<string | undefined> {
+  const there = new Map((await holdSignedReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
+  let refusal: Fault | undefined;
+  for (const release of wanted.flatMap((one) => there.get(one) ?? [])) {
+    try {
+      await requireDeployable(engine, tx, org_id, release);
+      return release.id;
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      refusal ??= error;
+    }
+  }
+  if (some_get_none) return undefined;
+  throw refusal ?? conflict(`what the robots of deployment ${id} would get was deleted: release ${wanted.join(", ")}`);
 }
 
 /** Deploys again to the robots on which an ended deployment failed or was rolled back, by its policy or another one. */

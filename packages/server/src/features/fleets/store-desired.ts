@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { json, row, sql, text } from "../../kernel/sql.ts";
+import { json, jsonb, nullable, row, sql, text } from "../../kernel/sql.ts";
 
 /** What a fleet has of an app, and the deployment that brought it there. */
 export interface FleetRelease {
@@ -8,44 +8,44 @@ export interface FleetRelease {
   deployment_id: string;
 }
 
-/**
- * From now on the fleet has this release of the app, or none (null): its members are looked at again. What a deployment
- * brought that began later stays.
- */
+const hasRow = row({ desired: jsonb<Record<string, FleetRelease>>(), config_revision: nullable(text) });
+/** What the fleet has; nobody else changes it until the transaction ends. */
+export const lockFleetDesired = (db: Db, org_id: string, id: string) =>
+  db.maybe(sql(hasRow)`select ${hasRow} from fleet where org_id = ${org_id} and id = ${id} for no key update`);
+
+/** From now on the fleet has this release of the app, or none (null): its members are looked at again. */
 export const setFleetDesired = (
   db: Db,
   fleet: { org_id: string; id: string },
   app: string,
   desired: FleetRelease | null,
-  began_at: Date,
   now: Date,
 ): Promise<number> =>
   db.run(sql`
-    -- reads: deployment
-    update fleet f set desired = case when ${desired === null} then f.desired - ${app}::text else f.desired || jsonb_build_object(${app}::text, ${json(desired)}::jsonb) end,
+    update fleet set desired = case when ${desired === null} then desired - ${app}::text else desired || jsonb_build_object(${app}::text, ${json(desired)}::jsonb) end,
       follow_cursor = '', updated_at = ${now}
-    where org_id = ${fleet.org_id} and id = ${fleet.id} and not exists (
-      select from deployment d where d.org_id = f.org_id and d.id = f.desired -> ${app}::text ->> 'deployment_id' and d.fan_out_at > ${began_at})`);
+    where org_id = ${fleet.org_id} and id = ${fleet.id}`);
 
 /** The same of its config: the deployment is the revision. */
-export const setFleetConfig = (
-  db: Db,
-  fleet: { org_id: string; id: string },
-  revision: string,
-  began_at: Date,
-  now: Date,
-): Promise<number> =>
+export const setFleetConfig = (db: Db, fleet: { org_id: string; id: string }, revision: string, now: Date): Promise<number> =>
   db.run(sql`
-    -- reads: deployment
-    update fleet f set config_revision = ${revision}, follow_cursor = '', updated_at = ${now}
-    where org_id = ${fleet.org_id} and id = ${fleet.id} and not exists (
-      select from deployment d where d.org_id = f.org_id and d.id = f.config_revision and d.fan_out_at > ${began_at})`);
+    update fleet set config_revision = ${revision}, follow_cursor = '', updated_at = ${now}
+    where org_id = ${fleet.org_id} and id = ${fleet.id}`);
 
-const toFollowRow = row({ org_id: text, id: text, follow_cursor: text });
+/** A fleet that is to have the release: robots that join it would get it. */
+export const findFleetWith = (db: Db, org_id: string, release_id: string) =>
+  db.maybe(sql(row({ id: text, name: text }))`
+    select id, name from fleet f where org_id = ${org_id} and exists (select from jsonb_each(f.desired) w where w.value ->> 'id' = ${release_id})
+    order by id limit 1`);
+
+/** `version` is of the row: any change of it makes another one, also one that leaves the cursor where it was. */
+const toFollowRow = row({ org_id: text, id: text, follow_cursor: text, version: text });
 /** Fleets whose members are to be looked at, each behind the last one that was. */
 export const listFleetsToFollow = (db: Db, limit: number) =>
-  db.many(sql(toFollowRow)`select org_id, id, follow_cursor from fleet where follow_cursor is not null limit ${limit}`);
+  db.many(
+    sql(toFollowRow)`select org_id, id, follow_cursor, xmin::text as version from fleet where follow_cursor is not null limit ${limit}`,
+  );
 
-/** 0 when the fleet has something else meanwhile, and begins anew. */
-export const moveFollowCursor = (db: Db, org_id: string, id: string, from: string, to: string | null): Promise<number> =>
-  db.run(sql`update fleet set follow_cursor = ${to} where org_id = ${org_id} and id = ${id} and follow_cursor = ${from}`);
+/** 0 when the fleet was changed meanwhile: it may have something else and begin anew, so the next turn reads it again. */
+export const moveFollowCursor = (db: Db, org_id: string, id: string, version: string, to: string | null): Promise<number> =>
+  db.run(sql`update fleet set follow_cursor = ${to} where org_id = ${org_id} and id = ${id} and xmin::text = ${version}`);

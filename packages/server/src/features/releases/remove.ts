@@ -3,6 +3,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound, printable } from "../../kernel/fault.ts";
 import { releaseInUse } from "../deployments/index.ts";
+import { findFleetWith } from "../fleets/index.ts";
 import { deleteRelease, lockRelease, noteUnreferenced, type ReleaseRow } from "./store.ts";
 
 /** Deletes a release that no robot needs; its artifact goes a day later, unless another release names it. */
@@ -13,6 +14,13 @@ export const removeRelease = (plane: Pick<Plane, "clock">, db: Db, { org_id }: C
     if (await releaseInUse(tx, org_id, id)) {
       throw conflict(
         `release ${printable(release.tag)} is in use: a robot runs it, is to run it or keeps it to go back to, or a deployment of it is open`,
+      );
+    }
+    // After the above: a deployment that ends in between has told the fleet by then.
+    const fleet = await findFleetWith(tx, org_id, id);
+    if (fleet !== undefined) {
+      throw conflict(
+        `release ${printable(release.tag)} is in use: fleet ${printable(fleet.name)} (${fleet.id}) has it, and robots that join get it; deploy another one to the fleet first`,
       );
     }
     await deleteRelease(tx, org_id, id);

@@ -240,6 +240,12 @@ export const findRelease = (db: Db, org_id: string, name: string) =>
     -- reads: release
     select ${signedReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1 for key share`);
 
+/** Those of these releases that are still there; nobody deletes them until the transaction ends. */
+export const holdSignedReleases = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(signedReleaseRow)`
+    -- reads: release
+    select ${signedReleaseRow} from release where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for key share`);
+
 export const listReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(deploymentReleaseRow)`
     -- reads: release

@@ -1,6 +1,6 @@
 import type { Actor, Rollout } from "@robofleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
-import { json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
+import { json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
 import type { DeploymentKind } from "./rows.ts";
 
 export type Cause = "joined" | "returned";
@@ -125,10 +125,20 @@ export const listOnlineMembers = (db: Db, org_id: string, fleet_id: string, afte
     select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and node_id is not null and decommissioned_at is null and id > ${after}
     order by id limit ${limit}`);
 
-/** The release that most of the robots got, of which an ended deployment is; null: most got none. */
-export const commonestApplied = async (db: Db, org_id: string, deployment_id: string): Promise<string | null> =>
+const originRow = row({ id: text, retry_of: nullable(text), rollback_of: nullable(text), fan_out_at: nullable(timestamptz) });
+/** These deployments, those of whose robots they were made, and so on to those that were made of none. */
+export const listOrigins = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(originRow)`
+    with recursive origin as (
+      select id, retry_of, rollback_of, fan_out_at from deployment where org_id = ${org_id} and id = any(${list(ids)}::text[])
+      union
+      select d.id, d.retry_of, d.rollback_of, d.fan_out_at from origin o join deployment d on d.org_id = ${org_id} and d.id = coalesce(o.retry_of, o.rollback_of))
+    select ${originRow} from origin`);
+
+/** The release that most of the robots of these ended deployments got; null: most got none. */
+export const commonestApplied = async (db: Db, org_id: string, deployment_ids: readonly string[]): Promise<string | null> =>
   (
     await db.maybe(sql(row({ release_id: nullable(text) }))`
-      select release_id from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'applied'
+      select release_id from deployment_target where org_id = ${org_id} and deployment_id = any(${list(deployment_ids)}::text[]) and status = 'applied'
       group by 1 order by count(*) desc, 1 limit 1`)
   )?.release_id ?? null;
