@@ -147,17 +147,21 @@ function groupsOf(tables: Tables, deployment: Deployment): { take: (target: Targ
   };
 }
 
-/** Lets as many of those that wait for a slot try again as there is room for. */
+/** Lets as many of those that wait for a slot try again as there is room for; those that are away take none in their group. */
 export function wakeSlots(tables: Tables, deployment: Deployment): number {
   if (!isLimited(deployment)) return 0;
-  const { max_parallel } = wholeRollout(deployment.rollout);
-  const room = Math.min((max_parallel ?? Infinity) - deployment.count_active, groupsOf(tables, deployment).room());
-  if (room <= 0) return 0;
+  const { max_parallel, max_unavailable } = wholeRollout(deployment.rollout);
+  const slots = (max_parallel ?? Infinity) - deployment.count_active;
+  if (slots <= 0) return 0;
   const held = tables
     .targetsOf(deployment.id)
     .filter(({ status, waiting_for }) => status === "queued" && waiting_for === "slot")
-    .toSorted((a, b) => a.wave - b.wave || (a.id < b.id ? -1 : 1))
-    .slice(0, room);
-  for (const target of held) target.waiting_for = null;
-  return held.length;
+    .toSorted((a, b) => a.wave - b.wave || (a.id < b.id ? -1 : 1));
+  const isAway = ({ robot_id }: Target): boolean => tables.robots.get(robot_id)?.online !== true;
+  const away = max_unavailable === null ? [] : held.filter(isAway);
+  const room = groupsOf(tables, deployment).room();
+  const others = max_unavailable === null ? held : held.filter((target) => !isAway(target)).slice(0, room);
+  const woken = [...away, ...others].slice(0, slots);
+  for (const target of woken) target.waiting_for = null;
+  return woken.length;
 }
