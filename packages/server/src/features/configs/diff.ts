@@ -73,7 +73,9 @@ async function readWanted(
 }
 
 function changeOf(before: Value | undefined, after: Value | undefined): Omit<Change, "namespace" | "key"> | undefined {
-  if (before !== undefined && after !== undefined && isDeepStrictEqual(before.value, after.value)) return undefined;
+  // A value in the clear tells nobody whether it is what a secret was.
+  const comparable = before?.secret === after?.secret;
+  if (comparable && isDeepStrictEqual(before?.value, after?.value)) return undefined;
   const secret = before?.secret === true || after?.secret === true;
   return {
     change: before === undefined ? "added" : after === undefined ? "removed" : "changed",

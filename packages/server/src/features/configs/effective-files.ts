@@ -121,8 +121,10 @@ class FileMaker {
 
   async #sealedFile(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Promise<ConfigFile> {
     const secrets = await this.#open();
-    const { content, sha256 } = saltedFile(values, (text) => secrets.fingerprint(text));
-    return { sha256, content: secrets.seal(JSON.stringify({ content, secret_keys: [...secret_keys] }), fileBound(sha256)) };
+    // With what is secret in it: a secret and the same value in the clear, where it was removed since, make other digests.
+    const keys = [...secret_keys].toSorted();
+    const { content, sha256 } = saltedFile(values, (text) => secrets.fingerprint(JSON.stringify([text, keys])));
+    return { sha256, content: secrets.seal(JSON.stringify({ content, secret_keys: keys }), fileBound(sha256)) };
   }
 
   async #open(): Promise<OrgSecrets> {

@@ -1,10 +1,11 @@
 import { hash } from "node:crypto";
 import type { JsonValue } from "@robofleet/protocol";
-import type { ErrorObject, ValidateFunction } from "ajv";
+import type { ErrorObject, FuncKeywordDefinition, ValidateFunction } from "ajv";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { LRUCache } from "lru-cache";
 import { badRequest, printable } from "../../kernel/fault.ts";
+import { HIDDEN, hiddenKeyword, overlookHidden } from "./hidden-values.ts";
 import { checkSchema, compilePattern, FORMATS, type SchemaCost } from "./schema-limits.ts";
 
 export const DIALECT = "https://json-schema.org/draft/2020-12/schema";
@@ -25,9 +26,11 @@ export interface Violation {
 export interface CompiledSchema {
   /** What is wrong with one key's value, whatever the others are. `secret`: nothing of the value is told. */
   member(key: string, value: JsonValue, secret?: boolean): Violation | undefined;
-  /** What is wrong with the whole object. */
+  /** What is wrong with the whole object. Of a secret counts that it is there, never its value: operators set schemas and see what comes of it. */
   whole(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Violation | undefined;
 }
+
+type Values = ReadonlyMap<string, JsonValue | typeof HIDDEN>;
 
 const engine = Object.assign(
   (pattern: string) => {
@@ -69,19 +72,24 @@ function compile(schema: unknown): CompiledSchema {
   const member = Object.fromEntries(Object.entries(rest).filter(([keyword]) => MEMBER_KEYWORDS.includes(keyword)));
   const check_member = validatorOf(member);
   const check_whole = validatorOf(rest);
-  const check = (validate: ValidateFunction, values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>) => {
+  let check_hidden: ValidateFunction | undefined;
+  const check = (validate: ValidateFunction, values: Values, secret_keys: ReadonlySet<string>) => {
     if (costOf(values, cost) > COST_MAX) return { path: "", problem: "is too large to be checked against its schema" };
     return validate(Object.fromEntries(values)) ? undefined : violationOf(validate.errors?.[0], secret_keys);
   };
   return {
     member: (key, value, secret = false) => check(check_member, new Map([[key, value]]), new Set(secret ? [key] : [])),
-    whole: (values, secret_keys) => check(check_whole, values, secret_keys),
+    whole: (values, secret_keys) => {
+      if (secret_keys.size === 0) return check(check_whole, values, secret_keys);
+      const hidden = new Map(Array.from(values, ([key, value]) => [key, secret_keys.has(key) ? HIDDEN : value] as const));
+      return check((check_hidden ??= validatorOf(overlookHidden(rest) as object, [hiddenKeyword])), hidden, secret_keys);
+    },
   };
 }
 
-function validatorOf(schema: object): ValidateFunction {
+function validatorOf(schema: object, keywords: FuncKeywordDefinition[] = []): ValidateFunction {
   // One each: ajv keeps what it has compiled for as long as it lives.
-  const ajv = new Ajv2020({ ...options, meta: false, validateSchema: false, code: { regExp: engine } });
+  const ajv = new Ajv2020({ ...options, keywords, meta: false, validateSchema: false, code: { regExp: engine } });
   (addFormats as unknown as (ajv: Ajv2020, options: object) => void)(ajv, { mode: "fast", formats: [...FORMATS] });
   try {
     return ajv.compile(schema);
@@ -91,7 +99,7 @@ function validatorOf(schema: object): ValidateFunction {
 }
 
 /** Stops counting when it is too much. */
-function costOf(values: ReadonlyMap<string, JsonValue>, { nodes, pattern_steps }: SchemaCost): number {
+function costOf(values: Values, { nodes, pattern_steps }: SchemaCost): number {
   let cost = nodes;
   const count = (value: JsonValue): void => {
     cost += nodes + (typeof value === "string" ? value.length * pattern_steps : 0);
@@ -103,7 +111,7 @@ function costOf(values: ReadonlyMap<string, JsonValue>, { nodes, pattern_steps }
   };
   for (const [key, value] of values) {
     cost += key.length * pattern_steps;
-    count(value);
+    if (value !== HIDDEN) count(value);
   }
   return cost;
 }

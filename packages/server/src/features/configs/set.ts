@@ -53,15 +53,16 @@ export async function setConfig(plane: Sealing, db: Db, caller: Caller, body: Bo
 export async function putValue(
   plane: Sealing,
   tx: Db,
-  { org_id, actor }: Caller,
+  caller: Caller,
   place: EntryPlace,
   { value, secret, rollback_of }: NewValue,
 ): Promise<EntrySet> {
+  const { org_id, actor } = caller;
   const { namespace, key, scope, scope_id } = place;
   requireRegistryLogin(namespace, key, value, secret);
   const { value_schema } = await lockNamespace(tx, org_id, namespace);
   if (scope !== "org" && !(await lockScopeObject(tx, org_id, scope, scope_id))) throw notFound(scope, scope_id);
-  await requireSameSecrecy(tx, org_id, place, secret);
+  await requireSameSecrecy(tx, caller, place, secret);
   const violation = value_schema === null ? undefined : compileSchema(value_schema).member(key, value, secret);
   if (violation !== undefined) throw badRequest(sentenceOf(namespace, violation));
   const before = await findPlaced(tx, org_id, place);
@@ -77,16 +78,17 @@ export async function putValue(
 }
 
 /** A key is a secret wherever it is set, or nowhere: nobody shows one by setting it once more without saying so. */
-async function requireSameSecrecy(tx: Db, org_id: string, place: EntryPlace, secret: boolean): Promise<void> {
-  const other = await findKeyThatIs(tx, org_id, !secret, place);
+async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, secret: boolean): Promise<void> {
+  const other = await findKeyThatIs(tx, caller, !secret, place);
   if (other === undefined) return;
-  const where = other.scope === "org" ? "the org" : `${other.scope} ${other.scope_id}`;
+  const found = other.scope === "org" ? "for the org" : `for ${other.scope} ${other.scope_id}`;
+  const where = other.is_reached ? found : "elsewhere in the org";
   const key = `key ${printable(place.key)} of namespace ${printable(place.namespace)}`;
   throw secret
     ? conflict(
-        `${key} is set for ${where} in the clear: unset it there first, and take a new secret, as the old one can be read in its history`,
+        `${key} is set ${where} in the clear: unset it there first, and take a new secret, as the old one can be read in its history`,
       )
-    : conflict(`${key} is a secret for ${where}, and stays one: set it with secret: true (rf: --secret)`);
+    : conflict(`${key} is a secret ${where}, and stays one: set it with secret: true (rf: --secret)`);
 }
 
 /** 404 unless the org has the site, fleet or robot; without a scope the id may be of any of them. */

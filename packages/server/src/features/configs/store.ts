@@ -76,12 +76,6 @@ export const findPlaced = (db: Db, org_id: string, at: { id: string } | EntryPla
         : sql`namespace = ${at.namespace} and scope = ${at.scope} and scope_id = ${at.scope_id} and key = ${at.key}`
     }`);
 
-/** Where in the org this key has a value that is a secret, or one that is not. */
-export const findKeyThatIs = (db: Db, org_id: string, secret: boolean, { namespace, key }: EntryPlace) =>
-  db.maybe(sql(row({ scope: textOf<Scope>(), scope_id: text }))`
-    select scope, scope_id from config_entry
-    where org_id = ${org_id} and namespace = ${namespace} and key = ${key} and removed_at is null and (sealed is not null) = ${secret} limit 1`);
-
 export const removeEntry = (db: Db, org_id: string, id: string, version: number, updated_by: string | null, now: Date): Promise<number> =>
   db.run(sql`
     update config_entry set value = 'null', sealed = null, version = ${version}, updated_by = ${updated_by}, removed_at = ${now}, updated_at = ${now}
@@ -148,6 +142,13 @@ export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, lim
       ${f.scope_id === undefined ? NOTHING : sql`and scope_id = ${f.scope_id}`}
     order by id desc limit ${limit}`);
 
+/** Where in the org this key has a value that is a secret, or one that is not; a place that the caller reaches, if there is one. */
+export const findKeyThatIs = (db: Db, caller: Caller, secret: boolean, { namespace, key }: EntryPlace) =>
+  db.maybe(sql(row({ scope: textOf<Scope>(), scope_id: text, is_reached: bool }))`
+    select scope, scope_id, (true ${reached(caller)}) as is_reached from config_entry
+    where org_id = ${caller.org_id} and namespace = ${namespace} and key = ${key} and removed_at is null and (sealed is not null) = ${secret}
+    order by is_reached desc limit 1`);
+
 /** Of the entries that can concern robots at these places. */
 const concerning = (scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
   removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
@@ -166,10 +167,10 @@ export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>
     select scope_id, sum(octet_length(key) + octet_length(value::text) + coalesce(octet_length(sealed), 0))::bigint as bytes
     from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} group by scope_id`);
 
-/** Every value of a namespace, wherever it is set. */
-export const listEntriesOf = (db: Db, org_id: string, namespace: string, after: string, limit: number): Promise<EntryRow[]> =>
+/** Every value of a namespace that is no secret, wherever it is set. */
+export const listOpenEntriesOf = (db: Db, org_id: string, namespace: string, after: string, limit: number): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
-    select ${entryRow} from config_entry where org_id = ${org_id} and namespace = ${namespace} and removed_at is null and id > ${after} order by id limit ${limit}`);
+    select ${entryRow} from config_entry where org_id = ${org_id} and namespace = ${namespace} and removed_at is null and sealed is null and id > ${after} order by id limit ${limit}`);
 
 const placeRow = row({ id: text, site_id: text, fleet_id: text });
 export type RobotPlace = RowOf<typeof placeRow>;

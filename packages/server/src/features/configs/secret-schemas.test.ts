@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { JsonValue } from "@robofleet/protocol";
+import type { ConfigEntry, RobotConfigDiff } from "@robofleet/protocol/routes";
+import { sql } from "../../kernel/sql.ts";
+import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { createCredential } from "../tokens/index.ts";
+import { configRoutes, effectiveFiles } from "./index.ts";
+import { compileSchema } from "./schema.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const KEY = "api_password";
+
+/** Whatever of the two a secret is, a schema must not tell: each of these fits one of them only. */
+const SECRETS: readonly JsonValue[] = ["hunter2", { user: "x", pin: [1, 2] }];
+const PROBES: readonly object[] = [
+  { properties: { [KEY]: { type: "string" } } },
+  { properties: { [KEY]: { type: "object" } } },
+  { properties: { [KEY]: { pattern: "^[n-z]" } } },
+  { properties: { [KEY]: { required: ["pin"] } } },
+  { properties: { [KEY]: { $ref: "#/$defs/text" } }, $defs: { text: { maxLength: 3 } } },
+  { $ref: "#/$defs/all", $defs: { all: { properties: { [KEY]: { const: "hunter2" } } } } },
+  { patternProperties: { "^api_": { type: "string" } } },
+  { additionalProperties: { type: "string" } },
+  { unevaluatedProperties: { type: "object" } },
+  { allOf: [{ properties: { [KEY]: { minLength: 8 } } }] },
+  { dependentSchemas: { [KEY]: { properties: { [KEY]: { enum: ["hunter2"] } } } } },
+  { not: { properties: { [KEY]: { type: "string" } } } },
+  { oneOf: [{ properties: { [KEY]: { type: "string" } } }, { properties: { mode: { const: "slow" } } }] },
+  JSON.parse(`{ "if": { "properties": { "${KEY}": { "type": "string" } } }, "then": { "required": ["absent"] } }`) as object,
+  { if: { properties: { [KEY]: { type: "object" } } }, else: { properties: { mode: { const: "fast" } } } },
+  { const: { [KEY]: "hunter2", mode: "slow" } },
+  { enum: [{ [KEY]: "hunter2", mode: "slow" }] },
+];
+
+const whole = (schema: object, secret: JsonValue, others: Record<string, JsonValue> = { mode: "slow" }) =>
+  compileSchema(schema).whole(new Map([[KEY, secret], ...Object.entries(others)]), new Set([KEY]));
+
+test("what a schema says of an object is the same whatever a secret in it is", () => {
+  for (const probe of PROBES) {
+    const [first, second] = SECRETS.map((secret) => whole(probe, secret));
+    assert.deepEqual(first, second, JSON.stringify(probe));
+  }
+  // Where it is only said of the secret, it is passed over.
+  for (const probe of PROBES.slice(0, 8)) {
+    assert.equal(whole(probe, "hunter2", {}), undefined, JSON.stringify(probe));
+    assert.equal(whole(probe, { user: "x", pin: [1, 2] }, {}), undefined, JSON.stringify(probe));
+  }
+});
+
+test("that a secret is there counts, and what stands beside it is checked as ever", () => {
+  assert.equal(whole({ required: [KEY] }, "x"), undefined);
+  assert.match(whole({ required: [KEY, "other"] }, "x")?.problem ?? "", /required property 'other'/);
+  assert.deepEqual(whole({ properties: { mode: {} }, additionalProperties: false }, "x"), { path: KEY, problem: "is not in the schema" });
+  assert.equal(whole({ properties: { mode: {}, [KEY]: { type: "number" } }, additionalProperties: false }, "x"), undefined);
+  assert.ok(whole({ properties: { [KEY]: false } }, "x"));
+  assert.deepEqual(whole({ additionalProperties: { type: "integer" } }, "x"), { path: "mode", problem: "must be integer" });
+  assert.deepEqual(whole({ properties: { mode: { properties: { a: { type: "integer" } } } } }, "x", { mode: { a: "b" } }), {
+    path: "mode.a",
+    problem: "must be integer",
+  });
+  assert.throws(() => compileSchema({ properties: { a: { "x-hidden": true } } }), /x-hidden/, "our own keyword is no tenant's");
+});
+
+async function start() {
+  const rig = await startFeaturePlane([configRoutes]);
+  const { org_id, token } = await rig.org();
+  const tokenOf = async (role: "operator" | "viewer", fleet_id?: string) =>
+    (await createCredential(rig.plane.db, rig.plane, { kind: "org", org_id, role, scopes: fleet_id === undefined ? [] : [{ fleet_id }] }))
+      .secret;
+  const send = async <T>(method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: object, as = token) => {
+    const { status, body: answer } = await rig.call<T & { error?: { message: string } }>(method, `/api${path}`, { token: as, body });
+    return { ...answer, said: `${status} ${answer.error?.message ?? ""}` };
+  };
+  const set = (body: object, as?: string) => send<{ data: ConfigEntry }>("POST", "/configs", body, as);
+  return { rig, org_id, tokenOf, send, set, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
+}
+
+test("a schema by an operator tells nothing of a secret: not when it is set, nor when files are handed over", TIMEOUT, async () => {
+  await using it = await start();
+  const { robot_id, fleet_id } = await seedRobot(it.rig.plane, it.org_id);
+  const operator = await it.tokenOf("operator");
+  await it.set({ key: KEY, value: "hunter2", secret: true });
+  await it.set({ key: KEY, value: "other", secret: true, scope: "fleet", scope_id: fleet_id });
+  const removed = await it.set({ key: "old", value: "hunter2", secret: true });
+  await it.send("DELETE", `/configs/${removed.data.id}`);
+  await it.set({ namespace: "registries", key: "ghcr.io", value: { username: "u", password: "hunter2" }, secret: true });
+  const put = async (namespace: string, schema: object) =>
+    (await it.send("PUT", `/configs/schemas/${namespace}`, { schema }, operator)).said;
+  const refusal = async () => {
+    const wanted = { robot_ids: [robot_id], namespace: null };
+    for await (const part of effectiveFiles(it.rig.plane.db, it.rig.plane, it.org_id, wanted)) return part.get(robot_id)?.refusal;
+    return assert.fail("no files");
+  };
+  for (const pattern of ["^[a-m]", "^[n-z]"]) {
+    assert.match(await put("default", { properties: { [KEY]: { pattern }, old: { pattern } }, required: [KEY] }), /^20[01] /);
+    assert.equal(await refusal(), null);
+    const password = { properties: { password: { pattern } } };
+    assert.match(await put("registries", { properties: { "ghcr.io": password }, additionalProperties: password }), /^20[01] /);
+  }
+  // It holds for those that are set from now on, by an admin.
+  const said = (await it.set({ key: KEY, value: "hunter2", secret: true })).said;
+  assert.equal(said, `400 value ${KEY} does not fit its schema (schema of namespace default)`);
+  assert.match((await it.set({ key: KEY, value: "other", secret: true })).said, /^200/);
+  assert.match(await put("default", { required: [KEY, "missing"] }), /^200/);
+  assert.match((await refusal()) ?? "", /must have required property 'missing'/);
+});
+
+test("an operator sets no old secret again, and a value in the clear is not told to be what a secret was", TIMEOUT, async () => {
+  await using it = await start();
+  const { robot_id } = await seedRobot(it.rig.plane, it.org_id);
+  const [operator, viewer] = [await it.tokenOf("operator"), await it.tokenOf("viewer")];
+  const { id } = (await it.set({ key: KEY, value: "hunter2", secret: true })).data;
+  const kept = (await it.set({ key: "kept", value: "k", secret: true })).data;
+  assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 }, operator)).said, /^403/);
+  assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 })).said, /^200/);
+  const fileOf = async () => {
+    const wanted = { robot_ids: [robot_id], namespace: "default" };
+    for await (const part of effectiveFiles(it.rig.plane.db, it.rig.plane, it.org_id, wanted)) {
+      const file = part.get(robot_id)?.files.get("default");
+      if (file !== undefined) return file;
+    }
+    return assert.fail("no file");
+  };
+  const { content, sha256 } = await fileOf();
+  assert.equal((await fileOf()).sha256, sha256, "the same values make the same file");
+  await it.rig.plane.db.run(sql`
+    insert into robot_config (org_id, robot_id, namespace, version, content, sha256, target_id, updated_at)
+    values (${it.org_id}, ${robot_id}, 'default', 1, ${content}, ${sha256}, null, ${it.rig.clock.now()})`);
+  const changes = async () =>
+    (await it.send<{ data: RobotConfigDiff }>("GET", `/robots/${robot_id}/config/diff`, undefined, viewer)).data.changes;
+  assert.deepEqual(await changes(), []);
+  await it.send("DELETE", `/configs/${id}`);
+  for (const guess of ["hunter1", "hunter2"]) {
+    assert.match((await it.set({ key: KEY, value: guess }, operator)).said, /^20[01]/);
+    const change = { namespace: "default", key: KEY, change: "changed", deployed: null, effective: null, secret: true };
+    assert.deepEqual(await changes(), [change], guess);
+    assert.notEqual((await fileOf()).sha256, sha256, guess);
+  }
+  assert.match((await it.send("POST", `/configs/${kept.id}/rollback`, { version: 1 }, operator)).said, /^403/);
+});
+
+test("who reaches a part of the org is told where else a key is a secret, or is none, in that part only", TIMEOUT, async () => {
+  await using it = await start();
+  const mine = await seedRobot(it.rig.plane, it.org_id);
+  const theirs = await seedRobot(it.rig.plane, it.org_id);
+  const sibling = await seedRobot(it.rig.plane, it.org_id, { site_id: mine.site_id });
+  const operator = await it.tokenOf("operator", mine.fleet_id);
+  const secret = { value: "x", secret: true };
+  await it.set({ ...secret, key: "a", scope: "robot", scope_id: theirs.robot_id });
+  await it.set({ ...secret, key: "b", scope: "fleet", scope_id: sibling.fleet_id });
+  await it.set({ ...secret, key: "c", scope: "site", scope_id: mine.site_id });
+  await it.set({ ...secret, key: "d", scope: "robot", scope_id: theirs.robot_id });
+  await it.set({ ...secret, key: "d", scope: "robot", scope_id: mine.robot_id });
+  await it.set({ ...secret, key: "e" });
+  const whereOf = async (key: string) =>
+    /^409 key "?\w"? of namespace "?default"? is a secret (.*), and stays one/.exec(
+      (await it.set({ key, value: 1, scope: "fleet", scope_id: mine.fleet_id }, operator)).said,
+    )?.[1];
+  for (const key of ["a", "b", "c"]) assert.equal(await whereOf(key), "elsewhere in the org", key);
+  assert.equal(await whereOf("d"), `for robot ${mine.robot_id}`);
+  assert.equal(await whereOf("e"), "for the org");
+  assert.match((await it.set({ key: "a", value: 1 })).said, new RegExp(`is a secret for robot ${theirs.robot_id},`));
+});
