@@ -93,7 +93,7 @@ test("rollback: of a running deployment, with a robot in every status", TIMEOUT,
 });
 
 test("rollback: a robot that does not come back before the deployment expires has failed, and so has the whole", TIMEOUT, async () => {
-  await using plane = await startPlane({ at: AT, limits: { deployment_expiry_hours: 2 } });
+  await using plane = await startPlane({ at: AT, limits: { deployment_expiry_hours: 0.5 } });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 3, fleet_id);
   const [here, gone, waiting] = robots;
@@ -104,9 +104,9 @@ test("rollback: a robot that does not come back before the deployment expires ha
   await plane.settle();
   await gone.disconnect();
   await rollback(plane, id);
-  await plane.advance({ minutes: 100 });
-  assert.equal((await plane.deployment(id)).status, "rolling_back");
   await plane.advance({ minutes: 25 });
+  assert.equal((await plane.deployment(id)).status, "rolling_back");
+  await plane.advance({ minutes: 7 });
   assert.equal(await standing(plane, id, gone), "failed rollback_failed");
   assert.equal((await plane.deployment(id)).status, "failed");
   await checkEngine(plane, { ended: true });
