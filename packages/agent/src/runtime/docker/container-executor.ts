@@ -46,8 +46,8 @@ interface Running {
 
 /** With an engine that was away in each. */
 const VERIFY_TRIES_MAX = 3;
-/** An agent that ends does not wait for an engine that is away. */
-const CLOSE_WAIT_MS = 0;
+/** An agent that ends does not wait for an engine that is away, nor long for one that hangs: systemd would kill it. */
+const CLOSE_WAIT = { wait_ms: 0, limit_ms: 10_000 };
 
 /** `container_image`: an image in the robot's container engine, and one container of it, which the engine keeps running. */
 export class ContainerExecutor implements Executor {
@@ -272,13 +272,13 @@ export class ContainerExecutor implements Executor {
     await this.#stopAll(app, {});
   }
 
-  async #stopAll(app: string, wait: { wait_ms?: number }): Promise<void> {
+  async #stopAll(app: string, { limit_ms, ...wait }: { wait_ms?: number; limit_ms?: number }): Promise<void> {
     const { paths, on_step } = this.#options;
     if (!hasRecord(paths, app)) return;
     const { signal } = this.#closing;
     const running = this.#takeAway(app);
     try {
-      for (const { id, state } of await this.#containers.list(app, { signal, ...wait }))
+      for (const { id, state } of await this.#containers.list(app, { signal, ...wait, ...(limit_ms === undefined ? {} : { limit_ms }) }))
         if (state !== "exited" && state !== "created") await this.#containers.stop(id, { signal, ...wait });
     } finally {
       await this.#letGo(app, running);
@@ -376,7 +376,7 @@ export class ContainerExecutor implements Executor {
     await Promise.all(
       apps.map(async (app) => {
         try {
-          await (keep_workloads ? this.#letGo(app, this.#takeAway(app)) : this.#stopAll(app, { wait_ms: CLOSE_WAIT_MS }));
+          await (keep_workloads ? this.#letGo(app, this.#takeAway(app)) : this.#stopAll(app, CLOSE_WAIT));
         } catch (error) {
           this.#options.log.warn({ app, reason: engineMessage(error) }, "the container could not be stopped");
         }

@@ -31,7 +31,6 @@ const RETRY_MS = 250;
 /** A container engine (dockerd or podman) on a unix socket, which may come late, go away and come back. */
 export class Engine {
   readonly #options: EngineOptions;
-  #docker: Docker | undefined;
   #socket: string | undefined;
   /** On the monotonic clock. */
   #answered_at = -Infinity;
@@ -65,7 +64,6 @@ export class Engine {
       if (!(await ping(socket, this.#options.clock))) continue;
       const known = this.available;
       this.#answered_at = this.#options.clock.monotonic();
-      if (socket !== this.#socket) this.#docker = undefined;
       this.#socket = socket;
       if (!known) {
         this.#options.log.info({ socket }, "container engine answers");
@@ -92,8 +90,13 @@ export class Engine {
       const limit = new AbortController();
       const late = new StepFailure("timeout", `the container engine did not ${what} within ${limit_ms / 1_000} s`);
       const timer = clock.setTimer(limit_ms, () => limit.abort(late));
+      const call = AbortSignal.any([signal, limit.signal]);
       try {
-        const answer = await work(await this.#connect(), AbortSignal.any([signal, limit.signal]));
+        // An engine that hangs answers nothing, and some of dockerode's calls take no signal: the call is left to itself then.
+        const answer = await unlessAborted(
+          call,
+          this.#connect(call).then((docker) => work(docker, call)),
+        );
         this.#answered_at = clock.monotonic();
         return answer;
       } catch (error) {
@@ -113,10 +116,29 @@ export class Engine {
     }
   }
 
-  async #connect(): Promise<Docker> {
+  /** One for each call, so that every request of the call ends with it: one that is left open would hold the agent's process. */
+  async #connect(call: AbortSignal): Promise<Docker> {
     // Loaded when it is needed: most robots that could run containers still start with none.
-    this.#docker ??= new (await import("dockerode")).default({ socketPath: this.#socket });
-    return this.#docker;
+    const { default: Docker } = await import("dockerode");
+    const docker = new Docker({ socketPath: this.#socket });
+    const { modem } = docker;
+    const dial = modem.dial.bind(modem);
+    modem.dial = (options, callback) => dial({ ...options, abortSignal: options.abortSignal ?? call }, callback);
+    return docker;
+  }
+}
+
+/** Answers what `work` does, or throws the signal's reason when that comes first, whatever becomes of the work. */
+async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  const heard = new AbortController();
+  const aborted = new Promise<never>((_, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true, signal: heard.signal });
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    heard.abort();
   }
 }
 

@@ -48,7 +48,11 @@ export class ContainerCommands {
       docker.getContainer(container_id).exec({ Cmd: argv, AttachStdout: true, AttachStderr: true, abortSignal }),
     );
     this.#busy = exec.id;
-    const output: Readable = await engine.use(options, () => exec.start({ Detach: false }));
+    const output: Readable = await engine.use(options, async (_, abortSignal) => {
+      const stream = await exec.start({ Detach: false });
+      if (abortSignal.aborted) stream.destroy();
+      return stream;
+    });
     let tail = "";
     output.on("data", (chunk: Buffer) => (tail = (tail + chunk.toString("utf8").replace(FRAME, "")).slice(-OUTPUT_TAIL_CHARACTERS)));
     const ended = new Promise<void>((resolve) => output.once("close", resolve));
