@@ -119,7 +119,9 @@ test("a new key and the end of an old one reach the robot before it installs; a 
   const { keys } = (await plane.api.getSigningKeys()).data;
   const first = keys.find(({ name }) => name === "first")!;
   // The deployment was let through, and its key is revoked before the robot hears of it.
-  const revoke = () => done("signing-keys", "revoke", first.id, "--sign", at("second.pem"));
+  // The second key never changed the keys, so it proves nothing of them by itself.
+  assert.match((await rf("signing-keys", "revoke", first.id, "--sign", at("second.pem"))).stderr, new RegExp(`${first.id} first`));
+  const revoke = () => done("signing-keys", "revoke", first.id, "--sign", at("second.pem"), "--known", first.id);
   assert.equal(await deployedAfter("v40", revoke), "target.failed signature_invalid unknown_key");
   await assert.rejects(create("v40"), /not trusted/);
   assert.match((await rf("signing-keys", "require", "off", "--sign", at("first.pem"))).stderr, /which is not trusted/);

@@ -29,8 +29,6 @@ function parsed(file: string, pem: string, parse: (pem: string) => KeyObject, ha
   return key;
 }
 
-type Keys = Body<"getSigningKeys">["data"];
-
 /** What the next statement says: all that the one before said, but for what is given. */
 export interface KeyChange {
   require_signature?: boolean;
@@ -39,27 +37,39 @@ export interface KeyChange {
 
 export interface StatementOptions {
   sign: string;
+  /** Id of a key that the maker knows to be trusted. */
+  known?: string;
   startOver?: boolean;
 }
 
-/** Reads the org's keys, signs the statement that changes them, on this machine, and sends it. */
+export const KNOWN_FLAG = "--known <id>";
+export const KNOWN_HELP = "Id of a key that you know to be trusted: proof of the present keys where the --sign key never changed them";
+
+/**
+ * Signs, on this machine, the statement that changes the org's keys, and sends it. What it repeats of the present ones is what
+ * signed statements prove, not what the server lists. Throws a Failure when they do not prove it.
+ */
 export async function changeSigningKeys(
   client: Client,
   now: Date,
-  { sign, startOver = false }: StatementOptions,
+  { sign, known, startOver = false }: StatementOptions,
   change: KeyChange,
   idempotency_key: string,
 ): Promise<Body<"changeSigningKeys">> {
-  const before: Keys = (await client.getSigningKeys()).data;
-  const { signTrust } = await import("@robofleet/protocol/signatures");
-  const present = before.keys.filter(({ revoked_at }) => revoked_at === null).map(({ name, public_key }) => ({ name, public_key }));
+  const listed = (await client.getSigningKeys()).data;
+  const key = await readSigningKey(sign);
+  const { publicKeyOf, signTrust } = await import("@robofleet/protocol/signatures");
+  const { provenTrust } = await import("./proven-keys.ts");
+  // Whoever starts over trusts nobody of before, and has no key that could prove anything.
+  const before = startOver ? { ...listed, keys: [] } : provenTrust(listed, { public_key: publicKeyOf(key), known });
+  const present = before?.keys ?? [];
   const said: TrustStatement = {
-    org_id: before.org_id,
-    serial: before.serial + 1,
-    require_signature: change.require_signature ?? before.require_signature,
+    org_id: listed.org_id,
+    serial: (before?.serial ?? 0) + 1,
+    require_signature: change.require_signature ?? before?.require_signature ?? false,
     keys: change.keys?.(present) ?? present,
     issued_at: now.toISOString(),
   };
-  const statement: SignedText = signTrust(said, await readSigningKey(sign));
+  const statement: SignedText = signTrust(said, key);
   return await client.changeSigningKeys({ body: { statement, ...(startOver ? { start_over: true } : {}) }, idempotency_key });
 }

@@ -31,6 +31,9 @@ export const SigningKeys = named(
         revoked_at: Nullable(Time),
       }),
     ),
+    statements: Type.Array(SignedText, {
+      description: "What the keys come from, oldest first: whoever signs the next statement proves by them what it repeats",
+    }),
   }),
 );
 export type SigningKeys = Of<typeof SigningKeys>;

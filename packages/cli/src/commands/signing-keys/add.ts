@@ -2,7 +2,7 @@ import path from "node:path";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { usage } from "../../failure.ts";
-import { changeSigningKeys, readPublicKey, type StatementOptions } from "../../signing-key.ts";
+import { changeSigningKeys, KNOWN_FLAG, KNOWN_HELP, readPublicKey, type StatementOptions } from "../../signing-key.ts";
 import { showSigningKeys } from "./list.ts";
 
 interface Options extends StatementOptions {
@@ -14,6 +14,7 @@ export const define: Define = (command, act) => {
     .description("Let releases be signed by another key. One of the present keys must agree to it; the first key agrees to itself.")
     .argument("<public-key>", "PEM file of the new key; its private half is not needed")
     .requiredOption("--sign <key>", "PEM file of a private key that is trusted now")
+    .option(KNOWN_FLAG, KNOWN_HELP)
     .option("--name <name>", "Name of the new key (default: the file's)")
     .option("--start-over", "All keys are lost: trust this one alone. Each robot that trusts the lost ones must be told on its own machine")
     .action(act<[string, Options]>(run));
@@ -33,7 +34,7 @@ async function run(context: Context, file: string, options: Options): Promise<vo
     {
       keys: (before) => {
         if (before.some((key) => key.public_key === public_key)) throw usage("this key is trusted already");
-        return [...(options.startOver === true ? [] : before), { name, public_key }];
+        return [...before, { name, public_key }];
       },
     },
     context.idempotencyKey(),

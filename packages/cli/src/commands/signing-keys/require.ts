@@ -1,7 +1,7 @@
 import { Argument } from "commander";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
-import { changeSigningKeys, type StatementOptions } from "../../signing-key.ts";
+import { changeSigningKeys, KNOWN_FLAG, KNOWN_HELP, type StatementOptions } from "../../signing-key.ts";
 import { showSigningKeys } from "./list.ts";
 
 export const define: Define = (command, act) => {
@@ -9,6 +9,7 @@ export const define: Define = (command, act) => {
     .description("Say whether releases must be signed. One of the present keys must agree to it, also to turn it off.")
     .addArgument(new Argument("<on|off>", "Whether a signature is required").choices(["on", "off"]))
     .requiredOption("--sign <key>", "PEM file of a private key that is trusted now")
+    .option(KNOWN_FLAG, KNOWN_HELP)
     .action(act<[string, StatementOptions]>(run));
   addExamples(command, ["rf signing-keys require on --sign release-key.pem"]);
 };

@@ -89,7 +89,7 @@ async function start() {
 test("keys come and go by signed statements, and the list tells when", TIMEOUT, async () => {
   await using rig = await start();
   const { org_id } = rig.org;
-  assert.deepEqual(await rig.keys(), { org_id, serial: 0, require_signature: false, keys: [] });
+  assert.deepEqual(await rig.keys(), { org_id, serial: 0, require_signature: false, keys: [], statements: [] });
   assert.equal((await rig.change(rig.say(1, [first], first))).status, 200);
   await rig.it.clock.advance({ hours: 1 });
   assert.equal((await rig.change(rig.say(2, [first, second], first, { require_signature: true }))).status, 200);

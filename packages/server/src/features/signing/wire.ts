@@ -20,5 +20,5 @@ export function toWire(org_id: string, rows: readonly StatementRow[]): SigningKe
       keys.set(id, { id, name, public_key, added_at, revoked_at: null });
     }
   }
-  return { ...wire, keys: [...keys.values()] };
+  return { ...wire, keys: [...keys.values()], statements: rows.map(({ statement }) => statement) };
 }

@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { test } from "node:test";
+import { keyIdOf, publicKeyOf, type SignedText, signTrust, type TrustedKey } from "@robofleet/protocol/signatures";
+import { Failure } from "./failure.ts";
+import { provenTrust, type SigningKeys } from "./proven-keys.ts";
+
+interface Key extends TrustedKey {
+  id: string;
+  private_key: KeyObject;
+}
+function makeKey(name: string): Key {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const public_key = publicKeyOf(privateKey);
+  return { name, public_key, id: keyIdOf(public_key), private_key: privateKey };
+}
+const [first, spare, evil] = [makeKey("first"), makeKey("spare"), makeKey("evil")];
+const AT = "2030-01-01T00:00:00.000Z";
+
+const say = (serial: number, keys: Key[], by: Key, require_signature = true): SignedText =>
+  signTrust(
+    {
+      org_id: "org_1",
+      serial,
+      require_signature,
+      keys: keys.map(({ name, public_key }) => ({ name, public_key })),
+      issued_at: AT,
+    },
+    by.private_key,
+  );
+
+const list = (statements: SignedText[], keys: Key[], more: Partial<SigningKeys> = {}): SigningKeys => ({
+  org_id: "org_1",
+  serial: statements.length,
+  require_signature: true,
+  keys: keys.map(({ id, name, public_key }) => ({ id, name, public_key, added_at: AT, revoked_at: null })),
+  statements,
+  ...more,
+});
+
+const names = (listed: SigningKeys, by: Key, known?: string): string[] | undefined =>
+  provenTrust(listed, { public_key: by.public_key, known })?.keys.map(({ name }) => name);
+
+function refused(listed: SigningKeys, by: Key, known?: string): void {
+  assert.throws(
+    () => names(listed, by, known),
+    (error: Error) => {
+      assert.ok(error instanceof Failure && error.exit_code === 1, String(error));
+      for (const { id } of listed.keys) assert.match(error.hints.join("\n"), new RegExp(id));
+      return true;
+    },
+  );
+}
+
+test("what the signing key said, and those whom it trusts, is proven; before the first key there is nothing to prove", () => {
+  assert.equal(names(list([], [], { require_signature: false }), first), undefined);
+  const one = say(1, [first], first);
+  assert.deepEqual(names(list([one], [first]), first), ["first"]);
+  const two = say(2, [first, spare], first);
+  const three = say(3, [spare], spare);
+  assert.deepEqual(names(list([one, two, three], [spare]), first), ["spare"]);
+  assert.deepEqual(names(list([one, two, three], [spare]), spare), ["spare"]);
+});
+
+test("a server that changes the list is refused, with every key that it lists", () => {
+  const one = say(1, [first], first);
+  refused(list([one], [first, evil]), first);
+  refused(list([one], [evil]), first);
+  refused(list([one], [first], { require_signature: false }), first);
+  refused(list([one], [first], { serial: 7 }), first);
+  refused(list([], [first, evil]), first);
+  refused(list([], [], { require_signature: true }), first);
+});
+
+test("a server that makes statements of its own is refused", () => {
+  const one = say(1, [first], first);
+  refused(list([one, say(2, [first, evil], evil)], [first, evil]), first);
+  refused(list([say(1, [first, evil], evil)], [first, evil]), first);
+  refused(list([{ ...say(1, [first, evil], evil), key_id: first.id }], [first, evil]), first);
+});
+
+test("a key that has signed nothing yet is vouched for by one that the maker knows", () => {
+  const honest = [say(1, [first], first), say(2, [first, spare], first)];
+  refused(list(honest, [first, spare]), spare);
+  assert.deepEqual(names(list(honest, [first, spare]), spare, first.id), ["first", "spare"]);
+  const own = [say(1, [evil], evil), say(2, [first, spare, evil], evil)];
+  refused(list(own, [first, spare, evil]), spare, first.id);
+});

@@ -1,0 +1,65 @@
+import type { Body } from "@robofleet/sdk";
+import { isSignedBy, keyIdOf, nextTrust, parseSignedText, parseTrustStatement, type Trust } from "@robofleet/protocol/signatures";
+import { EXIT } from "./exit-codes.ts";
+import { Failure } from "./failure.ts";
+import { line } from "./text.ts";
+
+export type SigningKeys = Body<"getSigningKeys">["data"];
+
+export interface Anchors {
+  /** The key that signs the next statement: base64 of its raw public half. */
+  public_key: string;
+  /** Id of a key that the maker knows to be trusted, where the signing key has signed no statement yet. */
+  known?: string | undefined;
+}
+
+/**
+ * What the org's signed statements prove to be trusted now, walked as robots walk them, from the latest one that a key signed of
+ * which the maker knows; undefined while the org never had a key. Whoever signs the next statement vouches for all that it repeats,
+ * so what the server merely lists counts for nothing: a Failure when the statements do not prove the list, or no key is known.
+ */
+export function provenTrust(listed: SigningKeys, anchors: Anchors): Trust | undefined {
+  const { org_id, serial, statements } = listed;
+  const trust = walk(org_id, statements, anchors);
+  if (trust === undefined && serial === 0 && statements.length === 0 && listed.keys.length === 0 && !listed.require_signature)
+    return undefined;
+  if (trust === undefined || !isSame(listed, trust)) throw unproven(listed, anchors);
+  return trust;
+}
+
+function walk(org_id: string, statements: SigningKeys["statements"], { public_key, known }: Anchors): Trust | undefined {
+  const said = statements.flatMap((value) => {
+    const signed = parseSignedText(value);
+    const trust = signed && parseTrustStatement(signed.text);
+    return signed === undefined || trust?.org_id !== org_id ? [] : [{ signed, trust }];
+  });
+  // An id is a hash of its key: whoever names the key of an id names the right one.
+  const named = said.flatMap(({ trust }) => trust.keys.map((key) => key.public_key)).filter((key) => keyIdOf(key) === known);
+  const believed = [public_key, ...named.slice(0, 1)];
+  const start = said.findLastIndex(({ signed }) => believed.some((key) => isSignedBy(signed, key)));
+  let trust: Trust | undefined = said[start]?.trust;
+  for (const { signed } of trust === undefined ? [] : said.slice(start + 1)) {
+    const next = nextTrust(trust, org_id, signed);
+    if ("refusal" in next) return undefined;
+    trust = next.trust;
+  }
+  return trust;
+}
+
+function isSame(listed: SigningKeys, trust: Trust): boolean {
+  const names = (keys: readonly { name: string; public_key: string }[]): string =>
+    JSON.stringify(keys.map(({ name, public_key }) => [public_key, name]).toSorted());
+  const present = listed.keys.filter(({ revoked_at }) => revoked_at === null);
+  return listed.serial === trust.serial && listed.require_signature === trust.require_signature && names(present) === names(trust.keys);
+}
+
+function unproven({ keys }: SigningKeys, { public_key, known }: Anchors): Failure {
+  const id = known ?? keyIdOf(public_key);
+  return new Failure(EXIT.error, `the keys that the server lists are not proven by what the key ${id} has signed: nothing was signed`, {
+    hints: [
+      "The server lists:",
+      ...keys.map((key) => line`  ${keyIdOf(key.public_key)} ${key.name}${key.revoked_at === null ? "" : ", revoked"}`),
+      "Is the --sign key trusted, but has never changed the keys? Name one that you know has: --known <id>",
+    ],
+  });
+}
