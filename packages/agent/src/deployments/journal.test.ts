@@ -40,6 +40,12 @@ test("the newest record of each key is there after a restart", () => {
   journal.close();
 });
 
+test("nobody else can read it, also where an earlier agent let them", () => {
+  fs.writeFileSync(file, "", { mode: 0o644 });
+  write({ key: "a", value: "1" });
+  assert.equal(fs.statSync(file).mode & 0o777, 0o600);
+});
+
 test("a line torn at any byte costs that record only, and what is appended later is kept", () => {
   write({ key: "a", value: "old" });
   const whole = fs.statSync(file).size;

@@ -28,7 +28,7 @@ export class Journal<T> {
     this.#records = records;
     this.#key = key;
     this.#name = path.basename(file, path.extname(file));
-    this.#handle = fs.openSync(file, "a");
+    this.#handle = openPrivately(file);
     this.#bytes = fs.fstatSync(this.#handle).size;
     this.#reserve = `${file}.reserve`;
     this.#setAside();
@@ -45,6 +45,11 @@ export class Journal<T> {
     const journal = new Journal(file, records, key);
     syncDirectory(path.dirname(file));
     return { journal, damaged };
+  }
+
+  /** What is in the file now, of which nothing is changed: for another process than the one that writes it. */
+  static read<T>(file: string, key: (record: T) => string): ReadonlyMap<string, T> {
+    return readRecords(fs.existsSync(file) ? fs.readFileSync(file, "utf8") : "", key).records;
   }
 
   get records(): ReadonlyMap<string, T> {
@@ -102,13 +107,20 @@ export class Journal<T> {
       return;
     }
     fs.closeSync(this.#handle);
-    this.#handle = fs.openSync(this.#file, "a");
+    this.#handle = openPrivately(this.#file);
     this.#bytes = Buffer.byteLength(content);
   }
 
   close(): void {
     fs.closeSync(this.#handle);
   }
+}
+
+/** For appending, and for this user only, whatever mode an earlier agent gave it: a release's environment is in it. */
+function openPrivately(file: string): number {
+  const handle = fs.openSync(file, "a", 0o600);
+  fs.fchmodSync(handle, 0o600);
+  return handle;
 }
 
 function encodeLine(record: unknown): string {
