@@ -61,6 +61,17 @@ test("a wrong clock neither ends nor prolongs it: the time since boot counts", L
   assert.equal(fell(same.look()), "expired");
 });
 
+test("one that says it was taken later than now holds for its time and no longer", LIMIT, async (t) => {
+  const { lock, clock, file } = lockOf(t);
+  lock.take({ owner: "docking", ttl_seconds: 60 });
+  const said = JSON.parse(readFileSync(file, "utf8")) as Record<string, unknown>;
+  writeFileSync(file, JSON.stringify({ ...said, taken_uptime_ms: 1e15 }));
+  utimesSync(file, clock.now(), clock.now());
+  assert.equal(lock.held?.expires_in_seconds, 60);
+  await clock.advance({ seconds: 60 });
+  assert.equal(fell(lock.look()), "expired");
+});
+
 test("after a reboot it has fallen, whatever its time", LIMIT, (t) => {
   const { lock, machine, open } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 86_400 });

@@ -102,7 +102,10 @@ export class UpdateLock {
       throw error;
     }
     const file = parseLock(text);
-    return "boot_id" in file ? this.#judge(file) : this.#judgeForeign(file, modified_ms, mark);
+    const { machine } = this.#options;
+    // A time that has not come yet could hold for ever.
+    const ours = "boot_id" in file && (file.boot_id !== machine.boot_id || file.taken_uptime_ms <= machine.uptime_ms());
+    return ours ? this.#judge(file) : this.#judgeForeign(file, modified_ms, mark);
   }
 
   #judge(file: LockFile): LockState {
