@@ -52,10 +52,13 @@ export class Fleet {
    * StateLockedError, EnrolmentRefused, CannotEnrol, UntrustedAuthority.
    */
   async start(): Promise<void> {
-    const { clock, signal, waiting } = this.#parts;
+    const { clock, log, signal, waiting } = this.#parts;
     const { state_directory, server, seed, robots, name_prefix, labels, key, flap_ms } = this.#options;
     this.#unlock = this.#lock();
-    if (state_directory !== undefined) this.#file = await RobotFile.open(state_directory, clock);
+    if (state_directory !== undefined) {
+      const complain = (err: unknown): void => log.error({ err }, "what robots run could not be written down; trying on");
+      this.#file = await RobotFile.open(state_directory, clock, complain);
+    }
     const known = this.#file?.robots ?? new Map<number, KeptRobot>();
     const all_known = Array.from({ length: robots }, (_, i) => i + 1).every((number) => known.has(number));
     if (key === undefined && !all_known)

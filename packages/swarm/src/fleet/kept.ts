@@ -30,16 +30,22 @@ export class RobotFile {
   readonly #file: string;
   readonly #changed = new Set<KeptRobot>();
   readonly #timer: Timer;
+  readonly #complain: (error: unknown) => void;
   #writing: Promise<void> = Promise.resolve();
+  #failing = false;
 
-  private constructor(file: string, clock: Clock) {
+  private constructor(file: string, clock: Clock, complain: (error: unknown) => void) {
     this.#file = file;
+    this.#complain = complain;
     this.#timer = clock.every(FLUSH_MS, () => this.flush());
   }
 
-  /** Reads the file in this directory, if it is there, and writes it anew, without what has been overtaken. */
-  static async open(directory: string, clock: Clock): Promise<RobotFile> {
-    const kept = new RobotFile(path.join(directory, "robots.jsonl"), clock);
+  /**
+   * Reads the file in this directory, if it is there, and writes it anew, without what has been overtaken. `complain` is told of a
+   * disk that takes nothing, once until it does again.
+   */
+  static async open(directory: string, clock: Clock, complain: (error: unknown) => void): Promise<RobotFile> {
+    const kept = new RobotFile(path.join(directory, "robots.jsonl"), clock, complain);
     const text = await readFile(kept.#file, "utf8").catch(() => "");
     for (const line of text.split("\n")) {
       const robot = parseLine(line);
@@ -56,12 +62,25 @@ export class RobotFile {
     this.#changed.add(robot);
   }
 
-  /** Resolves when all that changed until now is written. */
+  /** Resolves when all that changed until now is written, or cannot be: then it is tried again with the next. */
   flush(): Promise<void> {
-    const lines = [...this.#changed].map(lineOf).join("");
+    const robots = [...this.#changed];
+    const lines = robots.map(lineOf).join("");
     this.#changed.clear();
-    if (lines !== "") this.#writing = this.#writing.then(() => appendFile(this.#file, lines));
+    if (lines !== "") this.#writing = this.#writing.then(() => this.#append(lines, robots));
     return this.#writing;
+  }
+
+  async #append(lines: string, robots: readonly KeptRobot[]): Promise<void> {
+    try {
+      // What was written of a line that failed must not run into the next.
+      await appendFile(this.#file, this.#failing ? `\n${lines}` : lines);
+      this.#failing = false;
+    } catch (error) {
+      for (const robot of robots) this.#changed.add(robot);
+      if (!this.#failing) this.#complain(error);
+      this.#failing = true;
+    }
   }
 
   async close(): Promise<void> {
