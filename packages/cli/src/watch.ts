@@ -196,7 +196,7 @@ async function finish(
     .getDeployment({ params: { id: known.id } })
     .catch(() => ({ data: { ...known, status: last.status, reason: last.reason } }));
   const { id, counts, release, reason } = answer.data;
-  if (last.status === "applied") {
+  if (last.status === "applied" && wanted.includes("applied")) {
     return out.result(answer, () =>
       out.line(line`${out.status("applied")}: ${release.tag} runs on ${counts.applied} of ${counts.total} robots (${id})`),
     );
