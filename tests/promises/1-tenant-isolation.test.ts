@@ -164,7 +164,8 @@ async function askRobotRoutes(robot: Things["robot"], sets: Iterable<string | un
       const { path } = sampleRequest(route, ground.b, field === undefined || value === undefined ? undefined : { ...field, value });
       const reply = await robot.get(path);
       assert.equal(leakIn(await reply.text(), path), undefined, `${route.path} tells of the other org`);
-      if (field !== undefined || value === undefined) assert.equal(reply.status, 404, path);
+      // A route that names nothing answers with nothing of the other org's.
+      if (field !== undefined || (value === undefined && route.path.includes("{"))) assert.equal(reply.status, 404, path);
       asked += 1;
     }
   }
