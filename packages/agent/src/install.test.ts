@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { readConfig } from "./config.ts";
-import { install, uninstall } from "./install.ts";
+import { install, requireParentsOfRoot, uninstall } from "./install.ts";
 import { unitText } from "./systemd-unit.ts";
 import { temporaryDirectory } from "./testing/agent-rig.ts";
 
@@ -109,4 +109,19 @@ test("install writes the unit and keeps the key to root, --dry-run writes nothin
   uninstall({ root }, print);
   assert.equal(said, "nothing was installed\n");
   assert.throws(() => install({ ...flags, user: "a b" }, print), /--user wants/);
+});
+
+const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root can give directories away" };
+
+test("with --user, a state directory below one that is not root's is refused: root would give away what a link there names", ROOT, (t) => {
+  const root = temporaryDirectory(t);
+  for (const place of ["var/lib", "home/robot/x", "open", "home/mine"]) mkdirSync(join(root, place), { recursive: true });
+  chownSync(join(root, "home/robot"), 1234, 1234);
+  spawnSync("chmod", ["1777", join(root, "open")]);
+  symlinkSync(join(root, "home/robot/x"), join(root, "home/mine/link"));
+  const flags = { ...FLAGS, root, user: "daemon" };
+  for (const state of ["/home/robot/x", "/home/robot/x/y/z", "/open/x", "/home/mine/link/x"])
+    assert.throws(() => install({ ...flags, state }, () => {}), /every directory above the state directory must be root's/, state);
+  for (const state of ["/var/lib/agent", "/srv/a/b", "/home/mine/x"]) requireParentsOfRoot(state, root);
+  install({ ...FLAGS, root, state: "/home/robot/x" }, () => {});
 });

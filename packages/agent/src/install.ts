@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, lstatSync, realpathSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type AgentConfig, type ConfigFlags, readConfig, UsageError } from "./config.ts";
 import { makeDirectory, removeDurably, writeAtomically } from "./disk/write-atomically.ts";
@@ -31,6 +31,7 @@ type Print = (text: string) => void;
 /** Writes the unit and its environment file (0600: it holds the enrolment key) and prints what to type next; or prints the unit. */
 export function install(flags: InstallFlags, print: Print): void {
   const config = readConfig(flags);
+  if (flags.user !== undefined) requireParentsOfRoot(config.state_directory, flags.root);
   const program = resolve(process.argv[1] ?? "rf-agent");
   const unit = unitText(config, { node: process.execPath, program, environment_file: ENVIRONMENT_PATH, ...unitOptions(flags) });
   if (flags.dryRun === true) return print(unit);
@@ -47,6 +48,29 @@ function unitOptions({ user, allowNewPrivileges }: UnitFlags): Pick<UnitOptions,
   // What a user name is on Debian; it stands unquoted in the unit.
   if (user !== undefined && !/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw new UsageError(`--user wants the name of a user, not "${user}"`);
   return { ...(user === undefined ? {} : { user }), allow_new_privileges: allowNewPrivileges ?? false };
+}
+
+/**
+ * Root gives the state directory to the user at each start: whoever owns a directory above it could put a link to any other directory
+ * there. What does not exist yet root makes. Throws UsageError.
+ */
+export function requireParentsOfRoot(state_directory: string, root = "/"): void {
+  const above = (place: string): string[] => (place === dirname(place) ? [place] : [...above(dirname(place)), place]);
+  const image = resolve(root);
+  const named = above(dirname(state_directory))
+    .map((place) => join(image, place))
+    .filter((place) => existsSync(place));
+  const real = realpathSync(named.at(-1) ?? "/");
+  const inside =
+    real === image || real.startsWith(join(image, "/")) ? above(real).filter((place) => place.length >= image.length) : above(real);
+  const open = [...named, ...inside].find((place) => {
+    const { uid, mode } = lstatSync(place);
+    return place !== image && (uid !== 0 || (mode & 0o170_002) === 0o040_002);
+  });
+  if (open !== undefined)
+    throw new UsageError(
+      `with --user every directory above the state directory must be root's, and writable by no others, but ${open} is not: take --state /var/lib/robofleet-agent`,
+    );
 }
 
 const places = ({ root = "/" }: PlaceFlags): { unit_path: string; environment_path: string } => ({
