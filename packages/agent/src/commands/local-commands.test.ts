@@ -2,9 +2,13 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
+import { Journal } from "../deployments/journal.ts";
+import { type AppState, emptyState, type Work } from "../deployments/state.ts";
 import { socketIn } from "../local/socket-path.ts";
+import { statePaths } from "../runtime/paths.ts";
 import { temporaryDirectory, until } from "../testing/agent-rig.ts";
 import { startLinkPeer } from "../testing/link-peer.ts";
 
@@ -144,6 +148,44 @@ test("without an agent the lock is refused where nobody knows which file the age
   assert.equal(await run.code, 0, run.err());
   assert.deepEqual(readdirSync(directory), ["update.lock"]);
 });
+
+test(
+  "without an agent the lock is refused while a change is begun, and whenever an agent may run that does not answer",
+  LIMIT,
+  async (t) => {
+    const directory = temporaryDirectory(t);
+    const { journal } = Journal.open<AppState>(statePaths(directory).journal, ({ app }) => app);
+    const lock = () => rfAgent(t, { ROBOFLEET_STATE: directory }, "lock", "--owner", "docking");
+    const work: Work = {
+      target_id: null,
+      deployment_id: null,
+      attempt: 1,
+      release: null,
+      verify_seconds: 1,
+      phase: "installing",
+      tries: 1,
+      failure: null,
+    };
+    journal.append({ ...emptyState("main"), work });
+    const refused = lock();
+    assert.equal(await refused.code, 6, refused.err());
+    assert.match(refused.err(), /app main is being changed \(installing\)/);
+    journal.append({ ...emptyState("main"), work: { ...work, phase: "downloading" } });
+    journal.close();
+    const server = createServer((client) => client.destroy());
+    mkdirSync(join(directory, "run"));
+    server.listen(socketIn(directory));
+    await once(server, "listening");
+    t.after(() => server.close());
+    const busy = lock();
+    assert.equal(await busy.code, 7, busy.err());
+    assert.equal(existsSync(join(directory, "update.lock")), false);
+    server.close();
+    await once(server, "close");
+    const taken = lock();
+    assert.equal(await taken.code, 0, taken.err());
+  },
+);
 
 test("without an agent the lock is taken for when one runs; status says that none does, exit 7", LIMIT, async (t) => {
   const { say, state, agent, args, peer } = await startRobot(t);

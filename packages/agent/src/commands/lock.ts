@@ -2,8 +2,12 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { constants } from "node:os";
 import type { Clock } from "@robofleet/clock";
+import { isChanging } from "../deployments/app-status.ts";
+import { Journal } from "../deployments/journal.ts";
+import type { AppState } from "../deployments/state.ts";
 import { makeDirectory } from "../disk/write-atomically.ts";
-import { AgentRefused, AgentUnreachable, askAgent } from "../local/client.ts";
+import { AgentAbsent, AgentRefused, askAgent } from "../local/client.ts";
+import { statePaths } from "../runtime/paths.ts";
 import { thisMachine } from "../safety/machine.ts";
 import { type HeldLock, LockBusy, LockHeld, type LockRequest, UpdateLock } from "../safety/update-lock.ts";
 
@@ -25,12 +29,23 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
     return (await askAgent<{ lock: HeldLock }>(place.socket, "PUT", "/v1/lock", request)).lock;
   } catch (error) {
     const { state_directory } = place;
-    // A file in another directory than the agent's would hold nothing back.
-    if (!(error instanceof AgentUnreachable) || state_directory === undefined) throw error;
+    // A file in another directory than the agent's would hold nothing back; an agent that runs, only too busy to answer, may be updating.
+    if (!(error instanceof AgentAbsent) || state_directory === undefined) throw error;
     place.say(`${error.message}: the lock is taken for when it runs`);
     makeDirectory(state_directory);
-    return whileBusy(place, () => lockFile(place, state_directory).take(request));
+    return whileBusy(place, () => {
+      const lock = lockFile(place, state_directory);
+      if (lock.held?.owner !== request.owner) refuseWhileChanging(state_directory);
+      return lock.take(request);
+    });
   }
+}
+
+/** Throws what the agent would answer: it goes on, as soon as it runs again, with a change that was begun. */
+function refuseWhileChanging(state_directory: string): void {
+  for (const { app, work } of Journal.read<AppState>(statePaths(state_directory).journal, (state) => state.app).values())
+    if (work !== null && isChanging(work))
+      throw new AgentRefused(409, "update_in_progress", `app ${app} is being changed (${work.phase.replace("_", " ")})`);
 }
 
 const lockFile = ({ clock }: LockPlace, state_directory: string): UpdateLock =>
@@ -74,7 +89,7 @@ export async function releaseLock(place: LockPlace, owner: string | undefined): 
     return (await askAgent<{ released: boolean }>(place.socket, "DELETE", `/v1/lock?${query}`)).released;
   } catch (error) {
     const { state_directory } = place;
-    if (!(error instanceof AgentUnreachable) || state_directory === undefined) throw error;
+    if (!(error instanceof AgentAbsent) || state_directory === undefined) throw error;
     return whileBusy(place, () => lockFile(place, state_directory).release(owner) !== undefined);
   }
 }

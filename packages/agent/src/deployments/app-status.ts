@@ -18,5 +18,5 @@ export function appStatus(state: AppState, wish: Wish, held: AppStatus["held"], 
 }
 
 /** Whether what runs is being changed: from here on the robot finishes, or takes back, what it began. */
-export const isChanging = ({ phase }: AppStatus): boolean =>
+export const isChanging = ({ phase }: Pick<AppStatus, "phase">): boolean =>
   phase === "installing" || phase === "verifying" || phase === "rolling_back" || phase === "removing";

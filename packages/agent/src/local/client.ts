@@ -8,6 +8,9 @@ const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 /** Nobody answers at the socket. */
 export class AgentUnreachable extends Error {}
 
+/** No agent runs, rather than one that does not answer or may not be asked. */
+export class AgentAbsent extends AgentUnreachable {}
+
 /** The agent said no: its code (`locked`, `update_in_progress`, `not_found`, …) and its words. */
 export class AgentRefused extends Error {
   readonly status: number;
@@ -28,7 +31,7 @@ function open(socket: string, method: string, path: string, headers: Record<stri
     call.once("error", (error) => {
       const code = errorCode(error);
       if (code === "EACCES") return reject(new AgentUnreachable(`this user may not use ${socket}`));
-      if (code === "ENOENT" || code === "ECONNREFUSED") return reject(new AgentUnreachable(`no agent listens at ${socket}`));
+      if (code === "ENOENT" || code === "ECONNREFUSED") return reject(new AgentAbsent(`no agent listens at ${socket}`));
       if (code === "ECONNRESET" || code === "EPIPE") return reject(new AgentUnreachable(`the agent at ${socket} went away or is too busy`));
       reject(error);
     });
