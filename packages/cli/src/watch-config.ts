@@ -4,9 +4,11 @@ import type { Context } from "./context.ts";
 import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";
 import { line } from "./text.ts";
+import { explainWaits, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "./watch.ts";
 
 const POLL_MS = 2_000;
 const TARGETS_SHOWN_MAX = 10;
+const CONFIG_WAITS = { ...WAITS, previous_deployment: "still take older configs" };
 
 export type ConfigDeployment = Body<"getConfigDeployment">["data"];
 
@@ -17,14 +19,17 @@ export type ConfigDeployment = Body<"getConfigDeployment">["data"];
 export async function watchConfigDeployment(context: Context, client: Client, start: ConfigDeployment): Promise<ConfigDeployment> {
   const signal = context.interruptible();
   const { id } = start;
-  let [deployment, shown] = [start, ""];
+  let [deployment, shown, moved_at_ms] = [start, "", context.clock.monotonic()];
   try {
     for (;;) {
       deployment = (await client.getConfigDeployment({ params: { id }, signal })).data;
       const text = progressText(context, deployment);
       if (!context.structured && text !== shown) context.out.line(text);
-      shown = text;
       if (isTerminal(deployment.status)) break;
+      const still = text === shown && context.clock.monotonic() - moved_at_ms >= STILL_MS;
+      if (still && !context.structured) for (const reason of await explain(client, deployment, signal)) context.out.note(reason);
+      if (still || text !== shown) moved_at_ms = context.clock.monotonic();
+      shown = text;
       await context.clock.sleep(POLL_MS, signal);
       signal.throwIfAborted();
     }
@@ -39,6 +44,12 @@ export async function watchConfigDeployment(context: Context, client: Client, st
     hints: await reasonsOf(client, id),
     document: { data: deployment },
   });
+}
+
+/** Why nothing has moved for a minute. */
+async function explain(client: Client, { id, counts }: ConfigDeployment, signal: AbortSignal): Promise<string[]> {
+  const { items } = await client.listConfigDeploymentTargets({ params: { id }, query: { limit: TARGETS_EXPLAINED_MAX }, signal });
+  return explainWaits(counts.total, items, CONFIG_WAITS);
 }
 
 function progressText({ out }: Context, { status, counts }: ConfigDeployment): string {

@@ -8,10 +8,10 @@ import { line, plain } from "./text.ts";
 
 const POLL_MS = 2_000;
 /** Nothing moved for this long: people are told what is waited for, and again each time it has passed. */
-const STILL_MS = 60_000;
+export const STILL_MS = 60_000;
 /** A server that cannot be reached may be restarting; after this long it is not. */
 const UNREACHABLE_MS_MAX = 300_000;
-const TARGETS_EXPLAINED_MAX = 1_000;
+export const TARGETS_EXPLAINED_MAX = 1_000;
 const TARGETS_SHOWN_MAX = 10;
 
 type Deployment = Body<"getDeployment">["data"];
@@ -152,7 +152,7 @@ function progressText({ status, counts, wave, wave_count }: Deployment, only: Ta
   return plain([`${status}${of_waves}: ${counts.applied} of ${counts.total} applied`, ...parts].join(", "));
 }
 
-const WAITS: Record<string, string> = {
+export const WAITS: Record<string, string> = {
   robot_online: "are not connected; they get it when they come back",
   artifact: "wait for the release's artifact; upload it with rf releases push",
   previous_deployment: "still install an older release",
@@ -174,14 +174,23 @@ function waveSentence(id: string, { wave, status, soaks_until, gate }: Wave, wav
 function explainStillness(deployment: Deployment, targets: readonly Target[], now: Date): string[] {
   if (deployment.status === "scheduled")
     return [`scheduled: it starts ${relative(deployment.scheduled_at, now)}, at ${plain(deployment.scheduled_at)}`];
+  return explainWaits(deployment.counts.total, targets, WAITS);
+}
+
+/** What the robots wait for that have not ended, a sentence for each kind of wait; `words` by `waiting_for`. */
+export function explainWaits(
+  total: number,
+  targets: readonly Pick<Target, "status" | "waiting_for">[],
+  words: Readonly<Record<string, string>>,
+): string[] {
   const groups = new Map<string, number>();
   for (const { status, waiting_for } of targets) {
     if (isTerminal(status)) continue;
-    const key = waiting_for === null ? `are ${status}` : (WAITS[waiting_for] ?? `wait for ${waiting_for}`);
+    const key = waiting_for === null ? `are ${status}` : (words[waiting_for] ?? `wait for ${waiting_for}`);
     groups.set(key, (groups.get(key) ?? 0) + 1);
   }
   if (groups.size === 0) return ["nothing has moved for a minute"];
-  return [...groups].map(([what, count]) => plain(`nothing has moved for a minute: ${count} of ${deployment.counts.total} robots ${what}`));
+  return [...groups].map(([what, count]) => plain(`nothing has moved for a minute: ${count} of ${total} robots ${what}`));
 }
 
 async function finish(
