@@ -20,15 +20,15 @@ test("an unknown query parameter or body field is refused, named, and the neares
     (await http.post("/api/deployments", { release: release.id, robot_id: robot.id, rollout: { verify_second: 1 } }, freshKey())).refusal,
     /rollout\.verify_second\b.*verify_seconds/,
   );
-  for (const rollout of [{ waves: [] }, { max_parallel: 1 }, { failure_threshold: {} }, { dry_run: true }]) {
+  for (const rollout of [{ wave: [] }, { max_paralel: 1 }, { failure_treshold: {} }, { dry: true }]) {
     assert.match(
       (await http.post("/api/deployments", { release: release.id, robot_id: robot.id, rollout }, freshKey())).refusal,
       /^400 bad_request: unknown field rollout\./,
     );
   }
   assert.match(
-    (await http.post("/api/deployments", { release: release.id, robot_id: robot.id, dry_run: true }, freshKey())).refusal,
-    /^400 bad_request: unknown field dry_run/,
+    (await http.post("/api/deployments", { release: release.id, robot_id: robot.id, dryrun: true }, freshKey())).refusal,
+    /^400 bad_request: unknown field dryrun\b.*dry_run/,
   );
 });
 
