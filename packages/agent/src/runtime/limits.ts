@@ -92,6 +92,8 @@ export const CONFIG_BYTES_MAX = 16 * 1024 * 1024;
 export const ENGINE_CALL_MS = 60_000;
 /** An engine that says nothing of a load or a pull for this long is given up. */
 export const ENGINE_STALL_MS = 5 * 60_000;
+/** A load or a pull, however well it goes on: in a day a robot has better to do. */
+export const ENGINE_MOVE_MS = 24 * 3_600_000;
 /** One that did not answer for this long is no longer announced. */
 export const ENGINE_GONE_MS = 10 * 60_000;
 /** One line of an engine's progress, and the JSON parts of an image archive. */

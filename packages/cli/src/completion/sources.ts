@@ -71,6 +71,7 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "users id": "users",
   "tokens id": "tokens",
   "signing-keys id": "signing_keys",
+  "--known": "signing_keys",
   "signing-keys file": "files",
   "orgs id": "orgs",
   "deployments id": "deployments",

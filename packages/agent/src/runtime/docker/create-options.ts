@@ -16,6 +16,8 @@ export interface CreateContext {
   state_directory: string;
   configs_directory: string;
   mount_directories: readonly string[];
+  /** Sockets of container engines: whoever has one has the robot. */
+  engine_sockets: readonly string[];
   /** undefined: the container does not reach the agent. */
   socket: SocketMount | undefined;
   /** Says apart containers of one app. */
@@ -113,10 +115,10 @@ function volumeMount({ app, state_directory }: CreateContext, source: string, Ta
   };
 }
 
-function bindMounts({ spec, configs_directory, mount_directories, socket }: CreateContext): string[] {
+function bindMounts({ spec, state_directory, configs_directory, mount_directories, engine_sockets, socket }: CreateContext): string[] {
   const mounts = spec.mounts.flatMap(({ type, source, target, read_only }) => {
     if (type !== "bind" || source === null) return [];
-    const from = allowedMount(source, mount_directories);
+    const from = allowedMount(source, mount_directories, [state_directory, ...engine_sockets]);
     if (from.includes(":") || target.includes(":")) throw new StepFailure("rejected_by_robot", `manifest: mount ${from} has a colon`);
     return [`${from}:${target}${read_only ? ":ro" : ""}`];
   });
@@ -127,20 +129,24 @@ function bindMounts({ spec, configs_directory, mount_directories, socket }: Crea
 
 /**
  * Answers the place on the robot, seen after every symlink, when it is below a directory that the robot's own config
- * names, or is one: what the server sends must not decide what of the robot a container sees.
+ * names, or is one: what the server sends must not decide what of the robot a container sees. Never what is `guarded`, nor
+ * what it lies in.
  */
-export function allowedMount(source: string, directories: readonly string[]): string {
+export function allowedMount(source: string, directories: readonly string[], guarded: readonly string[] = []): string {
   const refuse = (why: string): StepFailure => new StepFailure("rejected_by_robot", `manifest: mount ${source} ${why}`);
   if (directories.length === 0) throw refuse("is refused: this robot allows no mounts of its directories (--allow-mounts)");
   if (!fs.existsSync(source)) throw refuse("is not there on this robot");
   const real = fs.realpathSync(source);
-  const allowed = directories.some((directory) => {
-    const root = fs.existsSync(directory) ? fs.realpathSync(directory) : directory;
-    return real === root || real.startsWith(root === "/" ? root : `${root}/`);
-  });
-  if (!allowed) throw refuse("is not below a directory that this robot allows");
+  const resolved = (place: string): string => (fs.existsSync(place) ? fs.realpathSync(place) : place);
+  if (!directories.some((directory) => isWithin(real, resolved(directory))))
+    throw refuse("is not below a directory that this robot allows");
+  if (guarded.map(resolved).some((place) => isWithin(place, real) || isWithin(real, place)))
+    throw refuse("holds the agent's own state, or the socket of a container engine");
   return real;
 }
+
+const isWithin = (place: string, directory: string): boolean =>
+  place === directory || place.startsWith(directory === "/" ? directory : `${directory}/`);
 
 /** Whether it wants a port of the robot that another container has. */
 export function portsClash({ ports }: ContainerSpec, taken: readonly HostPort[]): boolean {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import fs from "node:fs";
+import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
@@ -38,7 +39,12 @@ export function composeArchive(layers: DesiredLayers, tag: string, file: (sha256
 async function writeEntry(tar: Pack, header: Partial<Header> & { name: string }, content: AsyncIterable<Uint8Array>): Promise<void> {
   const entry = tar.entry(header);
   const ended = once(entry, "close");
-  for await (const chunk of content) if (!entry.write(chunk)) await Promise.race([once(entry, "drain"), ended]);
+  // It may fail while the content is awaited.
+  ended.catch(() => {});
+  for await (const chunk of content) {
+    if (entry.destroyed) throw new Error("the archive is no longer read");
+    if (!entry.write(chunk)) await Promise.race([once(entry, "drain"), ended]);
+  }
   entry.end(null);
   await ended;
 }
@@ -55,8 +61,9 @@ const DESCRIPTIONS = new Set(["manifest.json", "repositories", "index.json", "oc
 export function renameArchive(archive: string, image: ArchivedImage, tag: string): Readable {
   const tar = pack();
   const copy = async (): Promise<void> => {
-    await eachEntry(archive, async (header, content) => {
+    await eachEntry(archive, async ({ pax: _, ...header }, content) => {
       if (DESCRIPTIONS.has(entryName(header))) return;
+      // Without the extended header, which would say the name once more, as it was.
       const named = { ...header, name: entryName(header) };
       if (header.type === "file") await writeEntry(tar, named, Readable.from(content));
       else if (header.type === "symlink" || header.type === "link") tar.entry(named);
@@ -67,7 +74,8 @@ export function renameArchive(archive: string, image: ArchivedImage, tag: string
   return Readable.from(tar);
 }
 
-const entryName = ({ name }: Header): string => name.replace(/^(?:\.\/)+/, "").replace(/\/$/, "");
+/** As an engine that unpacks it below a directory sees it, however it is written. */
+const entryName = ({ name }: Pick<Header, "name">): string => path.posix.resolve("/", name).slice(1);
 
 async function eachEntry(archive: string, use: (header: Header, content: Entry) => Promise<void>): Promise<void> {
   const entries = extract();

@@ -1,13 +1,14 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
-import type { Readable } from "node:stream";
-import type { Clock } from "@robofleet/clock";
+import { pipeline, type Readable, Transform } from "node:stream";
+import type Docker from "dockerode";
+import type { Clock, Timer } from "@robofleet/clock";
 import type { DesiredLayers } from "@robofleet/protocol/link";
 import type { StageIo } from "../executor.ts";
 import { StepFailure, throwIfAborted } from "../failure.ts";
-import { DISK_FREE_FLOOR_BYTES, ENGINE_STALL_MS, type Timing } from "../limits.ts";
+import { DISK_FREE_FLOOR_BYTES, ENGINE_MOVE_MS, ENGINE_STALL_MS, type Timing } from "../limits.ts";
 import { freeBytes } from "../durable-file.ts";
-import { type Engine, engineFailure, engineMessage, isAway, statusOf } from "./engine.ts";
+import { type Engine, engineFailure, engineMessage, isAway, statusOf, unlessAborted } from "./engine.ts";
 import type { LayerStore } from "./layer-store.ts";
 import { type ProgressLine, readProgress } from "./progress-lines.ts";
 
@@ -110,12 +111,52 @@ export class Images {
   }
 
   async #load(archive: () => Readable, signal: AbortSignal): Promise<void> {
-    const { engine, on_step } = this.#options;
-    await engine.use({ what: "load an image", signal, limit_ms: ENGINE_STALL_MS }, async (docker, abortSignal) => {
-      const answer = await docker.loadImage(archive(), { abortSignal });
-      await readProgress(answer, () => {});
+    const stalled = new StepFailure("timeout", `the container engine did nothing with the image for ${ENGINE_STALL_MS / 1_000} s`);
+    await this.#move("load an image", stalled, signal, async (docker, abortSignal, moved) => {
+      const meter = new Transform({
+        transform: (chunk, _, done) => {
+          moved();
+          done(null, chunk);
+        },
+      });
+      const content = archive();
+      // What goes wrong here the engine's call tells.
+      pipeline(content, meter, () => {});
+      try {
+        const answer = await unlessAborted(abortSignal, docker.loadImage(meter, { abortSignal }));
+        await unlessAborted(abortSignal, readProgress(answer, moved));
+      } finally {
+        // An archive that nobody reads to its end would keep its file open.
+        meter.destroy();
+        content.destroy();
+      }
     });
-    on_step("container.image_loaded");
+    this.#options.on_step("container.image_loaded");
+  }
+
+  /** A call that moves an image and may take long, but not stand still: `moved` is called for all that moves. */
+  async #move(
+    what: string,
+    stalled: StepFailure,
+    signal: AbortSignal,
+    work: (docker: Docker, abortSignal: AbortSignal, moved: () => void) => Promise<void>,
+  ): Promise<void> {
+    const { engine, clock } = this.#options;
+    const stall = new AbortController();
+    const set = (): Timer => clock.setTimer(ENGINE_STALL_MS, () => stall.abort(stalled));
+    let timer = set();
+    const moved = (): void => {
+      timer.cancel();
+      timer = set();
+    };
+    const options = { what, signal: AbortSignal.any([signal, stall.signal]), limit_ms: ENGINE_MOVE_MS };
+    try {
+      await engine.use(options, (docker, abortSignal) => work(docker, abortSignal, moved));
+    } catch (error) {
+      throw stall.signal.aborted && !signal.aborted ? stalled : error;
+    } finally {
+      timer.cancel();
+    }
   }
 
   async #named(name: string, signal: AbortSignal): Promise<string> {
@@ -184,30 +225,18 @@ export class Images {
   }
 
   async #pullOnce(image: string, login: RegistryLogin | undefined, progress: PullProgress, signal: AbortSignal): Promise<void> {
-    const { engine, clock } = this.#options;
-    const stall = new AbortController();
-    const stalled = (): void =>
-      stall.abort(new StepFailure("download_failed", `the registry sent nothing for ${ENGINE_STALL_MS / 1_000} s`));
-    let timer = clock.setTimer(ENGINE_STALL_MS, stalled);
+    const stalled = new StepFailure("download_failed", `the registry sent nothing for ${ENGINE_STALL_MS / 1_000} s`);
     const registry = image.slice(0, image.indexOf("/"));
-    const options = { what: "fetch an image", signal: AbortSignal.any([signal, stall.signal]), limit_ms: 24 * 3_600_000 };
-    try {
-      await engine.use(options, async (docker, abortSignal) => {
-        const answer = await docker.pull(image, {
-          abortSignal,
-          ...(login === undefined ? {} : { authconfig: { username: login.username, password: login.password, serveraddress: registry } }),
-        });
-        await readProgress(answer, (line) => {
-          timer.cancel();
-          timer = clock.setTimer(ENGINE_STALL_MS, stalled);
-          progress.take(line);
-        });
+    await this.#move("fetch an image", stalled, signal, async (docker, abortSignal, moved) => {
+      const answer = await docker.pull(image, {
+        abortSignal,
+        ...(login === undefined ? {} : { authconfig: { username: login.username, password: login.password, serveraddress: registry } }),
       });
-    } catch (error) {
-      throw stall.signal.aborted && !signal.aborted ? stall.signal.reason : error;
-    } finally {
-      timer.cancel();
-    }
+      await readProgress(answer, (line) => {
+        moved();
+        progress.take(line);
+      });
+    });
   }
 
   /** Takes the names of all releases of the app but these off their images; what nothing else names or runs is deleted. */

@@ -44,6 +44,7 @@ export class Replacement {
       state_directory: paths.root,
       configs_directory: paths.configs,
       mount_directories: config.mount_directories,
+      engine_sockets: config.container_sockets,
       socket: this.#socket.prepare(),
       suffix: Buffer.from(clock.randomBytes(SUFFIX_BYTES)).toString("hex"),
     });

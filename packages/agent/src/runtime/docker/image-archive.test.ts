@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { Readable } from "node:stream";
+import { test } from "node:test";
+import { extract } from "tar-stream";
+import { until } from "../../testing/deployments-rig.ts";
+import { tarOf } from "../../testing/images.ts";
+import { renameArchive } from "./image-archive.ts";
+
+const LIMIT = { timeout: 20_000 };
+const IMAGE = { image_id: "sha256:0", config: "config", layers: ["layer"] };
+
+async function withArchive(entries: Parameters<typeof tarOf>[0], use: (file: string) => Promise<void>): Promise<void> {
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "rf-archive-"));
+  try {
+    const file = path.join(directory, "image.tar");
+    fs.writeFileSync(file, await tarOf(entries));
+    await use(file);
+  } finally {
+    fs.rmSync(directory, { recursive: true });
+  }
+}
+
+test("an archive's own descriptions are left out, however their names are written", LIMIT, async () => {
+  const names = ["./manifest.json", ".//index.json", "a/../oci-layout", "/repositories", "b/./../manifest.json", "../index.json"];
+  const entries = [
+    ...names.map((name) => ({ name, content: "{}" })),
+    { name: "safe", pax: { path: "x/../repositories" }, content: "{}" },
+    { name: "./layer", content: "layer" },
+  ];
+  await withArchive(entries, async (file) => {
+    const left: string[] = [];
+    for await (const entry of Readable.from(renameArchive(file, IMAGE, "tag")).pipe(extract())) {
+      left.push(entry.header.name);
+      entry.resume();
+    }
+    assert.deepEqual(left, ["layer", "manifest.json"]);
+  });
+});
+
+test("an archive that is not read to its end closes its file", LIMIT, async () => {
+  await withArchive([{ name: "layer", content: Buffer.alloc(4_000_000) }], async (file) => {
+    const open = (): number =>
+      fs.readdirSync("/proc/self/fd").filter((fd) => {
+        try {
+          return fs.readlinkSync(`/proc/self/fd/${fd}`) === file;
+        } catch {
+          return false;
+        }
+      }).length;
+    const archive = renameArchive(file, IMAGE, "tag");
+    await new Promise((resolve) => archive.once("data", resolve));
+    archive.pause();
+    assert.equal(open(), 1);
+    archive.destroy();
+    await until("the file to be closed", () => open() === 0);
+  });
+});
