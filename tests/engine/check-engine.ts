@@ -53,7 +53,7 @@ const listWrongWaves = sql(wrongRow)`
   where k.counts is distinct from c.counts and coalesce(k.counts[1], 0) + coalesce(c.counts[1], 0) > 0
   union all
   select d.id, d.count_dispatched::text, count(t.id)::text from deployment d
-  left join deployment_target t on t.org_id = d.org_id and t.deployment_id = d.id and t.attempt > 0
+  left join deployment_target t on t.org_id = d.org_id and t.deployment_id = d.id and (t.attempt > 0 or t.status = 'failed')
   where d.kind = 'release' group by d.org_id, d.id having d.count_dispatched <> count(t.id)`;
 
 /** Fails when a counter differs from what it counts, at this moment. */

@@ -338,7 +338,7 @@ create table deployment (
   -- {status: {reason: targets}} of those that have ended
   reason_counts jsonb not null default '{}',
   event_seq bigint not null default 0,
-  -- targets ever dispatched, each once
+  -- targets that came to their robots, each once; also those that a robot could not have at all
   count_dispatched integer not null default 0,
   -- waves that have robots, the implicit last one too; highest one opened; since when it has passed: its soak time
   wave_count integer not null default 1,
