@@ -110,7 +110,14 @@ class Robot implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.agent?.stop();
+    // What its end waits for, it waits for in virtual time.
+    let ended = this.agent === undefined;
+    const ending = this.agent?.stop().finally(() => (ended = true));
+    while (!ended) {
+      await this.plane.advance({ seconds: 1 });
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    await ending;
     rmSync(this.triggers, { recursive: true, force: true });
   }
 }
