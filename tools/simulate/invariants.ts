@@ -1,6 +1,7 @@
 import { isTerminal } from "@robofleet/protocol";
+import type { Counts } from "../../packages/server/src/features/deployments/state.ts";
 import { saying, type Robot } from "./robot.ts";
-import type { Counted, DeploymentView, TargetView, View } from "./server.ts";
+import type { DeploymentView, TargetView, View } from "./server.ts";
 
 /** A rule of the deployment states that does not hold. */
 export class Broken extends Error {}
@@ -40,10 +41,10 @@ export function checkMoment(view: View, robots: ReadonlyMap<string, Robot>, now:
 
 function checkDeployment(deployment: DeploymentView, targets: readonly TargetView[]): void {
   const { id, counts, status, told } = deployment;
-  const counted: Counted = { total: targets.length, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
+  const counted: Counts = { total: targets.length, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
   for (const target of targets) counted[ACTIVE.has(target.status) ? "active" : (target.status as "pending")] += 1;
   for (const [name, count] of Object.entries(counted)) {
-    const kept = counts[name as keyof Counted];
+    const kept = counts[name as keyof Counts];
     const ahead = name === "total" && !deployment.whole && kept >= count;
     holds(kept === count || ahead, `${id}: counter ${name} says ${kept}, there are ${count}`);
   }

@@ -1,6 +1,7 @@
 import type { DeploymentStatus, Reason, TargetStatus } from "@robofleet/protocol";
 import type { Desired, Report } from "@robofleet/protocol/link";
 import type { Rollout } from "@robofleet/protocol/routes";
+import type { Counts } from "../../packages/server/src/features/deployments/state.ts";
 
 /** What an operator asks for. Fleets, robots and releases are named by their numbers within the schedule. */
 export type Operation =
@@ -96,23 +97,12 @@ export interface SimulatedServer {
   stop(): Promise<void>;
 }
 
-export interface Counted {
-  total: number;
-  pending: number;
-  queued: number;
-  active: number;
-  applied: number;
-  failed: number;
-  rolled_back: number;
-  cancelled: number;
-}
-
 export interface DeploymentView {
   id: string;
   target_kind: "robot" | "fleet";
   status: DeploymentStatus;
   reason: Reason | null;
-  counts: Counted;
+  counts: Counts;
   /** Every target is written. */
   whole: boolean;
   cancel_requested: boolean;

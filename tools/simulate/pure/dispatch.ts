@@ -2,15 +2,13 @@ import { decide, type Decision } from "../../../packages/server/src/features/dep
 import { deadlineOf, verifySecondsOf } from "../../../packages/server/src/features/deployments/policy.ts";
 import { roomOf } from "../../../packages/server/src/features/deployments/rollout/unavailable.ts";
 import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
+import { isLimited } from "../../../packages/server/src/features/deployments/slots.ts";
 import { isActive, mayDispatch } from "../../../packages/server/src/features/deployments/state.ts";
 import { isTerminal } from "@robofleet/protocol";
 import type { Deployment, Target } from "./rows.ts";
 import type { Change, Tables } from "./tables.ts";
 
 type Decided = { target: Target; decision: Decision };
-
-export const isLimited = ({ rollout }: Pick<Deployment, "rollout">): boolean =>
-  rollout.max_parallel !== undefined || rollout.max_unavailable !== undefined;
 
 /** Targets that could go now, as one look at the tables finds them. */
 export const claimable = (tables: Tables): Target[] =>

@@ -1,9 +1,10 @@
 import { nextStep, type WaveFacts } from "../../../packages/server/src/features/deployments/rollout/next-step.ts";
 import { assignWaves } from "../../../packages/server/src/features/deployments/rollout/wave-members.ts";
 import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
+import { isLimited } from "../../../packages/server/src/features/deployments/slots.ts";
 import { counterOf } from "../../../packages/server/src/features/deployments/state.ts";
 import { EXPIRY_HOURS } from "../schedule.ts";
-import { isLimited, wakeSlots } from "./dispatch.ts";
+import { wakeSlots } from "./dispatch.ts";
 import { type Deployment, newTarget, noCounts, type Target } from "./rows.ts";
 import type { Tables } from "./tables.ts";
 

@@ -1,25 +1,16 @@
-import { isTerminal, type Reason, type TargetStatus, type WaitingFor } from "@robofleet/protocol";
+import { isTerminal, type Reason, type WaitingFor } from "@robofleet/protocol";
 import { countReasons } from "../../../packages/server/src/features/deployments/reason-counts.ts";
 import { settle } from "../../../packages/server/src/features/deployments/settle.ts";
 import { counterOf, isOver } from "../../../packages/server/src/features/deployments/state.ts";
+import type { TargetChange } from "../../../packages/server/src/features/deployments/store/targets.ts";
 import { countsOf } from "../../../packages/server/src/features/deployments/wire.ts";
 import type { Chance } from "../chance.ts";
 import type { ManualClock } from "../manual-clock.ts";
 import type { Plant } from "../server.ts";
 import { type App, type Deployment, noApp, noCounts, type Release, type RobotRow, type Target } from "./rows.ts";
 
-/** A change of a target, as the engine's `TargetChange`. */
-export interface Change {
-  target: Target;
-  to: TargetStatus;
-  reason: Reason | null;
-  waiting_for?: WaitingFor | null;
-  attempt?: number;
-  deadline_at?: Date | null;
-  not_before_at?: Date | null;
-  previous_release_id?: string | null;
-  reverting?: boolean;
-}
+/** The engine's own change, of a target in memory. */
+export type Change = Omit<TargetChange, "target"> & { target: Target };
 
 /** What the pure server knows, and the one way in which targets move. It does as `transition.ts` does, on rows in memory. */
 export class Tables {
