@@ -1,4 +1,5 @@
 import { nextStep, type WaveFacts } from "../../../packages/server/src/features/deployments/rollout/next-step.ts";
+import { waveFactsOf } from "../../../packages/server/src/features/deployments/rollout/wave-facts.ts";
 import { assignWaves } from "../../../packages/server/src/features/deployments/rollout/wave-members.ts";
 import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
 import { isLimited } from "../../../packages/server/src/features/deployments/slots.ts";
@@ -127,24 +128,10 @@ function advanceWaves(tables: Tables, deployment: Deployment): Date | null {
 /** What stands in the rows about the wave that was opened last. */
 export function waveFacts(tables: Tables, deployment: Deployment): WaveFacts {
   const { current_wave } = deployment;
-  const waves = wholeRollout(deployment.rollout).waves ?? [];
-  const counts = deployment.waves[current_wave] ?? { ...noCounts(), wave: current_wave };
+  const counts = deployment.waves[current_wave] ?? noCounts();
   const queued = tables.targetsOf(deployment.id).filter(({ wave, status }) => wave === current_wave && status === "queued");
-  const decided = counts.applied + counts.failed + counts.rolled_back;
-  return {
-    wave: current_wave,
-    wave_count: deployment.wave_count,
-    pending: counts.pending,
-    active: counts.active,
-    decided,
-    queued: counts.queued,
+  return waveFactsOf(deployment, counts, {
     blocked: queued.filter(({ waiting_for }) => waiting_for !== "robot_online").length,
     gated: queued.filter(({ waiting_for }) => waiting_for === "gate").length,
-    passed_at: deployment.wave_passed_at,
-    soak_seconds: decided === 0 ? 0 : (waves[current_wave]?.soak_seconds ?? 0),
-    gate: waves[current_wave]?.gate ?? "auto",
-    gate_before: waves[current_wave - 1]?.gate ?? "auto",
-    promoted_wave: deployment.promoted_wave,
-    paused: deployment.paused_at !== null,
-  };
+  });
 }

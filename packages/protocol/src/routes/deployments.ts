@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { DEPLOYMENT_STATUSES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
-import { DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
+import { counters, DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
 import { defineRoute } from "./route.ts";
 import {
   Actor,
@@ -21,19 +21,7 @@ import {
   Time,
 } from "./shapes.ts";
 
-export const Counts = named(
-  "Counts",
-  Shape({
-    total: Count,
-    pending: Count,
-    queued: Count,
-    active: Count,
-    applied: Count,
-    failed: Count,
-    rolled_back: Count,
-    cancelled: Count,
-  }),
-);
+export const Counts = named("Counts", Shape(counters));
 
 const TargetKind = OneOf(["robot", "fleet"]);
 

@@ -98,6 +98,18 @@ export const WholeRollout = Shape({
 });
 export type WholeRollout = Of<typeof WholeRollout>;
 
+/** Robots of a deployment, or of one of its waves, by how far they are. */
+export const counters = {
+  total: Count,
+  pending: Count,
+  queued: Count,
+  active: Count,
+  applied: Count,
+  failed: Count,
+  rolled_back: Count,
+  cancelled: Count,
+};
+
 export const WAVE_STATES = ["pending", "open", "soaking", "gate", "passed"] as const;
 
 export const DeploymentWave = named(
@@ -111,14 +123,7 @@ export const DeploymentWave = named(
     soak_seconds: Count,
     gate: OneOf(GATES),
     status: OneOf(WAVE_STATES),
-    total: Count,
-    pending: Count,
-    queued: Count,
-    active: Count,
-    applied: Count,
-    failed: Count,
-    rolled_back: Count,
-    cancelled: Count,
+    ...counters,
     opened_at: Nullable(Time),
     passed_at: Nullable(Time),
     /** When its soak time ends; null before it has passed. */

@@ -4,6 +4,7 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { type NextStep, nextStep, type WaveFacts } from "./rollout/next-step.ts";
+import { waveFactsOf } from "./rollout/wave-facts.ts";
 import { reachOf, type Wave } from "./rollout/wave-members.ts";
 import { wholeRollout } from "./rollout/whole-rollout.ts";
 import { isLimited, wakeSlots } from "./slots.ts";
@@ -129,28 +130,18 @@ async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): 
 /** What stands in the rows about the wave that was opened last. */
 export async function waveFacts(tx: Db, deployment: DeploymentRow): Promise<WaveFacts> {
   const { org_id, id, current_wave } = deployment;
-  const waves = wavesOf(deployment);
   const row = await getWave(tx, org_id, id, current_wave);
   if (row === undefined) throw new Error("a deployment has lost a wave");
-  const decided = row.count_applied + row.count_failed + row.count_rolled_back;
   const { blocked, gated } = row.count_queued === 0 ? { blocked: 0, gated: 0 } : await countQueued(tx, org_id, id, current_wave);
-  return {
-    wave: current_wave,
-    wave_count: deployment.wave_count,
+  const counts = {
     pending: row.count_pending,
     active: row.count_active,
-    decided,
     queued: row.count_queued,
-    blocked,
-    gated,
-    passed_at: deployment.wave_passed_at,
-    // There is nothing to watch where no robot runs it.
-    soak_seconds: decided === 0 ? 0 : (waves[current_wave]?.soak_seconds ?? 0),
-    gate: waves[current_wave]?.gate ?? "auto",
-    gate_before: waves[current_wave - 1]?.gate ?? "auto",
-    promoted_wave: deployment.promoted_wave,
-    paused: deployment.paused_at !== null,
+    applied: row.count_applied,
+    failed: row.count_failed,
+    rolled_back: row.count_rolled_back,
   };
+  return waveFactsOf(deployment, counts, { blocked, gated });
 }
 
 type Taken = Exclude<NextStep, { do: "wait" } | { do: "soak" }>;
