@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { PLANTS } from "../../tools/simulate/server.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Program } from "../processes/process.ts";
@@ -16,21 +16,24 @@ async function simulate(args: readonly string[]): Promise<string> {
   return program.output.trim();
 }
 
-test(
-  "links that lose, repeat, reorder and delay, and everybody dying at any moment, break no rule: the decisions alone",
-  { timeout: HOURS },
-  async (t) => {
-    const schedules = promiseSize({ test: 20_000, full: 1_000_000 });
-    const said = await simulate(["--seed", "1", "--schedules", String(schedules)]);
-    provePromise(t, 20, said.split("\n").join("; "));
+// Side by side: at full size each takes more than an hour, of one core.
+describe(
+  "links that lose, repeat, reorder and delay, and everybody dying at any moment, break no rule",
+  { concurrency: 2, timeout: HOURS },
+  () => {
+    test("the decisions alone", { timeout: HOURS }, async (t) => {
+      const schedules = promiseSize({ test: 20_000, full: 1_000_000 });
+      const said = await simulate(["--seed", "1", "--schedules", String(schedules)]);
+      provePromise(t, 20, said.split("\n").join("; "));
+    });
+
+    test("the server's own code on PostgreSQL", { timeout: HOURS }, async (t) => {
+      const schedules = promiseSize({ test: 300, full: 20_000 });
+      const said = await simulate(["--whole", "--seed", "1", "--schedules", String(schedules)]);
+      provePromise(t, 20, said.split("\n").join("; "));
+    });
   },
 );
-
-test("the same, the server's own code on PostgreSQL", { timeout: HOURS }, async (t) => {
-  const schedules = promiseSize({ test: 300, full: 20_000 });
-  const said = await simulate(["--whole", "--seed", "1", "--schedules", String(schedules)]);
-  provePromise(t, 20, said.split("\n").join("; "));
-});
 
 for (const plant of PLANTS) {
   test(`a planted fault is found: ${plant}`, { timeout: 600_000 }, async (t) => {

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { type Plant, PLANTS } from "./server.ts";
-import { simulate, type Tally } from "./simulate.ts";
+import { type Broken, simulate, type Tally } from "./simulate.ts";
 
 const HELP = `Runs schedules of a simulated fleet and checks the rules of deployments after every step.
 
@@ -42,12 +42,13 @@ function plantOf(name: string | undefined): Plant | undefined {
   return plant;
 }
 
+function sayBroken({ seed, step, rule, trace }: Broken): void {
+  console.log(`seed ${seed} broke a rule at step ${step}: ${rule}`);
+  if (values.trace) console.log(trace.map((line) => `  ${line}`).join("\n"));
+}
+
 function report(tally: Tally, mode: "pure" | "whole"): number {
   const { schedules, steps, seconds, cpu_seconds, broken, visited, missing, illegal } = tally;
-  for (const { seed, step, rule, trace } of broken.slice(0, 5)) {
-    console.log(`seed ${seed} broke a rule at step ${step}: ${rule}`);
-    if (values.trace) console.log(trace.map((line) => `  ${line}`).join("\n"));
-  }
   const rate = (schedules / seconds).toFixed(mode === "pure" ? 0 : 1);
   console.log(
     `${mode}: ${schedules} schedules, ${steps} steps, ${seconds.toFixed(1)} s: ${rate} schedules/s, ${((cpu_seconds * 1_000) / schedules).toFixed(2)} ms of CPU each`,
@@ -69,6 +70,7 @@ else {
     seed: count("seed", values.seed),
     schedules: values.schedules === undefined ? SCHEDULES[mode] : count("schedules", values.schedules),
     plant,
+    onBroken: sayBroken,
   });
   const status = report(tally, mode);
   if (plant === undefined) process.exitCode = status;

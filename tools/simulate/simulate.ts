@@ -11,14 +11,18 @@ export interface SimulateOptions {
   schedules: number;
   /** A fault to be found: it ends with the first schedule that does. */
   plant?: Plant | undefined;
+  /** Told of a schedule that broke a rule when it does: a long run need not be waited for. */
+  onBroken?: (broken: Broken) => void;
 }
+
+export type Broken = NonNullable<Result["broken"]> & { seed: number };
 
 export interface Tally {
   schedules: number;
   steps: number;
   seconds: number;
   cpu_seconds: number;
-  broken: (NonNullable<Result["broken"]> & { seed: number })[];
+  broken: Broken[];
   /** Pairs of state and event: how many were visited that can meet, which were not, and which met that cannot. */
   visited: number;
   missing: string[];
@@ -34,12 +38,12 @@ const WHOLE_LANES = 4;
 const BROKEN_MAX = 100;
 
 /** Runs schedules one after the other. Throws what no rule foresees, with the seed. */
-export async function simulate({ mode, seed, schedules, plant }: SimulateOptions): Promise<Tally> {
+export async function simulate({ mode, seed, schedules, plant, onBroken }: SimulateOptions): Promise<Tally> {
   const lanes = mode === "pure" ? 1 : WHOLE_LANES;
   const coverage = new Coverage();
   const stage = mode === "pure" ? pureStage(plant) : await (await import("./whole/stage.ts")).wholeStage(plant, lanes);
   const [began, cpu] = [performance.now(), process.cpuUsage()];
-  const tally = { schedules: 0, steps: 0, broken: [] as Tally["broken"] };
+  const tally = { schedules: 0, steps: 0, broken: [] as Broken[] };
   let next = 0;
   const runLane = async (_: unknown, lane: number): Promise<void> => {
     while (next < schedules && tally.broken.length < (plant === undefined ? BROKEN_MAX : 1)) {
@@ -54,7 +58,12 @@ export async function simulate({ mode, seed, schedules, plant }: SimulateOptions
       });
       tally.schedules += 1;
       tally.steps += result.steps;
-      if (result.broken !== undefined) tally.broken.push({ seed: result.seed, ...result.broken });
+      if (result.broken !== undefined) {
+        const broken = { seed: result.seed, ...result.broken };
+        tally.broken.push(broken);
+        onBroken?.(broken);
+      }
+      await stage.tidy(lane);
     }
   };
   try {
@@ -78,10 +87,13 @@ export async function simulate({ mode, seed, schedules, plant }: SimulateOptions
 export interface Stage {
   /** Schedules of one lane run one after the other. */
   server: (lane: number) => ScheduleOptions["server"];
+  /** After each schedule of a lane. */
+  tidy(lane: number): Promise<void>;
   end(): Promise<void>;
 }
 
 const pureStage = (plant: Plant | undefined): Stage => ({
   server: () => (clock, chance) => new PureServer(clock, chance, plant),
+  tidy: async () => {},
   end: async () => {},
 });

@@ -5,6 +5,9 @@ import type { Plant } from "../server.ts";
 import type { Stage } from "../simulate.ts";
 import { WholeServer } from "./whole-server.ts";
 
+/** Nothing else clears away the rows of schedules that ended: the test server has no autovacuum. */
+const SCHEDULES_PER_VACUUM = 100;
+
 /** A PostgreSQL that keeps nothing, with a database for each schedule that runs at a time; each schedule has an org of its own. */
 export async function wholeStage(plant: Plant | undefined, lanes: number): Promise<Stage> {
   const { server, stop } = await startTestServer();
@@ -15,7 +18,13 @@ export async function wholeStage(plant: Plant | undefined, lanes: number): Promi
       return await connect({ connection: { ...server, database }, clock: systemClock, log: silentLog, pool_size: 4 });
     }),
   );
+  const ended = databases.map(() => 0);
   return {
+    tidy: async (lane) => {
+      const count = (ended[lane] ?? 0) + 1;
+      ended[lane] = count;
+      if (count % SCHEDULES_PER_VACUUM === 0) await command(server, "vacuum", `lane_${lane}`);
+    },
     server: (lane) => (clock, chance) => new WholeServer(databases[lane] as (typeof databases)[number], clock, chance, plant),
     end: async () => {
       await Promise.all(databases.map((db) => db.close()));

@@ -77,9 +77,9 @@ function startGuard(directory: string, data: string): { end(): void } {
   return { end: () => void child.stdin.end() };
 }
 
-/** Runs one command on the server's maintenance database. */
-export async function command(server: TestServer, statement: string): Promise<void> {
-  const client = new pg.Client({ ...server, database: "postgres" });
+/** Runs one command, on the server's maintenance database unless told another. */
+export async function command(server: TestServer, statement: string, database = "postgres"): Promise<void> {
+  const client = new pg.Client({ ...server, database });
   client.on("error", () => {});
   await client.connect();
   try {
