@@ -223,6 +223,8 @@ export const streamAccess = {
   shell: one("operator", "robot"),
   camera: one("operator", "robot"),
   ros_echo: one("operator", "robot"),
+  forward: one("operator", "robot"),
+  files: one("operator", "robot"),
 } as const satisfies Record<StreamName, AccessRow & { access: Role }>;
 
 /** The row of a route; the same object as in the table, without its narrow type. */

@@ -133,6 +133,8 @@ export const streamPaths = {
   shell: "/api/robots/{id}/shell/ws",
   camera: "/api/robots/{id}/camera/ws",
   ros_echo: "/api/robots/{id}/ros/topics/echo",
+  forward: "/api/robots/{id}/forward/ws",
+  files: "/api/robots/{id}/files/ws",
 } as const;
 export type StreamName = keyof typeof streamPaths;
 
@@ -162,4 +164,5 @@ export const CLOSE = {
   ended_by_robot: 4410,
   too_many: 4429,
   draining: 1013,
+  bad_message: 1008,
 } as const;

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { type Role, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
+import { streamAccess } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import { authorize } from "../../kernel/authorize.ts";
 import { authenticatePortal, type Credentials, type Proof, proofOf, requireMeant } from "../../kernel/authenticate.ts";
@@ -8,27 +8,7 @@ import { type Caller, requireRole } from "../../kernel/caller.ts";
 import { badRequest, Fault, httpError, notFound, printable, unauthorized } from "../../kernel/fault.ts";
 import { clientAddress, siteOf } from "../../kernel/networks.ts";
 import { requireRobot } from "../robots/index.ts";
-
-interface StreamKind {
-  name: StreamName;
-  role: Role;
-  /** Query parameters that it knows beside `token` and `org_id`. */
-  query: readonly string[];
-  subprotocol: string | undefined;
-}
-
-const KINDS: readonly (StreamKind & { pattern: RegExp })[] = (
-  [
-    { name: "logs", query: [], subprotocol: undefined },
-    { name: "shell", query: ["cols", "rows"], subprotocol: "robofleet.shell.v1" },
-    { name: "camera", query: ["camera"], subprotocol: undefined },
-    { name: "ros_echo", query: ["topic"], subprotocol: undefined },
-  ] as const
-).map((kind) => ({
-  ...kind,
-  role: streamAccess[kind.name].access,
-  pattern: new RegExp(`^${streamPaths[kind.name].replace("{id}", "([^/]+)")}$`),
-}));
+import { type StartStream, STREAM_KINDS, type StreamKind } from "./kinds.ts";
 
 /** Path and query of a request, as they were sent: the class URL refuses some and rewrites others. */
 export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
@@ -38,8 +18,8 @@ export function targetOf({ url = "/" }: IncomingMessage): { path: string; query:
 
 /** Which stream a path is and of which robot; undefined when it is none. */
 export function streamOf(path: string): { kind: StreamKind; robot_id: string } | undefined {
-  for (const { pattern, ...kind } of KINDS) {
-    const id = pattern.exec(path)?.[1];
+  for (const kind of STREAM_KINDS) {
+    const id = kind.pattern.exec(path)?.[1];
     if (id !== undefined) return { kind, robot_id: decoded(id) };
   }
   return undefined;
@@ -62,6 +42,8 @@ export interface Admitted {
   decommissioned: boolean;
   /** Address that the request came from. */
   ip: string;
+  /** Serves it, as the query asks. */
+  start: StartStream;
 }
 
 /** The caller as soon as it is known, also when the request is refused after that. */
@@ -88,11 +70,12 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   requireMeant(credentials, caller, "opens");
   requireRole(caller, kind.role);
   checkQuery(query, kind);
+  const start = kind.prepare(query);
   if (robot_id.includes("\0")) throw notFound("robot", robot_id);
   const db = plane.db.forOrg(caller.org_id);
   await authorize(plane.findPlaces, db, caller, streamAccess[kind.name], { params: { id: robot_id }, query: {}, body: {} });
   const { decommissioned } = await requireRobot(db, caller.org_id, robot_id);
-  return { kind, caller, proof, robot_id, decommissioned, ip: credentials.ip };
+  return { kind, caller, proof, robot_id, decommissioned, ip: credentials.ip, start };
 }
 
 function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void {

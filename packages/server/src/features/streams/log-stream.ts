@@ -3,6 +3,7 @@ import type { LogRecord } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { followLogs, latestLogs, type LatestLogs, type LiveBatch } from "../logs/index.ts";
+import type { StreamContext } from "./kinds.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Records that a viewer is sent when it comes. */
@@ -13,6 +14,20 @@ export const VIEWER_BYTES_MAX = 1024 * 1024;
 const RESUME_BYTES = VIEWER_BYTES_MAX / 2;
 /** Live flushes that may come while the stored records are read. */
 const WAITING_BATCHES_MAX = 256;
+
+/** The log of a robot, from the last stored records on; of one that is not connected what is stored, and then its end. */
+export async function startLogs({ plane, viewers }: StreamContext, viewer: Viewer): Promise<void> {
+  if (countFollowers(viewers, viewer) > plane.settings.limits.followers_per_robot_max)
+    return viewer.close(CLOSE.too_many, "too many follow this robot's log");
+  await new LogStream(plane, viewer).start();
+}
+
+function countFollowers(viewers: ReadonlySet<Viewer>, { admitted }: Viewer): number {
+  let count = 0;
+  for (const { admitted: other, open } of viewers)
+    if (open && other.kind.name === "logs" && other.robot_id === admitted.robot_id) count += 1;
+  return count;
+}
 
 interface Gap {
   count: number;

@@ -7,7 +7,8 @@ import { httpError } from "../../kernel/fault.ts";
 import { type Http, toFault } from "../../kernel/http.ts";
 import { refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
-import { LogStream } from "./log-stream.ts";
+import { Hub } from "./hub.ts";
+import type { StreamContext } from "./kinds.ts";
 import { OpenViewers } from "./open-viewers.ts";
 import { CLOSED_ABNORMALLY, endOf, StreamBook } from "./tell.ts";
 import { Viewer } from "./viewer.ts";
@@ -33,11 +34,12 @@ interface UpgradeAnswer {
   headers: Record<string, string>;
 }
 
-/** The WebSockets of viewers: what a robot logs, live. Shell, camera and topics are refused until agents can serve them. */
+/** The WebSockets of viewers: what a robot logs, sees and says, live, and the way into it. */
 export function createStreams(plane: Plane): Streams {
   const book = new StreamBook(plane);
   const viewers = new OpenViewers(book);
   const answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
+  const context: StreamContext = { plane, hub: new Hub(), viewers: viewers.all };
   const watch = watchViewers(plane, viewers.all);
   let draining = false;
   const server = createServer((request) => answers.get(request));
@@ -66,7 +68,7 @@ export function createStreams(plane: Plane): Streams {
           is_open = true;
           const viewer = new Viewer(admitted, ws, socket);
           viewers.add(viewer, told);
-          void serveViewer(plane, viewer, viewers.all);
+          void serveViewer(context, viewer);
         });
       if (is_open) return;
       // The socket went meanwhile, or the server is stopping.
@@ -137,28 +139,21 @@ async function answerPlain(
   throw httpError(426, "this path opens a WebSocket", { upgrade: "websocket", connection: "upgrade" });
 }
 
-async function serveViewer(plane: Plane, viewer: Viewer, viewers: ReadonlySet<Viewer>): Promise<void> {
-  const { kind, robot_id, caller, decommissioned } = viewer.admitted;
+async function serveViewer(context: StreamContext, viewer: Viewer): Promise<void> {
+  const { plane } = context;
+  const { kind, robot_id, caller, decommissioned, start } = viewer.admitted;
   const offline = plane.link.session(robot_id)?.org_id !== caller.org_id;
-  try {
-    if (kind.name === "logs") {
-      if (countFollowers(viewers, viewer) > plane.settings.limits.followers_per_robot_max)
-        return viewer.close(CLOSE.too_many, "too many follow this robot's log");
-      await new LogStream(plane, viewer).start();
-    }
-    viewer.started = true;
+  const endWithoutRobot = (): void => {
     if (decommissioned) viewer.close(CLOSE.robot_removed, "robot removed");
     else if (offline) viewer.close(CLOSE.agent_offline, "agent offline");
-    else if (kind.name !== "logs") viewer.close(CLOSE.ended_by_robot, "not supported by this agent");
+  };
+  try {
+    if (kind.offline !== true) endWithoutRobot();
+    if (viewer.open) await start(context, viewer);
+    viewer.started = true;
+    endWithoutRobot();
   } catch (error) {
     plane.log.error({ err: error, stream: kind.name }, "a stream failed");
     viewer.close(1011, "the server could not serve the stream");
   }
-}
-
-function countFollowers(viewers: ReadonlySet<Viewer>, { admitted }: Viewer): number {
-  let count = 0;
-  for (const { admitted: other, open } of viewers)
-    if (open && other.kind.name === "logs" && other.robot_id === admitted.robot_id) count += 1;
-  return count;
 }

@@ -1,8 +1,16 @@
+import { CLOSE } from "@robofleet/protocol";
 import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import type { Admitted } from "./admit.ts";
 
 const REASON_BYTES_MAX = 123;
+/** What may wait for a viewer before `send` holds its caller up. */
+export const VIEWER_SEND_BYTES = 64 * 1024;
+/** What a viewer said and nobody has taken yet; beyond, its socket is not read, and so it is cut when that goes on. */
+export const VIEWER_RECEIVE_BYTES = 256 * 1024;
+
+/** Takes what a viewer says, one message at a time: the next one waits for the promise. */
+export type TakeMessage = (data: Buffer, binary: boolean) => Promise<unknown> | void;
 
 /** One open stream of one viewer. */
 export class Viewer {
@@ -19,6 +27,12 @@ export class Viewer {
   broke_protocol = false;
   #heard = true;
   #closing = false;
+  #take: TakeMessage | undefined;
+  #taking = false;
+  #said: { data: Buffer; binary: boolean }[] = [];
+  #said_bytes = 0;
+  /** Whoever waits in `send` for room. */
+  #room: (() => void)[] = [];
 
   constructor(admitted: Admitted, ws: WebSocket, socket: Duplex) {
     this.admitted = admitted;
@@ -27,11 +41,15 @@ export class Viewer {
     // A close event follows.
     ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
     ws.on("pong", () => (this.#heard = true));
-    // Nothing that a viewer says matters here, but it lives.
-    ws.on("message", () => (this.#heard = true));
+    ws.on("message", (data, binary) => {
+      this.#heard = true;
+      // Nothing that the viewer of a log or a camera says matters, but it lives.
+      if (this.#take !== undefined) this.#hear(data as Buffer, binary);
+    });
+    socket.on("drain", () => this.#wake());
     ws.once("close", () => {
-      this.#closing = true;
-      this.onEnd?.();
+      this.#ended();
+      this.#said = [];
     });
   }
 
@@ -39,13 +57,27 @@ export class Viewer {
     return !this.#closing && this.ws.readyState === this.ws.OPEN;
   }
 
+  /** Resolves when there is room for the next, or at once when the stream is over. */
+  send(data: Uint8Array | string): Promise<void> {
+    if (!this.open) return Promise.resolve();
+    this.ws.send(data);
+    if (this.ws.bufferedAmount <= VIEWER_SEND_BYTES) return Promise.resolve();
+    return new Promise((resolve) => this.#room.push(resolve));
+  }
+
+  /** Has everything that the viewer says from now on taken. A taker that throws ends the stream. */
+  receive(take: TakeMessage): void {
+    this.#take = take;
+  }
+
   /** Ends the stream after what was sent before. */
   close(code: number, reason: string): void {
     if (this.#closing) return;
-    this.#closing = true;
     this.ended_with = code;
-    this.onEnd?.();
+    this.#ended();
     this.ws.close(code, Buffer.from(reason).subarray(0, REASON_BYTES_MAX));
+    // Its own close has to be heard.
+    this.ws.resume();
   }
 
   /** Asks whether the viewer is still there, or cuts it when it did not answer the last time. */
@@ -53,5 +85,40 @@ export class Viewer {
     if (!this.#heard) return this.ws.terminate();
     this.#heard = false;
     if (this.ws.readyState === this.ws.OPEN) this.ws.ping();
+  }
+
+  #ended(): void {
+    if (!this.#closing) {
+      this.#closing = true;
+      this.onEnd?.();
+    }
+    this.#wake();
+  }
+
+  #wake(): void {
+    for (const resolve of this.#room.splice(0)) resolve();
+  }
+
+  #hear(data: Buffer, binary: boolean): void {
+    this.#said.push({ data, binary });
+    this.#said_bytes += data.length;
+    if (this.#said_bytes > VIEWER_RECEIVE_BYTES) this.ws.pause();
+    if (!this.#taking) void this.#takeAll();
+  }
+
+  async #takeAll(): Promise<void> {
+    this.#taking = true;
+    try {
+      for (let next = this.#said.shift(); next !== undefined && this.open; next = this.#said.shift()) {
+        const taken = this.#take?.(next.data, next.binary);
+        if (taken !== undefined) await taken;
+        this.#said_bytes -= next.data.length;
+        if (this.ws.isPaused && this.#said_bytes <= VIEWER_RECEIVE_BYTES / 2) this.ws.resume();
+      }
+    } catch {
+      this.close(CLOSE.bad_message, "the message means nothing here");
+    } finally {
+      this.#taking = false;
+    }
   }
 }

@@ -1,0 +1,46 @@
+/**
+ * What a server asks of a robot when it opens a channel, by the kind of stream. Their messages are tagged, see tagged.ts. Whoever
+ * is asked checks the parameters: they come from the other end.
+ */
+export interface ShellParams {
+  cols: number;
+  rows: number;
+  /** Inside of this app, its container for instance, instead of the robot itself. */
+  app?: string;
+  /** Instead of the login shell: words, no shell in between. */
+  command?: string[];
+}
+
+export type CameraParams =
+  | { list: true }
+  | {
+      list?: undefined;
+      /** By name; the first, if absent. */
+      camera?: string;
+      /** Frames a second, at most. */
+      fps?: number;
+      /** Pixels; the other side follows from the camera's shape. */
+      width?: number;
+      height?: number;
+      /** 1 (worst) to 100 */
+      quality?: number;
+    };
+
+export type TopicsParams =
+  | { op: "list" }
+  | {
+      op: "echo";
+      topic: string;
+      /** Messages a second, at most. */
+      rate?: number;
+      /** Only this part of each message, `a.b[0]`. */
+      field?: string;
+      /** Long arrays, texts and bytes as they are instead of a summary of them. */
+      full?: boolean;
+    };
+
+export interface ForwardParams {
+  /** 127.0.0.1, if absent. */
+  host?: string;
+  port: number;
+}

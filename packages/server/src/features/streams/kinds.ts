@@ -1,0 +1,52 @@
+import { CLOSE, type Role, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
+import type { Plane } from "../../context.ts";
+import type { Hub } from "./hub.ts";
+import { startLogs } from "./log-stream.ts";
+import type { Viewer } from "./viewer.ts";
+
+/** What the streams of a server have in common. */
+export interface StreamContext {
+  plane: Plane;
+  hub: Hub;
+  /** Every viewer of this server. */
+  viewers: ReadonlySet<Viewer>;
+}
+
+/** Begins to serve a viewer; resolves when what is sent at the beginning has been sent. */
+export type StartStream = (context: StreamContext, viewer: Viewer) => Promise<void>;
+
+export interface StreamKind {
+  readonly name: StreamName;
+  readonly role: Role;
+  readonly pattern: RegExp;
+  /** Query parameters that it knows beside those of every stream. */
+  readonly query: readonly string[];
+  /** The WebSocket subprotocol that it speaks when it is offered; without it the frames are plain. */
+  readonly subprotocol?: string;
+  /** Also of a robot that is not connected: it ends by itself when all is said. */
+  readonly offline?: boolean;
+  /** Reads the query, before the upgrade: throws the Fault that the client is answered. */
+  prepare(query: URLSearchParams): StartStream;
+}
+
+const unbuilt: StartStream = (_context, viewer) => {
+  viewer.close(CLOSE.ended_by_robot, "not supported by this agent");
+  return Promise.resolve();
+};
+
+const kind = (name: StreamName, rest: Pick<StreamKind, "query" | "subprotocol" | "offline" | "prepare">): StreamKind => ({
+  name,
+  role: streamAccess[name].access,
+  pattern: new RegExp(`^${streamPaths[name].replace("{id}", "([^/]+)")}$`),
+  ...rest,
+});
+
+/** The streams that a viewer may open. */
+export const STREAM_KINDS: readonly StreamKind[] = [
+  kind("logs", { query: [], offline: true, prepare: () => startLogs }),
+  kind("shell", { query: ["cols", "rows"], subprotocol: "robofleet.shell.v1", prepare: () => unbuilt }),
+  kind("camera", { query: ["camera"], prepare: () => unbuilt }),
+  kind("ros_echo", { query: ["topic"], prepare: () => unbuilt }),
+  kind("forward", { query: ["host", "port"], prepare: () => unbuilt }),
+  kind("files", { query: [], prepare: () => unbuilt }),
+];
