@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
+import { publicKeyOf, signTrust } from "@robofleet/protocol/signatures";
 import { ApiError } from "@robofleet/sdk";
 import { ignore, rollBack, type SimulatedRobot, stuckAt } from "@robofleet/swarm";
 import { type Harness, startPlane } from "../harness/index.ts";
@@ -238,4 +240,24 @@ test("rollback: refused for what has not started, is being cancelled, or has not
     rollback(plane, "dep_00000000000000000000000000"),
     (error: unknown) => error instanceof ApiError && error.status === 404,
   );
+});
+
+test("rollback: a running deployment is not turned round where the robots would refuse what they had before", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const { robots } = await robotsRunning(plane, 2, fleet_id);
+  const [here, away] = robots;
+  assert.ok(here && away);
+  await away.disconnect();
+  const release = await plane.release();
+  const { id } = await plane.deploy(release, { fleet_id });
+  await plane.settle();
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const keys = [{ name: "maker", public_key: publicKeyOf(privateKey) }];
+  const statement = signTrust({ org_id: plane.default_org.id, serial: 1, require_signature: true, keys, issued_at: AT }, privateKey);
+  await plane.api.changeSigningKeys({ body: { statement } });
+  await assert.rejects(rollback(plane, id), (error) => isConflict(error) && /would refuse it.*cancel it/.test(String(error)));
+  assert.deepEqual(await shown(plane, id), { status: "in_progress", reason: null });
+  assert.equal(here.runs(), release.tag);
+  await checkEngine(plane);
 });

@@ -33,7 +33,10 @@ export async function createFromEnded(
       as === "retry" ? `no robot of deployment ${id} failed or was rolled back` : `no robot runs what deployment ${id} brought any more`,
     );
   const wanted = groups.flatMap(({ release_id }) => release_id ?? []);
-  const deployable = await findDeployable(tx, engine, ended, wanted, wanted.length < groups.length);
+  const { deployable, refusal } = await findDeployable(tx, engine, org_id, wanted);
+  // Robots whose release cannot be had fail each by itself; where none can, and none is to lose what it has, nothing is begun.
+  if (deployable === undefined && wanted.length === groups.length)
+    throw refusal ?? conflict(`what the robots of deployment ${id} would get was deleted: release ${wanted.join(", ")}`);
   // Where every robot had none before, the release that it loses stands for the whole.
   const release_id = deployable ?? ended.release_id;
   return startDeployment(tx, engine, {
@@ -55,30 +58,25 @@ export async function createFromEnded(
   });
 }
 
-/**
- * The first of these releases that is still there and that the robots would take. 409 when all of them are deleted or would
- * be refused, unless some robots get none at all: robots whose release cannot be had fail each by itself.
- */
-async function findDeployable(
+/** The first of these releases that is still there and that the robots would take; else why they would refuse the first that is there. */
+export async function findDeployable(
   tx: Db,
   engine: CreateContext,
-  { org_id, id }: Pick<DeploymentRow, "org_id" | "id">,
+  org_id: string,
   wanted: readonly string[],
-  some_get_none: boolean,
-): Promise<string | undefined> {
+): Promise<{ deployable?: string; refusal?: Fault }> {
   const there = new Map((await holdSignedReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
   let refusal: Fault | undefined;
   for (const release of wanted.flatMap((one) => there.get(one) ?? [])) {
     try {
       await requireDeployable(engine, tx, org_id, release);
-      return release.id;
+      return { deployable: release.id };
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       refusal ??= error;
     }
   }
-  if (some_get_none) return undefined;
-  throw refusal ?? conflict(`what the robots of deployment ${id} would get was deleted: release ${wanted.join(", ")}`);
+  return refusal === undefined ? {} : { refusal };
 }
 
 /** Deploys again to the robots on which an ended deployment failed or was rolled back, by its policy or another one. */

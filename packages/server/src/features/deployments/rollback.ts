@@ -6,10 +6,10 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import { callOff } from "./call-off.ts";
 import { eachApart } from "./each-apart.ts";
-import { createFromEnded } from "./from-ended.ts";
+import { createFromEnded, findDeployable } from "./from-ended.ts";
 import { returnRobots } from "./return-robots.ts";
 import { getDeploymentRow, lockDeployments } from "./store/deployments.ts";
-import { listRollingBack, setRollbackRequested } from "./store/rollback.ts";
+import { groupReturns, listRollingBack, setRollbackRequested } from "./store/rollback.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { lockTargetsByStatus } from "./store/targets.ts";
 import { type CreateContext, type Engine, HINT_ROLLOUT, moveDeployment } from "./transition.ts";
@@ -54,9 +54,27 @@ export async function rollBackDeployment(
     if (row.status === "scheduled") throw conflict(`deployment ${id} has not started: cancel it`);
     if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled: roll it back when it has ended`);
     if (row.status === "rolling_back") return { row, is_new: false };
+    await requireReturnable(tx, engine, row);
     const rolling_back = await beginRollback(tx, engine, row, "rollback_requested", actor);
     return { row: await rollBackOpen(tx, engine, rolling_back, actor, chunk), is_new: false };
   });
+}
+
+/**
+ * Refuses (409) to turn round what no robot could come back from: all of them would refuse the release before for its
+ * signature. Where some would take theirs, the others fail each by itself.
+ */
+async function requireReturnable(tx: Db, engine: CreateContext, { org_id, id }: DeploymentRow): Promise<void> {
+  const returns = (await groupReturns(tx, org_id, id)).map(({ release_id }) => release_id);
+  if (returns.includes(null)) return;
+  const { refusal } = await findDeployable(
+    tx,
+    engine,
+    org_id,
+    returns.filter((release_id) => release_id !== null),
+  );
+  if (refusal !== undefined)
+    throw conflict(`the robots of deployment ${id} cannot go back: ${refusal.message}; to let nobody else have it, cancel it`);
 }
 
 /** One chunk of a deployment that goes back. */

@@ -16,6 +16,13 @@ export const listRollingBack = (db: Db, limit: number) =>
         select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
         where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged')))) limit ${limit}`);
 
+/** What the robots that have a deployment's release, or are about to, ran before it; the commonest first, null: nothing. */
+export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
+  db.many(sql(row({ release_id: nullable(text) }))`
+    select previous_release_id as release_id from deployment_target
+    where org_id = ${org_id} and deployment_id = ${deployment_id} and status in ('applied', 'installing', 'verifying')
+    group by 1 order by count(*) desc, 1`);
+
 /** Targets whose robots are on their way back to the release before, locked. */
 export const lockReturning = (db: Db, org_id: string, deployment_id: string, limit: number) =>
   db.many(sql(targetRow)`
