@@ -175,7 +175,8 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     db_errors: { isConnectionLost, isDiskFull, isUniqueViolation },
     authenticators: {
       portal: (secret, org_id) => portal.authenticate(secret, org_id),
-      session: (secret, org_id, passive) => portal.authenticateSession(secret, org_id, passive),
+      session: (secret, org_id) => portal.authenticateSession(secret, org_id),
+      held: (held, org_id) => portal.authenticateHeld(held, org_id),
       robot: (robot_id, text, signature) => authenticateRobot(plane, robot_id, text, signature),
     },
     findPlaces,

@@ -4,7 +4,10 @@ import type { Caller, RobotCaller } from "./caller.ts";
 import { Fault, forbidden, unauthorized } from "./fault.ts";
 import type { AdminPolicy, KernelPlane } from "./kernel-plane.ts";
 import type { Site } from "./networks.ts";
+import type { HeldProof, Proof } from "./proof.ts";
 import { clearCookie, isSessionSecret, requireCsrfToken, requireOwnOrigin, sessionCookie } from "./web-session.ts";
+
+export type { Proof } from "./proof.ts";
 
 /** What authentication looks at; the same for HTTP requests and upgrades. */
 export interface Credentials {
@@ -15,12 +18,6 @@ export interface Credentials {
   peer: string | undefined;
   /** Where a browser that sent it believes to be. */
   site: () => Site;
-}
-
-/** What showed who somebody is; enough to ask again whether it still does. */
-export interface Proof {
-  by: "token" | "session";
-  secret: string;
 }
 
 const header = ({ headers }: Pick<Credentials, "headers">, name: string): string | undefined => {
@@ -63,18 +60,13 @@ export async function authenticatePortal(
 }
 
 /** Asks for somebody who is not there at this moment whether the proof still holds, and what of. */
-export const authenticateAgain = (plane: KernelPlane, proof: Proof, org_id: string): Promise<Caller> =>
-  authenticateProof(plane, proof, org_id, true);
+export const authenticateAgain = ({ authenticators }: KernelPlane, held: HeldProof, org_id: string): Promise<Caller> =>
+  authenticators.held(held, org_id);
 
-async function authenticateProof(
-  { authenticators }: KernelPlane,
-  { by, secret }: Proof,
-  org_id: string | undefined,
-  passive = false,
-): Promise<Caller> {
+async function authenticateProof({ authenticators }: KernelPlane, { by, secret }: Proof, org_id: string | undefined): Promise<Caller> {
   // Neither is taken in the other's place: a cookie is sent without anybody meaning it, and a header lives in scripts.
   if ((by === "session") !== isSessionSecret(secret)) throw unauthorized(`the ${by} is not known`);
-  return by === "session" ? authenticators.session(secret, org_id, passive) : authenticators.portal(secret, org_id);
+  return by === "session" ? authenticators.session(secret, org_id) : authenticators.portal(secret, org_id);
 }
 
 /** Guessing is slow; who knows a token is never held up by those who do not, and a known one that has ended is no guess. */

@@ -5,17 +5,17 @@ import type { Caller, RobotCaller } from "./caller.ts";
 import type { DbErrors, SystemDb } from "./db.ts";
 import type { MasterKeys } from "./master-keys.ts";
 import type { Networks } from "./networks.ts";
+import type { HeldProof } from "./proof.ts";
 import type { RateLimits } from "./rate-limit.ts";
 
 /** How requests prove who they are; the features that own tokens and robots fill it in. */
 export interface Authenticators {
   /** Resolves a portal token and the org that the request names; throws 401 or 403. */
   portal(secret: string, org_id: string | undefined): Promise<Caller>;
-  /**
-   * Resolves the cookie of a session; throws 401, or 403 for an org that the session is not about. `passive`: somebody only
-   * looks whether it still holds, which does not keep it from growing idle.
-   */
-  session(secret: string, org_id: string | undefined, passive?: boolean): Promise<Caller>;
+  /** Resolves the cookie of a session; throws 401, or 403 for an org that the session is not about. */
+  session(secret: string, org_id: string | undefined): Promise<Caller>;
+  /** Resolves what somebody showed before; throws like the two. Only a look whether it still holds keeps no session from growing idle. */
+  held(held: HeldProof, org_id: string): Promise<Caller>;
   /** Checks a robot's signature over `text`; throws 401. */
   robot(robot_id: string, text: string, signature: string): Promise<RobotCaller>;
 }

@@ -14,9 +14,10 @@ export class WebSession {
   readonly expires_at: Date;
   /** Has it looked up anew by the next request, which may come at once. */
   readonly forget: () => void;
-  readonly #secret: string;
+  readonly #secret: string | undefined;
 
-  constructor(secret: string, options: { id: string; expires_at: Date; forget: () => void }) {
+  /** `secret`: undefined when nobody shows it at the moment. */
+  constructor(secret: string | undefined, options: { id: string; expires_at: Date; forget: () => void }) {
     this.id = options.id;
     this.expires_at = options.expires_at;
     this.forget = options.forget;
@@ -24,6 +25,7 @@ export class WebSession {
   }
 
   get csrf_token(): string {
+    if (this.#secret === undefined) throw new Error("who does not show the session's secret sends no request by it");
     return csrfTokenOf(this.#secret);
   }
 }

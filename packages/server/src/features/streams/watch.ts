@@ -4,6 +4,7 @@ import { authenticateAgain } from "../../kernel/authenticate.ts";
 import { roleOnFound } from "../../kernel/authorize.ts";
 import { type Caller, mayInWholeOrg, requireReached, requireRole } from "../../kernel/caller.ts";
 import { Fault, forbidden } from "../../kernel/fault.ts";
+import { holdProof } from "../../kernel/proof.ts";
 import { ROBOT_REMOVED } from "../robots/index.ts";
 import type { Viewer } from "./viewer.ts";
 
@@ -57,7 +58,7 @@ async function checkToken(plane: Plane, viewers: readonly Viewer[]): Promise<voi
   const [first] = viewers;
   if (first === undefined) return;
   try {
-    const caller = await authenticateAgain(plane, first.admitted.proof, first.admitted.caller.org_id);
+    const caller = await authenticateAgain(plane, holdProof(first.admitted.proof), first.admitted.caller.org_id);
     for (const viewer of viewers) closeWithoutRole(() => requireRole(caller, viewer.admitted.kind.role), viewer);
     await checkPlaces(plane, caller, viewers);
   } catch (error) {

@@ -12,6 +12,7 @@ import { createLog } from "../../kernel/log.ts";
 import { MasterKeys } from "../../kernel/master-keys.ts";
 import { createMetrics } from "../../kernel/metrics.ts";
 import { Networks } from "../../kernel/networks.ts";
+import type { HeldProof } from "../../kernel/proof.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
@@ -68,7 +69,8 @@ export async function startFeaturePlane(
     db_errors: { isConnectionLost, isDiskFull, isUniqueViolation },
     authenticators: {
       portal: (secret: string, org_id: string | undefined) => portal.authenticate(secret, org_id),
-      session: (secret: string, org_id: string | undefined, passive?: boolean) => portal.authenticateSession(secret, org_id, passive),
+      session: (secret: string, org_id: string | undefined) => portal.authenticateSession(secret, org_id),
+      held: (held: HeldProof, org_id: string) => portal.authenticateHeld(held, org_id),
       robot: (robot_id: string, text: string, signature: string) => {
         if (options.robot === undefined) throw new Error("this test has no robots");
         return options.robot(plane)(robot_id, text, signature);

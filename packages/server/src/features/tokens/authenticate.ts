@@ -5,6 +5,7 @@ import type { Limits } from "../../config.ts";
 import { type Caller, type Grant, highestRole, lowerRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { Fault, forbidden, printable, unauthorized } from "../../kernel/fault.ts";
+import { type HeldProof, secretHash } from "../../kernel/proof.ts";
 import { WebSession } from "../../kernel/web-session.ts";
 import { Remembered, REMEMBERED_SECRETS_MAX } from "./remembered.ts";
 import { findSession, idleSince, type SessionRow, updateSessionsUsed } from "./store-sessions.ts";
@@ -14,7 +15,9 @@ export interface PortalAuthenticator {
   /** Resolves a token and the org that the request names (else the token's default org). Throws 401 or 403. */
   authenticate(secret: string, org_id: string | undefined): Promise<Caller>;
   /** Resolves the secret of a session in its org. Throws 401 or 403, the latter also when the request names another org. */
-  authenticateSession(secret: string, org_id: string | undefined, passive?: boolean): Promise<Caller>;
+  authenticateSession(secret: string, org_id: string | undefined): Promise<Caller>;
+  /** Resolves either anew for whoever showed it before. Throws like both. That keeps no session from growing idle. */
+  authenticateHeld(held: HeldProof, org_id: string): Promise<Caller>;
   /** Writes when each token and session was used last. Call it every few seconds: a row a request would cost more than the request. */
   flushUsed(): Promise<void>;
 }
@@ -53,33 +56,39 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     if (used_at <= idleSince(now, limits)) throw refuseKnown("the session was not used for too long");
   }
 
-  return {
-    async authenticate(secret, org_id) {
-      const { credential, orgs } = await tokens.get(secret);
-      checkToken(credential, clock.now(), "the token");
-      const caller = callerOf(credential, orgs, org_id);
+  async function ofToken(hash: Buffer, org_id: string | undefined): Promise<Caller> {
+    const { credential, orgs } = await tokens.get(hash);
+    checkToken(credential, clock.now(), "the token");
+    const caller = callerOf(credential, orgs, org_id);
+    note(used, credential.id);
+    return caller;
+  }
+
+  /** `secret` only of a request that shows it; without one nobody is there, and the session grows idle meanwhile. */
+  async function ofSession(hash: Buffer, org_id: string | undefined, secret?: string): Promise<Caller> {
+    let found = await sessions.get(hash);
+    // It may have gone on to another org on another node a moment ago.
+    if (org_id !== undefined && org_id !== found.session.current_org_id) {
+      sessions.forget(hash);
+      found = await sessions.get(hash);
+    }
+    checkSession(found);
+    const { session, credential, orgs } = found;
+    if (org_id !== undefined && org_id !== session.current_org_id)
+      throw forbidden(`the session is about org ${session.current_org_id}; PATCH /api/auth/session changes that`);
+    const caller = callerOf(credential, orgs, session.current_org_id);
+    if (secret !== undefined) {
       note(used, credential.id);
-      return caller;
-    },
-    async authenticateSession(secret, org_id, passive = false) {
-      let found = await sessions.get(secret);
-      // It may have gone on to another org on another node a moment ago.
-      if (org_id !== undefined && org_id !== found.session.current_org_id) {
-        sessions.forget(secret);
-        found = await sessions.get(secret);
-      }
-      checkSession(found);
-      const { session, credential, orgs } = found;
-      if (org_id !== undefined && org_id !== session.current_org_id)
-        throw forbidden(`the session is about org ${session.current_org_id}; PATCH /api/auth/session changes that`);
-      const caller = callerOf(credential, orgs, session.current_org_id);
-      if (!passive) {
-        note(used, credential.id);
-        note(used_sessions, session.id);
-      }
-      const forget = (): void => sessions.forget(secret);
-      return { ...caller, session: new WebSession(secret, { id: session.id, expires_at: session.expires_at, forget }) };
-    },
+      note(used_sessions, session.id);
+    }
+    const forget = (): void => sessions.forget(hash);
+    return { ...caller, session: new WebSession(secret, { id: session.id, expires_at: session.expires_at, forget }) };
+  }
+
+  return {
+    authenticate: (secret, org_id) => ofToken(secretHash(secret), org_id),
+    authenticateSession: (secret, org_id) => ofSession(secretHash(secret), org_id, secret),
+    authenticateHeld: ({ by, hash }, org_id) => (by === "session" ? ofSession(hash, org_id) : ofToken(hash, org_id)),
     async flushUsed() {
       const [of_tokens, of_sessions] = [used, used_sessions];
       used = new Map();

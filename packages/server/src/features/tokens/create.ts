@@ -1,15 +1,14 @@
-import { hash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import type { Clock, IdSource } from "@robofleet/clock";
 import { ID_PREFIXES, type Role, SECRET_PREFIXES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
+import { secretHash } from "../../kernel/proof.ts";
 import { insertCredential, type Scopes } from "./store.ts";
 
 const SECRET_BYTES = 32;
 /** Enough to recognise a token in a list, far too little to guess the rest. */
 const SHOWN_CHARACTERS = 12;
-
-export const secretHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
 /** A secret of a token: as its holder sends it, and what is kept of it. */
 export function newSecret(kind: "org" | "user"): { secret: string; hash: Buffer; prefix: string } {

@@ -1,6 +1,5 @@
 import type { Clock } from "@robofleet/clock";
 import { LRUCache } from "lru-cache";
-import { secretHash } from "./create.ts";
 
 /** What is remembered is looked up again after this long: what is revoked is refused within 2 s, on every node. */
 const REMEMBERED_MS = 1_000;
@@ -18,8 +17,7 @@ export class Remembered<T extends object> {
     this.#lookUp = lookUp;
   }
 
-  get(secret: string): Promise<T> {
-    const hash = secretHash(secret);
+  get(hash: Buffer): Promise<T> {
     const key = hash.toString("latin1");
     const known = this.#known.get(key);
     // A look-up under way is shared: a thousand requests at once ask the database once.
@@ -38,7 +36,7 @@ export class Remembered<T extends object> {
   }
 
   /** The next `get` looks it up, also when a look-up is under way. */
-  forget(secret: string): void {
-    this.#known.delete(secretHash(secret).toString("latin1"));
+  forget(hash: Buffer): void {
+    this.#known.delete(hash.toString("latin1"));
   }
 }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AuditEntry, Me, Session } from "@robofleet/protocol/routes";
 import { Networks } from "../../kernel/networks.ts";
+import { holdProof } from "../../kernel/proof.ts";
 import { int, row, sql, text } from "../../kernel/sql.ts";
 import { auditRoutes } from "../audit/index.ts";
 import { siteRoutes } from "../sites/index.ts";
@@ -212,12 +213,12 @@ test("a session ends with its token: revoked, expired, rotated away; and its coo
 
 test("a session that nobody uses ends after some hours, one in use after a week; looking whether it holds is no use", TIMEOUT, async () => {
   await using it = await start();
-  const { token } = await it.org();
+  const { org_id, token } = await it.org();
   const [left, watched, used] = [await Browser.signIn(it, token), await Browser.signIn(it, token), await Browser.signIn(it, token)];
   const secret = watched.cookie.split("=")[1] ?? "";
   for (let hour = 0; hour < 13; hour += 1) {
     await it.clock.advance({ hours: 1 });
-    await it.portal.authenticateSession(secret, undefined, true).catch(() => {});
+    await it.portal.authenticateHeld(holdProof({ by: "session", secret }), org_id).catch(() => {});
     assert.equal(await used.status(), 200);
     await it.portal.flushUsed();
   }

@@ -7,9 +7,9 @@ import type { Caller } from "../../kernel/caller.ts";
 import { notFound, unauthorized } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
+import { secretHash } from "../../kernel/proof.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { clearCookie, csrfTokenOf, setCookie, type WebSession } from "../../kernel/web-session.ts";
-import { secretHash } from "./create.ts";
 import {
   deleteEndedSessions,
   deleteSession,
