@@ -1,0 +1,4 @@
+import type { FindRosAdapter, RosAdapterName } from "./adapter.ts";
+
+/** How each adapter is found; what it needs is imported at the first search that gets that far. */
+export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {};

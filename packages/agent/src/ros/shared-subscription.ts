@@ -1,0 +1,83 @@
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import { errorText } from "../disk/write-atomically.ts";
+import type { RosAdapter, RosMessage } from "./adapter.ts";
+
+interface Listener {
+  /** Milliseconds between two messages at least; 0: every one. */
+  interval_ms: number;
+  /** On the monotonic clock. */
+  next_at: number;
+  on: (message: RosMessage) => void;
+}
+
+interface SharedSubscriptionOptions {
+  topic: string;
+  clock: Clock;
+  log: Logger;
+  /** Called when the last listener has left. */
+  nobody: () => void;
+}
+
+/** One topic for all who asked for it: one subscription at the adapter, whichever that is. */
+export class SharedSubscription {
+  readonly #options: SharedSubscriptionOptions;
+  readonly #listeners = new Set<Listener>();
+  /** Ends the subscription at the adapter of now. */
+  #end: (() => void) | undefined;
+
+  constructor(options: SharedSubscriptionOptions) {
+    this.#options = options;
+  }
+
+  /** Answers how to leave. */
+  add(rate: number | undefined, on: (message: RosMessage) => void): () => void {
+    const listener: Listener = { interval_ms: rate === undefined ? 0 : 1_000 / rate, next_at: 0, on };
+    this.#listeners.add(listener);
+    return () => {
+      if (!this.#listeners.delete(listener) || this.#listeners.size > 0) return;
+      this.detach();
+      this.#options.nobody();
+    };
+  }
+
+  /** Subscribes at an adapter that has come. */
+  attach(adapter: RosAdapter): void {
+    this.detach();
+    const { topic, log } = this.#options;
+    let over = false;
+    let unsubscribe: (() => void) | undefined;
+    this.#end = () => {
+      over = true;
+      unsubscribe?.();
+    };
+    adapter
+      .subscribe(topic, (message) => {
+        if (!over) this.#handOn(message);
+      })
+      .then(
+        (end) => {
+          unsubscribe = end;
+          if (over) end();
+        },
+        (error: unknown) => log.warn({ adapter: adapter.name, topic, reason: errorText(error) }, "a topic could not be subscribed"),
+      );
+  }
+
+  /** The adapter is gone, or nobody listens any more. */
+  detach(): void {
+    this.#end?.();
+    this.#end = undefined;
+  }
+
+  #handOn(message: RosMessage): void {
+    const now = this.#options.clock.monotonic();
+    for (const listener of this.#listeners) {
+      if (now < listener.next_at) continue;
+      // From when it was due, so that 10 a second out of 30 are 10; not from long ago, so that a pause earns no burst.
+      const late_ms = now - listener.next_at;
+      listener.next_at = (late_ms < listener.interval_ms ? listener.next_at : now) + listener.interval_ms;
+      listener.on(message);
+    }
+  }
+}
