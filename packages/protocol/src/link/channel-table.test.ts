@@ -113,6 +113,24 @@ test("a receiver that does not read stops the sender within its window, and othe
   while (read < taken) read += (await kept[0]!.read())!.length;
 });
 
+test("a writer can wait until what it wrote has left", LIMIT, async () => {
+  const kept: Channel[] = [];
+  const { server } = pair({ deaf: (channel) => void kept.push(channel) });
+  const channel = await server.table.open("deaf", "camera");
+  for (let sent = 0; sent < CHANNEL_WINDOW_BYTES; sent += 64 * KIB) await channel.write(new Uint8Array(64 * KIB));
+  assert.equal(await channel.drained(), true);
+  // Taken into the queue, and beyond the credit.
+  await channel.write(new Uint8Array(32 * KIB));
+  const drained = channel.drained();
+  assert.equal(await Promise.race([drained, turns().then(() => "waits")]), "waits");
+  await kept[0]!.read();
+  assert.equal(await drained, true);
+  await fill(channel);
+  const cut = channel.drained();
+  server.table.endAll("cut");
+  assert.deepEqual([await cut, await channel.drained()], [false, false]);
+});
+
 test("a message larger than the window goes through", LIMIT, async () => {
   const { server } = pair({ echo });
   const channel = await server.table.open("echo", "camera");

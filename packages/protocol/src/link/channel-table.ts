@@ -125,6 +125,7 @@ export class ChannelTable {
 
   readonly #link = {
     send: (channel: Channel, message: Uint8Array): boolean => this.#options.queue.pushMessage(channel.id, message),
+    waiting: (channel: Channel): boolean => this.#options.queue.waitingOf(channel.id) > 0,
     grant: (channel: Channel, bytes: number): void => this.#say(FrameType.CREDIT, channel.id, creditOf(bytes)),
     end: (channel: Channel, end: ChannelEnd, wholly: boolean): void => {
       this.#channels.delete(channel.id);

@@ -21,6 +21,8 @@ export class ChannelRefused extends Error {
 export interface ChannelLink {
   /** False when there is no room yet. */
   send(channel: Channel, message: Uint8Array): boolean;
+  /** Something that was sent has not left the queue. */
+  waiting(channel: Channel): boolean;
   grant(channel: Channel, bytes: number): void;
   /** `wholly`: what was written before still goes out. */
   end(channel: Channel, end: ChannelEnd, wholly: boolean): void;
@@ -40,6 +42,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
   /** Messages that nobody has read, with what of each is still to be credited. */
   #arrived: { message: Uint8Array; owed: number }[] = [];
   #reader: ((message: Uint8Array | undefined) => void) | undefined;
+  #drainer: PromiseWithResolvers<boolean> | undefined;
   #writer: { message: Uint8Array; resolve: (written: boolean) => void } | undefined;
 
   constructor(link: ChannelLink, id: number, kind: string) {
@@ -57,6 +60,14 @@ export class Channel implements AsyncIterable<Uint8Array> {
     if (this.#end !== undefined) return Promise.resolve(false);
     if (this.#link.send(this, message)) return Promise.resolve(true);
     return new Promise((resolve) => (this.#writer = { message, resolve }));
+  }
+
+  /** Resolves with true once all that was written has left this end's queue, with false when the channel ended before. */
+  drained(): Promise<boolean> {
+    if (this.#end !== undefined) return Promise.resolve(false);
+    if (this.#writer === undefined && !this.#link.waiting(this)) return Promise.resolve(true);
+    this.#drainer ??= Promise.withResolvers();
+    return this.#drainer.promise;
   }
 
   /** The next message, or undefined when there are no more. Reading is what gives the other end credit to send on. */
@@ -106,9 +117,14 @@ export class Channel implements AsyncIterable<Uint8Array> {
   /** Frames have left: what waits is tried again. */
   retry(): void {
     const writer = this.#writer;
-    if (writer === undefined || !this.#link.send(this, writer.message)) return;
-    this.#writer = undefined;
-    writer.resolve(true);
+    if (writer !== undefined) {
+      if (!this.#link.send(this, writer.message)) return;
+      this.#writer = undefined;
+      writer.resolve(true);
+    }
+    if (this.#drainer === undefined || this.#link.waiting(this)) return;
+    this.#drainer.resolve(true);
+    this.#drainer = undefined;
   }
 
   /** The other end, or the link, has ended it: what arrived can still be read. */
@@ -117,6 +133,8 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.#end = end;
     this.#writer?.resolve(false);
     this.#writer = undefined;
+    this.#drainer?.resolve(false);
+    this.#drainer = undefined;
     this.#reader?.(undefined);
     this.#reader = undefined;
     this.#resolve_ended(end);

@@ -105,6 +105,11 @@ export class SendQueue {
     return this.#boundOf(send_class) - (this.#class_bytes?.[send_class] ?? 0);
   }
 
+  /** Bytes of this channel that wait here. */
+  waitingOf(channel: number): number {
+    return this.#lanes?.get(channel)?.bytes ?? 0;
+  }
+
   /** Channels that are open for data, or have not sent their last frame. */
   get channels(): number {
     return this.#lanes?.size ?? 0;
