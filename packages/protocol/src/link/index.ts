@@ -1,3 +1,4 @@
+export * from "./camera.ts";
 export { Channel, type ChannelEnd, ChannelRefused } from "./channel.ts";
 export {
   BulkReceipts,
