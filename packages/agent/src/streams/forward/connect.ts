@@ -1,0 +1,91 @@
+import { lookup } from "node:dns/promises";
+import { connect, isIP, type Socket } from "node:net";
+import type { Clock } from "@robofleet/clock";
+import type { ForwardRules } from "./rules.ts";
+
+/** For one address, the finding of it included. */
+const CONNECT_TIMEOUT_MS = 10_000;
+/** A dead peer is found out by these, and routers on the way keep the connection in mind. */
+const KEEP_ALIVE_MS = 30_000;
+
+export interface Target {
+  host: string;
+  port: number;
+}
+
+/** Why there is no connection, in words for the person who asked. */
+export class NoConnection extends Error {}
+
+/** Connects to the first allowed address of the target that answers. Rejects with NoConnection. */
+export async function connectTo(target: Target, rules: ForwardRules, clock: Pick<Clock, "setTimer">): Promise<Socket> {
+  const { host, port } = target;
+  const found = isIP(host) === 0 ? await within(clock, addressesOf(host), `the robot does not find ${host} in time`) : [host];
+  const allowed = found.filter((address) => rules.allows(host, address, port));
+  if (allowed.length === 0)
+    throw new NoConnection(`the robot's configuration does not allow ${nameOf(target)}: forward.allow names where tunnels may lead`);
+  let reason = "";
+  for (const address of allowed) {
+    const socket = connect({
+      host: address,
+      port,
+      allowHalfOpen: true,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: KEEP_ALIVE_MS,
+    });
+    try {
+      await within(clock, connected(socket), `${nameOf(target)} does not answer`);
+      return socket;
+    } catch (error) {
+      socket.destroy();
+      reason = reasonOf(error, target);
+    }
+  }
+  throw new NoConnection(reason);
+}
+
+async function addressesOf(host: string): Promise<string[]> {
+  try {
+    return (await lookup(host, { all: true })).map(({ address }) => address);
+  } catch {
+    throw new NoConnection(`the robot does not know ${host}`);
+  }
+}
+
+/** Address and port as people write them. */
+export const nameOf = ({ host, port }: Target): string => `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+
+const connected = (socket: Socket): Promise<void> =>
+  new Promise((resolve, reject) => {
+    socket.once("error", reject);
+    socket.once("connect", () => {
+      socket.off("error", reject);
+      resolve();
+    });
+  });
+
+async function within<T>(clock: Pick<Clock, "setTimer">, work: Promise<T>, late: string): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = clock.setTimer(CONNECT_TIMEOUT_MS, () => reject(new NoConnection(late)));
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    timer.cancel();
+  }
+}
+
+const WORDS = new Map<string, (name: string) => string>([
+  ["ECONNREFUSED", (name) => `${name} refused the connection: nothing listens there`],
+  ["EHOSTUNREACH", (name) => `the robot has no way to ${name}`],
+  ["ENETUNREACH", (name) => `the robot has no way to ${name}`],
+  ["ETIMEDOUT", (name) => `${name} does not answer`],
+  ["ECONNRESET", (name) => `${name} reset the connection`],
+  ["EPIPE", (name) => `${name} takes nothing any more`],
+]);
+
+/** A socket's error in words. */
+export function reasonOf(error: unknown, target: Target): string {
+  if (error instanceof NoConnection) return error.message;
+  const { code = "unknown" } = error as NodeJS.ErrnoException;
+  return WORDS.get(code)?.(nameOf(target)) ?? `the connection to ${nameOf(target)} failed (${code})`;
+}

@@ -1,0 +1,246 @@
+import assert from "node:assert/strict";
+import net from "node:net";
+import { test } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { type Channel, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
+import { channelPair } from "../../testing/channel-pair.ts";
+import { FORWARD_ALLOW_DEFAULT, forwardSource } from "./index.ts";
+
+const LIMIT = { timeout: 30_000 };
+const MIB = 1024 * 1024;
+
+async function until(what: string, holds: () => boolean): Promise<void> {
+  const end = performance.now() + 20_000;
+  while (!holds()) {
+    if (performance.now() > end) assert.fail(`did not come: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** A service of the robot on loopback. */
+async function service(serve: (socket: net.Socket) => void) {
+  const sockets = new Set<net.Socket>();
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.once("close", () => sockets.delete(socket));
+    serve(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    port: (server.address() as net.AddressInfo).port,
+    sockets,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+const tunnels = (allow = FORWARD_ALLOW_DEFAULT) => channelPair({ forward: forwardSource({ allow, clock: systemClock }) });
+
+/** What came until the end: bytes, and whether the robot said that there are no more. */
+async function readAll(channel: Channel): Promise<{ bytes: Buffer; eof: boolean }> {
+  const parts: Uint8Array[] = [];
+  let eof = false;
+  for await (const message of channel) {
+    const { data, control } = readMessage(message);
+    if (data !== undefined) {
+      assert.equal(eof, false, "bytes after eof");
+      parts.push(data);
+    } else eof = control.type === "eof";
+  }
+  return { bytes: Buffer.concat(parts), eof };
+}
+
+const EOF = controlMessage({ type: "eof" });
+
+test("bytes go both ways; when both sides are done the channel ends in good order", LIMIT, async () => {
+  await using echo = await service((socket) => socket.pipe(socket));
+  const pair = tunnels();
+  const channel = await pair.open("forward", "topics", { port: echo.port });
+  await channel.write(dataMessage(Buffer.from("hello ")));
+  await channel.write(dataMessage(Buffer.from("robot")));
+  await channel.write(EOF);
+  const { bytes, eof } = await readAll(channel);
+  assert.deepEqual([String(bytes), eof, await channel.ended], ["hello robot", true, { code: 1000, reason: "" }]);
+  await until("the channel is gone at the robot", () => pair.open_at_robot === 0);
+});
+
+test("a service that is done first can still be told more, and one that hears the end first can still answer", LIMIT, async () => {
+  const heard: Buffer[] = [];
+  // Says its piece and FIN at once, then listens.
+  await using speaker = await service((socket) => {
+    socket.end("all I say");
+    socket.on("data", (bytes) => heard.push(bytes));
+  });
+  // Listens until FIN, then answers.
+  await using listener = await service((socket) => {
+    let count = 0;
+    socket.on("data", (bytes) => (count += bytes.length));
+    socket.on("end", () => setImmediate(() => socket.end(`${count} bytes`)));
+  });
+  const pair = tunnels();
+  const told = await pair.open("forward", "topics", { port: speaker.port });
+  const messages = [readMessage((await told.read())!), readMessage((await told.read())!)];
+  assert.deepEqual([String(messages[0]?.data), messages[1]?.control], ["all I say", { type: "eof" }]);
+  await told.write(dataMessage(Buffer.from("still here")));
+  await told.write(EOF);
+  assert.deepEqual(await told.ended, { code: 1000, reason: "" });
+  assert.equal(String(Buffer.concat(heard)), "still here");
+
+  const asked = await pair.open("forward", "topics", { port: listener.port });
+  for (let i = 0; i < 10; i += 1) await asked.write(dataMessage(Buffer.alloc(1000)));
+  await asked.write(EOF);
+  assert.equal(String((await readAll(asked)).bytes), "10000 bytes");
+});
+
+test("100 MB come through as they are, whichever way", { timeout: 60_000 }, async () => {
+  const size = 100 * MIB;
+  const piece = Buffer.from(Array.from({ length: 256 }, (_, i) => i)).toString("latin1");
+  const block = Buffer.from(piece.repeat(256), "latin1");
+  let received = 0;
+  let wrong = 0;
+  const check = (bytes: Uint8Array): void => {
+    for (let i = 0; i < bytes.length; i += 997) if (bytes[i] !== ((received + i) & 255)) wrong += 1;
+    received += bytes.length;
+  };
+  await using source = await service((socket) => {
+    let sent = 0;
+    const more = (): void => {
+      while (sent < size) {
+        sent += block.length;
+        if (!socket.write(block)) return void socket.once("drain", more);
+      }
+      socket.end();
+    };
+    more();
+  });
+  await using sink = await service((socket) => socket.on("data", check).on("end", () => socket.end()));
+  const pair = tunnels();
+  const down = await pair.open("forward", "topics", { port: source.port });
+  await down.write(EOF);
+  for await (const message of down) check(readMessage(message).data ?? new Uint8Array(0));
+  assert.deepEqual([received, wrong, await down.ended], [size, 0, { code: 1000, reason: "" }]);
+
+  received = 0;
+  const up = await pair.open("forward", "topics", { port: sink.port });
+  for (let sent = 0; sent < size; sent += 32_768) await up.write(dataMessage(block.subarray(0, 32_768)));
+  await up.write(EOF);
+  assert.deepEqual([(await readAll(up)).eof, received, wrong], [true, size, 0]);
+});
+
+test("a reset on one side is a reset on the other", LIMIT, async () => {
+  const ends: string[] = [];
+  await using quiet = await service((socket) => {
+    socket.on("data", () => {});
+    socket.on("error", ({ code }: NodeJS.ErrnoException) => ends.push(code ?? ""));
+    socket.on("end", () => ends.push("end"));
+  });
+  const pair = tunnels();
+  for (const leave of [
+    (channel: Channel) => channel.reset(1000, "the viewer left"),
+    (channel: Channel) => void channel.write(controlMessage({ type: "reset" })),
+    () => pair.cut(),
+  ]) {
+    const before = ends.length;
+    const channel = await pair.open("forward", "topics", { port: quiet.port });
+    await until("the service has the connection", () => quiet.sockets.size === 1);
+    leave(channel);
+    await until("the service learns it", () => ends.length > before);
+  }
+  assert.deepEqual(ends, ["ECONNRESET", "ECONNRESET", "ECONNRESET"]);
+
+  await using rude = await service((socket) => socket.once("data", () => socket.resetAndDestroy()));
+  const channel = await tunnels().open("forward", "topics", { port: rude.port });
+  await channel.write(dataMessage(Buffer.from("hello")));
+  assert.deepEqual(await channel.ended, { code: 4410, reason: `127.0.0.1:${rude.port} reset the connection` });
+});
+
+test("what cannot be reached, is not allowed or makes no sense is refused with the reason", LIMIT, async () => {
+  const closed = await service(() => {});
+  const { port } = closed;
+  await closed[Symbol.asyncDispose]();
+  const pair = tunnels();
+  const refusal = async (params: unknown): Promise<string> => {
+    const end = await pair.open("forward", "topics", params).then(
+      (channel) => channel.ended,
+      (error: Error & { code: number }) => ({ code: error.code, reason: error.message }),
+    );
+    assert.equal(end.code, 4410);
+    return end.reason;
+  };
+  assert.equal(await refusal({ port }), `127.0.0.1:${port} refused the connection: nothing listens there`);
+  assert.match(await refusal({ host: "10.1.2.3", port }), /does not allow 10\.1\.2\.3:\d+: forward\.allow/);
+  assert.match(await refusal({ host: "fd00::1", port }), /does not allow \[fd00::1\]:\d+/);
+  assert.match(await refusal({ host: "no-such-name.invalid", port }), /does not know no-such-name\.invalid/);
+  for (const params of [
+    null,
+    7,
+    {},
+    { port: 0 },
+    { port: "22" },
+    { port: 22, host: "" },
+    { port: 22, host: "a\nb" },
+    { port: 22, host: "x".repeat(300) },
+  ])
+    assert.match(await refusal(params), /needs a port/, JSON.stringify(params));
+});
+
+test("a service that does not answer in time is given up", LIMIT, async () => {
+  await using slow = await service(() => {});
+  // Its time is over before a connection can be made.
+  const clock = { setTimer: (_ms: number, work: () => unknown) => (queueMicrotask(() => work()), { cancel: () => {} }) };
+  const pair = channelPair({ forward: forwardSource({ allow: FORWARD_ALLOW_DEFAULT, clock }) });
+  const channel = await pair.open("forward", "topics", { port: slow.port });
+  assert.deepEqual(await channel.ended, { code: 4410, reason: `127.0.0.1:${slow.port} does not answer` });
+});
+
+test("twenty connections at a time keep their bytes apart", LIMIT, async () => {
+  await using echo = await service((socket) => socket.pipe(socket));
+  const pair = tunnels();
+  await Promise.all(
+    Array.from({ length: 20 }, async (_, i) => {
+      const channel = await pair.open("forward", "topics", { port: echo.port });
+      const answer = readAll(channel);
+      for (let n = 0; n < 20; n += 1) await channel.write(dataMessage(Buffer.alloc(10_000, i)));
+      await channel.write(EOF);
+      const { bytes } = await answer;
+      assert.deepEqual([bytes.length, bytes.every((byte) => byte === i)], [200_000, true]);
+    }),
+  );
+});
+
+test("whoever does not read holds up its own connection, and little of it is kept", LIMIT, async () => {
+  let sent = 0;
+  await using endless = await service((socket) => {
+    const more = (): void => {
+      while (socket.write(Buffer.alloc(64 * 1024), () => (sent += 64 * 1024)));
+      socket.once("drain", more);
+    };
+    more();
+  });
+  await using deaf = await service((socket) => socket.pause());
+  await using echo = await service((socket) => socket.pipe(socket));
+  const pair = tunnels();
+  const unread = await pair.open("forward", "topics", { port: endless.port });
+  const unheard = await pair.open("forward", "topics", { port: deaf.port });
+  let written = 0;
+  void (async () => {
+    while (await unheard.write(dataMessage(Buffer.alloc(32 * 1024)))) written += 32 * 1024;
+  })();
+  const other = await pair.open("forward", "topics", { port: echo.port });
+  let seen = [-1, -1];
+  for (let still = 0; still < 20;) {
+    await other.write(dataMessage(Buffer.from("ping")));
+    assert.equal(String(readMessage((await other.read())!).data), "ping");
+    still = seen[0] === sent && seen[1] === written ? still + 1 : 0;
+    seen = [sent, written];
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  // The kernel's buffers of loopback hold some MB themselves; ours are far below one.
+  assert.ok(sent < 16 * MIB, `${sent} bytes were taken from the service`);
+  assert.ok(written < 16 * MIB, `${written} bytes were taken for the service`);
+  unread.reset(1000, "");
+  unheard.reset(1000, "");
+});

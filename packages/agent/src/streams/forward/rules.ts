@@ -1,0 +1,67 @@
+import { BlockList, isIP, isIPv4 } from "node:net";
+
+/** Where tunnels may lead on a robot that says nothing of it: its own services. */
+export const FORWARD_ALLOW_DEFAULT: readonly string[] = ["127.0.0.1:*", "[::1]:*"];
+
+const PORT_MAX = 65_535;
+
+interface Rule {
+  /** Name as it is asked for, in lower case. */
+  name: string | undefined;
+  /** Undefined: every address. */
+  addresses: BlockList | undefined;
+  first_port: number;
+  last_port: number;
+}
+
+/**
+ * Rules like `127.0.0.1:*`, `[::1]:22`, `192.168.1.0/24:8000-8100`, `lidar.local:80`, `*:443`. A name stands for the name that is asked
+ * for; addresses also count for names that lead to them. Throws Error for a rule that is none.
+ */
+export class ForwardRules {
+  readonly #rules: readonly Rule[];
+
+  constructor(rules: readonly string[]) {
+    this.#rules = rules.map(parseRule);
+  }
+
+  /** `host` as it was asked for, `address` what it stands for. */
+  allows(host: string, address: string, port: number): boolean {
+    return this.#rules.some(
+      ({ name, addresses, first_port, last_port }) =>
+        port >= first_port &&
+        port <= last_port &&
+        (name === undefined
+          ? addresses === undefined || addresses.check(address, isIPv4(address) ? "ipv4" : "ipv6")
+          : name === host.toLowerCase()),
+    );
+  }
+}
+
+function parseRule(text: string): Rule {
+  const parts = /^(\[[^\]]*\]|[^:[\]]+):(?:(\*)|(\d+)(?:-(\d+))?)$/.exec(text.trim());
+  const wrong = new Error(`"${text}" is no HOST:PORT; for example 127.0.0.1:*, [::1]:22, 192.168.1.0/24:8000-8100 or lidar.local:80`);
+  if (parts === null) throw wrong;
+  const [, host_part = "", any_port, first = "", last = first] = parts;
+  const first_port = any_port === undefined ? Number(first) : 1;
+  const last_port = any_port === undefined ? Number(last) : PORT_MAX;
+  if (!isPort(first_port) || !isPort(last_port) || first_port > last_port) throw wrong;
+  const bracketed = host_part.startsWith("[");
+  const host = bracketed ? host_part.slice(1, -1) : host_part;
+  if (host === "*" && !bracketed) return { name: undefined, addresses: undefined, first_port, last_port };
+  const [network = "", bits] = host.split("/");
+  const family = isIP(network);
+  if (family === 0) {
+    if (bracketed || !/^[\w.-]+$/.test(host)) throw wrong;
+    return { name: host.toLowerCase(), addresses: undefined, first_port, last_port };
+  }
+  const width = family === 4 ? 32 : 128;
+  const prefix = bits === undefined ? width : /^\d+$/.test(bits) ? Number(bits) : width + 1;
+  if (prefix > width || bracketed !== (family === 6)) throw wrong;
+  const addresses = new BlockList();
+  addresses.addSubnet(network, prefix, family === 4 ? "ipv4" : "ipv6");
+  return { name: undefined, addresses, first_port, last_port };
+}
+
+/** Whether a number can be a TCP port. */
+export const isPort = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= PORT_MAX;
