@@ -23,6 +23,7 @@ import { RobotTime } from "./robot-time.ts";
 import { ReleaseGuard } from "./signing/release-guard.ts";
 import { LogSpool } from "./spool/log-spool.ts";
 import { Outbox } from "./spool/outbox.ts";
+import { streamSources } from "./streams/index.ts";
 import metadata from "../package.json" with { type: "json" };
 
 export const AGENT_VERSION: string = metadata.version;
@@ -243,6 +244,7 @@ function makeLink(parts: LinkParts): Link {
       generation: store.generation,
     }),
     health: () => meter.measure(),
+    sources: streamSources({ robot: config.robot }),
     announce: () => deployments.announce(),
     on_connection,
     desired: (desired) => {

@@ -1,6 +1,9 @@
 import { resolve } from "node:path";
 import { parseFingerprint } from "@robofleet/protocol/authority";
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
+import { readRobotConfig } from "./config-file/read-robot-config.ts";
+import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-config.ts";
+import { ConfigFileError } from "./config-file/section.ts";
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
 import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/gate.ts";
 
@@ -35,6 +38,10 @@ export interface AgentConfig {
   local_api?: { socket: string; group?: string };
   /** How the robot is asked whether it may be updated now; absent: it always may. */
   safe_to_update?: SafeToUpdate;
+  /** What the robot's own config file says. */
+  robot: RobotConfig;
+  /** Where that was named; absent: the usual place. */
+  config_file?: string;
   /** What workloads inherit (PATH, HOME, locale), without the agent's own settings. */
   workload_environment: Record<string, string>;
   /** Where /proc and /sys are found; tests give a directory of their own. */
@@ -54,6 +61,7 @@ export class UsageError extends Error {}
 
 /** As the command line gives them; the environment fills in what is absent. */
 export interface ConfigFlags {
+  config?: string;
   server?: string;
   enrollKey?: string;
   state?: string;
@@ -77,13 +85,28 @@ export interface ConfigFlags {
   crashAtFailpoint?: boolean;
 }
 
+/** The flags, the environment and the robot's own config file, `--config` or ROBOFLEET_AGENT_CONFIG. Throws UsageError for what is wrong in any of them. */
+export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): Promise<AgentConfig> {
+  const named = flags.config ?? env.ROBOFLEET_AGENT_CONFIG;
+  const file = named ? resolve(named) : undefined;
+  try {
+    return { ...readConfig(flags, env, await readRobotConfig(file)), ...(file === undefined ? {} : { config_file: file }) };
+  } catch (error) {
+    throw error instanceof ConfigFileError ? new UsageError(error.message) : error;
+  }
+}
+
 /**
- * Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME,
+ * `robot`: what the robot's own config file says. Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME,
  * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_CONTAINER_SOCKET, ROBOFLEET_AGENT_LOG_LEVEL,
  * ROBOFLEET_SOCKET_GROUP, ROBOFLEET_SAFE_TO_UPDATE_COMMAND, ROBOFLEET_SAFE_TO_UPDATE_URL, ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT.
  * Throws UsageError for what is missing or malformed.
  */
-export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): AgentConfig {
+export function readConfig(
+  flags: ConfigFlags,
+  env: NodeJS.ProcessEnv = process.env,
+  robot: RobotConfig = ROBOT_CONFIG_DEFAULT,
+): AgentConfig {
   const server = flags.server ?? env.ROBOFLEET_SERVER;
   if (!server) throw new UsageError("which server? Pass --server URL or set ROBOFLEET_SERVER");
   const state = flags.state ?? env.ROBOFLEET_STATE;
@@ -111,6 +134,7 @@ export function readConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
     container_sockets: containerSockets(flags.containerSocket ?? env.ROBOFLEET_CONTAINER_SOCKET, env),
     local_api: localApi(flags, env, resolve(state)),
     ...safeToUpdate(flags, env),
+    robot,
     workload_environment: workloadEnvironment(env),
     system_root: "/",
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),

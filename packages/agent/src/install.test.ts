@@ -84,18 +84,18 @@ function readConfigOf(words: string[]) {
   return { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads };
 }
 
-test("install writes the unit and keeps the key to root, --dry-run writes nothing, uninstall leaves the state", LIMIT, (t) => {
+test("install writes the unit and keeps the key to root, --dry-run writes nothing, uninstall leaves the state", LIMIT, async (t) => {
   const root = temporaryDirectory(t);
   let said = "";
   const print = (text: string): void => void (said += text);
   const flags = { ...FLAGS, root, enrollKey: "rf_enroll_secret" };
-  install({ ...flags, dryRun: true }, print);
+  await install({ ...flags, dryRun: true }, print);
   assert.match(said, /^\[Unit\]\n/);
   assert.doesNotMatch(said, /rf_enroll_secret/, "other users can read units");
   assert.equal(existsSync(join(root, "etc")), false);
   const unit = join(root, "etc/systemd/system/robofleet-agent.service");
   const environment = join(root, "etc/robofleet/agent.env");
-  install(flags, print);
+  await install(flags, print);
   assert.equal(readFileSync(environment, "utf8"), "ROBOFLEET_ENROLL_KEY=rf_enroll_secret\n");
   assert.deepEqual([statSync(environment).mode & 0o777, statSync(unit).mode & 0o777], [0o600, 0o644]);
   mkdirSync(join(root, FLAGS.state), { recursive: true });
@@ -108,12 +108,12 @@ test("install writes the unit and keeps the key to root, --dry-run writes nothin
   said = "";
   uninstall({ root }, print);
   assert.equal(said, "nothing was installed\n");
-  assert.throws(() => install({ ...flags, user: "a b" }, print), /--user wants/);
+  await assert.rejects(() => install({ ...flags, user: "a b" }, print), /--user wants/);
 });
 
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root can give directories away" };
 
-test("with --user, a state directory below one that is not root's is refused: root would give away what a link there names", ROOT, (t) => {
+test("with --user, a state directory below one that is not root's is refused: root would give away what a link there names", ROOT, async (t) => {
   const root = temporaryDirectory(t);
   for (const place of ["var/lib", "home/robot/x", "open", "home/mine"]) mkdirSync(join(root, place), { recursive: true });
   chownSync(join(root, "home/robot"), 1234, 1234);
@@ -121,7 +121,7 @@ test("with --user, a state directory below one that is not root's is refused: ro
   symlinkSync(join(root, "home/robot/x"), join(root, "home/mine/link"));
   const flags = { ...FLAGS, root, user: "daemon" };
   for (const state of ["/home/robot/x", "/home/robot/x/y/z", "/open/x", "/home/mine/link/x"])
-    assert.throws(() => install({ ...flags, state }, () => {}), /every directory above the state directory must be root's/, state);
+    await assert.rejects(() => install({ ...flags, state }, () => {}), /every directory above the state directory must be root's/, state);
   for (const state of ["/var/lib/agent", "/srv/a/b", "/home/mine/x"]) requireParentsOfRoot(state, root);
-  install({ ...FLAGS, root, state: "/home/robot/x" }, () => {});
+  await install({ ...FLAGS, root, state: "/home/robot/x" }, () => {});
 });

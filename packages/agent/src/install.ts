@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, lstatSync, realpathSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { type AgentConfig, type ConfigFlags, readConfig, UsageError } from "./config.ts";
+import { type AgentConfig, type ConfigFlags, loadConfig, UsageError } from "./config.ts";
 import { makeDirectory, removeDurably, writeAtomically } from "./disk/write-atomically.ts";
 import { type UnitOptions, unitText } from "./systemd-unit.ts";
 
@@ -29,8 +29,8 @@ interface UnitFlags {
 type Print = (text: string) => void;
 
 /** Writes the unit and its environment file (0600: it holds the enrolment key) and prints what to type next; or prints the unit. */
-export function install(flags: InstallFlags, print: Print): void {
-  const config = readConfig(flags);
+export async function install(flags: InstallFlags, print: Print): Promise<void> {
+  const config = await loadConfig(flags);
   if (flags.user !== undefined) requireParentsOfRoot(config.state_directory, flags.root);
   const program = resolve(process.argv[1] ?? "rf-agent");
   const unit = unitText(config, { node: process.execPath, program, environment_file: ENVIRONMENT_PATH, ...unitOptions(flags) });

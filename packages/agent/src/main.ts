@@ -3,7 +3,7 @@ import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, CommanderError } from "commander";
 import { AGENT_VERSION, startAgent } from "./agent.ts";
 import { addLocalCommands } from "./commands/local-commands.ts";
-import { type ConfigFlags, readConfig, UsageError } from "./config.ts";
+import { type ConfigFlags, loadConfig, UsageError } from "./config.ts";
 import { StateLockedError } from "./disk/lock.ts";
 import { errorText } from "./disk/write-atomically.ts";
 import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
@@ -21,6 +21,10 @@ function withRunOptions(command: Command): Command {
   return command
     .option("--server <url>", "address of the Robofleet server (or ROBOFLEET_SERVER)")
     .option("--enroll-key <key>", "enrolment key, needed once (or ROBOFLEET_ENROLL_KEY, which other users of the machine cannot see)")
+    .option(
+      "--config <file>",
+      "the robot's own config: what of it may be seen and used (/etc/robofleet/agent.yaml; or ROBOFLEET_AGENT_CONFIG)",
+    )
     .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROBOFLEET_STATE)")
     .option("--name <name>", "name of the robot when it enrols (or ROBOFLEET_ROBOT_NAME)")
     .option("--label <key=value>", "label of the robot when it enrols; repeatable", collect)
@@ -49,7 +53,7 @@ function withRunOptions(command: Command): Command {
 }
 
 async function run(flags: ConfigFlags): Promise<void> {
-  const config = readConfig(flags);
+  const config = await loadConfig(flags);
   armFailpoints(config.failpoint);
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => stopping.signal.addEventListener("abort", () => resolve()));

@@ -67,6 +67,7 @@ function commandLine(config: AgentConfig, { node, program }: UnitOptions): strin
   const { local_api, safe_to_update } = config;
   const words = [node, program, "run", "--server", config.server, "--state", config.state_directory];
   const add = (flag: string, value: string | undefined): void => void (value !== undefined && words.push(flag, value));
+  add("--config", config.config_file);
   add("--name", config.name);
   for (const [key, value] of Object.entries(config.labels)) words.push("--label", `${key}=${value}`);
   for (const directory of config.file_directories) words.push("--allow-files", directory);

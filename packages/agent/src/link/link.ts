@@ -20,7 +20,6 @@ import { backoffMs, slowMs } from "./backoff.ts";
 import { connect, ConnectFailed } from "./connect.ts";
 
 import { type ReportQueue, ReportSender } from "./report-sender.ts";
-import { streamSources } from "../streams/index.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
 
 /** A link that held for so long was a good one: the next failure starts from the shortest wait again. */
@@ -43,8 +42,8 @@ export interface LinkOptions {
   /** What `hello` says besides who we are; asked at each connect. */
   introduce: () => Pick<Hello, "boot_id" | "run_id" | "agent_version" | "platform" | "kinds" | "generation">;
   health: () => Promise<HealthBody>;
-  /** Kinds of streams that the server may open; by default all that this agent has. */
-  sources?: ReadonlyMap<string, StreamSource>;
+  /** Kinds of streams that the server may open. */
+  sources: ReadonlyMap<string, StreamSource>;
   /** Called after each welcome: reports what runs. */
   announce: () => void;
   desired: (desired: Desired) => void;
@@ -67,7 +66,7 @@ export class Link {
 
   constructor(options: LinkOptions) {
     this.#options = options;
-    this.#sources = options.sources ?? streamSources();
+    this.#sources = options.sources;
     this.#reports = new ReportSender(options.outbox, options.clock);
   }
 

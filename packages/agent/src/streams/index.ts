@@ -1,5 +1,16 @@
-import type { StreamSource } from "@robofleet/protocol/link";
+import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
+import { type RobotConfig, STREAM_SWITCHES } from "../config-file/robot-config.ts";
 import { echo } from "./echo.ts";
 
-/** Kinds of streams that this agent serves: the server opens a channel with the kind's name. */
-export const streamSources = (): ReadonlyMap<string, StreamSource> => new Map([["echo", echo]]);
+export interface StreamParts {
+  robot: RobotConfig;
+}
+
+/** Kinds of streams that this agent serves: the server opens a channel with the kind's name. What the robot forbids is refused. */
+export function streamSources({ robot }: StreamParts): ReadonlyMap<string, StreamSource> {
+  const sources = new Map<string, StreamSource>([["echo", echo]]);
+  for (const kind of STREAM_SWITCHES) if (!robot.streams[kind]) sources.set(kind, switchedOff);
+  return sources;
+}
+
+const switchedOff: StreamSource = (channel) => channel.reset(CLOSE_NOT_AVAILABLE, "switched off on the robot");

@@ -1,3 +1,4 @@
+import { ROBOT_CONFIG_DEFAULT } from "../config-file/robot-config.ts";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,6 +27,7 @@ export function agentConfig(server: string, state_directory: string, more: Parti
     file_directories: [],
     mount_directories: [],
     container_sockets: [],
+    robot: ROBOT_CONFIG_DEFAULT,
     workload_environment: {},
     system_root: "/",
     ...more,

@@ -1,3 +1,4 @@
+import { ROBOT_CONFIG_DEFAULT } from "../config-file/robot-config.ts";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -55,6 +56,7 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
     file_directories: [],
     mount_directories: [],
     container_sockets: [],
+    robot: ROBOT_CONFIG_DEFAULT,
     workload_environment: { PATH: process.env["PATH"] ?? "/usr/bin:/bin" },
     system_root: "/",
     ...more,

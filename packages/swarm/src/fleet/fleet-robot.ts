@@ -144,6 +144,7 @@ export class FleetRobot implements ConfigSide {
         generation: this.#desired?.generation ?? 0,
       }),
       health: () => Promise.resolve(healthOf(parts.clock, boot_id, this.#workloads())),
+      sources: new Map(),
       announce: () => this.#announce(),
       desired: (desired) => this.#take(desired),
     });

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { parseRobotConfig, readRobotConfig } from "./read-robot-config.ts";
+import { ROBOT_CONFIG_DEFAULT } from "./robot-config.ts";
+
+test("an empty file decides nothing, a full one everything", async () => {
+  assert.deepEqual(await parseRobotConfig(""), ROBOT_CONFIG_DEFAULT);
+  assert.deepEqual(await parseRobotConfig("streams:\n# nothing yet\n"), ROBOT_CONFIG_DEFAULT);
+  const config = await parseRobotConfig(`
+streams: { shell: off, files: false }
+shell: { user: robot, command: [bash, -l] }
+cameras:
+  - { name: front, ffmpeg: [-f, v4l2, -i, /dev/video0] }
+  - { name: dock, mjpeg: "http://127.0.0.1:8080/stream" }
+  - { name: arm, ros: /arm/image/compressed }
+  - { name: demo, test_picture: true }
+ros: { adapters: [foxglove, ros1], domain_id: 7, foxglove_url: "ws://127.0.0.1:8765" }
+logs: { journald: [nav.service], files: [/var/log/robot/*.log], rosout: on }
+forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
+files: { directories: [/var/log] }
+`);
+  assert.deepEqual(config, {
+    streams: { shell: false, camera: true, topics: true, forward: true, files: false },
+    shell: { user: "robot", command: ["bash", "-l"] },
+    cameras: [
+      { name: "front", kind: "ffmpeg", input: ["-f", "v4l2", "-i", "/dev/video0"] },
+      { name: "dock", kind: "mjpeg", url: "http://127.0.0.1:8080/stream" },
+      { name: "arm", kind: "ros", topic: "/arm/image/compressed" },
+      { name: "demo", kind: "test_picture" },
+    ],
+    ros: { adapters: ["foxglove", "ros1"], domain_id: 7, foxglove_url: "ws://127.0.0.1:8765" },
+    logs: { journald: ["nav.service"], files: ["/var/log/robot/*.log"], rosout: true },
+    forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] },
+    files: { directories: ["/var/log"] },
+  });
+});
+
+test("what is wrong is named by its place", async () => {
+  for (const [text, message] of [
+    ["streams: { shell: maybe }", /^streams\.shell must be on or off, not "maybe"$/],
+    ["streams: { shel: off }", /^streams\.shel is not known$/],
+    ["stream: { shell: off }", /^stream is not known$/],
+    ["- a", /^the file must be a mapping/],
+    ["shell: { command: [] }", /^shell\.command must name a program$/],
+    ["cameras: [{ ffmpeg: [a] }]", /^cameras\[0\]\.name is missing$/],
+    ["cameras: [{ name: a, mjpeg: 'ftp://x' }]", /^cameras\[0\]\.mjpeg must be an address that begins with http:/],
+    ["cameras: [{ name: a, ros: /x, test_picture: on }]", /give one of ffmpeg, mjpeg, ros and test_picture/],
+    ["cameras: [{ name: a, ros: /x }, { name: a, ros: /y }]", /the name "a" is given twice/],
+    ["ros: { adapters: [dds, corba] }", /corba is none of dds/],
+    ["ros: { domain_id: 300 }", /must be a whole number from 0 to 232, not 300/],
+    ["logs: { journald: sometimes }", /^logs\.journald must be on or off, not "sometimes"$/],
+    ["forward: { allow: [localhost] }", /"localhost" is not host:port/],
+    ["files: { directories: [tmp] }", /"tmp" is not absolute/],
+    ["a: [", /./],
+  ] as const)
+    await assert.rejects(parseRobotConfig(text), { name: "Error", message }, text);
+});
+
+test("a file that is named must be there, and its mistakes are told with its name", async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), "robofleet-agent-config-"));
+  t.after(() => rm(directory, { recursive: true }));
+  const file = join(directory, "agent.yaml");
+  await assert.rejects(readRobotConfig(file), /cannot be read: ENOENT/);
+  await writeFile(file, "streams: { shell: off }");
+  assert.equal((await readRobotConfig(file)).streams.shell, false);
+  await writeFile(file, "oops: 1");
+  await assert.rejects(readRobotConfig(file), { message: `${file}: oops is not known` });
+});

@@ -1,0 +1,156 @@
+import { readFileSync } from "node:fs";
+import { isAbsolute } from "node:path";
+import {
+  type CameraSource,
+  ROBOT_CONFIG_DEFAULT,
+  type RobotConfig,
+  ROS_ADAPTERS,
+  type RosAdapterName,
+  STREAM_SWITCHES,
+} from "./robot-config.ts";
+import { ConfigFileError, Section } from "./section.ts";
+
+/** Read when it is there and no other is named. */
+export const ROBOT_CONFIG_FILE = "/etc/robofleet/agent.yaml";
+
+/**
+ * Reads the robot's own config file (YAML). Without a name the usual file, if there is one. Throws ConfigFileError, which names
+ * the file and the key.
+ */
+export async function readRobotConfig(named: string | undefined): Promise<RobotConfig> {
+  const file = named ?? ROBOT_CONFIG_FILE;
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (error) {
+    if (named === undefined && (error as NodeJS.ErrnoException).code === "ENOENT") return ROBOT_CONFIG_DEFAULT;
+    throw new ConfigFileError(`the config file ${file} cannot be read: ${(error as Error).message}`);
+  }
+  try {
+    return await parseRobotConfig(text);
+  } catch (error) {
+    throw new ConfigFileError(`${file}: ${(error as Error).message}`);
+  }
+}
+
+/** Throws ConfigFileError for what is no YAML, and for each key that is wrong or unknown. */
+export async function parseRobotConfig(text: string): Promise<RobotConfig> {
+  const { parse } = await import("yaml");
+  let value: unknown;
+  try {
+    value = parse(text);
+  } catch (error) {
+    throw new ConfigFileError((error as Error).message);
+  }
+  const file = new Section(value);
+  const config: RobotConfig = {
+    streams: readSwitches(file.section("streams")),
+    shell: readShell(file.section("shell")),
+    cameras: readCameras(file.sections("cameras") ?? []),
+    ros: readRos(file.section("ros")),
+    logs: readLogs(file.section("logs")),
+    forward: readForward(file.section("forward")),
+    files: readFiles(file.section("files")),
+  };
+  file.end();
+  return config;
+}
+
+function readSwitches(section: Section): RobotConfig["streams"] {
+  const streams = { ...ROBOT_CONFIG_DEFAULT.streams };
+  for (const name of STREAM_SWITCHES) streams[name] = section.onOff(name) ?? streams[name];
+  section.end();
+  return streams;
+}
+
+function readShell(section: Section): RobotConfig["shell"] {
+  const [user, command] = [section.text("user"), section.texts("command")];
+  section.end();
+  if (command?.length === 0) throw new ConfigFileError(`${section.at("command")} must name a program`);
+  return { ...(user === undefined ? {} : { user }), ...(command === undefined ? {} : { command }) };
+}
+
+function readCameras(sections: readonly Section[]): CameraSource[] {
+  const cameras = sections.map(readCamera);
+  const twice = cameras.find(({ name }, i) => cameras.findIndex((other) => other.name === name) < i);
+  if (twice !== undefined) throw new ConfigFileError(`cameras: the name ${JSON.stringify(twice.name)} is given twice`);
+  return cameras;
+}
+
+function readCamera(section: Section): CameraSource {
+  const name = section.text("name");
+  if (name === undefined) throw new ConfigFileError(`${section.at("name")} is missing`);
+  const sources: CameraSource[] = [];
+  const input = section.texts("ffmpeg");
+  if (input !== undefined) sources.push({ name, kind: "ffmpeg", input });
+  const url = readUrl(section, "mjpeg", ["http:", "https:"]);
+  if (url !== undefined) sources.push({ name, kind: "mjpeg", url });
+  const topic = section.text("ros");
+  if (topic !== undefined) sources.push({ name, kind: "ros", topic });
+  if (section.onOff("test_picture") === true) sources.push({ name, kind: "test_picture" });
+  section.end();
+  const [source] = sources;
+  if (source === undefined || sources.length > 1)
+    throw new ConfigFileError(`${section.at("name")} ${name}: give one of ffmpeg, mjpeg, ros and test_picture`);
+  return source;
+}
+
+const DOMAIN_ID_MAX = 232;
+
+function readRos(section: Section): RobotConfig["ros"] {
+  const adapters = section.texts("adapters") ?? ROBOT_CONFIG_DEFAULT.ros.adapters;
+  const unknown = adapters.find((name) => !(ROS_ADAPTERS as readonly string[]).includes(name));
+  if (unknown !== undefined) throw new ConfigFileError(`${section.at("adapters")}: ${unknown} is none of ${ROS_ADAPTERS.join(", ")}`);
+  const domain_id = section.integer("domain_id", 0, DOMAIN_ID_MAX);
+  const foxglove_url = readUrl(section, "foxglove_url", ["ws:", "wss:"]);
+  const rosbridge_url = readUrl(section, "rosbridge_url", ["ws:", "wss:"]);
+  const ros1_master_uri = readUrl(section, "ros1_master_uri", ["http:"]);
+  section.end();
+  return {
+    adapters: adapters as RosAdapterName[],
+    ...(domain_id === undefined ? {} : { domain_id }),
+    ...(foxglove_url === undefined ? {} : { foxglove_url }),
+    ...(rosbridge_url === undefined ? {} : { rosbridge_url }),
+    ...(ros1_master_uri === undefined ? {} : { ros1_master_uri }),
+  };
+}
+
+function readLogs(section: Section): RobotConfig["logs"] {
+  const journald = section.value("journald");
+  const units = Array.isArray(journald) && journald.every((unit) => typeof unit === "string") ? (journald as string[]) : undefined;
+  const switched = units === undefined ? new Section({ journald }, "logs").onOff("journald") : undefined;
+  const logs = {
+    journald: units ?? switched ?? ROBOT_CONFIG_DEFAULT.logs.journald,
+    files: section.texts("files") ?? ROBOT_CONFIG_DEFAULT.logs.files,
+    rosout: section.onOff("rosout") ?? ROBOT_CONFIG_DEFAULT.logs.rosout,
+  };
+  section.end();
+  return logs;
+}
+
+function readForward(section: Section): RobotConfig["forward"] {
+  const allow = section.texts("allow") ?? ROBOT_CONFIG_DEFAULT.forward.allow;
+  section.end();
+  const wrong = allow.find((rule) => !/^(\*|\[[0-9a-fA-F:]+\]|[^\s:*]+):(\*|\d{1,5})$/.test(rule));
+  if (wrong !== undefined)
+    throw new ConfigFileError(`${section.at("allow")}: ${JSON.stringify(wrong)} is not host:port, either of which may be *`);
+  return { allow };
+}
+
+function readFiles(section: Section): RobotConfig["files"] {
+  const directories = section.texts("directories") ?? ROBOT_CONFIG_DEFAULT.files.directories;
+  section.end();
+  const relative = directories.find((directory) => !isAbsolute(directory));
+  if (relative !== undefined) throw new ConfigFileError(`${section.at("directories")}: ${JSON.stringify(relative)} is not absolute`);
+  return { directories };
+}
+
+function readUrl(section: Section, name: string, protocols: readonly string[]): string | undefined {
+  const text = section.text(name);
+  if (text === undefined) return undefined;
+  if (!URL.canParse(text) || !protocols.includes(new URL(text).protocol))
+    throw new ConfigFileError(
+      `${section.at(name)} must be an address that begins with ${protocols.map((one) => `${one}//`).join(" or ")}, not ${JSON.stringify(text)}`,
+    );
+  return text;
+}

@@ -1,0 +1,89 @@
+/** What is wrong in a config file, and where. */
+export class ConfigFileError extends Error {}
+
+/** One mapping of a config file, read key by key; what is left at the end is a mistake. */
+export class Section {
+  readonly #values: Map<string, unknown>;
+  readonly #path: string;
+
+  constructor(value: unknown, path = "") {
+    if (value !== undefined && value !== null && !isMapping(value))
+      throw new ConfigFileError(`${path || "the file"} must be a mapping of names to values`);
+    this.#values = new Map(Object.entries(value ?? {}));
+    this.#path = path;
+  }
+
+  /** `name` with the names of what it stands in, for messages. */
+  at(name: string): string {
+    return this.#path === "" ? name : `${this.#path}.${name}`;
+  }
+
+  section(name: string): Section {
+    return new Section(this.#take(name), this.at(name));
+  }
+
+  sections(name: string): Section[] | undefined {
+    const value = this.#take(name);
+    if (value === undefined) return undefined;
+    if (!Array.isArray(value)) throw this.#wrong(name, "must be a list");
+    return value.map((one: unknown, i) => new Section(one, `${this.at(name)}[${i}]`));
+  }
+
+  has(name: string): boolean {
+    return this.#values.has(name);
+  }
+
+  text(name: string): string | undefined {
+    const value = this.#take(name);
+    if (value === undefined) return undefined;
+    if (typeof value !== "string" || value === "") throw this.#wrong(name, "must be a text", value);
+    return value;
+  }
+
+  texts(name: string): string[] | undefined {
+    const value = this.#take(name);
+    if (value === undefined) return undefined;
+    if (!Array.isArray(value) || !value.every((one) => typeof one === "string" && one !== ""))
+      throw this.#wrong(name, "must be a list of texts");
+    return value as string[];
+  }
+
+  /** `on`, `off`, true or false. */
+  onOff(name: string): boolean | undefined {
+    const value = this.#take(name);
+    if (value === undefined || typeof value === "boolean") return value;
+    if (value === "on" || value === "off") return value === "on";
+    throw this.#wrong(name, "must be on or off", value);
+  }
+
+  integer(name: string, min: number, max: number): number | undefined {
+    const value = this.#take(name);
+    if (value === undefined) return undefined;
+    if (!Number.isInteger(value) || Number(value) < min || Number(value) > max)
+      throw this.#wrong(name, `must be a whole number from ${min} to ${max}`, value);
+    return Number(value);
+  }
+
+  /** A value that its reader checks by itself. */
+  value(name: string): unknown {
+    return this.#take(name);
+  }
+
+  /** Throws when there is a key that nobody read. */
+  end(): void {
+    const [name] = this.#values.keys();
+    if (name !== undefined) throw new ConfigFileError(`${this.at(name)} is not known`);
+  }
+
+  #take(name: string): unknown {
+    const value = this.#values.get(name) ?? undefined;
+    this.#values.delete(name);
+    return value;
+  }
+
+  #wrong(name: string, rule: string, value?: unknown): ConfigFileError {
+    return new ConfigFileError(`${this.at(name)} ${rule}${value === undefined ? "" : `, not ${JSON.stringify(value)}`}`);
+  }
+}
+
+const isMapping = (value: unknown): boolean => typeof value === "object" && !Array.isArray(value);
