@@ -237,10 +237,11 @@ create table deployment_due (
   org_id text not null,
   id text not null,
   due_at timestamp with time zone not null,
+  not_before_at timestamp with time zone,
   constraint deployment_due_pkey PRIMARY KEY (org_id, id),
   constraint deployment_due_org_id_id_fkey FOREIGN KEY (org_id, id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
 );
-CREATE INDEX deployment_due_at ON deployment_due USING btree (due_at);
+CREATE INDEX deployment_due_next ON deployment_due USING btree (COALESCE(not_before_at, due_at));
 alter table deployment_due enable row level security;
 create policy tenant on deployment_due using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on deployment_due to pg_database_owner;

@@ -81,3 +81,18 @@ test("robots that are removed while deployments to their fleet are being dispatc
   );
   await checkEngine(plane, { ended: true });
 });
+
+test("what only a removed robot ran can be deleted", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const [robot, other] = await plane.enrollRobots(2);
+  assert.ok(robot && other);
+  const [release, kept] = [await plane.release(), await plane.release()];
+  await plane.deploy(release, { robot_id: robot.id });
+  await plane.deploy(kept, { robot_id: other.id });
+  await plane.settle();
+  const remove = (id: string) => plane.api.deleteRelease({ params: { id } });
+  await assert.rejects(remove(release.id), /is in use/);
+  await plane.api.deleteRobot({ params: { id: robot.id } });
+  await remove(release.id);
+  await assert.rejects(remove(kept.id), /is in use/);
+});

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 
@@ -105,4 +106,32 @@ test("a scheduled deployment that is cancelled never reaches a robot", TIMEOUT, 
     [],
   );
   await checkEngine(plane, { ended: true });
+});
+
+test("scheduled deployments that cannot start do not hold up those that are due after them, however many they are", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const release = await plane.release();
+  await plane.db.run(sql`
+    create function test_fault() returns trigger language plpgsql as $$ begin
+      if new.status = 'queued' and old.app = 'broken' then raise exception 'planned: this deployment cannot start'; end if;
+      return new; end $$`);
+  await plane.db.run(sql`create trigger test_fault before update on deployment for each row execute function test_fault()`);
+  const scheduled_at = "2030-01-01T00:01:00Z";
+  const { id: broken } = await plane.deploy(release, { robot_id: robot.id }, { scheduled_at });
+  // A whole turn of them, and a few more.
+  await plane.db.run(sql`
+    insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, status, scheduled_at, created_by, created_at, updated_at)
+    select org_id, id || n, kind, target_kind, robot_id, release_id, 'broken', status, scheduled_at, created_by, created_at, updated_at
+    from deployment, generate_series(1, 110) n where id = ${broken}`);
+  await plane.db.run(sql`
+    insert into deployment_due (org_id, id, due_at) select org_id, id, scheduled_at from deployment where app = 'broken'`);
+  const later = await plane.deploy(release, { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:01:10Z" });
+  await plane.advance({ seconds: 90 });
+  assert.equal((await plane.deployment(later.id)).status, "applied");
+  assert.ok(plane.logged.some(({ msg }) => msg === "a scheduled deployment could not be started"));
+  await plane.db.run(sql`drop trigger test_fault on deployment`);
+  await plane.advance({ minutes: 1 });
+  const { items } = await plane.api.listDeployments({ query: { limit: 200 } });
+  assert.deepEqual([...new Set(items.map(({ status }) => status))].toSorted(), ["applied", "cancelled"], "once they can, they start");
 });

@@ -402,10 +402,12 @@ create table deployment_due (
   org_id text not null,
   id text not null,
   due_at timestamptz not null,
+  -- it could not start: when that is tried again
+  not_before_at timestamptz,
   primary key (org_id, id),
   foreign key (org_id, id) references deployment (org_id, id) on delete cascade
 );
-create index deployment_due_at on deployment_due (due_at);
+create index deployment_due_next on deployment_due (coalesce(not_before_at, due_at));
 
 -- One robot of a deployment.
 create table deployment_target (

@@ -2,18 +2,19 @@ import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { parseTime } from "../../kernel/time.ts";
-import { eachApart } from "./each-apart.ts";
 import { expiresAt } from "./expiry.ts";
 import { beginFanOut } from "./fan-out.ts";
 import { isLimited } from "./slots.ts";
 import { sourceOf } from "./source.ts";
-import { listDue, lockDeployments, takeDue } from "./store/deployments.ts";
+import { listDue, lockDeployments, postponeDue, takeDue } from "./store/deployments.ts";
 import { insertEventsOfMany } from "./store/events.ts";
 import { type LeavesShelf, leaveShelf } from "./store/leave-shelf.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { type CreateContext, deploymentEvent, HINT_DISPATCH, moveDeployment } from "./transition.ts";
 
 const DUE_PER_TURN = 100;
+/** What could not start is tried again after so long, when what was due before has had its turn. */
+const FAILED_AGAIN_MS = 5_000;
 
 /**
  * Background: takes deployments whose time has come off the shelf and resolves their robots. Taking the row, the change
@@ -21,19 +22,27 @@ const DUE_PER_TURN = 100;
  */
 export async function releaseDue(db: SystemDb, engine: CreateContext): Promise<boolean> {
   const due = await listDue(db, engine.clock.now(), DUE_PER_TURN);
-  await eachApart(
-    Map.groupBy(due, ({ org_id }) => org_id),
-    async ([org_id, own]) => {
-      const ids = own.map(({ id }) => id);
-      const org = db.forOrg(org_id);
-      const apart = await releaseToRobots(org, engine, org_id, ids).catch((error: unknown) => {
+  let failed = 0;
+  for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
+    const ids = own.map(({ id }) => id);
+    const org = db.forOrg(org_id);
+    const apart = await releaseToRobots(org, engine, org_id, ids).catch((error: unknown) => {
+      if (isConnectionLost(error)) throw error;
+      // What is wrong with one holds up no other.
+      return ids;
+    });
+    for (const id of apart) {
+      try {
+        await releaseOne(org, engine, org_id, id);
+      } catch (error) {
         if (isConnectionLost(error)) throw error;
-        // What is wrong with one holds up no other.
-        return ids;
-      });
-      await eachApart(apart, (id) => releaseOne(org, engine, org_id, id));
-    },
-  );
+        failed += 1;
+        // Once a turn: what breaks one may break hundreds.
+        if (failed === 1) engine.log.error({ err: error, org_id, deployment_id: id }, "a scheduled deployment could not be started");
+        await postponeDue(org, org_id, id, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
+      }
+    }
+  }
   return due.length === DUE_PER_TURN;
 }
 

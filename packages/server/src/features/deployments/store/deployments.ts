@@ -45,13 +45,13 @@ export const deleteDue = (db: Db, org_id: string, id: string) =>
   db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id}`);
 
 const dueRow = row({ org_id: text, id: text });
-/** Deployments whose time has come, but for those that another node is about to take. */
+/** Deployments whose time has come, but for those that another node is about to take; what could not start goes behind what waits. */
 export const listDue = (db: Db, now: Date, limit: number) =>
   db.many(sql(dueRow)`
     -- across orgs: what is due, by time
     -- reads: org
-    select org_id, id from deployment_due where due_at <= ${now} and org_id not in (select id from org where status = 'suspended')
-    order by due_at limit ${limit} for update skip locked`);
+    select org_id, id from deployment_due where coalesce(not_before_at, due_at) <= ${now} and due_at <= ${now} and org_id not in (select id from org where status = 'suspended')
+    order by coalesce(not_before_at, due_at) limit ${limit} for update skip locked`);
 
 /** Takes them off the shelf, once, on whichever node asks first; one that is not answered is gone, or not due any more. */
 export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Date) =>
@@ -61,10 +61,14 @@ export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Dat
     )`delete from deployment_due where org_id = ${org_id} and id = any(${list(ids)}::text[]) and due_at <= ${now} returning id`,
   );
 
+/** These could not start: they are left alone until then. */
+export const postponeDue = (db: Db, org_id: string, id: string, not_before_at: Date) =>
+  db.run(sql`update deployment_due set not_before_at = ${not_before_at} where org_id = ${org_id} and id = ${id}`);
+
 export const nextDueAt = (db: Db) =>
   // reads: org
   db.one(sql(row({ due_at: nullable(timestamptz) }))`
-    select min(due_at) as due_at from deployment_due where org_id not in (select id from org where status = 'suspended')`);
+    select min(coalesce(not_before_at, due_at)) as due_at from deployment_due where org_id not in (select id from org where status = 'suspended')`);
 
 const expiryRow = row({ days: nullable(int) });
 /** After how many days the org's deployments give up, when it says so. */
@@ -261,9 +265,12 @@ export const fleetExists = async (db: Db, org_id: string, id: string): Promise<b
     -- reads: fleet
     select id from fleet where org_id = ${org_id} and id = ${id}`)) !== undefined;
 
+/** Whether a robot in service has the release, is to have it or may go back to it, or a deployment of it is open. */
 export const releaseIsDeployed = async (db: Db, org_id: string, release_id: string): Promise<boolean> =>
   (
     await db.one(sql(row({ used: bool }))`
-      select exists (select 1 from robot_app where org_id = ${org_id} and (current_release_id = ${release_id} or desired_release_id = ${release_id} or previous_release_id = ${release_id}))
+      -- reads: robot
+      select exists (select 1 from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id and r.decommissioned_at is null
+          where a.org_id = ${org_id} and (a.current_release_id = ${release_id} or a.desired_release_id = ${release_id} or a.previous_release_id = ${release_id}))
         or exists (select 1 from deployment where org_id = ${org_id} and release_id = ${release_id} and finished_at is null) as used`)
   ).used;
