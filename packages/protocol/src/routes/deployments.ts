@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { DEPLOYMENT_STATUSES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
-import { counters, DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
+import { counters, DeploymentPlan, DeploymentWave, Rollout, WholeRollout, DryRun, RolloutOrTrial } from "./rollout.ts";
 import { defineRoute } from "./route.ts";
 import {
   Actor,
@@ -140,8 +140,8 @@ export const deploymentRoutes = {
       release: Type.String({ description: "Id or tag of the release" }),
       ...target,
       scheduled_at: Maybe(Time),
-      rollout: Maybe(Rollout),
-      dry_run: Maybe(Type.Boolean({ description: "true: answer the plan and do nothing" })),
+      rollout: Maybe(RolloutOrTrial),
+      dry_run: Maybe(DryRun),
     }),
     aliases: { release_id: "release", release_tag: "release" },
     idempotency: "required",

@@ -58,8 +58,7 @@ const VerifySeconds = Type.Integer({
   description: "How long a robot watches the new version before it counts as applied",
 });
 
-/** How a deployment reaches its robots; without any of it all go at once. */
-export const Rollout = Shape({
+const rollout = {
   waves: Maybe(
     Type.Array(Wave, { minItems: 1, maxItems: WAVES_MAX, description: "One after the other; who is in none of them comes last" }),
   ),
@@ -71,8 +70,15 @@ export const Rollout = Shape({
   expires_at: Maybe(Time),
   max_attempts: Maybe(Attempts),
   verify_seconds: Maybe(VerifySeconds),
-});
+};
+
+/** How a deployment reaches its robots; without any of it all go at once. */
+export const Rollout = Shape(rollout);
 export type Rollout = Of<typeof Rollout>;
+
+export const DryRun = Type.Boolean({ description: "true: answer the plan and do nothing" });
+/** The same where it may say that it is only tried. */
+export const RolloutOrTrial = Shape({ ...rollout, dry_run: Maybe(DryRun) });
 
 /** The whole policy, with what nobody said. It can be sent as it is, for another deployment. */
 export const WholeRollout = Shape({

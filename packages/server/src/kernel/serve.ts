@@ -8,6 +8,7 @@ import { authorize } from "./authorize.ts";
 import { bodyBytesMax } from "./body.ts";
 import { type Caller, requireRole, type RobotCaller } from "./caller.ts";
 import type { Db } from "./db.ts";
+import { asksDryRun } from "./dry-run.ts";
 import { badRequest, forbidden, notFound } from "./fault.ts";
 import { contentHash, type Idempotency, readIdempotencyKey, type StoredAnswer } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
@@ -113,7 +114,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       signal: request.signal,
       audit: audit?.note ?? {},
     };
-    const dry = route.dry_run !== undefined && (call.body as { dry_run?: boolean }).dry_run === true;
+    const dry = route.dry_run !== undefined && asksDryRun(call.body);
     const run = async (db: Db): Promise<AnswerOf<R> | Answer<AnswerOf<R> | DryRunOf<R>>> => {
       const result = await handler(plane, { ...call, db });
       await audit?.done(db, result instanceof Answer ? result.status : default_status, result instanceof Answer ? result.body : result);

@@ -98,7 +98,7 @@ export async function readDeployment(
   const now = engine.clock.now();
   if (scheduled_at !== null && scheduled_at.getTime() > now.getTime() + SCHEDULE_DAYS_MAX * DAY_MS)
     throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
-  const rollout = body.rollout ?? {};
+  const { dry_run: _, ...rollout } = body.rollout ?? {};
   checkRollout(rollout, target.target_kind, now, scheduled_at);
   return { release, target, rollout, scheduled_at };
 }

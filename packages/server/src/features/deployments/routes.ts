@@ -1,5 +1,6 @@
 import { routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { asksDryRun } from "../../kernel/dry-run.ts";
 import type { Http } from "../../kernel/http.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
 import { notFound } from "../../kernel/fault.ts";
@@ -18,7 +19,7 @@ import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
 export function deploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listDeployments, async (_, { db, caller, query }) => listDeployments(db, caller, query));
   serve(http, plane, routes.createDeployment, async (_, { db, caller, body }) => {
-    if (body.dry_run === true) return new Answer(200, { data: await planDeployment(db, plane, caller, body) });
+    if (asksDryRun(body)) return new Answer(200, { data: await planDeployment(db, plane, caller, body) });
     const { row, release } = await createDeployment(db, plane, caller, body);
     const { id, tag, kind, app } = release;
     return created("/api/deployments", { data: deploymentToWire(row, { id, tag, kind, app }) });
