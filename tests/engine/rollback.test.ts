@@ -110,7 +110,7 @@ test("rollback: a robot that does not come back before the deployment expires ha
   assert.equal((await plane.deployment(id)).status, "rolling_back");
   await plane.advance({ minutes: 7 });
   assert.equal(await standing(plane, id, gone), "failed rollback_failed");
-  assert.equal((await plane.deployment(id)).status, "failed");
+  assert.deepEqual(await shown(plane, id), { status: "failed", reason: "rollback_failed" });
   await checkEngine(plane, { ended: true });
   await gone.connect();
   await plane.advance({ minutes: 1 });

@@ -51,6 +51,8 @@ test("waves go one after the other: each soaks, a gate waits for somebody, a res
   await plane.api.promoteDeployment(at(id));
   await plane.settle();
   assert.deepEqual(await wavesOf(plane, id), ["passed 1/1", "passed 3/3", "passed 4/4"]);
+  const { items } = await plane.api.listDeploymentWaves(at(id));
+  assert.equal(items.at(-1)?.passed_at, (await plane.deployment(id)).finished_at, "the last one passed as its deployment ended");
   assert.equal((await plane.deployment(id)).status, "applied");
   await checkEngine(plane, { ended: true });
 });
@@ -151,13 +153,17 @@ test("a dry run tells who would be when in which wave, and leaves nothing behind
   await (robots[4] as SimulatedRobot).disconnect();
   await plane.settle();
   const before = await countRows(plane);
-  const body = { release: release.id, fleet_id, rollout: { waves: [{ count: 2 }] }, dry_run: true };
-  const response = await plane.api.request("POST", "/api/deployments", {
-    body: JSON.stringify(body),
-    headers: { "content-type": "application/json", "idempotency-key": "planned" },
-  });
+  const body = { release: release.id, fleet_id, rollout: { waves: [{ count: 2 }] } };
+  const ask = (more: object) =>
+    plane.api.request("POST", "/api/deployments", {
+      body: JSON.stringify({ ...body, ...more }),
+      headers: { "content-type": "application/json", "idempotency-key": "planned" },
+    });
+  const response = await ask({ dry_run: true });
   const { data } = (await response.json()) as { data: Record<string, unknown> & { robots: { robot_id: string; wave: number }[] } };
   assert.equal(response.status, 200);
+  const in_policy = await ask({ rollout: { ...body.rollout, dry_run: true } });
+  assert.deepEqual([in_policy.status, ((await in_policy.json()) as { data: unknown }).data], [200, data], "the policy may say it too");
   const { total, offline, incompatible, already_installed, bytes_to_send, expires_at } = data;
   assert.deepEqual(
     { total, offline, incompatible, already_installed, bytes_to_send, expires_at },

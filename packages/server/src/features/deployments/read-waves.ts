@@ -36,6 +36,9 @@ function everybody(deployment: DeploymentRow): WaveRow {
 function waveToWire(deployment: DeploymentRow, row: WaveRow): DeploymentWave {
   const policy = wholeRollout(deployment.rollout).waves?.[row.wave];
   const { soak_seconds, gate } = policy ?? { soak_seconds: 0, gate: "auto" as const };
+  const status = statusOf(deployment, row);
+  // With its deployment the last wave has come to its end, and nobody goes on from there.
+  const passed_at = row.passed_at ?? (status === "passed" ? deployment.finished_at : null);
   const soaks_until = row.passed_at === null ? null : new Date(row.passed_at.getTime() + soak_seconds * 1_000);
   return {
     wave: row.wave,
@@ -44,10 +47,10 @@ function waveToWire(deployment: DeploymentRow, row: WaveRow): DeploymentWave {
     labels: policy?.labels ?? null,
     soak_seconds,
     gate,
-    status: statusOf(deployment, row),
+    status,
     ...countsOf({ ...row, count_total: row.size }),
     opened_at: wireTime(row.opened_at),
-    passed_at: wireTime(row.passed_at),
+    passed_at: wireTime(passed_at),
     soaks_until: wireTime(soaks_until),
   };
 }

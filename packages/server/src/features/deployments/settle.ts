@@ -74,9 +74,15 @@ function endSettled(
   const too_many = isTooMany({ ...counts, dispatched: deployment.count_dispatched + dispatched }, failure_threshold);
   const status = endOf(counts, cancel, too_many);
   if (status === "cancelled" && cancel) return { status, reason: "user_cancelled" };
-  if (going_back) return { status, reason: deployment.reason };
+  if (going_back) return { status, reason: status === "failed" ? failedReturn(deployment) : deployment.reason };
   if (halt !== null || deployment.stop_requested_at !== null) return { status, reason: status === "applied" ? null : "threshold_exceeded" };
   return { status, reason: endReason(deployment, status) };
+}
+
+/** Why robots that were to go back have failed; where all that had it are back, what failed before that. */
+function failedReturn({ reason, reason_counts }: Settling): Reason | null {
+  if ((reason_counts.failed?.rollback_failed ?? 0) > 0) return "rollback_failed";
+  return reason === "threshold_exceeded" ? reason : commonestReason(reason_counts, ["failed"]);
 }
 
 function endReason({ target_kind, reason_counts }: Settling, status: DeploymentRow["status"]): Reason | null {
