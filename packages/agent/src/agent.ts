@@ -19,6 +19,8 @@ import { Link } from "./link/link.ts";
 import { RobotSide } from "./local/robot-side.ts";
 import { agentLog } from "./logs/agent-log.ts";
 import { LogShipper } from "./logs/shipper.ts";
+import { SourceGates } from "./logs/source-gates.ts";
+import { startLogSources } from "./logs/sources/index.ts";
 import { RobotTime } from "./robot-time.ts";
 import { ReleaseGuard } from "./signing/release-guard.ts";
 import { LogSpool } from "./spool/log-spool.ts";
@@ -77,7 +79,10 @@ interface Disk {
   time: RobotTime;
   log: Logger;
   local: Logger;
+  /** The spool. */
   sink: LogSink;
+  /** The same for those that write for themselves: one that writes too much loses its own records only. */
+  gates: SourceGates;
   spool: LogSpool;
   shipper: LogShipper;
   outbox: Outbox;
@@ -95,7 +100,8 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
       parts.shipper?.recordAdded();
     },
   };
-  const { log, local } = agentLog({ level: config.log_level, now, print, sink });
+  const gates = new SourceGates(sink, clock);
+  const { log, local } = agentLog({ level: config.log_level, now, print, sink: gates });
   const diskLog = (what: "log" | "outbox") => (reason: string | undefined) =>
     reason === undefined
       ? local.info({ what }, "the disk takes writes again")
@@ -115,11 +121,12 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
   if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "the disk damaged reports that the server did not have yet");
   const close = (): void => {
+    gates.close();
     shipper.stop();
     spool.close();
     outbox.close();
   };
-  return { time, log, local, sink, spool, shipper, outbox, close };
+  return { time, log, local, sink, gates, spool, shipper, outbox, close };
 }
 
 async function run(
@@ -153,7 +160,7 @@ async function run(
     clock,
     log,
     reporter,
-    logs: disk.sink,
+    logs: disk.gates,
     fetcher,
     desired: store.current,
     config,
@@ -174,7 +181,9 @@ async function run(
   await deployments.start();
   await robot_side.start({ robot_id, name: enrolment.name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
   link.start();
+  const sources = await startSources({ config, clock, disk });
   const stop = async (): Promise<void> => {
+    await sources.stop();
     await robot_side.stop();
     store.stop();
     await deployments.stop();
@@ -191,6 +200,21 @@ async function run(
     },
     stop: onceOnly(stop),
   };
+}
+
+/** What is logged elsewhere on the robot, as far as its own configuration says so. */
+function startSources({ config, clock, disk }: Pick<LinkParts, "config" | "clock" | "disk">): ReturnType<typeof startLogSources> {
+  const { spool, sink, log } = disk;
+  return startLogSources({
+    settings: config.robot.logs,
+    state_directory: config.state_directory,
+    clock,
+    log,
+    sink,
+    environment: config.workload_environment,
+    spoolHasRoom: () => spool.bytes < config.log_spool_bytes_max / 2,
+    sync: () => spool.sync(),
+  });
 }
 
 const RUN_ID_BYTES = 8;
@@ -244,7 +268,7 @@ function makeLink(parts: LinkParts): Link {
       generation: store.generation,
     }),
     health: () => meter.measure(),
-    sources: streamSources({ robot: config.robot }),
+    sources: streamSources({ robot: config.robot, clock }),
     announce: () => deployments.announce(),
     on_connection,
     desired: (desired) => {

@@ -8,6 +8,7 @@ import {
   type RosAdapterName,
   STREAM_SWITCHES,
 } from "./robot-config.ts";
+import { ForwardRules } from "../streams/forward/rules.ts";
 import { ConfigFileError, Section } from "./section.ts";
 
 /** Read when it is there and no other is named. */
@@ -131,9 +132,11 @@ function readLogs(section: Section): RobotConfig["logs"] {
 function readForward(section: Section): RobotConfig["forward"] {
   const allow = section.texts("allow") ?? ROBOT_CONFIG_DEFAULT.forward.allow;
   section.end();
-  const wrong = allow.find((rule) => !/^(\*|\[[0-9a-fA-F:]+\]|[^\s:*]+):(\*|\d{1,5})$/.test(rule));
-  if (wrong !== undefined)
-    throw new ConfigFileError(`${section.at("allow")}: ${JSON.stringify(wrong)} is not host:port, either of which may be *`);
+  try {
+    new ForwardRules(allow);
+  } catch (error) {
+    throw new ConfigFileError(`${section.at("allow")}: ${(error as Error).message}`);
+  }
   return { allow };
 }
 

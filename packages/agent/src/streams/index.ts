@@ -1,14 +1,20 @@
+import type { Clock } from "@robofleet/clock";
 import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
 import { type RobotConfig, STREAM_SWITCHES } from "../config-file/robot-config.ts";
 import { echo } from "./echo.ts";
+import { forwardSource } from "./forward/index.ts";
 
 export interface StreamParts {
   robot: RobotConfig;
+  clock: Clock;
 }
 
 /** Kinds of streams that this agent serves: the server opens a channel with the kind's name. What the robot forbids is refused. */
-export function streamSources({ robot }: StreamParts): ReadonlyMap<string, StreamSource> {
-  const sources = new Map<string, StreamSource>([["echo", echo]]);
+export function streamSources({ robot, clock }: StreamParts): ReadonlyMap<string, StreamSource> {
+  const sources = new Map<string, StreamSource>([
+    ["echo", echo],
+    ["forward", forwardSource({ allow: robot.forward.allow, clock })],
+  ]);
   for (const kind of STREAM_SWITCHES) if (!robot.streams[kind]) sources.set(kind, switchedOff);
   return sources;
 }

@@ -4,7 +4,10 @@ import { test } from "node:test";
 import { systemClock } from "@robofleet/clock";
 import { type Channel, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
 import { channelPair } from "../../testing/channel-pair.ts";
-import { FORWARD_ALLOW_DEFAULT, forwardSource } from "./index.ts";
+import { ROBOT_CONFIG_DEFAULT } from "../../config-file/robot-config.ts";
+import { forwardSource } from "./index.ts";
+
+const FORWARD_ALLOW_DEFAULT = ROBOT_CONFIG_DEFAULT.forward.allow;
 
 const LIMIT = { timeout: 30_000 };
 const MIB = 1024 * 1024;
@@ -48,7 +51,7 @@ async function readAll(channel: Channel): Promise<{ bytes: Buffer; eof: boolean 
     if (data !== undefined) {
       assert.equal(eof, false, "bytes after eof");
       parts.push(data);
-    } else eof = control.type === "eof";
+    } else eof ||= control.type === "eof";
   }
   return { bytes: Buffer.concat(parts), eof };
 }
@@ -82,8 +85,11 @@ test("a service that is done first can still be told more, and one that hears th
   });
   const pair = tunnels();
   const told = await pair.open("forward", "topics", { port: speaker.port });
-  const messages = [readMessage((await told.read())!), readMessage((await told.read())!)];
-  assert.deepEqual([String(messages[0]?.data), messages[1]?.control], ["all I say", { type: "eof" }]);
+  const messages = [await told.read(), await told.read(), await told.read()].map((message) => readMessage(message!));
+  assert.deepEqual(
+    [messages[0]?.control, String(messages[1]?.data), messages[2]?.control],
+    [{ type: "open" }, "all I say", { type: "eof" }],
+  );
   await told.write(dataMessage(Buffer.from("still here")));
   await told.write(EOF);
   assert.deepEqual(await told.ended, { code: 1000, reason: "" });
@@ -230,6 +236,7 @@ test("whoever does not read holds up its own connection, and little of it is kep
     while (await unheard.write(dataMessage(Buffer.alloc(32 * 1024)))) written += 32 * 1024;
   })();
   const other = await pair.open("forward", "topics", { port: echo.port });
+  await other.read();
   let seen = [-1, -1];
   for (let still = 0; still < 20;) {
     await other.write(dataMessage(Buffer.from("ping")));

@@ -4,7 +4,7 @@ import { connectTo, reasonOf, type Target } from "./connect.ts";
 import { ForwardRules, isPort } from "./rules.ts";
 import { carryTunnel } from "./tunnel.ts";
 
-export { FORWARD_ALLOW_DEFAULT, ForwardRules } from "./rules.ts";
+export { ForwardRules } from "./rules.ts";
 
 const CLOSE_REFUSED = 4410;
 const HOST_CHARACTERS_MAX = 253;

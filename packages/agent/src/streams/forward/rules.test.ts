@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FORWARD_ALLOW_DEFAULT, ForwardRules } from "./rules.ts";
+import { ROBOT_CONFIG_DEFAULT } from "../../config-file/robot-config.ts";
+import { ForwardRules } from "./rules.ts";
+
+const FORWARD_ALLOW_DEFAULT = ROBOT_CONFIG_DEFAULT.forward.allow;
 
 const allows = (rules: readonly string[], host: string, address: string, port: number): boolean =>
   new ForwardRules(rules).allows(host, address, port);
@@ -49,5 +52,5 @@ test("a rule that is none is told by name", () => {
     "a b:1",
     "[*]:1",
   ])
-    assert.throws(() => new ForwardRules([rule]), new RegExp(`"${rule.replace(/[[\]*]/g, "\\$&")}" is no HOST:PORT`), rule);
+    assert.throws(() => new ForwardRules([rule]), new RegExp(`"${rule.replace(/[[\]*]/g, "\\$&")}" is not host:port`), rule);
 });

@@ -1,8 +1,5 @@
 import { BlockList, isIP, isIPv4 } from "node:net";
 
-/** Where tunnels may lead on a robot that says nothing of it: its own services. */
-export const FORWARD_ALLOW_DEFAULT: readonly string[] = ["127.0.0.1:*", "[::1]:*"];
-
 const PORT_MAX = 65_535;
 
 interface Rule {
@@ -40,7 +37,7 @@ export class ForwardRules {
 
 function parseRule(text: string): Rule {
   const parts = /^(\[[^\]]*\]|[^:[\]]+):(?:(\*)|(\d+)(?:-(\d+))?)$/.exec(text.trim());
-  const wrong = new Error(`"${text}" is no HOST:PORT; for example 127.0.0.1:*, [::1]:22, 192.168.1.0/24:8000-8100 or lidar.local:80`);
+  const wrong = new Error(`"${text}" is not host:port; for example 127.0.0.1:*, [::1]:22, 192.168.1.0/24:8000-8100 or lidar.local:80`);
   if (parts === null) throw wrong;
   const [, host_part = "", any_port, first = "", last = first] = parts;
   const first_port = any_port === undefined ? Number(first) : 1;

@@ -10,7 +10,7 @@ const CLOSE_BAD_MESSAGE = 1008;
 
 /**
  * Carries bytes between a connected socket and a channel, each way until its sender is done: a FIN is `eof` there and back. Neither is
- * read faster than the other takes it. Resolves when both are over; `reason` puts a socket's error into words.
+ * read faster than the other takes it. The channel is told `open` first. Resolves when both are over; `reason` puts a socket's error into words.
  */
 export async function carryTunnel(channel: Channel, socket: Socket, reason: (error: Error) => string): Promise<void> {
   let failed: Error | undefined;
@@ -76,6 +76,7 @@ class Outward {
     this.#resolve = resolve;
     this.#channel = channel;
     this.#socket = socket;
+    this.#say("open");
     socket.on("data", (bytes) => this.#take(bytes));
     socket.once("end", () => this.#end());
     // Without an end it was torn down: there is nothing to wait for.
@@ -94,7 +95,13 @@ class Outward {
 
   #end(): void {
     this.#ended = true;
-    this.#waiting.push(controlMessage({ type: "eof" }));
+    this.#say("eof");
+  }
+
+  #say(type: "open" | "eof"): void {
+    const word = controlMessage({ type });
+    this.#waiting_bytes += word.length - 1;
+    this.#waiting.push(word);
     if (!this.#writing) void this.#write();
   }
 

@@ -1,5 +1,6 @@
 import { CLOSE, type Role, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
+import { prepareForward } from "./forward-stream.ts";
 import type { Hub } from "./hub.ts";
 import { startLogs } from "./log-stream.ts";
 import type { Viewer } from "./viewer.ts";
@@ -47,6 +48,6 @@ export const STREAM_KINDS: readonly StreamKind[] = [
   kind("shell", { query: ["cols", "rows"], subprotocol: "robofleet.shell.v1", prepare: () => unbuilt }),
   kind("camera", { query: ["camera"], prepare: () => unbuilt }),
   kind("ros_echo", { query: ["topic"], prepare: () => unbuilt }),
-  kind("forward", { query: ["host", "port"], prepare: () => unbuilt }),
+  kind("forward", { query: ["host", "port"], prepare: prepareForward }),
   kind("files", { query: [], prepare: () => unbuilt }),
 ];

@@ -1,0 +1,100 @@
+import { type Channel, controlMessage, dataMessage, type ForwardParams, readMessage } from "@robofleet/protocol/link";
+import type { Plane } from "../../context.ts";
+import { badRequest } from "../../kernel/fault.ts";
+import type { StartStream, StreamContext } from "./kinds.ts";
+import { closeWith, openAtRobot } from "./open-at-robot.ts";
+import { readControl } from "./read-control.ts";
+import { tellTimeline } from "./tell-timeline.ts";
+import type { Viewer } from "./viewer.ts";
+
+const PORT_MAX = 65_535;
+const HOST_CHARACTERS_MAX = 253;
+/** What a viewer says about its tunnel: it has no more to send, or its end was torn down. */
+const SAID_BY_VIEWER = new Set(["eof", "reset"]);
+
+/** `?port=` and `?host=` (127.0.0.1), both as the robot sees them. Throws 400 for what is neither. */
+export function prepareForward(query: URLSearchParams): StartStream {
+  const port = Number(query.get("port") ?? "");
+  if (!Number.isInteger(port) || port < 1 || port > PORT_MAX) throw badRequest("query parameter port must be a number from 1 to 65535");
+  const host = query.get("host") ?? "127.0.0.1";
+  if (host.length > HOST_CHARACTERS_MAX || !/^[\w.:-]+$/.test(host)) throw badRequest("query parameter host must be an address or a name");
+  return (context, viewer) => startForward(context, viewer, { host, port });
+}
+
+/** One TCP connection of the robot: binary frames are its bytes, text frames are JSON control, `{"type":"eof"}` is its half-close. */
+async function startForward({ plane }: StreamContext, viewer: Viewer, params: Required<ForwardParams>): Promise<void> {
+  const opened = openAtRobot(plane, viewer, "forward", "topics", params);
+  const tunnel = new Tunnel(plane, viewer, params);
+  // From the beginning: what is said before the robot has answered waits here.
+  viewer.receive(async (data, binary) => {
+    const channel = await opened;
+    if (channel !== undefined) await tunnel.toRobot(channel, data, binary);
+  });
+  const channel = await opened;
+  if (channel !== undefined) void tunnel.toViewer(channel);
+}
+
+class Tunnel {
+  readonly #plane: Plane;
+  readonly #viewer: Viewer;
+  readonly #params: Required<ForwardParams>;
+  readonly #bytes = { to_robot: 0, from_robot: 0 };
+  /** When the robot had its connection, and that this is written down. */
+  #opened: { at: number; told: Promise<void> } | undefined;
+
+  constructor(plane: Plane, viewer: Viewer, params: Required<ForwardParams>) {
+    this.#plane = plane;
+    this.#viewer = viewer;
+    this.#params = params;
+  }
+
+  async toRobot(channel: Channel, data: Buffer, binary: boolean): Promise<void> {
+    if (binary) {
+      this.#bytes.to_robot += data.length;
+      await channel.write(dataMessage(data));
+    } else await channel.write(controlMessage({ type: readControl(data, SAID_BY_VIEWER).type }));
+  }
+
+  async toViewer(channel: Channel): Promise<void> {
+    try {
+      for await (const message of channel) {
+        const { data, control } = readMessage(message);
+        if (data !== undefined) {
+          this.#bytes.from_robot += data.length;
+          await this.#viewer.send(data);
+        } else {
+          if (control.type === "open") this.#tellOpened();
+          await this.#viewer.send(JSON.stringify(control));
+        }
+      }
+    } catch (error) {
+      channel.reset(1008, (error as Error).message);
+    }
+    await closeWith(this.#viewer, channel);
+    await this.#tellClosed();
+  }
+
+  #tellOpened(): void {
+    const { host, port } = this.#params;
+    const told = this.#tell("tunnel.opened", `A tunnel to ${host}:${port} was opened`, {});
+    this.#opened ??= { at: this.#plane.clock.monotonic(), told };
+  }
+
+  async #tellClosed(): Promise<void> {
+    if (this.#opened === undefined) return;
+    const { at, told } = this.#opened;
+    await told;
+    const { to_robot, from_robot } = this.#bytes;
+    const duration_seconds = Math.round(this.#plane.clock.monotonic() - at) / 1_000;
+    const { host, port } = this.#params;
+    await this.#tell("tunnel.closed", `The tunnel to ${host}:${port} was closed: ${to_robot} bytes to the robot, ${from_robot} from it`, {
+      bytes_to_robot: to_robot,
+      bytes_from_robot: from_robot,
+      duration_seconds,
+    });
+  }
+
+  #tell(kind: string, summary: string, data: Record<string, unknown>): Promise<void> {
+    return tellTimeline(this.#plane, this.#viewer, { kind, summary, data: { ...this.#params, ...data } });
+  }
+}
