@@ -1,4 +1,6 @@
 import type { FindRosAdapter, RosAdapterName } from "./adapter.ts";
 
 /** How each adapter is found; what it needs is imported at the first search that gets that far. */
-export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {};
+export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {
+  foxglove: async (options) => (await import("./foxglove/foxglove.ts")).findFoxglove(options),
+};
