@@ -101,3 +101,45 @@ test("a cut stream ends with 1006, an aborted one ends too", { timeout: 20_000 }
     },
   );
 });
+
+test(
+  "a subprotocol is offered, and what a slow server does not take holds the sender up until it does, or has gone",
+  { timeout: 20_000 },
+  async () => {
+    const peers: WebSocket[] = [];
+    await withPeer(
+      (socket) => void peers.push(socket),
+      async (base_url) => {
+        const client = createClient({ base_url, token: "t" });
+        const stream = await client.stream("shell", { robot_id: "rob_1", protocols: ["robofleet.shell.v1"] });
+        assert.equal(stream.protocol, "robofleet.shell.v1");
+        const [peer] = peers;
+        assert.ok(peer);
+        let arrived = 0;
+        peer.on("message", (data: Buffer) => (arrived += data.length));
+        peer.pause();
+        const part = new Uint8Array(1024 * 1024);
+        let taken = 0;
+        const sender = (async () => {
+          for (; taken < 64; taken += 1) await stream.send(part);
+        })();
+        // The kernel's buffers take some of it.
+        let before = -1;
+        while (taken > before) {
+          before = taken;
+          await new Promise((resolve) => setTimeout(resolve, 300));
+        }
+        assert.ok(taken < 64, `${taken} MiB were taken`);
+        peer.resume();
+        await sender;
+        while (arrived < 64 * part.length) await new Promise((resolve) => peer.once("message", resolve));
+        peer.pause();
+        const stuck = (async () => {
+          for (let i = 0; i < 64; i += 1) await stream.send(part);
+        })();
+        peer.terminate();
+        await Promise.all([stuck, read(stream)]);
+      },
+    );
+  },
+);

@@ -12,11 +12,16 @@ const PING_INTERVAL_MS = 20_000;
 const SILENCE_MS_MAX = 60_000;
 /** Frames held for a consumer that is slower than the robot; then the socket is not read any more. */
 const STREAM_FRAMES_MAX = 1_000;
+const STREAM_BYTES_MAX = 4 * 1024 * 1024;
+/** What may wait to be sent before `send` holds its caller up. */
+const SEND_BYTES_MAX = 256 * 1024;
 const FRAME_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface StreamArguments {
   robot_id: string;
   query?: Query | undefined;
+  /** WebSocket subprotocols to offer; the server takes one that it knows, or none. */
+  protocols?: readonly string[] | undefined;
   /** Closes the stream. */
   signal?: AbortSignal | undefined;
 }
@@ -35,7 +40,10 @@ export interface Ending {
 /** Frames as they come; the iteration ends when the stream does, and then `ending` says why. */
 export interface Stream extends AsyncIterable<Frame> {
   readonly ending: Ending | undefined;
-  send(data: string | Uint8Array): void;
+  /** The subprotocol that the server took; empty: none. */
+  readonly protocol: string;
+  /** Text is a text frame, bytes are a binary one. Resolves when there is room for more, or the stream has ended. */
+  send(data: string | Uint8Array): Promise<void>;
   close(): void;
 }
 
@@ -45,7 +53,7 @@ export async function openStream(connection: Connection, name: StreamName, args:
   const { WebSocket: Socket } = await import("ws");
   const query = { ...args.query, token: connection.token, org_id: connection.org_id };
   const url = urlOf(connection, fillPath(streamPaths[name], { id: args.robot_id }), query).replace(/^http/, "ws");
-  const socket = new Socket(url, {
+  const socket = new Socket(url, [...(args.protocols ?? [])], {
     handshakeTimeout: HANDSHAKE_MS_MAX,
     maxPayload: FRAME_BYTES_MAX,
     perMessageDeflate: false,
@@ -80,7 +88,10 @@ class SocketStream implements Stream {
   ending: Ending | undefined;
   readonly #socket: WebSocket;
   readonly #frames: Frame[] = [];
+  #bytes = 0;
   #wake: (() => void) | undefined;
+  /** Whoever waits in `send`. */
+  readonly #room = new Set<() => void>();
 
   constructor(connection: Connection, socket: WebSocket) {
     this.#socket = socket;
@@ -97,8 +108,10 @@ class SocketStream implements Stream {
     socket.on("pong", hear);
     socket.on("message", (data: RawData, binary) => {
       hear();
-      this.#frames.push({ binary, data: Buffer.isBuffer(data) ? data : Buffer.concat(Array.isArray(data) ? data : [Buffer.from(data)]) });
-      if (this.#frames.length >= STREAM_FRAMES_MAX) socket.pause();
+      const frame = { binary, data: Buffer.isBuffer(data) ? data : Buffer.concat(Array.isArray(data) ? data : [Buffer.from(data)]) };
+      this.#frames.push(frame);
+      this.#bytes += frame.data.length;
+      if (this.#frames.length >= STREAM_FRAMES_MAX || this.#bytes >= STREAM_BYTES_MAX) socket.pause();
       this.#wake?.();
     });
     // Without a listener an error after the handshake would end the process; its close event says the rest.
@@ -107,11 +120,23 @@ class SocketStream implements Stream {
       pulse.cancel();
       this.ending = { code, reason: reason.toString() };
       this.#wake?.();
+      for (const resolve of this.#room) resolve();
     });
   }
 
-  send(data: string | Uint8Array): void {
-    this.#socket.send(data);
+  get protocol(): string {
+    return this.#socket.protocol;
+  }
+
+  async send(data: string | Uint8Array): Promise<void> {
+    const socket = this.#socket;
+    if (socket.readyState !== socket.OPEN) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#room.add(resolve);
+    // Called once it has left, or never will.
+    socket.send(data, () => resolve());
+    if (socket.bufferedAmount > SEND_BYTES_MAX) await promise;
+    this.#room.delete(resolve);
   }
 
   close(): void {
@@ -123,7 +148,9 @@ class SocketStream implements Stream {
       for (;;) {
         const frame = this.#frames.shift();
         if (frame !== undefined) {
-          if (this.#socket.isPaused && this.#frames.length < STREAM_FRAMES_MAX / 2) this.#socket.resume();
+          this.#bytes -= frame.data.length;
+          if (this.#socket.isPaused && this.#frames.length < STREAM_FRAMES_MAX / 2 && this.#bytes < STREAM_BYTES_MAX / 2)
+            this.#socket.resume();
           yield frame;
         } else if (this.ending !== undefined) return;
         else await new Promise<void>((resolve) => (this.#wake = resolve));
