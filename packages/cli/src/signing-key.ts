@@ -1,8 +1,8 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import type { Client } from "@robofleet/sdk";
 import type { Body } from "@robofleet/sdk";
 import type { SignedText, TrustedKey, TrustStatement } from "@robofleet/protocol/signatures";
+import type { Context } from "./context.ts";
 import { usage } from "./failure.ts";
 
 /** The Ed25519 private key in a PEM file (PKCS 8, as `rf signing-keys new` and openssl write it). */
@@ -47,29 +47,38 @@ export const KNOWN_HELP = "Id of a key that you know to be trusted: proof of the
 
 /**
  * Signs, on this machine, the statement that changes the org's keys, and sends it. What it repeats of the present ones is what
- * signed statements prove, not what the server lists. Throws a Failure when they do not prove it.
+ * signed statements prove, not what the server lists. Throws a Failure when they do not prove it, and when they do not go on from
+ * the last ones that this machine has seen.
  */
 export async function changeSigningKeys(
-  client: Client,
-  now: Date,
+  context: Context,
   { sign, known, startOver = false }: StatementOptions,
   change: KeyChange,
-  idempotency_key: string,
 ): Promise<Body<"changeSigningKeys">> {
+  const { environment } = context;
+  const client = await context.client();
   const listed = (await client.getSigningKeys()).data;
+  const { org_id } = listed;
   const key = await readSigningKey(sign);
   const { publicKeyOf, signTrust } = await import("@robofleet/protocol/signatures");
   const { provenTrust } = await import("./proven-keys.ts");
+  const { rememberSerial, requireUnseen } = await import("./seen-serial.ts");
   // Whoever starts over trusts nobody of before, and has no key that could prove anything.
   const before = startOver ? { ...listed, keys: [] } : provenTrust(listed, { public_key: publicKeyOf(key), known });
   const present = before?.keys ?? [];
+  const serial = (before?.serial ?? 0) + 1;
+  await requireUnseen(environment, org_id, serial);
+  if (!startOver) await rememberSerial(environment, org_id, serial - 1);
   const said: TrustStatement = {
-    org_id: listed.org_id,
-    serial: (before?.serial ?? 0) + 1,
+    org_id,
+    serial,
     require_signature: change.require_signature ?? before?.require_signature ?? false,
     keys: change.keys?.(present) ?? present,
-    issued_at: now.toISOString(),
+    issued_at: context.now().toISOString(),
   };
   const statement: SignedText = signTrust(said, key);
-  return await client.changeSigningKeys({ body: { statement, ...(startOver ? { start_over: true } : {}) }, idempotency_key });
+  const body = { statement, ...(startOver ? { start_over: true } : {}) };
+  const answer = await client.changeSigningKeys({ body, idempotency_key: context.idempotencyKey() });
+  await rememberSerial(environment, org_id, serial);
+  return answer;
 }

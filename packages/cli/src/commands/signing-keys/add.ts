@@ -27,17 +27,11 @@ export const define: Define = (command, act) => {
 async function run(context: Context, file: string, options: Options): Promise<void> {
   const public_key = await readPublicKey(file);
   const name = options.name ?? path.basename(file).replace(/(?:\.pem)?(?:\.pub)?$/, "");
-  const answer = await changeSigningKeys(
-    await context.client(),
-    context.now(),
-    options,
-    {
-      keys: (before) => {
-        if (before.some((key) => key.public_key === public_key)) throw usage("this key is trusted already");
-        return [...before, { name, public_key }];
-      },
+  const answer = await changeSigningKeys(context, options, {
+    keys: (before) => {
+      if (before.some((key) => key.public_key === public_key)) throw usage("this key is trusted already");
+      return [...before, { name, public_key }];
     },
-    context.idempotencyKey(),
-  );
+  });
   await context.out.result(answer, () => showSigningKeys(context, answer.data));
 }

@@ -16,6 +16,6 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, on: string, options: StatementOptions): Promise<void> {
   const change = { require_signature: on === "on" };
-  const answer = await changeSigningKeys(await context.client(), context.now(), options, change, context.idempotencyKey());
+  const answer = await changeSigningKeys(context, options, change);
   await context.out.result(answer, () => showSigningKeys(context, answer.data));
 }

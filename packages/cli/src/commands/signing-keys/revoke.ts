@@ -17,18 +17,12 @@ export const define: Define = (command, act) => {
 };
 
 async function run(context: Context, id: string, options: StatementOptions): Promise<void> {
-  const answer = await changeSigningKeys(
-    await context.client(),
-    context.now(),
-    options,
-    {
-      keys: (before) => {
-        const rest = before.filter(({ public_key }) => keyIdOf(public_key) !== id);
-        if (rest.length < before.length) return rest;
-        throw new Failure(EXIT.not_found, `no key that is trusted now has the id ${id}`, { hints: ["`rf signing-keys list` shows them."] });
-      },
+  const answer = await changeSigningKeys(context, options, {
+    keys: (before) => {
+      const rest = before.filter(({ public_key }) => keyIdOf(public_key) !== id);
+      if (rest.length < before.length) return rest;
+      throw new Failure(EXIT.not_found, `no key that is trusted now has the id ${id}`, { hints: ["`rf signing-keys list` shows them."] });
     },
-    context.idempotencyKey(),
-  );
+  });
   await context.out.result(answer, () => showSigningKeys(context, answer.data));
 }
