@@ -33,7 +33,8 @@ export class LatestSlot<T> {
       this.#sending = false;
       const next = this.#waiting;
       this.#waiting = undefined;
-      if (next !== undefined && error === undefined) this.#send(next.frame);
+      // Null or undefined when it has left.
+      if (next !== undefined && !error) this.#send(next.frame);
     });
   }
 }

@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
+import { test, type TestContext } from "node:test";
+import { type Channel, ChannelRefused } from "@robofleet/protocol/link";
+import { channelPair } from "@robofleet/protocol/link/testing";
+import { WebSocket, WebSocketServer } from "ws";
+import type { Admitted } from "./admit.ts";
+import { Hub } from "./hub.ts";
+import { LatestSlot } from "./latest-slot.ts";
+import { until } from "./testing/rig.ts";
+import { Viewer, VIEWER_RECEIVE_BYTES } from "./viewer.ts";
+
+const LIMIT = { timeout: 30_000 };
+const MIB = 1024 * 1024;
+
+/** Viewers at both ends of real sockets. */
+async function sockets(t: TestContext): Promise<() => Promise<{ viewer: Viewer; ws: WebSocket }>> {
+  const accepted = new WebSocketServer({ noServer: true });
+  const server: Server = createServer();
+  const viewers: Viewer[] = [];
+  server.on("upgrade", (request, socket: Duplex, head) =>
+    accepted.handleUpgrade(request, socket, head, (ws) => void viewers.push(new Viewer({} as Admitted, ws, socket))),
+  );
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    for (const { ws } of viewers) ws.terminate();
+    server.closeAllConnections();
+    server.close();
+  });
+  return async () => {
+    const count = viewers.length;
+    const ws = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    ws.on("error", () => {});
+    await once(ws, "open");
+    await until("the server's end", () => viewers.length > count);
+    return { viewer: viewers.at(-1)!, ws };
+  };
+}
+
+test("many watch one channel, it ends with the last of them, and the next one opens another", LIMIT, async (t) => {
+  const join = await sockets(t);
+  const opened: Channel[] = [];
+  const ended: number[] = [];
+  const { server } = channelPair({
+    camera: (channel) => {
+      opened.push(channel);
+      void channel.ended.then(({ code }) => ended.push(code));
+    },
+  });
+  const hub = new Hub();
+  const got: string[] = [];
+  const watch = async (name: string): Promise<WebSocket> => {
+    const { viewer, ws } = await join();
+    const take = (message: Uint8Array): void => void got.push(`${name} ${Buffer.from(message).toString()}`);
+    await hub.share({ key: "rob_1 front", open: () => server.open("camera", "camera"), viewer, take, greet: true });
+    return ws;
+  };
+  const [a, b] = await Promise.all([watch("a"), watch("b")]);
+  await opened[0]!.write(Buffer.from("1"));
+  await until("both", () => got.length === 2);
+  const c = await watch("c");
+  assert.deepEqual([got.toSorted(), opened.length, hub.size], [["a 1", "b 1", "c 1"], 1, 1]);
+  a.close();
+  c.close();
+  await Promise.all([once(a, "close"), once(c, "close")]);
+  await opened[0]!.write(Buffer.from("2"));
+  await until("the one that stayed", () => got.includes("b 2"));
+  assert.deepEqual([got.length, ended], [4, []]);
+  b.close();
+  await until("the end of the channel", () => ended.length === 1);
+  assert.deepEqual([ended, hub.size], [[1000], 0]);
+  await watch("d");
+  assert.equal(opened.length, 2);
+});
+
+test("what the robot refuses or ends is told to every viewer, with its reason", LIMIT, async (t) => {
+  const join = await sockets(t);
+  const opened: Channel[] = [];
+  const { server } = channelPair({
+    camera: (channel) => void opened.push(channel),
+    off: (channel) => channel.reset(4410, "switched off on the robot"),
+  });
+  const hub = new Hub();
+  const close = async (key: string, open: () => Promise<Channel>): Promise<() => Promise<string>> => {
+    const { viewer, ws } = await join();
+    const closed = new Promise<string>((resolve) => ws.once("close", (code, reason) => resolve(`${code} ${reason.toString()}`)));
+    await hub.share({ key, open, viewer, take: () => {} });
+    return () => closed;
+  };
+  const camera = (): Promise<Channel> => server.open("camera", "camera");
+  const [first, second] = [await close("on", camera), await close("on", camera)];
+  opened[0]!.close(4410, "the camera was unplugged");
+  assert.deepEqual([await first(), await second()], ["4410 the camera was unplugged", "4410 the camera was unplugged"]);
+  assert.equal(await (await close("off", () => server.open("off", "camera")))(), "4410 switched off on the robot");
+  assert.equal(await (await close("old", () => server.open("none", "camera")))(), "4410 not supported by this agent");
+  const gone = (): Promise<Channel> => Promise.reject(new ChannelRefused({ code: 1006, reason: "" }));
+  assert.equal(await (await close("gone", gone))(), "4409 agent offline");
+  const cut = await close("cut", camera);
+  server.endAll("cut");
+  assert.equal(await cut(), "4409 agent offline");
+  assert.equal(hub.size, 0);
+});
+
+test("one that does not read is kept two frames and told how many it missed", LIMIT, async (t) => {
+  const join = await sockets(t);
+  const { viewer, ws } = await join();
+  const got: [frame: number, skipped: number][] = [];
+  ws.on("message", (data: Buffer) => got.push([data.readUInt32BE(0), data.readUInt32BE(4)]));
+  const slot = new LatestSlot<number>(viewer, (frame, skipped) => {
+    const bytes = Buffer.alloc(MIB);
+    bytes.writeUInt32BE(frame, 0);
+    bytes.writeUInt32BE(skipped, 4);
+    return bytes;
+  });
+  ws.pause();
+  for (let frame = 1; frame <= 200; frame += 1) {
+    slot.offer(frame);
+    assert.ok(viewer.ws.bufferedAmount < 2 * MIB, `${viewer.ws.bufferedAmount} bytes wait`);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  ws.resume();
+  await until("the newest frame", () => got.at(-1)?.[0] === 200);
+  let before = 0;
+  for (const [frame, skipped] of got) {
+    assert.equal(frame, before + skipped + 1);
+    before = frame;
+  }
+});
+
+test("a viewer that says more than is taken is not read on, and one that speaks nonsense is sent away", LIMIT, async (t) => {
+  const join = await sockets(t);
+  const { viewer, ws } = await join();
+  const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+  let taken = 0;
+  viewer.receive(async (data) => {
+    await gate;
+    taken += data.length;
+    if (data.toString() === "nonsense") throw new Error("not understood");
+  });
+  const parts = 128;
+  for (let i = 0; i < parts; i += 1) ws.send(Buffer.alloc(MIB / 4));
+  await until("the pause", () => viewer.ws.isPaused);
+  assert.ok(ws.bufferedAmount > MIB, `only ${ws.bufferedAmount} bytes wait at the viewer after ${VIEWER_RECEIVE_BYTES}`);
+  open();
+  await until("everything", () => taken === (parts * MIB) / 4);
+  ws.send("nonsense");
+  const [code] = (await once(ws, "close")) as [number];
+  assert.equal(code, 1008);
+});
