@@ -3,7 +3,7 @@ import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
 import type { Desired } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
-import type { AppStatus, CreateDeployments, Deployments, LogSink, Reporter } from "./contract.ts";
+import type { AppPlace, AppStatus, CreateDeployments, Deployments, LogSink, Reporter } from "./contract.ts";
 import { createDeployments } from "./deployments/index.ts";
 import { lockState } from "./disk/lock.ts";
 import { errorText, makeDirectory } from "./disk/write-atomically.ts";
@@ -25,6 +25,7 @@ import { RobotTime } from "./robot-time.ts";
 import { ReleaseGuard } from "./signing/release-guard.ts";
 import { LogSpool } from "./spool/log-spool.ts";
 import { Outbox } from "./spool/outbox.ts";
+import { createShells, type Shells } from "./streams/shell/index.ts";
 import { streamSources } from "./streams/index.ts";
 import metadata from "../package.json" with { type: "json" };
 
@@ -170,8 +171,10 @@ async function run(
     on_app: robot_side.appChanged,
     on_config: robot_side.configChanged,
   });
+  const place = (app: string): AppPlace | undefined => deployments.place?.(app);
+  const shells = createShells({ clock, shell: config.robot.shell, environment: config.workload_environment, place });
   const on_connection = robot_side.connectionChanged;
-  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter, on_connection });
+  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, reporter, on_connection });
   parts.link = link;
   log.info(
     { robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation },
@@ -188,6 +191,8 @@ async function run(
     store.stop();
     await deployments.stop();
     await link.stop();
+    // They ended with the link; what ignores that is killed before the agent goes.
+    await shells.ended();
     log.info("agent stopped");
     disk.close();
     unlock();
@@ -229,13 +234,14 @@ interface LinkParts {
   disk: Disk;
   store: DesiredStore;
   deployments: Deployments;
+  shells: Shells;
   reporter: Reporter;
   on_connection: (connected: boolean, reason?: string) => void;
 }
 
 /** The link with everything that it says of the robot: who it is, how it is, what it runs. */
 function makeLink(parts: LinkParts): Link {
-  const { config, tls, clock, activity, key, robot_id, disk, store, deployments, reporter, on_connection } = parts;
+  const { config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, reporter, on_connection } = parts;
   const { time, log, local, outbox, spool, shipper } = disk;
   const boot_id = readBootId(config.system_root);
   const run_id = Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex");
@@ -268,7 +274,7 @@ function makeLink(parts: LinkParts): Link {
       generation: store.generation,
     }),
     health: () => meter.measure(),
-    sources: streamSources({ robot: config.robot, clock }),
+    sources: streamSources({ robot: config.robot, clock, shells }),
     announce: () => deployments.announce(),
     on_connection,
     desired: (desired) => {

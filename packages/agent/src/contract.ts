@@ -4,6 +4,7 @@ import type { Desired, LogLevel, Progress, ReportBody } from "@robofleet/protoco
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
 import type { Phase } from "./deployments/state.ts";
+import type { Engine } from "./runtime/docker/engine.ts";
 import type { Permission } from "./safety/permission.ts";
 import type { Guard } from "./signing/guard.ts";
 
@@ -81,6 +82,9 @@ export interface ReleaseName {
   kind: string;
 }
 
+/** Where an app runs: among the robot's own programs, or in a container. */
+export type AppPlace = { directory: string; env: Readonly<Record<string, string>> } | { container: { engine: Engine; container_id: string } };
+
 export interface Deployments {
   /** The newest desired state, already stored on disk by the link. */
   desired(desired: Desired): void;
@@ -89,6 +93,8 @@ export interface Deployments {
   workloads(): WorkloadStatus[];
   /** For the robot's own software; absent on robots that have none. */
   apps?(): AppStatus[];
+  /** Where an app runs that is somewhere: for a shell beside it. */
+  place?(app: string): AppPlace | undefined;
   /** Reports every app and config file; called after each connect. */
   announce(): void;
   /** Release kinds that this agent can install. */

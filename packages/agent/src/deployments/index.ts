@@ -68,6 +68,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     workloads: () =>
       [...workers.values()].map((worker) => worker.workload()).filter((status): status is WorkloadStatus => status !== undefined),
     apps: () => [...workers.values()].map((worker) => worker.status()),
+    place: (app) => executors.map((executor) => executor.place?.(app)).find((place) => place !== undefined),
     announce() {
       for (const worker of workers.values()) worker.announce();
       configs.announce();

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import path from "node:path";
 import type { DesiredRelease } from "@robofleet/protocol/link";
 import type { Clock, Timer } from "@robofleet/clock";
-import type { AgentConfig, Logger, LogSink } from "../contract.ts";
+import type { AgentConfig, AppPlace, Logger, LogSink } from "../contract.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 import { switchSymlink } from "./durable-file.ts";
 import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
@@ -177,6 +177,11 @@ export class BundleExecutor implements Executor {
     on_step("bundle.removing");
     await stopEarlierProcesses({ app, paths, clock, log, grace_ms: 0 });
     fs.rmSync(paths.app(app), { recursive: true, force: true });
+  }
+
+  place(app: string): AppPlace | undefined {
+    const running = this.#running.get(app);
+    return running === undefined ? undefined : { directory: running.directory, env: running.env };
   }
 
   status(app: string): RunStatus {

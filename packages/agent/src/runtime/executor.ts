@@ -1,4 +1,5 @@
 import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { AppPlace } from "../contract.ts";
 import type { FailureReason } from "./failure.ts";
 import type { ProbeResult } from "./probe.ts";
 
@@ -43,6 +44,8 @@ export interface Executor {
   /** Takes away what it keeps of the app's releases outside of their directories, but for these; what fails is tried again later. */
   prune?(app: string, keep_release_ids: readonly string[]): void;
   status(app: string): RunStatus;
+  /** Where it runs; absent: nothing of this kind runs anywhere. */
+  place?(app: string): AppPlace | undefined;
   /** Tells a running workload that a config file changed, if its manifest wants that. */
   reload(app: string): void;
   signal(app: string, signal: NodeJS.Signals): boolean;

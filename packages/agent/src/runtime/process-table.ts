@@ -8,6 +8,7 @@ const PROC = "/proc";
 export interface ProcessEntry {
   pid: number;
   group: number;
+  session: number;
   /** Clock ticks since boot. With the pid it names one process for good: pids are used again, start times are not. */
   start_time: number;
 }
@@ -21,9 +22,9 @@ export function readProcess(pid: number): ProcessEntry | undefined {
   }
   // The second field is the program's name in brackets and may hold anything, brackets and spaces too.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const [state, , group] = fields;
+  const [state, , group, session] = fields;
   if (state === undefined || state === "Z" || state === "X") return undefined;
-  return { pid, group: Number(group), start_time: Number(fields[19]) };
+  return { pid, group: Number(group), session: Number(session), start_time: Number(fields[19]) };
 }
 
 function listPids(): number[] {
@@ -37,14 +38,16 @@ function listPids(): number[] {
   }
 }
 
-export function groupMembers(group: number): ProcessEntry[] {
+export function allProcesses(): ProcessEntry[] {
   const entries: ProcessEntry[] = [];
   for (const pid of listPids()) {
     const entry = readProcess(pid);
-    if (entry?.group === group) entries.push(entry);
+    if (entry !== undefined) entries.push(entry);
   }
   return entries;
 }
+
+export const groupMembers = (group: number): ProcessEntry[] => allProcesses().filter((entry) => entry.group === group);
 
 /**
  * Processes in whose environment all of `variables` stand. The environment is inherited by all that a workload

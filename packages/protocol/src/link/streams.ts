@@ -9,6 +9,10 @@ export interface ShellParams {
   app?: string;
   /** Instead of the login shell: words, no shell in between. */
   command?: string[];
+  /** False: no terminal in between. Bytes are as they are, what is said on standard error comes apart, and input ends (`eof`). */
+  terminal?: boolean;
+  /** What kind of terminal the other end has, as in TERM. */
+  term?: string;
 }
 
 export type CameraParams =

@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import type { DesiredRelease } from "@robofleet/protocol/link";
 import type { Timer } from "@robofleet/clock";
+import type { AppPlace } from "../../contract.ts";
 import type { RuntimeOptions } from "../bundle.ts";
 import type { Executor, RunStatus, StageIo, Verdict } from "../executor.ts";
 import { StepFailure, throwIfAborted } from "../failure.ts";
@@ -336,6 +337,11 @@ export class ContainerExecutor implements Executor {
 
   async #tidied(app: string): Promise<void> {
     await this.#tidying.get(app);
+  }
+
+  place(app: string): AppPlace | undefined {
+    const container_id = this.#running.get(app)?.container.container_id;
+    return container_id === undefined ? undefined : { container: { engine: this.#options.engine, container_id } };
   }
 
   status(app: string): RunStatus {

@@ -1,0 +1,166 @@
+import fs from "node:fs";
+import type { Duplex } from "node:stream";
+import type { Clock } from "@robofleet/clock";
+import type Docker from "dockerode";
+import type { Engine } from "../../runtime/docker/engine.ts";
+import { readProcess } from "../../runtime/process-table.ts";
+import { FrameReader } from "./frame-reader.ts";
+import { OutputQueue } from "./output-queue.ts";
+import { endSession } from "./session-processes.ts";
+import type { Output, ShellExit, Size, Terminal } from "./terminal.ts";
+
+const INSPECT_MS = 200;
+/** An exit that the engine is slow to tell; then none is known. */
+const EXIT_TOLD_MS_MAX = 5_000;
+/** What a shell says of a program whose end nobody has seen. */
+const EXIT_UNKNOWN = 255;
+const MARKER = "ROBOFLEET_SHELL_ID";
+const MARKER_BYTES = 12;
+const NO_WAIT = { wait_ms: 0 };
+
+/** Ends by its environment what cannot be reached from outside; the script itself has the words as its name, not there. */
+const KILL_INSIDE = 'for p in /proc/[0-9]*; do grep -qs "$0" "$p/environ" && kill -9 "${p#/proc/}"; done; true';
+
+export interface ContainerShell extends Size {
+  engine: Engine;
+  container_id: string;
+  argv: readonly string[];
+  term: string;
+  /** Without it every byte is as it was, and errors are apart. */
+  tty: boolean;
+  clock: Clock;
+}
+
+/** A program beside those that a container runs already, on a terminal that the engine makes there. */
+export class ContainerTerminal implements Terminal {
+  readonly exited: Promise<ShellExit>;
+  readonly #options: ContainerShell;
+  readonly #exec: Docker.Exec;
+  readonly #marker: string;
+  readonly #socket: Duplex;
+  readonly #output: { read(): Promise<Output | undefined>; end(): void };
+  readonly #over = Promise.withResolvers<void>();
+  readonly #connection: AbortController;
+  #exit: Promise<ShellExit> | undefined;
+  #closed: Promise<void> | undefined;
+
+  /** Throws StepFailure or what the engine answered, when it cannot be. */
+  static async open(options: ContainerShell): Promise<ContainerTerminal> {
+    const { engine, container_id, argv, term, tty, cols, rows, clock } = options;
+    const connection = new AbortController();
+    const { signal } = connection;
+    const marker = `${MARKER}=${Buffer.from(clock.randomBytes(MARKER_BYTES)).toString("hex")}`;
+    const exec = await engine.use({ what: "make a shell in a container", signal, ...NO_WAIT }, (docker, abortSignal) =>
+      docker.getContainer(container_id).exec({
+        Cmd: [...argv],
+        AttachStdin: true,
+        AttachStdout: true,
+        AttachStderr: true,
+        Tty: tty,
+        // What no byte means leaves every byte to the program.
+        DetachKeys: "ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@",
+        Env: [marker, ...(tty ? [`TERM=${term}`] : [])],
+        ...(tty ? { ConsoleSize: [rows, cols] as [number, number] } : {}),
+        abortSignal,
+      }),
+    );
+    const socket = await engine.use({ what: "open a shell in a container", signal, ...NO_WAIT }, () =>
+      exec.start({ hijack: true, stdin: true, Tty: tty }),
+    );
+    const terminal = new ContainerTerminal(options, exec, socket, marker, connection);
+    // podman takes no size with the call that makes it.
+    if (tty) terminal.resize(cols, rows);
+    return terminal;
+  }
+
+  private constructor(options: ContainerShell, exec: Docker.Exec, socket: Duplex, marker: string, connection: AbortController) {
+    this.#options = options;
+    this.#exec = exec;
+    this.#socket = socket;
+    this.#marker = marker;
+    this.#connection = connection;
+    this.#output = options.tty ? new OutputQueue([{ stream: socket, error: false }]) : new FrameReader(socket);
+    socket.on("error", () => {});
+    socket.once("end", () => this.#over.resolve()).once("close", () => this.#over.resolve());
+    this.exited = this.#over.promise.then(() => this.#findExit());
+  }
+
+  read(): Promise<Output | undefined> {
+    return this.#output.read();
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    if (this.#socket.destroyed || this.#socket.writableEnded) return;
+    if (this.#socket.write(bytes)) return;
+    await Promise.race([new Promise((resolve) => this.#socket.once("drain", resolve)), this.#over.promise]);
+  }
+
+  endInput(): void {
+    this.#socket.end();
+  }
+
+  resize(cols: number, rows: number): void {
+    if (!this.#options.tty) return;
+    const { signal } = this.#connection;
+    this.#options.engine
+      .use({ what: "resize a terminal", signal, ...NO_WAIT }, () => this.#exec.resize({ w: cols, h: rows }))
+      // It has just ended.
+      .catch(() => {});
+  }
+
+  #findExit(): Promise<ShellExit> {
+    return (this.#exit ??= this.#askExit());
+  }
+
+  async #askExit(): Promise<ShellExit> {
+    const { engine, clock } = this.#options;
+    const deadline = clock.monotonic() + EXIT_TOLD_MS_MAX;
+    do {
+      const told = await engine
+        .use({ what: "describe a shell", signal: new AbortController().signal, ...NO_WAIT }, () => this.#exec.inspect())
+        .catch(() => undefined);
+      if (told === undefined) break;
+      if (!told.Running && told.ExitCode !== null) return { code: told.ExitCode };
+      await clock.sleep(INSPECT_MS);
+    } while (clock.monotonic() < deadline && this.#closed === undefined);
+    return { code: EXIT_UNKNOWN };
+  }
+
+  close(): Promise<void> {
+    return (this.#closed ??= this.#end());
+  }
+
+  /** The engine leaves what it started to itself when nobody listens any more: it is ended from here. */
+  async #end(): Promise<void> {
+    const { engine, container_id, clock } = this.#options;
+    const { signal } = new AbortController();
+    this.#socket.destroy();
+    this.#output.end();
+    this.#connection.abort();
+    try {
+      const { Running, Pid } = await engine.use({ what: "describe a shell", signal, ...NO_WAIT }, () => this.#exec.inspect());
+      if (!Running) return;
+      const leader = this.#findOutside(Pid);
+      if (leader !== undefined) return await endSession(leader, clock);
+      const exec = await engine.use({ what: "end a shell", signal, ...NO_WAIT }, (docker) =>
+        docker.getContainer(container_id).exec({ Cmd: ["sh", "-c", KILL_INSIDE, this.#marker] }),
+      );
+      await engine.use({ what: "end a shell", signal, ...NO_WAIT }, () => exec.start({ Detach: true }));
+    } catch {
+      // The engine or the container is gone, and the shell with it.
+    }
+  }
+
+  /** Its process as this machine numbers it, when the engine runs on this machine and the agent may end it. */
+  #findOutside(pid: number | undefined): { id: number; start_time: number } | undefined {
+    if (pid === undefined || pid <= 1) return undefined;
+    try {
+      if (!fs.readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(this.#marker)) return undefined;
+      process.kill(pid, 0);
+    } catch {
+      return undefined;
+    }
+    const found = readProcess(pid);
+    return found?.session === pid ? { id: pid, start_time: found.start_time } : undefined;
+  }
+}

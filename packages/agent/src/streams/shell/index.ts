@@ -1,0 +1,32 @@
+import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
+import type { ShellSeams } from "./open-terminal.ts";
+import { readShellParams } from "./params.ts";
+
+/** Of one robot at a time. */
+export const SHELLS_MAX = 16;
+const CLOSE_TOO_MANY = 4429;
+
+export interface Shells {
+  source: StreamSource;
+  /** Resolves when nothing runs any more of the shells whose channels have ended. */
+  ended(): Promise<void>;
+}
+
+/** The shells of this robot. What they need is loaded with the first of them. */
+export function createShells(seams: ShellSeams): Shells {
+  const running = new Set<Promise<void>>();
+  const source: StreamSource = (channel, params) => {
+    const checked = readShellParams(params);
+    if (typeof checked === "string") return channel.reset(CLOSE_NOT_AVAILABLE, checked);
+    if (running.size >= SHELLS_MAX) return channel.reset(CLOSE_TOO_MANY, `a robot has at most ${SHELLS_MAX} shells`);
+    const shell = import("./shell.ts").then(({ runShell }) => runShell(seams, channel, checked));
+    const kept = shell.catch(() => channel.reset(CLOSE_NOT_AVAILABLE, "this robot cannot open shells")).finally(() => running.delete(kept));
+    running.add(kept);
+  };
+  return {
+    source,
+    async ended() {
+      await Promise.all(running);
+    },
+  };
+}

@@ -1,0 +1,77 @@
+import fs from "node:fs";
+import path from "node:path";
+import type { Clock } from "@robofleet/clock";
+import type { RobotConfig } from "../../config-file/robot-config.ts";
+import type { AppPlace } from "../../contract.ts";
+import { ContainerTerminal } from "./container-terminal.ts";
+import type { CheckedParams } from "./params.ts";
+import { PipedTerminal } from "./piped.ts";
+import { PtyTerminal } from "./pty.ts";
+import { findProgram, findShellUser, ShellRefused, type ShellUser } from "./shell-user.ts";
+import type { Terminal } from "./terminal.ts";
+
+export interface ShellSeams {
+  clock: Clock;
+  shell: RobotConfig["shell"];
+  /** What programs inherit of the agent: PATH, locale. */
+  environment: Readonly<Record<string, string>>;
+  /** Where an app runs; undefined: it does not. */
+  place: (app: string) => AppPlace | undefined;
+}
+
+const SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/** A container has the shells that it has. */
+const SHELL_IN_CONTAINER = ["/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l"];
+/** What somebody else's shell may have of the agent's surroundings. */
+const LOCALE = /^(LANG|LANGUAGE|LC_\w+|TZ)$/;
+
+/** Starts what was asked for. Throws ShellRefused, or an error that names why it could not be started. */
+export async function openTerminal(seams: ShellSeams, params: CheckedParams): Promise<Terminal> {
+  const { app, command, terminal: tty, term, cols, rows } = params;
+  const { clock } = seams;
+  const place = app === undefined ? undefined : seams.place(app);
+  if (app !== undefined && place === undefined) throw new ShellRefused(`nothing of the app ${app} runs on the robot`);
+  if (place !== undefined && "container" in place)
+    return ContainerTerminal.open({ ...place.container, argv: command ?? SHELL_IN_CONTAINER, tty, term, cols, rows, clock });
+  const user = await findShellUser(seams.shell.user);
+  const env = environmentOf(seams, user, place?.env, tty ? term : undefined);
+  const cwd = place?.directory ?? (fs.existsSync(user.home) ? user.home : "/");
+  const words = command ?? seams.shell.command ?? [user.shell, "-l"];
+  const program = findProgram(words[0] ?? "", cwd, env["PATH"] ?? SEARCH);
+  const argv =
+    program === undefined
+      ? ["/bin/sh", "-c", 'printf "%s: command not found\\n" "$0" >&2; exit 127', words[0] ?? ""]
+      : [program, ...words.slice(1)];
+  const started = { argv: [...user.become, ...argv], cwd, env, clock };
+  if (!tty) return new PipedTerminal(started);
+  return new PtyTerminal({ ...started, cols, rows, owner: user.become.length === 0 ? undefined : user.uid });
+}
+
+function environmentOf(
+  { environment }: ShellSeams,
+  user: ShellUser,
+  app_environment: Readonly<Record<string, string>> | undefined,
+  term: string | undefined,
+): Record<string, string> {
+  const own = user.become.length === 0;
+  const base = own ? environment : Object.fromEntries(Object.entries(environment).filter(([name]) => LOCALE.test(name)));
+  const env: Record<string, string> = {
+    // A service has no locale, and then no program would show more than ASCII.
+    LANG: "C.UTF-8",
+    ...base,
+    ...app_environment,
+    PATH: app_environment?.["PATH"] ?? base["PATH"] ?? SEARCH,
+    HOME: user.home,
+    USER: user.name,
+    LOGNAME: user.name,
+    SHELL: user.shell,
+  };
+  // Of the terminal that the agent itself was started in.
+  for (const name of ["TERM", "TERMCAP", "COLUMNS", "LINES", "TMUX", "TMUX_PANE", "STY", "WINDOW", "PWD", "OLDPWD"]) delete env[name];
+  if (term !== undefined) env["TERM"] = isKnown(term) ? term : "xterm-256color";
+  return env;
+}
+
+/** Programs stop at a kind of terminal that the robot has never heard of. */
+const isKnown = (term: string): boolean =>
+  ["/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo"].some((place) => fs.existsSync(path.join(place, term.slice(0, 1), term)));

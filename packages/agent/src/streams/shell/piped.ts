@@ -1,0 +1,81 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { constants } from "node:os";
+import type { Readable, Writable } from "node:stream";
+import type { Clock, Timer } from "@robofleet/clock";
+import { OutputQueue } from "./output-queue.ts";
+import { endSession, type Session, sessionOf } from "./session-processes.ts";
+import type { Output, Program, ShellExit, Terminal } from "./terminal.ts";
+
+/** A daemon that the program left behind may hold its output open for good; what it printed itself has come by then. */
+const SILENCE_AFTER_EXIT_MS = 1_000;
+const SHELL_CANNOT_START = 126;
+
+/** A program without a terminal: every byte both ways as it is, errors apart from the output, and input that ends. */
+export class PipedTerminal implements Terminal {
+  readonly exited: Promise<ShellExit>;
+  readonly #clock: Clock;
+  readonly #child: ChildProcess;
+  readonly #stdin: Writable;
+  readonly #output: OutputQueue;
+  readonly #session: Session | undefined;
+  #silence: Timer | undefined;
+  #closed: Promise<void> | undefined;
+
+  constructor({ argv: [file = "", ...args], cwd, env, clock }: Program & { clock: Clock }) {
+    this.#clock = clock;
+    // Detached: a session of its own, so that all of it can be found and ended.
+    const child = spawn(file, args, { cwd, env: { ...env }, detached: true, stdio: ["pipe", "pipe", "pipe"] });
+    this.#child = child;
+    this.#stdin = child.stdin;
+    this.#output = new OutputQueue([
+      { stream: child.stdout, error: false },
+      { stream: child.stderr, error: true },
+    ]);
+    this.#session = child.pid === undefined ? undefined : sessionOf(child.pid);
+    // A program that closed its input is told nothing more.
+    child.stdin.on("error", () => {});
+    this.exited = new Promise((resolve) => {
+      child.once("error", () => resolve({ code: SHELL_CANNOT_START }));
+      child.once("exit", (code, signal) => {
+        resolve(signal === null ? { code: code ?? 0 } : { code: 128 + constants.signals[signal], signal });
+        this.#endWhenSilent();
+      });
+    });
+  }
+
+  async read(): Promise<Output | undefined> {
+    const output = await this.#output.read();
+    if (this.#silence !== undefined) this.#endWhenSilent();
+    return output;
+  }
+
+  #endWhenSilent(): void {
+    this.#silence?.cancel();
+    this.#silence = this.#clock.setTimer(SILENCE_AFTER_EXIT_MS, () => this.#output.end());
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    if (this.#stdin.destroyed || this.#stdin.writableEnded) return;
+    if (!this.#stdin.write(bytes))
+      await Promise.race([once(this.#stdin, "drain"), once(this.#stdin, "close"), this.exited]).catch(() => {});
+  }
+
+  endInput(): void {
+    this.#stdin.end();
+  }
+
+  resize(): void {}
+
+  close(): Promise<void> {
+    return (this.#closed ??= this.#end());
+  }
+
+  async #end(): Promise<void> {
+    this.#silence?.cancel();
+    this.#stdin.destroy();
+    this.#output.end();
+    if (this.#session !== undefined) await endSession(this.#session, this.#clock);
+    for (const stream of [this.#child.stdout, this.#child.stderr] as (Readable | null)[]) stream?.destroy();
+  }
+}

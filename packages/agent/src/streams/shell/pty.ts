@@ -1,0 +1,165 @@
+import fs from "node:fs";
+import { createRequire } from "node:module";
+import { constants } from "node:os";
+import tty from "node:tty";
+import type { Clock } from "@robofleet/clock";
+import { endSession, type Session, sessionOf } from "./session-processes.ts";
+import type { Output, Program, ShellExit, Size, Terminal } from "./terminal.ts";
+
+/** The kernel holds no more than this of what a terminal was sent and nobody read: what comes after it was printed by others. */
+const TAIL_BYTES_MAX = 128 * 1024;
+const READ_BYTES = 64 * 1024;
+
+/** The compiled part of node-pty. Its JavaScript part closes the terminal 200 ms after an exit, read or not, so that is done here. */
+interface Native {
+  fork(
+    ...args: [
+      file: string,
+      args: string[],
+      env: string[],
+      cwd: string,
+      cols: number,
+      rows: number,
+      uid: number,
+      gid: number,
+      utf8: boolean,
+      helper: string,
+      on_exit: (code: number, signal: number) => void,
+    ]
+  ): { fd: number; pid: number; pty: string };
+  resize(fd: number, cols: number, rows: number): void;
+}
+
+let loaded: Native | undefined;
+
+function native(): Native {
+  if (loaded === undefined) {
+    const { requireBinary } = createRequire(import.meta.url)("@lydell/node-pty/requireBinary.js") as {
+      requireBinary: (this: void, file: string) => Native;
+    };
+    loaded = requireBinary("pty.node");
+  }
+  return loaded;
+}
+
+export interface PtyOptions extends Program, Size {
+  clock: Clock;
+  /** Who is to own the terminal, when that is somebody else than the agent. */
+  owner?: number | undefined;
+}
+
+const SIGNAL_NAMES = new Map<number, string>(Object.entries(constants.signals).map(([name, number]) => [number, name]));
+
+/** A program on a terminal of its own. */
+export class PtyTerminal implements Terminal {
+  readonly exited: Promise<ShellExit>;
+  readonly #clock: Clock;
+  readonly #fd: number;
+  /**
+   * Kept open until the program has ended. Without it libuv takes the hang-up that follows the last process for the end of the data,
+   * and what the kernel still holds is lost.
+   */
+  #slave: number | undefined;
+  readonly #stream: tty.ReadStream;
+  readonly #session: Session;
+  #waiting: ((output: Output | undefined) => void) | undefined;
+  #has_exited = false;
+  #closed: Promise<void> | undefined;
+  #tail_bytes = 0;
+
+  constructor({ argv: [file = "", ...args], cwd, env, cols, rows, clock, owner }: PtyOptions) {
+    const { promise, resolve } = Promise.withResolvers<ShellExit>();
+    this.exited = promise;
+    this.#clock = clock;
+    const words = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+    const { fd, pid, pty } = native().fork(file, args, words, cwd, cols, rows, -1, -1, false, "", (code, signal) => {
+      resolve(exitOf(code, signal));
+      this.#has_exited = true;
+      this.#answer();
+    });
+    this.#fd = fd;
+    this.#slave = fs.openSync(pty, fs.constants.O_RDWR | fs.constants.O_NOCTTY);
+    if (owner !== undefined) fs.fchownSync(this.#slave, owner, -1);
+    this.#session = sessionOf(pid);
+    this.#stream = new tty.ReadStream(fd);
+    this.#stream.pause();
+    this.#stream.on("data", (bytes: Buffer) => {
+      // Then what `read` of the stream answers is told here too.
+      if (this.#has_exited) return;
+      this.#stream.pause();
+      this.#give({ bytes, error: false });
+    });
+    // Nobody has the terminal open any more: `read` finds that out by itself.
+    this.#stream.on("error", () => this.#answer());
+  }
+
+  read(): Promise<Output | undefined> {
+    if (this.#waiting !== undefined) throw new Error("a read of a terminal has to be awaited before the next");
+    return new Promise((resolve) => {
+      this.#waiting = resolve;
+      if (this.#has_exited || this.#stream.destroyed) this.#answer();
+      else this.#stream.resume();
+    });
+  }
+
+  #give(output: Output | undefined): void {
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    waiting?.(output);
+  }
+
+  /** The program has ended: what is left is what this end has read already, then what the kernel holds. */
+  #answer(): void {
+    if (this.#waiting === undefined || (!this.#has_exited && !this.#stream.destroyed)) return;
+    this.#stream.pause();
+    const bytes = this.#tail_bytes < TAIL_BYTES_MAX ? this.#takeTail() : undefined;
+    this.#tail_bytes += bytes?.length ?? 0;
+    this.#give(bytes === undefined ? undefined : { bytes, error: false });
+  }
+
+  #takeTail(): Uint8Array | undefined {
+    if (this.#stream.destroyed) return undefined;
+    const buffered = this.#stream.read() as Buffer | null;
+    if (buffered !== null) return buffered;
+    const bytes = Buffer.allocUnsafe(READ_BYTES);
+    try {
+      const count = fs.readSync(this.#fd, bytes);
+      return count === 0 ? undefined : bytes.subarray(0, count);
+    } catch {
+      // EAGAIN: the kernel has handed out all there was.
+      return undefined;
+    }
+  }
+
+  write(bytes: Uint8Array): Promise<void> {
+    if (this.#has_exited || this.#stream.destroyed) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#stream.write(bytes, () => resolve());
+      void this.exited.then(() => resolve());
+    });
+  }
+
+  endInput(): void {}
+
+  resize(cols: number, rows: number): void {
+    if (this.#closed === undefined && !this.#stream.destroyed) native().resize(this.#fd, cols, rows);
+  }
+
+  close(): Promise<void> {
+    return (this.#closed ??= this.#end());
+  }
+
+  async #end(): Promise<void> {
+    const ended = endSession(this.#session, this.#clock);
+    if (this.#slave !== undefined) fs.closeSync(this.#slave);
+    this.#slave = undefined;
+    this.#stream.destroy();
+    this.#give(undefined);
+    await ended;
+  }
+}
+
+function exitOf(code: number, signal: number): ShellExit {
+  if (signal === 0) return { code };
+  return { code: 128 + signal, signal: SIGNAL_NAMES.get(signal) ?? `signal ${signal}` };
+}
