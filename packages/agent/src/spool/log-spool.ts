@@ -143,6 +143,13 @@ export class LogSpool {
     this.#saveGaps();
   }
 
+  /** Puts what was appended on the disk, for whoever forgets where it came from. Throws when the disk refuses, or did so before. */
+  sync(): void {
+    this.#flush();
+    if (this.#entries.some(({ part }) => part?.kind === "memory")) throw new Error("the disk does not take the log");
+    if (this.#writer?.usable === true) this.#writer.sync();
+  }
+
   close(): void {
     this.#disk_retry_at = undefined;
     this.#flush();

@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import type { LogRecord } from "../contract.ts";
+import { SOURCE_BYTES_BURST, SOURCE_RECORDS_BURST, SOURCE_RECORDS_PER_SECOND, SourceGates, SOURCES_MAX } from "./source-gates.ts";
+
+function startRig() {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const records: LogRecord[] = [];
+  const gates = new SourceGates({ write: (record) => void records.push(record) }, clock);
+  const write = (source: string, count: number, message = "m"): void => {
+    for (let i = 0; i < count; i += 1) gates.write({ level: "info", source, message });
+  };
+  return { clock, records, gates, write };
+}
+
+test("a noisy source loses its own records, is named with their number, and nobody else loses one", async () => {
+  const { clock, records, write } = startRig();
+  write("noisy", SOURCE_RECORDS_BURST + 5_000);
+  write("quiet", 3);
+  assert.equal(records.filter(({ source }) => source === "noisy").length, SOURCE_RECORDS_BURST);
+  assert.equal(records.filter(({ source }) => source === "quiet").length, 3);
+  await clock.advance({ seconds: 1 });
+  const gap = records.at(-1);
+  assert.deepEqual([gap?.level, gap?.source, gap?.fields], ["warn", "robofleet", { gap: { count: 5_000 }, source: "noisy" }]);
+  assert.match(gap?.message ?? "", /^5000 records of noisy dropped/);
+  records.length = 0;
+  write("noisy", 2 * SOURCE_RECORDS_PER_SECOND);
+  assert.ok(records.length >= SOURCE_RECORDS_PER_SECOND && records.length < 1.1 * SOURCE_RECORDS_PER_SECOND, String(records.length));
+});
+
+test("each record is written or counted, however writing and time go on", async () => {
+  const { clock, records, gates, write } = startRig();
+  let written = 0;
+  for (let i = 0; i < 50; i += 1) {
+    write("noisy", 1_777);
+    written += 1_777;
+    await clock.advance({ milliseconds: 400 });
+  }
+  gates.close();
+  const gaps = records.filter(({ source }) => source === "robofleet");
+  const dropped = gaps.reduce((sum, { fields }) => sum + (fields as { gap: { count: number } }).gap.count, 0);
+  assert.equal(records.length - gaps.length + dropped, written);
+  assert.ok(dropped > 0 && gaps.length < 60, String(gaps.length));
+});
+
+test("bytes count as records do, and a message that is longer than the burst comes through once", async () => {
+  const { clock, records, write } = startRig();
+  const message = "x".repeat(SOURCE_BYTES_BURST / 16);
+  write("big", 40, message);
+  assert.equal(records.length, 15);
+  await clock.advance({ minutes: 1 });
+  records.length = 0;
+  write("big", 1, "x".repeat(2 * SOURCE_BYTES_BURST));
+  assert.equal(records.length, 1);
+});
+
+test("sources beyond the bound share one gate, and rested ones make room", async () => {
+  const { clock, gates, records, write } = startRig();
+  for (let i = 0; i < SOURCES_MAX; i += 1) write(`s${i}`, 1);
+  write("late", SOURCE_RECORDS_BURST + 1);
+  assert.deepEqual(gates.dropping, ["others"]);
+  await clock.advance({ minutes: 2 });
+  records.length = 0;
+  write("later", 1);
+  write("later", SOURCE_RECORDS_BURST);
+  assert.deepEqual(gates.dropping, ["later"]);
+});
+
+test("records that lay somewhere are counted by their own time", () => {
+  const { gates, records } = startRig();
+  const count = 10 * SOURCE_RECORDS_BURST;
+  for (let i = 0; i < count; i += 1) gates.write({ level: "info", source: "journal", message: "m" }, 1_000_000 + i * 2);
+  assert.equal(records.length, count);
+});

@@ -1,0 +1,243 @@
+import { type Stats, statSync } from "node:fs";
+import type { Clock } from "@robofleet/clock";
+import type { SourceGates } from "../source-gates.ts";
+import { levelOfLine } from "./level-of-line.ts";
+import { findRotated, reopen, rotatedFiles } from "./rotated.ts";
+import { isTailState, LINE_BYTES_MAX, openRegular, readHead, Tail, type TailLine, type TailState } from "./tail.ts";
+
+/** One file has no more than this read at a time: others wait. */
+const TURN_BYTES_MAX = 1024 * 1024;
+/** Waits in the file beyond that are counted and left out: a writer that is always too fast would never be caught up with. */
+export const FILE_BACKLOG_BYTES_MAX = 64 * 1024 * 1024;
+/** A rotated file is closed when nothing came for so long: its writer goes on with it until it is told of the new one. */
+export const ROTATED_QUIET_MS = 10_000;
+/** Rotated files of one path that are still read. */
+const ROTATED_MAX = 5;
+/** A file with a zero byte this near its beginning holds no lines. */
+const BINARY_BYTES = 512;
+
+export interface FollowerOptions {
+  path: string;
+  clock: Clock;
+  gates: SourceGates;
+  /** Whether the spool has room; without, lines wait in the file. */
+  spoolHasRoom: () => boolean;
+  /** Files that are read already under another name. */
+  isRead: (file: Stats) => boolean;
+  /** Whether a path is followed for itself. */
+  isFollowed: (path: string) => boolean;
+}
+
+export interface FinishedFile {
+  dev: number;
+  ino: number;
+  birth_ms: number;
+}
+
+interface Rotated {
+  tail: Tail;
+  /** When it last grew, monotonic. */
+  grew_at: number;
+  /** A copy of what was cut off: nobody writes to it. */
+  copy: boolean;
+}
+
+/** The log file of one path through all of its rotations, by rename and by copy and cut. */
+export class FileFollower {
+  readonly path: string;
+  /** Files whose end was reached after they were rotated; taken by whoever owns the followers. */
+  readonly finished: FinishedFile[] = [];
+  readonly #options: FollowerOptions;
+  #current: Tail | undefined;
+  #rotated: Rotated[] = [];
+  #moved = false;
+  #binary = false;
+
+  constructor(options: FollowerOptions) {
+    this.path = options.path;
+    this.#options = options;
+  }
+
+  /** Begins with a file that was not known before; `at_end`: with what is appended from now on. Answers false when it cannot be read. */
+  begin(at_end: boolean): boolean {
+    const opened = openRegular(this.path);
+    if (opened === undefined) return false;
+    this.#binary = readHead(opened.handle, BINARY_BYTES).includes(0);
+    this.#current = new Tail(opened.handle, opened.stat, { offset: at_end ? opened.stat.size : 0 });
+    this.#moved = true;
+    return true;
+  }
+
+  get binary(): boolean {
+    return this.#binary;
+  }
+
+  /** Goes on where a run before stood, in files that may have been rotated since, and with those that were written in between. */
+  resume(states: readonly TailState[]): void {
+    let newest_ms = 0;
+    for (const state of states) {
+      const here = reopen(this.path, state, "same_file");
+      if (here !== undefined) {
+        this.#current = here;
+        continue;
+      }
+      const found = findRotated(this.path, state);
+      if (found === undefined) {
+        if (statSync(this.path, { throwIfNoEntry: false }) !== undefined) this.#tellLost();
+        continue;
+      }
+      newest_ms = Math.max(newest_ms, found.mtime_ms);
+      this.#rotated.push({ tail: found.tail, grew_at: this.#options.clock.monotonic(), copy: false });
+    }
+    if (this.#current !== undefined) return;
+    if (newest_ms > 0) this.#addBetween(newest_ms);
+    this.begin(false);
+  }
+
+  /** What to save. */
+  get states(): TailState[] {
+    return [...this.#rotated.map(({ tail }) => tail), ...(this.#current === undefined ? [] : [this.#current])].map(({ state }) => state);
+  }
+
+  static readStates(value: unknown): TailState[] {
+    return Array.isArray(value) ? value.filter(isTailState) : [];
+  }
+
+  get tails(): Tail[] {
+    return [...this.#rotated.map(({ tail }) => tail), ...(this.#current === undefined ? [] : [this.#current])];
+  }
+
+  /** Reads what came since the last call. Answers whether the place to save is another one. */
+  poll(): boolean {
+    if (this.#binary) return false;
+    this.#look();
+    const now = this.#options.clock.monotonic();
+    for (const rotated of this.#rotated) if (this.#read(rotated.tail)) rotated.grew_at = now;
+    this.#closeQuiet(now);
+    // In the order in which they were written: first all of the file before.
+    if (this.#current !== undefined && this.#rotated.every(({ tail }) => tail.stat().size - tail.offset < LINE_BYTES_MAX))
+      this.#read(this.#current);
+    const moved = this.#moved;
+    this.#moved = false;
+    return moved;
+  }
+
+  close(): void {
+    for (const tail of this.tails) tail.close();
+    this.#rotated = [];
+    this.#current = undefined;
+  }
+
+  /** Finds out whether the path means another file than before, and whether the file was emptied. */
+  #look(): void {
+    const stat = statSync(this.path, { throwIfNoEntry: false });
+    const current = this.#current;
+    if (current !== undefined && (stat === undefined || stat.ino !== current.ino || stat.dev !== current.dev)) {
+      this.#current = undefined;
+      this.#addRotated(current, false);
+      this.#addBetween(current.stat().mtimeMs);
+    } else if (current !== undefined && stat !== undefined && current.wasCut(stat)) this.#onCut(current);
+    if (this.#current !== undefined || stat === undefined) return;
+    const back = this.#rotated.findIndex(({ tail }) => tail.ino === stat.ino && tail.dev === stat.dev);
+    if (back >= 0) this.#current = this.#rotated.splice(back, 1)[0]?.tail;
+    else if (!this.#options.isRead(stat)) this.begin(false);
+  }
+
+  /** What was not read before it was cut stands in the copy that was made, if one was. */
+  #onCut(current: Tail): void {
+    const found = findRotated(this.path, current.state);
+    if (found === undefined) this.#tellLost();
+    else {
+      this.#addRotated(found.tail, true);
+      this.#addBetween(found.mtime_ms);
+    }
+    current.restart();
+    this.#moved = true;
+  }
+
+  /** After a file that was read in part come those that were written and rotated before anybody looked again. */
+  #addBetween(after_ms: number): void {
+    for (const { path, mtime_ms } of rotatedFiles(this.path)) {
+      // The clock of files is coarse: what was written in the same moment counts, what is read already is told by its inode.
+      if (
+        mtime_ms < after_ms ||
+        !path.startsWith(this.path) ||
+        !/^[.-]/.test(path.slice(this.path.length)) ||
+        this.#options.isFollowed(path)
+      )
+        continue;
+      const opened = openRegular(path);
+      if (opened === undefined) continue;
+      const { handle, stat } = opened;
+      const tail = new Tail(handle, stat, { offset: 0 });
+      if (this.#options.isRead(stat) || this.tails.some(({ dev, ino }) => dev === tail.dev && ino === tail.ino)) tail.close();
+      else this.#addRotated(tail, false);
+    }
+  }
+
+  #addRotated(tail: Tail, copy: boolean): void {
+    this.#rotated.push({ tail, grew_at: this.#options.clock.monotonic(), copy });
+    this.#moved = true;
+    while (this.#rotated.length > ROTATED_MAX) {
+      this.#tellLost();
+      this.#finish(this.#rotated.shift()!);
+    }
+  }
+
+  #closeQuiet(now: number): void {
+    this.#rotated = this.#rotated.filter((rotated) => {
+      const { tail, grew_at, copy } = rotated;
+      const stat = tail.stat();
+      const waits = stat.size - tail.offset >= LINE_BYTES_MAX || !this.#mayRead();
+      if (waits || (!copy && now - grew_at < ROTATED_QUIET_MS)) return true;
+      tail.readRest(stat.size, (line) => this.#take(line));
+      this.#finish(rotated);
+      return false;
+    });
+  }
+
+  #finish({ tail }: Rotated): void {
+    this.finished.push({ dev: tail.dev, ino: tail.ino, birth_ms: tail.birth_ms });
+    this.#moved = true;
+    tail.close();
+  }
+
+  #read(tail: Tail): boolean {
+    const { size } = tail.stat();
+    let read = 0;
+    while (read < TURN_BYTES_MAX) {
+      const too_much = size - tail.offset > FILE_BACKLOG_BYTES_MAX;
+      const went = tail.read(size, (line) => (too_much ? this.#leaveOut(line) : this.#take(line)));
+      if (went === 0) break;
+      read += went;
+    }
+    if (read > 0) this.#moved = true;
+    return read > 0;
+  }
+
+  #mayRead(): boolean {
+    return this.#options.spoolHasRoom() && this.#options.gates.hasRoom(this.path);
+  }
+
+  #take({ text, cut }: TailLine): boolean {
+    if (text === "") return true;
+    if (!this.#mayRead()) return false;
+    const { gates } = this.#options;
+    gates.write({ level: levelOfLine(text), source: this.path, message: text, ...(cut ? { fields: { truncated: true } } : {}) });
+    return true;
+  }
+
+  #leaveOut({ text }: TailLine): boolean {
+    if (text !== "") this.#options.gates.drop(this.path, 1);
+    return true;
+  }
+
+  #tellLost(): void {
+    this.#options.gates.write({
+      level: "warn",
+      source: "robofleet",
+      message: `${this.path} was rotated away or emptied: its last lines before that may be missing`,
+      fields: { source: this.path },
+    });
+  }
+}

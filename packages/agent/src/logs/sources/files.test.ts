@@ -1,0 +1,235 @@
+import assert from "node:assert/strict";
+import { appendFileSync, copyFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import { pino } from "pino";
+import type { LogRecord } from "../../contract.ts";
+import { SourceGates } from "../source-gates.ts";
+import { FILE_BACKLOG_BYTES_MAX, ROTATED_QUIET_MS } from "./file-follower.ts";
+import { FileLogs, FILES_MAX } from "./files.ts";
+import { Positions } from "./positions.ts";
+import { LINE_BYTES_MAX } from "./tail.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+
+/** A directory of logs and what follows it, in time of its own. */
+class Rig implements Disposable {
+  readonly directory = mkdtempSync(join(tmpdir(), "robofleet-files-"));
+  readonly state = join(this.directory, "state");
+  readonly log = join(this.directory, "app.log");
+  readonly clock: SimulatedClock;
+  records: LogRecord[] = [];
+  said: string[] = [];
+  room = true;
+  logs!: FileLogs;
+  positions!: Positions;
+
+  constructor(at = "2030-01-01T00:00:00Z") {
+    this.clock = new SimulatedClock({ at });
+    mkdirSync(this.state);
+  }
+
+  start(globs = [join(this.directory, "*.log")]): this {
+    const { clock } = this;
+    const log = pino({ level: "warn" }, { write: (line) => void this.said.push((JSON.parse(line) as { msg: string }).msg) });
+    const gates = new SourceGates({ write: (record) => void this.records.push(record) }, clock);
+    this.positions = new Positions({ state_directory: this.state, clock, log, sync: () => {} });
+    this.logs = new FileLogs({
+      globs,
+      state_directory: this.state,
+      clock,
+      log,
+      gates,
+      positions: this.positions,
+      spoolHasRoom: () => this.room,
+    });
+    this.logs.start();
+    return this;
+  }
+
+  /** The lines since the last call, after what was written had its time. */
+  async lines(seconds = 1): Promise<string[]> {
+    await this.clock.advance({ seconds });
+    return this.records.splice(0).map(({ message }) => message);
+  }
+
+  restart(): this {
+    this.logs.stop();
+    return this.start();
+  }
+
+  write(text: string | Buffer, path = this.log): void {
+    appendFileSync(path, text);
+  }
+
+  [Symbol.dispose](): void {
+    this.logs.stop();
+    rmSync(this.directory, { recursive: true });
+  }
+}
+
+test("a file is followed from its end on; only whole lines come, and what is wrong with them is told", TIMEOUT, async () => {
+  using rig = new Rig();
+  rig.write("of before\n");
+  rig.start();
+  rig.write("one\ntwo\r\n\nhal");
+  assert.deepEqual(await rig.lines(), ["one", "two"]);
+  rig.write("f [ERROR] ü\n");
+  rig.write(Buffer.from([0x61, 0xff, 0x62, 0x0a]));
+  await rig.clock.advance({ seconds: 1 });
+  assert.deepEqual(
+    rig.records.splice(0).map(({ level, source, message }) => [level, source, message]),
+    [
+      ["error", rig.log, "half [ERROR] ü"],
+      ["info", rig.log, "a\ufffdb"],
+    ],
+  );
+  const long = "x".repeat(3 * LINE_BYTES_MAX);
+  rig.write(`${long}\nafter\n`);
+  await rig.clock.advance({ seconds: 1 });
+  assert.deepEqual(
+    rig.records.splice(0).map(({ message, fields }) => [message.length, fields]),
+    [
+      [LINE_BYTES_MAX, { truncated: true }],
+      [5, undefined],
+    ],
+  );
+});
+
+test("a rotation by rename loses no line, also of a writer that learns of it late", TIMEOUT, async () => {
+  using rig = new Rig();
+  rig.write("");
+  rig.start();
+  rig.write("1\n2\n");
+  assert.deepEqual(await rig.lines(), ["1", "2"]);
+  rig.write("3\n");
+  renameSync(rig.log, `${rig.log}.1`);
+  rig.write("5\n");
+  rig.write("4\nhalf", `${rig.log}.1`);
+  assert.deepEqual(await rig.lines(), ["3", "4", "5"]);
+  rig.write("6\n");
+  rig.write(" and whole\nlast without an end", `${rig.log}.1`);
+  assert.deepEqual(await rig.lines(), ["half and whole", "6"]);
+  assert.deepEqual(await rig.lines(ROTATED_QUIET_MS / 1_000 + 1), ["last without an end"]);
+  // And once more, over the name that is taken.
+  renameSync(rig.log, `${rig.log}.1`);
+  assert.deepEqual(await rig.lines(), []);
+  rig.write("7\n");
+  assert.deepEqual(await rig.lines(), ["7"]);
+  assert.deepEqual(rig.logs.paths, [rig.log]);
+});
+
+test("a rotation by copy and cut loses no line: what was not read stands in the copy", TIMEOUT, async () => {
+  using rig = new Rig();
+  rig.write("");
+  rig.start();
+  rig.write("1 first\n");
+  assert.deepEqual(await rig.lines(), ["1 first"]);
+  rig.write("2\n");
+  copyFileSync(rig.log, `${rig.log}.1`);
+  truncateSync(rig.log);
+  // Longer than before: only its beginning tells that it was cut.
+  rig.write("3 after the cut, and longer than what was there\n");
+  assert.deepEqual(await rig.lines(), ["2", "3 after the cut, and longer than what was there"]);
+  truncateSync(rig.log);
+  rig.write("4\n");
+  const [told, line] = await rig.lines();
+  assert.match(told ?? "", /app\.log was rotated away or emptied/);
+  assert.equal(line, "4");
+});
+
+test("after a restart reading goes on where it stood, through rotations that nobody saw", TIMEOUT, async () => {
+  using rig = new Rig();
+  rig.write("");
+  rig.start();
+  rig.write("1\nha");
+  assert.deepEqual(await rig.lines(), ["1"]);
+  rig.logs.stop();
+  rig.write("lf\n2\n");
+  rig.start();
+  assert.deepEqual(await rig.lines(), ["half", "2"]);
+  rig.logs.stop();
+  rig.write("3\n");
+  renameSync(rig.log, `${rig.log}.2`);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  writeFileSync(`${rig.log}.1`, "4\n");
+  rig.write("5\n");
+  rig.start();
+  assert.deepEqual(await rig.lines(), ["3", "4", "5"]);
+  rig.logs.stop();
+  renameSync(rig.log, `${rig.log}.3`);
+  unlinkSync(`${rig.log}.3`);
+  rig.write("6\n");
+  rig.start();
+  assert.match((await rig.lines()).join("\n"), /rotated away or emptied.*\n6$/);
+  assert.deepEqual(await rig.restart().lines(ROTATED_QUIET_MS / 1_000 + 1), []);
+});
+
+test("new files are found and read whole, those that were rotated, packed or binary are not", TIMEOUT, async () => {
+  using rig = new Rig();
+  rig.start([join(rig.directory, "*")]);
+  rig.write("first\n");
+  rig.write("packed\n", `${rig.log}.2.gz`);
+  rig.write("\0\0\0\n", join(rig.directory, "wtmp"));
+  rig.write("in state\n", join(rig.state, "x.log"));
+  assert.deepEqual(await rig.lines(6), ["first"]);
+  assert.deepEqual(rig.said, ["a file that is to be followed as a log is binary: it is not followed"]);
+  renameSync(rig.log, `${rig.log}.1`);
+  rig.write("second\n");
+  assert.deepEqual(await rig.lines(30), ["second"]);
+});
+
+test("a file that came while nobody looked is read whole, one that was there before from its end on", TIMEOUT, async () => {
+  // A clock that is behind: files of today are younger than what it saved.
+  using rig = new Rig("2020-01-01T00:00:00Z");
+  rig.start().logs.stop();
+  rig.write("1\n");
+  rig.start();
+  assert.deepEqual(await rig.lines(), ["1"]);
+  using ahead = new Rig("2090-01-01T00:00:00Z");
+  ahead.start().logs.stop();
+  ahead.write("1\n");
+  ahead.start();
+  ahead.write("2\n");
+  assert.deepEqual(await ahead.lines(), ["2"]);
+});
+
+test("there are never more files open than the bound, and it is said", TIMEOUT, async () => {
+  using rig = new Rig();
+  for (let i = 0; i < FILES_MAX + 5; i += 1) rig.write("", join(rig.directory, `${i}.log`));
+  rig.start();
+  assert.equal(rig.logs.paths.length, FILES_MAX);
+  assert.deepEqual(rig.said, ["more log files than can be followed: this one and others are not"]);
+  await rig.clock.advance({ seconds: 20 });
+  assert.equal(rig.said.length, 1);
+});
+
+test("while the spool is full lines wait in the file; a writer that is always too fast is told of", TIMEOUT, async () => {
+  using rig = new Rig();
+  rig.write("");
+  rig.start();
+  rig.room = false;
+  rig.write("waits\n");
+  assert.deepEqual(await rig.lines(), []);
+  rig.room = true;
+  assert.deepEqual(await rig.lines(), ["waits"]);
+  rig.room = false;
+  const line = `${"y".repeat(1_023)}\n`;
+  const count = FILE_BACKLOG_BYTES_MAX / line.length + 100;
+  rig.write(line.repeat(count));
+  await rig.clock.advance({ seconds: 5 });
+  const gaps = rig.records.splice(0);
+  const dropped = gaps.reduce((sum, { fields }) => sum + (fields as { gap: { count: number } }).gap.count, 0);
+  assert.ok(dropped >= 100 && dropped < 200, String(dropped));
+  assert.ok(gaps.every(({ fields }) => fields?.["source"] === rig.log));
+  rig.room = true;
+  let lines = 0;
+  while (lines < count - dropped) {
+    const more = (await rig.lines(30)).length;
+    assert.ok(more > 0);
+    lines += more;
+  }
+  assert.equal(lines, count - dropped);
+});

@@ -1,0 +1,178 @@
+import { globSync, type Stats, statSync } from "node:fs";
+import { sep } from "node:path";
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import type { SourceGates } from "../source-gates.ts";
+import { FileFollower, type FinishedFile } from "./file-follower.ts";
+import type { Positions } from "./positions.ts";
+
+const POLL_MS = 500;
+/** How often globs are looked at anew. */
+const FIND_MS = 5_000;
+/** Files that are open at a time, without those that were rotated a moment ago. */
+export const FILES_MAX = 100;
+const PACKED = /\.(?:gz|xz|zst|bz2|lz4|Z|zip)$/;
+/** Rotated files that were read to their end and may still lie where a glob finds them. */
+const FINISHED_MAX = 500;
+
+export interface FilesOptions {
+  globs: readonly string[];
+  /** Nothing below it is followed: the agent's own files change with each record. */
+  state_directory: string;
+  clock: Clock;
+  log: Logger;
+  gates: SourceGates;
+  positions: Positions;
+  spoolHasRoom: () => boolean;
+}
+
+/** Follows the files that globs name, those that come later too. */
+export class FileLogs {
+  readonly #options: FilesOptions;
+  readonly #followers = new Map<string, FileFollower>();
+  readonly #refused = new Set<string>();
+  #finished: FinishedFile[] = [];
+  #timer: { cancel(): void } | undefined;
+  #found_at = -Infinity;
+  #too_many = false;
+
+  constructor(options: FilesOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    const { positions, clock } = this.#options;
+    const stored = positions.stored("files") as { files?: unknown; finished?: unknown } | undefined;
+    const files = typeof stored?.files === "object" && stored.files !== null ? (stored.files as Record<string, unknown>) : {};
+    if (Array.isArray(stored?.finished)) this.#finished = stored.finished.filter(isFinished);
+    positions.provide("files", () => ({
+      files: Object.fromEntries(Array.from(this.#followers, ([path, { states }]) => [path, states])),
+      finished: this.#finished,
+    }));
+    const saved_at_ms = positions.saved_at_ms;
+    const paths = this.#match();
+    // Those that are known first: a file that was rotated to a name that is found as well is one of theirs.
+    for (const path of Object.keys(files)) {
+      if (paths.includes(path) || paths.length < FILES_MAX) this.#resume(path, FileFollower.readStates(files[path]));
+    }
+    for (const path of paths) if (!this.#followers.has(path)) this.#begin(path, !isNewer(path, saved_at_ms));
+    this.#found_at = clock.monotonic();
+    // Where each begins must be known before anything is appended that a dead agent would miss.
+    positions.save();
+    this.#timer = clock.every(POLL_MS, () => this.poll());
+  }
+
+  /** Paths that are followed. */
+  get paths(): string[] {
+    return [...this.#followers.keys()];
+  }
+
+  poll(): void {
+    const { clock, positions } = this.#options;
+    const now = clock.monotonic();
+    let moved = false;
+    if (now - this.#found_at >= FIND_MS) {
+      this.#found_at = now;
+      if (this.#find()) positions.save();
+    }
+    for (const follower of this.#followers.values()) {
+      if (follower.poll()) moved = true;
+      for (const file of follower.finished.splice(0)) this.#finished.push(file);
+    }
+    if (this.#finished.length > FINISHED_MAX) this.#finished = this.#finished.slice(-FINISHED_MAX);
+    if (moved) positions.moved();
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    if (this.#timer !== undefined) this.poll();
+    this.#timer = undefined;
+    this.#options.positions.save();
+    for (const follower of this.#followers.values()) follower.close();
+  }
+
+  /** Files that were not there before; those that are gone for good are forgotten. Answers whether there are new ones. */
+  #find(): boolean {
+    let found = false;
+    for (const path of this.#match()) if (!this.#followers.has(path) && this.#begin(path, false)) found = true;
+    for (const [path, follower] of this.#followers) {
+      if (follower.tails.length > 0 || statSync(path, { throwIfNoEntry: false }) !== undefined) continue;
+      this.#followers.delete(path);
+    }
+    return found;
+  }
+
+  #match(): string[] {
+    const { globs, state_directory } = this.#options;
+    const paths = new Set<string>();
+    for (const glob of globs)
+      for (const path of globSync(glob)) if (!path.startsWith(state_directory + sep) && !PACKED.test(path)) paths.add(path);
+    // Beside a log lie those that it was rotated to.
+    return [...paths].filter((path) => !isRotationOf(path, paths)).toSorted();
+  }
+
+  #follower(path: string): FileFollower | undefined {
+    const { clock, gates, spoolHasRoom, log } = this.#options;
+    if (this.#followers.size >= FILES_MAX) {
+      if (!this.#too_many) log.warn({ path, files_max: FILES_MAX }, "more log files than can be followed: this one and others are not");
+      this.#too_many = true;
+      return undefined;
+    }
+    return new FileFollower({
+      path,
+      clock,
+      gates,
+      spoolHasRoom,
+      isRead: (file) => this.#isRead(file, path),
+      isFollowed: (other) => this.#followers.has(other),
+    });
+  }
+
+  #resume(path: string, states: ReturnType<typeof FileFollower.readStates>): void {
+    const follower = this.#follower(path);
+    if (follower === undefined) return;
+    follower.resume(states);
+    this.#followers.set(path, follower);
+  }
+
+  #begin(path: string, at_end: boolean): boolean {
+    const stat = statSync(path, { throwIfNoEntry: false });
+    if (stat === undefined || !stat.isFile() || this.#isRead(stat, path)) return false;
+    const follower = this.#follower(path);
+    if (follower === undefined || !follower.begin(at_end)) {
+      if (follower !== undefined && !this.#refused.has(path)) this.#options.log.warn({ path }, "a log file cannot be read");
+      if (this.#refused.size < FINISHED_MAX) this.#refused.add(path);
+      return false;
+    }
+    if (follower.binary) this.#options.log.warn({ path }, "a file that is to be followed as a log is binary: it is not followed");
+    this.#followers.set(path, follower);
+    return true;
+  }
+
+  #isRead({ dev, ino, birthtimeMs }: Stats, path: string): boolean {
+    for (const [other, { tails }] of this.#followers)
+      if (other !== path && tails.some((tail) => tail.dev === dev && tail.ino === ino)) return true;
+    // An inode that is used again belongs to a younger file.
+    return this.#finished.some((file) => file.dev === dev && file.ino === ino && file.birth_ms === birthtimeMs);
+  }
+}
+
+const isRotationOf = (path: string, paths: ReadonlySet<string>): boolean => {
+  for (let end = path.length - 1; end > path.lastIndexOf("/") + 1; end -= 1) {
+    const next = path.charAt(end);
+    if ((next === "." || next === "-") && paths.has(path.slice(0, end))) return true;
+  }
+  return false;
+};
+
+/** Made since positions were last saved, by an agent that was not there to see it: it is read from its beginning. */
+function isNewer(path: string, saved_at_ms: number | undefined): boolean {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat !== undefined && saved_at_ms !== undefined && stat.birthtimeMs > saved_at_ms;
+}
+
+function isFinished(value: unknown): value is FinishedFile {
+  if (typeof value !== "object" || value === null) return false;
+  const { dev, ino, birth_ms } = value as Partial<FinishedFile>;
+  return typeof dev === "number" && typeof ino === "number" && typeof birth_ms === "number";
+}

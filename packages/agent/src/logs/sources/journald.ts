@@ -1,0 +1,182 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { Logger } from "pino";
+import { errorCode, errorText } from "../../disk/write-atomically.ts";
+import { backoffMs } from "../../link/backoff.ts";
+import type { SourceGates } from "../source-gates.ts";
+import { boundedLines } from "./bounded-lines.ts";
+import { JOURNAL_FIELDS, readJournalEntry } from "./journal-entry.ts";
+import type { Positions } from "./positions.ts";
+
+/** An entry may be of any size; one that is longer as JSON is left out and said. */
+export const ENTRY_BYTES_MAX = 256 * 1024;
+const STOP_TIMEOUT_MS = 2_000;
+const ROOM_LOOK_MS = 250;
+const STDERR_CHARACTERS_MAX = 300;
+/** A child that lived so long was no failure. */
+const SETTLED_MS = 60_000;
+
+export interface JournalOptions {
+  /** Only these; all, if empty. */
+  units: readonly string[];
+  /** The command and what it always gets: tests name a journal of their own. */
+  command: readonly string[];
+  /** For the child: PATH and the like. */
+  environment: Readonly<Record<string, string>>;
+  clock: Clock;
+  log: Logger;
+  gates: SourceGates;
+  positions: Positions;
+  spoolHasRoom: () => boolean;
+}
+
+interface JournalState {
+  cursor?: string;
+  /** While the journal had no entry: only what came later is meant, seconds since 1970. */
+  since?: number;
+}
+
+/** Follows the system's journal through a `journalctl` that goes on behind the last entry that was taken. */
+export class Journal {
+  readonly #options: JournalOptions;
+  readonly #own_unit = ownUnit();
+  #state: JournalState;
+  #child: ChildProcess | undefined;
+  #ended: Promise<void> | undefined;
+  #again: Timer | undefined;
+  #room: Timer | undefined;
+  #failures = 0;
+  #stopped = false;
+  #said = "";
+
+  constructor(options: JournalOptions) {
+    this.#options = options;
+    this.#state = readState(options.positions.stored("journald"));
+  }
+
+  start(): void {
+    const { positions, clock } = this.#options;
+    positions.provide("journald", () => this.#state);
+    if (this.#state.cursor === undefined && this.#state.since === undefined) {
+      this.#state = { since: Math.floor(clock.now().getTime() / 1_000) };
+      // What is logged from now on counts, also when the agent dies before the first entry.
+      positions.save();
+    }
+    this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#again?.cancel();
+    this.#room?.cancel();
+    const child = this.#child;
+    if (child === undefined) return;
+    const late = this.#options.clock.setTimer(STOP_TIMEOUT_MS, () => child.kill("SIGKILL"));
+    child.kill("SIGTERM");
+    child.stdout?.destroy();
+    await this.#ended;
+    late.cancel();
+  }
+
+  #arguments(): string[] {
+    const { cursor, since } = this.#state;
+    return [
+      "--output=json",
+      `--output-fields=${JOURNAL_FIELDS.join(",")}`,
+      "--all",
+      "--follow",
+      "--no-tail",
+      "--quiet",
+      ...this.#options.units.map((unit) => `--unit=${unit}`),
+      cursor === undefined ? `--since=@${since ?? 0}` : `--after-cursor=${cursor}`,
+    ];
+  }
+
+  #run(): void {
+    const { command, environment, clock, log } = this.#options;
+    const [program = "journalctl", ...args] = command;
+    const started_at = clock.monotonic();
+    const child = spawn(program, [...args, ...this.#arguments()], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
+    this.#child = child;
+    const { stdout, stderr } = child;
+    boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
+    stderr.setEncoding("utf8").on("data", (text: string) => this.#say(text));
+    this.#ended = new Promise((resolve) => {
+      const end = (how: string, missing: boolean): void => {
+        this.#child = undefined;
+        resolve();
+        if (this.#stopped) return;
+        if (missing) return log.info({ command: program }, "no journal here: there is no such command");
+        this.#failures = clock.monotonic() - started_at > SETTLED_MS ? 0 : this.#failures + 1;
+        log.warn({ how }, "reading the journal ended by itself");
+        this.#again = clock.setTimer(backoffMs(clock, this.#failures), () => this.#run());
+      };
+      child.once("error", (error) => {
+        if (child.pid === undefined) end(errorText(error), errorCode(error) === "ENOENT");
+      });
+      // All that it wrote was read.
+      child.once("close", (code, signal) => end(signal ?? `exit code ${code}`, false));
+    });
+  }
+
+  #take(line: string | { bytes: number }): void {
+    const { gates, positions } = this.#options;
+    if (typeof line !== "string") {
+      gates.write({
+        level: "warn",
+        source: "robofleet",
+        message: "1 records dropped: an entry of the journal is too long",
+        fields: { gap: { count: 1 }, bytes: line.bytes },
+      });
+      return;
+    }
+    const entry = readJournalEntry(line);
+    if (entry === undefined) return;
+    this.#state = { cursor: entry.cursor };
+    positions.moved();
+    // What this agent writes to stderr is among its own records already.
+    if (entry.unit === undefined || entry.unit !== this.#own_unit) gates.write(entry.record, entry.record.at.getTime());
+    this.#waitForRoom();
+  }
+
+  /** Entries wait in the journal while the spool is full: the child waits for its pipe. */
+  #waitForRoom(): void {
+    const { spoolHasRoom, clock } = this.#options;
+    if (spoolHasRoom() || this.#room !== undefined) return;
+    const stdout = this.#child?.stdout;
+    stdout?.pause();
+    const look = (): void => {
+      if (spoolHasRoom()) {
+        this.#room = undefined;
+        stdout?.resume();
+      } else this.#room = clock.setTimer(ROOM_LOOK_MS, look);
+    };
+    this.#room = clock.setTimer(ROOM_LOOK_MS, look);
+  }
+
+  /** That others' entries may not be read, say: once. */
+  #say(text: string): void {
+    const said = text.trim().slice(0, STDERR_CHARACTERS_MAX);
+    if (said === "" || said === this.#said) return;
+    this.#said = said;
+    this.#options.log.warn({ said }, "journalctl says");
+  }
+}
+
+function readState(value: unknown): JournalState {
+  if (typeof value !== "object" || value === null) return {};
+  const { cursor, since } = value as { cursor?: unknown; since?: unknown };
+  // It becomes an argument.
+  if (typeof cursor === "string" && /^[\w=;-]{1,500}$/.test(cursor)) return { cursor };
+  return typeof since === "number" ? { since } : {};
+}
+
+/** The service that this process belongs to, by its control group; undefined when it was started by hand. */
+function ownUnit(): string | undefined {
+  try {
+    return /\/([^/\s]+\.service)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
+  } catch {
+    return undefined;
+  }
+}

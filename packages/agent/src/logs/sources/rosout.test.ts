@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { LogRecord } from "../../contract.ts";
+import { followRosout, rosoutRecord } from "./rosout.ts";
+
+const at = new Date("2030-01-01T00:00:00Z");
+
+test("what nodes of ROS 2 log becomes records of theirs", () => {
+  const message = {
+    stamp: { sec: 1_893_456_000, nanosec: 250_000_000 },
+    level: 30,
+    name: "nav2.planner",
+    msg: "no path",
+    file: "planner.cpp",
+    function: "plan",
+    line: 42,
+  };
+  assert.deepEqual(rosoutRecord(message, at), {
+    level: "warn",
+    source: "nav2.planner",
+    message: "no path",
+    fields: { file: "planner.cpp", function: "plan", line: 42 },
+    at: new Date("2030-01-01T00:00:00.250Z"),
+  });
+  assert.deepEqual(
+    [10, 20, 30, 40, 50, 0].map((level) => rosoutRecord({ ...message, level }, at)?.level),
+    ["debug", "info", "warn", "error", "fatal", "info"],
+  );
+});
+
+test("what nodes of ROS 1 log, too; simulated time is not taken for the time", () => {
+  const message = {
+    header: { seq: 1, stamp: { sec: 1_893_456_001, nsec: 0 }, frame_id: "" },
+    level: 8,
+    name: "/talker",
+    msg: "broken",
+    file: "",
+    line: 0,
+    topics: [],
+  };
+  const record = rosoutRecord(message, at);
+  assert.deepEqual(record, { level: "error", source: "/talker", message: "broken", fields: {}, at: new Date("2030-01-01T00:00:01Z") });
+  assert.deepEqual(
+    [1, 2, 4, 8, 16].map((level) => rosoutRecord({ ...message, level }, at)?.level),
+    ["debug", "info", "warn", "error", "fatal"],
+  );
+  assert.deepEqual(rosoutRecord({ ...message, header: { stamp: { sec: 12, nsec: 0 } } }, at)?.at, at);
+  for (const none of [null, "text", {}, { msg: 1 }]) assert.equal(rosoutRecord(none, at), undefined);
+});
+
+test("the topic is followed until the end", async () => {
+  const records: LogRecord[] = [];
+  let publish: ((message: { at: Date; message: unknown }) => void) | undefined;
+  const ros = {
+    subscribe: async (topic: string, _: object, on: typeof publish) => {
+      assert.equal(topic, "/rosout");
+      publish = on;
+      return () => (publish = undefined);
+    },
+  };
+  const end = await followRosout(ros, { write: (record) => void records.push(record) });
+  publish?.({ at, message: { level: 20, name: "n", msg: "hello" } });
+  publish?.({ at, message: new Uint8Array(3) });
+  end();
+  assert.equal(publish, undefined);
+  assert.deepEqual(
+    records.map(({ message }) => message),
+    ["hello"],
+  );
+});

@@ -1,0 +1,63 @@
+import type { LogLevel } from "@robofleet/protocol/link";
+import type { LogRecord, LogSink } from "../../contract.ts";
+
+/** What is needed of the robot's ROS. */
+export interface RosoutTopic {
+  subscribe(topic: string, options: { rate?: number }, on: (message: { at: Date; message: unknown }) => void): Promise<() => void>;
+}
+
+/** rosgraph_msgs/Log of ROS 1 and rcl_interfaces/msg/Log of ROS 2 number their levels differently, and share no number but these. */
+const LEVELS: Readonly<Record<number, LogLevel>> = {
+  1: "debug",
+  2: "info",
+  4: "warn",
+  8: "error",
+  16: "fatal",
+  10: "debug",
+  20: "info",
+  30: "warn",
+  40: "error",
+  50: "fatal",
+};
+
+/** Hands on what ROS nodes log, until the answer is called. */
+export function followRosout(ros: RosoutTopic, sink: LogSink): Promise<() => void> {
+  return ros.subscribe("/rosout", {}, ({ message, at }) => {
+    const record = rosoutRecord(message, at);
+    if (record !== undefined) sink.write(record);
+  });
+}
+
+/** A message of /rosout as a record of the node that logged it; undefined when it is none. */
+export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined {
+  if (typeof message !== "object" || message === null) return undefined;
+  const { level, name, msg, file, function: fn, line } = message as Record<string, unknown>;
+  if (typeof msg !== "string") return undefined;
+  const fields = {
+    ...(typeof file === "string" && file !== "" ? { file } : {}),
+    ...(typeof fn === "string" && fn !== "" ? { function: fn } : {}),
+    ...(typeof line === "number" && line > 0 ? { line } : {}),
+  };
+  return {
+    level: LEVELS[Number(level)] ?? "info",
+    source: typeof name === "string" && name !== "" ? name : "/rosout",
+    message: msg,
+    fields,
+    at: stampOf(message) ?? at,
+  };
+}
+
+/** ROS 1 has it in a header, ROS 2 beside the rest; 0 where nobody set it or time is simulated. */
+function stampOf(message: object): Date | undefined {
+  const { header, stamp } = message as { header?: unknown; stamp?: unknown };
+  const time = stamp ?? (typeof header === "object" && header !== null && "stamp" in header ? header.stamp : undefined);
+  if (typeof time !== "object" || time === null) return undefined;
+  const { sec, nsec, nanosec } = time as Record<string, unknown>;
+  const seconds = Number(sec);
+  // Simulated time begins with 0: nobody would find those records among the others.
+  if (!Number.isFinite(seconds) || seconds < STAMP_SECONDS_MIN) return undefined;
+  return new Date(seconds * 1_000 + Number(nanosec ?? nsec ?? 0) / 1e6);
+}
+
+/** 2001: an earlier time is no wall clock's. */
+const STAMP_SECONDS_MIN = 1_000_000_000;

@@ -1,0 +1,53 @@
+import { join } from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
+import { systemClock } from "@robofleet/clock";
+import { pino } from "pino";
+import { startLogSources } from "../logs/sources/index.ts";
+import { LogSpool } from "../spool/log-spool.ts";
+
+/** What the test passes as the one argument, in JSON. */
+export interface LogKillTask {
+  state: string;
+  globs: string[];
+  /** The process ends itself with SIGKILL behind this record, counted from 1; 0: never. */
+  kill_at: number;
+  /** It ends by itself when a record has this message. */
+  last: string;
+}
+
+/** A process of its own that follows files into a spool: for tests that kill it. */
+async function main({ state, globs, kill_at, last }: LogKillTask): Promise<void> {
+  const clock = systemClock;
+  const spool = new LogSpool({
+    directory: join(state, "logs"),
+    bytes_max: 64 * 1024 * 1024,
+    clock,
+    now: () => clock.now(),
+    on_disk: () => {},
+  });
+  let records = 0;
+  let seen = false;
+  const sources = await startLogSources({
+    settings: { journald: false, files: globs, rosout: false },
+    state_directory: state,
+    clock,
+    log: pino({ level: "silent" }),
+    sink: {
+      write: (record) => {
+        spool.append(record);
+        records += 1;
+        seen ||= record.message === last;
+        if (records === kill_at) process.kill(process.pid, "SIGKILL");
+      },
+    },
+    environment: {},
+    spoolHasRoom: () => true,
+    sync: () => spool.sync(),
+  });
+  process.stdout.write("started\n");
+  while (!seen) await turn();
+  await sources.stop();
+  spool.close();
+}
+
+if (import.meta.main) await main(JSON.parse(process.argv[2]!) as LogKillTask);
