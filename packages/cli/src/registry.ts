@@ -76,6 +76,7 @@ export const registry: readonly Group[] = [
         verb("timeline", "Show what happened to a robot", () => import("./commands/robots/timeline.ts")),
         verb("replace", "Create a key for the new computer of a robot", () => import("./commands/robots/replace.ts")),
         verb("admit", "Let a robot in again that was held", () => import("./commands/robots/admit.ts")),
+        verb("forward", "Make services of a robot reachable on this machine", () => import("./commands/robots/forward.ts")),
       ]),
       noun("sites", "Places where fleets are", [
         verb("list", "List sites", () => import("./commands/sites/list.ts")),

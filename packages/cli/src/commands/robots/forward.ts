@@ -1,0 +1,67 @@
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { Forwarder } from "../../forward/forwarder.ts";
+import { parsePortSpec, placeName } from "../../forward/port-spec.ts";
+import { plain } from "../../text.ts";
+
+/** How soon it is said that the robot went or came back. */
+const LOOK_MS = 5_000;
+
+interface Options {
+  bind: string;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description(
+      "Make services of a robot reachable on this machine, until interrupted. LOCAL:REMOTE is a port here and one of the robot; LOCAL:HOST:REMOTE leads on to where the robot's own configuration allows it (forward.allow); LOCAL 0 takes a free port.",
+    )
+    .argument("<id>", "Id of the robot")
+    .argument("<ports...>", "LOCAL:REMOTE or LOCAL:HOST:REMOTE")
+    .option("--bind <address>", "Address of this machine to listen on; any other than loopback opens the robot to the network", "127.0.0.1")
+    .action(act<[string, string[], Options]>(run));
+  addExamples(command, [
+    "rf robots forward rob_… 8080:80",
+    "rf robots forward rob_… 2222:22 0:8765",
+    "rf robots forward rob_… 5000:192.168.1.20:554",
+  ]);
+};
+
+async function run(context: Context, robot_id: string, texts: string[], { bind }: Options): Promise<void> {
+  const specs = texts.map(parsePortSpec);
+  const client = await context.client();
+  const signal = context.interruptible();
+  // Says at once what would else be said at the first connection.
+  const { data } = await client.getRobot({ params: { id: robot_id } });
+  const forwarder = new Forwarder({ client, robot_id, signal, note: (text) => context.out.note(plain(text)) });
+  const looks = context.clock.every(LOOK_MS, () => look(forwarder, client, robot_id));
+  try {
+    for (const spec of specs) {
+      const local_port = await forwarder.listen(spec, bind);
+      const local = placeName(bind, local_port);
+      const remote = placeName(spec.host, spec.port);
+      if (context.structured) await context.out.record({ local, robot_id, remote });
+      else context.out.line(plain(`${local} → ${remote} of ${data.name}`));
+    }
+    forwarder.setOffline(data.status !== "online");
+    await Promise.race([forwarder.failed, aborted(signal)]);
+  } finally {
+    looks.cancel();
+    forwarder.close();
+  }
+}
+
+async function look(forwarder: Forwarder, client: Awaited<ReturnType<Context["client"]>>, robot_id: string): Promise<void> {
+  try {
+    const { data } = await client.getRobot({ params: { id: robot_id } });
+    forwarder.setOffline(data.status !== "online");
+  } catch {
+    // The next connection says why.
+  }
+}
+
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason as Error);
+    signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
+  });

@@ -1,0 +1,88 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { systemClock } from "@robofleet/clock";
+import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
+import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "../../packages/agent/src/config-file/robot-config.ts";
+import type { AgentConfig } from "../../packages/agent/src/config.ts";
+import { agentConfig, idleDeployments } from "../../packages/agent/src/testing/agent-rig.ts";
+import type { HarnessOrg } from "./harness-org.ts";
+import type { Harness } from "./index.ts";
+import { Proxy } from "./proxy.ts";
+
+export interface LiveRobotOptions {
+  /** What the robot's own config file says, beside the defaults. */
+  robot?: Partial<RobotConfig>;
+  config?: Partial<AgentConfig>;
+  /** Whose it is; by default the harness's own org. */
+  org?: Pick<HarnessOrg, "enrollmentKey">;
+}
+
+/** A real agent in this process, connected to a plane through a proxy that can make the line bad. It runs no releases. */
+export class LiveRobot implements AsyncDisposable {
+  readonly plane: Harness;
+  /** Between the agent and the plane. */
+  readonly line: Proxy;
+  readonly lines: string[] = [];
+  readonly state_directory: string;
+  readonly #options: LiveRobotOptions;
+  readonly #key: string;
+  #agent: Agent | undefined;
+
+  private constructor(plane: Harness, line: Proxy, state_directory: string, key: string, options: LiveRobotOptions) {
+    this.plane = plane;
+    this.line = line;
+    this.state_directory = state_directory;
+    this.#key = key;
+    this.#options = options;
+  }
+
+  static async start(plane: Harness, options: LiveRobotOptions = {}): Promise<LiveRobot> {
+    const line = await Proxy.start(() => plane.url);
+    const state_directory = await mkdtemp(path.join(tmpdir(), "robofleet-robot-"));
+    const robot = new LiveRobot(plane, line, state_directory, await (options.org ?? plane).enrollmentKey(), options);
+    await robot.start();
+    return robot;
+  }
+
+  get id(): string {
+    if (this.#agent === undefined) throw new Error("the robot is stopped");
+    return this.#agent.robot_id;
+  }
+
+  get connected(): boolean {
+    return this.#agent?.connected === true;
+  }
+
+  /** Resolves when the plane has its link. */
+  async start(): Promise<void> {
+    const config = agentConfig(this.line.url, this.state_directory, {
+      enroll_key: this.#key,
+      ...this.#options.config,
+      robot: { ...ROBOT_CONFIG_DEFAULT, ...this.#options.robot },
+    });
+    this.#agent = await startAgent({
+      config,
+      clock: systemClock,
+      create_deployments: idleDeployments().create,
+      log: (line) => void this.lines.push(line),
+    });
+    await this.back();
+  }
+
+  /** Resolves when the link is there, again after it was cut. */
+  back(): Promise<unknown> {
+    return this.plane.until("the robot's link", () => this.connected && this.plane.plane.link.session(this.id) !== undefined);
+  }
+
+  async stop(): Promise<void> {
+    await this.#agent?.stop();
+    this.#agent = undefined;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+    await this.line[Symbol.asyncDispose]();
+    await rm(this.state_directory, { recursive: true, force: true });
+  }
+}
