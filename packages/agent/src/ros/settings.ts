@@ -6,6 +6,8 @@ export interface RosSettings {
   adapters: readonly RosAdapterName[];
   /** By the configuration, else ROS_DOMAIN_ID; undefined: nobody said, which means 0. */
   domain_id?: number;
+  /** ROS_LOCALHOST_ONLY=1, or ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST: ROS keeps to this machine. */
+  localhost_only?: boolean;
   /** The same for each of these: configured, else undefined and the usual place is tried. */
   foxglove_url?: string;
   rosbridge_url?: string;

@@ -1,0 +1,214 @@
+/**
+ * Looks through each datagram before the RTPS library does. That library takes what it is sent on trust: a wrong length ends in an exception outside of
+ * its guard, a heartbeat over 2^60 messages in a loop that never ends, and data with inline QoS in a payload that begins too early. Anyone on the network
+ * can send such.
+ */
+import { Buffer } from "node:buffer";
+
+const HEADER_BYTES = 20;
+const SUBMESSAGE_HEADER_BYTES = 4;
+const SUBMESSAGES_MAX = 1_024;
+/** The largest message of a topic that is put together from fragments. */
+export const DDS_MESSAGE_BYTES_MAX = 32 * 1024 * 1024;
+/** DDS vendors fragment at about 1 KiB and more; the last of our kind of robots' at 64 KiB. */
+const FRAGMENT_BYTES_MIN = 256;
+/** Messages that a writer may keep; the loop of the library over them takes milliseconds. */
+const HEARTBEAT_RANGE_MAX = 65_536n;
+const SET_BITS_MAX = 256;
+
+const PAD = 0x01;
+const ACKNACK = 0x06;
+const HEARTBEAT = 0x07;
+const GAP = 0x08;
+const INFO_TS = 0x09;
+const INFO_DST = 0x0e;
+const NACK_FRAG = 0x12;
+const HEARTBEAT_FRAG = 0x13;
+const DATA = 0x15;
+const DATA_FRAG = 0x16;
+
+const FLAG_LITTLE_ENDIAN = 0x01;
+const FLAG_INLINE_QOS = 0x02;
+const FLAG_INVALIDATE = 0x02;
+const FLAG_DATA = 0x04;
+
+/** The least that each submessage has after its header. */
+const BODY_BYTES_MIN: Readonly<Record<number, number>> = {
+  [PAD]: 0,
+  [ACKNACK]: 24,
+  [HEARTBEAT]: 28,
+  [GAP]: 28,
+  [INFO_TS]: 8,
+  [INFO_DST]: 12,
+  [NACK_FRAG]: 32,
+  [HEARTBEAT_FRAG]: 24,
+  [DATA]: 20,
+  [DATA_FRAG]: 32,
+};
+
+const PID_SENTINEL = 0x0001;
+const PID_PARTICIPANT_GUID = 0x0050;
+const PID_ENDPOINT_GUID = 0x005a;
+const PID_KEY_HASH = 0x0070;
+const PID_STATUS_INFO = 0x0071;
+const STATUS_DISPOSED = 0x01;
+const STATUS_UNREGISTERED = 0x02;
+
+export const PARTICIPANT_WRITER = 0x0100c2;
+export const PUBLICATIONS_WRITER = 0x0003c2;
+
+/** A participant or an endpoint that has said goodbye. */
+export interface Goodbye {
+  /** PARTICIPANT_WRITER or PUBLICATIONS_WRITER: what it was. */
+  writer: number;
+  /** 32 hex digits: 24 of the participant, 8 of the endpoint. */
+  guid: string;
+}
+
+export interface Datagram {
+  /** Who sent it: 24 hex digits. */
+  guid_prefix: string;
+  goodbyes: Goodbye[];
+}
+
+/**
+ * Checks a datagram, and moves inline QoS out of the way (in place). Answers undefined for one that the library must not see.
+ */
+export function screenDatagram(bytes: Uint8Array): Datagram | undefined {
+  if (bytes.length < HEADER_BYTES || bytes[0] !== 0x52 || bytes[1] !== 0x54 || bytes[2] !== 0x50 || bytes[3] !== 0x53) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const goodbyes: Goodbye[] = [];
+  let count = 0;
+  for (let offset = HEADER_BYTES; offset < bytes.length; count += 1) {
+    if (offset + SUBMESSAGE_HEADER_BYTES > bytes.length || count >= SUBMESSAGES_MAX) return undefined;
+    const submessage = readHeader(view, offset);
+    const length = submessage.end - offset - SUBMESSAGE_HEADER_BYTES;
+    if (submessage.end > bytes.length || length < (BODY_BYTES_MIN[submessage.id] ?? 0) || !isSound(submessage)) return undefined;
+    if (submessage.id === DATA || submessage.id === DATA_FRAG) {
+      const goodbye = takeInlineQos(submessage);
+      if (goodbye === "broken") return undefined;
+      if (goodbye !== undefined) goodbyes.push(goodbye);
+    }
+    offset = submessage.end;
+  }
+  return { guid_prefix: hex(view, 8, 12), goodbyes };
+}
+
+interface Submessage {
+  view: DataView;
+  id: number;
+  offset: number;
+  flags: number;
+  little: boolean;
+  /** Where the next one begins. */
+  end: number;
+}
+
+function readHeader(view: DataView, offset: number): Submessage {
+  let id = view.getUint8(offset);
+  const flags = view.getUint8(offset + 1);
+  const little = (flags & FLAG_LITTLE_ENDIAN) !== 0;
+  // No time: the library would read what follows as one.
+  if (id === INFO_TS && (flags & FLAG_INVALIDATE) !== 0) view.setUint8(offset, (id = PAD));
+  let length = view.getUint16(offset + 2, little);
+  // 0 stands for "to the end" in the last one; the library does not know that.
+  const rest = view.byteLength - offset - SUBMESSAGE_HEADER_BYTES;
+  if (length === 0 && id !== PAD && id !== INFO_TS && rest <= 0xffff) view.setUint16(offset + 2, (length = rest), little);
+  return { view, id, offset, flags, little, end: offset + SUBMESSAGE_HEADER_BYTES + length };
+}
+
+/** Whether the numbers in it are such that no loop over them is long and no buffer large. */
+function isSound(submessage: Submessage): boolean {
+  const { view, id, offset, little, end } = submessage;
+  const sequence = (at: number): bigint =>
+    BigInt(view.getInt32(offset + at, little)) * 0x1_0000_0000n + BigInt(view.getUint32(offset + at + 4, little));
+  const bits = (at: number): boolean => {
+    const count = view.getUint32(offset + at, little);
+    return count <= SET_BITS_MAX && offset + at + 4 + 4 * Math.ceil(count / 32) <= end;
+  };
+  switch (id) {
+    case HEARTBEAT:
+      return sequence(12) >= 0n && sequence(20) - sequence(12) < HEARTBEAT_RANGE_MAX;
+    case ACKNACK:
+      return sequence(12) >= 0n && bits(20);
+    case GAP:
+      return sequence(12) >= 0n && bits(28);
+    case NACK_FRAG:
+      return bits(24);
+    case DATA:
+      return view.getUint16(offset + 6, little) === 16;
+    case DATA_FRAG:
+      return view.getUint16(offset + 6, little) === 28 && areFragmentsSound(submessage);
+    default:
+      return true;
+  }
+}
+
+function areFragmentsSound({ view, offset, little, flags, end }: Submessage): boolean {
+  const [start, count] = [view.getUint32(offset + 24, little), view.getUint16(offset + 28, little)];
+  const [size, total] = [view.getUint16(offset + 30, little), view.getUint32(offset + 32, little)];
+  if (size < FRAGMENT_BYTES_MIN || total > DDS_MESSAGE_BYTES_MAX || start < 1 || count < 1) return false;
+  const first = (start - 1) * size;
+  const bytes = Math.min(count * size, total - first);
+  // With inline QoS before it there is less; then what is there is cut by takeInlineQos.
+  return first < total && (count - 1) * size < total - first && ((flags & FLAG_INLINE_QOS) !== 0 || offset + 36 + bytes <= end);
+}
+
+/**
+ * Makes padding of the inline QoS in front of a payload, and says whose goodbye it holds. In: header, QoS, payload. Out: a PAD submessage as long
+ * as the QoS, header, payload.
+ */
+function takeInlineQos(submessage: Submessage): Goodbye | "broken" | undefined {
+  const { view, id, offset, flags, little, end } = submessage;
+  if ((flags & FLAG_INLINE_QOS) === 0) return undefined;
+  const header_bytes = id === DATA ? 24 : 36;
+  const parameters = readParameters(view, offset + header_bytes, end, little);
+  if (parameters === undefined) return "broken";
+  const status = parameters.found.get(PID_STATUS_INFO);
+  const over = status !== undefined && status.length >= 4 && (view.getUint8(status.at + 3) & (STATUS_DISPOSED | STATUS_UNREGISTERED)) !== 0;
+  const writer = view.getUint32(offset + 12, false);
+  const has_data = (flags & FLAG_DATA) !== 0 || id === DATA_FRAG;
+  const goodbye = over && id === DATA ? goodbyeOf(view, writer, parameters, end) : undefined;
+  // Without a payload the library reads the QoS as one, finds nothing in it that it knows, and counts the message as come: that is right.
+  if (!has_data) return goodbye;
+  const qos_bytes = parameters.end - (offset + header_bytes);
+  const header = Uint8Array.prototype.slice.call(new Uint8Array(view.buffer, view.byteOffset + offset, header_bytes));
+  view.setUint8(offset, PAD);
+  view.setUint16(offset + 2, qos_bytes - SUBMESSAGE_HEADER_BYTES, little);
+  const moved = offset + qos_bytes;
+  new Uint8Array(view.buffer, view.byteOffset + moved, header_bytes).set(header);
+  view.setUint8(moved + 1, flags & ~FLAG_INLINE_QOS);
+  view.setUint16(moved + 2, end - moved - SUBMESSAGE_HEADER_BYTES, little);
+  return goodbye;
+}
+
+interface Parameters {
+  found: Map<number, { at: number; length: number }>;
+  end: number;
+}
+
+function readParameters(view: DataView, start: number, end: number, little: boolean): Parameters | undefined {
+  const found: Parameters["found"] = new Map();
+  for (let at = start; at + 4 <= end;) {
+    const [id, length] = [view.getUint16(at, little), view.getUint16(at + 2, little)];
+    if (id === PID_SENTINEL) return { found, end: at + 4 };
+    if (length % 4 !== 0 || at + 4 + length > end) return undefined;
+    found.set(id, { at: at + 4, length });
+    at += 4 + length;
+  }
+  return undefined;
+}
+
+function goodbyeOf(view: DataView, writer: number, inline: Parameters, end: number): Goodbye | undefined {
+  if (writer !== PARTICIPANT_WRITER && writer !== PUBLICATIONS_WRITER) return undefined;
+  const wanted = writer === PARTICIPANT_WRITER ? PID_PARTICIPANT_GUID : PID_ENDPOINT_GUID;
+  let key = inline.found.get(PID_KEY_HASH);
+  // The key comes as such, a parameter list of its own, or hashed, which for a GUID is the GUID.
+  if (inline.end + 4 <= end) {
+    const list = readParameters(view, inline.end + 4, end, view.getUint8(inline.end + 1) === 3);
+    key = list?.found.get(wanted) ?? key;
+  }
+  return key === undefined || key.length < 16 ? undefined : { writer, guid: hex(view, key.at, 16) };
+}
+
+const hex = (view: DataView, at: number, length: number): string => Buffer.from(view.buffer, view.byteOffset + at, length).toString("hex");

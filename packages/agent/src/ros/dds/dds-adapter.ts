@@ -1,0 +1,221 @@
+import type { Durability, EndpointAttributesWithTopic, HistoryKind, Reliability, SubscribeOpts, UserData } from "@foxglove/rtps";
+import type { Timer } from "@robofleet/clock";
+import type { FindRosAdapter, RosAdapter, RosAdapterOptions, RosMessage, RosTopic } from "../adapter.ts";
+import type { RosSettings } from "../settings.ts";
+import { type Decode, Decoder } from "./decoder.ts";
+import { ddsTopicOf, rosTopicOf, rosTypeOf } from "./names.ts";
+import { DISCOVERY_INFO_TOPIC, NodeNames } from "./node-names.ts";
+import { DdsParticipant } from "./participant.ts";
+
+/** Participants announce themselves at once to one that is new. */
+const ANSWER_MS = 3_000;
+/** With nobody else in the domain for so long, ROS is gone. */
+const ALONE_MS = 60_000;
+const ALONE_CHECK_MS = 5_000;
+/** Topics of the domain that are told of. */
+const TOPICS_MAX = 5_000;
+
+/** As numbers of the library's enumerations, which is imported later. */
+const BEST_EFFORT: Reliability = 1;
+const RELIABLE: Reliability = 2;
+const VOLATILE: Durability = 0;
+const TRANSIENT_LOCAL: Durability = 1;
+const KEEP_LAST: HistoryKind = 0;
+
+/**
+ * Whether the agent joins the domain without being told to: only where the environment or the configuration speaks of ROS 2, because a robot that has
+ * none should neither open ports for it nor multicast.
+ */
+export function isDdsLikely({ domain_id, prefixes, distro }: RosSettings): boolean {
+  return domain_id !== undefined || prefixes.length > 0 || (distro !== undefined && !ROS1_DISTROS.has(distro));
+}
+
+const ROS1_DISTROS = new Set(["indigo", "kinetic", "lunar", "melodic", "noetic"]);
+
+/** Answers when somebody else is in the domain. */
+export const findDds: FindRosAdapter = async (options) => {
+  if (!isDdsLikely(options.settings)) return undefined;
+  const adapter = new DdsAdapter(options);
+  await adapter.start();
+  if (await adapter.somebodyIsThere()) return adapter;
+  await adapter.close();
+  return undefined;
+};
+
+interface Subscription {
+  dds_topic: string;
+  on: (message: RosMessage) => void;
+  /** One for each type that the topic is published with: one, unless somebody errs. */
+  readers: Map<string, { options: SubscribeOpts; end: () => void }>;
+}
+
+/** The robot's ROS 2 by its own wire, DDS: no software of ROS is needed beside the publishers. */
+class DdsAdapter implements RosAdapter {
+  readonly name = "dds";
+  readonly distro: string | null;
+  readonly gone: Promise<string>;
+  readonly #options: RosAdapterOptions;
+  readonly #resolve_gone: (reason: string) => void;
+  readonly #decoder: Decoder;
+  readonly #subscriptions = new Map<string, Subscription>();
+  #participant: DdsParticipant | undefined;
+  #nodes: NodeNames | undefined;
+  #alone: Timer | undefined;
+  #came: () => void = () => {};
+  #closed = false;
+
+  constructor(options: RosAdapterOptions) {
+    const { promise, resolve } = Promise.withResolvers<string>();
+    const { settings, log } = options;
+    this.gone = promise;
+    this.#resolve_gone = resolve;
+    this.#options = options;
+    this.distro = settings.distro ?? distroOf(settings.prefixes);
+    this.#decoder = new Decoder({ prefixes: settings.prefixes, distro: this.distro, clock: options.clock, log });
+  }
+
+  async start(): Promise<void> {
+    const { settings, clock, log } = this.#options;
+    this.#nodes = await NodeNames.load();
+    this.#participant = await DdsParticipant.start({
+      domain_id: settings.domain_id ?? 0,
+      localhost_only: settings.localhost_only === true,
+      clock,
+      log,
+      received: (data) => this.#take(data),
+      changed: () => this.#changed(),
+    });
+    const options = { topicName: DISCOVERY_INFO_TOPIC, typeName: "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_" };
+    this.#participant.subscribe({ ...options, durability: TRANSIENT_LOCAL, reliability: reliability(RELIABLE), history: HISTORY });
+    let alone_since = clock.monotonic();
+    this.#alone = clock.every(ALONE_CHECK_MS, () => {
+      if ((this.#participant?.peers ?? 0) > 0) alone_since = clock.monotonic();
+      else if (clock.monotonic() - alone_since > ALONE_MS) this.#end("nobody else is in the DDS domain any more");
+    });
+  }
+
+  async somebodyIsThere(): Promise<boolean> {
+    const { clock, signal } = this.#options;
+    const over = new AbortController();
+    this.#came = () => over.abort();
+    if (this.#participant?.peers === 0) await clock.sleep(ANSWER_MS, AbortSignal.any([over.signal, signal]));
+    return (this.#participant?.peers ?? 0) > 0;
+  }
+
+  nodes(): string[] {
+    const there = new Set(this.#writers().map(({ guidPrefix }) => guidPrefix));
+    return this.#nodes?.names((participant) => there.has(participant)) ?? [];
+  }
+
+  topics(): RosTopic[] {
+    const topics = new Map<string, RosTopic>();
+    for (const { topicName, typeName } of this.#writers()) {
+      const name = rosTopicOf(topicName);
+      if (name !== undefined && topics.size < TOPICS_MAX) topics.set(name, { name, type: rosTypeOf(typeName) });
+    }
+    return Array.from(topics.values());
+  }
+
+  subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void> {
+    const dds_topic = ddsTopicOf(topic);
+    const subscription: Subscription = { dds_topic, on, readers: new Map() };
+    this.#subscriptions.set(dds_topic, subscription);
+    this.#match(subscription);
+    return Promise.resolve(() => {
+      if (this.#subscriptions.get(dds_topic) === subscription) this.#subscriptions.delete(dds_topic);
+      for (const reader of subscription.readers.values()) reader.end();
+      subscription.readers.clear();
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#end("closed");
+    await this.#participant?.close();
+  }
+
+  #end(reason: string): void {
+    this.#closed = true;
+    this.#alone?.cancel();
+    this.#resolve_gone(reason);
+  }
+
+  #writers(): EndpointAttributesWithTopic[] {
+    return this.#closed ? [] : (this.#participant?.writers() ?? []);
+  }
+
+  #changed(): void {
+    if ((this.#participant?.peers ?? 0) > 0) this.#came();
+    if (!this.#closed) for (const subscription of this.#subscriptions.values()) this.#match(subscription);
+  }
+
+  /** Subscribes as those do who publish: with their type, and as reliably as the least reliable of them, so that it matches all. */
+  #match(subscription: Subscription): void {
+    const writers = this.#writers().filter(({ topicName }) => topicName === subscription.dds_topic);
+    for (const typeName of new Set(writers.map((writer) => writer.typeName))) {
+      const same = writers.filter((writer) => writer.typeName === typeName);
+      const options: SubscribeOpts = {
+        topicName: subscription.dds_topic,
+        typeName,
+        reliability: reliability(same.every((writer) => writer.reliability.kind === RELIABLE) ? RELIABLE : BEST_EFFORT),
+        durability: same.every((writer) => writer.durability >= TRANSIENT_LOCAL) ? TRANSIENT_LOCAL : VOLATILE,
+        history: HISTORY,
+      };
+      const before = subscription.readers.get(typeName);
+      if (before !== undefined && isSame(before.options, options)) continue;
+      before?.end();
+      const end = this.#participant?.subscribe(options);
+      if (end !== undefined) subscription.readers.set(typeName, { options, end });
+    }
+  }
+
+  #take({ publication, subscription, serializedData, timestamp }: UserData): void {
+    const { topicName } = subscription;
+    if (topicName === undefined || this.#closed) return;
+    if (topicName === DISCOVERY_INFO_TOPIC) return this.#nodes?.take(publication.guidPrefix, serializedData);
+    const wanted = this.#subscriptions.get(topicName);
+    if (wanted === undefined) return;
+    const type = rosTypeOf(publication.typeName ?? "");
+    const at = timestamp === undefined ? this.#options.clock.now() : new Date(timestamp.sec * 1_000 + timestamp.nsec / 1e6);
+    void this.#decoder.find(type).then((decode) => {
+      if (this.#subscriptions.get(topicName) === wanted && !this.#closed) wanted.on(new DdsMessage(type, at, serializedData, decode));
+    });
+  }
+}
+
+/** Decoded when somebody reads it. */
+class DdsMessage implements RosMessage {
+  readonly type: string;
+  readonly at: Date;
+  readonly #bytes: Uint8Array;
+  readonly #decode: Decode;
+  #message: unknown;
+  #decoded = false;
+
+  constructor(type: string, at: Date, bytes: Uint8Array, decode: Decode) {
+    this.type = type;
+    this.at = at;
+    this.#bytes = bytes;
+    this.#decode = decode;
+  }
+
+  get message(): unknown {
+    if (!this.#decoded) this.#message = this.#decode(this.#bytes);
+    this.#decoded = true;
+    return this.#message;
+  }
+}
+
+/** What a reader keeps matters to nobody here: each message is handed on at once. */
+const HISTORY = { kind: KEEP_LAST, depth: 1 };
+const reliability = (kind: Reliability): SubscribeOpts["reliability"] => ({ kind, maxBlockingTime: { sec: 0, nsec: 100_000_000 } });
+
+const isSame = (a: SubscribeOpts, b: SubscribeOpts): boolean => a.durability === b.durability && a.reliability.kind === b.reliability.kind;
+
+/** `/opt/ros/humble` says it too. */
+function distroOf(prefixes: readonly string[]): string | null {
+  for (const prefix of prefixes) {
+    const [, distro] = /^\/opt\/ros\/([a-z]+)\/?$/.exec(prefix) ?? [];
+    if (distro !== undefined) return distro;
+  }
+  return null;
+}

@@ -1,0 +1,136 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { MessageDefinition } from "@foxglove/message-definition";
+import { errorText } from "../../disk/write-atomically.ts";
+
+/** Types that one message may be made of. */
+const DEFINITIONS_MAX = 500;
+const DEFINITION_BYTES_MAX = 256 * 1024;
+
+export interface TypeDefinition {
+  /** The type itself first, then those it is made of. */
+  definitions: MessageDefinition[];
+  /** Where they were found: a file of the robot, or the list that comes with the agent. */
+  source: string;
+}
+
+/** A type that cannot be decoded, and why, for people. */
+export class UnknownType extends Error {}
+
+/** Of a ROS 2 type: `std_msgs/msg/String`. Names go into paths, so they are letters, digits and underscores. */
+const TYPE = /^([A-Za-z]\w*)\/(msg|srv|action)\/([A-Za-z]\w*)$/;
+
+/**
+ * Finds what a type is made of: in the `.msg` files below the prefixes (AMENT_PREFIX_PATH), then in their `.idl` files, then among the common
+ * types that the agent brings along. Throws UnknownType.
+ */
+export async function findDefinitions(type: string, prefixes: readonly string[], distro: string | null): Promise<TypeDefinition> {
+  if (!TYPE.test(type)) throw new UnknownType(`${type} is no type of ROS 2`);
+  const wrong: string[] = [];
+  for (const find of [findMsg, findIdl]) {
+    try {
+      const found = await find(type, prefixes);
+      if (found !== undefined) return found;
+    } catch (error) {
+      wrong.push(errorText(error));
+    }
+  }
+  const common = await findCommon(type, distro);
+  if (common !== undefined) return common;
+  if (wrong.length > 0) throw new UnknownType(`the definition of ${type} cannot be read: ${wrong.join("; ")}`);
+  const where = prefixes.length === 0 ? "AMENT_PREFIX_PATH is not set for the agent" : `it is in none of ${prefixes.join(", ")}`;
+  throw new UnknownType(`no definition of ${type}: ${where}, and it is none of the common types`);
+}
+
+/** As definitions name them, without the folder: `std_msgs/Header`. */
+const shortName = (type: string): string => type.replace(/\/(msg|srv|action)\//, "/");
+
+async function findMsg(type: string, prefixes: readonly string[]): Promise<TypeDefinition | undefined> {
+  const { parse } = await import("@foxglove/rosmsg");
+  const definitions = new Map<string, MessageDefinition>();
+  let source: string | undefined;
+  const add = async (wanted: string): Promise<boolean> => {
+    const file = await readDefinition(wanted, "msg", prefixes);
+    if (file === undefined) return false;
+    source ??= file.path;
+    const own_package = wanted.slice(0, wanted.indexOf("/"));
+    const [parsed] = parse(file.text, { ros2: true, skipTypeFixup: true });
+    const fields = (parsed?.definitions ?? []).map((field) => {
+      if (field.isComplex !== true) return field;
+      return { ...field, type: shortName(field.type.includes("/") ? field.type : `${own_package}/${field.type}`) };
+    });
+    definitions.set(shortName(wanted), { name: shortName(wanted), definitions: fields });
+    if (definitions.size > DEFINITIONS_MAX) throw new Error(`${type} is made of more than ${DEFINITIONS_MAX} types`);
+    for (const field of fields) {
+      if (field.isComplex !== true || definitions.has(field.type)) continue;
+      if (!(await add(field.type.replace("/", "/msg/")))) throw new Error(`${field.type}, of which ${wanted} is made, is missing`);
+    }
+    return true;
+  };
+  if (!(await add(type))) return undefined;
+  return { definitions: Array.from(definitions.values()), source: source ?? "" };
+}
+
+const INCLUDE = /^\s*#include\s+"([A-Za-z]\w*\/(?:msg|srv|action)\/\w+)\.idl"/gm;
+const SECTION = `\n${"=".repeat(80)}\n`;
+
+async function findIdl(type: string, prefixes: readonly string[]): Promise<TypeDefinition | undefined> {
+  const texts = new Map<string, string>();
+  let source: string | undefined;
+  const add = async (wanted: string): Promise<boolean> => {
+    const file = await readDefinition(wanted, "idl", prefixes);
+    if (file === undefined) return false;
+    source ??= file.path;
+    texts.set(wanted, file.text);
+    if (texts.size > DEFINITIONS_MAX) throw new Error(`${type} is made of more than ${DEFINITIONS_MAX} types`);
+    for (const [, included = ""] of file.text.matchAll(INCLUDE))
+      if (!texts.has(included) && !(await add(included))) throw new Error(`${included}.idl, which ${wanted}.idl includes, is missing`);
+    return true;
+  };
+  if (!(await add(type))) return undefined;
+  const { parseRos2idl } = await import("@foxglove/ros2idl-parser");
+  const parsed = parseRos2idl(Array.from(texts, ([name, text]) => `${SECTION}IDL: ${name}\n${text}`).join(""));
+  const root = parsed.find(({ name }) => name === type || name === shortName(type));
+  if (root === undefined) throw new Error(`${type}.idl does not define it`);
+  return { definitions: [root, ...parsed.filter((one) => one !== root)], source: source ?? "" };
+}
+
+/** The newest, for robots that do not say which ROS they have. */
+const COMMON_DEFAULT = "jazzy";
+
+async function findCommon(type: string, distro: string | null): Promise<TypeDefinition | undefined> {
+  const { ros2galactic: galactic, ros2humble: humble, ros2iron: iron, ros2jazzy: jazzy } = await import("@foxglove/rosmsg-msgs-common");
+  const lists: Record<string, Record<string, MessageDefinition>> = { galactic, humble, iron, jazzy };
+  const name = distro !== null && Object.hasOwn(lists, distro) ? distro : COMMON_DEFAULT;
+  const list = lists[name] ?? {};
+  const found = new Map<string, MessageDefinition>();
+  const add = (wanted: string): boolean => {
+    const definition = Object.hasOwn(list, wanted) ? list[wanted] : undefined;
+    if (definition === undefined) return false;
+    found.set(wanted, definition);
+    return definition.definitions.every((field) => field.isComplex !== true || found.has(field.type) || add(field.type));
+  };
+  return add(shortName(type))
+    ? { definitions: Array.from(found.values()), source: `the common types of ROS 2 ${name} that come with the agent` }
+    : undefined;
+}
+
+async function readDefinition(
+  type: string,
+  extension: "msg" | "idl",
+  prefixes: readonly string[],
+): Promise<{ path: string; text: string } | undefined> {
+  const [, in_package = "", folder = "", name = ""] = TYPE.exec(type) ?? [];
+  if (name === "") return undefined;
+  for (const prefix of prefixes) {
+    const path = join(prefix, "share", in_package, folder, `${name}.${extension}`);
+    try {
+      const bytes = await readFile(path);
+      if (bytes.length > DEFINITION_BYTES_MAX) throw new Error(`${path} is longer than ${DEFINITION_BYTES_MAX} bytes`);
+      return { path, text: bytes.toString("utf8") };
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    }
+  }
+  return undefined;
+}
