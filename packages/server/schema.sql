@@ -687,6 +687,26 @@ alter table site enable row level security;
 create policy tenant on site using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on site to pg_database_owner;
 
+create table stream_ticket (
+  hash bytea not null,
+  org_id text not null,
+  proof_by text not null,
+  proof_hash bytea not null,
+  stream text not null,
+  object_id text not null,
+  uses integer not null,
+  expires_at timestamp with time zone not null,
+  created_at timestamp with time zone not null,
+  constraint stream_ticket_pkey PRIMARY KEY (hash),
+  constraint stream_ticket_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint stream_ticket_proof_by_check CHECK (proof_by = ANY (ARRAY['token'::text, 'session'::text]))
+);
+CREATE INDEX stream_ticket_expiry ON stream_ticket USING btree (expires_at);
+CREATE INDEX stream_ticket_org ON stream_ticket USING btree (org_id);
+alter table stream_ticket enable row level security;
+create policy tenant on stream_ticket using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on stream_ticket to pg_database_owner;
+
 create table timeline_entry (
   org_id text not null,
   robot_id text not null,

@@ -134,7 +134,15 @@ const streamLines = (Object.keys(streamPaths) as StreamName[]).map((name): Line 
   return { name: `WebSocket ${streamPaths[name]}`, on: "object", access, needed: access, has_id: true, ask };
 });
 
-const lines = [...(Object.values(routes) as Route[]).flatMap(linesOf), ...streamLines];
+/** A ticket needs the role of its stream, which the row of the route cannot say. */
+const ticketLines = (Object.keys(streamPaths) as StreamName[]).map((name): Line => {
+  const route: Route = routes.createStreamTicket;
+  const ask = ({ from, token }: Column): Promise<Reply> =>
+    askRoute(plane, route, { path: route.path, query: {}, body: { robot_id: from.ids.robot_id, stream: name } }, { token });
+  return { name: `ticket of ${name}`, on: "object", access: route.access, needed: streamAccess[name].access, has_id: true, ask };
+});
+
+const lines = [...(Object.values(routes) as Route[]).flatMap(linesOf), ...streamLines, ...ticketLines];
 
 type Outcome = "may" | "not found" | "forbidden" | "unauthorized";
 

@@ -101,6 +101,7 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     key: route.name === "enrollRobot" ? things.enrollment_key : "speed",
     value: { sample: true },
     schema: {},
+    stream: "logs",
     version: 1,
     public_key: generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64"),
     statement: firstStatement(things.ids.org_id ?? ""),

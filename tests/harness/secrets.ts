@@ -4,7 +4,7 @@ import type { Db } from "../../packages/server/src/kernel/db.ts";
 import { identifier, int, list, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 
 /** Long enough to be no accident, short enough to find a secret that was cut. */
-const SECRET = "rf_(org|user|enroll|session|csrf)_[0-9a-f]{16}";
+const SECRET = "rf_(org|user|enroll|session|csrf|ticket)_[0-9a-f]{16}";
 /** Of the longest text that the form matches. */
 const SECRET_CHARACTERS = "rf_session_".length + 16;
 const CHUNK_BYTES = 1024 * 1024;
@@ -22,7 +22,7 @@ export async function tablesWithSecrets(db: Db): Promise<string[]> {
   for (const { name } of tables) {
     const { count } = await db.one(sql(countRow)`
       select count(*)::int as count from ${identifier(name)} t
-      where t::text ~ ${SECRET} or t::text ~ ${`${as_bytes}(6f7267|75736572|656e726f6c6c|73657373696f6e)5f`}`);
+      where t::text ~ ${SECRET} or t::text ~ ${`${as_bytes}(6f7267|75736572|656e726f6c6c|73657373696f6e|7469636b6574)5f`}`);
     if (count > 0) found.push(name);
   }
   return found;

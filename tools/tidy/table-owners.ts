@@ -39,6 +39,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   idempotency: "kernel",
   audit_entry: "kernel",
   open_stream: "features/streams",
+  stream_ticket: "features/streams",
   node: "link",
 };
 
@@ -49,6 +50,7 @@ export const WITHOUT_ORG: ReadonlySet<string> = new Set([
   "membership",
   "credential",
   "web_session",
+  "stream_ticket",
   "robot_key",
   "deployment_due",
   "node",

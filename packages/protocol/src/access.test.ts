@@ -42,9 +42,9 @@ test("no object needs a higher role than the route itself, or only the object wo
   }
 });
 
-test("a viewer changes nothing but the own session and reads no bytes of an artifact; what is deleted, an admin deletes", () => {
+test("a viewer changes nothing but the own session and what opens a stream, and reads no bytes of an artifact; what is deleted, an admin deletes", () => {
   for (const { name, path, method, access: role } of all) {
-    if (!isRole(role) || path === "/api/auth/session") continue;
+    if (!isRole(role) || path === "/api/auth/session" || name === "createStreamTicket") continue;
     if (method === "DELETE") assert.ok(roleAtLeast(role, name.endsWith("Upload") ? "operator" : "admin"), name);
     else if (method !== "GET" && (method as string) !== "HEAD") assert.ok(roleAtLeast(role, "operator"), name);
   }

@@ -138,6 +138,9 @@ export const access = {
   listRobotLogs: one("viewer", "robot"),
   listRobotTimeline: one("viewer", "robot"),
 
+  // The role of the stream itself is needed for its ticket.
+  createStreamTicket: at("viewer", ["robot_id"]),
+
   // Whoever deploys to one fleet must find what to deploy; what is deployed to all is not his to change.
   listReleases: shared("viewer", "releases"),
   createRelease: whole("operator", "releases"),

@@ -33,5 +33,6 @@ export const SECRET_PREFIXES = {
   enrollment_key: "rf_enroll_",
   session: "rf_session_",
   csrf: "rf_csrf_",
+  stream_ticket: "rf_ticket_",
 } as const;
-export const SECRET_PATTERN = /\brf_(org|user|enroll|session|csrf)_[0-9a-f]{64}\b/g;
+export const SECRET_PATTERN = /\brf_(org|user|enroll|session|csrf|ticket)_[0-9a-f]{64}\b/g;

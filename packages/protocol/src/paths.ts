@@ -44,6 +44,8 @@ export const paths = {
   listRobotLogs: ["GET", "/api/robots/{id}/logs"],
   listRobotTimeline: ["GET", "/api/robots/{id}/timeline"],
 
+  createStreamTicket: ["POST", "/api/stream-tickets"],
+
   listReleases: ["GET", "/api/releases"],
   createRelease: ["POST", "/api/releases"],
   getRelease: ["GET", "/api/releases/{id}"],

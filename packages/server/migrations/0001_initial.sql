@@ -645,6 +645,23 @@ create table open_stream (
   primary key (org_id, id)
 );
 
+-- Stands in a URL for a token or a session: opens one stream of one object once, found by the SHA-256 of its secret before
+-- any org is known.
+create table stream_ticket (
+  hash bytea primary key,
+  org_id text not null references org (id) on delete cascade,
+  -- what it was made with, by the hash of its secret: when that ends, so does what the ticket opened
+  proof_by text not null check (proof_by in ('token', 'session')),
+  proof_hash bytea not null,
+  stream text not null,
+  object_id text not null,
+  uses integer not null,
+  expires_at timestamptz not null,
+  created_at timestamptz not null
+);
+create index stream_ticket_org on stream_ticket (org_id);
+create index stream_ticket_expiry on stream_ticket (expires_at);
+
 create table idempotency (
   org_id text not null,
   method text not null,

@@ -54,7 +54,7 @@ import {
 } from "./features/robots/index.ts";
 import { signingRoutes } from "./features/signing/index.ts";
 import { siteRoutes } from "./features/sites/index.ts";
-import { createStreams, type Streams } from "./features/streams/index.ts";
+import { createStreams, type Streams, ticketRoutes } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
 import { createPortalAuthenticator, sessionRoutes, sweepSessions, tokenRoutes } from "./features/tokens/index.ts";
 import { userRoutes } from "./features/users/index.ts";
@@ -256,6 +256,7 @@ function mountRoutes(http: Http, plane: Plane): void {
     healthRoutes,
     logRoutes,
     timelineRoutes,
+    ticketRoutes,
     auditRoutes,
   ]) {
     mount(http, plane);

@@ -8,6 +8,7 @@ import { placeRoutes } from "./places.ts";
 import { releaseRoutes } from "./releases.ts";
 import { robotRoutes } from "./robots.ts";
 import { signingRoutes } from "./signing.ts";
+import { streamRoutes } from "./streams.ts";
 
 /** Every HTTP route, by name. The server runs these objects and the OpenAPI document is made of them. */
 export const routes = {
@@ -15,6 +16,7 @@ export const routes = {
   ...peopleRoutes,
   ...orgRoutes,
   ...robotRoutes,
+  ...streamRoutes,
   ...releaseRoutes,
   ...signingRoutes,
   ...deploymentRoutes,
@@ -38,4 +40,5 @@ export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled } from "./operations.ts";
 export type { Release } from "./releases.ts";
 export type { SigningKeys } from "./signing.ts";
+export type { StreamTicket } from "./streams.ts";
 export type { HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";

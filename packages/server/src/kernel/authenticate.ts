@@ -7,8 +7,6 @@ import type { Site } from "./networks.ts";
 import type { HeldProof, Proof } from "./proof.ts";
 import { clearCookie, isSessionSecret, requireCsrfToken, requireOwnOrigin, sessionCookie } from "./web-session.ts";
 
-export type { Proof } from "./proof.ts";
-
 /** What authentication looks at; the same for HTTP requests and upgrades. */
 export interface Credentials {
   headers: Record<string, string | string[] | undefined>;
@@ -34,7 +32,7 @@ export function bearerOf(credentials: Pick<Credentials, "headers">): string | un
  * What the request shows of its sender: a token, or without any header `Authorization` the cookie of a session. `token` is
  * that of the query on WebSocket routes.
  */
-export function proofOf(credentials: Credentials, token = bearerOf(credentials)): Proof | undefined {
+export function proofOf(credentials: Pick<Credentials, "headers" | "site">, token = bearerOf(credentials)): Proof | undefined {
   if (token !== undefined) return { by: "token", secret: token };
   if (header(credentials, "authorization") !== undefined) return undefined;
   const secret = sessionCookie(credentials.headers, credentials.site());
@@ -52,11 +50,22 @@ export async function authenticatePortal(
   org_id = header(credentials, "x-service-org-id"),
 ): Promise<Caller> {
   if (proof === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
-  const caller = await authenticateProof(plane, proof, org_id).catch((error: unknown) => {
-    throw refusalOf(plane, credentials, proof, error);
+  const found = await countRequest(plane, credentials, proof.by, async () => ({ caller: await authenticateProof(plane, proof, org_id) }));
+  return found.caller;
+}
+
+/** Finds out who a request is of, and counts it: for its token, or as a guess for the address that it came from. */
+export async function countRequest<T extends { caller: Caller }>(
+  plane: KernelPlane,
+  credentials: Credentials,
+  by: Proof["by"] | "ticket",
+  find: () => Promise<T>,
+): Promise<T> {
+  const found = await find().catch((error: unknown) => {
+    throw refusalOf(plane, credentials, by, error);
   });
-  plane.rate_limits.token.take(caller.token_id);
-  return caller;
+  plane.rate_limits.token.take(found.caller.token_id);
+  return found;
 }
 
 /** Asks for somebody who is not there at this moment whether the proof still holds, and what of. */
@@ -70,7 +79,7 @@ async function authenticateProof({ authenticators }: KernelPlane, { by, secret }
 }
 
 /** Guessing is slow; who knows a token is never held up by those who do not, and a known one that has ended is no guess. */
-function refusalOf(plane: KernelPlane, credentials: Credentials, proof: Proof, error: unknown): unknown {
+function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"] | "ticket", error: unknown): unknown {
   if (!(error instanceof Fault) || error.code !== "unauthorized") return error;
   let fault = error;
   try {
@@ -80,7 +89,7 @@ function refusalOf(plane: KernelPlane, credentials: Credentials, proof: Proof, e
     fault = limited;
   }
   // The browser would send it with every request.
-  if (proof.by === "session") fault.headers["set-cookie"] = clearCookie(credentials.site());
+  if (by === "session") fault.headers["set-cookie"] = clearCookie(credentials.site());
   return fault;
 }
 
@@ -88,8 +97,10 @@ function refusalOf(plane: KernelPlane, credentials: Credentials, proof: Proof, e
  * Browsers send a cookie with whatever any page asks for. 403 unless a page of this server did: it alone can read the
  * session's token against forgery, and for what opens a WebSocket, which no header can be put on, browsers name it in Origin.
  */
-export function requireMeant(credentials: Credentials, { session }: Caller, what: "reads" | "changes" | "opens"): void {
+export function requireMeant(credentials: Credentials, { session }: Caller, what: "reads" | "changes" | "opens" | "opens_by_ticket"): void {
   if (session === undefined || what === "reads") return;
+  // Programs name no origin, and whoever has the ticket was given it by a page of ours.
+  if (what === "opens_by_ticket" && credentials.headers.origin === undefined) return;
   requireOwnOrigin(credentials.headers, credentials.site());
   if (what === "changes") requireCsrfToken(credentials.headers, session);
 }

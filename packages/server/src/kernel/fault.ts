@@ -35,6 +35,10 @@ export const forbidden = (message: string): Fault => new Fault("forbidden", mess
 export const unauthorized = (message: string): Fault =>
   new Fault("unauthorized", message, { headers: { "www-authenticate": 'Bearer realm="robofleet"' } });
 
+/** 401 for a secret that is known and opens nothing any more: whoever sends it did not guess, and is not counted among who does. */
+export const unauthorizedKnown = (message: string): Fault =>
+  new Fault("unauthorized", message, { headers: unauthorized(message).headers, detail: { known: true } });
+
 /** Also for what belongs to another org: that it exists is secret. The id comes from the client and is cut to a sane length. */
 export const notFound = (kind: string, id: string): Fault => new Fault("not_found", `${kind} ${printable(id)} does not exist`);
 

@@ -1,14 +1,16 @@
 import type { IncomingMessage } from "node:http";
-import { streamAccess } from "@robofleet/protocol";
+import { streamAccess, type StreamName } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import { authorize } from "../../kernel/authorize.ts";
-import { authenticatePortal, type Credentials, type Proof, proofOf, requireMeant } from "../../kernel/authenticate.ts";
+import { authenticateAgain, authenticatePortal, countRequest, type Credentials, proofOf, requireMeant } from "../../kernel/authenticate.ts";
 import { checkText } from "../../kernel/body.ts";
 import { type Caller, requireRole } from "../../kernel/caller.ts";
 import { badRequest, Fault, httpError, notFound, printable, unauthorized } from "../../kernel/fault.ts";
 import { clientAddress, siteOf } from "../../kernel/networks.ts";
+import { type HeldProof, holdProof } from "../../kernel/proof.ts";
 import { requireRobot } from "../robots/index.ts";
 import { type StartStream, STREAM_KINDS, type StreamKind } from "./kinds.ts";
+import { takeTicket } from "./tickets.ts";
 
 /** Path and query of a request, as they were sent: the class URL refuses some and rewrites others. */
 export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
@@ -37,7 +39,8 @@ function decoded(id: string): string {
 export interface Admitted {
   kind: StreamKind;
   caller: Caller;
-  proof: Proof;
+  /** What it was opened with, to ask again whether it still holds. */
+  held: HeldProof;
   robot_id: string;
   decommissioned: boolean;
   /** Address that the request came from. */
@@ -63,11 +66,9 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
     peer: request.socket.remoteAddress,
     site: () => siteOf(request, plane.proxies),
   };
-  const proof = proofOf(credentials, query.get("token") ?? undefined);
-  if (proof === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
-  const caller = await authenticatePortal(plane, credentials, proof, query.get("org_id") ?? undefined);
+  const { caller, held } = await identify(plane, credentials, query, { stream: kind.name, object_id: robot_id });
   seen.org_id = caller.org_id;
-  requireMeant(credentials, caller, "opens");
+  requireMeant(credentials, caller, query.has("ticket") ? "opens_by_ticket" : "opens");
   requireRole(caller, kind.role);
   checkQuery(query, kind);
   const start = kind.prepare(query);
@@ -75,11 +76,32 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   const db = plane.db.forOrg(caller.org_id);
   await authorize(plane.findPlaces, db, caller, streamAccess[kind.name], { params: { id: robot_id }, query: {}, body: {} });
   const { decommissioned } = await requireRobot(db, caller.org_id, robot_id);
-  return { kind, caller, proof, robot_id, decommissioned, ip: credentials.ip, start };
+  return { kind, caller, held, robot_id, decommissioned, ip: credentials.ip, start };
+}
+
+/** By a ticket, a token or the cookie of a session. */
+async function identify(
+  plane: Plane,
+  credentials: Credentials,
+  query: URLSearchParams,
+  use: { stream: StreamName; object_id: string },
+): Promise<{ caller: Caller; held: HeldProof }> {
+  const org_id = query.get("org_id") ?? undefined;
+  const ticket = query.get("ticket");
+  if (ticket !== null) {
+    if (query.has("token")) throw badRequest("give a token or a ticket, not both");
+    return await countRequest(plane, credentials, "ticket", async () => {
+      const { held, org_id: of } = await takeTicket(plane, ticket, { ...use, org_id });
+      return { caller: await authenticateAgain(plane, held, of), held };
+    });
+  }
+  const proof = proofOf(credentials, query.get("token") ?? undefined);
+  if (proof === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
+  return { caller: await authenticatePortal(plane, credentials, proof, org_id), held: holdProof(proof) };
 }
 
 function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void {
-  const allowed = ["token", "org_id", ...known];
+  const allowed = ["token", "ticket", "org_id", ...known];
   for (const name of new Set(query.keys())) {
     if (!allowed.includes(name)) throw badRequest(`unknown query parameter ${printable(name)}; known are ${allowed.join(", ")}`);
     if (query.getAll(name).length > 1) throw badRequest(`query parameter ${name} is given twice`);

@@ -1,1 +1,2 @@
+export { ticketRoutes } from "./tickets.ts";
 export { createStreams, type Streams } from "./streams.ts";

@@ -11,6 +11,7 @@ import { Hub } from "./hub.ts";
 import type { StreamContext } from "./kinds.ts";
 import { OpenViewers } from "./open-viewers.ts";
 import { CLOSED_ABNORMALLY, endOf, StreamBook } from "./tell.ts";
+import { sweepTickets } from "./tickets.ts";
 import { Viewer } from "./viewer.ts";
 import { watchViewers } from "./watch.ts";
 
@@ -22,7 +23,7 @@ export interface Streams {
   routes(http: Http): void;
   /** Takes over an upgrade request; false when its path is no stream. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
-  /** Writes down the end of streams whose server ended without writing it. */
+  /** Writes down the end of streams whose server ended without writing it, and forgets tickets. */
   sweep(): Promise<void>;
   /** Sends every viewer away (1013) and takes no new ones. */
   drain(): Promise<void>;
@@ -89,7 +90,10 @@ export function createStreams(plane: Plane): Streams {
       void open(request, socket, head);
       return true;
     },
-    sweep: () => book.sweep(),
+    async sweep() {
+      await book.sweep();
+      await sweepTickets(plane);
+    },
     async drain() {
       draining = true;
       watch.stop();

@@ -4,7 +4,6 @@ import { authenticateAgain } from "../../kernel/authenticate.ts";
 import { roleOnFound } from "../../kernel/authorize.ts";
 import { type Caller, mayInWholeOrg, requireReached, requireRole } from "../../kernel/caller.ts";
 import { Fault, forbidden } from "../../kernel/fault.ts";
-import { holdProof } from "../../kernel/proof.ts";
 import { ROBOT_REMOVED } from "../robots/index.ts";
 import type { Viewer } from "./viewer.ts";
 
@@ -45,8 +44,8 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
 async function checkTokens(plane: Plane, viewers: ReadonlySet<Viewer>): Promise<void> {
   const by_token = new Map<string, Viewer[]>();
   for (const viewer of viewers) {
-    const { proof, caller } = viewer.admitted;
-    const key = `${proof.secret} ${caller.org_id}`;
+    const { held, caller } = viewer.admitted;
+    const key = `${held.by} ${held.hash.toString("latin1")} ${caller.org_id}`;
     const same = by_token.get(key);
     if (same === undefined) by_token.set(key, [viewer]);
     else same.push(viewer);
@@ -58,7 +57,7 @@ async function checkToken(plane: Plane, viewers: readonly Viewer[]): Promise<voi
   const [first] = viewers;
   if (first === undefined) return;
   try {
-    const caller = await authenticateAgain(plane, holdProof(first.admitted.proof), first.admitted.caller.org_id);
+    const caller = await authenticateAgain(plane, first.admitted.held, first.admitted.caller.org_id);
     for (const viewer of viewers) closeWithoutRole(() => requireRole(caller, viewer.admitted.kind.role), viewer);
     await checkPlaces(plane, caller, viewers);
   } catch (error) {

@@ -4,7 +4,7 @@ import type { Actor } from "@robofleet/protocol/routes";
 import type { Limits } from "../../config.ts";
 import { type Caller, type Grant, highestRole, lowerRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { Fault, forbidden, printable, unauthorized } from "../../kernel/fault.ts";
+import { forbidden, printable, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
 import { type HeldProof, secretHash } from "../../kernel/proof.ts";
 import { WebSession } from "../../kernel/web-session.ts";
 import { Remembered, REMEMBERED_SECRETS_MAX } from "./remembered.ts";
@@ -51,9 +51,9 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
   function checkSession({ session, credential }: Session): void {
     const now = clock.now();
     checkToken(credential, now, "the session's token");
-    if (session.expires_at <= now) throw refuseKnown("the session has expired");
+    if (session.expires_at <= now) throw unauthorizedKnown("the session has expired");
     const used_at = used_sessions.get(session.id) ?? session.used_at;
-    if (used_at <= idleSince(now, limits)) throw refuseKnown("the session was not used for too long");
+    if (used_at <= idleSince(now, limits)) throw unauthorizedKnown("the session was not used for too long");
   }
 
   async function ofToken(hash: Buffer, org_id: string | undefined): Promise<Caller> {
@@ -100,8 +100,8 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
 }
 
 function checkToken({ revoked_at, expires_at }: FoundCredential, now: Date, what: string): void {
-  if (revoked_at !== null) throw refuseKnown(`${what} was revoked`);
-  if (expires_at !== null && expires_at <= now) throw refuseKnown(`${what} has expired`);
+  if (revoked_at !== null) throw unauthorizedKnown(`${what} was revoked`);
+  if (expires_at !== null && expires_at <= now) throw unauthorizedKnown(`${what} has expired`);
 }
 
 async function lookUpToken(db: Db, hash: Buffer): Promise<Token> {
@@ -115,18 +115,12 @@ async function lookUpSession(db: Db, hash: Buffer): Promise<Session> {
   if (session === undefined) throw unauthorized("the session is not known");
   // By the secret that it was made with: when a rotation ends that one, this ends.
   const credential = await findCredential(db, session.token_hash);
-  if (credential?.id !== session.token_id) throw refuseKnown("the session's token was rotated");
+  if (credential?.id !== session.token_id) throw unauthorizedKnown("the session's token was rotated");
   return { session, credential, orgs: await listOrgs(db, credential) };
 }
 
 const listOrgs = (db: Db, { user_id, org_id, every_org }: FoundCredential): Promise<MembershipRow[]> =>
   user_id === null ? listOrgOfToken(db, org_id) : listOrgsOfUser(db, user_id, every_org ? null : org_id);
-
-/** 401 for a token that exists: not a guess, so it is not counted as one. */
-function refuseKnown(message: string): Fault {
-  const { headers } = unauthorized(message);
-  return new Fault("unauthorized", message, { headers, detail: { known: true } });
-}
 
 const callers = new WeakMap<readonly MembershipRow[], Map<string | undefined, Caller>>();
 

@@ -10,7 +10,7 @@ import type { Session } from "../../../link/index.ts";
 import { startFeaturePlane } from "../../testing/feature-plane.ts";
 import { fakeSession, helloOf } from "../../testing/places.ts";
 import { seedRobot } from "../../testing/seed-robot.ts";
-import { createStreams, type Streams } from "../index.ts";
+import { createStreams, type Streams, ticketRoutes } from "../index.ts";
 
 const DEADLINE_MS = 20_000;
 
@@ -72,7 +72,7 @@ export async function startRig() {
     });
     http.server.on("listening", () => (port = (http.server.address() as AddressInfo).port));
   };
-  const rig = await startFeaturePlane([mount], { sessions });
+  const rig = await startFeaturePlane([mount, ticketRoutes], { sessions });
   const { org_id, token, token_id } = await rig.org({ role: "operator" });
   const { robot_id } = await seedRobot(rig.plane, org_id);
   const sent: ServerMessage[] = [];

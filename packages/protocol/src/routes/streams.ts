@@ -1,0 +1,30 @@
+import { Type } from "typebox";
+import { type StreamName, streamPaths } from "../paths.ts";
+import { defineRoute } from "./route.ts";
+import { DataOf, Id, named, Nullable, OneOf, type Of, Shape, Time } from "./shapes.ts";
+
+const STREAM_NAMES = Object.keys(streamPaths) as StreamName[];
+
+export const StreamTicket = named(
+  "StreamTicket",
+  Shape({
+    ticket: Nullable(Type.String({ description: "What the URL of the WebSocket takes as `?ticket=`, shown this once" })),
+    robot_id: Id,
+    stream: OneOf(STREAM_NAMES),
+    expires_at: Time,
+  }),
+);
+export type StreamTicket = Of<typeof StreamTicket>;
+
+export const streamRoutes = {
+  createStreamTicket: defineRoute("createStreamTicket", {
+    summary: "Make a ticket that opens one stream of one robot once, within 30 s: for URLs, where a token might be seen",
+    tag: "Robots",
+    access: "viewer",
+    body: Shape({ robot_id: Id, stream: OneOf(STREAM_NAMES) }),
+    idempotency: "accepted",
+    secret_fields: ["ticket"],
+    responses: { 201: DataOf(StreamTicket) },
+    errors: [404],
+  }),
+};

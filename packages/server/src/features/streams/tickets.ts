@@ -1,0 +1,81 @@
+import { randomBytes } from "node:crypto";
+import { SECRET_PREFIXES, streamAccess, type StreamName } from "@robofleet/protocol";
+import { routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { type Credentials, proofOf } from "../../kernel/authenticate.ts";
+import { authorize } from "../../kernel/authorize.ts";
+import { forbidden, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { type HeldProof, holdProof, secretHash } from "../../kernel/proof.ts";
+import { Answer, serve } from "../../kernel/serve.ts";
+import { wireTime } from "../../kernel/time.ts";
+import { requireRobot } from "../robots/index.ts";
+import { deleteExpiredTickets, insertTicket, useTicket } from "./store-tickets.ts";
+
+const TICKET_MS = 30_000;
+/** A ticket that is over is known for so long still: who comes with it late did not guess. */
+const KNOWN_AFTER_END_MS = 600_000;
+const SECRET_BYTES = 32;
+
+/**
+ * A ticket stands in a URL where a token might be seen: in a browser's history, in the log of a proxy. It opens one stream of
+ * one robot, once and soon, and says nothing of the token or the session that it was made with.
+ */
+export function ticketRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.createStreamTicket, async (_, { caller, body, db, headers, site, audit }) => {
+    const { robot_id, stream } = body;
+    await requireRobot(db, caller.org_id, robot_id);
+    await authorize(plane.findPlaces, db, caller, streamAccess[stream], { params: { id: robot_id }, query: {}, body: {} });
+    audit.object_id = robot_id;
+    audit.data = { stream };
+    const ticket = SECRET_PREFIXES.stream_ticket + randomBytes(SECRET_BYTES).toString("hex");
+    const { by, hash } = heldBy({ headers, site });
+    const created_at = plane.clock.now();
+    const expires_at = new Date(created_at.getTime() + TICKET_MS);
+    await insertTicket(db, {
+      org_id: caller.org_id,
+      hash: secretHash(ticket),
+      proof_by: by,
+      proof_hash: hash,
+      stream,
+      object_id: robot_id,
+      expires_at,
+      created_at,
+    });
+    return new Answer(
+      201,
+      { data: { ticket, robot_id, stream, expires_at: wireTime(expires_at) } },
+      { location: routes.createStreamTicket.path },
+    );
+  });
+}
+
+/** What the request of a known caller was sent with. */
+function heldBy(credentials: Pick<Credentials, "headers" | "site">): HeldProof {
+  const proof = proofOf(credentials);
+  if (proof === undefined) throw new Error("the route let in who shows nothing");
+  return holdProof(proof);
+}
+
+/** What a ticket is shown for. */
+export interface TicketUse {
+  stream: StreamName;
+  object_id: string;
+  /** That the request names beside. */
+  org_id: string | undefined;
+}
+
+/** Whoever came with the ticket has used it up, whatever it is answered. Throws 401, and 403 for another org than the ticket's. */
+export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): Promise<{ held: HeldProof; org_id: string }> {
+  const found = await useTicket(plane.db, secretHash(ticket));
+  if (found === undefined) throw unauthorized("the ticket is not known");
+  if (found.uses > 1) throw unauthorizedKnown("the ticket was used before");
+  if (found.expires_at <= plane.clock.now()) throw unauthorizedKnown("the ticket has expired");
+  if (found.stream !== use.stream || found.object_id !== use.object_id) throw unauthorizedKnown("the ticket is for another stream");
+  if (use.org_id !== undefined && use.org_id !== found.org_id) throw forbidden(`the ticket is about org ${found.org_id}`);
+  return { held: { by: found.proof_by, hash: found.proof_hash }, org_id: found.org_id };
+}
+
+/** Deletes the tickets that nobody comes with any more. */
+export const sweepTickets = ({ db, clock }: Plane): Promise<number> =>
+  deleteExpiredTickets(db, new Date(clock.now().getTime() - KNOWN_AFTER_END_MS));
