@@ -436,6 +436,17 @@ alter table log_position enable row level security;
 create policy tenant on log_position using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on log_position to pg_database_owner;
 
+create table log_usage (
+  org_id text not null,
+  period_at timestamp with time zone not null,
+  bytes bigint not null,
+  constraint log_usage_pkey PRIMARY KEY (org_id, period_at),
+  constraint log_usage_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+alter table log_usage enable row level security;
+create policy tenant on log_usage using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on log_usage to pg_database_owner;
+
 create table membership (
   org_id text not null,
   user_id text not null,
@@ -658,6 +669,49 @@ CREATE INDEX secret_key_master ON secret_key USING btree (master_key_id);
 alter table secret_key enable row level security;
 create policy tenant on secret_key using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on secret_key to pg_database_owner;
+
+create table shell_recording (
+  org_id text not null,
+  session_id text not null,
+  seq integer not null,
+  bytes bytea not null,
+  constraint shell_recording_pkey PRIMARY KEY (org_id, session_id, seq),
+  constraint shell_recording_org_id_session_id_fkey FOREIGN KEY (org_id, session_id) REFERENCES shell_session(org_id, id) ON DELETE CASCADE
+);
+alter table shell_recording enable row level security;
+create policy tenant on shell_recording using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on shell_recording to pg_database_owner;
+
+create table shell_session (
+  org_id text not null,
+  id text not null,
+  robot_id text not null,
+  request_id text not null,
+  actor jsonb not null,
+  ip text not null,
+  app text,
+  command jsonb,
+  terminal boolean not null,
+  status text not null,
+  exit_code integer,
+  reason text,
+  node_id text not null,
+  node_epoch bigint not null,
+  started_at timestamp with time zone not null,
+  ended_at timestamp with time zone,
+  output_bytes bigint not null default 0,
+  recording_bytes bigint not null default 0,
+  recording_dropped_at timestamp with time zone,
+  constraint shell_session_pkey PRIMARY KEY (org_id, id),
+  constraint shell_session_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE,
+  constraint shell_session_status_check CHECK (status = ANY (ARRAY['open'::text, 'ended'::text, 'aborted'::text]))
+);
+CREATE INDEX shell_session_kept ON shell_session USING btree (started_at) WHERE recording_dropped_at IS NULL;
+CREATE INDEX shell_session_open ON shell_session USING btree (org_id, id) WHERE status = 'open'::text;
+CREATE INDEX shell_session_robot ON shell_session USING btree (org_id, robot_id, id);
+alter table shell_session enable row level security;
+create policy tenant on shell_session using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on shell_session to pg_database_owner;
 
 create table signing_trust (
   org_id text not null,

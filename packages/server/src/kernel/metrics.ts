@@ -25,6 +25,12 @@ export function createMetrics() {
     }),
     robots_connected: new Gauge({ name: "robofleet_robots_connected", help: "Robots whose link this node holds", registers }),
     log_records: new Counter({ name: "robofleet_log_records_total", help: "Log records stored", registers }),
+    log_bytes_stored: new Counter({ name: "robofleet_log_bytes_stored_total", help: "Bytes of log batches stored", registers }),
+    log_bytes_dropped: new Counter({
+      name: "robofleet_log_bytes_dropped_total",
+      help: "Bytes of log batches dropped because their org had more than log_bytes_per_org_max",
+      registers,
+    }),
     targets_dispatched: new Counter({
       name: "robofleet_targets_dispatched_total",
       help: "Deployment targets dispatched to robots",

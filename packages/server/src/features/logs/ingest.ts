@@ -4,6 +4,7 @@ import { jsonOfRecords, type Session } from "../../link/index.ts";
 import { pack } from "./codec.ts";
 import { publishBatch } from "./follow.ts";
 import { insertBatch, logPosition } from "./store.ts";
+import { countStored } from "./usage.ts";
 
 /** How far the log of a link was taken; the database decides when this is stale. */
 interface Taken {
@@ -35,6 +36,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     }
     // A link that was replaced may belong to another machine with another spool: it must not take the position over.
     if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
+    const packed = pack(records, as_given ? jsonOfRecords(records) : undefined);
     const stored = await insertBatch(plane.db.forOrg(org_id), {
       org_id,
       robot_id,
@@ -46,7 +48,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
       first_at: new Date(first_at),
       last_at: new Date(last_at),
       record_count: records.length,
-      ...pack(records, as_given ? jsonOfRecords(records) : undefined),
+      ...packed,
     });
     if (stored === 0) {
       taken_by_session.delete(session);
@@ -55,6 +57,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     taken_by_session.set(session, { seq: last.seq, received_at: received_at.getTime() });
     session.send({ type: "log_ack", seq: last.seq });
     plane.metrics.log_records.inc(records.length);
+    countStored(plane, org_id, received_at, packed.packed.length);
     publishBatch(plane, session, received_at.toISOString(), records);
     return;
   }

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import type { LogRecordBody, ServerMessage } from "@robofleet/protocol/link";
 import type { LogRecord } from "@robofleet/protocol/routes";
-import { row, sql, text } from "../../kernel/sql.ts";
+import { bigint, row, sql, text } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
@@ -287,3 +288,37 @@ test(
     assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
   },
 );
+
+test("an org that has more log bytes than it may loses its oldest, and no other org one", TIMEOUT, async () => {
+  const { rig, plane, token, org_id, robot_id, link } = await startRig();
+  await using _ = rig;
+  plane.settings = { ...plane.settings, limits: { ...plane.settings.limits, log_bytes_per_org_max: 10_000 } };
+  const other = await rig.org({ role: "viewer" });
+  const other_robot = await seedRobot(plane, other.org_id);
+  const other_session = { ...fakeSession("sess_other", other.org_id, helloOf(other_robot.robot_id, { outbox_id: "o" })), send: () => true };
+  await ingestLogs(plane, other_session, flush(records(1, 3)));
+  const { session } = link();
+  const retention = await startLogRetention(plane);
+  const message = (): string => randomBytes(1_000).toString("hex");
+  for (let seq = 1; seq <= 12; seq += 1) {
+    await ingestLogs(plane, session, flush([record(seq, { message: message() })]));
+    await rig.clock.advance({ minutes: 10 });
+  }
+  const listKept = async () => seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items);
+  // Each takes some 1,350 bytes with its row: seven of them are within the limit, and room is made a little ahead.
+  let kept = await listKept();
+  for (const end = performance.now() + 30_000; kept.length > 7; kept = await listKept()) {
+    assert.ok(performance.now() < end, String(kept));
+    await rig.clock.advance({ seconds: 10 });
+  }
+  assert.ok(kept.length >= 5, String(kept));
+  assert.deepEqual(kept, range(13 - kept.length, 12));
+  assert.deepEqual(seqs((await listLogs(rig, other.token, `/api/robots/${other_robot.robot_id}/logs`)).items), [1, 2, 3]);
+  const usage = await plane.db.one(sql(row({ bytes: bigint }))`select sum(bytes)::bigint as bytes from log_usage where org_id = ${org_id}`);
+  const stored = await plane.db.one(
+    sql(row({ bytes: bigint }))`select sum(octet_length(records) + 200)::bigint as bytes from log_batch where org_id = ${org_id}`,
+  );
+  assert.equal(usage.bytes, stored.bytes);
+  assert.match(await plane.metrics.registry.metrics(), /robofleet_log_bytes_dropped_total [1-9]/);
+  await retention.stop();
+});

@@ -1,6 +1,8 @@
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import type { Db } from "../../kernel/db.ts";
+import { deleteUsage } from "./store-usage.ts";
+import { startLogUsage } from "./usage.ts";
 import { createPartition, deleteFromDefault, dropPartition, exclusively, listPartitions } from "./store-partitions.ts";
 
 const DAY_MS = 86_400_000;
@@ -8,13 +10,17 @@ const DAYS_AHEAD = 7;
 const EVERY_MS = 3_600_000;
 const PARTITION = /^log_batch_(\d{4})(\d{2})(\d{2})$/;
 
-/** Makes the partitions of the coming days and drops those whose logs are too old: now, and each hour. */
+/**
+ * Makes the partitions of the coming days and drops those whose logs are too old: now, and each hour. Each minute drops the oldest logs of orgs
+ * that have too many.
+ */
 export async function startLogRetention(plane: Plane): Promise<{ stop(): Promise<void> }> {
   const work = background(plane, "log partitions", EVERY_MS, () => keepPartitions(plane));
   // When this fails it is logged and tried again: the default partition takes what comes.
   work.wake();
   await work.settled();
-  return { stop: () => work.stop() };
+  const usage = startLogUsage(plane);
+  return { stop: async () => void (await Promise.all([work.stop(), usage.stop()])) };
 }
 
 /** Once; two nodes may do it at the same time. */
@@ -34,6 +40,7 @@ async function keepPartitions({ db, clock, settings, log }: Plane): Promise<void
     log.info({ partition: name }, "dropped old logs");
   }
   await deleteFromDefault(db, oldest);
+  await deleteUsage(db, oldest);
 }
 
 const makePartition = (db: Db, day: Date): Promise<void> =>
