@@ -274,7 +274,7 @@ function makeLink(parts: LinkParts): Link {
       generation: store.generation,
     }),
     health: () => meter.measure(),
-    sources: streamSources({ robot: config.robot, clock, shells }),
+    sources: streamSources({ robot: config.robot, clock, log, environment: config.workload_environment, shells }),
     announce: () => deployments.announce(),
     on_connection,
     desired: (desired) => {

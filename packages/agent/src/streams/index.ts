@@ -1,6 +1,9 @@
 import type { Clock } from "@robofleet/clock";
 import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
 import { type RobotConfig, STREAM_SWITCHES } from "../config-file/robot-config.ts";
+import type { RosBridge } from "../ros/bridge.ts";
+import { cameraStreams } from "./camera/index.ts";
 import { echo } from "./echo.ts";
 import { forwardSource } from "./forward/index.ts";
 import type { Shells } from "./shell/index.ts";
@@ -8,14 +11,19 @@ import type { Shells } from "./shell/index.ts";
 export interface StreamParts {
   robot: RobotConfig;
   clock: Clock;
+  log: Logger;
+  /** What children of the agent inherit, such as ffmpeg. */
+  environment: Readonly<Record<string, string>>;
   shells: Pick<Shells, "source">;
+  ros?: Pick<RosBridge, "subscribe">;
 }
 
 /** Kinds of streams that this agent serves: the server opens a channel with the kind's name. What the robot forbids is refused. */
-export function streamSources({ robot, clock, shells }: StreamParts): ReadonlyMap<string, StreamSource> {
+export function streamSources({ robot, clock, log, environment, shells, ros }: StreamParts): ReadonlyMap<string, StreamSource> {
   const sources = new Map<string, StreamSource>([
     ["echo", echo],
     ["shell", shells.source],
+    ["camera", cameraStreams({ cameras: robot.cameras, clock, log, environment, ...(ros === undefined ? {} : { ros }) })],
     ["forward", forwardSource({ allow: robot.forward.allow, clock })],
   ]);
   for (const kind of STREAM_SWITCHES) if (!robot.streams[kind]) sources.set(kind, switchedOff);

@@ -1,0 +1,163 @@
+import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { constants } from "node:fs";
+import { access } from "node:fs/promises";
+import path from "node:path";
+import type { Readable, Writable } from "node:stream";
+import type { Clock } from "@robofleet/clock";
+import { stopGroup } from "../../runtime/stop-group.ts";
+import { FRAME_SILENCE_MS, type SourceEnd, type SourceRun } from "./frame-source.ts";
+import { JpegSplitter } from "./jpeg-splitter.ts";
+import { LastWords } from "./last-words.ts";
+import { type Picture, QUALITY_DEFAULT } from "./request.ts";
+import { Silence } from "./silence.ts";
+
+/** Nobody who did not ask for it gets a picture wider than this. */
+const WIDTH_DEFAULT = 1280;
+/** Lower rates are made by leaving frames out: the filter would hold the first frame back until it knows the second. */
+const FILTER_FPS_MIN = 5;
+const STOP_GRACE_MS = 1_500;
+/** Best and worst of the encoder's scale. */
+const QSCALE = { best: 2, worst: 31 } as const;
+
+export interface FfmpegOptions {
+  clock: Clock;
+  /** Of the child; its PATH is where ffmpeg is looked for. */
+  environment: Readonly<Record<string, string>>;
+}
+
+export const FFMPEG_MISSING: SourceEnd = { failed: true, reason: "ffmpeg is not installed on the robot", final: true };
+
+/** Whether there is an ffmpeg on the PATH. */
+export async function hasFfmpeg({ environment }: Pick<FfmpegOptions, "environment">): Promise<boolean> {
+  for (const directory of (environment.PATH ?? "").split(path.delimiter).filter((one) => one !== "")) {
+    try {
+      await access(path.join(directory, "ffmpeg"), constants.X_OK);
+      return true;
+    } catch {
+      // The next.
+    }
+  }
+  return false;
+}
+
+/** Quality from 1 to 100 in the encoder's terms. */
+export const qscaleOf = (quality: number): number => Math.round(QSCALE.worst - ((quality - 1) / 99) * (QSCALE.worst - QSCALE.best));
+
+/** Never larger than the camera's own, with the shape kept, both sides even. */
+function scaleFilter({ width, height, scale }: Picture): string {
+  const parts = [`${width ?? (height === undefined ? WIDTH_DEFAULT : 1e6)}/iw`, ...(height === undefined ? [] : [`${height}/ih`])];
+  const part = parts.reduce((least, one) => `min(${least},${one})`, "1");
+  const side = (name: string): string => `'max(2,2*trunc(${name}*${part}*${scale}/2))'`;
+  return `scale=w=${side("iw")}:h=${side("ih")}`;
+}
+
+/** `filters` come before the size. */
+function outputArguments(picture: Picture, filters: readonly string[]): string[] {
+  const encoder = ["-c:v", "mjpeg", "-pix_fmt", "yuvj420p", "-q:v", String(qscaleOf(picture.quality ?? QUALITY_DEFAULT))];
+  // One thread: others would hold as many frames back.
+  return ["-an", "-sn", "-vf", [...filters, scaleFilter(picture)].join(","), ...encoder, "-threads", "1", "-f", "image2pipe", "pipe:1"];
+}
+
+const QUIETLY = ["-hide_banner", "-nostdin", "-loglevel", "error"];
+
+/** ffmpeg's whole command line for an input that it opens by itself. */
+export const inputArguments = (input: readonly string[], picture: Picture): string[] => [
+  ...QUIETLY,
+  ...input,
+  ...outputArguments(picture, [`fps=${Math.max(FILTER_FPS_MIN, picture.fps)}`]),
+];
+
+const FED = ["-f", "mpjpeg", "-probesize", "32", "-analyzeduration", "0", "-fflags", "nobuffer", "-threads", "1", "-i", "pipe:0"];
+
+/**
+ * It gives out a picture once it has read the next one (measured with 5.1, however it is told to hurry): so each is fed twice, and every second
+ * one is left out again. Without new times it would fill the holes with repeats.
+ */
+const FED_COPIES = 2;
+const FED_FILTERS = [`select='not(mod(n,${FED_COPIES}))'`, "setpts=N/(25*TB)"];
+
+/** Its command line for JPEGs that it is fed as a multipart body. */
+const fedArguments = (picture: Picture): string[] => [...QUIETLY, ...FED, ...outputArguments(picture, FED_FILTERS)];
+
+type Child = ChildProcessByStdio<Writable | null, Readable, Readable>;
+
+function start(args: readonly string[], fed: boolean, environment: Readonly<Record<string, string>>): Child {
+  return spawn("ffmpeg", args, {
+    stdio: [fed ? "pipe" : "ignore", "pipe", "pipe"],
+    env: { ...environment, AV_LOG_FORCE_NOCOLOR: "1" },
+    // A group of its own: what it starts ends with it.
+    detached: true,
+  }) as Child;
+}
+
+/** Runs ffmpeg until it ends or the signal does, and hands on its frames. Its pipe is always read: what waits there would be old. */
+export function runFfmpeg(input: readonly string[], run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
+  return watchChild(start(inputArguments(input, run.picture), false, options.environment), run, options);
+}
+
+/** Takes frames of another source, and makes them smaller. */
+export interface Feeding {
+  /** Only the newest of those that come while ffmpeg is busy is taken. */
+  feed: (jpeg: Uint8Array) => void;
+  ended: Promise<SourceEnd>;
+}
+
+export function feedFfmpeg(run: SourceRun, options: FfmpegOptions): Feeding {
+  const child = start(fedArguments(run.picture), true, options.environment);
+  const ended = watchChild(child, run, options);
+  const stdin = child.stdin!;
+  let busy = false;
+  let newest: Uint8Array | undefined;
+  stdin.on("error", () => {});
+  stdin.on("drain", () => {
+    busy = false;
+    const next = newest;
+    newest = undefined;
+    if (next !== undefined) feed(next);
+  });
+  const feed = (jpeg: Uint8Array): void => {
+    if (busy) newest = jpeg;
+    else {
+      for (let copy = 0; copy < FED_COPIES; copy += 1) {
+        stdin.write(`--frame\r\nContent-Type: image/jpeg\r\nContent-Length: ${jpeg.length}\r\n\r\n`);
+        stdin.write(jpeg);
+        busy = !stdin.write("\r\n");
+      }
+    }
+  };
+  return { feed, ended };
+}
+
+async function watchChild(child: Child, { signal, frame, refused }: SourceRun, { clock }: FfmpegOptions): Promise<SourceEnd> {
+  const words = new LastWords();
+  const splitter = new JpegSplitter((jpeg) => {
+    silence.heard();
+    if (!signal.aborted) frame(jpeg);
+  }, refused);
+  const stop = (): void => void (child.pid !== undefined && stopGroup(child.pid, { clock, grace_ms: STOP_GRACE_MS }));
+  let silent = false;
+  const silence = new Silence(clock, FRAME_SILENCE_MS, () => {
+    silent = true;
+    stop();
+  });
+  child.stdout.on("data", (chunk: Buffer) => splitter.push(chunk));
+  child.stderr.on("data", (chunk: Buffer) => words.push(chunk));
+  signal.addEventListener("abort", stop, { once: true });
+  if (signal.aborted) stop();
+  const end = await new Promise<SourceEnd>((resolve) => {
+    child.once("error", ({ code }: NodeJS.ErrnoException) =>
+      resolve(code === "ENOENT" ? FFMPEG_MISSING : { failed: true, reason: `ffmpeg cannot be run (${code})` }),
+    );
+    child.once("close", (code, killed) => resolve(endOf(code, killed, words, silent)));
+  });
+  silence.stop();
+  signal.removeEventListener("abort", stop);
+  return end;
+}
+
+function endOf(code: number | null, killed: string | null, { line }: LastWords, silent: boolean): SourceEnd {
+  if (silent)
+    return { failed: true, reason: `no picture for ${FRAME_SILENCE_MS / 1_000} s${line === undefined ? "" : `; ffmpeg: ${line}`}` };
+  if (code === 0) return { failed: false, reason: "the picture has come to its end" };
+  return { failed: true, reason: `ffmpeg: ${line ?? (code === null ? `ended by ${killed}` : `ended with ${code}`)}` };
+}

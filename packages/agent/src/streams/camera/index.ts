@@ -1,0 +1,102 @@
+import type { Clock } from "@robofleet/clock";
+import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, type StreamSource } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import type { CameraSource } from "../../config-file/robot-config.ts";
+import type { RosBridge } from "../../ros/bridge.ts";
+import { type FfmpegOptions, runFfmpeg } from "./ffmpeg.ts";
+import type { FrameSource, SourceEnd } from "./frame-source.ts";
+import { jpegSource } from "./jpeg-source.ts";
+import { mjpegFrames } from "./mjpeg-http.ts";
+import { type CameraRequest, readCameraRequest } from "./request.ts";
+import { rosFrames } from "./ros-image.ts";
+import { SharedSource } from "./shared-source.ts";
+import { testPicture } from "./test-picture.ts";
+
+/** Sources that run at a time: each may be a process. */
+const SOURCES_MAX = 8;
+/** So long a camera that has just failed is not tried again for those who come anew. */
+const FAILED_MS = 2_000;
+
+export interface CameraOptions {
+  cameras: readonly CameraSource[];
+  clock: Clock;
+  log: Logger;
+  /** Of the children; its PATH is where ffmpeg is looked for. */
+  environment: Readonly<Record<string, string>>;
+  /** Absent: this agent reaches no ROS. */
+  ros?: Pick<RosBridge, "subscribe">;
+}
+
+/** Serves channels of kind `camera`: frames of the camera that is named, or the list of them. */
+export function cameraStreams(options: CameraOptions): StreamSource {
+  const shared = new Map<string, SharedSource>();
+  const failed = new Map<string, { end: SourceEnd; at: number }>();
+  /** Of each camera, the source that is about to end: a device may be open once only. */
+  const ending = new Map<string, Promise<void>>();
+  return (channel, params) => {
+    const request = readCameraRequest(params);
+    if (request === "list") return void answerList(channel, options.cameras);
+    if ("fault" in request) return channel.reset(CLOSE_NOT_AVAILABLE, request.fault);
+    const camera = choose(options.cameras, request);
+    if (typeof camera === "string") return channel.reset(CLOSE_NOT_AVAILABLE, camera);
+    const key = JSON.stringify([camera.name, request.fps, request.width, request.height, request.quality]);
+    const before = failed.get(key);
+    if (before !== undefined && options.clock.monotonic() - before.at < FAILED_MS)
+      return channel.reset(CLOSE_NOT_AVAILABLE, before.end.reason);
+    failed.delete(key);
+    const source = shared.get(key) ?? start(key, camera, request);
+    if (source === undefined) return channel.reset(CLOSE_NOT_AVAILABLE, `${SOURCES_MAX} cameras are open already`);
+    source.join(channel);
+  };
+
+  function start(key: string, camera: CameraSource, request: CameraRequest): SharedSource | undefined {
+    if (shared.size >= SOURCES_MAX) return undefined;
+    const { clock, log } = options;
+    const source = new SharedSource({
+      name: camera.name,
+      source: frameSource(camera, options),
+      request,
+      clock,
+      log,
+      after: ending.get(camera.name),
+      over: (end) => {
+        shared.delete(key);
+        ending.set(camera.name, source.done);
+        if (end?.failed === true) failed.set(key, { end, at: clock.monotonic() });
+      },
+    });
+    shared.set(key, source);
+    return source;
+  }
+}
+
+function frameSource(camera: CameraSource, options: CameraOptions): FrameSource {
+  const ffmpeg: FfmpegOptions = options;
+  switch (camera.kind) {
+    case "ffmpeg":
+      return {
+        kind: "ffmpeg",
+        adjustable: () => Promise.resolve(true),
+        run: (run) => runFfmpeg(camera.input, run, ffmpeg),
+      };
+    case "mjpeg":
+      return jpegSource("mjpeg", mjpegFrames(camera.url, options.clock), ffmpeg);
+    case "ros":
+      return jpegSource("ros", rosFrames(camera.topic, options.ros, options.clock), ffmpeg);
+    case "test_picture":
+      return testPicture(ffmpeg);
+  }
+}
+
+/** The camera that is meant, or why there is none. */
+function choose(cameras: readonly CameraSource[], { camera: name }: CameraRequest): CameraSource | string {
+  const [first] = cameras;
+  if (first === undefined) return "this robot has no camera";
+  const camera = name === undefined ? first : cameras.find((one) => one.name === name);
+  return camera ?? `this robot has no camera of that name, only ${cameras.map((one) => one.name).join(", ")}`;
+}
+
+async function answerList(channel: Channel, cameras: readonly CameraSource[]): Promise<void> {
+  const list = cameras.map(({ name, kind }) => ({ name, kind }));
+  if (await channel.write(controlMessage({ type: "cameras", cameras: list }))) channel.close(1000, "");
+}

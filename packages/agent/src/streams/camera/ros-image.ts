@@ -1,0 +1,59 @@
+import type { RosBridge } from "../../ros/bridge.ts";
+import type { RunJpegs } from "./jpeg-source.ts";
+import { jpegOf } from "./jpeg-splitter.ts";
+import { FRAME_SILENCE_MS, type SourceEnd } from "./frame-source.ts";
+import type { Clock } from "@robofleet/clock";
+import { Silence } from "./silence.ts";
+
+/** Frames of a topic of sensor_msgs/CompressedImage. One in another format than JPEG is left out, and said if no other comes. */
+export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | undefined, clock: Clock): RunJpegs {
+  return async ({ signal, frame, refused, bytes_max }) => {
+    if (ros === undefined) return { failed: true, reason: "this agent reaches no ROS", final: true };
+    const { promise, resolve } = Promise.withResolvers<SourceEnd>();
+    let trouble = "nobody publishes it";
+    const silence = new Silence(clock, FRAME_SILENCE_MS, () =>
+      resolve({ failed: true, reason: `no picture from ${topic} for ${FRAME_SILENCE_MS / 1_000} s: ${trouble}` }),
+    );
+    const stop = (): void => resolve({ failed: false, reason: "nobody watches" });
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    let unsubscribe: (() => void) | undefined;
+    try {
+      unsubscribe = await ros.subscribe(topic, {}, ({ message, type }) => {
+        if (signal.aborted) return;
+        const found = imageOf(message, bytes_max);
+        if (found instanceof Uint8Array) {
+          silence.heard();
+          frame(found);
+        } else if (found === "too large") refused();
+        else trouble = `${type} ${found}`;
+      });
+      return await promise;
+    } catch (error) {
+      return { failed: true, reason: `${topic}: ${error instanceof Error ? error.message : String(error)}` };
+    } finally {
+      unsubscribe?.();
+      silence.stop();
+      signal.removeEventListener("abort", stop);
+    }
+  };
+}
+
+/** The JPEG of a message, or why there is none. */
+function imageOf(message: unknown, bytes_max: number): Uint8Array | string {
+  if (typeof message !== "object" || message === null || !("data" in message)) return "has no picture";
+  const data = bytesOf(message.data);
+  if (data === undefined) return "has no bytes in its data";
+  if (data.length > bytes_max) return "too large";
+  const jpeg = jpegOf(data);
+  if (jpeg !== undefined) return jpeg;
+  const format = "format" in message && typeof message.format === "string" ? message.format.slice(0, 40) : "unknown";
+  return `is not JPEG (format: ${format})`;
+}
+
+/** Adapters that speak JSON give bytes as Base64 or as numbers. */
+function bytesOf(data: unknown): Uint8Array | undefined {
+  if (data instanceof Uint8Array) return data;
+  if (typeof data === "string") return Buffer.from(data, "base64");
+  return Array.isArray(data) ? Uint8Array.from(data as number[]) : undefined;
+}
