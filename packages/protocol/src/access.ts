@@ -16,6 +16,7 @@ export type ObjectKind =
   | "config_deployment"
   | "config"
   | "enrollment_key"
+  | "shell_session"
   | "target"
   | "config_scope";
 
@@ -137,6 +138,9 @@ export const access = {
   diffRobotConfig: one("viewer", "robot"),
   listRobotLogs: one("viewer", "robot"),
   listRobotTimeline: one("viewer", "robot"),
+  listShellSessions: one("viewer", "robot"),
+  getShellSession: one("viewer", "shell_session"),
+  getShellRecording: one("admin", "shell_session"),
 
   // The role of the stream itself is needed for its ticket.
   createStreamTicket: at("viewer", ["robot_id"]),

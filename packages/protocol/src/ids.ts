@@ -15,6 +15,7 @@ export const ID_PREFIXES = {
   event: "evt",
   session: "sess",
   audit: "aud",
+  shell_session: "shl",
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

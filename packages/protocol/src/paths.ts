@@ -43,6 +43,9 @@ export const paths = {
   diffRobotConfig: ["GET", "/api/robots/{id}/config/diff"],
   listRobotLogs: ["GET", "/api/robots/{id}/logs"],
   listRobotTimeline: ["GET", "/api/robots/{id}/timeline"],
+  listShellSessions: ["GET", "/api/robots/{id}/shell-sessions"],
+  getShellSession: ["GET", "/api/shell-sessions/{id}"],
+  getShellRecording: ["GET", "/api/shell-sessions/{id}/recording"],
 
   createStreamTicket: ["POST", "/api/stream-tickets"],
 

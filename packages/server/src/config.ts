@@ -35,6 +35,8 @@ export const LIMIT_DEFAULTS = {
   artifact_bytes_max: 50 * 1024 ** 3,
   free_disk_bytes_min: 256 * 1024 ** 2,
   log_retention_days: 14,
+  shell_recording_days: 90,
+  shell_recording_bytes_max: 10 * 1024 ** 3,
   log_bytes_per_org_max: 20 * 1024 ** 3,
   shell_recording_days: 90,
   shell_recording_bytes_max: 10 * 1024 ** 3,

@@ -52,6 +52,7 @@ import {
   startSuspensionWatch,
   sweepDeadNodes,
 } from "./features/robots/index.ts";
+import { shellRoutes, startRecordingRetention } from "./features/shells/index.ts";
 import { signingRoutes } from "./features/signing/index.ts";
 import { siteRoutes } from "./features/sites/index.ts";
 import { createStreams, type Streams, ticketRoutes } from "./features/streams/index.ts";
@@ -256,6 +257,7 @@ function mountRoutes(http: Http, plane: Plane): void {
     healthRoutes,
     logRoutes,
     timelineRoutes,
+    shellRoutes,
     ticketRoutes,
     auditRoutes,
   ]) {
@@ -312,6 +314,7 @@ async function startLoops(plane: Plane, streams: Streams): Promise<{ stop(): Pro
     sessions,
     startSuspensionWatch(plane),
     await startLogRetention(plane),
+    startRecordingRetention(plane),
     startBlobSweep(plane),
     startDeploymentEngine(plane),
   ];

@@ -7,6 +7,7 @@ import { peopleRoutes } from "./people.ts";
 import { placeRoutes } from "./places.ts";
 import { releaseRoutes } from "./releases.ts";
 import { robotRoutes } from "./robots.ts";
+import { shellRoutes } from "./shells.ts";
 import { signingRoutes } from "./signing.ts";
 import { streamRoutes } from "./streams.ts";
 
@@ -19,6 +20,7 @@ export const routes = {
   ...streamRoutes,
   ...releaseRoutes,
   ...signingRoutes,
+  ...shellRoutes,
   ...deploymentRoutes,
   ...configRoutes,
   ...placeRoutes,
@@ -39,6 +41,7 @@ export type { Grant, Me, NewToken, Session, Token, User } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled } from "./operations.ts";
 export type { Release } from "./releases.ts";
+export type { ShellSession } from "./shells.ts";
 export type { SigningKeys } from "./signing.ts";
 export type { StreamTicket } from "./streams.ts";
 export type { HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";

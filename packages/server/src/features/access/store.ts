@@ -36,6 +36,10 @@ const STATEMENTS: Record<PlacedKind, (org_id: string, ids: Ids, fleets: Ids) => 
   enrollment_key: (org_id, ids) => sql(foundRow)`
     -- reads: enrollment_key
     select id, site_id, fleet_id, false as shared, '[]'::jsonb as fleets from enrollment_key where org_id = ${org_id} and id = any(${ids}::text[])`,
+  shell_session: (org_id, ids) => sql(foundRow)`
+    -- reads: shell_session, robot
+    select s.id, r.site_id, r.fleet_id, false as shared, '[]'::jsonb as fleets from shell_session s
+    join robot r on r.org_id = s.org_id and r.id = s.robot_id where s.org_id = ${org_id} and s.id = any(${ids}::text[])`,
   deployment: (org_id, ids) => deployments(org_id, "release", ids),
   config_deployment: (org_id, ids) => deployments(org_id, "config", ids),
   config: (org_id, ids) => sql(foundRow)`

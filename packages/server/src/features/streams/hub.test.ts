@@ -22,7 +22,7 @@ async function sockets(t: TestContext): Promise<() => Promise<{ viewer: Viewer; 
   const server: Server = createServer();
   const viewers: Viewer[] = [];
   server.on("upgrade", (request, socket: Duplex, head) =>
-    accepted.handleUpgrade(request, socket, head, (ws) => void viewers.push(new Viewer({} as Admitted, ws, socket))),
+    accepted.handleUpgrade(request, socket, head, (ws) => void viewers.push(new Viewer({} as Admitted, ws, socket, "req_1"))),
   );
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

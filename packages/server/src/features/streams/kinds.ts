@@ -1,8 +1,10 @@
 import { CLOSE, type Role, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import { prepareForward } from "./forward-stream.ts";
+import type { ShellBook } from "../shells/index.ts";
 import type { Hub } from "./hub.ts";
 import { startLogs } from "./log-stream.ts";
+import { prepareShell, SHELL_SUBPROTOCOL } from "./shell-stream.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** What the streams of a server have in common. */
@@ -11,6 +13,7 @@ export interface StreamContext {
   hub: Hub;
   /** Every viewer of this server. */
   viewers: ReadonlySet<Viewer>;
+  shells: ShellBook;
 }
 
 /** Begins to serve a viewer; resolves when what is sent at the beginning has been sent. */
@@ -45,7 +48,11 @@ const kind = (name: StreamName, rest: Pick<StreamKind, "query" | "subprotocol" |
 /** The streams that a viewer may open. */
 export const STREAM_KINDS: readonly StreamKind[] = [
   kind("logs", { query: [], offline: true, prepare: () => startLogs }),
-  kind("shell", { query: ["cols", "rows"], subprotocol: "robofleet.shell.v1", prepare: () => unbuilt }),
+  kind("shell", {
+    query: ["cols", "rows", "app", "command", "terminal", "term"],
+    subprotocol: SHELL_SUBPROTOCOL,
+    prepare: prepareShell,
+  }),
   kind("camera", { query: ["camera"], prepare: () => unbuilt }),
   kind("ros_echo", { query: ["topic"], prepare: () => unbuilt }),
   kind("forward", { query: ["host", "port"], prepare: prepareForward }),

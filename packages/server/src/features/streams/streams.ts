@@ -7,6 +7,7 @@ import { httpError } from "../../kernel/fault.ts";
 import { type Http, toFault } from "../../kernel/http.ts";
 import { refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
+import { ShellBook } from "../shells/index.ts";
 import { Hub } from "./hub.ts";
 import type { StreamContext } from "./kinds.ts";
 import { OpenViewers } from "./open-viewers.ts";
@@ -40,7 +41,7 @@ export function createStreams(plane: Plane): Streams {
   const book = new StreamBook(plane);
   const viewers = new OpenViewers(book);
   const answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
-  const context: StreamContext = { plane, hub: new Hub(), viewers: viewers.all };
+  const context: StreamContext = { plane, hub: new Hub(), viewers: viewers.all, shells: new ShellBook(plane) };
   const watch = watchViewers(plane, viewers.all);
   let draining = false;
   const server = createServer((request) => answers.get(request));
@@ -67,7 +68,7 @@ export function createStreams(plane: Plane): Streams {
       if (!draining && !socket.destroyed)
         server.handleUpgrade(request, socket, head, (ws) => {
           is_open = true;
-          const viewer = new Viewer(admitted, ws, socket);
+          const viewer = new Viewer(admitted, ws, socket, request_id);
           viewers.add(viewer, told);
           void serveViewer(context, viewer);
         });
@@ -92,12 +93,14 @@ export function createStreams(plane: Plane): Streams {
     },
     async sweep() {
       await book.sweep();
+      await context.shells.sweep();
       await sweepTickets(plane);
     },
     async drain() {
       draining = true;
       watch.stop();
       await viewers.drain(plane);
+      await context.shells.settled();
     },
   };
 }

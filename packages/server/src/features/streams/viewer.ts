@@ -17,6 +17,8 @@ export class Viewer {
   readonly admitted: Admitted;
   readonly ws: WebSocket;
   readonly socket: Duplex;
+  /** Of the request that opened it. */
+  readonly request_id: string;
   /** Called once when the stream is over. */
   onEnd: (() => void) | undefined;
   /** What is sent at the beginning has been sent. */
@@ -34,10 +36,11 @@ export class Viewer {
   /** Whoever waits in `send` for room. */
   #room: (() => void)[] = [];
 
-  constructor(admitted: Admitted, ws: WebSocket, socket: Duplex) {
+  constructor(admitted: Admitted, ws: WebSocket, socket: Duplex, request_id: string) {
     this.admitted = admitted;
     this.ws = ws;
     this.socket = socket;
+    this.request_id = request_id;
     // A close event follows.
     ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
     ws.on("pong", () => (this.#heard = true));

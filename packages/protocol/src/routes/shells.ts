@@ -1,0 +1,51 @@
+import { Type } from "typebox";
+import { defineRoute } from "./route.ts";
+import { Actor, Count, DataOf, Id, IdParams, ListOf, named, Nullable, OneOf, type Of, page, Shape, Time } from "./shapes.ts";
+
+export const ShellSession = named(
+  "ShellSession",
+  Shape({
+    id: Id,
+    robot_id: Id,
+    actor: Actor,
+    ip: Type.String({ description: "Address that the shell was opened from" }),
+    app: Nullable(Type.String({ description: "Inside of which app; null: on the robot itself" })),
+    program: Nullable(Type.String({ description: "What was run instead of a login shell, without its arguments" })),
+    terminal: Type.Boolean(),
+    status: OneOf(["open", "ended", "aborted"]),
+    exit_code: Nullable(Type.Integer()),
+    reason: Nullable(Type.String({ description: "Why it ended: exit, viewer_left, agent_offline, server_lost, …" })),
+    started_at: Time,
+    ended_at: Nullable(Type.String({ format: "date-time", description: "null while it is open, or when nobody saw its end" })),
+    output_bytes: Count,
+    recording: Shape({ status: OneOf(["kept", "dropped"]), bytes: Count }),
+  }),
+);
+export type ShellSession = Of<typeof ShellSession>;
+
+export const shellRoutes = {
+  listShellSessions: defineRoute("listShellSessions", {
+    summary: "Shells of a robot, newest first",
+    tag: "Shells",
+    access: "viewer",
+    params: IdParams,
+    query: Shape(page),
+    responses: { 200: ListOf(ShellSession) },
+  }),
+  getShellSession: defineRoute("getShellSession", {
+    summary: "Get a shell session",
+    tag: "Shells",
+    access: "viewer",
+    params: IdParams,
+    responses: { 200: DataOf(ShellSession) },
+  }),
+  getShellRecording: defineRoute("getShellRecording", {
+    summary: "What a shell showed, as asciinema v2",
+    tag: "Shells",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: null },
+    produces: "application/x-asciicast",
+    audit: "on_change_of_state",
+  }),
+};

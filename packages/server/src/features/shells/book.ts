@@ -1,0 +1,141 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
+import type { Actor } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { recordTimeline } from "../timeline/index.ts";
+import { Recorder } from "./recorder.ts";
+import { endSession, insertSession, listOrphans, type NewSession, type SessionEnd } from "./store.ts";
+
+const SWEEP_ROWS_MAX = 500;
+/** Ends that wait for the database to come back; beyond, a session is told as aborted when the server starts again. */
+const UNTOLD_MAX = 10_000;
+
+/** Who opens what, as the request says it. */
+export interface ShellRequest {
+  org_id: string;
+  robot_id: string;
+  /** Of the request, as its audit entries name it. */
+  request_id: string;
+  actor: Actor;
+  ip: string;
+  app: string | null;
+  command: string[] | null;
+  terminal: boolean;
+  cols: number;
+  rows: number;
+  term: string;
+}
+
+type Ended = Pick<NewSession, "org_id" | "id" | "robot_id" | "actor" | "started_at">;
+
+/** A shell that somebody has open: known before it opens, recorded while it is, and told to have ended once. */
+export class ShellSession {
+  readonly id: string;
+  readonly recorder: Recorder;
+  readonly #end: (end: Omit<SessionEnd, "ended_at">) => Promise<void>;
+
+  constructor(id: string, recorder: Recorder, end: (end: Omit<SessionEnd, "ended_at">) => Promise<void>) {
+    this.id = id;
+    this.recorder = recorder;
+    this.#end = end;
+  }
+
+  /** Writes the rest of the recording, and how it ended. Never throws. */
+  async end(end: Omit<SessionEnd, "ended_at">): Promise<void> {
+    await this.recorder.finish();
+    await this.#end(end);
+  }
+}
+
+/** What is known of shells: each that was opened is told to have ended, once, on the timeline and in its row. */
+export class ShellBook {
+  readonly #plane: Plane;
+  /** Those that have not been told to have ended. */
+  readonly #open = new Set<Promise<void>>();
+  /** Ends that the database was not there for. */
+  readonly #untold = new Map<string, () => Promise<void>>();
+
+  constructor(plane: Plane) {
+    this.#plane = plane;
+  }
+
+  /** Writes that a shell is about to open; it must not open when this throws. `onFailure`: it cannot be recorded any more. */
+  async open(request: ShellRequest, onFailure: (reason: string) => void): Promise<ShellSession> {
+    const plane = this.#plane;
+    const { cols, rows, term, ...known } = request;
+    const started_at = plane.clock.now();
+    const session: NewSession = { ...known, id: plane.id(ID_PREFIXES.shell_session), started_at };
+    const { org_id, robot_id, actor, id, app, command } = session;
+    const where = app === null ? "A shell" : `A shell in ${app}`;
+    await plane.db.forOrg(org_id).transaction(async (tx) => {
+      await insertSession(tx, session, plane.node);
+      const data = { session_id: id, app };
+      await recordTimeline(tx, plane, { org_id, robot_id, actor, kind: "shell.opened", summary: `${where} was opened`, data });
+    });
+    const recorder = new Recorder({
+      plane,
+      org_id,
+      session_id: id,
+      header: {
+        width: cols,
+        height: rows,
+        timestamp: Math.floor(started_at.getTime() / 1_000),
+        ...(command === null ? {} : { command: command.join(" ") }),
+        env: { TERM: term },
+      },
+      onFailure,
+    });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#open.add(promise);
+    return new ShellSession(id, recorder, async (end) => {
+      await this.#ended(session, { ...end, ended_at: plane.clock.now() });
+      this.#open.delete(promise);
+      resolve();
+    });
+  }
+
+  async #ended(session: Ended, end: SessionEnd): Promise<void> {
+    const tell = (): Promise<void> => tellEnd(this.#plane, session, end);
+    try {
+      await tell();
+    } catch (error) {
+      this.#plane.log.error({ err: error, session_id: session.id }, "the end of a shell could not be written");
+      if (this.#untold.size < UNTOLD_MAX) this.#untold.set(session.id, tell);
+    }
+  }
+
+  /** Tells of the ends that could not be written, and of shells whose server is gone: when they ended is not known. */
+  async sweep(): Promise<void> {
+    for (const [id, tell] of this.#untold) {
+      await tell();
+      this.#untold.delete(id);
+    }
+    const { db, node, clock } = this.#plane;
+    for (let found = SWEEP_ROWS_MAX; found === SWEEP_ROWS_MAX;) {
+      const orphans = await listOrphans(db, node, clock.now(), SWEEP_ROWS_MAX);
+      for (const session of orphans)
+        await tellEnd(this.#plane, session, { status: "aborted", exit_code: null, reason: "server_lost", ended_at: null });
+      found = orphans.length;
+    }
+  }
+
+  /** Resolves when the end of each that was opened so far is written. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#open);
+  }
+}
+
+/** Once for each session: whoever changes its row tells. */
+const tellEnd = (plane: Plane, session: Ended, end: SessionEnd): Promise<void> =>
+  plane.db.forOrg(session.org_id).transaction(async (tx) => {
+    const { org_id, robot_id, actor, id, started_at } = session;
+    if ((await endSession(tx, org_id, id, end)) === 0) return;
+    const duration_seconds = end.ended_at === null ? null : (end.ended_at.getTime() - started_at.getTime()) / 1_000;
+    const { status, exit_code, reason } = end;
+    const data = { session_id: id, status, exit_code, reason, duration_seconds };
+    await recordTimeline(tx, plane, { org_id, robot_id, actor, kind: "shell.closed", summary: summaryOf(end), data });
+  });
+
+function summaryOf({ status, exit_code, reason }: SessionEnd): string {
+  if (exit_code !== null) return `The shell ended with exit code ${exit_code}`;
+  return status === "aborted" ? `The shell was aborted: ${reason.replaceAll("_", " ")}` : `The shell ended: ${reason.replaceAll("_", " ")}`;
+}

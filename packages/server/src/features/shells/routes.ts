@@ -1,0 +1,76 @@
+import { Readable } from "node:stream";
+import { promisify } from "node:util";
+import { gunzip } from "node:zlib";
+import { routes, type ShellSession } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Db } from "../../kernel/db.ts";
+import { notFound } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { readPage } from "../../kernel/page.ts";
+import { Answer, serve } from "../../kernel/serve.ts";
+import { wireTime } from "../../kernel/time.ts";
+import { requireRobot } from "../robots/index.ts";
+import { chunksAfter, findSession, listSessions, type SessionRow } from "./store.ts";
+
+/** Pieces of a recording that are read at a time: none is larger than what a recorder holds. */
+const CHUNKS_AT_A_TIME = 8;
+const expand = promisify(gunzip);
+
+export function shellRoutes(http: Http, plane: Plane): void {
+  const listed = routes.listShellSessions;
+  serve(http, plane, listed, async (_, { caller, params, query, db }) => {
+    await requireRobot(db, caller.org_id, params.id);
+    const read = listSessions.bind(undefined, db, caller.org_id, params.id);
+    return await readPage(query, [listed.name, caller.org_id, params.id], read, ({ id }) => id, toWire);
+  });
+  serve(http, plane, routes.getShellSession, async (_, { caller, params, db }) => ({
+    data: toWire(await requireSession(db, caller.org_id, params.id)),
+  }));
+  serve(http, plane, routes.getShellRecording, async (_, { caller, params, db, audit }) => {
+    const session = await requireSession(db, caller.org_id, params.id);
+    if (session.recording_dropped_at !== null) throw notFound("kept recording of the shell session", params.id);
+    // Whoever looks at what somebody saw is told of as well.
+    audit.changed = true;
+    audit.data = { robot_id: session.robot_id };
+    return new Answer<never>(200, Readable.from(pieces(db, caller.org_id, params.id)), {
+      "content-type": "application/x-asciicast",
+      "content-disposition": `attachment; filename="${session.id}.cast"`,
+    });
+  });
+}
+
+async function requireSession(db: Db, org_id: string, id: string): Promise<SessionRow> {
+  const session = await findSession(db, org_id, id);
+  if (session === undefined) throw notFound("shell session", id);
+  return session;
+}
+
+/** As fast as the client reads. */
+async function* pieces(db: Db, org_id: string, id: string): AsyncGenerator<Buffer> {
+  for (let after = 0; ;) {
+    const chunks = await chunksAfter(db, org_id, id, after, CHUNKS_AT_A_TIME);
+    for (const { seq, bytes } of chunks) {
+      yield await expand(bytes);
+      after = seq;
+    }
+    if (chunks.length < CHUNKS_AT_A_TIME) return;
+  }
+}
+
+const toWire = (row: SessionRow): ShellSession => ({
+  id: row.id,
+  robot_id: row.robot_id,
+  actor: row.actor,
+  ip: row.ip,
+  app: row.app,
+  // Arguments may be secrets: they are in the recording, for those who may read it.
+  program: row.command?.[0] ?? null,
+  terminal: row.terminal,
+  status: row.status,
+  exit_code: row.exit_code,
+  reason: row.reason,
+  started_at: wireTime(row.started_at),
+  ended_at: row.ended_at === null ? null : wireTime(row.ended_at),
+  output_bytes: row.output_bytes,
+  recording: { status: row.recording_dropped_at === null ? "kept" : "dropped", bytes: row.recording_bytes },
+});

@@ -1,0 +1,131 @@
+import type { Actor } from "@robofleet/protocol/routes";
+import type { Db } from "../../kernel/db.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bigint, bool, bytea, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+
+const sessionRow = row({
+  org_id: text,
+  id: text,
+  robot_id: text,
+  request_id: text,
+  actor: jsonb<Actor>(),
+  ip: text,
+  app: nullable(text),
+  command: nullable(jsonb<string[]>()),
+  terminal: bool,
+  status: textOf<"open" | "ended" | "aborted">(),
+  exit_code: nullable(int),
+  reason: nullable(text),
+  started_at: timestamptz,
+  ended_at: nullable(timestamptz),
+  output_bytes: bigint,
+  recording_bytes: bigint,
+  recording_dropped_at: nullable(timestamptz),
+});
+export type SessionRow = RowOf<typeof sessionRow>;
+
+/** As a session begins. */
+export type NewSession = Pick<
+  SessionRow,
+  "org_id" | "id" | "robot_id" | "request_id" | "actor" | "ip" | "app" | "command" | "terminal" | "started_at"
+>;
+
+interface NodeRun {
+  id: string;
+  epoch: number;
+}
+
+export const insertSession = (db: Db, one: NewSession, node: NodeRun): Promise<number> =>
+  db.run(sql`
+    insert into shell_session (org_id, id, robot_id, request_id, actor, ip, app, command, terminal, status, node_id, node_epoch, started_at)
+    values (${one.org_id}, ${one.id}, ${one.robot_id}, ${one.request_id}, ${json(one.actor)}, ${one.ip}, ${one.app},
+      ${one.command === null ? null : json(one.command)}, ${one.terminal}, 'open', ${node.id}, ${node.epoch}, ${one.started_at})`);
+
+/** How a session ended. */
+export interface SessionEnd {
+  status: "ended" | "aborted";
+  exit_code: number | null;
+  reason: string;
+  /** null: nobody saw it. */
+  ended_at: Date | null;
+}
+
+/** 0 when its end was told already. */
+export const endSession = (db: Db, org_id: string, id: string, end: SessionEnd): Promise<number> =>
+  db.run(sql`
+    update shell_session set status = ${end.status}, exit_code = ${end.exit_code}, reason = ${end.reason}, ended_at = ${end.ended_at}
+    where org_id = ${org_id} and id = ${id} and status = 'open'`);
+
+/** A piece of a recording, and what is known of the whole with it, in one statement. */
+export const appendChunk = (
+  db: Db,
+  {
+    org_id,
+    session_id,
+    seq,
+    bytes,
+    output_bytes,
+  }: { org_id: string; session_id: string; seq: number; bytes: Uint8Array; output_bytes: number },
+): Promise<number> =>
+  db.run(sql`
+    with chunk as (
+      insert into shell_recording (org_id, session_id, seq, bytes) values (${org_id}, ${session_id}, ${seq}, ${bytes})
+      on conflict do nothing returning octet_length(bytes) as size
+    )
+    update shell_session set output_bytes = ${output_bytes}, recording_bytes = recording_bytes + chunk.size
+    from chunk where org_id = ${org_id} and id = ${session_id}`);
+
+export const findSession = (db: Db, org_id: string, id: string): Promise<SessionRow | undefined> =>
+  db.maybe(sql(sessionRow)`select ${sessionRow} from shell_session where org_id = ${org_id} and id = ${id}`);
+
+/** Newest first. */
+export const listSessions = (db: Db, org_id: string, robot_id: string, { after, limit }: Window): Promise<SessionRow[]> =>
+  db.many(sql(sessionRow)`
+    select ${sessionRow} from shell_session
+    where org_id = ${org_id} and robot_id = ${robot_id} and id < ${after ?? BEHIND_ALL_IDS} order by id desc limit ${limit}`);
+
+const chunkRow = row({ seq: int, bytes: bytea });
+
+export const chunksAfter = (db: Db, org_id: string, session_id: string, after: number, limit: number): Promise<RowOf<typeof chunkRow>[]> =>
+  db.many(sql(chunkRow)`
+    select ${chunkRow} from shell_recording where org_id = ${org_id} and session_id = ${session_id} and seq > ${after} order by seq limit ${limit}`);
+
+/** Those that nodes held which do not live any more. */
+export const listOrphans = (db: Db, self: NodeRun, now: Date, limit: number): Promise<SessionRow[]> =>
+  // reads: node
+  db.many(sql(sessionRow)`
+    -- across orgs: whoever finds them tells them
+    select ${sessionRow} from shell_session s
+    where status = 'open' and not (node_id = ${self.id} and node_epoch = ${self.epoch})
+      and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and n.lease_expires_at > ${now})
+    order by org_id, id limit ${limit}`);
+
+const keptRow = row({ org_id: text, id: text, recording_bytes: bigint });
+export type KeptRecording = RowOf<typeof keptRow>;
+
+/** Recordings of sessions that began before. */
+export const listKeptBefore = (db: Db, before: Date, limit: number): Promise<KeptRecording[]> =>
+  db.many(sql(keptRow)`
+    -- across orgs: all are kept for as long
+    select ${keptRow} from shell_session
+    where recording_dropped_at is null and status <> 'open' and started_at < ${before} order by org_id, id limit ${limit}`);
+
+const sumRow = row({ org_id: text, bytes: bigint });
+
+export const listOrgsAbove = (db: Db, bytes_max: number): Promise<RowOf<typeof sumRow>[]> =>
+  db.many(sql(sumRow)`
+    -- across orgs: each has as much room
+    select org_id, sum(recording_bytes)::bigint as bytes from shell_session where recording_dropped_at is null
+    group by org_id having sum(recording_bytes) > ${bytes_max}`);
+
+/** Of sessions that have ended, the oldest first. */
+export const listOldestKept = (db: Db, org_id: string, limit: number): Promise<KeptRecording[]> =>
+  db.many(sql(keptRow)`
+    select ${keptRow} from shell_session
+    where org_id = ${org_id} and recording_dropped_at is null and status <> 'open' and recording_bytes > 0 order by id limit ${limit}`);
+
+/** Takes the recording away; that there was a session stays known. */
+export async function dropRecording(db: Db, org_id: string, id: string, at: Date): Promise<void> {
+  await db.run(sql`delete from shell_recording where org_id = ${org_id} and session_id = ${id}`);
+  await db.run(sql`update shell_session set recording_dropped_at = ${at} where org_id = ${org_id} and id = ${id}`);
+}

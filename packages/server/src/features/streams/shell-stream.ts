@@ -1,0 +1,168 @@
+import { CLOSE } from "@robofleet/protocol";
+import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@robofleet/protocol/link";
+import { badRequest } from "../../kernel/fault.ts";
+import type { ShellSession } from "../shells/index.ts";
+import type { StartStream, StreamContext } from "./kinds.ts";
+import { closeOf, openAtRobot } from "./open-at-robot.ts";
+import { readControl } from "./read-control.ts";
+import type { Viewer } from "./viewer.ts";
+
+export const SHELL_SUBPROTOCOL = "robofleet.shell.v1";
+const CLOSE_FAILED = 1011;
+const SIZE_MAX = 1_000;
+const SAID_BY_VIEWER = new Set(["resize", "eof"]);
+
+type Asked = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "term">> & Pick<ShellParams, "app" | "command">;
+
+/**
+ * `cols` and `rows` (80 and 24), `app`, `command` (a JSON list of words, or a line for `sh -c`), `terminal=no` for bytes as they
+ * are, `term` (xterm-256color). Throws 400 for what cannot be.
+ */
+export function prepareShell(query: URLSearchParams): StartStream {
+  const term = query.get("term") ?? "xterm-256color";
+  if (!/^[\w.+-]{1,64}$/.test(term)) throw badRequest("query parameter term must be the name of a kind of terminal");
+  const terminal = query.get("terminal") ?? "yes";
+  if (terminal !== "yes" && terminal !== "no") throw badRequest("query parameter terminal must be yes or no");
+  const asked: Asked = { cols: sizeIn(query, "cols", 80), rows: sizeIn(query, "rows", 24), terminal: terminal === "yes", term };
+  const app = query.get("app");
+  if (app !== null && !/^[a-z0-9][a-z0-9._-]{0,62}$/.test(app)) throw badRequest("query parameter app must be the name of an app");
+  if (app !== null) asked.app = app;
+  const command = query.get("command");
+  if (command !== null) asked.command = commandIn(command);
+  return (context, viewer) => startShell(context, viewer, asked);
+}
+
+function sizeIn(query: URLSearchParams, name: "cols" | "rows", otherwise: number): number {
+  const text = query.get(name);
+  const size = text === null ? otherwise : Number(text);
+  if (text?.trim() === "" || !isSize(size)) throw badRequest(`query parameter ${name} must be a number from 1 to ${SIZE_MAX}`);
+  return size;
+}
+
+const isSize = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= SIZE_MAX;
+
+function commandIn(text: string): string[] {
+  const refused = badRequest("query parameter command must be a line for the shell, or a JSON list of words");
+  if (text.trim() === "") throw refused;
+  if (!text.startsWith("[")) return ["sh", "-c", text];
+  let words: unknown;
+  try {
+    words = JSON.parse(text);
+  } catch {
+    throw refused;
+  }
+  if (!Array.isArray(words) || words.length === 0 || words[0] === "") throw refused;
+  if (!words.every((word) => typeof word === "string" && !word.includes("\0"))) throw refused;
+  return words as string[];
+}
+
+/** A shell for this viewer alone. That it opens is written before it does, and everything that it shows is recorded. */
+async function startShell(context: StreamContext, viewer: Viewer, params: Asked): Promise<void> {
+  const opening = openShell(context, viewer, params);
+  // From the beginning: what is typed before the robot has answered waits here.
+  viewer.receive(async (data, binary) => {
+    const { shell, channel } = await opening;
+    if (channel !== undefined) await shell.toRobot(channel, data, binary);
+  });
+  const { shell, channel } = await opening;
+  if (channel !== undefined) void shell.toViewer(channel);
+}
+
+async function openShell(
+  { plane, shells }: StreamContext,
+  viewer: Viewer,
+  params: Asked,
+): Promise<{ shell: ShellStream; channel: Channel | undefined }> {
+  const { caller, robot_id, ip } = viewer.admitted;
+  const { app = null, command = null } = params;
+  const session = await shells.open(
+    { ...params, org_id: caller.org_id, robot_id, request_id: viewer.request_id, actor: caller.actor, ip, app, command },
+    (reason) => viewer.close(CLOSE_FAILED, reason),
+  );
+  const shell = new ShellStream(viewer, session);
+  let channel: Channel | undefined;
+  try {
+    if (viewer.open) channel = await openAtRobot(plane, viewer, "shell", "shell", params);
+  } catch (error) {
+    viewer.close(CLOSE_FAILED, "the server could not serve the stream");
+    await shell.end();
+    throw error;
+  }
+  if (channel === undefined) await shell.end();
+  return { shell, channel };
+}
+
+class ShellStream {
+  readonly #viewer: Viewer;
+  readonly #session: ShellSession;
+  /** It speaks our subprotocol: what is not bytes goes in text frames. */
+  readonly #controlled: boolean;
+  #exit_code: number | undefined;
+
+  constructor(viewer: Viewer, session: ShellSession) {
+    this.#viewer = viewer;
+    this.#session = session;
+    this.#controlled = viewer.ws.protocol === SHELL_SUBPROTOCOL;
+  }
+
+  async toRobot(channel: Channel, data: Buffer, binary: boolean): Promise<void> {
+    if (binary || !this.#controlled) return void (await channel.write(dataMessage(data)));
+    const control = readControl(data, SAID_BY_VIEWER);
+    if (control.type === "resize") {
+      const { cols, rows } = control;
+      if (!isSize(cols) || !isSize(rows)) throw new Error("no size of a terminal");
+      this.#session.recorder.resize(cols, rows);
+      await channel.write(controlMessage({ type: "resize", cols, rows }));
+    } else await channel.write(controlMessage({ type: "eof" }));
+  }
+
+  /** Reads of the robot only what is recorded and what the viewer has taken: the rest waits in the program. */
+  async toViewer(channel: Channel): Promise<void> {
+    try {
+      for await (const message of channel) {
+        const { data, control } = readMessage(message);
+        if (data !== undefined) await this.#show(data, data);
+        else if (control.type === "stderr") await this.#showError(control);
+        else if (control.type === "exit") await this.#takeExit(control);
+      }
+    } catch {
+      channel.reset(CLOSE.bad_message, "what the robot sent is no message of a shell");
+    }
+    const { code, reason } = closeOf(await channel.ended);
+    if (this.#exit_code === undefined) this.#viewer.close(code, reason);
+    else this.#viewer.close(1000, `exit ${this.#exit_code}`);
+    await this.end(reason);
+  }
+
+  async #show(bytes: Uint8Array, frame: Uint8Array | string): Promise<void> {
+    await this.#session.recorder.output(bytes);
+    await this.#viewer.send(frame);
+  }
+
+  async #showError({ type, data }: Record<string, unknown>): Promise<void> {
+    const bytes = Buffer.from(String(data), "base64");
+    await this.#show(bytes, this.#controlled ? JSON.stringify({ type, data }) : bytes);
+  }
+
+  async #takeExit({ code, signal }: Record<string, unknown>): Promise<void> {
+    this.#exit_code = Number.isInteger(code) ? Number(code) : 255;
+    const told = { type: "exit", code: this.#exit_code, ...(typeof signal === "string" ? { signal } : {}) };
+    if (this.#controlled) await this.#viewer.send(JSON.stringify(told));
+  }
+
+  /** Writes down how it ended. Never throws. */
+  async end(robot_reason = ""): Promise<void> {
+    const exit_code = this.#exit_code ?? null;
+    const { reason, aborted } = exit_code === null ? endingOf(this.#viewer, robot_reason) : { reason: "exit", aborted: false };
+    if (exit_code !== null) this.#session.recorder.mark(`exit ${exit_code}`);
+    await this.#session.end({ status: aborted ? "aborted" : "ended", exit_code, reason });
+  }
+}
+
+/** Why a shell ended that did not end by itself. */
+function endingOf({ ended_with }: Viewer, robot_reason: string): { reason: string; aborted: boolean } {
+  if (ended_with === undefined) return { reason: "viewer_left", aborted: false };
+  if (ended_with === CLOSE.ended_by_robot) return { reason: robot_reason === "" ? "ended_by_robot" : robot_reason, aborted: false };
+  const [reason = "server_error"] = Object.entries(CLOSE).find(([, code]) => code === ended_with) ?? [];
+  return { reason, aborted: ended_with === CLOSE.agent_offline || reason === "server_error" };
+}
