@@ -35,8 +35,6 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   timeline_entry: "features/timeline",
   shell_session: "features/shells",
   shell_recording: "features/shells",
-  shell_session: "features/shells",
-  shell_recording: "features/shells",
   log_batch: "features/logs",
   log_batch_default: "features/logs",
   log_position: "features/logs",

@@ -625,49 +625,6 @@ create table shell_recording (
 );
 alter table shell_recording alter column bytes set storage external;
 
--- A shell that somebody opened on a robot: known before it opens, and told to have ended once. What it showed is recorded.
-create table shell_session (
-  org_id text not null,
-  id text not null,
-  robot_id text not null,
-  -- of the request that opened it, as the audit names it
-  request_id text not null,
-  actor jsonb not null,
-  ip text not null,
-  app text,
-  -- null: a login shell
-  command jsonb,
-  terminal boolean not null,
-  status text not null check (status in ('open', 'ended', 'aborted')),
-  exit_code integer,
-  reason text,
-  -- who is to tell of its end
-  node_id text not null,
-  node_epoch bigint not null,
-  started_at timestamptz not null,
-  -- null: it is open, or nobody saw its end
-  ended_at timestamptz,
-  output_bytes bigint not null default 0,
-  recording_bytes bigint not null default 0,
-  recording_dropped_at timestamptz,
-  primary key (org_id, id),
-  foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
-);
-create index shell_session_robot on shell_session (org_id, robot_id, id);
-create index shell_session_open on shell_session (org_id, id) where status = 'open';
-create index shell_session_kept on shell_session (started_at) where recording_dropped_at is null;
-
--- What a shell showed: asciinema v2 in pieces, each compressed by gzip.
-create table shell_recording (
-  org_id text not null,
-  session_id text not null,
-  seq integer not null,
-  bytes bytea not null,
-  primary key (org_id, session_id, seq),
-  foreign key (org_id, session_id) references shell_session (org_id, id) on delete cascade
-);
-alter table shell_recording alter column bytes set storage external;
-
 -- Highest log record taken of a robot, within the spool that it named last.
 create table log_position (
   org_id text not null,

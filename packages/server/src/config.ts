@@ -38,8 +38,6 @@ export const LIMIT_DEFAULTS = {
   shell_recording_days: 90,
   shell_recording_bytes_max: 10 * 1024 ** 3,
   log_bytes_per_org_max: 20 * 1024 ** 3,
-  shell_recording_days: 90,
-  shell_recording_bytes_max: 10 * 1024 ** 3,
   deployment_expiry_hours: 7 * 24,
   heartbeat_seconds: 30,
   health_seconds: 15,

@@ -62,8 +62,6 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   log_retention_days: "days that log records are kept; whole days are dropped",
   shell_recording_days: "days that recordings of shells are kept",
   shell_recording_bytes_max: "bytes that the recordings of one org's shells may take together; the oldest are dropped",
-  shell_recording_days: "days that recordings of shells are kept",
-  shell_recording_bytes_max: "bytes that the recordings of one org's shells may take together; the oldest are dropped",
   log_bytes_per_org_max: "bytes that the log records of one org may take in the database; over it the oldest go; 0: no limit",
   deployment_expiry_hours: "hours after its start when a deployment gives up robots that have not begun",
   heartbeat_seconds: "seconds between signs of life of a robot; three missed ones end its link",
