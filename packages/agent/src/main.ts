@@ -98,6 +98,8 @@ function program(): Command {
     .requiredOption("--state <dir>", "directory of the robot's identity, releases and buffers")
     .option("--optional", "take unsigned releases too")
     .action((files: string[], flags: TrustKeyFlags) => trustKeys(files, flags, (text) => process.stdout.write(text)));
+  // What the agent starts to read and write files as another user.
+  command.command("serve-files", { hidden: true }).action(async () => (await import("./streams/files/serve-stdio.ts")).serveStdio());
   addLocalCommands(command, (code) => (exit_code = code));
   return command;
 }

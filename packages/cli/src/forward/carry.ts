@@ -1,6 +1,6 @@
-import { once } from "node:events";
 import type { Socket } from "node:net";
 import type { Ending, Stream } from "@robofleet/sdk";
+import { drained } from "./drained.ts";
 
 /** A frame of the service's may be no longer. */
 const FRAME_BYTES_MAX = 60 * 1024;
@@ -34,7 +34,7 @@ export async function carryConnection(socket: Socket, stream: Stream): Promise<E
 async function carryIn(socket: Socket, stream: Stream): Promise<void> {
   for await (const { binary, data } of stream) {
     if (binary) {
-      if (!socket.write(data) && !socket.destroyed) await Promise.race([once(socket, "drain"), once(socket, "close")]).catch(() => {});
+      if (!socket.write(data)) await drained(socket);
     } else if (typeOf(data) === "eof") socket.end();
   }
 }

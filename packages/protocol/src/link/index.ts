@@ -25,5 +25,6 @@ export {
   SOCKET_BYTES_MAX,
 } from "./send-queue.ts";
 export * from "./signing.ts";
+export type * from "./files.ts";
 export type * from "./streams.ts";
 export * from "./tagged.ts";

@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import { type Channel, controlMessage, dataMessage, FRAME_PAYLOAD_BYTES_MAX, FrameError, readMessage } from "@robofleet/protocol/link";
+import { drained } from "../drained.ts";
 
 /** A message of so many bytes fills a frame, its tag included. */
 const PIECE_BYTES_MAX = FRAME_PAYLOAD_BYTES_MAX - 1;
@@ -45,18 +46,6 @@ async function carryIn(channel: Channel, socket: Socket): Promise<void> {
     else if (control.type === "reset") socket.resetAndDestroy();
   }
 }
-
-const drained = (socket: Socket): Promise<void> =>
-  new Promise((resolve) => {
-    if (socket.destroyed) return resolve();
-    const done = (): void => {
-      socket.off("drain", done);
-      socket.off("close", done);
-      resolve();
-    };
-    socket.on("drain", done);
-    socket.on("close", done);
-  });
 
 /** From the socket into the channel. */
 class Outward {

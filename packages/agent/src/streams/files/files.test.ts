@@ -1,0 +1,313 @@
+import assert from "node:assert/strict";
+import { hash } from "node:crypto";
+import fs from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test, type TestContext } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { type Channel, controlMessage, dataMessage, type FileAnswer, type FileRequest, readMessage } from "@robofleet/protocol/link";
+import { pino } from "pino";
+import { channelPair, type ChannelPair } from "../../testing/channel-pair.ts";
+import { filesSource } from "./index.ts";
+
+const LIMIT = { timeout: 60_000 };
+const sha256 = (bytes: Uint8Array): string => hash("sha256", bytes);
+
+async function directory(t: TestContext): Promise<string> {
+  const made = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "robofleet-files-")));
+  t.after(() => rm(made, { recursive: true, force: true }));
+  return made;
+}
+
+/** The agent's own user, by name: root has to be named. */
+const robot = (directories: string[], user: string | undefined = process.getuid?.() === 0 ? "root" : undefined): ChannelPair =>
+  channelPair({ files: filesSource({ directories, user, clock: systemClock, log: pino({ enabled: false }) }) });
+
+class Asker {
+  readonly channel: Channel;
+  constructor(channel: Channel) {
+    this.channel = channel;
+  }
+  static async open(pair: ChannelPair): Promise<Asker> {
+    return new Asker(await pair.open("files", "camera"));
+  }
+  async say(request: FileRequest): Promise<void> {
+    await this.channel.write(controlMessage(request));
+  }
+  /** The next answer, and the data that came before it. */
+  async hear(): Promise<{ answer: FileAnswer; data: Buffer }> {
+    const parts: Uint8Array[] = [];
+    for (;;) {
+      const message = await this.channel.read();
+      if (message === undefined) throw new Error(`the session ended: ${(await this.channel.ended).reason}`);
+      const { data, control } = readMessage(message);
+      if (data === undefined) return { answer: control as FileAnswer, data: Buffer.concat(parts) };
+      parts.push(data);
+    }
+  }
+  async ask(request: FileRequest): Promise<FileAnswer> {
+    await this.say(request);
+    return (await this.hear()).answer;
+  }
+  async send(bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at < bytes.length; at += 50_000) if (!(await this.channel.write(dataMessage(bytes.subarray(at, at + 50_000))))) return;
+  }
+  /** A whole write; answers the last word, and from where it went on. */
+  async put(file: string, bytes: Uint8Array, claimed = sha256(bytes), mode = 0o640): Promise<{ answer: FileAnswer; offset: number }> {
+    const ready = await this.ask({ type: "write", path: file, size: bytes.length, sha256: claimed, mode });
+    if (ready.type !== "ready") return { answer: ready, offset: -1 };
+    await this.send(bytes.subarray(ready.offset));
+    return { answer: await this.ask({ type: "end" }), offset: ready.offset };
+  }
+}
+
+const randomBytes = (count: number, seed = 7): Buffer => {
+  const bytes = Buffer.alloc(count);
+  for (let i = 0, state = seed; i < count; i += 1) bytes[i] = (state = (state * 1_103_515_245 + 12_345) & 0x7fffffff) >> 16;
+  return bytes;
+};
+
+const codeOf = (answer: FileAnswer): string => (answer.type === "failed" ? answer.code : answer.type);
+
+test("a file is read from an offset on, with the hash of the whole", LIMIT, async (t) => {
+  const room = await directory(t);
+  const bytes = randomBytes(300_000);
+  fs.writeFileSync(path.join(room, "map.bin"), bytes, { mode: 0o640 });
+  const asker = await Asker.open(robot([room]));
+  await asker.say({ type: "read", path: path.join(room, "map.bin"), offset: 0 });
+  const { answer: reading } = await asker.hear();
+  assert.deepEqual(
+    { ...reading, version: "" },
+    { type: "reading", path: path.join(room, "map.bin"), size: 300_000, mode: 0o640, version: "", offset: 0 },
+  );
+  const { answer: done, data } = await asker.hear();
+  assert.deepEqual(done, { type: "done", path: path.join(room, "map.bin"), bytes: 300_000, moved: 300_000, sha256: sha256(bytes) });
+  assert.ok(data.equals(bytes));
+
+  const { version } = reading as Extract<FileAnswer, { type: "reading" }>;
+  await asker.say({ type: "read", path: path.join(room, "map.bin"), offset: 299_000, version });
+  await asker.hear();
+  const rest = await asker.hear();
+  assert.deepEqual([rest.data.equals(bytes.subarray(299_000)), rest.answer], [true, { ...done, moved: 1_000 }]);
+
+  // Another file by now: what was there is not gone on with.
+  fs.appendFileSync(path.join(room, "map.bin"), "more");
+  assert.equal(codeOf(await asker.ask({ type: "read", path: path.join(room, "map.bin"), offset: 299_000, version })), "changed");
+});
+
+test("a file is written under its name only when all of it is there and right", LIMIT, async (t) => {
+  const room = await directory(t);
+  const target = path.join(room, "nav.yaml");
+  fs.writeFileSync(target, "the old one", { mode: 0o600 });
+  const bytes = randomBytes(200_000);
+  const asker = await Asker.open(robot([room]));
+  const ready = await asker.ask({ type: "write", path: target, size: bytes.length, sha256: sha256(bytes), mode: 0o4755 });
+  assert.deepEqual(ready, { type: "ready", path: target, offset: 0 });
+  await asker.send(bytes.subarray(0, 150_000));
+  assert.equal(fs.readFileSync(target, "utf8"), "the old one");
+  await asker.send(bytes.subarray(150_000));
+  const done = { type: "done", path: target, bytes: 200_000, moved: 200_000, sha256: sha256(bytes) };
+  assert.deepEqual(await asker.ask({ type: "end" }), done);
+  assert.ok(fs.readFileSync(target).equals(bytes));
+  // Its mode, but for what would lend somebody's rights.
+  assert.equal(fs.statSync(target).mode & 0o7777, 0o755);
+  assert.deepEqual(fs.readdirSync(room), ["nav.yaml"]);
+  const again = await asker.put(target, bytes);
+  assert.deepEqual(again.answer, { ...done, moved: 0, unchanged: true });
+});
+
+test("a write that was cut is gone on with where it stopped, also by another session", LIMIT, async (t) => {
+  const room = await directory(t);
+  const target = path.join(room, "big.bin");
+  const bytes = randomBytes(400_000);
+  const pair = robot([room]);
+  for (const [from, to] of [
+    [0, 100_000],
+    [100_000, 250_000],
+  ] as const) {
+    const asker = await Asker.open(pair);
+    const ready = await asker.ask({ type: "write", path: target, size: bytes.length, sha256: sha256(bytes), mode: 0o644 });
+    assert.deepEqual(ready, { type: "ready", path: target, offset: from });
+    await asker.send(bytes.subarray(from, to));
+    asker.channel.close();
+    await until("what was sent is on disk", () => fs.readdirSync(room).some((name) => fs.statSync(path.join(room, name)).size === to));
+    assert.equal(fs.existsSync(target), false);
+  }
+  const { answer, offset } = await (await Asker.open(pair)).put(target, bytes);
+  assert.deepEqual([offset, codeOf(answer)], [250_000, "done"]);
+  assert.ok(fs.readFileSync(target).equals(bytes));
+  assert.deepEqual(fs.readdirSync(room), ["big.bin"]);
+});
+
+async function until(what: string, holds: () => boolean): Promise<void> {
+  const end = performance.now() + 20_000;
+  while (!holds()) {
+    if (performance.now() > end) assert.fail(`did not come: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+test("wrong bytes, too many, too few and a full disk leave nothing, and the session goes on", LIMIT, async (t) => {
+  const room = await directory(t);
+  const target = path.join(room, "a");
+  const asker = await Asker.open(robot([room]));
+  assert.equal(codeOf((await asker.put(target, Buffer.from("these"), sha256(Buffer.from("those")))).answer), "checksum");
+  assert.deepEqual(fs.readdirSync(room), []);
+
+  const write = { type: "write", path: target, size: 10, sha256: sha256(Buffer.from("x")), mode: 0o644 } as const;
+  assert.equal(codeOf(await asker.ask(write)), "ready");
+  await asker.send(Buffer.alloc(11));
+  assert.equal(codeOf((await asker.hear()).answer), "bad_request");
+  // What was on its way still is no request.
+  await asker.send(Buffer.alloc(5));
+  await asker.say({ type: "end" });
+  assert.equal(codeOf(await asker.ask(write)), "ready");
+  assert.equal(codeOf(await asker.ask({ type: "end" })), "bad_request");
+  assert.deepEqual(fs.readdirSync(room), []);
+
+  const full = await asker.ask({ ...write, size: 2 ** 50 });
+  assert.equal(codeOf(full), "disk_full");
+  assert.match(full.type === "failed" ? full.message : "", /disk has \d+ bytes left/);
+  assert.deepEqual(fs.readdirSync(room), []);
+  assert.equal(codeOf(await asker.ask({ type: "stat", path: room })), "stat");
+});
+
+test("no path leads out of the directories that the robot allows", LIMIT, async (t) => {
+  const top = await directory(t);
+  const room = path.join(top, "room");
+  fs.mkdirSync(path.join(room, "sub"), { recursive: true });
+  fs.mkdirSync(`${room}-other`);
+  fs.writeFileSync(path.join(top, "secret"), "s");
+  fs.writeFileSync(path.join(`${room}-other`, "secret"), "s");
+  fs.writeFileSync(path.join(room, "fine"), "f");
+  fs.symlinkSync("../secret", path.join(room, "link-out"));
+  fs.symlinkSync(top, path.join(room, "directory-out"));
+  fs.symlinkSync("fine", path.join(room, "link-in"));
+  fs.symlinkSync("nowhere", path.join(room, "dangling"));
+  const asker = await Asker.open(robot([room]));
+  const reads: [string, string][] = [
+    [path.join(room, "fine"), "reading"],
+    [path.join(room, "link-in"), "reading"],
+    [path.join(top, "secret"), "forbidden"],
+    [`${room}/../secret`, "forbidden"],
+    [`${room}-other/secret`, "forbidden"],
+    [path.join(room, "link-out"), "forbidden"],
+    [path.join(room, "directory-out", "secret"), "forbidden"],
+    [path.join(room, "nothing"), "not_found"],
+    [path.join(room, "fine", "below"), "not_a_directory"],
+    [room, "not_a_file"],
+    ["/dev/null", "forbidden"],
+    ["", "bad_request"],
+    ["a\0b", "bad_request"],
+    ["/".repeat(5_000), "bad_request"],
+    [path.join(room, "n".repeat(300)), "bad_request"],
+  ];
+  for (const [file, code] of reads) {
+    assert.equal(codeOf(await asker.ask({ type: "read", path: file, offset: 0 })), code, file.slice(0, 80));
+    if (code === "reading") await asker.hear();
+  }
+  const bytes = Buffer.from("new");
+  const writes: [string, string][] = [
+    [path.join(room, "sub", "new"), "done"],
+    [path.join(room, "line\nbreak \u202e"), "done"],
+    [path.join(top, "new"), "forbidden"],
+    [path.join(room, "directory-out", "new"), "forbidden"],
+    [path.join(room, "link-out"), "forbidden"],
+    [path.join(room, "dangling"), "forbidden"],
+    [path.join(room, "sub"), "not_a_file"],
+    [path.join(room, "none", "new"), "not_found"],
+    [path.join(room, ".."), "forbidden"],
+  ];
+  for (const [file, code] of writes) assert.equal(codeOf((await asker.put(file, bytes)).answer), code, file);
+  assert.equal(codeOf((await asker.put(path.join(room, "link-in"), bytes)).answer), "done");
+  assert.deepEqual(
+    [fs.readFileSync(path.join(room, "fine"), "utf8"), fs.lstatSync(path.join(room, "link-in")).isSymbolicLink()],
+    ["new", true],
+  );
+  assert.equal(codeOf(await asker.ask({ type: "mkdir", path: path.join(top, "made"), mode: 0o755 })), "forbidden");
+  assert.equal(codeOf(await asker.ask({ type: "list", path: top })), "forbidden");
+  assert.deepEqual(fs.readdirSync(top).toSorted(), ["room", "room-other", "secret"]);
+});
+
+test("a directory is listed with what its entries are, links to directories apart", LIMIT, async (t) => {
+  const room = await directory(t);
+  for (let i = 0; i < 250; i += 1) fs.writeFileSync(path.join(room, `file-${i}`), "x".repeat(i));
+  fs.mkdirSync(path.join(room, "sub"), { mode: 0o750 });
+  fs.symlinkSync("file-7", path.join(room, "to-file"));
+  fs.symlinkSync("sub", path.join(room, "to-directory"));
+  fs.writeFileSync(Buffer.concat([Buffer.from(`${room}/`), Buffer.from([0xff, 0xfe])]), "no utf-8");
+  const asker = await Asker.open(robot([room]));
+  await asker.say({ type: "list", path: room });
+  const entries = new Map<string, string>();
+  for (;;) {
+    const { answer } = await asker.hear();
+    if (answer.type === "listed") {
+      assert.equal(answer.unnamed, 1);
+      break;
+    }
+    assert.ok(answer.type === "entries" && answer.entries.length <= 100);
+    for (const { name, kind, size } of answer.entries) entries.set(name, kind === "file" ? `file ${size}` : kind);
+  }
+  assert.deepEqual(
+    [entries.size, entries.get("file-249"), entries.get("to-file"), entries.get("to-directory"), entries.get("sub")],
+    [253, "file 249", "file 7", "link", "directory"],
+  );
+  assert.equal(codeOf(await asker.ask({ type: "mkdir", path: path.join(room, "sub"), mode: 0o700 })), "made");
+  assert.equal(codeOf(await asker.ask({ type: "mkdir", path: path.join(room, "file-1"), mode: 0o700 })), "not_a_directory");
+  assert.equal(codeOf(await asker.ask({ type: "mkdir", path: path.join(room, "new"), mode: 0o700 })), "made");
+  assert.equal(fs.statSync(path.join(room, "new")).mode & 0o777, 0o700);
+});
+
+test("requests that are none are told, messages that are none end the session", LIMIT, async (t) => {
+  const room = await directory(t);
+  const pair = robot([room]);
+  const asker = await Asker.open(pair);
+  const write = { type: "write", path: path.join(room, "x"), size: 1, sha256: sha256(Buffer.from("x")), mode: 0o644 };
+  for (const request of [
+    {},
+    { type: "run" },
+    { type: "stat" },
+    { type: "stat", path: 7 },
+    { ...write, size: -1 },
+    { ...write, size: "1" },
+    { ...write, sha256: "0" },
+    { ...write, mode: "x" },
+    { type: "read", path: room, offset: -1 },
+  ])
+    assert.match(codeOf(await asker.ask(request as never)), /bad_request|not_a_file/, JSON.stringify(request));
+  await asker.channel.write(Buffer.from([9, 9]));
+  assert.equal((await asker.channel.ended).code, 1008);
+});
+
+test(
+  "root serves files as the user that the robot's configuration names, with no more rights than that",
+  { ...LIMIT, skip: process.getuid?.() !== 0 && "needs root" },
+  async (t) => {
+    const room = await directory(t);
+    fs.chmodSync(room, 0o755);
+    fs.mkdirSync(path.join(room, "open"));
+    fs.chmodSync(path.join(room, "open"), 0o777);
+    fs.writeFileSync(path.join(room, "private"), "p", { mode: 0o600 });
+    fs.writeFileSync(path.join(room, "public"), "public", { mode: 0o644 });
+    const pair = robot([room], "nobody");
+    const asker = await Asker.open(pair);
+    assert.equal(codeOf(await asker.ask({ type: "read", path: path.join(room, "private"), offset: 0 })), "forbidden");
+    assert.equal(codeOf(await asker.ask({ type: "read", path: path.join(room, "public"), offset: 0 })), "reading");
+    assert.equal(String((await asker.hear()).data), "public");
+    assert.equal(codeOf((await asker.put(path.join(room, "new"), Buffer.from("n"))).answer), "forbidden");
+    const bytes = randomBytes(500_000);
+    assert.equal(codeOf((await asker.put(path.join(room, "open", "new"), bytes)).answer), "done");
+    assert.ok(fs.readFileSync(path.join(room, "open", "new")).equals(bytes));
+    assert.notEqual(fs.statSync(path.join(room, "open", "new")).uid, 0);
+    asker.channel.close();
+    await until("the session is over", () => pair.open_at_robot === 0);
+
+    const unnamed = channelPair({
+      files: filesSource({ directories: ["/"], user: undefined, clock: systemClock, log: pino({ enabled: false }) }),
+    });
+    const { code, reason } = await (await unnamed.open("files", "camera")).ended;
+    assert.equal(code, 4410);
+    assert.match(reason, /runs as root: name a user/);
+  },
+);

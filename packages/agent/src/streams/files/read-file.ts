@@ -1,0 +1,79 @@
+import { createHash } from "node:crypto";
+import type { FileHandle } from "node:fs/promises";
+import { FRAME_PAYLOAD_BYTES_MAX } from "@robofleet/protocol/link";
+import { answer, modeOf, versionOf } from "./look.ts";
+import { type MessagePort, PortClosed } from "./message-port.ts";
+import { type FileRoom, findPlace, openRegular, type Place } from "./place.ts";
+import { FileRefused } from "./refused.ts";
+
+/** What is read to be hashed and not sent. */
+const HASH_BYTES = 1024 * 1024;
+/** The tag of a data message. */
+const DATA = 0;
+
+export interface ReadRequest {
+  path: unknown;
+  /** Bytes that the other end has already. */
+  offset: unknown;
+  /** Of the file that they are of. */
+  version: unknown;
+}
+
+/** Sends a file from an offset on, and at its end the hash of the whole: what the other end had before is part of it. */
+export async function answerRead(port: MessagePort, room: FileRoom, request: ReadRequest): Promise<void> {
+  const place = await findPlace(request.path, room);
+  try {
+    const { file, stats } = await openRegular(place);
+    try {
+      const version = versionOf(stats);
+      const { size } = stats;
+      const offset = Number(request.offset ?? 0);
+      if (!Number.isSafeInteger(offset) || offset < 0) throw new FileRefused("bad_request", "offset is a number of bytes");
+      if (offset > size || (request.version !== undefined && request.version !== version)) throw changed(place);
+      await answer(port, { type: "reading", path: place.path, size, mode: modeOf(stats), version, offset });
+      const hash = createHash("sha256");
+      await hashPart(file, hash, offset);
+      await sendFrom(file, port, hash, offset, size, place);
+      // Bytes of two versions are those of none.
+      if (versionOf(await file.stat()) !== version) throw changed(place);
+      await answer(port, { type: "done", path: place.path, bytes: size, moved: size - offset, sha256: hash.digest("hex") });
+    } finally {
+      await file.close();
+    }
+  } finally {
+    await place.close();
+  }
+}
+
+const changed = ({ path }: Place): FileRefused => new FileRefused("changed", `${path}: the file was changed meanwhile`);
+
+/** Puts the first bytes of a file into a hash. */
+export async function hashPart(file: FileHandle, hash: { update(bytes: Uint8Array): unknown }, bytes: number): Promise<void> {
+  const buffer = Buffer.allocUnsafe(Math.min(HASH_BYTES, Math.max(1, bytes)));
+  for (let at = 0; at < bytes;) {
+    const { bytesRead } = await file.read(buffer, 0, Math.min(buffer.length, bytes - at), at);
+    if (bytesRead === 0) return;
+    hash.update(buffer.subarray(0, bytesRead));
+    at += bytesRead;
+  }
+}
+
+/** A frame at a time, and no further than the other end takes them. */
+async function sendFrom(
+  file: FileHandle,
+  port: MessagePort,
+  hash: { update(bytes: Uint8Array): unknown },
+  from: number,
+  size: number,
+  place: Place,
+): Promise<void> {
+  for (let at = from; at < size;) {
+    const message = Buffer.allocUnsafe(Math.min(FRAME_PAYLOAD_BYTES_MAX, size - at + 1));
+    message[0] = DATA;
+    const { bytesRead } = await file.read(message, 1, message.length - 1, at);
+    if (bytesRead === 0) throw changed(place);
+    hash.update(message.subarray(1, 1 + bytesRead));
+    if (!(await port.write(message.subarray(0, 1 + bytesRead)))) throw new PortClosed();
+    at += bytesRead;
+  }
+}

@@ -1,0 +1,34 @@
+import type { FileFailure } from "@robofleet/protocol/link";
+
+/** Why something cannot be done with a file, in words for the person who asked. */
+export class FileRefused extends Error {
+  readonly code: FileFailure;
+
+  constructor(code: FileFailure, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const WORDS = new Map<string, [FileFailure, string]>([
+  ["ENOENT", ["not_found", "there is no such file or directory"]],
+  ["EACCES", ["forbidden", "permission denied"]],
+  ["EPERM", ["forbidden", "permission denied"]],
+  ["EROFS", ["forbidden", "the file system is read-only"]],
+  ["ENOTDIR", ["not_a_directory", "a part of the path is no directory"]],
+  ["EISDIR", ["not_a_file", "this is a directory"]],
+  ["ELOOP", ["forbidden", "too many symbolic links, or one where none may be"]],
+  ["ENAMETOOLONG", ["bad_request", "the name is too long"]],
+  ["ENOSPC", ["disk_full", "the robot's disk is full"]],
+  ["EDQUOT", ["disk_full", "the disk quota on the robot is used up"]],
+  ["EFBIG", ["disk_full", "the robot's file system holds no file of this size"]],
+]);
+
+/** Any error of the file system as a refusal that names the path; what is no such error is thrown. */
+export function refusalOf(error: unknown, path: string): FileRefused {
+  if (error instanceof FileRefused) return error;
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === undefined) throw error;
+  const [failure, words] = WORDS.get(code) ?? ["failed", `the robot could not do it (${code})`];
+  return new FileRefused(failure, `${path}: ${words}`);
+}

@@ -1,0 +1,13 @@
+import { systemClock } from "@robofleet/clock";
+import { readMessage } from "@robofleet/protocol/link";
+import { PipePort } from "./pipe-port.ts";
+import { serveFiles } from "./session.ts";
+
+/** The other end of serveInProcess: first it is told where files may be, then what to do. Ends with its input. */
+export async function serveStdio(): Promise<void> {
+  const port = new PipePort(process.stdin, process.stdout);
+  const first = await port.read();
+  const { directories, home } = first === undefined ? {} : (readMessage(first).control ?? {});
+  if (!Array.isArray(directories) || typeof home !== "string") throw new Error("serve-files is started by the agent itself");
+  await serveFiles(port, { directories: directories.map(String), home }, () => systemClock.now().getTime());
+}

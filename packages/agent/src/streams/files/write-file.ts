@@ -1,0 +1,186 @@
+import { createHash, hash as hashOf } from "node:crypto";
+import { constants } from "node:fs";
+import { access, chmod, type FileHandle, lstat, open, readdir, rename, statfs, unlink } from "node:fs/promises";
+import path from "node:path";
+import { readMessage } from "@robofleet/protocol/link";
+import { answer } from "./look.ts";
+import { type MessagePort, PortClosed } from "./message-port.ts";
+import { type FileRoom, findTarget, openRegular, type Place, requireRegular } from "./place.ts";
+import { hashPart } from "./read-file.ts";
+import { FileRefused, refusalOf } from "./refused.ts";
+
+const MODE_MASK = 0o777;
+const PART_MODE = 0o600;
+const PART_NAME = /^\.rf-[0-9a-f]{24}\.part$/;
+/** A part that nobody went on with for so long is given up. */
+const PART_KEPT_MS = 7 * 24 * 60 * 60 * 1_000;
+
+export interface WriteRequest {
+  path: unknown;
+  size: unknown;
+  sha256: unknown;
+  mode: unknown;
+}
+
+interface Wanted {
+  size: number;
+  sha256: string;
+  mode: number;
+}
+
+/** Takes files of one session. */
+export class FileWriter {
+  readonly #room: FileRoom;
+  readonly #now: () => number;
+  /** Directories in which old parts were looked for. */
+  readonly #tidied = new Set<string>();
+
+  /** `now` in milliseconds since 1970. */
+  constructor(room: FileRoom, now: () => number) {
+    this.#room = room;
+    this.#now = now;
+  }
+
+  /**
+   * Takes a file. What has arrived stands in a file of its own beside the target until all of it is there and right, and then takes the
+   * target's place in one step; what is left of a write that was cut is gone on with.
+   */
+  async answerWrite(port: MessagePort, request: WriteRequest): Promise<void> {
+    const wanted = wantedOf(request);
+    const place = await findTarget(request.path, this.#room);
+    try {
+      if (await isThere(place, wanted)) {
+        await chmod(place.at, wanted.mode);
+        await answer(port, { type: "done", path: place.path, bytes: wanted.size, moved: 0, sha256: wanted.sha256, unchanged: true });
+        return;
+      }
+      await this.#tidy(place);
+      const part = partName(place, wanted);
+      const file = await open(place.beside(part), constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, PART_MODE);
+      try {
+        await take(port, place, part, file, wanted);
+      } finally {
+        await file.close();
+      }
+    } finally {
+      await place.close();
+    }
+  }
+
+  async #tidy(place: Place): Promise<void> {
+    if (this.#tidied.has(place.directory)) return;
+    this.#tidied.add(place.directory);
+    const names = await readdir(place.beside(".")).catch(() => []);
+    for (const name of names) {
+      if (!PART_NAME.test(name)) continue;
+      const stats = await lstat(place.beside(name)).catch(() => undefined);
+      const is_old = stats?.isFile() === true && this.#now() - stats.mtimeMs > PART_KEPT_MS;
+      if (is_old) await unlink(place.beside(name)).catch(() => {});
+    }
+  }
+}
+
+function wantedOf({ size, sha256, mode }: WriteRequest): Wanted {
+  if (!Number.isSafeInteger(size) || Number(size) < 0) throw new FileRefused("bad_request", "size is a number of bytes");
+  if (typeof sha256 !== "string" || !/^[0-9a-f]{64}$/.test(sha256)) throw new FileRefused("bad_request", "sha256 is 64 hex digits");
+  if (!Number.isInteger(mode)) throw new FileRefused("bad_request", "mode is a number");
+  return { size: Number(size), sha256, mode: Number(mode) & MODE_MASK };
+}
+
+/** The same bytes to the same place go on with each other, everything else stays apart. */
+function partName(place: Place, { sha256 }: Wanted): string {
+  return `.rf-${hashOf("sha256", `${path.basename(place.path)}\0${sha256}`).slice(0, 24)}.part`;
+}
+
+/** Whether the target has these very bytes. Throws FileRefused when it is something that no file can take the place of. */
+async function isThere(place: Place, { size, sha256 }: Wanted): Promise<boolean> {
+  const there = await lstat(place.at).catch(() => undefined);
+  if (there === undefined) return false;
+  requireRegular(there, place);
+  await access(place.at, constants.W_OK);
+  if (there.size !== size) return false;
+  const opened = await openRegular(place).catch(() => undefined);
+  if (opened === undefined) return false;
+  try {
+    const hash = createHash("sha256");
+    await hashPart(opened.file, hash, size);
+    return hash.digest("hex") === sha256;
+  } finally {
+    await opened.file.close();
+  }
+}
+
+async function take(port: MessagePort, place: Place, part: string, file: FileHandle, wanted: Wanted): Promise<void> {
+  try {
+    const stats = await file.stat();
+    requireRegular(stats, place);
+    const offset = stats.size <= wanted.size ? stats.size : 0;
+    if (offset < stats.size) await file.truncate(0);
+    await requireSpace(place, wanted.size - offset);
+    const hash = createHash("sha256");
+    await hashPart(file, hash, offset);
+    await answer(port, { type: "ready", path: place.path, offset });
+    const bytes = await takeBytes(port, file, hash, offset, wanted.size);
+    if (bytes !== wanted.size) throw new FileRefused("bad_request", `${place.path}: ${bytes} of ${wanted.size} bytes came`);
+    if (hash.digest("hex") !== wanted.sha256)
+      throw new FileRefused("checksum", `${place.path}: what arrived is not what was sent (wrong checksum)`);
+    await putInPlace(place, part, file, wanted);
+    await answer(port, { type: "done", path: place.path, bytes, moved: bytes - offset, sha256: wanted.sha256 });
+  } catch (error) {
+    if (error instanceof PortClosed) throw error;
+    const refusal = refusalOf(error, place.path);
+    // Gone on with it would fail again, and a full disk needs the room.
+    if (refusal.code === "checksum" || refusal.code === "disk_full" || refusal.code === "bad_request")
+      await unlink(place.beside(part)).catch(() => {});
+    throw refusal;
+  }
+}
+
+async function requireSpace(place: Place, bytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(place.directory);
+  const free = bavail * bsize;
+  if (bytes > free)
+    throw new FileRefused("disk_full", `${place.path}: the robot's disk has ${free} bytes left, and the file needs ${bytes} more`);
+}
+
+/** Writes data until `end`; answers how far the file goes then. */
+async function takeBytes(
+  port: MessagePort,
+  file: FileHandle,
+  hash: { update(bytes: Uint8Array): unknown },
+  from: number,
+  size: number,
+): Promise<number> {
+  let at = from;
+  for (;;) {
+    const message = await port.read();
+    if (message === undefined) throw new PortClosed();
+    const { data, control } = readMessage(message);
+    if (data === undefined) {
+      if (control.type === "end") return at;
+      throw new FileRefused("bad_request", "a file is being written: bytes or its end are expected");
+    }
+    if (at + data.length > size) throw new FileRefused("bad_request", "more bytes came than were announced");
+    hash.update(data);
+    for (let written = 0; written < data.length;) {
+      const { bytesWritten } = await file.write(data, written, data.length - written, at + written);
+      written += bytesWritten;
+    }
+    at += data.length;
+  }
+}
+
+/** On disk first, then under its name. */
+async function putInPlace(place: Place, part: string, file: FileHandle, { mode }: Wanted): Promise<void> {
+  await file.chmod(mode);
+  await file.sync();
+  await rename(place.beside(part), place.at).catch(async (error: NodeJS.ErrnoException) => {
+    // Two copies of the same bytes at a time: the other one was faster.
+    const there = error.code === "ENOENT" ? await lstat(place.at).catch(() => undefined) : undefined;
+    if (there?.ino !== (await file.stat()).ino) throw error;
+  });
+  const directory = await open(place.beside("."), constants.O_RDONLY | constants.O_DIRECTORY).catch(() => undefined);
+  // The name is as safe as the file system makes it where directories cannot be synced or read.
+  await directory?.sync().catch(() => {});
+  await directory?.close();
+}

@@ -1,0 +1,92 @@
+import { type Channel, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
+import type { Plane } from "../../context.ts";
+import { printable } from "../../kernel/fault.ts";
+import type { StartStream } from "./kinds.ts";
+import { closeWith, openAtRobot } from "./open-at-robot.ts";
+import { readControl } from "./read-control.ts";
+import { tellTimeline } from "./tell-timeline.ts";
+import type { Viewer } from "./viewer.ts";
+
+const REQUESTS = new Set(["stat", "list", "read", "write", "end", "mkdir"]);
+/** No path of Linux is longer. */
+const PATH_CHARACTERS_MAX = 4096;
+
+/** A session of files: text frames are requests and answers, binary frames the bytes of a file. Each read and write is told on the timeline. */
+export const startFiles: StartStream = async ({ plane }, viewer) => {
+  const opened = openAtRobot(plane, viewer, "files", "camera", {});
+  const session = new FileSession(plane, viewer);
+  // From the beginning: what is asked before the robot has answered waits here.
+  viewer.receive(async (data, binary) => {
+    const channel = await opened;
+    if (channel === undefined) return;
+    if (binary) await channel.write(dataMessage(data));
+    else {
+      const request = readControl(data, REQUESTS);
+      session.asked(request.type);
+      await channel.write(controlMessage(request));
+    }
+  });
+  const channel = await opened;
+  if (channel !== undefined) void session.toViewer(channel);
+};
+
+class FileSession {
+  readonly #plane: Plane;
+  readonly #viewer: Viewer;
+  /** The file that the robot sends now, and how much of it has been passed on. */
+  #reading: { path: string; size: unknown; bytes: number } | undefined;
+  #writing = false;
+
+  constructor(plane: Plane, viewer: Viewer) {
+    this.#plane = plane;
+    this.#viewer = viewer;
+  }
+
+  asked(type: string): void {
+    if (type === "write" || type === "read") this.#writing = type === "write";
+  }
+
+  async toViewer(channel: Channel): Promise<void> {
+    try {
+      for await (const message of channel) {
+        const { data, control } = readMessage(message);
+        if (data !== undefined) {
+          if (this.#reading !== undefined) this.#reading.bytes += data.length;
+          await this.#viewer.send(data);
+        } else {
+          await this.#answered(control);
+          await this.#viewer.send(JSON.stringify(control));
+        }
+      }
+    } catch (error) {
+      channel.reset(1008, (error as Error).message);
+    }
+    await this.#tellPartly();
+    await closeWith(this.#viewer, channel);
+  }
+
+  async #answered({ type, path: told, size, bytes, sha256, moved, unchanged }: Record<string, unknown>): Promise<void> {
+    const path = String(told).slice(0, PATH_CHARACTERS_MAX);
+    if (type === "reading") this.#reading = { path, size, bytes: 0 };
+    else if (type === "failed") await this.#tellPartly();
+    else if (type === "done") {
+      this.#reading = undefined;
+      const data = { path, bytes, moved, sha256, ...(unchanged === true ? { unchanged } : {}) };
+      if (this.#writing) await this.#tell("file.written", `${printable(path)} was written`, data);
+      else await this.#tell("file.read", `${printable(path)} was read`, data);
+    }
+  }
+
+  /** What was read before a copy was broken off is known to whoever read it. */
+  async #tellPartly(): Promise<void> {
+    const reading = this.#reading;
+    this.#reading = undefined;
+    if (reading === undefined || reading.bytes === 0) return;
+    const { path, size, bytes } = reading;
+    await this.#tell("file.read", `${printable(path)} was read in part`, { path, bytes: size, moved: bytes, sha256: null });
+  }
+
+  #tell(kind: string, summary: string, data: Record<string, unknown>): Promise<void> {
+    return tellTimeline(this.#plane, this.#viewer, { kind, summary, data });
+  }
+}
