@@ -59,7 +59,7 @@ export class LiveRobot implements AsyncDisposable {
     const config = agentConfig(this.line.url, this.state_directory, {
       enroll_key: this.#key,
       ...this.#options.config,
-      robot: { ...ROBOT_CONFIG_DEFAULT, ...this.#options.robot },
+      robot: { ...ROBOT_CONFIG_DEFAULT, ros: { adapters: [] }, ...this.#options.robot },
     });
     this.#agent = await startAgent({
       config,

@@ -16,6 +16,8 @@ import { type Enrolment, openKey, type RobotKey } from "./identity/identity.ts";
 import { readBootId, readPlatform } from "./identity/platform.ts";
 import { DesiredStore } from "./link/desired-store.ts";
 import { Link } from "./link/link.ts";
+import { RosBridge } from "./ros/bridge.ts";
+import { rosSettings } from "./ros/settings.ts";
 import { RobotSide } from "./local/robot-side.ts";
 import { agentLog } from "./logs/agent-log.ts";
 import { LogShipper } from "./logs/shipper.ts";
@@ -174,7 +176,8 @@ async function run(
   const place = (app: string): AppPlace | undefined => deployments.place?.(app);
   const shells = createShells({ clock, shell: config.robot.shell, environment: config.workload_environment, place });
   const on_connection = robot_side.connectionChanged;
-  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, reporter, on_connection });
+  const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment), clock, log });
+  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, reporter, on_connection });
   parts.link = link;
   log.info(
     { robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation },
@@ -184,9 +187,11 @@ async function run(
   await deployments.start();
   await robot_side.start({ robot_id, name: enrolment.name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
   link.start();
-  const sources = await startSources({ config, clock, disk });
+  ros.start();
+  const sources = await startSources({ config, clock, disk, ros });
   const stop = async (): Promise<void> => {
     await sources.stop();
+    await ros.stop();
     await robot_side.stop();
     store.stop();
     await deployments.stop();
@@ -208,7 +213,12 @@ async function run(
 }
 
 /** What is logged elsewhere on the robot, as far as its own configuration says so. */
-function startSources({ config, clock, disk }: Pick<LinkParts, "config" | "clock" | "disk">): ReturnType<typeof startLogSources> {
+function startSources({
+  config,
+  clock,
+  disk,
+  ros,
+}: Pick<LinkParts, "config" | "clock" | "disk" | "ros">): ReturnType<typeof startLogSources> {
   const { spool, sink, log } = disk;
   return startLogSources({
     settings: config.robot.logs,
@@ -219,6 +229,7 @@ function startSources({ config, clock, disk }: Pick<LinkParts, "config" | "clock
     environment: config.workload_environment,
     spoolHasRoom: () => spool.bytes < config.log_spool_bytes_max / 2,
     sync: () => spool.sync(),
+    ros,
   });
 }
 
@@ -235,13 +246,14 @@ interface LinkParts {
   store: DesiredStore;
   deployments: Deployments;
   shells: Shells;
+  ros: RosBridge;
   reporter: Reporter;
   on_connection: (connected: boolean, reason?: string) => void;
 }
 
 /** The link with everything that it says of the robot: who it is, how it is, what it runs. */
 function makeLink(parts: LinkParts): Link {
-  const { config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, reporter, on_connection } = parts;
+  const { config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, reporter, on_connection } = parts;
   const { time, log, local, outbox, spool, shipper } = disk;
   const boot_id = readBootId(config.system_root);
   const run_id = Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex");
@@ -251,6 +263,7 @@ function makeLink(parts: LinkParts): Link {
     time,
     boot_id,
     workloads: () => deployments.workloads(),
+    ros: () => ros.health(),
     metrics: () => agentMetrics(outbox, spool),
   });
   return new Link({
@@ -274,7 +287,7 @@ function makeLink(parts: LinkParts): Link {
       generation: store.generation,
     }),
     health: () => meter.measure(),
-    sources: streamSources({ robot: config.robot, clock, log, environment: config.workload_environment, shells }),
+    sources: streamSources({ robot: config.robot, clock, log, environment: config.workload_environment, shells, ros }),
     announce: () => deployments.announce(),
     on_connection,
     desired: (desired) => {

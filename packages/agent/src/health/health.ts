@@ -25,6 +25,8 @@ export interface HealthOptions {
   time: RobotTime;
   boot_id: string;
   workloads: () => WorkloadStatus[];
+  /** What is known of the robot's ROS; absent, and null: none. */
+  ros?: () => Promise<HealthBody["ros"]>;
   /** Figures of the agent itself. */
   metrics: () => Record<string, number>;
   /** Addresses by interface; the machine's own, if absent. */
@@ -59,7 +61,7 @@ export class HealthMeter {
       network: readNetwork(root).map((one) => ({ ...one, addresses: (addresses.get(one.name) ?? []).slice(0, ADDRESSES_MAX) })),
       battery: readBattery(root),
       workloads,
-      ros: null,
+      ros: (await this.#options.ros?.()) ?? null,
       checks,
       metrics: metrics(),
       status: worstStatus(checks),

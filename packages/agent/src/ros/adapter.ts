@@ -1,11 +1,10 @@
 /** What every way to reach the ROS of a robot offers. The bridge (bridge.ts) finds the one that answers; nobody else uses an adapter directly. */
 import type { Clock } from "@robofleet/clock";
 import type { Logger } from "pino";
+import { ROS_ADAPTERS, type RosAdapterName } from "../config-file/robot-config.ts";
 import type { RosSettings } from "./settings.ts";
 
-/** In the order in which they are tried, unless the robot's configuration says another. */
-export const ROS_ADAPTERS = ["dds", "foxglove", "ros2", "rosbridge", "ros1"] as const;
-export type RosAdapterName = (typeof ROS_ADAPTERS)[number];
+export { ROS_ADAPTERS, type RosAdapterName };
 
 export interface RosTopic {
   /** As ROS writes it: `/camera/image/compressed`. */

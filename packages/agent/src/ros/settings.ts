@@ -1,3 +1,4 @@
+import type { RobotConfig } from "../config-file/robot-config.ts";
 import type { RosAdapterName } from "./adapter.ts";
 
 /** What the robot's configuration and environment say about its ROS. */
@@ -20,3 +21,26 @@ export interface RosSettings {
   /** The environment that children such as `ros2` get. */
   environment: Readonly<Record<string, string>>;
 }
+
+/** What the robot's configuration says of its ROS, and what the agent's environment does where that is silent. */
+export function rosSettings(configured: RobotConfig["ros"], environment: Readonly<Record<string, string>>): RosSettings {
+  const { ROS_DOMAIN_ID, ROS_MASTER_URI, ROS_DISTRO, AMENT_PREFIX_PATH } = environment;
+  const { ROS_LOCALHOST_ONLY, ROS_AUTOMATIC_DISCOVERY_RANGE } = environment;
+  const domain_id =
+    configured.domain_id ?? (ROS_DOMAIN_ID !== undefined && /^\d{1,3}$/.test(ROS_DOMAIN_ID) ? Number(ROS_DOMAIN_ID) : undefined);
+  const ros1_master_uri = configured.ros1_master_uri ?? (ROS_MASTER_URI || undefined);
+  return {
+    adapters: configured.adapters,
+    ...(domain_id === undefined || domain_id > DOMAIN_ID_MAX ? {} : { domain_id }),
+    localhost_only: ROS_LOCALHOST_ONLY === "1" || ROS_AUTOMATIC_DISCOVERY_RANGE === "LOCALHOST",
+    ...(configured.foxglove_url === undefined ? {} : { foxglove_url: configured.foxglove_url }),
+    ...(configured.rosbridge_url === undefined ? {} : { rosbridge_url: configured.rosbridge_url }),
+    ...(ros1_master_uri === undefined ? {} : { ros1_master_uri }),
+    ...(ROS_DISTRO ? { distro: ROS_DISTRO } : {}),
+    prefixes: (AMENT_PREFIX_PATH ?? "").split(":").filter((prefix) => prefix.startsWith("/")),
+    environment,
+  };
+}
+
+/** Beyond, the ports of a domain are none. */
+const DOMAIN_ID_MAX = 232;

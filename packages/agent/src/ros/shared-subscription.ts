@@ -25,6 +25,7 @@ export class SharedSubscription {
   readonly #listeners = new Set<Listener>();
   /** Ends the subscription at the adapter of now. */
   #end: (() => void) | undefined;
+  #newest: RosMessage | undefined;
 
   constructor(options: SharedSubscriptionOptions) {
     this.#options = options;
@@ -32,8 +33,11 @@ export class SharedSubscription {
 
   /** Answers how to leave. */
   add(rate: number | undefined, on: (message: RosMessage) => void): () => void {
-    const listener: Listener = { interval_ms: rate === undefined ? 0 : 1_000 / rate, next_at: 0, on };
+    const listener: Listener = { interval_ms: rate === undefined ? 0 : 1_000 / rate, next_at: -Infinity, on };
     this.#listeners.add(listener);
+    // What is published once, a map for instance, comes once: whoever is late gets what came last.
+    const newest = this.#newest;
+    if (newest !== undefined) queueMicrotask(() => this.#listeners.has(listener) && this.#give(listener, newest));
     return () => {
       if (!this.#listeners.delete(listener) || this.#listeners.size > 0) return;
       this.detach();
@@ -66,18 +70,22 @@ export class SharedSubscription {
 
   /** The adapter is gone, or nobody listens any more. */
   detach(): void {
+    this.#newest = undefined;
     this.#end?.();
     this.#end = undefined;
   }
 
   #handOn(message: RosMessage): void {
+    this.#newest = message;
+    for (const listener of this.#listeners) this.#give(listener, message);
+  }
+
+  #give(listener: Listener, message: RosMessage): void {
     const now = this.#options.clock.monotonic();
-    for (const listener of this.#listeners) {
-      if (now < listener.next_at) continue;
-      // From when it was due, so that 10 a second out of 30 are 10; not from long ago, so that a pause earns no burst.
-      const late_ms = now - listener.next_at;
-      listener.next_at = (late_ms < listener.interval_ms ? listener.next_at : now) + listener.interval_ms;
-      listener.on(message);
-    }
+    if (now < listener.next_at) return;
+    // From when it was due, so that 10 a second out of 30 are 10; not from long ago, so that a pause earns no burst.
+    const late_ms = now - listener.next_at;
+    listener.next_at = (late_ms < listener.interval_ms ? listener.next_at : now) + listener.interval_ms;
+    listener.on(message);
   }
 }

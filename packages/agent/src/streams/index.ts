@@ -2,11 +2,12 @@ import type { Clock } from "@robofleet/clock";
 import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { type RobotConfig, STREAM_SWITCHES } from "../config-file/robot-config.ts";
-import type { RosBridge } from "../ros/bridge.ts";
 import { cameraStreams } from "./camera/index.ts";
 import { echo } from "./echo.ts";
+import { filesSource } from "./files/index.ts";
 import { forwardSource } from "./forward/index.ts";
 import type { Shells } from "./shell/index.ts";
+import { type TopicsOptions, topicsSource } from "./topics/index.ts";
 
 export interface StreamParts {
   robot: RobotConfig;
@@ -15,7 +16,8 @@ export interface StreamParts {
   /** What children of the agent inherit, such as ffmpeg. */
   environment: Readonly<Record<string, string>>;
   shells: Pick<Shells, "source">;
-  ros?: Pick<RosBridge, "subscribe">;
+  /** Absent: this agent reaches no ROS. */
+  ros?: TopicsOptions["ros"];
 }
 
 /** Kinds of streams that this agent serves: the server opens a channel with the kind's name. What the robot forbids is refused. */
@@ -25,7 +27,9 @@ export function streamSources({ robot, clock, log, environment, shells, ros }: S
     ["shell", shells.source],
     ["camera", cameraStreams({ cameras: robot.cameras, clock, log, environment, ...(ros === undefined ? {} : { ros }) })],
     ["forward", forwardSource({ allow: robot.forward.allow, clock })],
+    ["files", filesSource({ directories: robot.files.directories, user: robot.shell.user, clock, log })],
   ]);
+  if (ros !== undefined) sources.set("topics", topicsSource({ ros, clock }));
   for (const kind of STREAM_SWITCHES) if (!robot.streams[kind]) sources.set(kind, switchedOff);
   return sources;
 }

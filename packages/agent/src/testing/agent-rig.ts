@@ -27,7 +27,8 @@ export function agentConfig(server: string, state_directory: string, more: Parti
     file_directories: [],
     mount_directories: [],
     container_sockets: [],
-    robot: ROBOT_CONFIG_DEFAULT,
+    // No ROS of this machine's is looked for.
+    robot: { ...ROBOT_CONFIG_DEFAULT, ros: { adapters: [] } },
     workload_environment: {},
     system_root: "/",
     ...more,

@@ -31,7 +31,11 @@ export type CameraParams =
     };
 
 export type TopicsParams =
-  | { op: "list" }
+  | {
+      op: "list";
+      /** Goes on, and tells again when it is another one. */
+      follow?: boolean;
+    }
   | {
       op: "echo";
       topic: string;

@@ -1,0 +1,110 @@
+import type { Clock } from "@robofleet/clock";
+import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, dataMessage, type StreamSource } from "@robofleet/protocol/link";
+import type { RosMessage, RosTopic } from "../../ros/adapter.ts";
+import type { RosBridge } from "../../ros/bridge.ts";
+import { pickField } from "./field-path.ts";
+import { type EchoRequest, readTopicsRequest } from "./params.ts";
+import { FULL_BYTES_MAX, showMessage } from "./to-json.ts";
+
+/** How often who follows the list is told of what changed, at most. */
+const LIST_MS = 1_000;
+/** Topics that the list holds. */
+const LIST_MAX = 2_000;
+
+export interface TopicsOptions {
+  ros: Pick<RosBridge, "find" | "topics" | "subscribe" | "adapter">;
+  clock: Clock;
+}
+
+/** Serves channels of kind `topics`: what is published, or the messages of one topic. */
+export function topicsSource(options: TopicsOptions): StreamSource {
+  return (channel, params) => {
+    const request = readTopicsRequest(params);
+    if (typeof request === "string") return channel.reset(CLOSE_NOT_AVAILABLE, request);
+    void serve(options, channel, (ended) =>
+      request.op === "list" ? tellTopics(options, channel, request.follow, ended) : new Echo(options, channel, request).run(),
+    );
+  };
+}
+
+async function serve({ ros }: TopicsOptions, channel: Channel, work: (ended: AbortSignal) => Promise<void>): Promise<void> {
+  const ended = new AbortController();
+  void channel.ended.then(() => ended.abort());
+  try {
+    if ((await ros.find()) === undefined) return channel.reset(CLOSE_NOT_AVAILABLE, "no ROS answers on this robot");
+    if (!ended.signal.aborted) await work(ended.signal);
+  } catch {
+    channel.reset(CLOSE_NOT_AVAILABLE, "the topics of this robot could not be read");
+  }
+}
+
+async function tellTopics({ ros, clock }: TopicsOptions, channel: Channel, follow: boolean, ended: AbortSignal): Promise<void> {
+  for (let before = ""; !ended.aborted;) {
+    const topics: RosTopic[] = (await ros.topics()).slice(0, LIST_MAX).map(({ name, type }) => ({ name, type }));
+    const list = { type: "topics", topics, adapter: ros.adapter?.name ?? null, distro: ros.adapter?.distro ?? null };
+    const text = JSON.stringify(list);
+    if (text !== before && !(await channel.write(controlMessage(list)))) return;
+    if (!follow) return channel.close(1000, "");
+    before = text;
+    await clock.sleep(LIST_MS, ended);
+  }
+}
+
+/** Sends the newest message of a topic each time that the one before has left, and counts those between. */
+class Echo {
+  readonly #ros: TopicsOptions["ros"];
+  readonly #channel: Channel;
+  readonly #request: EchoRequest;
+  #newest: RosMessage | undefined;
+  #skipped = 0;
+  #sending = false;
+
+  constructor({ ros }: TopicsOptions, channel: Channel, request: EchoRequest) {
+    this.#ros = ros;
+    this.#channel = channel;
+    this.#request = request;
+  }
+
+  async run(): Promise<void> {
+    const { topic, rate } = this.#request;
+    const unsubscribe = await this.#ros.subscribe(topic, { rate }, (message) => this.#take(message));
+    await this.#channel.ended;
+    unsubscribe();
+  }
+
+  #take(message: RosMessage): void {
+    if (this.#newest !== undefined) this.#skipped += 1;
+    this.#newest = message;
+    if (!this.#sending) void this.#send();
+  }
+
+  async #send(): Promise<void> {
+    this.#sending = true;
+    for (let message = this.#newest; message !== undefined; message = this.#newest) {
+      this.#newest = undefined;
+      const skipped = this.#skipped;
+      this.#skipped = 0;
+      const line = this.#lineOf(message, skipped);
+      if (line === undefined || !(await this.#channel.write(dataMessage(Buffer.from(line))))) return;
+      // Into the queue is not away: what waits there is older than what comes next.
+      if (!(await this.#channel.drained())) return;
+    }
+    this.#sending = false;
+  }
+
+  /** JSON, `skipped` first where there is one, so that the server finds it without reading the rest. Undefined: the stream has ended. */
+  #lineOf(message: RosMessage, skipped: number): string | undefined {
+    const { topic, field, full } = this.#request;
+    const { type, at } = message;
+    const picked = pickField(message.message, field);
+    if ("missing" in picked) {
+      this.#channel.reset(CLOSE_NOT_AVAILABLE, `${type} has no field ${picked.missing}`);
+      return undefined;
+    }
+    const head = { ...(skipped > 0 ? { skipped } : {}), topic, type, at: at.toISOString() };
+    const line = JSON.stringify({ ...head, ...showMessage(picked.value, full) });
+    if (line.length <= FULL_BYTES_MAX) return line;
+    const shown = showMessage(picked.value, false);
+    return JSON.stringify({ ...head, ...shown, note: `more than ${FULL_BYTES_MAX} bytes: summarised` });
+  }
+}

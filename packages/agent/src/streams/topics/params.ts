@@ -1,0 +1,33 @@
+import { type FieldPath, parseFieldPath } from "./field-path.ts";
+
+const TOPIC_CHARACTERS_MAX = 256;
+const FIELD_CHARACTERS_MAX = 256;
+const RATE_MAX = 1_000;
+
+export interface EchoRequest {
+  /** With the slash at its front. */
+  topic: string;
+  rate: number | undefined;
+  field: FieldPath;
+  full: boolean;
+}
+
+export type TopicsRequest = { op: "list"; follow: boolean } | ({ op: "echo" } & EchoRequest);
+
+/** Reads what came with the opening of a channel; a text says what is wrong with it. */
+export function readTopicsRequest(params: unknown): TopicsRequest | string {
+  if (typeof params !== "object" || params === null) return "params must be an object";
+  const { op, follow, topic, rate, field, full } = params as Record<string, unknown>;
+  if (op === "list") return { op, follow: follow === true };
+  if (op !== "echo") return "op is list or echo";
+  if (typeof topic !== "string" || topic.length > TOPIC_CHARACTERS_MAX || !/^\/?[^/\s\p{Cc}][^\s\p{Cc}]*$/u.test(topic))
+    return "topic must be the name of a topic, such as /chatter";
+  if (rate !== undefined && !(typeof rate === "number" && rate > 0 && rate <= RATE_MAX))
+    return `rate must be messages a second, above 0 and at most ${RATE_MAX}`;
+  if (field !== undefined && (typeof field !== "string" || field.length > FIELD_CHARACTERS_MAX))
+    return "field must be a path such as a.b[0].c";
+  if (full !== undefined && typeof full !== "boolean") return "full must be true or false";
+  const path = parseFieldPath(field ?? "");
+  if (path === undefined) return `field must be a path such as a.b[0].c`;
+  return { op, topic: topic.startsWith("/") ? topic : `/${topic}`, rate, field: path, full: full === true };
+}

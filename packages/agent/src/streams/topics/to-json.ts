@@ -1,0 +1,138 @@
+import { Buffer } from "node:buffer";
+import { UndecodedMessage } from "../../ros/adapter.ts";
+import { isTypedArray } from "./field-path.ts";
+
+/** Arrays up to here are shown as they are. 36 numbers of a covariance are, a laser scan is not. */
+export const SUMMARY_ARRAY_MAX = 64;
+/** Of a longer one so many are shown. */
+export const SUMMARY_ARRAY_FIRST = 8;
+export const SUMMARY_TEXT_MAX = 1_024;
+export const SUMMARY_TEXT_FIRST = 256;
+/** Values of a whole summary; arrays that begin beyond are told by their length alone. */
+export const SUMMARY_VALUES_MAX = 4_000;
+/** Bytes of a message as JSON when all of it is asked for; a larger one is summarised after all. Two of them may wait for a viewer. */
+export const FULL_BYTES_MAX = 512 * 1024;
+const DEPTH_MAX = 64;
+
+export interface Shown {
+  message: unknown;
+  /** Why it is not what was asked for. */
+  note?: string;
+}
+
+/**
+ * A decoded message as JSON can hold it. 64-bit integers are numbers while they are exact, texts beyond; NaN and infinities are the texts "NaN", "Infinity"
+ * and "-Infinity". Without `full`, long arrays and texts become `{ length, first }`; with it, long byte arrays become `{ length, base64 }`.
+ */
+export function showMessage(message: unknown, full: boolean): Shown {
+  if (full) {
+    try {
+      return { message: new Full().show(message, 0) };
+    } catch (error) {
+      if (!(error instanceof TooLarge)) throw error;
+      return { message: new Summary().show(message, 0), note: `more than ${FULL_BYTES_MAX} bytes: summarised` };
+    }
+  }
+  return { message: new Summary().show(message, 0) };
+}
+
+class TooLarge extends Error {}
+
+abstract class Shape {
+  show(value: unknown, depth: number): unknown {
+    switch (typeof value) {
+      case "number":
+        this.count(NUMBER_BYTES);
+        return Number.isFinite(value) ? value : String(value);
+      case "bigint":
+        this.count(NUMBER_BYTES);
+        return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : String(value);
+      case "string":
+        return this.text(value);
+      case "boolean":
+        this.count(NUMBER_BYTES);
+        return value;
+      case "object":
+        return value === null || depth > DEPTH_MAX ? null : this.#object(value, depth);
+      default:
+        return null;
+    }
+  }
+
+  #object(value: object, depth: number): unknown {
+    if (value instanceof UndecodedMessage) return { undecoded: value.reason, ...this.bytes(value.bytes) };
+    if (value instanceof Uint8Array && value.length > SUMMARY_ARRAY_MAX) return this.bytes(value);
+    if (Array.isArray(value)) return this.array(value, depth);
+    if (isTypedArray(value)) return this.array(value, depth);
+    const shown: Record<string, unknown> = {};
+    for (const [name, field] of Object.entries(value)) {
+      this.count(name.length + NAME_BYTES);
+      // Not by assignment: a field called __proto__ is one as any other.
+      Object.defineProperty(shown, name, { value: this.show(field, depth + 1), enumerable: true });
+    }
+    return shown;
+  }
+
+  protected items(array: ArrayLike<unknown>, count: number, depth: number): unknown[] {
+    const shown: unknown[] = [];
+    for (let i = 0; i < count; i += 1) shown.push(this.show(array[i], depth + 1));
+    return shown;
+  }
+
+  /** Told of about so many bytes of JSON. */
+  protected abstract count(bytes: number): void;
+  protected abstract text(value: string): unknown;
+  protected abstract array(value: ArrayLike<unknown>, depth: number): unknown;
+  protected abstract bytes(value: Uint8Array): { length: number };
+}
+
+/** As JSON, at least; quotes, colon and comma of a name. */
+const NUMBER_BYTES = 2;
+const NAME_BYTES = 4;
+
+class Summary extends Shape {
+  #values = 0;
+
+  protected count(): void {
+    this.#values += 1;
+  }
+
+  protected text(value: string): unknown {
+    this.count();
+    return value.length <= SUMMARY_TEXT_MAX ? value : { length: value.length, first: value.slice(0, SUMMARY_TEXT_FIRST) };
+  }
+
+  protected array(value: ArrayLike<unknown>, depth: number): unknown {
+    if (this.#values >= SUMMARY_VALUES_MAX && value.length > 0) return { length: value.length, first: [] };
+    if (value.length <= SUMMARY_ARRAY_MAX) return this.items(value, value.length, depth);
+    return { length: value.length, first: this.items(value, SUMMARY_ARRAY_FIRST, depth) };
+  }
+
+  protected bytes(value: Uint8Array): { length: number; first: number[] } {
+    return { length: value.length, first: Array.from(value.subarray(0, SUMMARY_ARRAY_FIRST)) };
+  }
+}
+
+class Full extends Shape {
+  #bytes = 0;
+
+  protected count(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes > FULL_BYTES_MAX) throw new TooLarge();
+  }
+
+  protected text(value: string): unknown {
+    this.count(Buffer.byteLength(value) + 3);
+    return value;
+  }
+
+  protected array(value: ArrayLike<unknown>, depth: number): unknown {
+    if (value.length > FULL_BYTES_MAX) throw new TooLarge();
+    return this.items(value, value.length, depth);
+  }
+
+  protected bytes(value: Uint8Array): { length: number; base64: string } {
+    this.count(Math.ceil(value.length / 3) * 4);
+    return { length: value.length, base64: Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64") };
+  }
+}
