@@ -57,6 +57,11 @@ export class ChannelTable {
     return this.#channels.size;
   }
 
+  /** How many more may be opened. One that is closed takes its place until its last bytes have left. */
+  get room(): number {
+    return Math.max(0, LANES_MAX - this.#options.queue.channels);
+  }
+
   /** Opens a channel at the other end; rejects with ChannelRefused when it is not to be had. */
   open(kind: string, send_class: Exclude<SendClass, "control">, params: unknown = {}): Promise<Channel> {
     if (this.#options.queue.channels >= LANES_MAX)

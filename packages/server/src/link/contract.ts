@@ -15,6 +15,8 @@ export interface Session {
    * among everything else on the link.
    */
   openChannel(kind: string, send_class: Exclude<SendClass, "control">, params?: unknown): Promise<Channel>;
+  /** How many more streams can be opened at the robot. */
+  readonly channel_room: number;
   /** Ends the link with a WebSocket close code. */
   close(code: number, reason: string): void;
 }

@@ -4,6 +4,7 @@ import {
   BulkReceipts,
   type Channel,
   ChannelRefused,
+  CHANNELS_MAX,
   ChannelTable,
   CLOSE_NOT_AVAILABLE,
   commonFeatures,
@@ -98,6 +99,11 @@ export class LiveSession implements Session {
 
   knows(feature: LinkFeature): boolean {
     return this.features.includes(feature);
+  }
+
+  get channel_room(): number {
+    // An agent that is too old is refused by openChannel, which says why.
+    return this.knows("channels") ? this.#table().room : CHANNELS_MAX;
   }
 
   openChannel(kind: string, send_class: Exclude<SendClass, "control">, params?: unknown): Promise<Channel> {

@@ -16,17 +16,8 @@ const RESUME_BYTES = VIEWER_BYTES_MAX / 2;
 const WAITING_BATCHES_MAX = 256;
 
 /** The log of a robot, from the last stored records on; of one that is not connected what is stored, and then its end. */
-export async function startLogs({ plane, viewers }: StreamContext, viewer: Viewer): Promise<void> {
-  if (countFollowers(viewers, viewer) > plane.settings.limits.followers_per_robot_max)
-    return viewer.close(CLOSE.too_many, "too many follow this robot's log");
+export async function startLogs({ plane }: StreamContext, viewer: Viewer): Promise<void> {
   await new LogStream(plane, viewer).start();
-}
-
-function countFollowers(viewers: ReadonlySet<Viewer>, { admitted }: Viewer): number {
-  let count = 0;
-  for (const { admitted: other, open } of viewers)
-    if (open && other.kind.name === "logs" && other.robot_id === admitted.robot_id) count += 1;
-  return count;
 }
 
 interface Gap {

@@ -1,6 +1,7 @@
 import { type Channel, type ChannelEnd, ChannelRefused, type SendClass } from "@robofleet/protocol/link";
 import { CLOSE } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
+import { requireChannel } from "./limits.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** With this reason an agent refuses a kind of stream that it has never heard of. */
@@ -28,6 +29,7 @@ export async function openChannel(
   const session = plane.link.session(admitted.robot_id);
   if (session === undefined || session.org_id !== admitted.caller.org_id)
     throw new ChannelRefused({ code: LINK_GONE, reason: "the robot is not connected" });
+  requireChannel(session, send_class, plane.settings.limits);
   return await session.openChannel(kind, send_class, params);
 }
 

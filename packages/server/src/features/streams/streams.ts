@@ -10,6 +10,7 @@ import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, target
 import { ShellBook } from "../shells/index.ts";
 import { Hub } from "./hub.ts";
 import type { StreamContext } from "./kinds.ts";
+import { tooMany } from "./limits.ts";
 import { OpenViewers } from "./open-viewers.ts";
 import { CLOSED_ABNORMALLY, endOf, StreamBook } from "./tell.ts";
 import { sweepTickets } from "./tickets.ts";
@@ -155,6 +156,8 @@ async function serveViewer(context: StreamContext, viewer: Viewer): Promise<void
     else if (offline) viewer.close(CLOSE.agent_offline, "agent offline");
   };
   try {
+    const too_many = tooMany(plane.settings.limits, context.viewers, viewer);
+    if (too_many !== undefined) return viewer.close(CLOSE.too_many, too_many);
     if (kind.offline !== true) endWithoutRobot();
     if (viewer.open) await start(context, viewer);
     viewer.started = true;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import type { Enrolled, Fleet, NewEnrollmentKey, Site } from "@robofleet/protocol/routes";
-import { type Hello, linkChallengeText } from "@robofleet/protocol/link";
+import { ChannelRefused, CHANNELS_MAX, type Hello, linkChallengeText } from "@robofleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { FeaturePlane } from "./feature-plane.ts";
 
@@ -87,7 +87,8 @@ export function fakeSession(session_id: string, org_id: string, hello: Hello): F
   return {
     session_id,
     org_id,
-    openChannel: () => Promise.reject(new Error("this robot has no streams")),
+    channel_room: CHANNELS_MAX,
+    openChannel: () => Promise.reject(new ChannelRefused({ code: 4410, reason: "not supported here" })),
     robot_id: hello.robot_id,
     hello,
     ip: "192.0.2.7",

@@ -1,0 +1,35 @@
+import { CLOSE } from "@robofleet/protocol";
+import { ChannelRefused, type SendClass } from "@robofleet/protocol/link";
+import type { Limits } from "../../config.ts";
+import type { Session } from "../../link/index.ts";
+import type { Viewer } from "./viewer.ts";
+
+type StreamLimits = Pick<Limits, "streams_per_org_max" | "streams_per_robot_max" | "followers_per_robot_max" | "streams_kept_for_shells">;
+
+/**
+ * Why one viewer, who is among `viewers` already, is one too many; undefined when there is room. The last places are for
+ * shells: whoever has to help a robot gets in past any crowd that watches it.
+ */
+export function tooMany(limits: StreamLimits, viewers: Iterable<Viewer>, { admitted }: Viewer): string | undefined {
+  const { robot_id, kind } = admitted;
+  const { org_id } = admitted.caller;
+  let [of_org, of_robot, followers] = [0, 0, 0];
+  for (const { open, admitted: other } of viewers) {
+    if (!open || other.caller.org_id !== org_id) continue;
+    of_org += 1;
+    if (other.robot_id !== robot_id) continue;
+    of_robot += 1;
+    if (other.kind.name === "logs") followers += 1;
+  }
+  const kept = kind.name === "shell" ? 0 : limits.streams_kept_for_shells;
+  if (of_org > limits.streams_per_org_max - kept) return "too many streams of this org are open";
+  if (of_robot > limits.streams_per_robot_max - kept) return "too many streams of this robot are open";
+  if (kind.name === "logs" && followers > limits.followers_per_robot_max) return "too many follow this robot's log";
+  return undefined;
+}
+
+/** Throws ChannelRefused when all that is left of a robot's link is kept for shells. */
+export function requireChannel({ channel_room }: Session, send_class: SendClass, { streams_kept_for_shells: kept }: StreamLimits): void {
+  if (channel_room <= (send_class === "shell" ? 0 : kept))
+    throw new ChannelRefused({ code: CLOSE.too_many, reason: "the robot's link has no room for another stream" });
+}
