@@ -4,4 +4,5 @@ import type { FindRosAdapter, RosAdapterName } from "./adapter.ts";
 export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {
   dds: async (options) => (await import("./dds/dds-adapter.ts")).findDds(options),
   foxglove: async (options) => (await import("./foxglove/foxglove.ts")).findFoxglove(options),
+  ros1: async (options) => (await import("./ros1/ros1.ts")).findRos1(options),
 };

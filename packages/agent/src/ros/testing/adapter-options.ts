@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
 import { systemClock } from "@robofleet/clock";
 import { pino } from "pino";
-import { ROS_ADAPTERS, type RosAdapterOptions } from "../adapter.ts";
+import type { RosAdapterOptions } from "../adapter.ts";
 import type { RosSettings } from "../settings.ts";
 
 const EVENTUALLY_MS_MAX = 20_000;
@@ -10,7 +10,7 @@ const POLL_MS = 20;
 
 /** What the bridge hands to a search, with the settings that a test names. */
 export const adapterOptions = (settings: Partial<RosSettings>): RosAdapterOptions => ({
-  settings: { adapters: ROS_ADAPTERS, prefixes: [], environment: {}, ...settings },
+  settings: { adapters: [], prefixes: [], environment: {}, ...settings },
   clock: systemClock,
   log: pino({ level: "silent" }),
   signal: new AbortController().signal,

@@ -1,0 +1,218 @@
+import type { RosNode } from "@foxglove/ros1";
+import type { Clock, Timer } from "@robofleet/clock";
+import { errorText } from "../../disk/write-atomically.ts";
+import { type FindRosAdapter, type RosAdapter, type RosMessage, type RosTopic, UndecodedMessage } from "../adapter.ts";
+import { LazyMessage } from "../lazy-message.ts";
+import type { RosSettings } from "../settings.ts";
+import { addressTowards, Ros1Master } from "./master.ts";
+import { ROS1_MESSAGE_BYTES_MAX, type TcpRosReader } from "./tcpros-socket.ts";
+
+export const ROS1_MASTER_URI = "http://127.0.0.1:11311";
+
+const WATCH_INTERVAL_MS = 5_000;
+/** A master that is busy may be late once. */
+const MISSED_ANSWERS_MAX = 2;
+
+interface Subscription {
+  on: (message: RosMessage) => void;
+  /** What the publishers said; absent before the first one. */
+  type: string;
+  decode: (bytes: Uint8Array) => unknown;
+  /** The node was told. */
+  begun: boolean;
+}
+
+/** ROS 1 itself: as a node that subscribes, known to the master only while somebody looks at a topic. */
+export const findRos1: FindRosAdapter = async ({ settings, clock, signal }) => {
+  const uri = settings.ros1_master_uri ?? ROS1_MASTER_URI;
+  const address = await addressTowards(uri, clock, signal);
+  if (address === undefined) return undefined;
+  // Two nodes of one name end each other.
+  const name = `/robofleet_agent_${Buffer.from(clock.randomBytes(4)).toString("hex")}`;
+  const master = new Ros1Master({ uri, clock, caller: name });
+  try {
+    await master.ask("getPid");
+  } catch {
+    return undefined;
+  }
+  const [run_id, distro] = await Promise.all([master.textParameter("/run_id"), master.textParameter("/rosdistro")]);
+  return new Ros1Adapter({
+    name,
+    master,
+    clock,
+    run_id,
+    distro: distro ?? settings.distro ?? null,
+    hostname: hostnameOf(settings, address),
+    address,
+  });
+};
+
+/** Under which the master reaches this node: what ROS was told, unless the master is on this very machine. */
+function hostnameOf({ environment }: RosSettings, address: string): string {
+  if (address.startsWith("127.") || address === "::1") return address;
+  return environment["ROS_HOSTNAME"] ?? environment["ROS_IP"] ?? address;
+}
+
+interface Ros1Options {
+  name: string;
+  master: Ros1Master;
+  clock: Clock;
+  /** Changes with every start of roscore. */
+  run_id: string | undefined;
+  distro: string | null;
+  hostname: string;
+  /** Where the node listens for the master. */
+  address: string;
+}
+
+class Ros1Adapter implements RosAdapter {
+  readonly name = "ros1";
+  distro: string | null;
+  readonly gone: Promise<string>;
+  readonly #options: Ros1Options;
+  readonly #gone = Promise.withResolvers<string>();
+  readonly #subscriptions = new Map<string, Subscription>();
+  readonly #watch: Timer;
+  #node: Promise<RosNode> | undefined;
+  #missed = 0;
+  #run_id: string | undefined;
+
+  constructor(options: Ros1Options) {
+    this.#options = options;
+    this.distro = options.distro;
+    this.#run_id = options.run_id;
+    this.gone = this.#gone.promise;
+    this.#watch = options.clock.every(WATCH_INTERVAL_MS, () => this.#look());
+  }
+
+  async nodes(): Promise<string[]> {
+    const state = await this.#options.master.ask("getSystemState");
+    const names = lists(state)
+      .flatMap((of_kind) => lists(of_kind))
+      .flatMap((entry) => texts(lists(entry)[1]));
+    return [...new Set(names)].filter((name) => name !== this.#options.name);
+  }
+
+  async topics(): Promise<RosTopic[]> {
+    const published = await this.#options.master.ask("getPublishedTopics", "");
+    return lists(published)
+      .map(texts)
+      .flatMap(([name, type]) => (name === undefined || type === undefined ? [] : [{ name, type }]));
+  }
+
+  async subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void> {
+    const unread = (bytes: Uint8Array): UndecodedMessage => new UndecodedMessage(bytes, "its publisher did not say what its type is");
+    const subscription: Subscription = { on, type: "*", decode: unread, begun: false };
+    this.#subscriptions.set(topic, subscription);
+    const end = (): void => {
+      if (this.#subscriptions.get(topic) !== subscription) return;
+      this.#subscriptions.delete(topic);
+      void this.#node?.then((node) => node.unsubscribe(topic)).catch(() => {});
+      if (this.#subscriptions.size === 0) void this.#endNode();
+    };
+    try {
+      // Of any type: the publisher tells which.
+      (await this.#startNode()).subscribe({ topic, dataType: "*" });
+      subscription.begun = true;
+    } catch (error) {
+      end();
+      throw error;
+    }
+    return end;
+  }
+
+  async close(): Promise<void> {
+    this.#watch.cancel();
+    this.#subscriptions.clear();
+    await this.#endNode();
+    this.#gone.resolve("it was closed");
+  }
+
+  #startNode(): Promise<RosNode> {
+    this.#node ??= this.#makeNode();
+    return this.#node;
+  }
+
+  async #makeNode(): Promise<RosNode> {
+    const [{ RosNode: Node }, { FollowerServer }, { TcpRosSocket }] = await Promise.all([
+      import("@foxglove/ros1"),
+      import("./follower-server.ts"),
+      import("./tcpros-socket.ts"),
+      import("@foxglove/rosmsg"),
+      import("@foxglove/rosmsg-serialization"),
+    ]);
+    const { name, hostname, address, master, clock } = this.#options;
+    const reader = await this.#reader();
+    const node = new Node({
+      name,
+      hostname,
+      pid: process.pid,
+      rosMasterUri: master.uri,
+      httpServer: new FollowerServer(address),
+      tcpSocketCreate: (to) => Promise.resolve(new TcpRosSocket(to, clock, reader)),
+    });
+    await node.start();
+    return node;
+  }
+
+  async #endNode(): Promise<void> {
+    const starting = this.#node;
+    this.#node = undefined;
+    const node = await starting?.catch(() => undefined);
+    node?.shutdown();
+  }
+
+  async #reader(): Promise<TcpRosReader> {
+    const [{ parse }, { MessageReader }] = await Promise.all([import("@foxglove/rosmsg"), import("@foxglove/rosmsg-serialization")]);
+    const handOn = (topic: string, bytes: Uint8Array, decode?: (bytes: Uint8Array) => unknown): void => {
+      const subscription = this.#subscriptions.get(topic);
+      if (subscription === undefined) return;
+      subscription.on(new LazyMessage(subscription.type, this.#options.clock.now(), bytes, decode ?? subscription.decode));
+    };
+    return {
+      header: (topic, header) => {
+        const subscription = this.#subscriptions.get(topic);
+        if (subscription === undefined || header.has("error")) return;
+        subscription.type = header.get("type") ?? "*";
+        try {
+          const message_reader = new MessageReader(parse(header.get("message_definition") ?? ""));
+          subscription.decode = (bytes) => message_reader.readMessage(bytes);
+        } catch (error) {
+          const reason = `its definition cannot be read (${errorText(error)})`;
+          subscription.decode = (bytes) => new UndecodedMessage(bytes, reason);
+        }
+      },
+      message: (topic, bytes) => handOn(topic, bytes),
+      oversized: (topic, bytes) => {
+        const reason = `it has ${bytes} bytes, and no message over ${ROS1_MESSAGE_BYTES_MAX} is read`;
+        handOn(topic, new Uint8Array(), (none) => new UndecodedMessage(none, reason));
+      },
+    };
+  }
+
+  /** Nobody says that a master has ended, or has been started anew and knows nothing of this node any more. */
+  async #look(): Promise<void> {
+    const { master } = this.#options;
+    try {
+      await master.ask("getPid");
+      this.#missed = 0;
+    } catch (error) {
+      this.#missed += 1;
+      const nobody = error instanceof Error && "code" in error && error.code === "ECONNREFUSED";
+      if (nobody || this.#missed >= MISSED_ANSWERS_MAX) this.#gone.resolve(errorText(error));
+      return;
+    }
+    const run_id = await master.textParameter("/run_id");
+    if (run_id !== undefined && this.#run_id !== undefined && run_id !== this.#run_id)
+      return this.#gone.resolve("roscore was started anew");
+    // roscore sets both a moment after its master answers.
+    this.#run_id ??= run_id;
+    this.distro ??= (await master.textParameter("/rosdistro")) ?? null;
+    const node = await this.#node?.catch(() => undefined);
+    const dropped = [...this.#subscriptions].some(([topic, { begun }]) => begun && node !== undefined && !node.isSubscribedTo(topic));
+    if (dropped) this.#gone.resolve("somebody ended our node");
+  }
+}
+
+const lists = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+const texts = (value: unknown): string[] => lists(value).filter((one) => typeof one === "string");

@@ -1,0 +1,120 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { signalGroup } from "../../runtime/process-table.ts";
+
+const ROSCORE = "/usr/bin/roscore";
+/** Debian's Python, for which its ROS is built; another may come first on the path. */
+const PYTHON = "/usr/bin/python3";
+const START_MS_MAX = 30_000;
+
+/** Why tests with a real ROS 1 cannot run here; false when they can. */
+export const NO_ROS1 = existsSync(ROSCORE) ? false : "Debian's ros-core is not installed";
+
+/** A master of its own, with everything it writes in a directory of its own. */
+export interface Roscore {
+  uri: string;
+  env: Record<string, string>;
+  /** Runs a Python program against it until the test ends, or until it is stopped. */
+  python(source: string): Promise<Ros1Process>;
+  /** What a ROS tool prints on stdout. */
+  output(program: string, ...args: string[]): Promise<string>;
+  stop(): Promise<void>;
+}
+
+export interface Ros1Process {
+  stop(): Promise<void>;
+}
+
+export async function startRoscore(t: TestContext, port?: number): Promise<Roscore> {
+  const directory = await mkdtemp(join(tmpdir(), "rf-roscore-"));
+  const at = port ?? (await freePort());
+  const uri = `http://127.0.0.1:${at}`;
+  const env = {
+    PATH: "/usr/bin:/bin",
+    HOME: directory,
+    ROS_HOME: directory,
+    ROS_LOG_DIR: join(directory, "log"),
+    ROS_MASTER_URI: uri,
+    ROS_HOSTNAME: "127.0.0.1",
+    ROS_DISTRO: "debian",
+    PYTHONUNBUFFERED: "1",
+  };
+  const stops: (() => Promise<void>)[] = [];
+  const run = (program: string, ...args: string[]): { child: ChildProcess; stop: () => Promise<void> } => {
+    const child = spawn(program, args, { env, cwd: directory, detached: true, stdio: ["ignore", "pipe", "ignore"] });
+    const ended = once(child, "exit");
+    const stop = async (): Promise<void> => {
+      if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
+      await ended;
+    };
+    stops.push(stop);
+    return { child, stop };
+  };
+  /** What roscore starts has groups of its own, and ends with it only if it is asked. */
+  const startMaster = (): (() => Promise<void>) => {
+    const child = spawn(ROSCORE, ["-p", String(at)], { env, cwd: directory, detached: true, stdio: "ignore" });
+    const ended = once(child, "exit");
+    const stop = async (): Promise<void> => {
+      child.kill("SIGINT");
+      await ended;
+    };
+    stops.push(stop);
+    return stop;
+  };
+  t.after(async () => {
+    for (const stop of stops.toReversed()) await stop();
+    await rm(directory, { recursive: true, force: true });
+  });
+  const stop = startMaster();
+  await answering(uri);
+  return {
+    uri,
+    env,
+    stop,
+    async python(source) {
+      const file = join(directory, `${stops.length}.py`);
+      await writeFile(file, source);
+      const { child, stop } = run(PYTHON, file);
+      child.stdout?.resume();
+      return { stop };
+    },
+    async output(program, ...args) {
+      const { child } = run(program, ...args);
+      let text = "";
+      child.stdout?.on("data", (chunk: Buffer) => (text += chunk.toString("utf8")));
+      await once(child, "close");
+      return text;
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** Resolves when roscore has set all its parameters. */
+async function answering(uri: string): Promise<void> {
+  const body = `<?xml version="1.0"?><methodCall><methodName>hasParam</methodName><params><param><value>/test</value></param><param><value>/run_id</value></param></params></methodCall>`;
+  for (const deadline = performance.now() + START_MS_MAX; ;) {
+    const answered = await fetch(uri, { method: "POST", body, headers: { "content-type": "text/xml" } }).then(
+      // The last parameter that roscore sets.
+      async (answer) => (await answer.text()).includes("<boolean>1</boolean>"),
+      () => false,
+    );
+    if (answered) return;
+    if (performance.now() > deadline) throw new Error("roscore did not start");
+    await wait(50);
+  }
+}
