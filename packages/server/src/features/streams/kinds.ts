@@ -4,6 +4,7 @@ import { prepareForward } from "./forward-stream.ts";
 import type { ShellBook } from "../shells/index.ts";
 import type { Hub } from "./hub.ts";
 import { startLogs } from "./log-stream.ts";
+import { prepareRosEcho, ROS_ECHO_QUERY } from "./ros-echo-stream.ts";
 import { prepareShell, SHELL_SUBPROTOCOL } from "./shell-stream.ts";
 import type { Viewer } from "./viewer.ts";
 
@@ -54,7 +55,7 @@ export const STREAM_KINDS: readonly StreamKind[] = [
     prepare: prepareShell,
   }),
   kind("camera", { query: ["camera"], prepare: () => unbuilt }),
-  kind("ros_echo", { query: ["topic"], prepare: () => unbuilt }),
+  kind("ros_echo", { query: ROS_ECHO_QUERY, prepare: prepareRosEcho }),
   kind("forward", { query: ["host", "port"], prepare: prepareForward }),
   kind("files", { query: [], prepare: () => unbuilt }),
 ];

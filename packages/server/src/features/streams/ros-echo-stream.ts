@@ -1,0 +1,113 @@
+import { readMessage, type TopicsParams } from "@robofleet/protocol/link";
+import { badRequest } from "../../kernel/fault.ts";
+import type { StartStream, StreamContext } from "./kinds.ts";
+import { LatestSlot } from "./latest-slot.ts";
+import { openChannel } from "./open-at-robot.ts";
+import type { Viewer } from "./viewer.ts";
+
+const TOPIC_CHARACTERS_MAX = 256;
+const FIELD_CHARACTERS_MAX = 256;
+const RATE_MAX = 1_000;
+
+export const ROS_ECHO_QUERY = ["topic", "rate", "field", "full"] as const;
+
+/**
+ * `?topic=` with `rate` (messages a second at most), `field` (`a.b[0].c`) and `full` (true: nothing is summarised): messages of a topic. Without a topic: which there
+ * are. Throws 400 for what is none of that; what the names mean only the robot knows.
+ */
+export function prepareRosEcho(query: URLSearchParams): StartStream {
+  const topic = query.get("topic");
+  const [rate, field, full] = [query.get("rate"), query.get("field"), query.get("full")];
+  if (topic === null || topic === "") {
+    if (rate !== null || field !== null || full !== null) throw badRequest("query parameters rate, field and full need a topic");
+    return (context, viewer) => startTopics(context, viewer);
+  }
+  if (topic.length > TOPIC_CHARACTERS_MAX || !/^\/?[^/\s\p{Cc}][^\s\p{Cc}]*$/u.test(topic))
+    throw badRequest("query parameter topic must be the name of a topic, such as /chatter");
+  const messages = Number(rate ?? 1);
+  if (rate === "" || !(messages > 0 && messages <= RATE_MAX))
+    throw badRequest(`query parameter rate must be messages a second, above 0 and at most ${RATE_MAX}`);
+  if (field !== null && field.length > FIELD_CHARACTERS_MAX)
+    throw badRequest(`query parameter field must have at most ${FIELD_CHARACTERS_MAX} characters`);
+  if (full !== null && full !== "true" && full !== "false") throw badRequest("query parameter full must be true or false");
+  const params: TopicsParams = {
+    op: "echo",
+    topic: topic.startsWith("/") ? topic : `/${topic}`,
+    ...(rate === null ? {} : { rate: messages }),
+    ...(field === null || field === "" ? {} : { field }),
+    ...(full === "true" ? { full: true } : {}),
+  };
+  return (context, viewer) => startEcho(context, viewer, params);
+}
+
+/** Each message as `{topic, type, at, message}`; one that comes after others were left out begins with `skipped`, their number. */
+async function startEcho(context: StreamContext, viewer: Viewer, params: TopicsParams): Promise<void> {
+  /** Of the last one that was sent; each message has a number, those that were left out too. */
+  let sent: number | undefined;
+  let newest = 0;
+  const slot = new LatestSlot<Numbered>(viewer, ({ text, number }) => {
+    const skipped = sent === undefined ? 0 : number - sent - 1;
+    sent = number;
+    return skipped === 0 ? `{${text}` : `{"skipped":${skipped},${text}`;
+  });
+  await share(context, viewer, params, (message) => {
+    const read = readEcho(message);
+    if (read === undefined) return;
+    newest += read.skipped + 1;
+    slot.offer({ text: read.text, number: newest });
+  });
+}
+
+interface Numbered {
+  /** JSON without its first brace, and without what the robot says of skipped ones. */
+  text: string;
+  number: number;
+}
+
+/** `{topics: [{name, type}], adapter, distro}`, and again whenever it is another. */
+async function startTopics(context: StreamContext, viewer: Viewer): Promise<void> {
+  const slot = new LatestSlot<string>(viewer, (text) => text);
+  await share(context, viewer, { op: "list", follow: true }, (message) => {
+    const { control } = readMessage(message);
+    if (control?.type === "topics")
+      slot.offer(JSON.stringify({ topics: control.topics, adapter: control.adapter, distro: control.distro }));
+  });
+}
+
+/** All who ask a robot for the same are served by one channel to it. */
+async function share(
+  { plane, hub }: StreamContext,
+  viewer: Viewer,
+  params: TopicsParams,
+  take: (message: Uint8Array) => void,
+): Promise<void> {
+  await hub.share({
+    key: JSON.stringify(["topics", viewer.admitted.robot_id, params]),
+    open: () => openChannel(plane, viewer, "topics", "topics", params),
+    viewer,
+    take,
+    greet: true,
+  });
+}
+
+interface EchoMessage {
+  text: string;
+  skipped: number;
+}
+
+/** By the message as the hub hands it on: read once for all who watch. */
+const read_already = new WeakMap<Uint8Array, EchoMessage>();
+/** The robot says it first, so that the rest need not be parsed here. */
+const SKIPPED = /^\{"skipped":(\d{1,15}),/;
+
+function readEcho(message: Uint8Array): EchoMessage | undefined {
+  const known = read_already.get(message);
+  if (known !== undefined) return known;
+  const { data } = readMessage(message);
+  if (data === undefined) return undefined;
+  const text = Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("utf8");
+  const [head, skipped] = SKIPPED.exec(text) ?? ["{", "0"];
+  const read = { text: text.slice(head.length), skipped: Number(skipped) };
+  read_already.set(message, read);
+  return read;
+}
