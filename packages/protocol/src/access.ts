@@ -137,6 +137,7 @@ export const access = {
   getRobotConfig: one("viewer", "robot"),
   diffRobotConfig: one("viewer", "robot"),
   listRobotLogs: one("viewer", "robot"),
+  exportRobotLogs: one("viewer", "robot"),
   listRobotTimeline: one("viewer", "robot"),
   listShellSessions: one("viewer", "robot"),
   getShellSession: one("viewer", "shell_session"),
@@ -203,6 +204,7 @@ export const access = {
   updateFleet: one("operator", "fleet"),
   deleteFleet: one("admin", "fleet"),
   listFleetLogs: one("viewer", "fleet"),
+  exportFleetLogs: one("viewer", "fleet"),
 
   listEnrollmentKeys: list("viewer", "enrolment keys", query("fleet_id", "site_id")),
   createEnrollmentKey: at("operator", ["fleet_id"], ["site_id"]),

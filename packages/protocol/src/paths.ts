@@ -42,6 +42,7 @@ export const paths = {
   getRobotConfig: ["GET", "/api/robots/{id}/config"],
   diffRobotConfig: ["GET", "/api/robots/{id}/config/diff"],
   listRobotLogs: ["GET", "/api/robots/{id}/logs"],
+  exportRobotLogs: ["GET", "/api/robots/{id}/logs/export"],
   listRobotTimeline: ["GET", "/api/robots/{id}/timeline"],
   listShellSessions: ["GET", "/api/robots/{id}/shell-sessions"],
   getShellSession: ["GET", "/api/shell-sessions/{id}"],
@@ -104,6 +105,7 @@ export const paths = {
   updateFleet: ["PATCH", "/api/fleets/{id}"],
   deleteFleet: ["DELETE", "/api/fleets/{id}"],
   listFleetLogs: ["GET", "/api/fleets/{id}/logs"],
+  exportFleetLogs: ["GET", "/api/fleets/{id}/logs/export"],
 
   listEnrollmentKeys: ["GET", "/api/enrollment-keys"],
   createEnrollmentKey: ["POST", "/api/enrollment-keys"],

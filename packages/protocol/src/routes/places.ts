@@ -18,7 +18,7 @@ import {
   stamps,
   Time,
 } from "./shapes.ts";
-import { LogRecord, logQuery } from "./robots.ts";
+import { LogRecord, logExportQuery, logQuery } from "./robots.ts";
 
 export const Site = named("Site", Shape({ id: Id, name: Type.String(), robot_count: Count, online_count: Count, ...stamps }));
 export type Site = Of<typeof Site>;
@@ -156,6 +156,16 @@ const fleetRoutes = {
     params: IdParams,
     query: logQuery,
     responses: { 200: ListOf(LogRecord) },
+  }),
+  exportFleetLogs: defineRoute("exportFleetLogs", {
+    summary: "Log records of a fleet's robots as lines of JSON, all of them, one robot after the other, oldest first",
+    tag: "Fleets",
+    access: "viewer",
+    params: IdParams,
+    query: logExportQuery,
+    responses: { 200: null },
+    produces: "application/x-ndjson",
+    audit: "always",
   }),
 };
 

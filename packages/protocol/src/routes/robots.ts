@@ -73,15 +73,16 @@ export const LogRecord = named(
 );
 export type LogRecord = Of<typeof LogRecord>;
 
-/** Filters of a log: without any, the latest 200 records. */
-export const logQuery = Shape({
-  ...page,
+const logFilter = {
   since: Maybe(Time),
   until: Maybe(Time),
   level: Maybe(OneOf(LOG_LEVELS)),
   source: Maybe(Type.String({ minLength: 1, maxLength: 200 })),
   q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the message contains, in any case" })),
-});
+};
+/** Filters of a log: without any, the latest 200 records. */
+export const logQuery = Shape({ ...page, ...logFilter });
+export const logExportQuery = Shape(logFilter);
 
 export const TimelineEntry = named(
   "TimelineEntry",
@@ -190,6 +191,16 @@ export const robotRoutes = {
     params: IdParams,
     query: logQuery,
     responses: { 200: ListOf(LogRecord) },
+  }),
+  exportRobotLogs: defineRoute("exportRobotLogs", {
+    summary: "Log records as lines of JSON, all of them, oldest first",
+    tag: "Robots",
+    access: "viewer",
+    params: IdParams,
+    query: logExportQuery,
+    responses: { 200: null },
+    produces: "application/x-ndjson",
+    audit: "always",
   }),
   listRobotTimeline: defineRoute("listRobotTimeline", {
     summary: "Timeline of a robot, newest first",

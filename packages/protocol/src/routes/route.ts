@@ -33,8 +33,11 @@ export interface RouteSpec {
   secret_fields?: readonly string[];
   /** The body may hold what is easily guessed from a digest of it: one that needs a key is kept for replays. */
   secret_body?: true;
-  /** The audit tells of a request only when it changed what others see, which the handler says, or was refused: for what comes in many parts. */
-  audit?: "on_change_of_state";
+  /**
+   * `on_change_of_state`: the audit tells of a request only when it changed what others see, which the handler says, or was refused: for what comes in
+   * many parts. `always`: it tells of one that reads, too.
+   */
+  audit?: "on_change_of_state" | "always";
   /** The route answers 404 for an id in its path, query or body that does not exist. */
   errors?: readonly number[];
 }

@@ -19,8 +19,8 @@ export function pack(records: readonly LogRecordBody[], json?: Uint8Array): { co
     : { codec: "zstd", packed: zstdCompressSync(bytes, ZSTD_OPTIONS) };
 }
 
-/** The records of a flush as they were packed, and how many bytes of JSON they are. */
-export function unpack(codec: Codec, packed: Buffer): { records: LogRecordBody[]; bytes: number } {
-  const bytes = codec === "zstd" ? zstdDecompressSync(packed) : inflateRawSync(packed);
-  return { records: JSON.parse(bytes.toString("utf8")) as LogRecordBody[], bytes: bytes.length };
-}
+/** The JSON array of a flush as it was packed. */
+export const unpack = (codec: Codec, packed: Buffer): string =>
+  (codec === "zstd" ? zstdDecompressSync(packed) : inflateRawSync(packed)).toString("utf8");
+
+export const readRecords = (json: string): LogRecordBody[] => JSON.parse(json) as LogRecordBody[];

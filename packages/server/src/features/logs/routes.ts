@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { type LogRecord, routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Clock } from "@robofleet/clock";
@@ -5,17 +6,20 @@ import type { Db } from "../../kernel/db.ts";
 import type { Http } from "../../kernel/http.ts";
 import { openCursor, PAGE_ROWS_MAX, type Page } from "../../kernel/page.ts";
 import { badRequest } from "../../kernel/fault.ts";
-import { type Call, serve } from "../../kernel/serve.ts";
+import { Answer, type Call, serve } from "../../kernel/serve.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
-import { type BatchScan, type LogFilter, type LogKey, scanLogs } from "./read.ts";
-import { fleetBatches, robotBatches } from "./store.ts";
+import { exportLines } from "./export.ts";
+import { type LogFilter, LogMatch } from "./match.ts";
+import { type BatchScan, type LogKey, scanLogs } from "./read.ts";
+import { fleetBatches, robotBatches, robotsOfFleet } from "./store.ts";
 
 /** Records of an answer when the request says neither `limit` nor `cursor`. */
 const LOG_RECORDS_SHOWN = 200;
 
 type LogQuery = Call<typeof routes.listRobotLogs>["query"];
+type ExportQuery = Call<typeof routes.exportRobotLogs>["query"];
 
 export function logRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listRobotLogs, async (_plane, { caller, params, query, db }) => {
@@ -37,9 +41,29 @@ export function logRoutes(http: Http, plane: Plane): void {
     // Flushes of several robots overlap in time.
     return { ...page, items: page.items.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0)) };
   });
+
+  serve(http, plane, routes.exportRobotLogs, async (_plane, { caller, params, query, db, audit }) => {
+    await requireRobot(db, caller.org_id, params.id);
+    audit.data = { ...query };
+    return ndjson(exportLines(db, caller.org_id, [params.id], readFilter(query)), params.id);
+  });
+
+  serve(http, plane, routes.exportFleetLogs, async (_plane, { caller, params, query, db, audit }) => {
+    await requireFleet(db, caller.org_id, params.id);
+    audit.data = { ...query };
+    const robot_ids = await robotsOfFleet(db, caller.org_id, params.id);
+    return ndjson(exportLines(db, caller.org_id, robot_ids, readFilter(query)), params.id);
+  });
 }
 
-const readFilter = ({ since, until, level, source, q }: LogQuery): LogFilter => ({
+/** The next lines are read from the database when these are sent. */
+const ndjson = (lines: AsyncIterable<string>, name: string): Answer<never> =>
+  new Answer<never>(200, Readable.from(lines, { highWaterMark: 1 }), {
+    "content-type": "application/x-ndjson",
+    "content-disposition": `attachment; filename="logs-${name}.ndjson"`,
+  });
+
+const readFilter = ({ since, until, level, source, q }: ExportQuery): LogFilter => ({
   since: since === undefined ? undefined : parseTime(since),
   until: until === undefined ? undefined : parseTime(until),
   level,
@@ -50,7 +74,7 @@ const readFilter = ({ since, until, level, source, q }: LogQuery): LogFilter => 
 async function readLogPage(query: LogQuery, scope: readonly unknown[], scan: BatchScan, filter: LogFilter): Promise<Page<LogRecord>> {
   const { after, encode } = openCursor(query, scope);
   const wanted = query.limit ?? (query.cursor === undefined ? LOG_RECORDS_SHOWN : PAGE_ROWS_MAX);
-  const { records, next } = await scanLogs(scan, filter, after === null ? undefined : parseKey(after), wanted);
+  const { records, next } = await scanLogs(scan, new LogMatch(filter), after === null ? undefined : parseKey(after), wanted);
   return { items: records.toReversed(), next_cursor: next === undefined ? null : encode(formatKey(next)) };
 }
 

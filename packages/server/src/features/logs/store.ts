@@ -91,6 +91,31 @@ export const robotBatches = (
       ${from === undefined ? sql`` : sql`and (received_at, first_seq) <= (${from.received_at}, ${from.first_seq})`} ${matching(filter)}
     order by received_at desc, first_seq desc limit ${limit}`);
 
+/** A robot's batches behind `after`, oldest first. */
+export const batchesAfter = (
+  db: Db,
+  org_id: string,
+  robot_id: string,
+  filter: BatchFilter,
+  after: BatchKey | undefined,
+  limit: number,
+): Promise<BatchRow[]> =>
+  db.many(sql(batchRow)`
+    select ${batchRow} from log_batch where org_id = ${org_id} and robot_id = ${robot_id}
+      ${after === undefined ? sql`` : sql`and (received_at, first_seq) > (${after.received_at}, ${after.first_seq})`} ${matching(filter)}
+    order by received_at, first_seq limit ${limit}`);
+
+const idRow = row({ id: text });
+
+/** Robots of a fleet, in the order in which they came. */
+export const robotsOfFleet = async (db: Db, org_id: string, fleet_id: string): Promise<string[]> =>
+  // reads: robot
+  (
+    await db.many(
+      sql(idRow)`select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null order by id`,
+    )
+  ).map(({ id }) => id);
+
 /** The same for all robots of a fleet, of those batches that were received at `not_before` or later. */
 export const fleetBatches = (
   db: Db,

@@ -1,0 +1,47 @@
+import { setImmediate as turn } from "node:timers/promises";
+import type { Db } from "../../kernel/db.ts";
+import { wireTime } from "../../kernel/time.ts";
+import { readRecords, unpack } from "./codec.ts";
+import { type LogFilter, LogMatch } from "./match.ts";
+import { type BatchKey, type BatchRow, batchesAfter } from "./store.ts";
+import { lineHead } from "./wire.ts";
+
+/** Batches of a read: of 256 KiB of JSON each at most, some 8 MB of it. */
+const BATCHES_A_READ = 32;
+
+/**
+ * Every record that the filter lets through as lines of JSON, a robot after the other, the oldest first; a batch at a time, as fast as the client reads.
+ * Ends with what was stored when the end was reached.
+ */
+export async function* exportLines(db: Db, org_id: string, robot_ids: readonly string[], filter: LogFilter): AsyncGenerator<string> {
+  const match = new LogMatch(filter);
+  for (const robot_id of robot_ids) {
+    let after: BatchKey | undefined;
+    for (;;) {
+      const batches: BatchRow[] = await batchesAfter(db, org_id, robot_id, filter, after, BATCHES_A_READ);
+      for (const batch of batches) {
+        const lines = linesOf(batch, match);
+        if (lines === "") await turn();
+        else yield lines;
+      }
+      const last = batches.at(-1);
+      if (last === undefined || batches.length < BATCHES_A_READ) break;
+      after = last;
+    }
+  }
+}
+
+function linesOf({ codec, records, robot_id, received_at }: BatchRow, match: LogMatch): string {
+  const json = unpack(codec, records);
+  if (!match.mayHold(json)) return "";
+  const head = lineHead(robot_id, wireTime(received_at));
+  let lines = "";
+  for (const record of readRecords(json)) if (match.holds(record)) lines += `${head}${oneLine(JSON.stringify(record).slice(1))}\n`;
+  return lines;
+}
+
+/** JSON escapes only what is below a space; some readers know more ends of a line than that. */
+const oneLine = (json: string): string =>
+  /[\u007f-\u009f\u2028\u2029]/.test(json)
+    ? json.replace(/[\u007f-\u009f\u2028\u2029]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
+    : json;
