@@ -1,5 +1,7 @@
-import { CLOSE, type Role, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
+import { type Role, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
+import { startFiles } from "./files-stream.ts";
+import { CAMERA_QUERY, prepareCamera } from "./camera-stream.ts";
 import { prepareForward } from "./forward-stream.ts";
 import type { ShellBook } from "../shells/index.ts";
 import type { Hub } from "./hub.ts";
@@ -34,11 +36,6 @@ export interface StreamKind {
   prepare(query: URLSearchParams): StartStream;
 }
 
-const unbuilt: StartStream = (_context, viewer) => {
-  viewer.close(CLOSE.ended_by_robot, "not supported by this agent");
-  return Promise.resolve();
-};
-
 const kind = (name: StreamName, rest: Pick<StreamKind, "query" | "subprotocol" | "offline" | "prepare">): StreamKind => ({
   name,
   role: streamAccess[name].access,
@@ -54,8 +51,8 @@ export const STREAM_KINDS: readonly StreamKind[] = [
     subprotocol: SHELL_SUBPROTOCOL,
     prepare: prepareShell,
   }),
-  kind("camera", { query: ["camera"], prepare: () => unbuilt }),
+  kind("camera", { query: CAMERA_QUERY, prepare: prepareCamera }),
   kind("ros_echo", { query: ROS_ECHO_QUERY, prepare: prepareRosEcho }),
   kind("forward", { query: ["host", "port"], prepare: prepareForward }),
-  kind("files", { query: [], prepare: () => unbuilt }),
+  kind("files", { query: [], prepare: () => startFiles }),
 ];

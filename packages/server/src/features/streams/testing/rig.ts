@@ -92,6 +92,10 @@ export async function startRig() {
     token_id,
     robot_id,
     path,
+    /** `ws://` and where it listens. */
+    get origin() {
+      return `ws://127.0.0.1:${port}`;
+    },
     view(of = `${path}?token=${token}`, protocols?: string[], headers?: Record<string, string>) {
       const viewer = new TestViewer(`ws://127.0.0.1:${port}${of}`, protocols, headers);
       viewers.push(viewer);

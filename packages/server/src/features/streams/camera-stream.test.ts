@@ -1,0 +1,201 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test, type TestContext } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { CAMERA_FRAME_BYTES_MAX, type Channel, controlMessage, dataMessage, type StreamSource } from "@robofleet/protocol/link";
+import { channelPair } from "@robofleet/protocol/link/testing";
+import { WebSocket } from "ws";
+import { startRig, until } from "./testing/rig.ts";
+
+const LIMIT = { timeout: 120_000 };
+const KIB = 1024;
+/** Of a viewer that does not read, in the server. */
+const STUCK_BYTES_MAX = 1024 * KIB;
+const STUCK = 4;
+const WATCHING = 200;
+const LARGE_FRAMES = 60;
+const SMALL_FRAMES = 100;
+
+interface Watching {
+  ws: WebSocket;
+  frames: Buffer[];
+  closed: Promise<string>;
+}
+
+/** A robot whose camera does what the test says, and viewers of it. */
+async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
+  const rig = await startRig();
+  const sockets: WebSocket[] = [];
+  t.after(async () => {
+    for (const ws of sockets) ws.terminate();
+    await rig[Symbol.asyncDispose]();
+  });
+  const opened: { channel: Channel; params: unknown }[] = [];
+  const { server } = channelPair({
+    camera: (channel, params) => {
+      opened.push({ channel, params });
+      serve(channel, params);
+    },
+  });
+  const session = { ...rig.session, openChannel: server.open.bind(server) };
+  rig.sessions.set(rig.robot_id, session);
+  const path = `/api/robots/${rig.robot_id}/camera/ws`;
+  return {
+    rig,
+    path,
+    opened,
+    async watch(query = "", keep = true): Promise<Watching> {
+      const ws = new WebSocket(`${rig.origin}${path}?token=${rig.token}${query}`);
+      sockets.push(ws);
+      const frames: Buffer[] = [];
+      ws.on("error", () => {});
+      ws.on("message", (data: Buffer) => void frames.push(keep ? data : Buffer.alloc(1, data[0])));
+      const closed = once(ws, "close").then(([code, reason]) => `${Number(code)} ${String(reason)}`);
+      await once(ws, "open");
+      return { ws, frames, closed };
+    },
+    /** The robot sends a frame to all its channels. */
+    async send(frame: Uint8Array): Promise<void> {
+      for (const { channel } of opened) await channel.write(dataMessage(frame));
+    },
+    refuse: (query: string) => rig.refused(`${path}?token=${rig.token}${query}`),
+  };
+}
+
+test("viewers who ask for the same share one channel, and each frame arrives byte for byte as one binary message", LIMIT, async (t) => {
+  const { watch, opened, send } = await cameraRig(t);
+  const [a, b, small] = await Promise.all([
+    watch("&camera=front&fps=5"),
+    watch("&fps=5&camera=front"),
+    watch("&width=320&height=240&quality=40"),
+  ]);
+  await until("two channels", () => opened.length === 2);
+  assert.deepEqual(
+    new Set(opened.map(({ params }) => JSON.stringify(params))),
+    new Set(['{"camera":"front","fps":5}', '{"width":320,"height":240,"quality":40}']),
+  );
+  const frame = Buffer.from([0xff, 0xd8, 0, 1, 2, 0xff, 0xd9]);
+  await send(frame);
+  await until("a frame for all", () => [a, b, small].every(({ frames }) => frames.length === 1));
+  assert.deepEqual([a.frames[0], b.frames[0], small.frames[0]], [frame, frame, frame]);
+  // Whoever comes later sees the newest at once.
+  const late = await watch("&camera=front&fps=5");
+  await until("its first frame", () => late.frames.length === 1);
+  assert.equal(opened.length, 2);
+  for (const { ws } of [a, b, late]) ws.close();
+  const front = opened.find(({ params }) => JSON.stringify(params).includes("front"));
+  assert.equal((await front!.channel.ended).code, 1000);
+});
+
+test("what is asked for is checked before the upgrade", LIMIT, async (t) => {
+  const { refuse, opened } = await cameraRig(t);
+  for (const query of [
+    "fps=0",
+    "fps=31",
+    "fps=x",
+    "fps=1e1",
+    "fps=",
+    "width=63",
+    "width=1921",
+    "width=1.5",
+    "quality=0",
+    "quality=101",
+    "height=-1",
+    "camera=",
+    `camera=${"x".repeat(101)}`,
+    "list&fps=3",
+    "size=3",
+    "fps=1&fps=2",
+  ]) {
+    const { status, code } = await refuse(`&${query}`);
+    assert.deepEqual([query, status, code], [query, 400, "bad_request"]);
+  }
+  assert.equal(opened.length, 0);
+});
+
+test("the list of cameras is one text frame, of what is well formed only", LIMIT, async (t) => {
+  const cameras = [{ name: "front", kind: "ffmpeg", url: "rtsp://secret" }, { name: 3 }, null, { name: "x".repeat(101), kind: "ros" }];
+  const { watch, opened } = await cameraRig(t, (channel) => {
+    void channel.write(controlMessage({ type: "cameras", cameras })).then(() => channel.close());
+  });
+  const listed = await watch("&list");
+  assert.equal(await listed.closed, "1000 ");
+  assert.deepEqual(listed.frames.map(String), ['{"cameras":[{"name":"front","kind":"ffmpeg"}]}']);
+  assert.deepEqual(opened[0]!.params, { list: true });
+});
+
+test("a camera that the robot does not have ends with 4410 and its words, an agent that is gone with 4409", LIMIT, async (t) => {
+  const { watch, rig, opened } = await cameraRig(t, (channel, params) => {
+    if (JSON.stringify(params).includes("rear")) channel.reset(4410, "this robot has no camera of that name, only front");
+  });
+  assert.equal(await (await watch("&camera=rear")).closed, "4410 this robot has no camera of that name, only front");
+  const front = await watch();
+  await until("the channel", () => opened.length === 2);
+  opened[1]!.channel.close(4410, "ffmpeg: the lens fell off");
+  assert.equal(await front.closed, "4410 ffmpeg: the lens fell off");
+  rig.sessions.delete(rig.robot_id);
+  assert.equal(await (await watch()).closed, "4409 agent offline");
+});
+
+test("what is no frame, or a longer one than any robot may send, ends the stream and is not sent on", LIMIT, async (t) => {
+  const { watch, opened } = await cameraRig(t);
+  for (const message of [controlMessage({ type: "frame" }), Uint8Array.of(7, 1), dataMessage(new Uint8Array(CAMERA_FRAME_BYTES_MAX + 1))]) {
+    const viewer = await watch();
+    await until("the channel", () => opened.length > 0);
+    await opened.pop()!.channel.write(message);
+    assert.equal(await viewer.closed, "4410 the robot sent something else than a picture");
+    assert.equal(viewer.frames.length, 0);
+  }
+});
+
+function memory(): number {
+  setFlagsFromString("--expose-gc");
+  const gc = runInNewContext("gc") as () => void;
+  for (let i = 0; i < 3; i += 1) gc();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+test("viewers that do not read cost at most 1 MB each and the other two hundred no frame", LIMIT, async (t) => {
+  const { watch, send, opened } = await cameraRig(t);
+  const stuck = await Promise.all(Array.from({ length: STUCK }, () => watch("", false)));
+  const first = await watch("", false);
+  await until("the channel", () => opened.length === 1);
+  const everybody = (list: Watching[], newest: number) =>
+    until(`frame ${newest} for each`, () => list.every(({ frames }) => frames.at(-1)?.[0] === newest % 256));
+  const frame = (number: number, length: number): Buffer => Buffer.alloc(length, number % 256);
+  let number = 0;
+  await send(frame(number, KIB));
+  await everybody([first, ...stuck], number);
+  for (const { ws } of stuck) ws.pause();
+  const before = memory();
+  // More than the kernel takes for a socket that nobody reads.
+  while (number < LARGE_FRAMES) {
+    await send(frame((number += 1), CAMERA_FRAME_BYTES_MAX));
+    await everybody([first], number);
+  }
+  const each = (memory() - before) / STUCK;
+  assert.ok(each <= STUCK_BYTES_MAX, `${Math.round(each / KIB)} KiB for each that does not read`);
+
+  const others = await Promise.all(Array.from({ length: WATCHING }, () => watch("", false)));
+  await everybody(others, number);
+  const from = number;
+  while (number < from + SMALL_FRAMES) {
+    await send(frame((number += 1), 4 * KIB));
+    await everybody(others, number);
+  }
+  const seen = Array.from({ length: SMALL_FRAMES + 1 }, (_, i) => (from + i) % 256);
+  for (const { frames } of others)
+    assert.deepEqual(
+      frames.map((one) => one[0]),
+      seen,
+    );
+  t.diagnostic(
+    `${Math.round(each / KIB)} KiB for each of ${STUCK} viewers that do not read; ${WATCHING} others had all of ${seen.length} frames`,
+  );
+  // Once they read again they have the newest, and not what they missed.
+  for (const { ws } of stuck) ws.resume();
+  await everybody(stuck, number);
+  for (const { frames } of stuck) assert.ok(frames.length < LARGE_FRAMES, `${frames.length}`);
+});

@@ -1,0 +1,97 @@
+import { CLOSE } from "@robofleet/protocol";
+import {
+  CAMERA_BOUNDS,
+  CAMERA_FRAME_BYTES_MAX,
+  CAMERA_NAME_CHARACTERS_MAX,
+  type CameraParams,
+  CAMERAS_MAX,
+  readMessage,
+} from "@robofleet/protocol/link";
+import { badRequest } from "../../kernel/fault.ts";
+import type { StartStream, StreamContext } from "./kinds.ts";
+import { LatestSlot } from "./latest-slot.ts";
+import { closeWith, openAtRobot, openChannel } from "./open-at-robot.ts";
+import type { Viewer } from "./viewer.ts";
+
+const NUMBERS = ["fps", "width", "height", "quality"] as const;
+export const CAMERA_QUERY = ["camera", ...NUMBERS, "list"] as const;
+
+/** `?camera=&fps=&width=&height=&quality=`, or `?list`. Throws 400 for what is out of its bounds. */
+export function prepareCamera(query: URLSearchParams): StartStream {
+  const given = CAMERA_QUERY.filter((name) => query.has(name));
+  if (given.includes("list")) {
+    if (given.length > 1) throw badRequest("query parameter list asks for no pictures and goes with no other");
+    return listCameras;
+  }
+  const params: Exclude<CameraParams, { list: true }> = {};
+  const camera = query.get("camera");
+  if (camera !== null && (camera === "" || camera.length > CAMERA_NAME_CHARACTERS_MAX))
+    throw badRequest(`query parameter camera must be a name of at most ${CAMERA_NAME_CHARACTERS_MAX} characters`);
+  if (camera !== null) params.camera = camera;
+  for (const name of NUMBERS) {
+    const text = query.get(name);
+    if (text !== null) params[name] = readNumber(name, text);
+  }
+  return (context, viewer) => watchCamera(context, viewer, params);
+}
+
+function readNumber(name: (typeof NUMBERS)[number], text: string): number {
+  const { minimum, maximum } = CAMERA_BOUNDS[name];
+  const value = (name === "fps" ? /^\d{1,3}(\.\d{1,3})?$/ : /^\d{1,5}$/).test(text) ? Number(text) : Number.NaN;
+  if (!(value >= minimum && value <= maximum))
+    throw badRequest(`query parameter ${name} must be a ${name === "fps" ? "" : "whole "}number from ${minimum} to ${maximum}`);
+  return value;
+}
+
+/** One channel serves all who asked for the same; each is sent the newest frame whenever it has taken the one before. */
+async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params: CameraParams): Promise<void> {
+  const slot = new LatestSlot<Uint8Array>(viewer, (frame) => frame);
+  await hub.share({
+    // A robot's id names no other org's robot.
+    key: JSON.stringify([viewer.admitted.robot_id, "camera", params]),
+    open: () => openChannel(plane, viewer, "camera", "camera", params),
+    viewer,
+    take: (message) => {
+      const frame = frameOf(message);
+      if (frame === undefined) viewer.close(CLOSE.ended_by_robot, "the robot sent something else than a picture");
+      else slot.offer(frame);
+    },
+    greet: true,
+  });
+}
+
+/** Two frames are what a viewer that does not read costs: so their length is not left to the robot. */
+function frameOf(message: Uint8Array): Uint8Array | undefined {
+  if (message.length > CAMERA_FRAME_BYTES_MAX + 1) return undefined;
+  try {
+    return readMessage(message).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** One text frame `{"cameras":[{"name","kind"}]}`, then 1000. */
+async function listCameras({ plane }: StreamContext, viewer: Viewer): Promise<void> {
+  const channel = await openAtRobot(plane, viewer, "camera", "camera", { list: true });
+  if (channel === undefined) return;
+  const message = await channel.read();
+  const cameras = message === undefined ? undefined : camerasOf(message);
+  if (cameras !== undefined) await viewer.send(JSON.stringify({ cameras }));
+  else if (message !== undefined) channel.reset(1008, "that is no list of cameras");
+  await closeWith(viewer, channel);
+}
+
+function camerasOf(message: Uint8Array): { name: string; kind: string }[] | undefined {
+  try {
+    const { control } = readMessage(message);
+    if (!Array.isArray(control?.cameras)) return undefined;
+    return (control.cameras as unknown[]).slice(0, CAMERAS_MAX).flatMap((one) => {
+      const { name, kind } = (one ?? {}) as Record<string, unknown>;
+      return isShort(name) && isShort(kind) ? [{ name, kind }] : [];
+    });
+  } catch {
+    return undefined;
+  }
+}
+
+const isShort = (text: unknown): text is string => typeof text === "string" && text.length <= CAMERA_NAME_CHARACTERS_MAX;
