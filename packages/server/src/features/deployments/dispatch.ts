@@ -3,6 +3,7 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { type Decision, decide } from "./decide.ts";
+import { dispatchTogether } from "./dispatch-together.ts";
 import { giveBack } from "./give-back.ts";
 import { handOverConfigs } from "./hand-over-configs.ts";
 import { deadlineOf, verifySecondsOf } from "./policy.ts";
@@ -26,7 +27,7 @@ import {
 import { setWaveProgress } from "./store/waves.ts";
 import { type Engine, HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, moveTargets } from "./transition.ts";
 
-/** Targets looked at per turn; each deployment among them is one transaction. */
+/** Targets looked at per turn; each deployment among them that is not to one robot is one transaction. */
 const CLAIM_TARGETS = 500;
 /** Targets whose dispatch failed are not looked at for so long. */
 const FAILED_AGAIN_MS = 60_000;
@@ -38,7 +39,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine): Promise<bool
   // Newest first: a robot that comes back to several deployments installs only the last of them, which supersedes the others.
   const newest_first = by_deployment.toSorted(([a], [b]) => ((a?.id ?? "") < (b?.id ?? "") ? 1 : -1));
   let failed = 0;
-  for (const targets of newest_first) {
+  for (const targets of await withoutThoseTogether(db, engine, newest_first)) {
     const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
     const own = db.forOrg(org_id);
     const ids = targets.map(({ id }) => id);
@@ -53,6 +54,17 @@ export async function dispatchQueued(db: SystemDb, engine: Engine): Promise<bool
     }
   }
   return by_deployment.length === CLAIM_TARGETS || by_deployment.some((targets) => targets.length === targets[0]?.share);
+}
+
+type Claimed = Awaited<ReturnType<typeof listClaimable>>[number];
+
+/** Dispatches at once what can go together, and answers the others. */
+async function withoutThoseTogether(db: SystemDb, engine: Engine, claimed: readonly Claimed[][]): Promise<Claimed[][]> {
+  const single = claimed.flatMap((targets) => (targets.length === 1 ? targets : []));
+  const done = new Set<string>();
+  for (const [org_id, own] of Map.groupBy(single, (target) => target.org_id))
+    for (const id of await dispatchTogether(db.forOrg(org_id), engine, org_id, own)) done.add(id);
+  return claimed.filter(([first]) => !done.has(first?.deployment_id ?? ""));
 }
 
 async function dispatchTargets(db: Db, engine: Engine, org_id: string, deployment_id: string, ids: readonly string[]): Promise<void> {

@@ -9,7 +9,8 @@ import { keepFleetDesired } from "./fleet-desired.ts";
 import { type Settled, settle } from "./settle.ts";
 import { wakeSlots } from "./slots.ts";
 import { counterOf, type Counts, isActive, isOver, mayDispatch } from "./state.ts";
-import { insertEvents } from "./store/events.ts";
+import { beginDeployments } from "./store/begin-deployments.ts";
+import { insertEvents, insertEventsOfMany } from "./store/events.ts";
 import { updateDeployment } from "./store/deployments.ts";
 import type { DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
 import { countReasons } from "./reason-counts.ts";
@@ -83,20 +84,9 @@ export async function moveTargets(
     now,
   );
   const first_seq = row.event_seq - changes.length - (moved ? 1 : 0) - notes + 1;
-  const events = changes.map((change, i): EventRow => ({
-    id: engine.id("evt"),
-    seq: first_seq + i,
-    at: now,
-    kind: `target.${change.to}`,
-    // The deployment's own status: before its closing event it has not ended.
-    status: moved && isTerminal(after.status) ? deployment.status : after.status,
-    target_status: change.to,
-    robot_id: change.target.robot_id,
-    reason: change.reason,
-    message: targetSentence(deployment.kind, change),
-    actor: change.actor ?? actor,
-    data: { target_id: change.target.id, attempt: change.attempt ?? change.target.attempt, ...change.data },
-  }));
+  // The deployment's own status: before its closing event it has not ended.
+  const status = moved && isTerminal(after.status) ? deployment.status : after.status;
+  const events = changes.map((change, i) => targetEvent(engine, { ...row, status }, first_seq + i, change, actor, now));
   if (moved) events.push(deploymentEvent(engine, row, row.event_seq, changes.at(-1)?.actor ?? actor, now));
   if (notes > 0) events.push(deploymentEvent(engine, row, row.event_seq, SYSTEM, now, { kind: "deployment.note", message: STOPPED }));
   await insertEvents(tx, org_id, id, events);
@@ -104,6 +94,46 @@ export async function moveTargets(
   if (moved) await keepFleetDesired(tx, engine, row);
   await followUp(tx, engine, row, changes, actor);
   return row;
+}
+
+/**
+ * Hands one target each of many deployments to its robot; the caller holds their rows and the targets locked. All of them
+ * or none, where something is otherwise than it was read. Not for deployments by waves.
+ */
+export async function moveToDispatched(
+  tx: Db,
+  engine: Engine,
+  moves: readonly { deployment: DeploymentRow; change: TargetChange }[],
+  actor: Actor,
+): Promise<void> {
+  const org_id = moves[0]?.deployment.org_id;
+  if (org_id === undefined) return;
+  const now = engine.clock.now();
+  const changes = moves.map(({ change }) => change);
+  if ((await changeTargets(tx, org_id, null, changes, now)).length < moves.length) throw new Error("targets had moved on under a lock");
+  const begun = moves.map(({ deployment, change }) => {
+    const dispatched = change.target.attempt === 0 ? 1 : 0;
+    const { status, reason, halt } = settle(deployment, { ...NO_CHANGE, queued: -1, active: 1 }, dispatched);
+    if (halt !== null || isTerminal(status)) throw new Error("a dispatch cannot end or halt a deployment");
+    return { id: deployment.id, status, reason, dispatched, events: status === deployment.status ? 1 : 2 };
+  });
+  const rows = new Map((await beginDeployments(tx, org_id, begun, now)).map((row) => [row.id, row]));
+  const events = moves.flatMap(({ deployment, change }) => {
+    const row = rows.get(deployment.id);
+    if (row === undefined) throw new Error("a deployment has gone under a lock");
+    const moved = row.status !== deployment.status;
+    const event = targetEvent(engine, row, row.event_seq - (moved ? 1 : 0), change, actor, now);
+    return [event, ...(moved ? [deploymentEvent(engine, row, row.event_seq, actor, now)] : [])].map((one) => ({
+      ...one,
+      deployment_id: row.id,
+    }));
+  });
+  await insertEventsOfMany(tx, org_id, events);
+  await recordTimelineMany(
+    tx,
+    engine,
+    moves.map(({ deployment, change }) => timelineOf(deployment, change, actor)),
+  );
 }
 
 /** From the queue a target comes to one of these by its dispatch only: the robot gets it, has it already, or cannot have it. */
@@ -131,6 +161,31 @@ function stepAfter(deployment: DeploymentRow, after: Settled, waves: readonly Wa
   if (current === undefined || current.count_pending > 0) return false;
   return current.count_active === 0 || deployment.wave_passed_at !== null;
 }
+
+/** An event of one of its robots, at the status that the row has. */
+const targetEvent = (engine: Engine, row: DeploymentRow, seq: number, change: TargetChange, actor: Actor, at: Date): EventRow => ({
+  id: engine.id("evt"),
+  seq,
+  at,
+  kind: `target.${change.to}`,
+  status: row.status,
+  target_status: change.to,
+  robot_id: change.target.robot_id,
+  reason: change.reason,
+  message: targetSentence(row.kind, change),
+  actor: change.actor ?? actor,
+  data: { target_id: change.target.id, attempt: change.attempt ?? change.target.attempt, ...change.data },
+});
+
+/** What stands of a robot's change in its own timeline. */
+const timelineOf = (deployment: DeploymentRow, change: TargetChange, actor: Actor) => ({
+  org_id: deployment.org_id,
+  robot_id: change.target.robot_id,
+  kind: `${deployment.kind === "release" ? "deployment" : "config"}.${change.to}`,
+  actor: change.to === "dispatched" ? deployment.created_by : (change.actor ?? actor),
+  summary: targetSentence(deployment.kind, change),
+  data: { deployment_id: deployment.id, release_id: deployment.release_id, reason: change.reason },
+});
 
 /** An event of the deployment itself, at the status that the row has. */
 export const deploymentEvent = (
@@ -207,18 +262,10 @@ export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRo
 /** What else changes when targets do: timelines, those that waited for them, metrics. */
 async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, changes: readonly TargetChange[], actor: Actor): Promise<void> {
   const shown = changes.filter(({ to }) => isTerminal(to) || to === "dispatched" || to === "rolling_back");
-  const prefix = deployment.kind === "release" ? "deployment" : "config";
   await recordTimelineMany(
     tx,
     engine,
-    shown.map((change) => ({
-      org_id: deployment.org_id,
-      robot_id: change.target.robot_id,
-      kind: `${prefix}.${change.to}`,
-      actor: change.to === "dispatched" ? deployment.created_by : (change.actor ?? actor),
-      summary: targetSentence(deployment.kind, change),
-      data: { deployment_id: deployment.id, release_id: deployment.release_id, reason: change.reason },
-    })),
+    shown.map((change) => timelineOf(deployment, change, actor)),
   );
   const freed = changes.some(({ target, to }) => isActive(target.status) && !isActive(to));
   if (freed && mayDispatch(deployment, engine.clock.now()) && (await wakeSlots(tx, deployment)) > 0)

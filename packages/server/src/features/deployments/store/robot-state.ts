@@ -91,12 +91,11 @@ const appStateRow = row({
 });
 export type AppState = RowOf<typeof appStateRow>;
 
-export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string[], app: string) =>
-  db.many(
-    sql(
-      appStateRow,
-    )`select ${appStateRow} from robot_app where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and app = ${app}`,
-  );
+/** Of one app, or of all: null. */
+export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string[], app: string | null) =>
+  db.many(sql(appStateRow)`
+    select ${appStateRow} from robot_app where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])
+    ${app === null ? sql`` : sql`and app = ${app}`}`);
 
 export interface DesiredAppChange {
   robot_id: string;

@@ -78,6 +78,20 @@ export const lockQueued = (db: Db, org_id: string, deployment_id: string, ids: r
     where org_id = ${org_id} and deployment_id = ${deployment_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
     order by id for update skip locked`);
 
+/** The same of many deployments. */
+export const lockQueuedOf = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(targetRow)`
+    select ${targetRow} from deployment_target
+    where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
+    order by id for update skip locked`);
+
+const openRow = row({ id: text, robot_id: text, subject: text });
+/** Targets of releases that these robots have open. */
+export const listOpenReleaseTargets = (db: Db, org_id: string, robot_ids: readonly string[]) =>
+  db.many(sql(openRow)`
+    select ${openRow} from deployment_target
+    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and status not in ('applied', 'failed', 'rolled_back', 'cancelled') and kind = 'release'`);
+
 /** Open targets of other deployments on the same robots and subjects; a config deployment of all namespaces touches each. */
 export const listRivals = (
   db: Db,
@@ -159,8 +173,8 @@ export interface TargetChange {
 }
 
 const changedRow = row({ id: text });
-/** Compare-and-set of many targets of one deployment: those whose status or attempt is another by now stay as they are. */
-export const changeTargets = (db: Db, org_id: string, deployment_id: string, changes: readonly TargetChange[], now: Date) =>
+/** Compare-and-set of many targets of one deployment, or of many (null): those whose status or attempt is another by now stay as they are. */
+export const changeTargets = (db: Db, org_id: string, deployment_id: string | null, changes: readonly TargetChange[], now: Date) =>
   db.many(sql(changedRow)`
     update deployment_target t set status = c.status, reason = c.reason, waiting_for = c.waiting_for, attempt = c.attempt, deadline_at = c.deadline_at,
       not_before_at = c.not_before_at, dispatch_generation = c.dispatch_generation, previous_release_id = c.previous_release_id, reverting = c.reverting, updated_at = ${now}
@@ -173,7 +187,7 @@ export const changeTargets = (db: Db, org_id: string, deployment_id: string, cha
       ${list(changes.map((c) => (c.previous_release_id === undefined ? c.target.previous_release_id : c.previous_release_id)))}::text[],
       ${list(changes.map((c) => c.reverting ?? c.target.reverting))}::boolean[]
     ) as c (id, from_status, from_attempt, status, reason, waiting_for, attempt, deadline_at, not_before_at, dispatch_generation, previous_release_id, reverting)
-    where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
+    where t.org_id = ${org_id} ${deployment_id === null ? sql`` : sql`and t.deployment_id = ${deployment_id}`} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
     returning t.id`);
 
 /** Says what queued targets wait for; no transition, so no event. */

@@ -1,0 +1,175 @@
+import type { Db } from "../../kernel/db.ts";
+import { isConnectionLost } from "../../engines/db/index.ts";
+import { SYSTEM } from "../../kernel/caller.ts";
+import { decide } from "./decide.ts";
+import { deadlineOf, verifySecondsOf } from "./policy.ts";
+import { isLimited } from "./slots.ts";
+import { mayDispatch } from "./state.ts";
+import { listReleases, lockDeployments } from "./store/deployments.ts";
+import { bumpGenerations, listAppStates, setDesiredApps } from "./store/robot-state.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import { holdRobots, listOpenReleaseTargets, lockQueuedOf, setWaitingFor } from "./store/targets.ts";
+import { type Engine, HINT_PUSH, moveToDispatched } from "./transition.ts";
+
+/** Deployments of one transaction: few enough that nobody waits long for their rows. */
+const TOGETHER = 100;
+
+interface Claimed {
+  org_id: string;
+  deployment_id: string;
+  id: string;
+}
+
+interface Pair {
+  deployment: DeploymentRow;
+  target: TargetRow;
+}
+
+/**
+ * Dispatches many deployments to one robot each in a few statements: thousands may be due at one moment, and a transaction
+ * of its own for each takes longer than what it does. Answers those that are done; all others go apart: those that have
+ * more to weigh, and those of a batch of which one failed.
+ */
+export async function dispatchTogether(db: Db, engine: Engine, org_id: string, claimed: readonly Claimed[]): Promise<Set<string>> {
+  const done = new Set<string>();
+  for (let i = 0; i < claimed.length; i += TOGETHER) {
+    try {
+      const batch = claimed.slice(i, i + TOGETHER);
+      for (const id of await db.transaction((tx) => dispatchBatch(tx, engine, org_id, batch))) done.add(id);
+    } catch (error) {
+      if (isConnectionLost(error)) throw error;
+      // What is wrong with one is found out, and told, when each goes apart.
+    }
+  }
+  return done;
+}
+
+const isPlain = (row: DeploymentRow): boolean =>
+  row.kind === "release" && row.robot_id !== null && row.rollout.waves === undefined && row.rollout.window === undefined && !isLimited(row);
+
+/** The same steps as for one deployment, under the same locks in the same order. */
+async function dispatchBatch(tx: Db, engine: Engine, org_id: string, claimed: readonly Claimed[]): Promise<string[]> {
+  const now = engine.clock.now();
+  const locked = await lockDeployments(
+    tx,
+    org_id,
+    claimed.map(({ deployment_id }) => deployment_id),
+  );
+  const plain = new Map(locked.flatMap((row) => (isPlain(row) && mayDispatch(row, now) ? [[row.id, row] as const] : [])));
+  const targets = await lockQueuedOf(
+    tx,
+    org_id,
+    claimed.filter(({ deployment_id }) => plain.has(deployment_id)).map(({ id }) => id),
+  );
+  const pairs = await alone(
+    tx,
+    org_id,
+    targets.flatMap((target): Pair[] => {
+      const deployment = plain.get(target.deployment_id);
+      return deployment === undefined ? [] : [{ deployment, target }];
+    }),
+  );
+  if (pairs.length === 0) return [];
+  const { going, waits } = await decideAll(tx, org_id, pairs);
+  if (waits.length > 0)
+    await setWaitingFor(
+      tx,
+      org_id,
+      waits.map(({ target }) => target.id),
+      waits.map(({ wait }) => wait),
+    );
+  if (going.length > 0) await handOver(tx, engine, org_id, going);
+  return [...going, ...waits].map(({ deployment }) => deployment.id);
+}
+
+/** Those whose robots are at nothing else, each robot once: what else there is may have to be superseded or waited for. */
+async function alone(tx: Db, org_id: string, pairs: readonly Pair[]): Promise<Pair[]> {
+  const open = Map.groupBy(
+    await listOpenReleaseTargets(
+      tx,
+      org_id,
+      pairs.map(({ target }) => target.robot_id),
+    ),
+    ({ robot_id }) => robot_id,
+  );
+  const robots = new Set<string>();
+  return pairs.filter(({ target }) => {
+    const rivals = (open.get(target.robot_id) ?? []).filter(({ id, subject }) => id !== target.id && subject === target.subject);
+    if (rivals.length > 0 || robots.has(target.robot_id)) return false;
+    robots.add(target.robot_id);
+    return true;
+  });
+}
+
+/** Those that go out now and those that wait; those that end instead go apart. */
+async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]) {
+  const robot_ids = pairs.map(({ target }) => target.robot_id);
+  const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
+  const apps = await appsOf(tx, org_id, robot_ids);
+  const wanted = [...new Set(pairs.flatMap(({ target }) => target.release_id ?? []))];
+  const releases = new Map((await listReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
+  const decided = pairs.map((pair) => ({
+    ...pair,
+    decision: decide({
+      target: pair.target,
+      robot: robots.get(pair.target.robot_id),
+      release: pair.target.release_id === null ? undefined : (releases.get(pair.target.release_id) ?? "deleted"),
+      rivals: [],
+      last_target_id: apps.get(keyOf(pair.target))?.last_target_id ?? "",
+    }),
+  }));
+  return {
+    going: decided.filter(({ decision }) => "dispatch" in decision),
+    waits: decided.flatMap(({ decision, ...pair }) => ("wait" in decision ? [{ ...pair, wait: decision.wait }] : [])),
+  };
+}
+
+const keyOf = ({ robot_id, subject }: Pick<TargetRow, "robot_id" | "subject">): string => `${robot_id} ${subject}`;
+
+async function appsOf(tx: Db, org_id: string, robot_ids: readonly string[]) {
+  const states = await listAppStates(tx, org_id, robot_ids, null);
+  return new Map(states.map((state) => [keyOf({ robot_id: state.robot_id, subject: state.app }), state]));
+}
+
+async function handOver(tx: Db, engine: Engine, org_id: string, going: readonly Pair[]): Promise<void> {
+  const now = engine.clock.now();
+  const robot_ids = going.map(({ target }) => target.robot_id);
+  // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
+  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
+  const apps = await appsOf(tx, org_id, robot_ids);
+  for (const [app, own] of Map.groupBy(going, ({ target }) => target.subject))
+    await setDesiredApps(
+      tx,
+      org_id,
+      app,
+      own.map(({ deployment, target }) => ({
+        robot_id: target.robot_id,
+        release_id: target.release_id,
+        target_id: target.id,
+        deployment_id: deployment.id,
+        attempt: target.attempt + 1,
+        verify_seconds: verifySecondsOf(deployment.rollout),
+      })),
+      now,
+    );
+  await moveToDispatched(
+    tx,
+    engine,
+    going.map(({ deployment, target }) => ({
+      deployment,
+      change: {
+        target,
+        to: "dispatched",
+        reason: null,
+        attempt: target.attempt + 1,
+        deadline_at: deadlineOf("dispatched", verifySecondsOf(deployment.rollout), now),
+        dispatch_generation: generations.get(target.robot_id) ?? null,
+        // What ran before the first attempt: a robot that was out of reach may have installed the release meanwhile.
+        previous_release_id: target.attempt > 0 ? target.previous_release_id : (apps.get(keyOf(target))?.current_release_id ?? null),
+      },
+    })),
+    SYSTEM,
+  );
+  engine.metrics.targets_dispatched.inc(going.length);
+  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids }));
+}
