@@ -1,0 +1,158 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { adapterOptions } from "../testing/adapter-options.ts";
+import { findDds, isDdsLikely } from "./dds-adapter.ts";
+import { buildWriter, listen, type Listener, startNamespace, whyNoDds } from "./testing/namespace.ts";
+
+const LIMIT = { timeout: 180_000 };
+const skip = whyNoDds() ?? false;
+const WAIT_MS = 60_000;
+const IMAGE_BYTES = 300_000;
+
+async function until(what: string, listener: Listener, holds: () => boolean): Promise<void> {
+  const end = performance.now() + WAIT_MS;
+  while (!holds()) {
+    assert.ok(listener.running, "the listener is gone");
+    if (performance.now() > end)
+      assert.fail(`did not come: ${what}; ${JSON.stringify({ ...listener, messages: listener.messages.length })}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** A prefix as of a ROS workspace, with the definition of demo_msgs/msg/Reading and no other. */
+async function prefix(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "robofleet-ament-"));
+  t.after(() => rm(directory, { recursive: true }));
+  const folder = join(directory, "share", "demo_msgs", "msg");
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, "Point.msg"), "float64 x\nfloat64 y\n");
+  await writeFile(
+    join(folder, "Reading.msg"),
+    "# a comment\nint8 KIND=3\nbool fine\nchar level\nint64 small\nint64 large\nuint64 huge\nfloat64 nothing\nfloat32[3] ranges\nPoint[] points\nstring[] words\n",
+  );
+  return directory;
+}
+
+const numbersOf = (listener: Listener, topic: string): number[] =>
+  listener.of(topic).map(({ message }) => Number(/\d+$/.exec((message as { data: string }).data)?.[0]));
+
+/** From the first that came on, every one once and in order. */
+function assertGapless(numbers: number[]): void {
+  assert.deepEqual(
+    numbers,
+    numbers.map((_, i) => numbers[0]! + i),
+  );
+}
+
+test(
+  "what a Cyclone DDS writer publishes as ROS 2 does is found and decoded: reliable, best effort, latched, large",
+  { ...LIMIT, skip },
+  async (t) => {
+    const [writer, namespace, ament] = [await buildWriter(t), await startNamespace(t), await prefix(t)];
+    const publisher = namespace.spawn(writer, []);
+    const topics = ["/chatter", "/hasty", "/twice", "/latched", "/image", "/image_hasty", "/reading", "/secret"];
+    const listener = listen(namespace, topics, { ROS_DOMAIN_ID: "0", AMENT_PREFIX_PATH: ament, ROS_DISTRO: "humble" });
+    await until(
+      "enough of each",
+      listener,
+      () => listener.of("/chatter").length >= 40 && listener.of("/image_hasty").length >= 5 && listener.of("/image").length >= 5,
+    );
+    assert.deepEqual(listener.found, { name: "dds", distro: "humble" });
+    assert.deepEqual(listener.nodes, ["/camera/driver", "/talker"]);
+    assert.deepEqual(
+      listener.topics.map(({ name, type }) => `${name} ${type}`),
+      [
+        "/chatter std_msgs/msg/String",
+        "/hasty std_msgs/msg/String",
+        "/image sensor_msgs/msg/CompressedImage",
+        "/image_hasty sensor_msgs/msg/CompressedImage",
+        "/latched std_msgs/msg/String",
+        "/leaving std_msgs/msg/String",
+        "/reading demo_msgs/msg/Reading",
+        "/secret demo_msgs/msg/Secret",
+        "/twice std_msgs/msg/String",
+      ],
+    );
+    assertGapless(numbersOf(listener, "/chatter"));
+    assertGapless(numbersOf(listener, "/hasty"));
+    assert.match((listener.of("/chatter")[0]!.message as { data: string }).data, /^hello \d+$/);
+    assert.ok(Math.abs(Date.parse(listener.of("/chatter").at(-1)!.at) - Date.now()) < WAIT_MS);
+    // Two writers of one process, each counting for itself.
+    const twice = listener.of("/twice").map(({ message }) => (message as { data: string }).data.split(" ")[0]);
+    assert.deepEqual([...new Set(twice)].toSorted(), ["first", "second"]);
+    assertGapless(
+      numbersOf({ ...listener, of: () => listener.of("/twice").filter((_, i) => twice[i] === "first") } as unknown as Listener, ""),
+    );
+    assert.deepEqual(
+      listener.of("/latched").map(({ message }) => message),
+      [{ data: "kept" }],
+    );
+    for (const topic of ["/image", "/image_hasty"]) {
+      const [image] = listener.of(topic).map(({ message }) => message as { header: { stamp: { sec: number } } });
+      const number = image!.header.stamp.sec;
+      const data = Uint8Array.from({ length: IMAGE_BYTES }, (_, i) => (i * 7 + number) & 0xff);
+      assert.deepEqual(image, {
+        header: { stamp: { sec: number, nanosec: 5 }, frame_id: "camera" },
+        format: "jpeg",
+        data: { length: IMAGE_BYTES, sha256: createHash("sha256").update(data).digest("hex") },
+      });
+    }
+    assert.deepEqual(listener.of("/reading")[0]!.message, {
+      fine: true,
+      level: 120,
+      small: "-7n",
+      large: "9007199254740993n",
+      huge: "18446744073709551615n",
+      nothing: "NaN",
+      ranges: [0.5, "Infinity", "-Infinity"],
+      points: [
+        { x: 1.5, y: -2.5 },
+        { x: 3, y: 4 },
+      ],
+      words: ["one", "zwei ä"],
+    });
+    const secret = listener.of("/secret")[0]!.message as { bytes: { length: number }; reason: string };
+    assert.deepEqual(
+      [secret.bytes.length, secret.reason],
+      [12, `no definition of demo_msgs/msg/Secret: it is in none of ${ament}, and it is none of the common types`],
+    );
+    publisher.stdin!.write("go\n");
+    await until("one publisher is gone", listener, () => !listener.topics.some(({ name }) => name === "/leaving"));
+  },
+);
+
+test("noise on the port of discovery ends nothing, and publishers that go and come are found again", { ...LIMIT, skip }, async (t) => {
+  const [writer, namespace] = [await buildWriter(t), await startNamespace(t)];
+  const listener = listen(namespace, ["/chatter"], { ROS_DOMAIN_ID: "0" });
+  const first = namespace.spawn(writer, []);
+  await until("the first messages", listener, () => listener.of("/chatter").length >= 5);
+  listener.say("noise");
+  const count = listener.of("/chatter").length;
+  await until("more of them", listener, () => listener.of("/chatter").length >= count + 10);
+  assertGapless(numbersOf(listener, "/chatter"));
+  first.stdin!.end();
+  await until("its end", listener, () => listener.topics.length === 0 && listener.nodes.length === 0);
+  const before = listener.of("/chatter").length;
+  namespace.spawn(writer, []);
+  await until("messages of the next one", listener, () => listener.of("/chatter").length >= before + 5);
+  assertGapless(numbersOf(listener, "/chatter").slice(before));
+});
+
+test("a robot that nothing says of that it has ROS 2 opens no port for it", async () => {
+  const bare = { adapters: ["dds"], prefixes: [], environment: {} } as const;
+  assert.deepEqual(
+    [
+      bare,
+      { ...bare, distro: "noetic" },
+      { ...bare, distro: "jazzy" },
+      { ...bare, domain_id: 0 },
+      { ...bare, prefixes: ["/opt/ros/humble"] },
+    ].map(isDdsLikely),
+    [false, false, true, true, true],
+  );
+  assert.equal(await findDds(adapterOptions({})), undefined);
+});
