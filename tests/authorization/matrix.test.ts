@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test, type TestContext } from "node:test";
-import { accessOf, type Role, roleAtLeast, ROLES, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
+import { accessOf, type Role, roleAtLeast, ROLES, streamAccess, streamPaths } from "@robofleet/protocol";
 import { type Route, routes } from "@robofleet/protocol/routes";
 import { provePromise } from "../harness/promise.ts";
 import { startPlane } from "../harness/index.ts";
+import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { Http, type Reply } from "../spec/http.ts";
 import { askRoute } from "./ask-route.ts";
 import { type Column, COLUMNS, columns, makeGround } from "./columns.ts";
@@ -125,17 +126,16 @@ function linesOf(route: Route): Line[] {
   return lines;
 }
 
-const streamLines = (Object.keys(streamPaths) as StreamName[]).map((name): Line => {
+const streamLines = STREAM_NAMES.map((name): Line => {
   const { access } = streamAccess[name];
   // No document names these paths, so nothing is checked against one.
   const unchecked = { url: plane.url, fetch };
-  const ask = ({ from, token }: Column): Promise<Reply> =>
-    new Http(unchecked, token).get(streamPaths[name].replace("{id}", from.ids.robot_id ?? ""));
+  const ask = ({ from, token }: Column): Promise<Reply> => new Http(unchecked, token).get(streamTarget(name, from.ids.robot_id ?? ""));
   return { name: `WebSocket ${streamPaths[name]}`, on: "object", access, needed: access, has_id: true, ask };
 });
 
 /** A ticket needs the role of its stream, which the row of the route cannot say. */
-const ticketLines = (Object.keys(streamPaths) as StreamName[]).map((name): Line => {
+const ticketLines = STREAM_NAMES.map((name): Line => {
   const route: Route = routes.createStreamTicket;
   const ask = ({ from, token }: Column): Promise<Reply> =>
     askRoute(plane, route, { path: route.path, query: {}, body: { robot_id: from.ids.robot_id, stream: name } }, { token });

@@ -35,6 +35,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
   });
   const tomorrow = new Date(at.getTime() + 86_400_000).toISOString();
   const scheduled = await org.deploy(release, { robot_id: robot.id }, { scheduled_at: tomorrow });
+  const shell_session = await shellSession(org, robot.id);
   const key = (await org.api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
   const user = (await org.api.createUser({ body: { email: sampleEmail(), name: "Somebody", role: "viewer" } })).data;
   const token = (await org.api.createToken({ body: { label: "sample", role: "viewer" } })).data;
@@ -64,9 +65,22 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
       "/api/enrollment-keys": key.id,
       "/api/users": user.id,
       "/api/tokens": token.id,
+      "/api/shell-sessions": shell_session,
       "/api/admin/orgs": org.id,
     },
   };
+}
+
+/** A simulated robot has no shell to give: that somebody wanted one is known all the same. */
+async function shellSession(org: HarnessOrg, robot_id: string): Promise<string> {
+  for await (const _ of await org.api.stream("shell", { robot_id }));
+  let id: string | undefined;
+  await until("the end of the shell", async () => {
+    const [session] = (await org.api.listShellSessions({ params: { id: robot_id } })).items;
+    id = session?.status === "open" ? undefined : session?.id;
+    return id !== undefined;
+  });
+  return id ?? "";
 }
 
 /** What a sample request needs to know. */

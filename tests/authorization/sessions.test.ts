@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { CSRF_HEADER, fillPath, ROLES, type Role, streamPaths } from "@robofleet/protocol";
+import { CSRF_HEADER, ROLES, type Role } from "@robofleet/protocol";
 import { type Route, routes } from "@robofleet/protocol/routes";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
+import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { openSocket } from "../spec/web-socket.ts";
 import { askRoute, sessionHeaders } from "./ask-route.ts";
 import { makeThings, sampleRequest, type Things } from "./sample-requests.ts";
@@ -59,8 +60,8 @@ test("a WebSocket opens by the cookie for a page of ours only", LIMIT, async () 
   const robot = await org.enrollRobot();
   const own = (await sessionHeaders(plane, org.admin_token)) ?? {};
   const mine = { cookie: own["cookie"] ?? "", origin: own["origin"] ?? "" };
-  for (const path of Object.values(streamPaths)) {
-    const url = plane.url + fillPath(path, { id: robot.id });
+  for (const name of STREAM_NAMES) {
+    const [path, url] = [streamTarget(name, robot.id), plane.url + streamTarget(name, robot.id)];
     for (const origin of ["https://evil.example", "null", `${mine.origin}0`, undefined]) {
       const refused = await openSocket(url, { cookie: mine.cookie, ...(origin === undefined ? {} : { origin }) });
       assert.ok("status" in refused, `${path} opened for ${origin}`);
@@ -70,7 +71,10 @@ test("a WebSocket opens by the cookie for a page of ours only", LIMIT, async () 
     assert.ok("ws" in stream, path);
     stream.ws.terminate();
     // Who has a token is asked for no Origin: programs send none.
-    const by_token = await openSocket(`${url}?token=${org.admin_token}`, { cookie: mine.cookie, origin: "https://evil.example" });
+    const by_token = await openSocket(plane.url + streamTarget(name, robot.id, { token: org.admin_token }), {
+      cookie: mine.cookie,
+      origin: "https://evil.example",
+    });
     assert.ok("ws" in by_token, path);
     by_token.ws.terminate();
     const bad = await openSocket(url, { ...mine, cookie: `${mine.cookie}0` });

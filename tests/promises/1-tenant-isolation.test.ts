@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { after, before, test, type TestContext } from "node:test";
-import { ROLES, streamPaths } from "@robofleet/protocol";
+import { ROLES } from "@robofleet/protocol";
 import { type Route, routes } from "@robofleet/protocol/routes";
 import type { Statement } from "../../packages/server/src/kernel/sql.ts";
 import { jsonb, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 import { askRoute } from "../authorization/ask-route.ts";
 import { idFields, makeThings, sampleRequest, type SampleRequest, type Things } from "../authorization/sample-requests.ts";
 import { startPlane } from "../harness/index.ts";
+import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { provePromise } from "../harness/promise.ts";
 import { Http, type Reply } from "../spec/http.ts";
 import { openSocket } from "../spec/web-socket.ts";
@@ -148,8 +149,9 @@ async function askAsA({ route, request, place }: Ask): Promise<string | undefine
 }
 
 async function askStreams(token: string, robot_id: string): Promise<void> {
-  for (const path of Object.values(streamPaths)) {
-    const stream = await openSocket(`${plane.url}${path.replace("{id}", robot_id)}?token=${token}`);
+  for (const name of STREAM_NAMES) {
+    const path = streamTarget(name, robot_id, { token });
+    const stream = await openSocket(plane.url + path);
     assert.ok("status" in stream, `${path} opened`);
     assert.equal(stream.status, 404, path);
     assert.equal(leakIn(JSON.stringify(stream.body), robot_id), undefined);
@@ -194,7 +196,7 @@ test("with row-level security off, no route, stream or link of one org tells or 
     });
     assert.deepEqual(of_header.wrong, []);
     await askStreams(a.org.admin_token, b.robot.id);
-    asked_by_app = asked + of_header.asked + Object.keys(streamPaths).length + (await askRobotRoutes(a.robot, ids.values()));
+    asked_by_app = asked + of_header.asked + STREAM_NAMES.length + (await askRobotRoutes(a.robot, ids.values()));
     const target = { deployment_id: ids.get("dep") ?? "", target_id: ids.get("tgt") ?? "", attempt: 1 };
     a.robot.report({ kind: "target", ...target, status: "failed", reason: MARKER });
     a.robot.progress(target.target_id, 1, 1, 2);
@@ -275,7 +277,7 @@ test(
       assert.deepEqual(result.wrong, []);
       t.diagnostic(`answers by status: ${JSON.stringify(Object.fromEntries(answers))}`);
       await askStreams(b.org.admin_token, b.robot.id);
-      asked = result.asked + Object.keys(streamPaths).length + (await askRobotRoutes(b.robot, [undefined]));
+      asked = result.asked + STREAM_NAMES.length + (await askRobotRoutes(b.robot, [undefined]));
       await plane.settle();
     });
     // That a request was refused is told to its own org by the system's handle.
@@ -283,7 +285,7 @@ test(
     const { audit_entry: __, ...expected } = ground.rows;
     assert.deepEqual(rows, expected, "a row of B has changed");
     assert.deepEqual(await rowsOf(ground.a.org.id), before, "a row was written for A");
-    const entries = portal.length + of_robots.length + Object.keys(streamPaths).length;
+    const entries = portal.length + of_robots.length + STREAM_NAMES.length;
     provePromise(
       t,
       1,
