@@ -4,5 +4,6 @@ import type { FindRosAdapter, RosAdapterName } from "./adapter.ts";
 export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {
   dds: async (options) => (await import("./dds/dds-adapter.ts")).findDds(options),
   foxglove: async (options) => (await import("./foxglove/foxglove.ts")).findFoxglove(options),
+  rosbridge: async (options) => (await import("./rosbridge/rosbridge.ts")).findRosbridge(options),
   ros1: async (options) => (await import("./ros1/ros1.ts")).findRos1(options),
 };
