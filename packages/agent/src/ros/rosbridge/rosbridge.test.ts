@@ -50,7 +50,7 @@ async function connect(t: TestContext, url: string): Promise<RosAdapter> {
 async function roslib(t: TestContext, url: string): Promise<Ros> {
   const ros = new Ros({ url });
   t.after(() => ros.close());
-  await new Promise((resolve) => ros.once("connection", resolve));
+  await new Promise<void>((resolve) => ros.once("connection", resolve));
   return ros;
 }
 
