@@ -46,14 +46,15 @@ export class Received {
     const from = this.#from(writerGuid);
     if (sequenceNumber <= from.low) return;
     from.ahead.add(sequenceNumber);
-    if (from.ahead.size > AHEAD_MAX) from.low = least(from.ahead);
+    // Half of it at once: to look for the least each time costs 100 µs a message.
+    if (from.ahead.size > AHEAD_MAX) jump(from, Array.from(from.ahead).toSorted((a, b) => (a < b ? -1 : 1))[AHEAD_MAX / 2] ?? 0n);
     settle(from);
   }
 
   addGapRange(start: SequenceNumber, end: SequenceNumber, _timestamp: unknown, writer: string): void {
     const from = this.#from(writer);
     if (start <= from.low + 1n) {
-      if (end > from.low) from.low = end;
+      if (end > from.low) jump(from, end);
     } else {
       for (let sequence = start; sequence <= end && sequence - start < BigInt(ASKED_MAX); sequence += 1n) from.ahead.add(sequence);
     }
@@ -63,7 +64,7 @@ export class Received {
   /** What the writer of the context has between these and the reader has not; base 0: there is nothing to be said. */
   heartbeatUpdate(first: SequenceNumber, last: SequenceNumber): SequenceNumberSet {
     const from = this.#from(this.#context.writer);
-    if (first - 1n > from.low) from.low = first - 1n;
+    if (first - 1n > from.low) jump(from, first - 1n);
     settle(from);
     if (last < first) return this.#make_set(last === 0n ? 0n : last + 1n, 0);
     if (last <= from.low) return this.#make_set(last + 1n, 0);
@@ -87,11 +88,10 @@ export class Received {
 /** Moves the mark over what has come without a hole. */
 function settle(from: FromWriter): void {
   while (from.ahead.delete(from.low + 1n)) from.low += 1n;
-  if (from.ahead.size > 0 && least(from.ahead) <= from.low) for (const one of from.ahead) if (one <= from.low) from.ahead.delete(one);
 }
 
-function least(numbers: Set<SequenceNumber>): SequenceNumber {
-  let found: SequenceNumber | undefined;
-  for (const one of numbers) if (found === undefined || one < found) found = one;
-  return found ?? 0n;
+/** Nothing up to there is waited for any more. */
+function jump(from: FromWriter, low: SequenceNumber): void {
+  from.low = low;
+  for (const one of from.ahead) if (one <= low) from.ahead.delete(one);
 }

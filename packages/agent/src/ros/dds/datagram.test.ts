@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { DDS_MESSAGE_BYTES_MAX, PARTICIPANT_WRITER, PUBLICATIONS_WRITER, screenDatagram } from "./datagram.ts";
+
+const PREFIX = "0102030405060708090a0b0c";
+const HEADER = Buffer.concat([Buffer.from("RTPS"), Buffer.from([2, 1, 1, 0x10]), Buffer.from(PREFIX, "hex")]);
+
+/** A submessage in little endian, with its right length unless another is given. */
+function submessage(id: number, body: Buffer, { flags = 1, length = body.length } = {}): Buffer {
+  const head = Buffer.from([id, flags, 0, 0]);
+  head.writeUInt16LE(length, 2);
+  return Buffer.concat([head, body]);
+}
+
+const datagram = (...submessages: Buffer[]): Uint8Array => Uint8Array.from(Buffer.concat([HEADER, ...submessages]));
+
+/** The body of a DATA before inline QoS and payload. */
+function dataHead(writer: number, sequence = 1): Buffer {
+  const body = Buffer.alloc(20);
+  body.writeUInt16LE(16, 2);
+  body.writeUInt32BE(writer, 8);
+  body.writeUInt32LE(sequence, 16);
+  return body;
+}
+
+function fragment(options: { start?: number; count?: number; size?: number; total?: number; bytes?: number }): Buffer {
+  const { start = 1, count = 1, size = 1_000, total = 3_000, bytes = 1_000 } = options;
+  const body = Buffer.alloc(32 + bytes);
+  body.writeUInt16LE(28, 2);
+  body.writeUInt32LE(start, 20);
+  body.writeUInt16LE(count, 24);
+  body.writeUInt16LE(size, 26);
+  body.writeUInt32LE(total, 28);
+  return submessage(0x16, body);
+}
+
+function heartbeat(first: bigint, last: bigint): Buffer {
+  const body = Buffer.alloc(28);
+  for (const [at, value] of [
+    [8, first],
+    [16, last],
+  ] as const) {
+    body.writeInt32LE(Number(value >> 32n), at);
+    body.writeUInt32LE(Number(value & 0xffffffffn), at + 4);
+  }
+  return submessage(0x07, body);
+}
+
+const isTaken = (...submessages: Buffer[]): boolean => screenDatagram(datagram(...submessages)) !== undefined;
+
+test("what is no RTPS, or is cut, is not taken", () => {
+  assert.equal(screenDatagram(new Uint8Array(0)), undefined);
+  assert.equal(screenDatagram(Uint8Array.from(HEADER.subarray(0, 19))), undefined);
+  assert.equal(screenDatagram(new Uint8Array(100).fill(255)), undefined);
+  const data = submessage(0x15, Buffer.concat([dataHead(3), Buffer.from("payload!")]), { flags: 5 });
+  const whole = datagram(data);
+  assert.deepEqual(screenDatagram(whole), { guid_prefix: PREFIX, goodbyes: [] });
+  for (let length = HEADER.length + 1; length < whole.length; length += 1)
+    assert.equal(screenDatagram(whole.slice(0, length)), undefined, `${length}`);
+  assert.equal(isTaken(submessage(0x15, Buffer.alloc(8))), false);
+  assert.equal(isTaken(...Array.from({ length: 2_000 }, () => submessage(0x01, Buffer.alloc(0)))), false);
+});
+
+test("numbers over which the library would count for hours are not taken", () => {
+  assert.equal(isTaken(heartbeat(1n, 50_000n)), true);
+  assert.equal(isTaken(heartbeat(5n, 4n)), true);
+  assert.equal(isTaken(heartbeat(1n, 2n ** 60n)), false);
+  assert.equal(isTaken(heartbeat(-5n, 4n)), false);
+  assert.equal(isTaken(fragment({})), true);
+  assert.equal(isTaken(fragment({ size: 1 })), false);
+  assert.equal(isTaken(fragment({ total: DDS_MESSAGE_BYTES_MAX + 1 })), false);
+  assert.equal(isTaken(fragment({ start: 4 })), false);
+  assert.equal(isTaken(fragment({ count: 2 })), false, "two fragments are said and one is there");
+  const bits = Buffer.alloc(32);
+  bits.writeUInt32LE(100_000, 24);
+  assert.equal(isTaken(submessage(0x08, bits)), false);
+});
+
+test("a length of 0 in the last submessage is to the end, a time that is none is skipped", () => {
+  const bytes = datagram(
+    submessage(0x09, Buffer.alloc(0), { flags: 3 }),
+    submessage(0x15, Buffer.concat([dataHead(3), Buffer.alloc(8)]), { flags: 5, length: 0 }),
+  );
+  assert.ok(screenDatagram(bytes));
+  assert.deepEqual([bytes[20], bytes[24 + 2]], [0x01, 28]);
+});
+
+const parameter = (id: number, value: Buffer): Buffer => {
+  const head = Buffer.alloc(4);
+  head.writeUInt16LE(id);
+  head.writeUInt16LE(value.length, 2);
+  return Buffer.concat([head, value]);
+};
+const END = parameter(1, Buffer.alloc(0));
+const OVER = parameter(0x71, Buffer.from([0, 0, 0, 3]));
+
+test("inline QoS becomes padding, and the payload begins where the library looks for it", () => {
+  const payload = Buffer.from("the payload!");
+  const qos = Buffer.concat([parameter(0x70, Buffer.alloc(16, 9)), END]);
+  const bytes = datagram(submessage(0x15, Buffer.concat([dataHead(3, 77), qos, payload]), { flags: 7 }), submessage(0x01, Buffer.alloc(4)));
+  assert.ok(screenDatagram(bytes));
+  const at = HEADER.length + qos.length;
+  assert.deepEqual([bytes[20], Buffer.from(bytes).readUInt16LE(22)], [0x01, qos.length - 4]);
+  assert.deepEqual([bytes[at], bytes[at + 1], Buffer.from(bytes).readUInt16LE(at + 2)], [0x15, 5, 20 + payload.length]);
+  assert.equal(Buffer.from(bytes).readUInt32LE(at + 20), 77);
+  assert.equal(Buffer.from(bytes.subarray(at + 24, at + 24 + payload.length)).toString(), "the payload!");
+  assert.ok(screenDatagram(bytes), "it stays sound");
+});
+
+test("a goodbye is heard in both ways in which it is said", () => {
+  const guid = Buffer.from(`${PREFIX}00000103`, "hex");
+  const hashed = Buffer.concat([dataHead(PUBLICATIONS_WRITER), OVER, parameter(0x70, guid), END]);
+  assert.deepEqual(screenDatagram(datagram(submessage(0x15, hashed, { flags: 3 })))?.goodbyes, [
+    { writer: PUBLICATIONS_WRITER, guid: guid.toString("hex") },
+  ]);
+  const key = Buffer.concat([Buffer.from([0, 3, 0, 0]), parameter(0x50, guid), END]);
+  const spelled = Buffer.concat([dataHead(PARTICIPANT_WRITER), OVER, END, key]);
+  assert.deepEqual(screenDatagram(datagram(submessage(0x15, spelled, { flags: 0x0b })))?.goodbyes, [
+    { writer: PARTICIPANT_WRITER, guid: guid.toString("hex") },
+  ]);
+  const alive = Buffer.concat([dataHead(PUBLICATIONS_WRITER), parameter(0x71, Buffer.alloc(4)), parameter(0x70, guid), END]);
+  assert.deepEqual(screenDatagram(datagram(submessage(0x15, alive, { flags: 3 })))?.goodbyes, []);
+  const endless = Buffer.concat([dataHead(PUBLICATIONS_WRITER), parameter(0x70, guid)]);
+  assert.equal(isTaken(submessage(0x15, endless, { flags: 3 })), false);
+});
