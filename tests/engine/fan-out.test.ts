@@ -8,7 +8,7 @@ import { checkCounters, checkEngine } from "./check-engine.ts";
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 240_000 };
 /** As the engine's chunk. */
-const CHUNK = 5_000;
+const CHUNK = 2_000;
 
 /**
  * The database kills the connection in the middle of a chunk's transaction: when a chunk after the first has been
@@ -18,7 +18,7 @@ const plantFault = async ({ db }: Harness, at: "chunk" | "end" = "chunk"): Promi
   await db.run(sql`create table test_fault (id integer)`);
   await db.run(sql`
     create function test_chunk() returns trigger language plpgsql security definer as $$ begin
-      if exists (select 1 from test_fault) and (select count(*) from added) > 1 and (select count(*) from deployment_target) > 5000 then perform pg_terminate_backend(pg_backend_pid()); end if;
+      if exists (select 1 from test_fault) and (select count(*) from added) > 1 and (select count(*) from deployment_target) > 2000 then perform pg_terminate_backend(pg_backend_pid()); end if;
       return null; end $$`);
   await db.run(sql`
     create function test_end() returns trigger language plpgsql security definer as $$ begin

@@ -12,8 +12,8 @@ import { insertTargets } from "./store/targets.ts";
 import { type CreateContext, endIfOver, HINT_DISPATCH, moveDeployment } from "./transition.ts";
 import { assignRobots } from "./waves.ts";
 
-/** Targets of one transaction: few enough that nobody waits for its locks, many enough that 100,000 take 20. */
-const CHUNK_TARGETS = 5_000;
+/** Targets of one transaction: few enough that nobody waits for its locks or its 12 ms of processor, many enough that 100,000 take 50. */
+const CHUNK_TARGETS = 2_000;
 export const HINT_FAN_OUT = "rf.deployments.fan_out";
 
 /**
