@@ -35,6 +35,14 @@ describe(
   },
 );
 
+/** Schedules that a rule once did not hold in. */
+const ONCE_BROKEN = [21_067];
+
+for (const seed of ONCE_BROKEN)
+  test(`a schedule that once broke a rule does not: ${seed}`, { timeout: 60_000 }, async () => {
+    await simulate(["--seed", String(seed), "--schedules", "1"]);
+  });
+
 for (const plant of PLANTS) {
   test(`a planted fault is found: ${plant}`, { timeout: 600_000 }, async (t) => {
     const said = await simulate(["--plant", plant]);

@@ -31,7 +31,10 @@ export function checkMoment(view: View, robots: ReadonlyMap<string, Robot>, now:
     if (deployment !== undefined) checkTarget(target, deployment, robots, now);
   }
   for (const [key, own] of Map.groupBy(view.targets, ({ robot_id, app }) => `${robot_id} ${app}`))
-    holds(own.filter(({ status }) => CHANGING.has(status)).length <= 1, `two deployments change ${key} at the same time`);
+    // One that is brought back is rolling_back from the moment it is handed over. The server may still hear what the robot did before
+    // that: of another deployment's release, which had been called off.
+    for (const alike of Map.groupBy(own, ({ reverting }) => reverting).values())
+      holds(alike.filter(({ status }) => CHANGING.has(status)).length <= 1, `two deployments change ${key} at the same time`);
   for (const { id, acked_seq } of view.robots) {
     const robot = robots.get(id);
     const first = robot?.outbox.waiting[0]?.seq;
