@@ -1,9 +1,28 @@
-import type { Body } from "@robofleet/sdk";
+import { isTerminal, TARGET_STATUSES, type TargetStatus } from "@robofleet/protocol";
+import type { Body, Client } from "@robofleet/sdk";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
+import { line } from "../../text.ts";
 
 const TARGETS_SHOWN_MAX = 20;
+/** Robots whose own words are shown; each is a request. */
+const ROBOTS_HEARD_MAX = 5;
+const EVENTS_OF_ROBOT_MAX = 200;
+
+type Deployment = Body<"getDeployment">["data"];
+type Target = Body<"listDeploymentTargets">["items"][number];
+
+const FAILED: readonly TargetStatus[] = ["failed", "rolled_back"];
+/** Those that somebody has to look at, those under way, those that are done, and last who has not begun. */
+const IN_ORDER: readonly TargetStatus[] = [
+  ...FAILED,
+  ...TARGET_STATUSES.filter((status) => !isTerminal(status) && status !== "pending" && status !== "queued").toReversed(),
+  "cancelled",
+  "applied",
+  "queued",
+  "pending",
+];
 
 export const define: Define = (command, act) => {
   command.argument("<id>", "Id of the deployment").action(act<[string]>(run));
@@ -16,7 +35,7 @@ async function run(context: Context, id: string): Promise<void> {
   await out.result(answer, async () => {
     showDeployment(context, answer.data);
     if (answer.data.wave_count > 1) await showWaves(context, (await client.listDeploymentWaves({ params: { id } })).items);
-    const { items } = await client.listDeploymentTargets({ params: { id }, query: { limit: TARGETS_SHOWN_MAX } });
+    const items = await firstTargets(client, answer.data);
     if (items.length === 0) return;
     out.line();
     await out.table(items, [
@@ -27,7 +46,31 @@ async function run(context: Context, id: string): Promise<void> {
     ]);
     const more = answer.data.counts.total - items.length;
     if (more > 0) out.line(`and ${more} more: rf api GET /api/deployments/${id}/targets`);
+    const failed = items.filter(({ status }) => FAILED.includes(status)).slice(0, ROBOTS_HEARD_MAX);
+    for (const words of await Promise.all(failed.map(({ robot_id }) => wordsOf(client, id, robot_id))))
+      if (words !== undefined) out.line(words);
   });
+}
+
+/** As many of its robots as are shown; what comes first is asked for first, so that a large fleet hides none of it. */
+async function firstTargets(client: Client, { id, counts }: Deployment): Promise<Target[]> {
+  const list = async (query: { status?: TargetStatus }, limit: number): Promise<Target[]> =>
+    (await client.listDeploymentTargets({ params: { id }, query: { ...query, limit } })).items;
+  const order = ({ status }: Target): number => IN_ORDER.indexOf(status);
+  if (counts.total <= TARGETS_SHOWN_MAX) return (await list({}, TARGETS_SHOWN_MAX)).toSorted((a, b) => order(a) - order(b));
+  const found: Target[] = [];
+  for (const status of IN_ORDER) {
+    const known = counts[status as keyof typeof counts] ?? counts.active;
+    if (known > 0 && found.length < TARGETS_SHOWN_MAX) found.push(...(await list({ status }, TARGETS_SHOWN_MAX - found.length)));
+  }
+  return found;
+}
+
+/** What a robot said itself of its last failure. */
+async function wordsOf(client: Client, id: string, robot_id: string): Promise<string | undefined> {
+  const { items } = await client.listDeploymentEvents({ params: { id }, query: { robot_id, limit: EVENTS_OF_ROBOT_MAX } });
+  const said = items.findLast(({ data }) => typeof data.robot_says === "string" || typeof data.detail === "string")?.data;
+  return said === undefined ? undefined : line`${robot_id} says: ${String(said.robot_says ?? said.detail)}`;
 }
 
 async function showWaves(context: Context, waves: Body<"listDeploymentWaves">["items"]): Promise<void> {
