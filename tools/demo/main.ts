@@ -4,6 +4,7 @@ import { setUpOrg, writeBundles } from "./setup.ts";
 import { Processes } from "./processes.ts";
 import { farewell, nextSteps } from "./next-steps.ts";
 import { Progress } from "./progress.ts";
+import { writeRobotConfig } from "./robot-config.ts";
 
 /** `npm start`: the whole product on this machine, from nothing to three robots that wait for a release. */
 
@@ -47,8 +48,9 @@ try {
   const demo = await progress.during("Setting up the demo org, site and fleet", () => setUpOrg(url, values.data));
   const bundles = await progress.during("Packing the sample app", () => writeBundles(path.join(values.data, "demo")));
   await progress.during("Starting three robots", async () => {
+    const config = await writeRobotConfig(path.join(values.data, "demo"));
     for (const name of ROBOTS)
-      processes.startRobot({ root, url, key: demo.enrollment_key, state: path.join(values.data, "demo", "robots", name), name });
+      processes.startRobot({ root, url, key: demo.enrollment_key, state: path.join(values.data, "demo", "robots", name), name, config });
     await demo.robotsOnline(ROBOTS, () => processes.failure());
   });
   process.stdout.write(

@@ -39,6 +39,11 @@ Now a bad one: it starts, then stops working, and the robots go back by themselv
   rf deploy hello-robot-2.0.0 --fleet ${fleet_id} --watch
   rf robots show ${robot_id}
 
+See what a robot sees, and open a shell on it:
+
+  rf robots camera ${robot_id}
+  rf robots shell ${robot_id}
+
 Ctrl-C here stops everything.
 `;
 }

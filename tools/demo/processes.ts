@@ -48,7 +48,7 @@ export class Processes {
     return url;
   }
 
-  startRobot(options: { root: string; url: string; key: string; state: string; name: string }): void {
+  startRobot(options: { root: string; url: string; key: string; state: string; name: string; config: string }): void {
     this.#start(options.name, options.root, "packages/agent/src/main.ts", [
       "run",
       "--server",
@@ -59,6 +59,8 @@ export class Processes {
       options.state,
       "--name",
       options.name,
+      "--config",
+      options.config,
       "--label",
       "demo=true",
     ]);

@@ -114,6 +114,12 @@ export class Output {
     process.stderr.write(`${this.in_line ? CLEAR_LINE : ""}${text}\n`);
   }
 
+  /** A line on stderr that the next one takes the place of; an empty one leaves nothing. For terminals only. */
+  live(text: string): void {
+    process.stderr.write(`${CLEAR_LINE}${text}`);
+    this.in_line = text !== "";
+  }
+
   /** The one document of this call: JSON is indented for a terminal, else on one line. */
   async document(value: unknown): Promise<void> {
     if (this.format === "yaml") this.#write((await import("./yaml-text.ts")).yamlText(value));

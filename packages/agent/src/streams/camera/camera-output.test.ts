@@ -34,14 +34,14 @@ function output(fps: number) {
     sent,
     one,
     /** Frames of a source with so many a second, numbered from 1. */
-    async offer(count: number, each_ms: number): Promise<void> {
+    offer: async (count: number, each_ms: number): Promise<void> => {
       for (let i = 1; i <= count; i += 1) {
         one.offer(frame(i));
         await clock.advance({ milliseconds: each_ms });
       }
     },
     stick: () => (stuck = true),
-    async free(): Promise<void> {
+    free: async (): Promise<void> => {
       stuck = waiting = false;
       channel.retry();
       await clock.advance({ milliseconds: 0 });

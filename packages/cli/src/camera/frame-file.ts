@@ -1,0 +1,123 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createWriteStream } from "node:fs";
+import { open, rename, rm } from "node:fs/promises";
+import path from "node:path";
+import process from "node:process";
+import type { Writable } from "node:stream";
+import type { Clock } from "@robofleet/clock";
+import { EXIT } from "../exit-codes.ts";
+import { Failure } from "../failure.ts";
+
+/** Endings of files that ffmpeg makes of the frames; everything else is written as MJPEG: one JPEG after the other. */
+const BY_FFMPEG = new Set([".mp4", ".mkv", ".mov", ".avi", ".webm", ".gif"]);
+const LAST_LINE_CHARACTERS = 300;
+
+/** Writes one picture, wholly or not at all; `-` is stdout. */
+export async function writeSnapshot(file: string, jpeg: Buffer, clock: Pick<Clock, "randomBytes">): Promise<void> {
+  if (file === "-") return void (process.stdout.write(jpeg) || (await once(process.stdout, "drain")));
+  const beside = `${file}.${Buffer.from(clock.randomBytes(4)).toString("hex")}.tmp`;
+  try {
+    const handle = await open(beside, "wx");
+    try {
+      await handle.writeFile(jpeg);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(beside, file);
+  } catch (error) {
+    await rm(beside, { force: true });
+    throw cannotWrite(file, error);
+  }
+}
+
+/** Where frames are saved. */
+export interface FrameFile {
+  /** Resolves when there is room for the next. */
+  write(jpeg: Buffer): Promise<void>;
+  /** Resolves when the file is whole. */
+  end(): Promise<void>;
+}
+
+/** Opens a file for frames: MJPEG, `-` for stdout, or by its ending what ffmpeg makes of them. */
+export function openFrameFile(file: string): Promise<FrameFile> {
+  if (BY_FFMPEG.has(path.extname(file).toLowerCase())) return throughFfmpeg(file);
+  return file === "-" ? Promise.resolve(ofStream(process.stdout, "stdout", false)) : openMjpeg(file);
+}
+
+async function openMjpeg(file: string): Promise<FrameFile> {
+  const stream = createWriteStream(file);
+  try {
+    await once(stream, "open");
+  } catch (error) {
+    throw cannotWrite(file, error);
+  }
+  return ofStream(stream, file, true);
+}
+
+function ofStream(stream: Writable, name: string, closes: boolean): FrameFile {
+  let failure: Error | undefined;
+  stream.on("error", (error) => (failure = error));
+  const check = (): void => {
+    if (failure !== undefined) throw cannotWrite(name, failure);
+  };
+  return {
+    write: async (jpeg) => {
+      check();
+      if (!stream.write(jpeg)) await Promise.race([once(stream, "drain"), once(stream, "close")]).catch(() => {});
+      check();
+    },
+    end: async () => {
+      check();
+      if (closes) await new Promise<void>((resolve) => stream.end(() => resolve()));
+      check();
+    },
+  };
+}
+
+/** Each frame at the time at which it came. */
+const INPUT = ["-f", "image2pipe", "-use_wallclock_as_timestamps", "1", "-c:v", "mjpeg", "-i", "pipe:0"];
+/** Players want even sides. */
+const EVEN_SIDES = "scale=trunc(iw/2)*2:trunc(ih/2)*2";
+
+function argumentsOf(file: string): string[] {
+  const colours = path.extname(file).toLowerCase() === ".gif" ? "rgb8" : "yuv420p";
+  return ["-hide_banner", "-loglevel", "error", "-y", ...INPUT, "-vf", EVEN_SIDES, "-pix_fmt", colours, path.resolve(file)];
+}
+
+async function throughFfmpeg(file: string): Promise<FrameFile> {
+  // In a group of its own: Ctrl-C ends the frames first, and then the file is finished.
+  const child = spawn("ffmpeg", argumentsOf(file), { stdio: ["pipe", "ignore", "pipe"], detached: true });
+  let words = "";
+  child.stderr.on("data", (chunk: Buffer) => (words = (words + chunk.toString("utf8")).slice(-LAST_LINE_CHARACTERS)));
+  const ended = endOf(child);
+  await Promise.race([once(child, "spawn"), ended]);
+  const inner = ofStream(child.stdin, file, true);
+  const checkEnd = async (end: Promise<number | string>): Promise<void> => {
+    const code = await end;
+    if (code === 0) return;
+    if (code === "ENOENT")
+      throw new Failure(EXIT.error, `${path.extname(file)} files are made by ffmpeg, which is not installed here`, {
+        hints: ["Save as .mjpeg instead: the frames as they come. Players and ffmpeg read it."],
+      });
+    throw new Failure(EXIT.error, `ffmpeg could not write ${file}: ${words.trim().split("\n").at(-1) ?? code}`);
+  };
+  if (child.pid === undefined) await checkEnd(ended);
+  return {
+    write: (jpeg) => inner.write(jpeg).catch(() => checkEnd(ended)),
+    end: async () => {
+      await inner.end().catch(() => {});
+      await checkEnd(ended);
+    },
+  };
+}
+
+const endOf = (child: ChildProcess): Promise<number | string> =>
+  new Promise((resolve) => {
+    child.once("error", ({ code }: NodeJS.ErrnoException) => resolve(code ?? "unknown"));
+    child.once("close", (code, signal) => resolve(code ?? signal ?? "unknown"));
+  });
+
+const cannotWrite = (file: string, error: unknown): Failure =>
+  new Failure(EXIT.error, `cannot write ${file}: ${error instanceof Error ? error.message : String(error)}`);

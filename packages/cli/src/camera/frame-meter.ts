@@ -1,0 +1,67 @@
+import { bytes } from "../duration.ts";
+import { jpegSize } from "./jpeg-size.ts";
+
+/** The speed is that of so long a time. */
+const WINDOW_MS = 3_000;
+
+/** How many frames come, and how large they are. */
+export class FrameMeter {
+  frames = 0;
+  total_bytes = 0;
+  #first_at: number | undefined;
+  #last_at = 0;
+  #size: { width: number; height: number } | undefined;
+  #recent: { at: number; bytes: number }[] = [];
+
+  take(jpeg: Buffer, at: number): void {
+    this.frames += 1;
+    this.total_bytes += jpeg.length;
+    this.#first_at ??= at;
+    this.#last_at = at;
+    this.#size = jpegSize(jpeg) ?? this.#size;
+    this.#recent.push({ at, bytes: jpeg.length });
+    this.#forget(at);
+  }
+
+  /** For a line that is written over. */
+  now(at: number): string {
+    this.#forget(at);
+    const first = this.#recent[0];
+    if (first === undefined) return this.frames === 0 ? "waiting for the first frame" : "no frame for some seconds";
+    const elapsed = Math.max(1, at - first.at) / 1_000;
+    const carried = this.#recent.reduce((sum, one) => sum + one.bytes, 0);
+    return [
+      this.#dimensions,
+      `${(this.#recent.length / Math.max(elapsed, 0.5)).toFixed(1)} frames/s`,
+      `${bytes(Math.round(carried / this.#recent.length))} each`,
+      `${this.frames} frames`,
+    ].join("  ");
+  }
+
+  /** Of all that came; `fps` is null when one frame or none came. */
+  result(): { frames: number; bytes: number; width: number | null; height: number | null; fps: number | null } {
+    const elapsed = this.#first_at === undefined ? 0 : (this.#last_at - this.#first_at) / 1_000;
+    return {
+      frames: this.frames,
+      bytes: this.total_bytes,
+      width: this.#size?.width ?? null,
+      height: this.#size?.height ?? null,
+      fps: elapsed === 0 ? null : Math.round(((this.frames - 1) / elapsed) * 100) / 100,
+    };
+  }
+
+  words(): string {
+    const { fps } = this.result();
+    if (this.frames === 0) return "No frame came.";
+    const each = bytes(Math.round(this.total_bytes / this.frames));
+    return `${this.frames} frames of ${this.#dimensions}, ${each} each${fps === null ? "" : `, ${fps} a second`}`;
+  }
+
+  get #dimensions(): string {
+    return this.#size === undefined ? "unknown size" : `${this.#size.width}×${this.#size.height}`;
+  }
+
+  #forget(at: number): void {
+    while (this.#recent.length > 0 && at - this.#recent[0]!.at > WINDOW_MS) this.#recent.shift();
+  }
+}

@@ -1,0 +1,207 @@
+import { CAMERA_BOUNDS } from "@robofleet/protocol/link/camera";
+import type { Client, Ending } from "@robofleet/sdk";
+import { InvalidArgumentError } from "commander";
+import { FrameMeter } from "../../camera/frame-meter.ts";
+import { type FrameFile, openFrameFile, writeSnapshot } from "../../camera/frame-file.ts";
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { bytes, seconds } from "../../duration.ts";
+import { EXIT } from "../../exit-codes.ts";
+import { Failure, usage } from "../../failure.ts";
+import { streamFailure } from "../../stream-ending.ts";
+import { plain } from "../../text.ts";
+
+const WORDS = { right: "see this camera", again: "Run the command again." };
+/** So long a snapshot waits for its frame. */
+const SNAPSHOT_MS_MAX = 30_000;
+const SHOW_MS = 500;
+
+interface Options {
+  camera?: string;
+  snapshot?: string;
+  save?: string;
+  fps?: number;
+  width?: number;
+  height?: number;
+  quality?: number;
+  duration?: number;
+}
+
+interface Camera {
+  name: string;
+  kind: string;
+}
+
+const within =
+  (name: keyof typeof CAMERA_BOUNDS) =>
+  (text: string): number => {
+    const { minimum, maximum } = CAMERA_BOUNDS[name];
+    const value = (name === "fps" ? /^\d{1,3}(\.\d{1,3})?$/ : /^\d{1,5}$/).test(text) ? Number(text) : Number.NaN;
+    if (!(value >= minimum && value <= maximum)) throw new InvalidArgumentError(`It takes a number from ${minimum} to ${maximum}.`);
+    return value;
+  };
+
+export const define: Define = (command, act) => {
+  command
+    .description(
+      "List the cameras of a robot, and in a terminal show how many frames come; save the picture as it is now, or all that come until interrupted.",
+    )
+    .argument("<id>", "Id of the robot")
+    .option("--camera <name>", "The camera; the robot's first one, if absent")
+    .option("--snapshot <file>", "Write one picture as JPEG; - is stdout")
+    .option("--save <file>", "Write the frames as MJPEG; .mp4, .mkv, .mov, .avi, .webm and .gif are made by ffmpeg; - is stdout")
+    .option("--fps <number>", "Frames a second, at most", within("fps"))
+    .option("--width <pixels>", "Width, at most; the height follows", within("width"))
+    .option("--height <pixels>", "Height, at most; the width follows", within("height"))
+    .option("--quality <number>", "1 (worst) to 100", within("quality"))
+    .option("--duration <time>", "End after this time, such as 30s", seconds)
+    .action(act<[string, Options]>(run));
+  addExamples(command, [
+    "rf robots camera rob_…",
+    "rf robots camera rob_… --camera front --snapshot front.jpg",
+    "rf robots camera rob_… --save front.mp4 --fps 10 --duration 1m",
+    "rf robots camera rob_… --save - | mpv -",
+  ]);
+};
+
+async function run(context: Context, robot_id: string, options: Options): Promise<void> {
+  if (options.snapshot !== undefined && options.save !== undefined)
+    throw usage("--snapshot and --save exclude each other", "Take the snapshot with a call of its own.");
+  const client = await context.client();
+  if (options.snapshot !== undefined) return snapshot(context, client, robot_id, options, options.snapshot);
+  if (options.save !== undefined) return save(context, client, robot_id, options, options.save);
+  const cameras = await listCameras(context, client, robot_id);
+  if (context.structured && options.duration === undefined) return context.out.document({ cameras });
+  if (!context.structured) await showList(context, cameras);
+  if (cameras.length > 0 && (context.out.can_animate || options.duration !== undefined)) await watch(context, client, robot_id, options);
+}
+
+const queryOf = ({ camera, fps, width, height, quality }: Options) => ({ camera, fps, width, height, quality });
+
+async function listCameras(context: Context, client: Client, robot_id: string): Promise<Camera[]> {
+  const signal = context.interruptible();
+  const stream = await client.stream("camera", { robot_id, query: { list: "true" }, signal });
+  let cameras: Camera[] | undefined;
+  for await (const { data, binary } of stream) if (!binary) ({ cameras } = JSON.parse(data.toString("utf8")) as { cameras: Camera[] });
+  if (signal.aborted) throw signal.reason;
+  throwEnding(stream.ending);
+  return cameras ?? [];
+}
+
+async function showList({ out }: Context, cameras: readonly Camera[]): Promise<void> {
+  if (cameras.length === 0) out.note("This robot has no camera. Its own configuration names them: `cameras` in /etc/robofleet/agent.yaml.");
+  else
+    await out.table(cameras, [
+      { title: "CAMERA", value: ({ name }) => name },
+      { title: "SOURCE", value: ({ kind }) => kind },
+    ]);
+}
+
+async function snapshot(context: Context, client: Client, robot_id: string, options: Options, file: string): Promise<void> {
+  let found: Buffer | undefined;
+  const late = new Failure(EXIT.error, `no picture came within ${SNAPSHOT_MS_MAX / 1_000} s`);
+  await eachFrame(context, client, robot_id, options, { ms: SNAPSHOT_MS_MAX, failure: late }, (jpeg) => {
+    found = jpeg;
+    return false;
+  });
+  if (found === undefined) return;
+  await writeSnapshot(file, found, context.clock);
+  await tell(context, file, { file, frames: 1, bytes: found.length }, `${file}: ${bytes(found.length)}`);
+}
+
+async function save(context: Context, client: Client, robot_id: string, options: Options, file: string): Promise<void> {
+  const meter = new FrameMeter();
+  let target: FrameFile | undefined;
+  const shown = animate(context, meter);
+  const ending = { ms: durationMs(options), failure: undefined };
+  try {
+    await eachFrame(context, client, robot_id, options, ending, async (jpeg) => {
+      target ??= await openFrameFile(file);
+      await target.write(jpeg);
+      meter.take(jpeg, context.clock.monotonic());
+      return true;
+    });
+  } finally {
+    shown.stop();
+    await target?.end();
+    const { frames, total_bytes } = meter;
+    if (frames > 0)
+      await tell(context, file, { file, frames, bytes: total_bytes }, `${file}: ${frames} frames, ${bytes(total_bytes)} received`);
+  }
+}
+
+/** What was saved: on stderr for people, and wherever stdout has the pictures themselves. */
+async function tell(
+  { out, structured }: Context,
+  file: string,
+  result: { file: string; frames: number; bytes: number },
+  words: string,
+): Promise<void> {
+  if (structured && file !== "-") await out.document({ data: result });
+  else out.note(plain(words));
+}
+
+async function watch(context: Context, client: Client, robot_id: string, options: Options): Promise<void> {
+  const meter = new FrameMeter();
+  const shown = animate(context, meter);
+  try {
+    await eachFrame(context, client, robot_id, options, { ms: durationMs(options), failure: undefined }, (jpeg) => {
+      meter.take(jpeg, context.clock.monotonic());
+      return true;
+    });
+  } finally {
+    shown.stop();
+    if (meter.frames > 0) {
+      if (context.structured) await context.out.document({ data: meter.result() });
+      else context.out.note(plain(meter.words()));
+    }
+  }
+}
+
+const durationMs = ({ duration }: Options): number | undefined => (duration === undefined ? undefined : duration * 1_000);
+
+/** A line on stderr that is written over, while it is a terminal. */
+function animate({ out, clock }: Context, meter: FrameMeter): { stop(): void } {
+  if (!out.can_animate) return { stop: () => {} };
+  const timer = clock.every(SHOW_MS, () => out.live(plain(meter.now(clock.monotonic()))));
+  return {
+    stop: () => {
+      timer.cancel();
+      out.live("");
+    },
+  };
+}
+
+/** Hands on the frames until `take` answers false, the time is over (which is a failure if one is given), or the stream ends. */
+async function eachFrame(
+  context: Context,
+  client: Client,
+  robot_id: string,
+  options: Options,
+  { ms, failure }: { ms: number | undefined; failure: Failure | undefined },
+  take: (jpeg: Buffer) => boolean | Promise<boolean>,
+): Promise<void> {
+  const interrupted = context.interruptible();
+  const over = new AbortController();
+  const timer = ms === undefined ? undefined : context.clock.setTimer(ms, () => over.abort());
+  const signal = AbortSignal.any([interrupted, over.signal]);
+  try {
+    const stream = await client.stream("camera", { robot_id, query: queryOf(options), signal });
+    for await (const { data, binary } of stream) {
+      if (signal.aborted) break;
+      if (binary && !(await take(data))) return;
+    }
+    if (interrupted.aborted) throw interrupted.reason;
+    if (!over.signal.aborted) return throwEnding(stream.ending);
+  } catch (error) {
+    if (!over.signal.aborted || interrupted.aborted) throw error;
+  } finally {
+    timer?.cancel();
+  }
+  if (failure !== undefined) throw failure;
+}
+
+function throwEnding(ending: Ending | undefined): void {
+  const failure = streamFailure(ending ?? { code: 1006, reason: "" }, WORDS);
+  if (failure !== undefined) throw failure;
+}
