@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import { pino } from "pino";
+import type { FindRosAdapter, RosAdapterName, RosMessage } from "./adapter.ts";
+import { RosBridge } from "./bridge.ts";
+import { rosSettings } from "./settings.ts";
+import { ScriptedRos } from "./testing/scripted-adapter.ts";
+
+const LIMIT = { timeout: 20_000 };
+const turns = async (): Promise<void> => {
+  for (let i = 0; i < 20; i += 1) await new Promise((resolve) => setImmediate(resolve));
+};
+
+function startBridge(
+  t: TestContext,
+  finders: Partial<Record<RosAdapterName, FindRosAdapter>>,
+  adapters: RosAdapterName[] = ["dds", "foxglove"],
+) {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const settings = rosSettings({ adapters }, {});
+  const bridge = new RosBridge({ settings, clock, log: pino({ level: "silent" }), finders });
+  t.after(() => bridge.stop());
+  return { bridge, clock };
+}
+
+test("the first that answers in the configured order is used, and found again when it is gone", LIMIT, async (t) => {
+  const [dds, foxglove] = [new ScriptedRos("dds"), new ScriptedRos("foxglove")];
+  const { bridge, clock } = startBridge(t, { dds: dds.find, foxglove: foxglove.find }, ["foxglove", "dds"]);
+  bridge.start();
+  await turns();
+  const adapter = (): string | undefined => bridge.adapter?.name;
+  assert.deepEqual([adapter(), foxglove.searches, dds.searches], ["foxglove", 1, 0]);
+  foxglove.leave("the server ended");
+  await turns();
+  assert.equal(adapter(), undefined);
+  assert.equal(await bridge.health(), null);
+  await clock.advance({ seconds: 2 });
+  await turns();
+  assert.deepEqual([adapter(), foxglove.searches], ["dds", 2]);
+});
+
+test("without any it is looked for again later and later, and at once when somebody asks", LIMIT, async (t) => {
+  const dds = new ScriptedRos();
+  dds.there = false;
+  const { bridge, clock } = startBridge(t, { dds: dds.find });
+  bridge.start();
+  for (let minute = 0; minute < 60; minute += 1) {
+    await clock.advance({ minutes: 1 });
+    await turns();
+  }
+  assert.ok(dds.searches > 60 && dds.searches < 400, `${dds.searches} searches in an hour`);
+  dds.there = true;
+  assert.equal((await bridge.find())?.name, "dds");
+  assert.equal(bridge.adapter?.name, "dds");
+});
+
+test("one subscription serves all who ask for a topic, and ends with the last of them", LIMIT, async (t) => {
+  const dds = new ScriptedRos();
+  const { bridge, clock } = startBridge(t, { dds: dds.find });
+  const got: string[] = [];
+  const listen = (name: string, rate?: number) =>
+    bridge.subscribe("/a", { rate }, ({ message }: RosMessage) => got.push(`${name}${String(message)}`));
+  const [one, two] = [await listen("one"), await listen("slow", 1)];
+  await turns();
+  assert.deepEqual(dds.subscribed, ["/a"]);
+  for (let i = 0; i < 30; i += 1) {
+    dds.publish("/a", i);
+    await clock.advance({ milliseconds: 100 });
+  }
+  assert.equal(got.filter((text) => text.startsWith("one")).length, 30);
+  assert.deepEqual(
+    got.filter((text) => text.startsWith("slow")),
+    ["slow0", "slow10", "slow20"],
+  );
+  const late = await listen("late");
+  await turns();
+  assert.equal(got.at(-1), "late29", "what came last, for who comes late");
+  one();
+  two();
+  assert.deepEqual(dds.listened, ["/a"]);
+  late();
+  late();
+  assert.deepEqual(dds.listened, []);
+});
+
+test("subscriptions go on with the adapter that is found later", LIMIT, async (t) => {
+  const dds = new ScriptedRos();
+  dds.there = false;
+  const { bridge, clock } = startBridge(t, { dds: dds.find });
+  const got: unknown[] = [];
+  await bridge.subscribe("/a", {}, ({ message }) => got.push(message));
+  await turns();
+  dds.there = true;
+  await clock.advance({ seconds: 2 });
+  await turns();
+  dds.publish("/a", 1);
+  dds.leave("gone");
+  await turns();
+  dds.there = true;
+  await clock.advance({ seconds: 2 });
+  await turns();
+  dds.publish("/a", 2);
+  assert.deepEqual(
+    [got, dds.subscribed],
+    [
+      [1, 2],
+      ["/a", "/a"],
+    ],
+  );
+});
+
+test("health names adapter, nodes and topics, within what the server takes", LIMIT, async (t) => {
+  const dds = new ScriptedRos();
+  const { bridge } = startBridge(t, { dds: dds.find });
+  assert.equal(await bridge.health(), null);
+  dds.node_names = ["/talker", "x".repeat(300)];
+  dds.published = Array.from({ length: 6_000 }, (_, i) => ({ name: `/t${i}`, type: "a/msg/B" }));
+  await bridge.find();
+  const health = await bridge.health();
+  assert.deepEqual([health?.distro, health?.adapter, health?.nodes, health?.topics.length], ["humble", "dds", ["/talker"], 5_000]);
+});
+
+test("an adapter that throws or hangs costs its turn and no more", LIMIT, async (t) => {
+  const foxglove = new ScriptedRos("foxglove");
+  const hangs: FindRosAdapter = ({ signal }) =>
+    new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("late"))));
+  const { bridge, clock } = startBridge(t, { dds: hangs, foxglove: foxglove.find });
+  bridge.start();
+  await turns();
+  await clock.advance({ seconds: 11 });
+  await turns();
+  assert.equal(bridge.adapter?.name, "foxglove");
+});
+
+test("the environment speaks where the configuration is silent", () => {
+  const environment = {
+    ROS_DOMAIN_ID: "42",
+    ROS_DISTRO: "humble",
+    AMENT_PREFIX_PATH: "/ws/install:/opt/ros/humble:",
+    ROS_MASTER_URI: "http://m:1",
+    ROS_LOCALHOST_ONLY: "1",
+  };
+  const said = rosSettings({ adapters: ["dds"] }, environment);
+  assert.deepEqual(
+    [said.domain_id, said.distro, said.prefixes, said.ros1_master_uri, said.localhost_only],
+    [42, "humble", ["/ws/install", "/opt/ros/humble"], "http://m:1", true],
+  );
+  assert.equal(rosSettings({ adapters: [], domain_id: 7 }, environment).domain_id, 7);
+  for (const wrong of ["", "x", "-1", "999"]) assert.equal(rosSettings({ adapters: [] }, { ROS_DOMAIN_ID: wrong }).domain_id, undefined);
+});

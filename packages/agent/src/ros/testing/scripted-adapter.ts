@@ -1,0 +1,60 @@
+import type { FindRosAdapter, RosAdapter, RosAdapterName, RosMessage, RosTopic } from "../adapter.ts";
+
+/** A ROS that a test plays: it says what is published and when, and sees who subscribes. */
+export class ScriptedRos {
+  readonly name: RosAdapterName;
+  /** Whether it answers when it is looked for. */
+  there = true;
+  searches = 0;
+  published: RosTopic[] = [];
+  node_names: string[] = [];
+  readonly subscribed: string[] = [];
+  readonly #listeners = new Map<string, (message: RosMessage) => void>();
+  #leave: ((reason: string) => void) | undefined;
+
+  constructor(name: RosAdapterName = "dds") {
+    this.name = name;
+  }
+
+  readonly find: FindRosAdapter = () => {
+    this.searches += 1;
+    return Promise.resolve(this.there ? this.#adapter() : undefined);
+  };
+
+  /** To whoever subscribes. */
+  publish(topic: string, message: unknown, type = "test_msgs/msg/Any", at = new Date("2030-01-01T00:00:00Z")): void {
+    this.#listeners.get(topic)?.({ type, at, message });
+  }
+
+  /** Topics that somebody is subscribed to now. */
+  get listened(): string[] {
+    return Array.from(this.#listeners.keys());
+  }
+
+  leave(reason: string): void {
+    this.there = false;
+    this.#leave?.(reason);
+  }
+
+  #adapter(): RosAdapter {
+    const { promise, resolve } = Promise.withResolvers<string>();
+    this.#leave = resolve;
+    return {
+      name: this.name,
+      distro: "humble",
+      gone: promise,
+      nodes: () => this.node_names,
+      topics: () => Promise.resolve(this.published),
+      subscribe: (topic, on) => {
+        this.subscribed.push(topic);
+        this.#listeners.set(topic, on);
+        return Promise.resolve(() => void this.#listeners.delete(topic));
+      },
+      close: () => {
+        this.#listeners.clear();
+        resolve("closed");
+        return Promise.resolve();
+      },
+    };
+  }
+}

@@ -1,0 +1,133 @@
+import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { type Channel, readMessage } from "@robofleet/protocol/link";
+import { channelPair } from "@robofleet/protocol/link/testing";
+import { pino } from "pino";
+import { ROBOT_CONFIG_DEFAULT } from "../../config-file/robot-config.ts";
+import { RosBridge } from "../../ros/bridge.ts";
+import { rosSettings } from "../../ros/settings.ts";
+import { eventually } from "../../ros/testing/adapter-options.ts";
+import { ScriptedRos } from "../../ros/testing/scripted-adapter.ts";
+import { streamSources } from "../index.ts";
+
+const LIMIT = { timeout: 30_000 };
+const log = pino({ level: "silent" });
+
+function startRobot(t: TestContext, streams = ROBOT_CONFIG_DEFAULT.streams) {
+  const ros = new ScriptedRos();
+  const bridge = new RosBridge({ settings: rosSettings({ adapters: ["dds"] }, {}), clock: systemClock, log, finders: { dds: ros.find } });
+  t.after(() => bridge.stop());
+  const sources = streamSources({
+    robot: { ...ROBOT_CONFIG_DEFAULT, streams },
+    clock: systemClock,
+    log,
+    environment: {},
+    shells: { source: (channel) => channel.reset(4410, "none") },
+    ros: bridge,
+  });
+  const topics = sources.get("topics");
+  const { server, robot } = channelPair({ topics: topics! });
+  return { ros, bridge, robot, open: (params: unknown) => server.open("topics", "topics", params) };
+}
+
+type Line = { skipped?: number; topic: string; type: string; at: string; message: unknown; note?: string };
+
+async function line(channel: Channel): Promise<Line> {
+  const message = await channel.read();
+  assert.ok(message, "the channel has ended");
+  const { data } = readMessage(message);
+  return JSON.parse(Buffer.from(data!).toString()) as Line;
+}
+
+async function listed(channel: Channel): Promise<unknown> {
+  return readMessage((await channel.read())!).control;
+}
+
+test("messages of a topic come with type, time and the part that was asked for", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  const channel = await open({ op: "echo", topic: "/pose", field: "position.x" });
+  await eventually(() => ros.listened, ["/pose"]);
+  ros.publish("/pose", { position: { x: 1.5, y: 2 } }, "geometry_msgs/msg/Pose");
+  assert.deepEqual(await line(channel), { topic: "/pose", type: "geometry_msgs/msg/Pose", at: "2030-01-01T00:00:00.000Z", message: 1.5 });
+  channel.close();
+  await eventually(() => ros.listened, []);
+});
+
+test("a field that the type has not ends the stream with those that it has", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  const channel = await open({ op: "echo", topic: "/pose", field: "z" });
+  await eventually(() => ros.listened, ["/pose"]);
+  ros.publish("/pose", { x: 1, y: 2 }, "a/msg/B");
+  assert.deepEqual(await channel.ended, { code: 4410, reason: "a/msg/B has no field z: there is x, y" });
+  await eventually(() => ros.listened, []);
+});
+
+test("who does not read is sent the newest afterwards and told how many were left out", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  const channel = await open({ op: "echo", topic: "/image", full: true });
+  await eventually(() => ros.listened, ["/image"]);
+  const data = new Uint8Array(100_000);
+  for (let number = 0; number < 200; number += 1) ros.publish("/image", { number, data });
+  const numberOf = ({ message }: Line): number => (message as { number: number }).number;
+  const [first, second] = [await line(channel), await line(channel)];
+  assert.deepEqual([numberOf(first), first.skipped, numberOf(second), second.skipped], [0, undefined, 199, 198]);
+  ros.publish("/image", { number: 200, data });
+  const third = await line(channel);
+  assert.deepEqual([numberOf(third), third.skipped], [200, undefined]);
+});
+
+test("a rate is obeyed, and what it leaves out is not called skipped", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  const channel = await open({ op: "echo", topic: "/fast", rate: 0.001 });
+  await eventually(() => ros.listened, ["/fast"]);
+  for (let number = 0; number < 50; number += 1) ros.publish("/fast", { number });
+  assert.deepEqual(await line(channel), {
+    topic: "/fast",
+    type: "test_msgs/msg/Any",
+    at: "2030-01-01T00:00:00.000Z",
+    message: { number: 0 },
+  });
+  channel.close();
+  await channel.ended;
+});
+
+test("a message that is too large in full is summarised, and says so", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  const channel = await open({ op: "echo", topic: "/cloud", full: true });
+  await eventually(() => ros.listened, ["/cloud"]);
+  ros.publish("/cloud", { data: new Uint8Array(6_000_000) });
+  const { message, note } = await line(channel);
+  assert.deepEqual(message, { data: { length: 6_000_000, first: [0, 0, 0, 0, 0, 0, 0, 0] } });
+  assert.match(note ?? "", /summarised/);
+});
+
+test("what is published is listed once, or again whenever it is another", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  ros.published = [
+    { name: "/b", type: "std_msgs/msg/String" },
+    { name: "/a", type: "std_msgs/msg/Int32" },
+  ];
+  const topics = ros.published.toReversed();
+  const once = await open({ op: "list" });
+  assert.deepEqual(await listed(once), { type: "topics", topics, adapter: "dds", distro: "humble" });
+  assert.equal((await once.ended).code, 1000);
+  const following = await open({ op: "list", follow: true });
+  assert.deepEqual(await listed(following), { type: "topics", topics, adapter: "dds", distro: "humble" });
+  ros.published = [];
+  assert.deepEqual(await listed(following), { type: "topics", topics: [], adapter: "dds", distro: "humble" });
+  ros.leave("gone");
+  assert.deepEqual(await listed(following), { type: "topics", topics: [], adapter: null, distro: null });
+  following.close();
+});
+
+test("without ROS, switched off, or asked for nonsense: refused with the reason", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  ros.there = false;
+  const none = await open({ op: "echo", topic: "/a" });
+  assert.deepEqual(await none.ended, { code: 4410, reason: "no ROS answers on this robot" });
+  await assert.rejects(open({ op: "echo" }), { code: 4410, message: "topic must be the name of a topic, such as /chatter" });
+  const off = startRobot(t, { ...ROBOT_CONFIG_DEFAULT.streams, topics: false });
+  await assert.rejects(off.open({ op: "echo", topic: "/a" }), { code: 4410, message: "switched off on the robot" });
+  assert.equal(off.ros.searches, 0);
+});
