@@ -45,6 +45,8 @@ interface Place {
   slot: Argument | Option | undefined;
   /** Global flags that were written before it. */
   flags: Map<string, string>;
+  /** Arguments that were written before it. */
+  words: string[];
   /** `rf help` was written. */
   for_help: boolean;
 }
@@ -64,7 +66,7 @@ async function findPlace(words: readonly string[]): Promise<Place> {
   const flags = new Map<string, string>();
   let command = program;
   let slot: Option | undefined;
-  let arguments_seen = 0;
+  const seen: string[] = [];
   let for_help = false;
   let only_arguments = false;
   for (const word of words) {
@@ -77,10 +79,10 @@ async function findPlace(words: readonly string[]): Promise<Place> {
       const option = optionsOf(command).find(({ long, short }) => long === name || short === name);
       if (value !== undefined && option !== undefined) flags.set(option.attributeName(), value);
       else if (option?.required || option?.optional) slot = option;
-    } else if (word === "help" && arguments_seen === 0) for_help = true;
+    } else if (word === "help" && seen.length === 0) for_help = true;
     else {
       const child = command.commands.find((one) => one.name() === word);
-      if (child === undefined) arguments_seen += 1;
+      if (child === undefined) seen.push(word);
       else {
         await load(child);
         command = child;
@@ -90,8 +92,9 @@ async function findPlace(words: readonly string[]): Promise<Place> {
   return {
     command,
     options: only_arguments ? [] : optionsOf(command),
-    slot: slot ?? command.registeredArguments[arguments_seen],
+    slot: slot ?? command.registeredArguments[seen.length],
     flags,
+    words: seen,
     for_help,
   };
 }
@@ -123,7 +126,7 @@ async function valuesOf(slot: Argument | Option, place: Place): Promise<Candidat
   const { sourceOf, readSource } = await import("./sources.ts");
   const source: Source | undefined = sourceOf(place.command, slot);
   if (source === "files") return FILES;
-  return source === undefined ? [] : readSource(source, place.flags);
+  return source === undefined ? [] : readSource(source, place.flags, place.words);
 }
 
 /** The lines to print. A word that begins no value but names of things is completed as a name, and at last as its value. */

@@ -45,7 +45,7 @@ const LISTS = {
 /** A row may lack any of it. */
 type LooseCandidate = { [K in keyof Candidate]: string | null | undefined };
 
-export type Source = keyof typeof LISTS | "my_orgs" | "signing_keys" | "profiles" | "paths" | "kinds" | "files";
+export type Source = keyof typeof LISTS | "my_orgs" | "signing_keys" | "profiles" | "paths" | "kinds" | "files" | "ros_topics";
 
 /** By the words of the command and the name of the argument or flag; a flag of every command by its name alone. */
 const SOURCES: Readonly<Record<string, Source>> = {
@@ -65,6 +65,9 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "--sign": "files",
   "--from-file": "files",
   "robots id": "robots",
+  "robots topic": "ros_topics",
+  "robots source": "files",
+  "robots target": "files",
   "fleets id": "fleets",
   "sites id": "sites",
   "keys id": "keys",
@@ -92,7 +95,12 @@ export function sourceOf(command: Command, slot: Argument | Option): Source | un
 
 const KINDS = ["container_image", "app_bundle", "file"];
 
-export async function readSource(source: Exclude<Source, "files">, flags: ReadonlyMap<string, string>): Promise<Candidate[]> {
+/** `words` are the arguments before: a robot's topics are asked by its id. */
+export async function readSource(
+  source: Exclude<Source, "files">,
+  flags: ReadonlyMap<string, string>,
+  words: readonly string[] = [],
+): Promise<Candidate[]> {
   if (source === "kinds") return KINDS.map((value) => ({ value }));
   if (source === "paths") return Object.values(paths).map(([method, path]) => ({ value: path, about: method }));
   if (source === "profiles") {
@@ -109,6 +117,11 @@ export async function readSource(source: Exclude<Source, "files">, flags: Readon
     if (source === "my_orgs") {
       const { orgs } = (await client.getMe({ signal: controller.signal })).data;
       return orgs.map(({ id, name, role }) => ({ value: id, name, about: role }));
+    }
+    if (source === "ros_topics") {
+      // Of the latest health snapshot: a stream would be written down in the audit log at every Tab.
+      const { ros } = (await client.getRobotHealth({ params: { id: words[0] ?? "" }, signal: controller.signal })).data;
+      return (ros?.topics ?? []).map((value) => ({ value }));
     }
     if (source === "signing_keys") {
       const { keys } = (await client.getSigningKeys({ signal: controller.signal })).data;

@@ -1,0 +1,191 @@
+import type { Client, Stream } from "@robofleet/sdk";
+import { Argument, InvalidArgumentError } from "commander";
+import { addExamples, type Define, wholeNumber } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { usage } from "../../failure.ts";
+import { streamFailure } from "../../stream-ending.ts";
+import { line, plain } from "../../text.ts";
+import { RateMeter, rateText } from "../../topic-rate.ts";
+
+const WORDS = { right: "see topics", again: "Run the command again." };
+const ACTIONS = ["list", "echo", "hz"] as const;
+/** How often hz tells what it counted, as ROS's own does. */
+const HZ_MS = 1_000;
+
+interface Options {
+  field?: string;
+  rate?: number;
+  full?: boolean;
+  count?: number;
+}
+
+interface Topics {
+  topics: { name: string; type: string }[];
+  adapter: string | null;
+  distro: string | null;
+}
+
+interface Echo {
+  skipped?: number;
+  topic: string;
+  type: string;
+  at: string;
+  message: unknown;
+  /** Why the message is not what was asked for. */
+  note?: string;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description(
+      "List the ROS topics of a robot, print the messages of one, or count how often they come. Long arrays and texts are summarised unless --full is given. A connection or terminal that is too slow misses messages; how many is said on stderr.",
+    )
+    .argument("<id>", "Id of the robot")
+    .addArgument(new Argument("<action>", ACTIONS.join(", ")).choices(ACTIONS))
+    .argument("[topic]", "Name of the topic, to echo and hz")
+    .option("--field <path>", "Only this part of each message, such as header.stamp or ranges[0]")
+    .option("--rate <hz>", "At most so many messages a second", rateNumber)
+    .option("--full", "Show long arrays and texts wholly, up to 512 KiB a message")
+    .option("--count <n>", "End after so many messages, or figures of hz", wholeNumber(1))
+    .action(act<[string, (typeof ACTIONS)[number], string | undefined, Options]>(run));
+  addExamples(command, [
+    "rf robots topics rob_… list",
+    "rf robots topics rob_… echo /chatter",
+    "rf robots topics rob_… echo /odom --field pose.pose.position --rate 5",
+    "rf robots topics rob_… echo /scan --full --count 1 --json | jq .message.ranges",
+    "rf robots topics rob_… hz /scan",
+  ]);
+};
+
+function rateNumber(text: string): number {
+  const value = Number(text);
+  if (text === "" || !(value > 0 && value <= 1_000)) throw new InvalidArgumentError("It takes a number above 0, up to 1000.");
+  return value;
+}
+
+async function run(
+  context: Context,
+  robot_id: string,
+  action: (typeof ACTIONS)[number],
+  topic: string | undefined,
+  options: Options,
+): Promise<void> {
+  if (action === "list") {
+    if (topic !== undefined || Object.keys(options).length > 0) throw usage("list takes no topic and none of its flags");
+    return list(context, await context.client(), robot_id);
+  }
+  if (topic === undefined) throw usage(`say which topic: rf robots topics ${robot_id} ${action} /…`, "`list` shows those that there are.");
+  if (action === "hz" && (options.field ?? options.rate ?? options.full) !== undefined)
+    throw usage("hz counts whole messages, all of them: it takes --count only");
+  const client = await context.client();
+  await (action === "echo" ? echo(context, client, robot_id, topic, options) : hz(context, client, robot_id, topic, options));
+}
+
+async function list(context: Context, client: Client, robot_id: string): Promise<void> {
+  const { out } = context;
+  const signal = context.interruptible();
+  const stream = await client.stream("ros_echo", { robot_id, signal });
+  const told = await firstOf<Topics>(stream);
+  signal.throwIfAborted();
+  if (told === undefined) throw streamFailure(ended(stream), WORDS) ?? usage("the robot told no topics");
+  await out.result(told, async () => {
+    if (told.topics.length === 0) return out.note("Nobody publishes a topic.");
+    await out.table(told.topics, [
+      { title: "TOPIC", value: ({ name }) => name },
+      { title: "TYPE", value: ({ type }) => type },
+    ]);
+    const distro = told.distro === null ? "" : ` (${told.distro})`;
+    out.note(line`${told.topics.length} topics, by ${told.adapter ?? "?"}${distro}`);
+  });
+}
+
+async function firstOf<T>(stream: Stream): Promise<T | undefined> {
+  for await (const { data } of stream) return JSON.parse(data.toString()) as T;
+  return undefined;
+}
+
+const ended = (stream: Stream) => stream.ending ?? { code: 1006, reason: "" };
+
+interface Followed {
+  robot_id: string;
+  query: Record<string, string>;
+  /** Ends it as well. */
+  until?: AbortSignal;
+}
+
+/** Hands on each message; answers when `take` says false or at `until`, and throws when the stream ends or the person does. */
+async function follow(
+  context: Context,
+  client: Client,
+  { robot_id, query, until }: Followed,
+  take: (echo: Echo) => Promise<boolean> | boolean,
+): Promise<void> {
+  const signal = context.interruptible();
+  const over = until === undefined ? signal : AbortSignal.any([signal, until]);
+  const stream = await client.stream("ros_echo", { robot_id, query, signal: over });
+  let note: string | undefined;
+  for await (const { data } of stream) {
+    if (over.aborted) break;
+    const message = JSON.parse(data.toString()) as Echo;
+    if (message.note !== undefined && message.note !== note) context.out.note(plain(message.note));
+    note = message.note;
+    if (!(await take(message))) return;
+  }
+  if (signal.aborted) throw signal.reason;
+  if (until?.aborted) return;
+  const failure = streamFailure(ended(stream), WORDS);
+  if (failure !== undefined) throw failure;
+}
+
+async function echo(
+  context: Context,
+  client: Client,
+  robot_id: string,
+  topic: string,
+  { field, rate, full, count }: Options,
+): Promise<void> {
+  const { out } = context;
+  const query = {
+    topic,
+    ...(field === undefined ? {} : { field }),
+    ...(rate === undefined ? {} : { rate: String(rate) }),
+    ...(full ? { full: "true" } : {}),
+  };
+  const { yamlText } = await import("../../yaml-text.ts");
+  let left = count ?? Number.POSITIVE_INFINITY;
+  await follow(context, client, { robot_id, query }, async (message) => {
+    if (message.skipped !== undefined) out.note(`skipped ${message.skipped}`);
+    if (context.structured) await out.record(message);
+    else out.line(`${yamlText(message.message, { lists_in_line: true })}---`);
+    left -= 1;
+    return left > 0;
+  });
+}
+
+async function hz(context: Context, client: Client, robot_id: string, topic: string, { count }: Options): Promise<void> {
+  const { out, clock } = context;
+  const meter = new RateMeter();
+  const enough = new AbortController();
+  let left = count ?? Number.POSITIVE_INFINITY;
+  let came = 0;
+  const tell = async (): Promise<void> => {
+    const rate = meter.read();
+    if (rate === undefined || came === 0) return out.note("no new messages");
+    came = 0;
+    if (context.structured) await out.record({ topic, ...rate });
+    else out.line(rateText(rate));
+    left -= 1;
+    if (left <= 0) enough.abort();
+  };
+  if (!context.structured) out.note(line`subscribed to [${topic}]`);
+  const told = clock.every(HZ_MS, tell);
+  try {
+    await follow(context, client, { robot_id, query: { topic }, until: enough.signal }, ({ at, skipped = 0 }) => {
+      meter.add(Date.parse(at), skipped);
+      came += skipped + 1;
+      return true;
+    });
+  } finally {
+    told.cancel();
+  }
+}
