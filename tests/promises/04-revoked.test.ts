@@ -1,20 +1,27 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { streamAccess } from "@robofleet/protocol";
+import { CHANNELS_MAX } from "@robofleet/protocol/link";
 import type { Client } from "@robofleet/sdk";
-import { ADMIN_TOKEN, type HarnessOrg, startPlane } from "../harness/index.ts";
-import { promiseSize, provePromise } from "../harness/promise.ts";
 import { sessionHeaders } from "../authorization/ask-route.ts";
-import { type Opened, opened } from "../spec/web-socket.ts";
+import { ADMIN_TOKEN, type Harness, type HarnessOrg, startPlane } from "../harness/index.ts";
+import { LiveRobot } from "../harness/live-robot.ts";
+import { OpenStream, type StreamCredentials } from "../harness/open-stream.ts";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { RobotSurroundings } from "../harness/robot-surroundings.ts";
+import { STREAM_NAMES } from "../harness/stream-target.ts";
 
-const TIMEOUT = { timeout: 300_000 };
+const TIMEOUT = { timeout: 600_000 };
 const BOUND_MS = 2_000;
-/** Twice as many and one more are open: a robot has at most 100 followers. */
-const STREAMS = promiseSize({ test: 5, full: 45 });
+/** Beside one of each kind by each way in: a robot has at most 100 followers. */
+const FOLLOWERS = promiseSize({ test: 2, full: 80 });
 
-/** What a token loses, and with which codes its streams may close; none: they go on, and it is only to change nothing any more. */
+/** What a token loses, and with which codes its streams may close: those that need the role operator, and all others. */
 interface Case {
   name: string;
   codes: readonly number[];
+  /** Of streams that a viewer may watch too, where they are others; none: they go on. */
+  viewers?: readonly number[];
   take: (api: Client, ids: { user_id: string; token_id: string; site_id: string; org: HarnessOrg; admin: Client }) => Promise<unknown>;
 }
 
@@ -24,7 +31,8 @@ const CASES: readonly Case[] = [
   { name: "rotated", codes: [4401], take: (api, { token_id }) => api.rotateToken({ params: { id: token_id } }) },
   {
     name: "its user's role lowered",
-    codes: [],
+    codes: [4403],
+    viewers: [],
     take: (api, { user_id }) => api.updateUser({ params: { id: user_id }, body: { role: "viewer" } }),
   },
   {
@@ -36,52 +44,83 @@ const CASES: readonly Case[] = [
   { name: "its org suspended", codes: [4403, 4409], take: (_, { org, admin }) => admin.suspendOrg({ params: { id: org.id } }) },
 ];
 
+/** Streams of every kind by a token, by the cookie of its session and by a ticket of either, all of which work. */
+async function openAll(
+  plane: Harness,
+  around: RobotSurroundings,
+  robot: LiveRobot,
+  org: HarnessOrg,
+  token: string,
+): Promise<{ streams: OpenStream[]; cookie: string }> {
+  const session = (await sessionHeaders(plane, token)) ?? {};
+  const { cookie = "", origin = "" } = session;
+  const ticket = async (stream: OpenStream["name"], by_session: boolean): Promise<StreamCredentials> => {
+    const body = { robot_id: robot.id, stream };
+    const { data } = by_session
+      ? ((await (
+          await org.client().request("POST", "/api/stream-tickets", { body, headers: { ...session, "content-type": "application/json" } })
+        ).json()) as Awaited<ReturnType<Client["createStreamTicket"]>>)
+      : await org.client(token).createStreamTicket({ body });
+    return { query: { ticket: data.ticket ?? "" } };
+  };
+  const open = (name: OpenStream["name"], credentials: StreamCredentials): Promise<OpenStream> =>
+    OpenStream.open(plane.url, name, robot.id, around, credentials);
+  const [by_token, by_cookie] = [{ query: { token } }, { headers: { cookie, origin } }];
+  const streams: OpenStream[] = [];
+  for (const name of STREAM_NAMES)
+    for (const credentials of [by_token, by_cookie, await ticket(name, false), await ticket(name, true)])
+      streams.push(await open(name, credentials));
+  await Promise.all(streams.map((stream) => stream.round()));
+  for (let n = 0; n < FOLLOWERS; n += 1) streams.push(await open("logs", n % 2 === 0 ? by_token : by_cookie));
+  return { streams, cookie };
+}
+
+/** Resolves when a token and the cookie of its session are refused. */
+async function refusedNow(plane: Harness, org: HarnessOrg, robot_id: string, token: string, cookie: string): Promise<void> {
+  await plane.until("the refusal", async () => {
+    const by_token = await org.client(token).request("GET", `/api/robots/${robot_id}`);
+    const by_cookie = await org.client().request("GET", `/api/robots/${robot_id}`, { headers: { cookie } });
+    return [by_token, by_cookie].every(({ status }) => [401, 403, 404].includes(status));
+  });
+}
+
 test(
-  "whatever a token loses, its open streams close and its requests are refused within 2 s, those of its sessions too",
+  "whatever a token loses, its open streams of every kind close and its requests are refused within 2 s, those of its sessions and tickets too",
   TIMEOUT,
   async (t) => {
-    // Real sockets and real time: the bound is one of the promise itself.
+    // Real sockets, a real agent and real time: the bound is one of the promise itself.
     await using plane = await startPlane();
+    const around = await RobotSurroundings.start(t);
     const took: number[] = [];
-    for (const [i, { name, codes, take }] of CASES.entries()) {
+    for (const [i, { name, codes, viewers = codes, take }] of CASES.entries()) {
       const org = await plane.org(`Org of case ${i}`);
-      const robot = await org.enrollRobot();
+      await using robot = await LiveRobot.start(plane, { org, robot: around.robot });
       const user = (await org.api.createUser({ body: { email: `ada${i}@example.org`, name: "Ada", role: "operator" } })).data;
       const site_id = await org.site();
       const made = (await org.api.createToken({ body: { label: name, role: "operator", user_id: user.id } })).data;
       const token = made.token ?? "";
-      const path = `/api/robots/${robot.id}/logs/ws`;
-      const streams: Opened[] = [];
-      for (let n = 0; n < STREAMS; n += 1) streams.push(await opened(`${plane.url}${path}?token=${token}`));
-      const { cookie = "", origin = "" } = (await sessionHeaders(plane, token)) ?? {};
-      for (let n = 0; n < STREAMS; n += 1) streams.push(await opened(`${plane.url}${path}`, { cookie, origin }));
-      const kept = await opened(`${plane.url}${path}?token=${org.admin_token}`);
+      const { streams, cookie } = await openAll(plane, around, robot, org, token);
+      const kept = await OpenStream.open(plane.url, "logs", robot.id, around, { query: { token: org.admin_token } });
+
       await take(org.api, { user_id: user.id, token_id: made.id, site_id, org, admin: org.client(ADMIN_TOKEN) });
       const since = performance.now();
-      if (codes.length === 0) {
-        await plane.until(
-          "the lower role",
-          async () => (await org.client(token).request("POST", "/api/sites", { body: "{}" })).status === 403,
-        );
-        took.push(performance.now() - since);
-        assert.ok(
-          streams.every(({ ws }) => ws.readyState === ws.OPEN),
-          "a viewer may read logs",
-        );
-      } else {
-        const ends = await Promise.all(streams.map(async ({ closed }) => ({ ...(await closed), after_ms: performance.now() - since })));
-        for (const end of ends) {
-          assert.ok(codes.includes(end.code), `${name}: ${end.code} ${end.reason}`);
-          took.push(end.after_ms);
-        }
-        await plane.until("the refusal", async () => {
-          const by_token = await org.client(token).request("GET", `/api/robots/${robot.id}`);
-          const by_cookie = await org.client().request("GET", `/api/robots/${robot.id}`, { headers: { cookie } });
-          return [by_token, by_cookie].every(({ status }) => [401, 403, 404].includes(status));
-        });
+      const codesOf = (stream: OpenStream): readonly number[] => (streamAccess[stream.name].access === "viewer" ? viewers : codes);
+      const ending = streams.filter((stream) => codesOf(stream).length > 0);
+      await Promise.all(
+        ending.map(async (stream) => {
+          const { code, reason } = await stream.closed;
+          took.push(performance.now() - since);
+          assert.ok(codesOf(stream).includes(code), `${name}: ${stream.name} ${code} ${reason}`);
+        }),
+      );
+      if (viewers.length > 0) {
+        await refusedNow(plane, org, robot.id, token, cookie);
         took.push(performance.now() - since);
       }
-      if (name !== "its org suspended") assert.equal(kept.ws.readyState, kept.ws.OPEN, `${name}: another token's stream goes on`);
+      for (const stream of streams) if (!ending.includes(stream)) await stream.round();
+      const session = plane.plane.link.session(robot.id);
+      if (session !== undefined) await plane.until("the end of its streams at the robot", () => session.channel_room === CHANNELS_MAX);
+      if (name !== "its org suspended") await kept.round();
       for (const { ws } of [...streams, kept]) ws.terminate();
     }
     const slowest = Math.max(...took);
@@ -89,7 +128,7 @@ test(
     provePromise(
       t,
       4,
-      `${took.length} endings of ${CASES.length} kinds on one node, half of the streams by the cookie of a session, the slowest ${Math.round(slowest)} ms after the change was answered`,
+      `${took.length} endings of ${CASES.length} reasons, streams of all ${STREAM_NAMES.length} kinds on a real agent, by token, by the cookie of a session and by tickets of both, the slowest ${Math.round(slowest)} ms after the change was answered`,
     );
   },
 );

@@ -59,7 +59,7 @@ export class ChannelTable {
 
   /** How many more may be opened. One that is closed takes its place until its last bytes have left. */
   get room(): number {
-    return Math.max(0, LANES_MAX - this.#options.queue.channels);
+    return Math.min(CHANNELS_MAX, Math.max(0, LANES_MAX - this.#options.queue.channels));
   }
 
   /** Opens a channel at the other end; rejects with ChannelRefused when it is not to be had. */

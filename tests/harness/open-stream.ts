@@ -1,0 +1,130 @@
+import type { StreamName } from "@robofleet/protocol/paths";
+import { WebSocket } from "ws";
+import type { RobotSurroundings } from "./robot-surroundings.ts";
+import { streamTarget } from "./stream-target.ts";
+
+const WAIT_MS = 60_000;
+const REPEAT_MS = 500;
+/** What is kept of what came, to look for something in it. */
+const SEEN_CHARACTERS_MAX = 16 * 1024;
+/** The end of a terminal's line, so that the echo of what was typed is no answer. */
+const ENTER = "\r";
+
+export interface StreamEnd {
+  code: number;
+  reason: string;
+}
+
+export interface StreamCredentials {
+  query?: Record<string, string>;
+  headers?: Record<string, string>;
+  ca?: string | undefined;
+}
+
+/** A stream of any kind as its viewer has it, with a way to see that it works. */
+export class OpenStream {
+  readonly name: StreamName;
+  readonly ws: WebSocket;
+  readonly closed: Promise<StreamEnd>;
+  /** Messages that came. */
+  count = 0;
+  readonly #around: RobotSurroundings;
+  #seen = "";
+  #changed: (() => void) | undefined;
+  #rounds = 0;
+
+  private constructor(name: StreamName, ws: WebSocket, around: RobotSurroundings) {
+    this.name = name;
+    this.ws = ws;
+    this.#around = around;
+    this.closed = new Promise((resolve) => ws.once("close", (code, reason) => resolve({ code, reason: String(reason) })));
+    ws.on("error", () => {});
+    ws.on("message", (data: Buffer) => {
+      this.count += 1;
+      // Pictures and files are of no words.
+      this.#seen = (this.#seen + data.subarray(0, SEEN_CHARACTERS_MAX).toString("latin1")).slice(-SEEN_CHARACTERS_MAX);
+      this.#changed?.();
+    });
+    ws.once("close", () => this.#changed?.());
+  }
+
+  /** Resolves when it is open; rejects when it is refused. */
+  static async open(
+    base_url: string,
+    name: StreamName,
+    robot_id: string,
+    around: RobotSurroundings,
+    { query = {}, headers = {}, ca }: StreamCredentials,
+  ): Promise<OpenStream> {
+    const target = streamTarget(name, robot_id, { ...around.query(name), ...query });
+    const ws = new WebSocket(base_url.replace(/^http/, "ws") + target, { headers, ...(ca === undefined ? {} : { ca }) });
+    const stream = new OpenStream(name, ws, around);
+    await new Promise<void>((resolve, reject) => {
+      ws.once("open", resolve);
+      ws.once("unexpected-response", (_, { statusCode }) => reject(new Error(`${name} was refused: ${statusCode}`)));
+      ws.once("error", reject);
+    });
+    return stream;
+  }
+
+  get open(): boolean {
+    return this.ws.readyState === this.ws.OPEN;
+  }
+
+  /** Something goes all the way to the robot and comes back, or comes from there. `meanwhile` runs between the looks. */
+  async round(meanwhile: () => Promise<void> | void = () => {}): Promise<void> {
+    const mark = `mark-${(this.#rounds += 1)}-${Math.random().toString(36).slice(2)}`;
+    const before = this.count;
+    switch (this.name) {
+      case "logs":
+        this.#around.writeLine(mark);
+        return await this.#until(() => this.#seen.includes(mark), meanwhile);
+      case "shell":
+        // Quoted in the middle: the terminal's echo of it is not the answer.
+        this.ws.send(Buffer.from(`echo ${mark.slice(0, 4)}""${mark.slice(4)}${ENTER}`));
+        return await this.#until(() => this.#seen.includes(mark), meanwhile);
+      case "camera":
+        return await this.#until(() => this.count > before, meanwhile);
+      case "ros_echo":
+        return await this.#until(
+          () => this.#seen.includes(mark),
+          async () => {
+            this.#around.publish(mark);
+            await meanwhile();
+          },
+        );
+      case "forward":
+        this.ws.send(Buffer.from(mark));
+        return await this.#until(() => this.#seen.includes(mark), meanwhile);
+      case "files":
+        this.#seen = "";
+        this.ws.send(JSON.stringify({ type: "read", path: this.#around.file.path, offset: 0 }));
+        return await this.#until(() => this.#seen.includes(`"sha256":"${this.#around.file.sha256}"`), meanwhile);
+    }
+  }
+
+  async #until(holds: () => boolean, meanwhile: () => Promise<void> | void): Promise<void> {
+    const deadline = performance.now() + WAIT_MS;
+    for (;;) {
+      if (holds()) return;
+      const why = `${this.name}, ${this.count} messages, the last words: ${JSON.stringify(this.#seen.slice(-200))}`;
+      if (!this.open) throw new Error(`the stream closed: ${why}`);
+      if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms for: ${why}`);
+      await meanwhile();
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, REPEAT_MS);
+        this.#changed = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        if (holds()) this.#changed();
+      });
+      this.#changed = undefined;
+    }
+  }
+
+  async end(): Promise<void> {
+    this.ws.close(1000);
+    await this.closed;
+  }
+}
