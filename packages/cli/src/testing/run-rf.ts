@@ -18,6 +18,8 @@ export interface RfCall {
   stdin?: string;
   /** What stands in front of the command, such as one that enters another network namespace. */
   within?: readonly string[];
+  /** Kills it when it aborts. */
+  signal?: AbortSignal;
   /** Told each time something was printed; to send signals, say. */
   on_output?: (child: ChildProcess, text: string) => void;
 }
@@ -43,6 +45,7 @@ export class RfHome implements AsyncDisposable {
     const env = { PATH: process.env.PATH!, XDG_CONFIG_HOME: this.directory, ...call.env };
     const [command = process.execPath, ...words] = [...(call.within ?? []), process.execPath, MAIN, ...args];
     const child = spawn(command, words, { env, stdio: "pipe", timeout: CALL_MS_MAX, killSignal: "SIGKILL" });
+    call.signal?.addEventListener("abort", () => child.kill("SIGKILL"));
     child.stdin.on("error", () => {});
     child.stdin.end(call.stdin ?? "");
     let stdout = "";

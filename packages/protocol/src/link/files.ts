@@ -35,6 +35,8 @@ export type FileAnswer =
   | { type: "listed"; unnamed: number }
   | { type: "reading"; path: string; size: number; mode: number; version: string; offset: number }
   | { type: "ready"; path: string; offset: number }
+  /** Of a write: so much of the file is there, told now and then. */
+  | { type: "took"; bytes: number }
   /** Of a read or a write: all bytes of the file, and how many of them came over the line now. `unchanged`: the same bytes were there already. */
   | { type: "done"; path: string; bytes: number; moved: number; sha256: string; unchanged?: boolean }
   | { type: "made"; path: string }

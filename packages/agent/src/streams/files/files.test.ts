@@ -42,8 +42,8 @@ class Asker {
       const message = await this.channel.read();
       if (message === undefined) throw new Error(`the session ended: ${(await this.channel.ended).reason}`);
       const { data, control } = readMessage(message);
-      if (data === undefined) return { answer: control as FileAnswer, data: Buffer.concat(parts) };
-      parts.push(data);
+      if (data !== undefined) parts.push(data);
+      else if (control["type"] !== "took") return { answer: control as FileAnswer, data: Buffer.concat(parts) };
     }
   }
   async ask(request: FileRequest): Promise<FileAnswer> {
@@ -195,6 +195,7 @@ test("no path leads out of the directories that the robot allows", LIMIT, async 
     [path.join(room, "link-out"), "forbidden"],
     [path.join(room, "directory-out", "secret"), "forbidden"],
     [path.join(room, "nothing"), "not_found"],
+    [path.join(top, "nothing"), "forbidden"],
     [path.join(room, "fine", "below"), "not_a_directory"],
     [room, "not_a_file"],
     ["/dev/null", "forbidden"],
@@ -218,6 +219,7 @@ test("no path leads out of the directories that the robot allows", LIMIT, async 
     [path.join(room, "sub"), "not_a_file"],
     [path.join(room, "none", "new"), "not_found"],
     [path.join(room, ".."), "forbidden"],
+    [path.join(top, "nothing", "new"), "forbidden"],
   ];
   for (const [file, code] of writes) assert.equal(codeOf((await asker.put(file, bytes)).answer), code, file);
   assert.equal(codeOf((await asker.put(path.join(room, "link-in"), bytes)).answer), "done");

@@ -39,7 +39,14 @@ export function absolutePath(written: unknown, { home }: FileRoom): string {
 
 /** A file or directory that is there; symbolic links are followed. */
 export async function findPlace(written: unknown, room: FileRoom): Promise<Place> {
-  return hold(await realpath(absolutePath(written, room)), room);
+  const wanted = absolutePath(written, room);
+  try {
+    return await hold(await realpath(wanted), room);
+  } catch (error) {
+    // What is outside is nobody's business, nor whether it is there.
+    if (!(error instanceof FileRefused) && !(await isInRoom(wanted, room))) throw forbidden(wanted, room);
+    throw error;
+  }
 }
 
 /** Where something is to be written: what is there (symbolic links are followed), or nothing yet in a directory that is. */
@@ -50,6 +57,7 @@ export async function findTarget(written: unknown, room: FileRoom): Promise<Plac
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   }
+  if (!(await isInRoom(wanted, room))) throw forbidden(wanted, room);
   const directory = await realpath(path.dirname(wanted));
   const target = path.join(directory, path.basename(wanted));
   const there = await lstat(target).catch(() => undefined);
@@ -65,16 +73,18 @@ async function hold(real: string, room: FileRoom): Promise<Place> {
     // What was opened, not what was asked for: somebody may have moved a directory meanwhile.
     const held = await pathOf(directory);
     const place = path.join(held, name);
-    if (!(await isInRoom(place, room))) {
-      const allowed = room.directories.join(", ");
-      throw new FileRefused("forbidden", `${place}: the robot's configuration allows files below ${allowed || "no directory"} only`);
-    }
+    if (!(await isInRoom(place, room))) throw forbidden(place, room);
     const beside = (other: string): string => `/proc/self/fd/${directory.fd}/${other}`;
     return { path: place, at: beside(name), beside, directory: held, close: () => directory.close() };
   } catch (error) {
     await directory.close();
     throw error;
   }
+}
+
+function forbidden(place: string, { directories }: FileRoom): FileRefused {
+  const allowed = directories.length === 0 ? "nowhere" : `below ${directories.join(", ")} only`;
+  return new FileRefused("forbidden", `${place}: the robot's configuration allows files ${allowed}`);
 }
 
 async function pathOf(handle: FileHandle): Promise<string> {

@@ -12,6 +12,8 @@ import { FileRefused, refusalOf } from "./refused.ts";
 const MODE_MASK = 0o777;
 const PART_MODE = 0o600;
 const PART_NAME = /^\.rf-[0-9a-f]{24}\.part$/;
+/** How often it is told how much has been taken. */
+const TELL_BYTES = 512 * 1024;
 /** A part that nobody went on with for so long is given up. */
 const PART_KEPT_MS = 7 * 24 * 60 * 60 * 1_000;
 
@@ -152,7 +154,11 @@ async function takeBytes(
   size: number,
 ): Promise<number> {
   let at = from;
-  for (;;) {
+  for (let told = from; ;) {
+    if (at - told >= TELL_BYTES) {
+      told = at;
+      await answer(port, { type: "took", bytes: at });
+    }
     const message = await port.read();
     if (message === undefined) throw new PortClosed();
     const { data, control } = readMessage(message);

@@ -1,0 +1,66 @@
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { parseCopy } from "../../copy/copy-place.ts";
+import { Copier, type CopyResult } from "../../copy/copier.ts";
+import { RobotRefused } from "../../copy/file-session.ts";
+import { AGAIN, SteadySession } from "../../copy/steady-session.ts";
+import { bytes } from "../../duration.ts";
+import { EXIT } from "../../exit-codes.ts";
+import { Failure } from "../../failure.ts";
+import { startProgress } from "../../progress.ts";
+import { plain } from "../../text.ts";
+
+interface Options {
+  recursive?: boolean;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description(
+      "Copy files from a robot or to it. A copy that was cut goes on where it stopped, also when the command is run again; a file is there under its name only when all of it has arrived and its checksum is right. An existing file is replaced, as scp does.",
+    )
+    .argument("<source>", "Path of this machine, or ROBOT:PATH; one that does not begin with / begins in the home of the robot's user")
+    .argument("<target>", "The same; into a directory, the name stays")
+    .option("-r, --recursive", "Copy directories with what is in them; links to directories are left out")
+    .action(act<[string, string, Options]>(run));
+  addExamples(command, [
+    "rf robots cp rob_…:/var/log/nav.log .",
+    "rf robots cp map.pgm rob_…:maps/",
+    "rf robots cp -r rob_…:/etc/nav ./nav-of-arm-1",
+  ]);
+};
+
+async function run(context: Context, from: string, to: string, { recursive = false }: Options): Promise<void> {
+  const { source, target, robot_id } = parseCopy(from, to);
+  const client = await context.client();
+  const signal = context.interruptible();
+  const note = (text: string): void => context.out.note(text);
+  const steady = new SteadySession({ client, robot_id, clock: context.clock, signal, note });
+  const progress = await startProgress(context.out, context.clock, "Copying", bytes);
+  const copier = new Copier({ steady, robot_id, recursive, note, on_progress: (done, total) => progress.update(done, total) });
+  try {
+    await (source.robot_id === undefined ? copier.send(source, target) : copier.fetch(source, target));
+  } catch (error) {
+    throw explained(error, signal);
+  } finally {
+    progress.stop();
+    steady.close();
+  }
+  const { result } = copier;
+  await context.out.result({ data: { ...result, sha256: result.files === 1 ? result.sha256 : null } }, () =>
+    context.out.line(summary(result)),
+  );
+  if (result.failed > 0) throw new Failure(EXIT.error, `${result.failed} files were not copied`, { document: undefined });
+}
+
+function summary({ files, unchanged, bytes: size, moved, sha256 }: CopyResult): string {
+  const what = files === 1 && sha256 !== undefined ? `1 file, ${bytes(size)}, sha256 ${sha256}` : `${files} files, ${bytes(size)}`;
+  if (files > 0 && files === unchanged) return plain(`${what}: there already`);
+  return plain(`${what}${moved < size ? `; ${bytes(moved)} of them now` : ""}`);
+}
+
+function explained(error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted) return new Failure(EXIT.interrupted, "interrupted", { bare: true, document: undefined, hints: [AGAIN] });
+  if (error instanceof RobotRefused) return new Failure(error.code === "not_found" ? EXIT.not_found : EXIT.error, error.message);
+  return error;
+}

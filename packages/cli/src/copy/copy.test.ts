@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { hash } from "node:crypto";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import type { WebSocket } from "ws";
+import { RfHome, type RfResult } from "../testing/run-rf.ts";
+import { ScriptedPeer } from "../testing/scripted-peer.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+type Request = Record<string, unknown> & { type: string };
+type Say = (answer: Record<string, unknown> | Buffer) => void;
+
+/** Runs `rf robots cp -r rob_1:/dir copied` against a robot that answers as a test says, below a directory of its own. */
+async function copyFrom(
+  robot: (request: Request, say: Say, socket: WebSocket) => void,
+): Promise<RfResult & { home: string; files: string[] }> {
+  await using home = await RfHome.make();
+  await using service = await ScriptedPeer.start(
+    () => undefined,
+    (socket) =>
+      socket.on("message", (data: Buffer) =>
+        robot(
+          JSON.parse(String(data)) as Request,
+          (answer) => socket.send(Buffer.isBuffer(answer) ? answer : JSON.stringify(answer)),
+          socket,
+        ),
+      ),
+  );
+  const target = path.join(home.directory, "copied");
+  const result = await home.run(["robots", "cp", "-r", "rob_1:/dir", target], { env: service.env });
+  const files = fs.existsSync(target) ? fs.readdirSync(target, { recursive: true }).map(String) : [];
+  return { ...result, home: home.directory, files };
+}
+
+const STAT = { size: 5, mode: 0o644, version: "1" };
+const sha256 = (text: string): string => hash("sha256", text);
+
+test("names that lead elsewhere are not taken from a robot", TIMEOUT, async () => {
+  for (const name of ["../evil", "..", "/etc/evil", "a/../../evil", "", "nul\0"]) {
+    const { code, stderr, home, files } = await copyFrom((request, say) => {
+      if (request.type === "stat") say({ type: "stat", path: "/dir", kind: "directory", ...STAT });
+      else if (request.type === "list") {
+        say({ type: "entries", entries: [{ name, kind: "file", ...STAT }] });
+        say({ type: "listed", unnamed: 0 });
+      } else assert.fail(`asked for ${request.type}`);
+    });
+    assert.deepEqual([code, files], [1, []], stderr);
+    assert.match(stderr, /a name that no file can have/);
+    assert.equal(fs.existsSync(path.join(home, "evil")), false);
+  }
+});
+
+test("bytes that are not those of the checksum are not kept, and what is refused in the middle neither", TIMEOUT, async () => {
+  const read = (done: Record<string, unknown>) => (request: Request, say: Say) => {
+    if (request.type === "stat") return say({ type: "stat", path: "/file", kind: "file", ...STAT });
+    say({ type: "reading", path: "/file", ...STAT, offset: request["offset"] });
+    say(Buffer.from("12345"));
+    say(done);
+  };
+  const wrong = await copyFrom(read({ type: "done", path: "/file", bytes: 5, moved: 5, sha256: sha256("other") }));
+  assert.deepEqual([wrong.code, wrong.files], [1, []]);
+  assert.match(wrong.stderr, /wrong checksum/);
+  const changing = await copyFrom(read({ type: "failed", code: "changed", message: "/file: the file was changed meanwhile" }));
+  assert.deepEqual([changing.code, changing.files], [1, []]);
+  assert.match(changing.stderr, /changed meanwhile/);
+});
+
+test("what nobody asked for ends the copy with an error", TIMEOUT, async () => {
+  for (const [answer, words] of [
+    [{ type: "made" }, /robot answered made/],
+    [Buffer.from("bytes"), /sent bytes where an answer was due/],
+  ] as const) {
+    const { code, stderr } = await copyFrom((_request, say) => say(answer));
+    assert.equal(code, 1);
+    assert.match(stderr, words);
+  }
+});
+
+const endings: [number, number, RegExp][] = [
+  [4409, 7, /^agent offline/],
+  [4401, 4, /revoked or has expired/],
+  [4403, 4, /role that may copy files was taken away/],
+  [4410, 1, /robot ended the stream: switched off/],
+  [4429, 1, /too many streams/],
+];
+for (const [close_code, exit_code, words] of endings) {
+  test(`a copy that never began exits ${exit_code} when the stream ends with ${close_code}`, TIMEOUT, async () => {
+    const { code, stderr } = await copyFrom((_request, _say, socket) => socket.close(close_code, "switched off"));
+    assert.match(stderr, words);
+    assert.equal(code, exit_code);
+  });
+}

@@ -1,0 +1,71 @@
+import type { FileAnswer, FileFailure, FileRequest } from "@robofleet/protocol/link";
+import type { Ending, Frame, Stream } from "@robofleet/sdk";
+
+/** The stream ended before the answer came. */
+export class SessionBroken extends Error {
+  readonly ending: Ending;
+
+  constructor(ending: Ending) {
+    super(ending.reason);
+    this.ending = ending;
+  }
+}
+
+/** The robot does not do what it was asked to, and says why. */
+export class RobotRefused extends Error {
+  readonly code: FileFailure;
+
+  constructor(code: FileFailure, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+type Answer<T extends FileAnswer["type"]> = Extract<FileAnswer, { type: T }>;
+
+/** Requests to a robot's files over one stream, one after the other. */
+export class FileSession {
+  readonly #stream: Stream;
+  readonly #frames: AsyncIterator<Frame, void>;
+
+  constructor(stream: Stream) {
+    this.#stream = stream;
+    this.#frames = stream[Symbol.asyncIterator]();
+  }
+
+  close(): void {
+    this.#stream.close();
+  }
+
+  /** Rejects with RobotRefused, or with SessionBroken. */
+  async ask<T extends FileAnswer["type"]>(request: FileRequest, ...types: T[]): Promise<Answer<T>> {
+    await this.say(request);
+    return this.hear(...types);
+  }
+
+  say(request: FileRequest): Promise<void> {
+    return this.#stream.send(JSON.stringify(request));
+  }
+
+  send(bytes: Uint8Array): Promise<void> {
+    return this.#stream.send(bytes);
+  }
+
+  /** The next answer, which must be one of these. */
+  async hear<T extends FileAnswer["type"]>(...types: T[]): Promise<Answer<T>> {
+    const next = await this.next();
+    if (Buffer.isBuffer(next)) throw new Error("the robot sent bytes where an answer was due");
+    if (!(types as string[]).includes(next.type)) throw new Error(`the robot answered ${next.type}, where ${types.join(" or ")} was due`);
+    return next as Answer<T>;
+  }
+
+  /** Bytes of a file, or an answer. Rejects with RobotRefused for a failure. */
+  async next(): Promise<Buffer | FileAnswer> {
+    const { value, done } = await this.#frames.next();
+    if (done === true) throw new SessionBroken(this.#stream.ending ?? { code: 1006, reason: "" });
+    if (value.binary) return value.data;
+    const answer = JSON.parse(value.data.toString("utf8")) as FileAnswer;
+    if (answer.type === "failed") throw new RobotRefused(answer.code, answer.message);
+    return answer;
+  }
+}

@@ -1,0 +1,109 @@
+import { CLOSE } from "@robofleet/protocol/paths";
+import type { Clock } from "@robofleet/clock";
+import { ApiError, type Client, Unreachable } from "@robofleet/sdk";
+import type { Failure } from "../failure.ts";
+import { streamFailure } from "../stream-ending.ts";
+import { FileSession, RobotRefused, SessionBroken } from "./file-session.ts";
+
+/** Without a byte more for so long a copy is given up. */
+const GIVE_UP_MS = 5 * 60_000;
+const WAIT_MS_MIN = 500;
+const WAIT_MS_MAX = 10_000;
+/** Endings after which the same can go well a moment later. */
+const PASSING = new Set<number>([1001, 1006, 1011, CLOSE.draining, CLOSE.agent_offline]);
+
+export interface SteadyOptions {
+  client: Client;
+  robot_id: string;
+  clock: Clock;
+  signal: AbortSignal;
+  /** Said once for each interruption. */
+  note: (text: string) => void;
+}
+
+/** A session that is opened again when it is cut, as long as something comes of it. */
+export class SteadySession {
+  readonly #options: SteadyOptions;
+  #session: FileSession | undefined;
+  #progressed_at: number;
+  #opened = false;
+
+  constructor(options: SteadyOptions) {
+    this.#options = options;
+    this.#progressed_at = options.clock.monotonic();
+  }
+
+  /** Bytes have moved: patience begins anew. */
+  progressed(): void {
+    this.#progressed_at = this.#options.clock.monotonic();
+  }
+
+  /** Does something with the session, and does it again after each cut. Rejects with what no repetition can change. */
+  async run<T>(work: (session: FileSession) => Promise<T>): Promise<T> {
+    const { client, robot_id, clock, signal, note } = this.#options;
+    let wait_ms = WAIT_MS_MIN;
+    for (let cuts = 0; ; cuts += 1) {
+      signal.throwIfAborted();
+      const began = this.#progressed_at;
+      try {
+        this.#session ??= new FileSession(await client.stream("files", { robot_id, signal }));
+        const done = await work(this.#session);
+        this.answered();
+        return done;
+      } catch (error) {
+        signal.throwIfAborted();
+        // After a refusal the next request may come; after anything else bytes may be on their way that nobody reads.
+        if (error instanceof RobotRefused) throw error;
+        this.#session?.close();
+        this.#session = undefined;
+        this.#requirePassing(error);
+        if (this.#progressed_at > began) wait_ms = WAIT_MS_MIN;
+        if (cuts === 0 || wait_ms === WAIT_MS_MIN) note("the connection was cut; going on as soon as it is back");
+        await sleep(clock, wait_ms, signal);
+        wait_ms = Math.min(WAIT_MS_MAX, wait_ms * 2);
+      }
+    }
+  }
+
+  close(): void {
+    this.#session?.close();
+  }
+
+  /** Throws what ends the copy. A robot that was never there is no interruption. */
+  #requirePassing(error: unknown): void {
+    const is_late = this.#options.clock.monotonic() - this.#progressed_at > GIVE_UP_MS;
+    if (error instanceof SessionBroken) {
+      const is_passing = PASSING.has(error.ending.code) && (this.#opened || error.ending.code !== CLOSE.agent_offline);
+      if (!is_passing || is_late) throw this.#failure(error);
+    } else {
+      const is_passing = error instanceof Unreachable ? error.passing : error instanceof ApiError && error.status >= 500;
+      if (!is_passing || !this.#opened || is_late) throw error;
+    }
+  }
+
+  /** Something was answered: from now on it is worth waiting. */
+  answered(): void {
+    this.#opened = true;
+    this.progressed();
+  }
+
+  #failure({ ending }: SessionBroken): Failure | Error {
+    return streamFailure(ending, { right: "copy files", again: AGAIN }) ?? new Error("the robot ended the session");
+  }
+}
+
+export const AGAIN = "Run the same command again: it goes on where it stopped.";
+
+function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => {
+      timer.cancel();
+      reject(signal.reason as Error);
+    };
+    const timer = clock.setTimer(ms, () => {
+      signal.removeEventListener("abort", abort);
+      resolve();
+    });
+    signal.addEventListener("abort", abort, { once: true });
+  });
+}

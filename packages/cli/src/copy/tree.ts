@@ -1,0 +1,95 @@
+import { lstat, mkdir, readdir, stat } from "node:fs/promises";
+import path from "node:path";
+import type { FileEntry } from "@robofleet/protocol/link";
+import { EXIT } from "../exit-codes.ts";
+import { Failure } from "../failure.ts";
+import type { SteadySession } from "./steady-session.ts";
+
+/** A file of a tree: where it is in it, a slash between names. */
+export interface TreeFile {
+  inner: string;
+  size: number;
+}
+
+export interface RobotFile extends TreeFile {
+  mode: number;
+  version: string;
+}
+
+export interface Tree<F extends TreeFile> {
+  /** Parents before what is in them; the top itself is not among them. */
+  directories: { inner: string; mode: number }[];
+  files: F[];
+  /** What is not copied, and why. */
+  skipped: string[];
+}
+
+const MODE_MASK = 0o777;
+
+/** Reads what is below a directory of a robot. Links to files count as the files, links to directories are not followed. */
+export async function readRobotTree(steady: SteadySession, top: string): Promise<Tree<RobotFile>> {
+  const tree: Tree<RobotFile> = { directories: [], files: [], skipped: [] };
+  for (const waiting = [""]; waiting.length > 0;) {
+    const inner = waiting.shift() ?? "";
+    const { entries, unnamed } = await listDirectory(steady, path.posix.join(top, inner));
+    if (unnamed > 0) tree.skipped.push(`${inner || "."}: ${unnamed} names are no UTF-8`);
+    for (const { name, kind, size, mode, version } of entries) {
+      const here = path.posix.join(inner, requireName(name));
+      if (kind === "directory") {
+        tree.directories.push({ inner: here, mode });
+        waiting.push(here);
+      } else if (kind === "file") tree.files.push({ inner: here, size, mode, version });
+      else tree.skipped.push(`${here}: ${kind === "link" ? "a link to a directory, or to nothing" : "no regular file"}`);
+    }
+  }
+  return tree;
+}
+
+async function listDirectory(steady: SteadySession, directory: string): Promise<{ entries: FileEntry[]; unnamed: number }> {
+  return steady.run(async (session) => {
+    const entries: FileEntry[] = [];
+    await session.say({ type: "list", path: directory });
+    for (;;) {
+      const answer = await session.hear("entries", "listed");
+      if (answer.type === "listed") return { entries, unnamed: answer.unnamed };
+      entries.push(...answer.entries);
+    }
+  });
+}
+
+/** A robot that is not what it seems could send names that lead elsewhere on this machine. */
+function requireName(name: unknown): string {
+  if (typeof name !== "string" || name === "" || name === "." || name === ".." || /[/\0]/.test(name))
+    throw new Failure(EXIT.error, `the robot sent a name that no file can have: ${JSON.stringify(name)}`);
+  return name;
+}
+
+/** Reads what is below a directory of this machine, by the same rules. */
+export async function readLocalTree(top: string): Promise<Tree<TreeFile>> {
+  const tree: Tree<TreeFile> = { directories: [], files: [], skipped: [] };
+  for (const waiting = [""]; waiting.length > 0;) {
+    const inner = waiting.shift() ?? "";
+    for (const name of await readdir(path.join(top, inner))) {
+      const here = path.posix.join(inner, name);
+      const file = path.join(top, inner, name);
+      const own = await lstat(file);
+      const status = own.isSymbolicLink() ? await stat(file).catch(() => own) : own;
+      if (own.isDirectory()) {
+        tree.directories.push({ inner: here, mode: own.mode & MODE_MASK });
+        waiting.push(here);
+      } else if (status.isFile()) tree.files.push({ inner: here, size: status.size });
+      else tree.skipped.push(`${here}: ${own.isSymbolicLink() ? "a link to a directory, or to nothing" : "no regular file"}`);
+    }
+  }
+  return tree;
+}
+
+/** Makes a directory of this machine, or finds it there. */
+export async function makeLocalDirectory(directory: string, mode: number): Promise<void> {
+  try {
+    await mkdir(directory, { mode });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (!(await stat(directory)).isDirectory()) throw new Failure(EXIT.error, `${directory}: this is no directory`);
+  }
+}
