@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { after } from "node:test";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { type Harness, type HarnessOptions, startPlane } from "../harness/index.ts";
@@ -33,6 +36,16 @@ export async function realRobot(plane: Harness, name = "arm-1", args: readonly s
     return items[0]?.id;
   });
   return { id, name, site_id, fleet_id, agent };
+}
+
+/** The path of a robot's own config file that says this; it is gone after the tests. */
+export function robotConfig(config: Record<string, unknown>): string {
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-config-"));
+  after(() => rmSync(directory, { recursive: true }));
+  const file = path.join(directory, "agent.yaml");
+  // JSON is YAML.
+  writeFileSync(file, JSON.stringify(config));
+  return file;
 }
 
 export const httpOf = (plane: Harness, token: string | undefined = plane.default_org.admin_token): Http => new Http(plane, token);

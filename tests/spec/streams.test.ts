@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { freshKey } from "./http.ts";
-import { httpOf, realRobot, sharedPlane } from "./spec-plane.ts";
+import { httpOf, realRobot, robotConfig, sharedPlane } from "./spec-plane.ts";
 import { opened, refused } from "./web-socket.ts";
 
 const LIMIT = { timeout: 60_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
-const robot = await realRobot(plane);
+const robot = await realRobot(plane, "arm-1", ["--config", robotConfig({ cameras: [{ name: "test", test_picture: true }] })]);
 const token = plane.default_org.admin_token;
 const PATHS = ["logs/ws", "shell/ws", "camera/ws", "ros/topics/echo"];
 const at = (path: string, query: string, id = robot.id): string => `${plane.url}/api/robots/${id}/${path}?${query}`;
@@ -59,8 +59,21 @@ test("WebSocket /api/robots/{id}/shell/ws opens and closes 4410, not supported b
   });
 });
 
-test("WebSocket /api/robots/{id}/camera/ws opens and closes 4410, not supported by this agent", LIMIT, async () => {
-  assert.deepEqual(await (await opened(at("camera/ws", `token=${token}`))).closed, { code: 4410, reason: "not supported by this agent" });
+test("WebSocket /api/robots/{id}/camera/ws sends binary JPEG frames, of the camera that ?camera= names or the first", LIMIT, async () => {
+  for (const query of ["", "&camera=test&width=320&fps=5"]) {
+    const stream = await opened(at("camera/ws", `token=${token}${query}`));
+    await plane.until("some frames", () => stream.frames.length >= 3);
+    for (const frame of stream.frames) {
+      assert.ok(Buffer.isBuffer(frame));
+      assert.deepEqual([frame.subarray(0, 2).toString("hex"), frame.subarray(-2).toString("hex")], ["ffd8", "ffd9"]);
+    }
+    stream.ws.close();
+  }
+  const unknown = await opened(at("camera/ws", `token=${token}&camera=rear`));
+  assert.deepEqual(await unknown.closed, { code: 4410, reason: "this robot has no camera of that name, only test" });
+  const listed = await opened(at("camera/ws", `token=${token}&list`));
+  assert.equal((await listed.closed).code, 1000);
+  assert.deepEqual(listed.frames, ['{"cameras":[{"name":"test","kind":"test_picture"}]}']);
 });
 
 test("WebSocket /api/robots/{id}/ros/topics/echo opens and closes 4410, not supported by this agent", LIMIT, async () => {
