@@ -1,0 +1,61 @@
+import { StringDecoder } from "node:string_decoder";
+import { parse } from "yaml";
+
+/** The longest document that is read; a longer one is left out. */
+export const ROS2_DOCUMENT_CHARACTERS_MAX = 8 * 1024 * 1024;
+
+const END = "---\n";
+
+/** Cuts what `ros2 topic echo` prints into its documents. */
+export class Documents {
+  readonly #decoder = new StringDecoder("utf8");
+  readonly #take: (text: string) => void;
+  #text = "";
+  /** Up to where no end was found. */
+  #seen = 0;
+  #too_long = false;
+
+  constructor(take: (text: string) => void) {
+    this.#take = take;
+  }
+
+  add(chunk: Buffer): void {
+    this.#text += this.#decoder.write(chunk);
+    for (let at = this.#end(); at !== -1; at = this.#end()) {
+      if (!this.#too_long) this.#take(this.#text.slice(0, at));
+      this.#too_long = false;
+      this.#text = this.#text.slice(at + END.length);
+      this.#seen = 0;
+    }
+    if (this.#text.length <= ROS2_DOCUMENT_CHARACTERS_MAX) return;
+    this.#too_long = true;
+    // An end may have begun.
+    this.#text = this.#text.slice(-END.length);
+    this.#seen = 0;
+  }
+
+  /** Where the line of dashes is that ends the first document; -1: not there yet. */
+  #end(): number {
+    for (;;) {
+      const at = this.#text.indexOf(END, this.#seen);
+      if (at === -1) {
+        this.#seen = Math.max(0, this.#text.length - END.length);
+        return -1;
+      }
+      if (at === 0 || this.#text[at - 1] === "\n") return at;
+      this.#seen = at + 1;
+    }
+  }
+}
+
+/** A document as a message: integers are numbers while they are exact, and bigint beyond. */
+export function readDocument(text: string): unknown {
+  return exact(parse(text, { intAsBigInt: true, maxAliasCount: 0, logLevel: "error" }));
+}
+
+function exact(value: unknown): unknown {
+  if (typeof value === "bigint") return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
+  if (Array.isArray(value)) return value.map(exact);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, exact(field)]));
+}

@@ -1,0 +1,146 @@
+import type { Clock } from "@robofleet/clock";
+import { backoffMs } from "../../link/backoff.ts";
+import type { FindRosAdapter, RosAdapter, RosMessage, RosTopic } from "../adapter.ts";
+import { LazyMessage } from "../lazy-message.ts";
+import { findProgram, outputOf, type Ros2Command, start, stop } from "./command.ts";
+import { Documents, readDocument } from "./documents.ts";
+
+/** Python starts slowly on a small computer. */
+const LIST_MS_MAX = 20_000;
+/** Each list is a process of seconds, so it is not made for every question. */
+const LIST_FRESH_MS = 30_000;
+const FAILED_LISTS_MAX = 2;
+/** Without the daemon that it would leave behind; it has to look around by itself then. */
+const ALONE = ["--no-daemon", "--spin-time", "2"];
+/** What it publishes itself is there even when no ROS is. */
+const OWN_TOPICS = new Set(["/rosout", "/parameter_events"]);
+
+interface Lists {
+  topics: RosTopic[];
+  nodes: string[];
+}
+
+/** The `ros2` command where it is installed: a child process for each list, and one for each topic that somebody looks at. */
+export const findRos2: FindRosAdapter = async ({ settings, clock, signal }) => {
+  const program = await findProgram(settings.environment);
+  if (program === undefined) return undefined;
+  const command: Ros2Command = { program, environment: settings.environment, clock };
+  const lists = await readLists(command, signal);
+  if (lists === undefined) return undefined;
+  if (lists.nodes.length === 0 && lists.topics.every(({ name }) => OWN_TOPICS.has(name))) return undefined;
+  return new Ros2Adapter(command, lists, settings.distro ?? null);
+};
+
+async function readLists(command: Ros2Command, signal?: AbortSignal): Promise<Lists | undefined> {
+  const [topics, nodes] = await Promise.all([
+    outputOf(command, ["topic", "list", "-t", ...ALONE], LIST_MS_MAX, signal),
+    outputOf(command, ["node", "list", ...ALONE], LIST_MS_MAX, signal),
+  ]);
+  if (topics === undefined || nodes === undefined) return undefined;
+  return { topics: readTopics(topics), nodes: [...new Set(nodes.split("\n").filter((name) => name.startsWith("/")))] };
+}
+
+/** `/chatter [std_msgs/msg/String]` a line; of several types the first. */
+const readTopics = (text: string): RosTopic[] =>
+  [...text.matchAll(/^(\/\S*) \[([^\s,\]]+)[^\]\n]*\]$/gm)].map(([, name = "", type = ""]) => ({ name, type }));
+
+class Ros2Adapter implements RosAdapter {
+  readonly name = "ros2";
+  readonly distro: string | null;
+  readonly gone: Promise<string>;
+  readonly #command: Ros2Command;
+  readonly #clock: Clock;
+  readonly #gone = Promise.withResolvers<string>();
+  readonly #closing = new AbortController();
+  readonly #echoes = new Set<Promise<void>>();
+  #lists: Lists;
+  #listed_at_ms: number;
+  #listing: Promise<void> | undefined;
+  #failed = 0;
+
+  constructor(command: Ros2Command, lists: Lists, distro: string | null) {
+    this.#command = command;
+    this.#clock = command.clock;
+    this.#lists = lists;
+    this.#listed_at_ms = command.clock.monotonic();
+    this.distro = distro;
+    this.gone = this.#gone.promise;
+  }
+
+  nodes(): string[] {
+    this.#refresh();
+    return this.#lists.nodes;
+  }
+
+  topics(): RosTopic[] {
+    this.#refresh();
+    return this.#lists.topics;
+  }
+
+  subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void> {
+    const over = new AbortController();
+    const signal = AbortSignal.any([over.signal, this.#closing.signal]);
+    const echo = this.#echo(topic, on, signal).finally(() => this.#echoes.delete(echo));
+    this.#echoes.add(echo);
+    return Promise.resolve(() => over.abort());
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.all(this.#echoes);
+    await this.#listing;
+    this.#gone.resolve("it was closed");
+  }
+
+  /** Looks again when the lists are old; whoever asked has the old ones. */
+  #refresh(): void {
+    if (this.#listing !== undefined || this.#closing.signal.aborted || this.#clock.monotonic() - this.#listed_at_ms < LIST_FRESH_MS) return;
+    this.#listing = this.#list().finally(() => (this.#listing = undefined));
+  }
+
+  async #list(): Promise<void> {
+    const lists = await readLists(this.#command, this.#closing.signal);
+    this.#listed_at_ms = this.#clock.monotonic();
+    this.#failed = lists === undefined ? this.#failed + 1 : 0;
+    this.#lists = lists ?? this.#lists;
+    if (this.#failed >= FAILED_LISTS_MAX) this.#gone.resolve("ros2 lists no topics any more");
+  }
+
+  /** The command ends when the topic has no type yet, and may do so at any time: it is started again by and by. */
+  async #echo(topic: string, on: (message: RosMessage) => void, signal: AbortSignal): Promise<void> {
+    for (let tries = 0; !signal.aborted; tries += 1) {
+      const type = this.topics().find(({ name }) => name === topic)?.type;
+      // A topic that is on no list yet may be there all the same; its type is then left to the command.
+      const came = await this.#echoOnce(topic, type, on, signal);
+      if (came) tries = 0;
+      if (!signal.aborted) await this.#clock.sleep(backoffMs(this.#clock, tries), signal);
+    }
+  }
+
+  /** Answers whether a message came. */
+  async #echoOnce(topic: string, type: string | undefined, on: (message: RosMessage) => void, signal: AbortSignal): Promise<boolean> {
+    const child = start(this.#command, ["topic", "echo", "--full-length", ...ALONE, topic, ...(type === undefined ? [] : [type])]);
+    let came = false;
+    const documents = new Documents((text) => {
+      came = true;
+      if (signal.aborted) return;
+      on(
+        new LazyMessage(type ?? this.#typeOf(topic), this.#clock.now(), Buffer.from(text), (bytes) =>
+          readDocument(Buffer.from(bytes).toString("utf8")),
+        ),
+      );
+    });
+    await new Promise<void>((resolve) => {
+      signal.addEventListener("abort", () => resolve(), { once: true });
+      child.once("error", () => resolve());
+      child.once("close", () => resolve());
+      child.stdout.on("data", (chunk: Buffer) => documents.add(chunk));
+    });
+    await stop(child, this.#clock);
+    return came;
+  }
+
+  #typeOf(topic: string): string {
+    return this.topics().find(({ name }) => name === topic)?.type ?? "";
+  }
+}
