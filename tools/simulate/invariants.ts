@@ -137,8 +137,10 @@ function checkMove(from: TargetView, to: TargetView, deployment: DeploymentView 
         to.status === "cancelled" || to.status === "failed" || to.attempt > from.attempt,
         `${id} went from ${from.status} to ${to.status}`,
       );
+    // One that was applied, was to go back at once, and is being brought something else by an older deployment that goes back, too.
+    const applied_meanwhile = to.reverting && !from.reverting;
     if (to.status === "cancelled")
-      holds(!CHANGING.has(from.status) || to.reason === "robot_removed", `${id} was cancelled while ${from.status}`);
+      holds(!CHANGING.has(from.status) || to.reason === "robot_removed" || applied_meanwhile, `${id} was cancelled while ${from.status}`);
     // A robot that was to go back, and is being brought something else meanwhile, is superseded by that, however old it is.
     if (to.reason === "superseded" && to.status === "cancelled" && !to.reverting) {
       const newer = all.some(
