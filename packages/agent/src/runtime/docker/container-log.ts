@@ -21,7 +21,12 @@ export interface ContainerLogOptions {
 const RETRY_FIRST_MS = 100;
 const RETRY_LAST_MS = 5_000;
 const CLOSE_GRACE_MS = 100;
+/** What was read before is told again at once; a line that comes later than this is a new one. */
+const REPLAY_MS = 10_000;
 const NANO = 1_000_000_000n;
+const NANO_OF_MS = 1_000_000n;
+/** stdout and stderr overtake each other by less: more is a clock that was set back. */
+const OVERTAKEN_MAX = NANO / 2n;
 /** stream, three times zero, length in big endian */
 const HEADER_BYTES = 8;
 const STDERR = 2;
@@ -34,11 +39,22 @@ export class ContainerLog {
   /** Lines of that very time that were passed on, and how many of them are still to be told again: podman's times are whole seconds. */
   #of_last_time = Infinity;
   #repeated = Infinity;
+  /** The latest time that a line had: above `read_until` once the clock was set back. */
+  #highest: bigint;
+  /** Lines come that were read before, until the last one that was. */
+  #replaying = true;
+  /** By the monotonic clock: when this connection began, and when the last new line came. */
+  #connected_ms = 0;
+  #last_new_ms: number;
   #ended: Promise<void> | undefined;
 
   constructor(options: ContainerLogOptions) {
     this.#options = options;
-    this.#read_until = options.read_until;
+    // Read in a future that did not come: from there on, an engine would tell nothing until then.
+    const now = nanosecondsOf(options.clock.now());
+    this.#read_until = options.read_until > now ? now : options.read_until;
+    this.#highest = this.#read_until;
+    this.#last_new_ms = options.clock.monotonic();
   }
 
   /** Nanoseconds since 1970 of the last line that was passed on. */
@@ -63,8 +79,12 @@ export class ContainerLog {
     let from = look_from < this.#read_until ? look_from : this.#read_until;
     while (!this.#stop.signal.aborted) {
       const before = this.#read_until;
+      this.#replaying = true;
+      this.#connected_ms = clock.monotonic();
+      // Set back meanwhile: what was printed since the last line may have times from then on.
+      const since_last_line = nanosecondsOf(clock.now()) - BigInt(Math.ceil(this.#connected_ms - this.#last_new_ms)) * NANO_OF_MS;
       try {
-        await this.#followOnce(from);
+        await this.#followOnce(from < since_last_line ? from : since_last_line);
       } catch (error) {
         if (this.#stop.signal.aborted) return;
         if (statusOf(error) === 404) return;
@@ -72,7 +92,7 @@ export class ContainerLog {
       }
       from = this.#read_until;
       this.#repeated = this.#of_last_time;
-      wait_ms = this.#read_until > before ? RETRY_FIRST_MS : Math.min(RETRY_LAST_MS, wait_ms * 2);
+      wait_ms = this.#read_until !== before ? RETRY_FIRST_MS : Math.min(RETRY_LAST_MS, wait_ms * 2);
       await clock.sleep(wait_ms, this.#stop.signal).catch(() => {});
     }
   }
@@ -133,27 +153,40 @@ export class ContainerLog {
       source: app,
       message,
       ...(missing > 0 ? { fields: { truncated_bytes: missing } } : {}),
-      ...(at === undefined ? {} : { at: new Date(Number(at / 1_000_000n)) }),
+      ...(at === undefined ? {} : { at: new Date(Number(at / NANO_OF_MS)) }),
     });
   }
 
-  /** Asked for from a time on, an engine tells the lines of that time again. */
+  /**
+   * Asked for from a time on, an engine tells the lines of that time again; in the order in which they were printed, so that
+   * what comes behind the last one that was read is new, also with an earlier time.
+   */
   #isRepeated(at: bigint): boolean {
-    if (at < this.#read_until) return true;
-    if (at > this.#read_until) {
+    if (at === this.#read_until) {
+      this.#replaying = false;
+      if (this.#repeated > 0) {
+        this.#repeated -= 1;
+        return true;
+      }
+      this.#of_last_time += 1;
+      return false;
+    }
+    const may_be_old = this.#replaying && this.#options.clock.monotonic() - this.#connected_ms < REPLAY_MS;
+    if (may_be_old && at <= this.#highest) return true;
+    // One that was overtaken by another a moment ago is no place to go on from.
+    if (at > this.#read_until || this.#read_until - at > OVERTAKEN_MAX) {
       this.#read_until = at;
       this.#of_last_time = 1;
       this.#repeated = 0;
-      return false;
     }
-    if (this.#repeated > 0) {
-      this.#repeated -= 1;
-      return true;
-    }
-    this.#of_last_time += 1;
+    if (at > this.#highest) this.#highest = at;
+    this.#replaying = false;
+    this.#last_new_ms = this.#options.clock.monotonic();
     return false;
   }
 }
+
+const nanosecondsOf = (time: Date): bigint => BigInt(time.getTime()) * NANO_OF_MS;
 
 /** Nanoseconds since 1970 of an RFC 3339 time; undefined for what is none, and for the engine's time of what never was. */
 export function nanoseconds(text: string): bigint | undefined {
