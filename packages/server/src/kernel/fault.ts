@@ -1,4 +1,4 @@
-import { ERROR_STATUS, type ErrorCode, type ErrorEnvelope, type HttpErrorStatus } from "@robofleet/protocol";
+import { ERROR_STATUS, type ErrorCode, type ErrorEnvelope, type HttpErrorStatus, SECRET_PATTERN } from "@robofleet/protocol";
 
 export interface FaultOptions {
   /** Status of an `http_error`. */
@@ -55,8 +55,9 @@ export const diskFull = (outcome: string): Fault =>
 
 const SHOWN_CHARACTERS_MAX = 80;
 
-/** What a client sent, fit for a one-line message: quoted where it could be mistaken, cut, without control characters. */
-export function printable(text: string): string {
+/** What a client sent, fit for a one-line message: quoted where it could be mistaken, cut, without control characters and secrets. */
+export function printable(sent: string): string {
+  const text = sent.replace(SECRET_PATTERN, "[secret]");
   const cut = text.length > SHOWN_CHARACTERS_MAX ? `${text.slice(0, SHOWN_CHARACTERS_MAX)}…` : text;
   return /^[\w.:@/-]+…?$/.test(cut) ? cut : JSON.stringify(cut.toWellFormed()).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "?");
 }
