@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { RosbridgeServer } from "../../packages/agent/src/ros/testing/rosbridge-server.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { freshKey } from "./http.ts";
 import { httpOf, realRobot, robotConfig, sharedPlane } from "./spec-plane.ts";
@@ -76,11 +77,27 @@ test("WebSocket /api/robots/{id}/camera/ws sends binary JPEG frames, of the came
   assert.deepEqual(listed.frames, ['{"cameras":[{"name":"test","kind":"test_picture"}]}']);
 });
 
-test("WebSocket /api/robots/{id}/ros/topics/echo opens and closes 4410, not supported by this agent", LIMIT, async () => {
-  assert.deepEqual(await (await opened(at("ros/topics/echo", `token=${token}&topic=/chatter`))).closed, {
-    code: 4410,
-    reason: "not supported by this agent",
+test("WebSocket /api/robots/{id}/ros/topics/echo lists what is published, and sends each message of a topic as JSON", LIMIT, async (t) => {
+  const ros = await RosbridgeServer.start(t, "/rosapi/");
+  ros.topics.set("/chatter", { type: "std_msgs/msg/String", typedefs: [] });
+  const with_ros = await realRobot(plane, "ros-1", ["--config", robotConfig({ ros: { adapters: ["rosbridge"], rosbridge_url: ros.url } })]);
+  const list = await opened(at("ros/topics/echo", `token=${token}`, with_ros.id));
+  await plane.until("the list", () => list.frames.length > 0);
+  assert.deepEqual(JSON.parse(String(list.frames[0])).topics, [{ name: "/chatter", type: "std_msgs/msg/String" }]);
+  const stream = await opened(at("ros/topics/echo", `token=${token}&topic=/chatter`, with_ros.id));
+  await plane.until("the subscription", () => ros.subscriptions.size > 0);
+  ros.publish("/chatter", { data: "hello" });
+  await plane.until("the message", () => stream.frames.length > 0);
+  const { at: when, ...echoed } = JSON.parse(String(stream.frames[0])) as Record<string, unknown>;
+  assert.deepEqual(echoed, { topic: "/chatter", type: "std_msgs/msg/String", message: { data: "hello" } });
+  assert.ok(Math.abs(Date.parse(String(when)) - Date.now()) < LIMIT.timeout);
+  const health = await plane.until("ROS in the health snapshot", async () => {
+    const { status, body } = await http.get(`/api/robots/${with_ros.id}/health`);
+    // The first may have been measured before ROS was found.
+    return (status === 200 && (body as { data: { ros: { adapter: string; topics: string[] } | null } }).data.ros) || undefined;
   });
+  assert.deepEqual([health.adapter, health.topics], ["rosbridge", ["/chatter"]]);
+  for (const { ws } of [list, stream]) ws.close();
 });
 
 test("every stream takes the token in the query, and without a valid one answers 401 before the upgrade", LIMIT, async () => {
