@@ -38,6 +38,7 @@ test("the README's first deployment is what the demo prints", () => {
     bundles,
     data,
     root,
+    has_topics: true,
   });
   const commands = printed.split("\n").flatMap((line) => /^ {2}((?:rf|alias) .*)$/.exec(line)?.[1] ?? []);
   assert.ok(commands.length > 5, printed);

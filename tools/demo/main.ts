@@ -5,6 +5,7 @@ import { Processes } from "./processes.ts";
 import { farewell, nextSteps } from "./next-steps.ts";
 import { Progress } from "./progress.ts";
 import { writeRobotConfig } from "./robot-config.ts";
+import { startTopics } from "./topics.ts";
 
 /** `npm start`: the whole product on this machine, from nothing to three robots that wait for a release. */
 
@@ -47,8 +48,9 @@ try {
   );
   const demo = await progress.during("Setting up the demo org, site and fleet", () => setUpOrg(url, values.data));
   const bundles = await progress.during("Packing the sample app", () => writeBundles(path.join(values.data, "demo")));
+  const ros1_master_uri = await startTopics(processes, values.data);
   await progress.during("Starting three robots", async () => {
-    const config = await writeRobotConfig(path.join(values.data, "demo"));
+    const config = await writeRobotConfig(path.join(values.data, "demo"), ros1_master_uri);
     for (const name of ROBOTS)
       processes.startRobot({ root, url, key: demo.enrollment_key, state: path.join(values.data, "demo", "robots", name), name, config });
     await demo.robotsOnline(ROBOTS, () => processes.failure());
@@ -62,6 +64,7 @@ try {
       bundles,
       data: values.data,
       root,
+      has_topics: ros1_master_uri !== undefined,
     }),
   );
   await processes.untilOneEnds();

@@ -8,10 +8,24 @@ export interface Steps {
   bundles: Record<string, string>;
   data: string;
   root: string;
+  /** ROS 1 is installed here, so the robots have topics. */
+  has_topics: boolean;
 }
 
 /** What to type next, line by line as it works in a shell at the root of the clone. */
-export function nextSteps({ url, token, fleet_id, robot_id, bundles, root, data }: Steps): string {
+export function nextSteps({ url, token, fleet_id, robot_id, bundles, root, data, has_topics }: Steps): string {
+  const topics = has_topics
+    ? `
+Look into its ROS:
+
+  rf robots topics ${robot_id} list
+  rf robots topics ${robot_id} echo /scan --rate 1
+  rf robots topics ${robot_id} hz /scan
+`
+    : `
+Its ROS topics: rf robots topics ${robot_id} list shows those of a ROS that runs here. With Debian's
+ros-core, python3-std-msgs and python3-sensor-msgs installed the next npm start has some of its own.
+`;
   const file = (version: string): string => shown(path.relative(root, bundles[version] ?? ""));
   return `
 Robofleet is running with three robots.
@@ -43,7 +57,7 @@ See what a robot sees, and open a shell on it:
 
   rf robots camera ${robot_id}
   rf robots shell ${robot_id}
-
+${topics}
 Ctrl-C here stops everything.
 `;
 }

@@ -9,6 +9,8 @@ const LOG_LINES_SHOWN = 15;
 
 interface Running {
   name: string;
+  /** The demo goes on without it. */
+  extra: boolean;
   child: ChildProcess;
   log_file: string;
   ended: Promise<void>;
@@ -66,16 +68,21 @@ export class Processes {
     ]);
   }
 
+  /** Starts something that the demo shows, and can do without. */
+  startExtra({ name, program, args, env }: { name: string; program: string; args: string[]; env: Record<string, string> }): void {
+    this.#spawn(name, program, args, { extra: true, env });
+  }
+
   /** Why the demo cannot go on, when a process ended by itself. */
   failure(): string | undefined {
-    const dead = this.#running.find(({ child }) => child.exitCode !== null || child.signalCode !== null);
+    const dead = this.#needed().find(({ child }) => child.exitCode !== null || child.signalCode !== null);
     return dead === undefined
       ? undefined
       : `${dead.name} ended by itself; the last lines of ${dead.log_file}:\n${lastLines(dead.log_file)}`;
   }
 
   async untilOneEnds(): Promise<void> {
-    await Promise.race(this.#running.map(({ ended }) => ended));
+    await Promise.race(this.#needed().map(({ ended }) => ended));
   }
 
   /** Robots first, so that the server sees them go; whoever does not end in time is killed. */
@@ -94,14 +101,25 @@ export class Processes {
     }
   }
 
-  /** In a process group of its own: Ctrl-C reaches the demo alone, which then stops everything in order. */
+  #needed(): Running[] {
+    return this.#running.filter(({ extra }) => !extra);
+  }
+
   #start(name: string, root: string, entry: string, args: string[]): Running {
+    return this.#spawn(name, process.execPath, [path.join(root, entry), ...args], { extra: false, env: {} });
+  }
+
+  /** In a process group of its own: Ctrl-C reaches the demo alone, which then stops everything in order. */
+  #spawn(name: string, program: string, args: string[], { extra, env }: { extra: boolean; env: Record<string, string> }): Running {
     mkdirSync(this.#logs, { recursive: true });
     const log_file = path.join(this.#logs, `${name}.log`);
     const log = openSync(log_file, "a");
-    const child = spawn(process.execPath, [path.join(root, entry), ...args], { stdio: ["ignore", log, log], detached: true });
-    const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-    const running = { name, child, log_file, ended };
+    const child = spawn(program, args, { env: { ...process.env, ...env }, stdio: ["ignore", log, log], detached: true });
+    const ended = new Promise<void>((resolve) => {
+      child.once("exit", () => resolve());
+      child.once("error", () => resolve());
+    });
+    const running = { name, extra, child, log_file, ended };
     this.#running.push(running);
     return running;
   }

@@ -2,8 +2,11 @@ import { writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 
-/** Writes the robots' own config file: a camera with a test picture, and a shell of whoever runs the demo. Answers its path. */
-export async function writeRobotConfig(directory: string): Promise<string> {
+/**
+ * Writes the robots' own config file: a camera with a test picture, a shell of whoever runs the demo, and where the demo's ROS 1 master is, if
+ * there is one. Answers its path.
+ */
+export async function writeRobotConfig(directory: string, ros1_master_uri: string | undefined): Promise<string> {
   const file = path.join(directory, "agent.yaml");
   const lines = [
     "# What the demo's robots allow and have; docs/guide/live-access.md tells more.",
@@ -12,6 +15,7 @@ export async function writeRobotConfig(directory: string): Promise<string> {
     "    test_picture: true",
     "shell:",
     `  user: ${JSON.stringify(os.userInfo().username)}`,
+    ...(ros1_master_uri === undefined ? [] : ["ros:", `  ros1_master_uri: ${JSON.stringify(ros1_master_uri)}`]),
   ];
   await writeFile(file, `${lines.join("\n")}\n`);
   return file;
