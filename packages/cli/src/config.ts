@@ -13,6 +13,8 @@ export interface Environment {
   /** Whether a terminal may be given colours. */
   colors: boolean;
   debug: boolean;
+  /** TERM: what kind of terminal this is, where it says so in a form that others understand. */
+  term: string | undefined;
   /** Tokens may go to another machine in the clear. */
   allow_insecure_http: boolean;
   /** ROBOFLEET_PAGER or PAGER; undefined when it is not set, empty when it says that there is none. */
@@ -34,6 +36,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     admin_token: read("ROBOFLEET_ADMIN_TOKEN"),
     config_home: read("XDG_CONFIG_HOME"),
     colors: read("NO_COLOR") === undefined && env.TERM !== "dumb",
+    term: /^[\w.+-]{1,64}$/.test(env.TERM ?? "") ? env.TERM : undefined,
     debug: read("ROBOFLEET_DEBUG") !== undefined && env.ROBOFLEET_DEBUG !== "0",
     allow_insecure_http: read("ROBOFLEET_ALLOW_INSECURE_HTTP") !== undefined && env.ROBOFLEET_ALLOW_INSECURE_HTTP !== "0",
     pager: env.ROBOFLEET_PAGER ?? env.PAGER,

@@ -57,8 +57,11 @@ export class PipedTerminal implements Terminal {
 
   async write(bytes: Uint8Array): Promise<void> {
     if (this.#stdin.destroyed || this.#stdin.writableEnded) return;
-    if (!this.#stdin.write(bytes))
-      await Promise.race([once(this.#stdin, "drain"), once(this.#stdin, "close"), this.exited]).catch(() => {});
+    if (this.#stdin.write(bytes)) return;
+    const heard = new AbortController();
+    const { signal } = heard;
+    await Promise.race([once(this.#stdin, "drain", { signal }), once(this.#stdin, "close", { signal }), this.exited]).catch(() => {});
+    heard.abort();
   }
 
   endInput(): void {

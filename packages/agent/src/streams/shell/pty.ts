@@ -53,6 +53,8 @@ const SIGNAL_NAMES = new Map<number, string>(Object.entries(constants.signals).m
 /** A program on a terminal of its own. */
 export class PtyTerminal implements Terminal {
   readonly exited: Promise<ShellExit>;
+  /** Of the program, which leads a session of its own. */
+  readonly pid: number;
   readonly #clock: Clock;
   readonly #fd: number;
   /**
@@ -78,6 +80,7 @@ export class PtyTerminal implements Terminal {
       this.#answer();
     });
     this.#fd = fd;
+    this.pid = pid;
     this.#slave = fs.openSync(pty, fs.constants.O_RDWR | fs.constants.O_NOCTTY);
     if (owner !== undefined) fs.fchownSync(this.#slave, owner, -1);
     this.#session = sessionOf(pid);

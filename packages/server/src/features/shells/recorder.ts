@@ -81,7 +81,11 @@ export class Recorder {
 
   #event(kind: "o" | "r" | "m", text: string): void {
     const seconds = Math.round((this.#options.plane.clock.monotonic() - this.#started_at) * 1_000) / 1e6;
-    this.#append(`${JSON.stringify([seconds, kind, text])}\n`);
+    // JSON leaves these two as they are, and some readers know them as ends of a line.
+    const event = JSON.stringify([seconds, kind, text])
+      .replace(/\u2028/g, "\\u2028")
+      .replace(/\u2029/g, "\\u2029");
+    this.#append(`${event}\n`);
   }
 
   #append(line: string): void {

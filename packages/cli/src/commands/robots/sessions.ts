@@ -1,0 +1,105 @@
+import { createWriteStream } from "node:fs";
+import process from "node:process";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { ReadableStream } from "node:stream/web";
+import { fillPath, paths } from "@robofleet/protocol/paths";
+import { ApiError, type Client } from "@robofleet/sdk";
+import { InvalidArgumentError } from "commander";
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { relative } from "../../duration.ts";
+import { readList } from "../../lists.ts";
+import { events } from "../../shell/recording.ts";
+import { plain } from "../../text.ts";
+
+const ACTIONS = ["list", "play"] as const;
+type Action = (typeof ACTIONS)[number];
+const READ_MS_MAX = 600_000;
+
+interface Options {
+  speed?: number;
+  maxIdle?: number;
+  raw?: boolean;
+  save?: string;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description("List the shells that were opened on a robot, or play what one of them showed. Recordings are for admins.")
+    .argument("<action>", ACTIONS.join(", "), readAction)
+    .argument("<id>", "To list: id of the robot; to play: id of the session")
+    .option("--speed <factor>", "Play so many times as fast", factor)
+    .option("--max-idle <seconds>", "Play pauses as no longer than this", factor)
+    .option("--raw", "Print all of it at once, without its timing")
+    .option("--save <file>", "Write the recording as it is, for asciinema; - is stdout")
+    .action(act<[Action, string, Options]>(run));
+  addExamples(command, [
+    "rf robots sessions list rob_…",
+    "rf robots sessions play shl_… --speed 2 --max-idle 1",
+    "rf robots sessions play shl_… --save session.cast && asciinema play session.cast",
+  ]);
+};
+
+function readAction(text: string): Action {
+  const action = ACTIONS.find((one) => one === text);
+  if (action === undefined) throw new InvalidArgumentError(`It is one of ${ACTIONS.join(", ")}.`);
+  return action;
+}
+
+function factor(text: string): number {
+  const value = Number(text);
+  if (!(value > 0 && value < Infinity)) throw new InvalidArgumentError("It takes a number above 0.");
+  return value;
+}
+
+async function run(context: Context, action: Action, id: string, options: Options): Promise<void> {
+  const client = await context.client();
+  if (action === "list") return list(context, client, id);
+  await play(context, client, id, options);
+}
+
+async function list({ out, now }: Context, client: Client, id: string): Promise<void> {
+  const answer = await readList(client, "listShellSessions", undefined, { params: { id } });
+  await out.result(answer, () => {
+    if (answer.items.length === 0) return out.note("No shell was opened on this robot yet.");
+    return out.table(answer.items, [
+      { title: "ID", value: ({ id }) => id },
+      { title: "STARTED", value: ({ started_at }) => relative(started_at, now()) },
+      { title: "BY", value: ({ actor }) => actor.name ?? actor.id ?? actor.type },
+      { title: "APP", value: ({ app }) => app ?? "-" },
+      { title: "PROGRAM", value: ({ program }) => program ?? "login shell" },
+      { title: "STATUS", value: ({ status }) => out.status(status) },
+      { title: "END", value: ({ exit_code, reason }) => (exit_code === null ? (reason ?? "-") : `exit ${exit_code}`) },
+      { title: "FROM", value: ({ ip }) => ip, wide: true },
+      { title: "OUTPUT", value: ({ output_bytes }) => output_bytes, wide: true },
+      { title: "RECORDING", value: ({ recording }) => recording.status, wide: true },
+    ]);
+  });
+}
+
+async function play(context: Context, client: Client, id: string, { speed = 1, maxIdle, raw, save }: Options): Promise<void> {
+  const signal = context.interruptible();
+  const answer = await client.request("GET", fillPath(paths.getShellRecording[1], { id }), { signal, timeout_ms: READ_MS_MAX });
+  if (!answer.ok || answer.body === null)
+    throw new ApiError({ status: answer.status, headers: answer.headers, body: (await answer.json()) as unknown });
+  const content = Readable.fromWeb(answer.body as ReadableStream<Uint8Array>);
+  if (save !== undefined) {
+    await pipeline(content, save === "-" ? process.stdout : createWriteStream(save), { end: save !== "-", signal });
+    if (save !== "-") context.out.note(plain(`Written to ${save}.`));
+    return;
+  }
+  const start = context.clock.monotonic();
+  let [played, at] = [0, 0];
+  for await (const event of events(content)) {
+    if (raw !== true) {
+      const idle = event.seconds - at;
+      played += Math.min(idle, maxIdle ?? idle);
+      at = event.seconds;
+      const wait_ms = (played * 1_000) / speed - (context.clock.monotonic() - start);
+      if (wait_ms > 0) await context.clock.sleep(wait_ms, signal);
+    }
+    if (event.kind === "o" && !process.stdout.write(event.text)) await new Promise((resolve) => process.stdout.once("drain", resolve));
+  }
+  if (process.stdout.isTTY) process.stdout.write("\u001b[0m\u001b[?25h\n");
+}

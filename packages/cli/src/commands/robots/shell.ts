@@ -1,0 +1,132 @@
+import process from "node:process";
+import type { Stream } from "@robofleet/sdk";
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+import { EXIT } from "../../exit-codes.ts";
+import { Failure } from "../../failure.ts";
+import { type Escape, EscapeFilter } from "../../shell/escape.ts";
+import { LocalTerminal } from "../../shell/local-terminal.ts";
+import { streamFailure } from "../../stream-ending.ts";
+
+const SUBPROTOCOL = "robofleet.shell.v1";
+/** The server takes no longer message. */
+const MESSAGE_BYTES_MAX = 32 * 1024;
+const HELP = "\r\n~.  end the connection\r\n~~  a single ~\r\n~?  this help\r\n(after Enter only)\r\n";
+
+interface Options {
+  app?: string;
+  tty?: boolean;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description(
+      "Open a shell on a robot, or run a command there. What it shows is recorded. Its exit code is passed on. `~.` after Enter ends a connection that is stuck. Where stdin or stdout is no terminal, bytes go through as they are, and stderr comes apart.",
+    )
+    .argument("<id>", "Id of the robot")
+    .argument("[command...]", "Behind --: a command to run instead of a shell")
+    .option("--app <name>", "Inside of this app: in its container, or with the directory and environment of its bundle")
+    .option("-T, --no-tty", "No terminal on the robot, even if there is one here")
+    .action(act<[string, string[], Options]>(run));
+  addExamples(command, [
+    "rf robots shell rob_…",
+    "rf robots shell rob_… -- uptime",
+    "rf robots shell rob_… --app nav",
+    "rf robots shell rob_… -- tar c -C /var/log . > logs.tar",
+  ]);
+};
+
+async function run(context: Context, robot_id: string, command: string[], { app, tty }: Options): Promise<void> {
+  const client = await context.client();
+  const terminal = tty !== false && LocalTerminal.present ? new LocalTerminal() : undefined;
+  const stream = await client.stream("shell", {
+    robot_id,
+    protocols: [SUBPROTOCOL],
+    query: {
+      ...(terminal === undefined ? { terminal: "no" } : { ...terminal.size, term: context.environment.term }),
+      app,
+      command: command.length === 0 ? undefined : JSON.stringify(command),
+    },
+  });
+  const shell = new RemoteShell(stream, terminal);
+  terminal?.open((size) => void stream.send(JSON.stringify({ type: "resize", ...size })));
+  let exit_code: number | undefined;
+  try {
+    shell.takeInput();
+    exit_code = await shell.show();
+  } finally {
+    terminal?.close(exit_code !== undefined);
+    process.stdin.destroy();
+  }
+  if (exit_code !== undefined) process.exitCode = exit_code;
+  else throw ending(shell, stream);
+}
+
+function ending({ left }: RemoteShell, { ending = { code: 1006, reason: "" } }: Stream): Failure {
+  if (left) return new Failure(EXIT.error, "disconnected", { bare: true, document: undefined });
+  const again = "What ran in it was ended. `rf robots sessions list <id>` shows what is known of it.";
+  return (
+    streamFailure(ending, { right: "open this shell", again }) ??
+    new Failure(EXIT.error, `the shell ended without an exit code${ending.reason === "" ? "" : `: ${ending.reason}`}`, {
+      document: undefined,
+    })
+  );
+}
+
+/** The two directions of one shell. */
+class RemoteShell {
+  /** Somebody typed `~.`. */
+  left = false;
+  readonly #stream: Stream;
+  readonly #terminal: LocalTerminal | undefined;
+  readonly #filter: EscapeFilter | undefined;
+
+  constructor(stream: Stream, terminal: LocalTerminal | undefined) {
+    this.#stream = stream;
+    this.#terminal = terminal;
+    this.#filter = terminal === undefined ? undefined : new EscapeFilter();
+  }
+
+  /** Reads stdin as fast as the robot takes it. */
+  takeInput(): void {
+    process.stdin.on("data", (bytes: Buffer) => {
+      process.stdin.pause();
+      void this.#type(bytes).then(() => process.stdin.resume());
+    });
+    process.stdin.once("end", () => {
+      if (this.#terminal === undefined) void this.#stream.send(JSON.stringify({ type: "eof" }));
+    });
+    // A stdin that cannot be read says no more than one that has ended.
+    process.stdin.on("error", () => {});
+  }
+
+  async #type(typed: Buffer): Promise<void> {
+    const { bytes, escapes } = this.#filter === undefined ? { bytes: typed, escapes: [] as Escape[] } : this.#filter.take(typed);
+    for (let at = 0; at < bytes.length; at += MESSAGE_BYTES_MAX) await this.#stream.send(bytes.subarray(at, at + MESSAGE_BYTES_MAX));
+    if (escapes.includes("help")) process.stdout.write(HELP);
+    if (escapes.includes("disconnect")) {
+      this.left = true;
+      this.#stream.close();
+    }
+  }
+
+  /** Prints what comes as fast as stdout takes it, until the stream ends; answers the exit code, if one was told. */
+  async show(): Promise<number | undefined> {
+    let exit_code: number | undefined;
+    for await (const { binary, data } of this.#stream) {
+      if (binary) {
+        this.#terminal?.watch(data);
+        await write(process.stdout, data);
+        continue;
+      }
+      const control = JSON.parse(data.toString("utf8")) as { type?: unknown; code?: unknown; data?: unknown };
+      if (control.type === "stderr" && typeof control.data === "string") await write(process.stderr, Buffer.from(control.data, "base64"));
+      else if (control.type === "exit" && typeof control.code === "number") exit_code = control.code;
+    }
+    return exit_code;
+  }
+}
+
+/** Resolves when there is room for more. */
+const write = (stream: NodeJS.WriteStream, bytes: Uint8Array): Promise<void> =>
+  new Promise((resolve) => void (stream.write(bytes) ? resolve() : stream.once("drain", resolve)));
