@@ -128,10 +128,13 @@ test(
 
 test("noise on the port of discovery ends nothing, and publishers that go and come are found again", { ...LIMIT, skip }, async (t) => {
   const [writer, namespace] = [await buildWriter(t), await startNamespace(t)];
+  // Another agent of the same network, which publishes nothing.
+  const other = listen(namespace, [], { ROS_DOMAIN_ID: "0" });
   const listener = listen(namespace, ["/chatter"], { ROS_DOMAIN_ID: "0" });
   const first = namespace.spawn(writer, []);
   await until("the first messages", listener, () => listener.of("/chatter").length >= 5);
   listener.say("noise");
+  other.say("noise");
   const count = listener.of("/chatter").length;
   await until("more of them", listener, () => listener.of("/chatter").length >= count + 10);
   assertGapless(numbersOf(textsOf(listener, "/chatter")));

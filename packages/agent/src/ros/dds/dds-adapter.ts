@@ -9,7 +9,7 @@ import { DdsParticipant } from "./participant.ts";
 
 /** Participants announce themselves at once to one that is new. */
 const ANSWER_MS = 3_000;
-/** With nobody else in the domain for so long, ROS is gone. */
+/** With nobody who publishes for so long, ROS is gone. */
 const ALONE_MS = 60_000;
 const ALONE_CHECK_MS = 5_000;
 /** Topics of the domain that are told of. */
@@ -32,7 +32,7 @@ export function isDdsLikely({ domain_id, prefixes, distro }: RosSettings): boole
 
 const ROS1_DISTROS = new Set(["indigo", "kinetic", "lunar", "melodic", "noetic"]);
 
-/** Answers when somebody else is in the domain. */
+/** Answers when somebody in the domain publishes, as every node of ROS does: another agent that only listens is not ROS. */
 export const findDds: FindRosAdapter = async (options) => {
   if (!isDdsLikely(options.settings)) return undefined;
   const adapter = new DdsAdapter(options);
@@ -89,8 +89,8 @@ class DdsAdapter implements RosAdapter {
     this.#participant.subscribe({ ...options, durability: TRANSIENT_LOCAL, reliability: reliability(RELIABLE), history: HISTORY });
     let alone_since = clock.monotonic();
     this.#alone = clock.every(ALONE_CHECK_MS, () => {
-      if ((this.#participant?.peers ?? 0) > 0) alone_since = clock.monotonic();
-      else if (clock.monotonic() - alone_since > ALONE_MS) this.#end("nobody else is in the DDS domain any more");
+      if (this.#writers().length > 0) alone_since = clock.monotonic();
+      else if (clock.monotonic() - alone_since > ALONE_MS) this.#end("nobody publishes in the DDS domain any more");
     });
   }
 
@@ -98,8 +98,8 @@ class DdsAdapter implements RosAdapter {
     const { clock, signal } = this.#options;
     const over = new AbortController();
     this.#came = () => over.abort();
-    if (this.#participant?.peers === 0) await clock.sleep(ANSWER_MS, AbortSignal.any([over.signal, signal]));
-    return (this.#participant?.peers ?? 0) > 0;
+    if (this.#writers().length === 0) await clock.sleep(ANSWER_MS, AbortSignal.any([over.signal, signal]));
+    return this.#writers().length > 0;
   }
 
   nodes(): string[] {
@@ -144,7 +144,7 @@ class DdsAdapter implements RosAdapter {
   }
 
   #changed(): void {
-    if ((this.#participant?.peers ?? 0) > 0) this.#came();
+    if (this.#writers().length > 0) this.#came();
     if (!this.#closed) for (const subscription of this.#subscriptions.values()) this.#match(subscription);
   }
 

@@ -103,16 +103,6 @@ export class DdsParticipant {
     });
   }
 
-  /** Participants that are there, besides this one. */
-  get peers(): number {
-    return this.#heard.size;
-  }
-
-  /** When somebody was last heard, on the monotonic clock. */
-  get heard_at(): number {
-    return Math.max(-Infinity, ...this.#heard.values());
-  }
-
   /** Everything that somebody publishes. */
   writers(): EndpointAttributesWithTopic[] {
     return this.#participant.topicWriters();
