@@ -22,7 +22,7 @@ import {
   writeRecord,
   writeStagedImage,
 } from "./container-record.ts";
-import { Containers } from "./containers.ts";
+import { Containers, lacksImage } from "./containers.ts";
 import { type Engine, engineMessage } from "./engine.ts";
 import { Images, type RegistryLogin } from "./images.ts";
 import type { LayerStore } from "./layer-store.ts";
@@ -78,8 +78,8 @@ export class ContainerExecutor implements Executor {
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths, on_step } = this.#options;
-    this.#replacement.createOptions(app, release, "");
-    await this.#tidied(app);
+    await this.#replacement.check(app, release, io.signal);
+    await this.#tidying.get(app);
     const directory = paths.version(app, release.id);
     const staged = readStagedImage(directory);
     if (staged !== undefined) {
@@ -111,17 +111,29 @@ export class ContainerExecutor implements Executor {
   async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
     const { signal } = this.#closing;
-    await this.#tidied(app);
+    await this.#tidying.get(app);
     const before = this.#takeAway(app);
     let kept: Kept;
     try {
-      kept = await this.#replacement.choose(app, release, { fresh, signal });
+      kept = await this.#choose(app, release, { fresh, signal });
     } finally {
       await this.#letGo(app, before);
     }
     await this.#containers.start(kept.container_id, signal);
     this.#options.on_step("container.started");
     await this.#watch(app, release, kept);
+  }
+
+  /** Somebody may have taken the image from the engine meanwhile: then it is brought once more, of what the robot still has of it. */
+  async #choose(app: string, release: DesiredRelease, options: { fresh: boolean; signal: AbortSignal }): Promise<Kept> {
+    try {
+      return await this.#replacement.choose(app, release, options);
+    } catch (error) {
+      if (!lacksImage(error)) throw error;
+      this.#options.log.warn({ app, release: release.tag }, "the engine has lost the image of a release: it is brought again");
+      await this.#bring(app, release, { signal: options.signal, progress: () => {} });
+      return this.#replacement.choose(app, release, options);
+    }
   }
 
   async #watch(app: string, release: DesiredRelease, { container_id }: Kept): Promise<void> {
@@ -169,7 +181,9 @@ export class ContainerExecutor implements Executor {
 
   async verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
     const { on_step } = this.#options;
-    const { container } = this.#expect(app, release);
+    const running = this.#running.get(app);
+    if (running?.release.id !== release.id) throw new StepFailure("rejected_by_robot", `release ${release.tag} was not started`);
+    const { container } = running;
     const verdict = await this.#verifyCalmly(app, container, verify_seconds, signal);
     if (!verdict.healthy) return verdict;
     const { old } = readRecord(this.#options.paths, app);
@@ -189,12 +203,6 @@ export class ContainerExecutor implements Executor {
       if (container.down) await this.#containers.start(container.container_id, signal);
       container.exits = 0;
     }
-  }
-
-  #expect(app: string, release: DesiredRelease): Running {
-    const running = this.#running.get(app);
-    if (running?.release.id !== release.id) throw new StepFailure("rejected_by_robot", `release ${release.tag} was not started`);
-    return running;
   }
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
@@ -293,7 +301,7 @@ export class ContainerExecutor implements Executor {
     const { signal } = this.#closing;
     // A robot without an engine has nothing of ours in one.
     if (!hasRecord(paths, app) && !this.available) return;
-    await this.#tidied(app);
+    await this.#tidying.get(app);
     const running = this.#takeAway(app);
     try {
       for (const { id } of await this.#containers.list(app, { signal })) {
@@ -333,10 +341,6 @@ export class ContainerExecutor implements Executor {
         this.#options.log.warn({ app, reason: engineMessage(error) }, "could not tidy up after a container");
     });
     this.#tidying.set(app, turn);
-  }
-
-  async #tidied(app: string): Promise<void> {
-    await this.#tidying.get(app);
   }
 
   place(app: string): AppPlace | undefined {

@@ -1,5 +1,7 @@
 import type { ContainerCreateOptions, ContainerInspectInfo } from "dockerode";
+import { type Bind, isWithin } from "./swappable-mounts.ts";
 import { engineFailure, type CallOptions, type Engine, statusOf } from "./engine.ts";
+import { StepFailure } from "../failure.ts";
 import { ENGINE_CALL_MS, STOP_TIMEOUT_SECONDS_MAX } from "../limits.ts";
 
 /** How containers are found again, whatever happened to our own notes: names are for people. */
@@ -24,6 +26,9 @@ export interface HostPort {
   port: number;
   protocol: string;
 }
+
+/** Whether a container could not be made because the engine has not got its image any more. */
+export const lacksImage = (error: unknown): boolean => error instanceof StepFailure && statusOf(error.cause) === 404;
 
 /** The containers of one robot's apps, each known by its id. Every method bears a second call. */
 export class Containers {
@@ -55,12 +60,34 @@ export class Containers {
       }));
   }
 
+  /** Directories of the robot that containers of its other apps have; not those of the agent itself. */
+  async binds(app: string, signal: AbortSignal): Promise<Bind[]> {
+    const label = [`${LABELS.robot}=${this.#robot}`];
+    const found = await this.#engine.use({ what: "list its containers", signal }, (docker, abortSignal) =>
+      docker.listContainers({ all: true, filters: { label }, abortSignal }),
+    );
+    return found.flatMap(({ Labels, Mounts }) => {
+      const of = Labels[LABELS.app] ?? "";
+      const binds = of === app ? [] : (Mounts ?? []).filter(({ Type, Source }) => Type === "bind" && !isWithin(Source, this.#robot));
+      return binds.map(({ Source, RW }) => ({ app: of, source: Source, writable: RW }));
+    });
+  }
+
   /** Throws StepFailure with the engine's own words when it will not have it. */
   async create(options: ContainerCreateOptions, signal: AbortSignal): Promise<string> {
     try {
       return await this.#engine.use({ what: "create a container", signal }, async (docker, abortSignal) => {
-        const { id } = await docker.createContainer({ ...options, abortSignal });
-        return id;
+        try {
+          const { id } = await docker.createContainer({ ...options, abortSignal });
+          return id;
+        } catch (error) {
+          if (statusOf(error) !== 409 || options.name === undefined) throw error;
+          // The name is new for each container: an earlier call was heard, and its answer was not.
+          const { Id, Config, State } = await docker.getContainer(options.name).inspect({ abortSignal });
+          const ours = Object.entries(options.Labels ?? {}).every(([label, value]) => Config.Labels[label] === value);
+          if (!ours || State.Status !== "created") throw error;
+          return Id;
+        }
       });
     } catch (error) {
       throw engineFailure(error, "rejected_by_robot");

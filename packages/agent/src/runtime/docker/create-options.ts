@@ -5,6 +5,7 @@ import { StepFailure } from "../failure.ts";
 import { CONTAINER_LOG_BYTES_MAX } from "../limits.ts";
 import type { ContainerSpec } from "./container-manifest.ts";
 import { type HostPort, LABELS } from "./containers.ts";
+import { isWithin } from "./swappable-mounts.ts";
 import { CONFIGS_INSIDE, SOCKET_DIRECTORY_INSIDE, type SocketMount } from "./socket-mount.ts";
 
 export interface CreateContext {
@@ -100,11 +101,11 @@ function portBindings({ ports }: ContainerSpec): Record<string, { HostIp: string
 const tmpfsOptions = (read_only: boolean, size_bytes: number | null): string =>
   [read_only ? "ro" : "rw", ...(size_bytes === null ? [] : [`size=${size_bytes}`])].join(",");
 
-/** It is its app's: two apps may use one name. */
+/** It is its app's: two apps may use one name. App names may hold dots and dashes too, but no capital letters. */
 function volumeMount({ app, state_directory }: CreateContext, source: string, Target: string, ReadOnly: boolean): MountSettings {
   return {
     Type: "volume",
-    Source: `robofleet-${app}-${source}`,
+    Source: `robofleet.${app}.Volume.${source}`,
     Target,
     ReadOnly,
     VolumeOptions: {
@@ -144,9 +145,6 @@ export function allowedMount(source: string, directories: readonly string[], gua
     throw refuse("holds the agent's own state, or the socket of a container engine");
   return real;
 }
-
-const isWithin = (place: string, directory: string): boolean =>
-  place === directory || place.startsWith(directory === "/" ? directory : `${directory}/`);
 
 /** Whether it wants a port of the robot that another container has. */
 export function portsClash({ ports }: ContainerSpec, taken: readonly HostPort[]): boolean {

@@ -164,6 +164,8 @@ const AWAY_WORDS =
 
 export function isAway(error: unknown): boolean {
   const code = errorCode(error);
+  // A file of ours that is not there says nothing of the engine, whose socket is connected to.
+  if (code === "ENOENT" && (error as NodeJS.ErrnoException).syscall !== "connect") return false;
   if (code !== undefined && AWAY_CODES.has(code)) return true;
   return statusOf(error) !== 404 && AWAY_WORDS.test(errorMessage(error));
 }

@@ -8,6 +8,7 @@ import { createGunzip } from "node:zlib";
 import type { DesiredLayers } from "@robofleet/protocol/link";
 import { type Extract, extract, type Header, pack, type Pack } from "tar-stream";
 import { StepFailure } from "../failure.ts";
+import { isGzip } from "./unpacked-size.ts";
 import { IMAGE_JSON_BYTES_MAX, IMAGE_LAYERS_MAX } from "../limits.ts";
 
 type Entry = Extract extends AsyncIterable<infer Source> ? Source : never;
@@ -88,12 +89,6 @@ async function eachEntry(archive: string, use: (header: Header, content: Entry) 
     }
   })();
   await Promise.all([reading, using]);
-}
-
-async function isGzip(archive: string): Promise<boolean> {
-  await using handle = await fs.promises.open(archive);
-  const { buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
-  return buffer[0] === 0x1f && buffer[1] === 0x8b;
 }
 
 /** Reads what image a docker-archive or OCI archive holds. `arch` in Node's words. Throws StepFailure `rejected_by_robot`. */

@@ -6,11 +6,20 @@ import type { Clock, Timer } from "@robofleet/clock";
 import type { DesiredLayers } from "@robofleet/protocol/link";
 import type { StageIo } from "../executor.ts";
 import { StepFailure, throwIfAborted } from "../failure.ts";
-import { DISK_FREE_FLOOR_BYTES, ENGINE_MOVE_MS, ENGINE_STALL_MS, type Timing } from "../limits.ts";
+import {
+  DISK_FREE_FLOOR_BYTES,
+  ENGINE_MOVE_MS,
+  ENGINE_STALL_MS,
+  type Timing,
+  UNPACK_ALLOWANCE_BYTES,
+  UNPACK_BYTES_MAX,
+  UNPACK_RATIO_MAX,
+} from "../limits.ts";
 import { freeBytes } from "../durable-file.ts";
 import { type Engine, engineFailure, engineMessage, isAway, statusOf, unlessAborted } from "./engine.ts";
 import type { LayerStore } from "./layer-store.ts";
 import { type ProgressLine, readProgress } from "./progress-lines.ts";
+import { unpackedBytes } from "./unpacked-size.ts";
 
 export interface ImagesOptions {
   engine: Engine;
@@ -78,6 +87,14 @@ export class Images {
     );
     await store.fetch(parts, io);
     on_step("container.layers_fetched");
+    await this.#checkUnpacked(
+      parts.map(({ sha256 }) => store.file(sha256)),
+      io.signal,
+    ).catch((error: unknown) => {
+      store.drop(parts);
+      throw error;
+    });
+    on_step("container.layers_checked");
     // Loaded when it is needed: most of the time a robot only watches what it runs.
     const { composeArchive } = await import("./image-archive.ts");
     const name = this.name(app, release_id);
@@ -102,6 +119,7 @@ export class Images {
       return image.image_id;
     }
     await this.#checkSpace(fs.statSync(archive).size, io.signal);
+    await this.#checkUnpacked([archive], io.signal);
     try {
       await this.#load(() => renameArchive(archive, image, name), io.signal);
     } catch (error) {
@@ -120,11 +138,21 @@ export class Images {
         },
       });
       const content = archive();
-      // What goes wrong here the engine's call tells.
-      pipeline(content, meter, () => {});
+      const unreadable = new AbortController();
+      // What goes wrong at the engine's end the call tells; what cannot be read here would be told as if the engine had gone.
+      pipeline(content, meter, () => {
+        const { errored } = content;
+        if (errored !== null)
+          unreadable.abort(
+            new StepFailure("rejected_by_robot", `a part of the image cannot be read: ${errored.message}`, { cause: errored }),
+          );
+      });
+      const call = AbortSignal.any([abortSignal, unreadable.signal]);
       try {
-        const answer = await unlessAborted(abortSignal, docker.loadImage(meter, { abortSignal }));
-        await unlessAborted(abortSignal, readProgress(answer, moved));
+        const answer = await unlessAborted(call, docker.loadImage(meter, { abortSignal: call }));
+        await unlessAborted(call, readProgress(answer, moved));
+      } catch (error) {
+        throw unreadable.signal.aborted ? unreadable.signal.reason : error;
       } finally {
         // An archive that nobody reads to its end would keep its file open.
         meter.destroy();
@@ -171,11 +199,16 @@ export class Images {
     );
   }
 
-  async #checkSpace(bytes: number, signal: AbortSignal): Promise<void> {
+  /** Where the engine keeps its images; undefined: we cannot see it, and the engine tells by itself when that is full. */
+  async #root(signal: AbortSignal): Promise<string | undefined> {
     const info: unknown = await this.#options.engine.use({ what: "describe itself", signal }, (docker) => docker.info());
     const root = typeof info === "object" && info !== null && "DockerRootDir" in info ? info.DockerRootDir : undefined;
-    // An engine whose disk we cannot see tells by itself when it is full.
-    if (typeof root !== "string" || !fs.existsSync(root)) return;
+    return typeof root === "string" && fs.existsSync(root) ? root : undefined;
+  }
+
+  async #checkSpace(bytes: number, signal: AbortSignal): Promise<void> {
+    const root = await this.#root(signal);
+    if (root === undefined) return;
     const needed = bytes * LOAD_COPIES + DISK_FREE_FLOOR_BYTES;
     const free = await freeBytes(root);
     if (free < needed)
@@ -183,6 +216,23 @@ export class Images {
         "insufficient_disk",
         `the image needs ${needed} bytes below ${root} (with ${DISK_FREE_FLOOR_BYTES} to stay free), ${free} are free`,
       );
+  }
+
+  /** What an image becomes when it is unpacked: the engine would do that until its disk is full. */
+  async #checkUnpacked(files: readonly string[], signal: AbortSignal): Promise<void> {
+    const packed = files.reduce((sum, file) => sum + (fs.statSync(file, { throwIfNoEntry: false })?.size ?? 0), 0);
+    const most = Math.min(UNPACK_BYTES_MAX, packed * UNPACK_RATIO_MAX + UNPACK_ALLOWANCE_BYTES);
+    const root = await this.#root(signal);
+    const room = root === undefined ? Infinity : (await freeBytes(root)) - DISK_FREE_FLOOR_BYTES;
+    // The engine has a copy of the archive while it unpacks it.
+    const unpacked = packed + (await unpackedBytes(files, Math.min(most, room - packed), signal));
+    if (unpacked > room)
+      throw new StepFailure(
+        "insufficient_disk",
+        `the image needs more than ${room} bytes below ${root} unpacked, and ${DISK_FREE_FLOOR_BYTES} are to stay free`,
+      );
+    if (unpacked > packed + most)
+      throw new StepFailure("rejected_by_robot", `the image is more than ${most} bytes unpacked, of ${packed} packed`);
   }
 
   /**

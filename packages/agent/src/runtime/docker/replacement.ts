@@ -5,6 +5,7 @@ import { type ContainerSpec, readContainerManifest } from "./container-manifest.
 import { type ContainerRecord, type Kept, NO_CONTAINERS, readRecord, readStagedImage, writeRecord } from "./container-record.ts";
 import type { Containers, Found } from "./containers.ts";
 import { createOptions, portsClash } from "./create-options.ts";
+import { type Bind, isWithin, refuseSwappable } from "./swappable-mounts.ts";
 import { SocketDirectory } from "./socket-mount.ts";
 
 export interface ReplacementOptions extends Pick<RuntimeOptions, "paths" | "config" | "clock" | "log" | "on_step"> {
@@ -33,8 +34,22 @@ export class Replacement {
     return there ?? this.#install(app, release, record, found, signal);
   }
 
-  /** What the engine is asked for. Refuses what this robot will not run: StepFailure `rejected_by_robot`. */
-  createOptions(app: string, release: DesiredRelease, image_id: string): ReturnType<typeof createOptions> {
+  /** Refuses what this robot will not run: StepFailure `rejected_by_robot`. */
+  async check(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
+    await this.#checkMounts(app, this.#createOptions(app, release, ""), signal);
+  }
+
+  async #checkMounts(app: string, { HostConfig }: ReturnType<typeof createOptions>, signal: AbortSignal): Promise<void> {
+    // No place holds a colon: what does is refused.
+    const wanted = (HostConfig?.Binds ?? []).flatMap((bind): Bind[] => {
+      const [source = "", , mode] = bind.split(":");
+      return isWithin(source, this.#options.paths.root) ? [] : [{ app, source, writable: mode !== "ro" }];
+    });
+    if (wanted.length > 0) refuseSwappable(wanted, await this.#options.containers.binds(app, signal));
+  }
+
+  /** What the engine is asked for. Refuses as above. */
+  #createOptions(app: string, release: DesiredRelease, image_id: string): ReturnType<typeof createOptions> {
     const { paths, config, clock } = this.#options;
     return createOptions({
       app,
@@ -88,7 +103,8 @@ export class Replacement {
     const staged = readStagedImage(paths.version(app, release.id));
     if (staged === undefined) throw new StepFailure("rejected_by_robot", `release ${release.tag} is not staged`);
     const old = record.settled ? record.current : record.old;
-    const options = this.createOptions(app, release, staged.image_id);
+    const options = this.#createOptions(app, release, staged.image_id);
+    await this.#checkMounts(app, options, signal);
     const spec = readContainerManifest(release.manifest);
     for (const one of found) {
       if (one.id !== old?.container_id) await containers.remove(one.id, signal);
