@@ -1,6 +1,14 @@
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { access, type AccessRow, type ObjectField, streamAccess, streamPaths } from "@robofleet/protocol";
+import {
+  access,
+  type AccessRow,
+  fleetStreamAccess,
+  fleetStreamPaths,
+  type ObjectField,
+  streamAccess,
+  streamPaths,
+} from "@robofleet/protocol";
 import { type Access, type Route, routes } from "@robofleet/protocol/routes";
 import { root } from "../bin/launch.mjs";
 import { ENVIRONMENT } from "../packages/cli/src/topics.ts";
@@ -86,6 +94,8 @@ function shown(name: string, value: number): string {
   return unit === undefined ? String(value) : `${value} (${value / unit[1]} ${unit[0]})`;
 }
 
+const ALL_STREAM_PATHS = { ...streamPaths, ...fleetStreamPaths };
+
 const ACCESS: Record<Access, string> = {
   public: "anyone",
   viewer: "viewer",
@@ -160,7 +170,9 @@ ${table(
 
 ${table(
   head,
-  Object.entries(streamAccess).map(([name, one]) => row(streamPaths[name as keyof typeof streamPaths], one)),
+  Object.entries({ ...streamAccess, ...fleetStreamAccess }).map(([name, one]) =>
+    row(ALL_STREAM_PATHS[name as keyof typeof ALL_STREAM_PATHS], one),
+  ),
 )}
 `;
 }

@@ -1,7 +1,18 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test, type TestContext } from "node:test";
-import { accessOf, type Role, roleAtLeast, ROLES, streamAccess, streamPaths } from "@robofleet/protocol";
+import {
+  accessOf,
+  fillPath,
+  fleetStreamAccess,
+  type FleetStreamName,
+  fleetStreamPaths,
+  type Role,
+  roleAtLeast,
+  ROLES,
+  streamAccess,
+  streamPaths,
+} from "@robofleet/protocol";
 import { type Route, routes } from "@robofleet/protocol/routes";
 import { provePromise } from "../harness/promise.ts";
 import { startPlane } from "../harness/index.ts";
@@ -142,7 +153,15 @@ const ticketLines = STREAM_NAMES.map((name): Line => {
   return { name: `ticket of ${name}`, on: "object", access: route.access, needed: streamAccess[name].access, has_id: true, ask };
 });
 
-const lines = [...(Object.values(routes) as Route[]).flatMap(linesOf), ...streamLines, ...ticketLines];
+const fleetStreamLines = (Object.keys(fleetStreamPaths) as FleetStreamName[]).map((name): Line => {
+  const { access } = fleetStreamAccess[name];
+  const unchecked = { url: plane.url, fetch };
+  const ask = ({ from, token }: Column): Promise<Reply> =>
+    new Http(unchecked, token).get(fillPath(fleetStreamPaths[name], { id: from.ids.fleet_id ?? "" }));
+  return { name: `WebSocket ${fleetStreamPaths[name]}`, on: "object", access, needed: access, has_id: true, ask };
+});
+
+const lines = [...(Object.values(routes) as Route[]).flatMap(linesOf), ...streamLines, ...fleetStreamLines, ...ticketLines];
 
 type Outcome = "may" | "not found" | "forbidden" | "unauthorized";
 

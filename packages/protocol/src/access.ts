@@ -1,4 +1,4 @@
-import type { RouteName, StreamName } from "./paths.ts";
+import type { FleetStreamName, RouteName, StreamName } from "./paths.ts";
 import type { Role } from "./states.ts";
 
 /**
@@ -235,6 +235,10 @@ export const streamAccess = {
   forward: one("operator", "robot"),
   files: one("operator", "robot"),
 } as const satisfies Record<StreamName, AccessRow & { access: Role }>;
+
+export const fleetStreamAccess = {
+  fleet_logs: one("viewer", "fleet"),
+} as const satisfies Record<FleetStreamName, AccessRow & { access: Role }>;
 
 /** The row of a route; the same object as in the table, without its narrow type. */
 export const accessOf = (name: RouteName): AccessRow => access[name];

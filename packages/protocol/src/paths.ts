@@ -145,6 +145,12 @@ export const streamPaths = {
 } as const;
 export type StreamName = keyof typeof streamPaths;
 
+/** And those of a fleet. */
+export const fleetStreamPaths = {
+  fleet_logs: "/api/fleets/{id}/logs/ws",
+} as const;
+export type FleetStreamName = keyof typeof fleetStreamPaths;
+
 /** The cookie that holds the secret of a session: over TLS, and without. */
 export const SESSION_COOKIES = { secure: "__Host-robofleet_session", plain: "robofleet_session" } as const;
 /** By this header a page shows that it may read what the service answers, which other sites' pages may not. */

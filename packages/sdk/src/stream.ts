@@ -1,4 +1,5 @@
-import { fillPath, type StreamName, streamPaths } from "@robofleet/protocol/paths";
+import { fillPath, type FleetStreamName, fleetStreamPaths, type StreamName, streamPaths } from "@robofleet/protocol/paths";
+import { maskingFor } from "@robofleet/protocol/masking";
 import type { IncomingMessage } from "node:http";
 import type { RawData, WebSocket } from "ws";
 import { type Connection, urlOf } from "./connection.ts";
@@ -17,13 +18,20 @@ const STREAM_BYTES_MAX = 4 * 1024 * 1024;
 const SEND_BYTES_MAX = 256 * 1024;
 const FRAME_BYTES_MAX = 16 * 1024 * 1024;
 
-export interface StreamArguments {
-  robot_id: string;
+export interface StreamOptions {
   query?: Query | undefined;
   /** WebSocket subprotocols to offer; the server takes one that it knows, or none. */
   protocols?: readonly string[] | undefined;
   /** Closes the stream. */
   signal?: AbortSignal | undefined;
+}
+
+export interface StreamArguments extends StreamOptions {
+  robot_id: string;
+}
+
+export interface FleetStreamArguments extends StreamOptions {
+  fleet_id: string;
 }
 
 export interface Frame {
@@ -42,21 +50,30 @@ export interface Stream extends AsyncIterable<Frame> {
   readonly ending: Ending | undefined;
   /** The subprotocol that the server took; empty: none. */
   readonly protocol: string;
-  /** Text is a text frame, bytes are a binary one. Resolves when there is room for more, or the stream has ended. */
+  /** Text is a text frame, bytes are a binary one, not to be changed afterwards. Resolves when there is room for more, or the stream has ended. */
   send(data: string | Uint8Array): Promise<void>;
   close(): void;
 }
 
 /** Resolves when the stream is open. Throws ApiError when the server refuses it and Unreachable when it does not answer. */
-export async function openStream(connection: Connection, name: StreamName, args: StreamArguments): Promise<Stream> {
+export async function openStream(
+  connection: Connection,
+  name: StreamName | FleetStreamName,
+  args: StreamArguments | FleetStreamArguments,
+): Promise<Stream> {
   args.signal?.throwIfAborted();
   const { WebSocket: Socket } = await import("ws");
   const query = { ...args.query, token: connection.token, org_id: connection.org_id };
-  const url = urlOf(connection, fillPath(streamPaths[name], { id: args.robot_id }), query).replace(/^http/, "ws");
+  const url = urlOf(
+    connection,
+    fillPath({ ...streamPaths, ...fleetStreamPaths }[name], { id: "fleet_id" in args ? args.fleet_id : args.robot_id }),
+    query,
+  ).replace(/^http/, "ws");
   const socket = new Socket(url, [...(args.protocols ?? [])], {
     handshakeTimeout: HANDSHAKE_MS_MAX,
     maxPayload: FRAME_BYTES_MAX,
     perMessageDeflate: false,
+    ...maskingFor(connection.base_url),
     ...connection.tls,
   });
   const stream = new SocketStream(connection, socket);

@@ -1,7 +1,7 @@
-import type { StreamName } from "@robofleet/protocol/paths";
+import type { FleetStreamName, StreamName } from "@robofleet/protocol/paths";
 import type { Query } from "./options.ts";
 import type { Body, CallOptions, JsonRouteName, ListRouteName, Rest } from "./route-types.ts";
-import type { Stream, StreamArguments } from "./stream.ts";
+import type { FleetStreamArguments, Stream, StreamArguments } from "./stream.ts";
 import type { UploadArguments } from "./upload.ts";
 
 export interface Answer<T> {
@@ -35,4 +35,5 @@ export interface Client extends RouteMethods {
   upload(args: UploadArguments): Promise<Body<"getRelease">>;
   /** Opens a live stream of a robot. */
   stream(name: StreamName, args: StreamArguments): Promise<Stream>;
+  stream(name: FleetStreamName, args: FleetStreamArguments): Promise<Stream>;
 }

@@ -33,6 +33,8 @@ export type LogListener = (batch: LiveBatch) => void;
 
 interface Followed {
   listeners: Set<LogListener>;
+  /** Those of them that want it at once. */
+  hurried: Set<LogListener>;
   /** The link that was told that somebody follows. */
   told: Session | undefined;
 }
@@ -47,22 +49,28 @@ function followedOf(plane: Plane): Map<string, Followed> {
 
 const keyOf = (org_id: string, robot_id: string): string => `${org_id}/${robot_id}`;
 
-/** Hears of what the robot logs from now on; the robot sends at once instead of at intervals meanwhile. The answer ends it. */
-export function followLogs(plane: Plane, org_id: string, robot_id: string, listener: LogListener): () => void {
+/**
+ * Hears of what the robot logs from now on. The robot sends at once instead of at intervals meanwhile, unless `hurry` is false: a fleet of a thousand that
+ * sent twenty times a second each would be a load of its own. The answer ends it.
+ */
+export function followLogs(plane: Plane, org_id: string, robot_id: string, listener: LogListener, { hurry = true } = {}): () => void {
   const all = followedOf(plane);
   const key = keyOf(org_id, robot_id);
-  const followed = all.get(key) ?? { listeners: new Set<LogListener>(), told: undefined };
+  const followed = all.get(key) ?? { listeners: new Set<LogListener>(), hurried: new Set<LogListener>(), told: undefined };
   all.set(key, followed);
   // Wrapped: the same function twice is two followers.
   const own: LogListener = (batch) => listener(batch);
   followed.listeners.add(own);
+  if (hurry) followed.hurried.add(own);
   const session = plane.link.session(robot_id);
   if (session?.org_id === org_id) tellFollowed(followed, session);
   return () => {
-    if (!followed.listeners.delete(own) || followed.listeners.size > 0) return;
-    all.delete(key);
+    if (!followed.listeners.delete(own)) return;
+    if (followed.listeners.size === 0) all.delete(key);
+    if (!followed.hurried.delete(own) || followed.hurried.size > 0) return;
     if (followed.told !== undefined && followed.told === plane.link.session(robot_id))
       followed.told.send({ type: "log_follow", on: false });
+    followed.told = undefined;
   };
 }
 
@@ -73,7 +81,7 @@ export function resumeFollowing(plane: Plane, session: Session): void {
 }
 
 function tellFollowed(followed: Followed, session: Session): void {
-  if (followed.told === session) return;
+  if (followed.told === session || followed.hurried.size === 0) return;
   followed.told = session;
   session.send({ type: "log_follow", on: true });
 }

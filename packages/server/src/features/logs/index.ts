@@ -1,6 +1,8 @@
 export { followLogs, type LiveBatch, type LogListener, resumeFollowing } from "./follow.ts";
 export { ingestLogs } from "./ingest.ts";
-export { type LatestLogs, latestLogs } from "./read.ts";
+export { fleetScan } from "./fleet-scan.ts";
+export { type LogFilter, LogMatch } from "./match.ts";
+export { readBehind, readTail, scanLogs } from "./read.ts";
 export { startLogRetention } from "./retention.ts";
 export { logRoutes } from "./routes.ts";
-export { logPosition } from "./store.ts";
+export { type BatchKey, logPosition, robotsOfFleet } from "./store.ts";

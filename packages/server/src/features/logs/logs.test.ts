@@ -8,7 +8,17 @@ import type { Session } from "../../link/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
-import { followLogs, ingestLogs, latestLogs, logPosition, logRoutes, resumeFollowing, startLogRetention } from "./index.ts";
+import {
+  followLogs,
+  ingestLogs,
+  LogMatch,
+  logPosition,
+  logRoutes,
+  readBehind,
+  readTail,
+  resumeFollowing,
+  startLogRetention,
+} from "./index.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 type List = { items: LogRecord[]; next_cursor: string | null };
@@ -239,16 +249,28 @@ test("the robot is told when it is followed first, again after it reconnected, a
   assert.deepEqual(heard, ["a1", "b1", "a2", "b2", "b3"]);
 });
 
-test("the latest logs say up to where they reach", TIMEOUT, async () => {
+const ALL = new LogMatch({ since: undefined, until: undefined, level: undefined, source: undefined, q: undefined });
+
+test("the end of a log and what comes behind it have no record in common and leave none out", TIMEOUT, async () => {
   const { rig, plane, org_id, robot_id, link } = await startRig();
   await using _ = rig;
-  assert.deepEqual(await latestLogs(plane.db, org_id, robot_id, 3), { records: [], position: undefined });
+  assert.deepEqual(await readTail(plane.db, org_id, robot_id, ALL, 3), { records: [], head: undefined, batches: [] });
   const { session } = link();
   await ingestLogs(plane, session, flush(records(1, 2)));
   await ingestLogs(plane, session, flush(records(3, 4)));
-  const latest = await latestLogs(plane.db, org_id, robot_id, 3);
-  assert.deepEqual(seqs(latest.records), [2, 3, 4]);
-  assert.deepEqual(latest.position, { outbox_id: "outbox-1", seq: 4 });
+  const tail = await readTail(plane.db, org_id, robot_id, ALL, 3);
+  assert.deepEqual(seqs(tail.records), [2, 3, 4]);
+  assert.deepEqual(await readBehind(plane.db, org_id, robot_id, tail.head, ALL), { batches: [], more: false });
+  for (let seq = 5; seq < 105; seq += 1) await ingestLogs(plane, session, flush([record(seq)]));
+  const found: number[] = [];
+  let [behind, more] = [tail.head, true];
+  while (more) {
+    const read = await readBehind(plane.db, org_id, robot_id, behind, ALL);
+    found.push(...read.batches.flatMap((batch) => batch.seqs));
+    more = read.more;
+    behind = read.batches.at(-1) ?? behind;
+  }
+  assert.deepEqual(found, range(5, 104));
 });
 
 const partitions = async ({ plane }: FeaturePlane): Promise<string[]> =>

@@ -4,8 +4,8 @@ import type { Db } from "../../kernel/db.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { readRecords, unpack } from "./codec.ts";
 import type { LogMatch } from "./match.ts";
-import { type BatchKey, type BatchRow, latestBatches } from "./store.ts";
-import { toWire } from "./wire.ts";
+import { batchesAfter, type BatchKey, type BatchRow, robotBatches } from "./store.ts";
+import { toLines, toWire } from "./wire.ts";
 
 /** Batches of a first read; each next one asks for more, until they are READ_BYTES of JSON. */
 const BATCHES_A_READ = 64;
@@ -29,11 +29,14 @@ export interface LogScan {
   records: LogRecord[];
   /** Where older ones may be; undefined when there are none. */
   next: LogKey | undefined;
+  /** What was looked through, whether it held such records or not. */
+  batches: BatchKey[];
 }
 
 /** Looks through batches from `after` back for at most `wanted` records. */
 export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey | undefined, wanted: number): Promise<LogScan> {
   const records: LogRecord[] = [];
+  const looked_at: BatchKey[] = [];
   let [scanned_bytes, batches_a_read, turn_at] = [0, BATCHES_A_READ, TURN_BYTES];
   let next = after;
   /** The last record that is wanted; one more decides whether the list goes on behind it. */
@@ -46,6 +49,7 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
     for (const batch of batches) {
       const { robot_id, received_at, first_seq } = batch;
       const json = unpack(batch.codec, batch.records);
+      looked_at.push({ robot_id, received_at, first_seq });
       scanned_bytes += json.length;
       if (scanned_bytes > turn_at) {
         turn_at = scanned_bytes + TURN_BYTES;
@@ -56,15 +60,15 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
       const received = wireTime(received_at);
       for (const record of readRecords(json).toReversed()) {
         if (record.seq >= before || !match.holds(record)) continue;
-        if (end !== undefined) return { records, next: end };
+        if (end !== undefined) return { records, next: end, batches: looked_at };
         records.push(toWire(record, robot_id, received));
         if (records.length === wanted) end = { robot_id, received_at, first_seq, seq: record.seq };
       }
     }
     const last = batches.at(-1);
-    if (last === undefined || batches.length < limit) return { records, next: undefined };
+    if (last === undefined || batches.length < limit) return { records, next: undefined, batches: looked_at };
     next = { robot_id: last.robot_id, received_at: last.received_at, first_seq: last.first_seq, seq: 0 };
-    if (scanned_bytes > SCANNED_BYTES_MAX) return { records, next: end ?? next };
+    if (scanned_bytes > SCANNED_BYTES_MAX) return { records, next: end ?? next, batches: looked_at };
     if (scanned_bytes - before_bytes < READ_BYTES) batches_a_read = Math.min(BATCHES_A_READ_MAX, batches_a_read * 2);
   }
 }
@@ -72,29 +76,59 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
 const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
   a.robot_id === b.robot_id && a.first_seq === b.first_seq && a.received_at.getTime() === b.received_at.getTime();
 
-export interface LatestLogs {
+export interface LogTail {
   /** Oldest first. */
   records: LogRecord[];
-  /** How far the log was stored when this was read: a flush of this spool up to `seq` is in it. */
-  position: { outbox_id: string; seq: number } | undefined;
+  /** The newest batch that there was; what comes later stands behind it. Undefined: there was none. */
+  head: BatchKey | undefined;
+  batches: BatchKey[];
 }
 
-/** The last `count` records of a robot, and up to where they reach: what a follower needs to go on without a hole. */
-export async function latestLogs(db: Db, org_id: string, robot_id: string, count: number): Promise<LatestLogs> {
-  // Each batch has a record at least.
-  const batches = await latestBatches(db, org_id, robot_id, count);
-  const records: LogRecord[] = [];
-  for (const batch of batches) {
-    const received_at = wireTime(batch.received_at);
-    for (const record of readRecords(unpack(batch.codec, batch.records)).toReversed()) {
-      if (records.length < count) records.push(toWire(record, robot_id, received_at));
-    }
-    if (records.length >= count) break;
-  }
-  const [newest] = batches;
-  const position =
-    newest === undefined || newest.outbox_id === null || newest.position === null
-      ? undefined
-      : { outbox_id: newest.outbox_id, seq: newest.position };
-  return { records: records.toReversed(), position };
+/** The last `count` records of a robot that the filter lets through: what a follower is shown first. */
+export async function readTail(db: Db, org_id: string, robot_id: string, match: LogMatch, count: number): Promise<LogTail> {
+  const nothing = { since: undefined, until: undefined };
+  let head: BatchKey | undefined;
+  const scan: BatchScan = async (from, limit) => {
+    const batches = await robotBatches(db, org_id, robot_id, nothing, from, limit);
+    head ??= batches[0];
+    return batches;
+  };
+  const { records, batches } = await scanLogs(scan, match, undefined, count);
+  return { records: records.toReversed(), head, batches };
+}
+
+/** Batches that are read at a time behind a place. */
+const BATCHES_BEHIND = 32;
+
+export interface LogsBehind {
+  batches: (BatchKey & { lines: string[]; seqs: number[] })[];
+  /** There are more behind them. */
+  more: boolean;
+}
+
+/** What was stored behind a place, oldest first: records that the filter lets through as JSON, by batch. */
+export async function readBehind(
+  db: Db,
+  org_id: string,
+  robot_id: string,
+  behind: BatchKey | undefined,
+  match: LogMatch,
+): Promise<LogsBehind> {
+  const nothing = { since: undefined, until: undefined };
+  const batches = await batchesAfter(db, org_id, robot_id, nothing, behind, BATCHES_BEHIND);
+  return {
+    more: batches.length === BATCHES_BEHIND,
+    batches: batches.map((batch) => {
+      const { received_at, first_seq } = batch;
+      const json = unpack(batch.codec, batch.records);
+      const records = match.mayHold(json) ? readRecords(json).filter((record) => match.holds(record)) : [];
+      return {
+        robot_id,
+        received_at,
+        first_seq,
+        seqs: records.map(({ seq }) => seq),
+        lines: toLines(records, robot_id, wireTime(received_at)),
+      };
+    }),
+  };
 }

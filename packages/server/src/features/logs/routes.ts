@@ -1,8 +1,6 @@
 import { Readable } from "node:stream";
 import { type LogRecord, routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import type { Clock } from "@robofleet/clock";
-import type { Db } from "../../kernel/db.ts";
 import type { Http } from "../../kernel/http.ts";
 import { openCursor, PAGE_ROWS_MAX, type Page } from "../../kernel/page.ts";
 import { badRequest } from "../../kernel/fault.ts";
@@ -12,8 +10,9 @@ import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
 import { exportLines } from "./export.ts";
 import { type LogFilter, LogMatch } from "./match.ts";
+import { fleetScan } from "./fleet-scan.ts";
 import { type BatchScan, type LogKey, scanLogs } from "./read.ts";
-import { fleetBatches, robotBatches, robotsOfFleet } from "./store.ts";
+import { robotBatches, robotsOfFleet } from "./store.ts";
 
 /** Records of an answer when the request says neither `limit` nor `cursor`. */
 const LOG_RECORDS_SHOWN = 200;
@@ -95,25 +94,3 @@ function parseKey(text: string): LogKey {
 }
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
-
-const FIRST_WINDOW_MS = 4_000;
-const WINDOW_GROWTH = 8;
-/** Wider than this, a window is all that there is. */
-const WINDOW_MS_MAX = 40 * 86_400_000;
-
-/**
- * Batches of a fleet are found in windows of time that grow: a thousand robots that log each second cost a few seconds
- * of their batches, a fleet that has been quiet for a week a few look-ups more.
- */
-function fleetScan(db: Db, clock: Clock, org_id: string, fleet_id: string, filter: LogFilter): BatchScan {
-  let window_ms = FIRST_WINDOW_MS;
-  return async (from, limit) => {
-    const end = Math.min(from?.received_at.getTime() ?? Infinity, clock.now().getTime());
-    for (;;) {
-      const not_before = window_ms > WINDOW_MS_MAX ? undefined : new Date(end - window_ms);
-      const batches = await fleetBatches(db, org_id, fleet_id, filter, from, not_before, limit);
-      if (batches.length === limit || not_before === undefined) return batches;
-      window_ms *= WINDOW_GROWTH;
-    }
-  };
-}

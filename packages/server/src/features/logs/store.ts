@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { bigint, bytea, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { bigint, bytea, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
 import type { Codec } from "./codec.ts";
 
 const positionRow = row({ seq: bigint });
@@ -43,16 +43,6 @@ export const insertBatch = (db: Db, b: NewBatch): Promise<number> =>
 
 const batchRow = row({ robot_id: text, first_seq: bigint, received_at: timestamptz, codec: textOf<Codec>(), records: bytea });
 export type BatchRow = RowOf<typeof batchRow>;
-
-const latestRow = row({ ...batchRow.columns, outbox_id: nullable(text), position: nullable(bigint) });
-
-/** The newest batches first, each with the position that the robot's log had at that moment. */
-export const latestBatches = (db: Db, org_id: string, robot_id: string, limit: number): Promise<RowOf<typeof latestRow>[]> =>
-  db.many(sql(latestRow)`
-    select ${batchRow.of("b")}, p.outbox_id, p.seq as position
-    from log_batch b left join log_position p on p.org_id = b.org_id and p.robot_id = b.robot_id
-    where b.org_id = ${org_id} and b.robot_id = ${robot_id}
-    order by b.received_at desc, b.first_seq desc limit ${limit}`);
 
 /** Where a batch stands among those of its robot or fleet. */
 export interface BatchKey {

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from "node:http";
-import { streamAccess, type StreamName } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import { authorize } from "../../kernel/authorize.ts";
 import { authenticateAgain, authenticatePortal, countRequest, type Credentials, proofOf, requireMeant } from "../../kernel/authenticate.ts";
@@ -8,6 +7,7 @@ import { type Caller, requireRole } from "../../kernel/caller.ts";
 import { badRequest, Fault, httpError, notFound, printable, unauthorized } from "../../kernel/fault.ts";
 import { clientAddress, siteOf } from "../../kernel/networks.ts";
 import { type HeldProof, holdProof } from "../../kernel/proof.ts";
+import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
 import { type StartStream, STREAM_KINDS, type StreamKind } from "./kinds.ts";
 import { takeTicket } from "./tickets.ts";
@@ -41,6 +41,7 @@ export interface Admitted {
   caller: Caller;
   /** What it was opened with, to ask again whether it still holds. */
   held: HeldProof;
+  /** The fleet's id, of a stream of a fleet. */
   robot_id: string;
   decommissioned: boolean;
   /** Address that the request came from. */
@@ -74,8 +75,9 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   const start = kind.prepare(query);
   if (robot_id.includes("\0")) throw notFound("robot", robot_id);
   const db = plane.db.forOrg(caller.org_id);
-  await authorize(plane.findPlaces, db, caller, streamAccess[kind.name], { params: { id: robot_id }, query: {}, body: {} });
-  const { decommissioned } = await requireRobot(db, caller.org_id, robot_id);
+  await authorize(plane.findPlaces, db, caller, kind.row, { params: { id: robot_id }, query: {}, body: {} });
+  if (kind.of === "fleet") await requireFleet(db, caller.org_id, robot_id);
+  const decommissioned = kind.of === "robot" && (await requireRobot(db, caller.org_id, robot_id)).decommissioned;
   return { kind, caller, held, robot_id, decommissioned, ip: credentials.ip, start };
 }
 
@@ -84,7 +86,7 @@ async function identify(
   plane: Plane,
   credentials: Credentials,
   query: URLSearchParams,
-  use: { stream: StreamName; object_id: string },
+  use: { stream: string; object_id: string },
 ): Promise<{ caller: Caller; held: HeldProof }> {
   const org_id = query.get("org_id") ?? undefined;
   const ticket = query.get("ticket");

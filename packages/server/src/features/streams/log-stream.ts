@@ -1,44 +1,35 @@
-import { CLOSE } from "@robofleet/protocol";
-import type { LogRecord } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import { wireTime } from "../../kernel/time.ts";
-import { followLogs, latestLogs, type LatestLogs, type LiveBatch } from "../logs/index.ts";
-import type { StreamContext } from "./kinds.ts";
+import { type BatchKey, followLogs, type LiveBatch, readBehind, readTail } from "../logs/index.ts";
+import type { StartStream } from "./kinds.ts";
+import { type LogWish, readLogWish } from "./log-query.ts";
+import { RecordSender } from "./record-sender.ts";
+import { Collected, SentBatches } from "./sent-batches.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Records that a viewer is sent when it comes. */
-const STORED_RECORDS = 100;
-/** What may wait for a viewer that does not read; records beyond are dropped and told as a gap. */
-export const VIEWER_BYTES_MAX = 1024 * 1024;
-/** Once records are dropped, the next ones are too until no more than this waits: one large gap instead of many small ones. */
-const RESUME_BYTES = VIEWER_BYTES_MAX / 2;
-/** Live flushes that may come while the stored records are read. */
-const WAITING_BATCHES_MAX = 256;
+export const STORED_RECORDS = 100;
 
 /** The log of a robot, from the last stored records on; of one that is not connected what is stored, and then its end. */
-export async function startLogs({ plane }: StreamContext, viewer: Viewer): Promise<void> {
-  await new LogStream(plane, viewer).start();
+export function prepareLogs(query: URLSearchParams): StartStream {
+  const wish = readLogWish(query);
+  return ({ plane }, viewer) => new LogStream(plane, viewer, wish).start();
 }
 
-interface Gap {
-  count: number;
-  from_seq: number;
-  to_seq: number;
-}
-
-/** Sends a viewer the last stored records and then each new one, without a hole and without sending one twice. */
-export class LogStream {
+/** Sends a viewer stored records and then each new one, without a hole and without sending one twice. */
+class LogStream {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
-  /** Flushes that came before the stored records were sent; undefined from then on. */
-  #waiting: LiveBatch[] | undefined = [];
-  /** How far the log was stored when the stored records were read. */
-  #stored: LatestLogs["position"];
-  #gap: Gap | undefined;
+  readonly #wish: LogWish;
+  readonly #sender: RecordSender;
+  readonly #sent = new SentBatches();
+  /** Live flushes are sent at once, are kept until all that is stored before them has been sent, or are left to be read from the database. */
+  #live: "send" | Collected | undefined;
 
-  constructor(plane: Plane, viewer: Viewer) {
+  constructor(plane: Plane, viewer: Viewer, wish: LogWish) {
     this.#plane = plane;
     this.#viewer = viewer;
+    this.#wish = wish;
+    this.#sender = new RecordSender(plane, viewer);
   }
 
   /** Resolves when the stored records are sent. The robot need not be connected. */
@@ -49,74 +40,61 @@ export class LogStream {
     const end = followLogs(this.#plane, org_id, robot_id, (batch) => this.#take(batch));
     this.#viewer.onEnd = end;
     if (!this.#viewer.open) return end();
-    this.#viewer.socket.on("drain", () => this.#tellGap());
-    const latest = await latestLogs(this.#plane.db.forOrg(org_id), org_id, robot_id, STORED_RECORDS);
-    const waiting = this.#waiting ?? [];
-    this.#waiting = undefined;
-    this.#stored = latest.position;
-    if (!this.#viewer.open) return;
-    this.#send(
-      latest.records.map(({ seq }) => seq),
-      latest.records.map((record) => JSON.stringify(record)),
-    );
-    for (const batch of waiting) this.#sendBatch(batch);
+    const { after } = this.#wish;
+    await this.#catchUp(after === undefined ? await this.#sendTail() : { robot_id, received_at: after, first_seq: 0 });
+  }
+
+  async #sendTail(): Promise<BatchKey | undefined> {
+    const { caller, robot_id } = this.#viewer.admitted;
+    const tail = await readTail(this.#plane.db.forOrg(caller.org_id), caller.org_id, robot_id, this.#wish.match, STORED_RECORDS);
+    for (const batch of tail.batches) this.#sent.add(batch);
+    for (const record of tail.records) await this.#viewer.send(JSON.stringify(record));
+    return tail.head;
+  }
+
+  /**
+   * Sends what was stored behind a place, as fast as the viewer reads, until nothing is left but what came live meanwhile. A viewer that is slow reads from
+   * the database all the time: it loses nothing and nothing waits for it in memory.
+   */
+  async #catchUp(behind: BatchKey | undefined): Promise<void> {
+    const { caller, robot_id } = this.#viewer.admitted;
+    const db = this.#plane.db.forOrg(caller.org_id);
+    while (this.#viewer.open) {
+      const collected = (this.#live = new Collected());
+      const read = await readBehind(db, caller.org_id, robot_id, behind, this.#wish.match);
+      if (read.more) this.#live = undefined;
+      for (const batch of read.batches) {
+        this.#sent.add(batch);
+        for (const line of batch.lines) await this.#viewer.send(line);
+      }
+      behind = read.batches.at(-1) ?? behind;
+      // Too much came: that is read from the database, too.
+      if (this.#live !== collected) continue;
+      this.#live = "send";
+      for (const batch of collected.batches) this.#sendBatch(batch);
+      return;
+    }
   }
 
   #take(batch: LiveBatch): void {
-    if (this.#waiting === undefined) return this.#sendBatch(batch);
-    if (this.#waiting.length < WAITING_BATCHES_MAX) this.#waiting.push(batch);
-    else this.#viewer.close(CLOSE.draining, "the stored log records take too long; try again");
+    if (this.#live === "send") this.#sendBatch(batch);
+    else if (this.#live?.add(batch) === false) this.#live = undefined;
   }
 
   #sendBatch(batch: LiveBatch): void {
-    // A flush is heard of a moment after it is stored: it may be among the records that were read before.
-    if (batch.outbox_id === this.#stored?.outbox_id && batch.last_seq <= this.#stored.seq) return;
-    this.#send(
-      batch.records.map(({ seq }) => seq),
-      batch.lines,
-    );
+    // A flush is heard of a moment after it is stored: it may be among those that were read before.
+    if (this.#sent.has(batch)) return;
+    sendMatching(this.#sender, this.#wish, batch);
   }
+}
 
-  #send(seqs: readonly number[], lines: readonly string[]): void {
-    if (!this.#viewer.open) return;
-    const { ws, socket } = this.#viewer;
-    // Together: one write to the kernel for a flush instead of one a record.
-    socket.cork();
-    for (const [i, line] of lines.entries()) {
-      const seq = seqs[i] ?? 0;
-      if (ws.bufferedAmount + line.length > (this.#gap === undefined ? VIEWER_BYTES_MAX : RESUME_BYTES)) this.#drop(seq);
-      else {
-        this.#tellGap();
-        ws.send(line);
-      }
-    }
-    socket.uncork();
-  }
-
-  #drop(seq: number): void {
-    if (this.#gap === undefined) this.#gap = { count: 1, from_seq: seq, to_seq: seq };
-    else {
-      this.#gap.count += 1;
-      this.#gap.to_seq = seq;
-    }
-  }
-
-  /** In the place of the records that are missing; when all is quiet afterwards, as soon as the viewer has read. */
-  #tellGap(): void {
-    const gap = this.#gap;
-    if (gap === undefined || !this.#viewer.open) return;
-    this.#gap = undefined;
-    const now = wireTime(this.#plane.clock.now());
-    const record: LogRecord = {
-      robot_id: this.#viewer.admitted.robot_id,
-      seq: gap.to_seq,
-      at: now,
-      received_at: now,
-      level: "warn",
-      source: "robofleet",
-      message: `${gap.count} records dropped`,
-      fields: { gap },
-    };
-    this.#viewer.ws.send(JSON.stringify(record));
-  }
+/** Sends the records of a flush that are wanted. */
+export function sendMatching(sender: RecordSender, { match }: LogWish, { robot_id, records, lines }: LiveBatch): void {
+  const wanted = match.all ? records.keys() : records.keys().filter((i) => match.holds(records[i]!));
+  const indices = [...wanted];
+  sender.send(
+    robot_id,
+    indices.map((i) => records[i]!.seq),
+    match.all ? lines : indices.map((i) => lines[i]!),
+  );
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { CLOSE, streamPaths } from "@robofleet/protocol";
+import { CLOSE, fleetStreamPaths, streamPaths } from "@robofleet/protocol";
 import { WebSocketServer } from "ws";
 import type { Plane } from "../../context.ts";
 import { httpError } from "../../kernel/fault.ts";
@@ -124,7 +124,7 @@ function createServer(answerOf: (request: IncomingMessage) => UpgradeAnswer | un
 }
 
 function plainRoutes(http: Http, plane: Plane): void {
-  for (const path of Object.values(streamPaths)) {
+  for (const path of Object.values({ ...streamPaths, ...fleetStreamPaths })) {
     http.methods.add("GET", path);
     http.app.get(path.replace(/\{(\w+)\}/g, ":$1"), { config: { route: "stream" } }, (request, reply) =>
       answerPlain(plane, request, reply),
@@ -150,7 +150,7 @@ async function answerPlain(
 async function serveViewer(context: StreamContext, viewer: Viewer): Promise<void> {
   const { plane } = context;
   const { kind, robot_id, caller, decommissioned, start } = viewer.admitted;
-  const offline = plane.link.session(robot_id)?.org_id !== caller.org_id;
+  const offline = kind.of === "robot" && plane.link.session(robot_id)?.org_id !== caller.org_id;
   const endWithoutRobot = (): void => {
     if (decommissioned) viewer.close(CLOSE.robot_removed, "robot removed");
     else if (offline) viewer.close(CLOSE.agent_offline, "agent offline");

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { SECRET_PREFIXES, streamAccess, type StreamName } from "@robofleet/protocol";
+import { SECRET_PREFIXES, streamAccess } from "@robofleet/protocol";
 import { routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { type Credentials, proofOf } from "../../kernel/authenticate.ts";
@@ -59,7 +59,7 @@ function heldBy(credentials: Pick<Credentials, "headers" | "site">): HeldProof {
 
 /** What a ticket is shown for. */
 export interface TicketUse {
-  stream: StreamName;
+  stream: string;
   object_id: string;
   /** That the request names beside. */
   org_id: string | undefined;

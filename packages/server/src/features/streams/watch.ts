@@ -21,7 +21,9 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
     await checkTokens(plane, viewers);
     for (const viewer of viewers) {
       // One that has not started looks for itself when it has sent what is stored.
-      if (viewer.started && plane.link.session(viewer.admitted.robot_id) === undefined) viewer.close(CLOSE.agent_offline, "agent offline");
+      const { kind, robot_id } = viewer.admitted;
+      if (viewer.started && kind.of === "robot" && plane.link.session(robot_id) === undefined)
+        viewer.close(CLOSE.agent_offline, "agent offline");
     }
   });
   const unsubscribe = plane.bus.subscribe(ROBOT_REMOVED, (message) => {
@@ -69,11 +71,18 @@ async function checkToken(plane: Plane, viewers: readonly Viewer[]): Promise<voi
 async function checkPlaces(plane: Plane, caller: Caller, viewers: readonly Viewer[]): Promise<void> {
   const limited = viewers.filter(({ open, admitted }) => open && !mayInWholeOrg(caller, admitted.kind.role));
   if (limited.length === 0) return;
-  const ids = [...new Set(limited.map(({ admitted }) => admitted.robot_id))];
-  const found = await plane.findPlaces(plane.db.forOrg(caller.org_id), caller.org_id, "robot", ids, []);
+  const db = plane.db.forOrg(caller.org_id);
+  const idsOf = (of: "robot" | "fleet"): string[] => [
+    ...new Set(limited.filter(({ admitted }) => admitted.kind.of === of).map(({ admitted }) => admitted.robot_id)),
+  ];
+  const find = async (of: "robot" | "fleet") => {
+    const ids = idsOf(of);
+    return ids.length === 0 ? undefined : await plane.findPlaces(db, caller.org_id, of, ids, []);
+  };
+  const found = { robot: await find("robot"), fleet: await find("fleet") };
   for (const viewer of limited) {
     const { robot_id, kind } = viewer.admitted;
-    const place = found.get(robot_id);
+    const place = found[kind.of]?.get(robot_id);
     const role = place === undefined ? undefined : roleOnFound(caller, place);
     closeWithoutRole(() => requireReached(role, kind.role, () => forbidden(OUT_OF_REACH)), viewer);
   }

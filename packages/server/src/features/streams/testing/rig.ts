@@ -74,7 +74,7 @@ export async function startRig() {
   };
   const rig = await startFeaturePlane([mount, ticketRoutes], { sessions });
   const { org_id, token, token_id } = await rig.org({ role: "operator" });
-  const { robot_id } = await seedRobot(rig.plane, org_id);
+  const { robot_id, fleet_id, site_id } = await seedRobot(rig.plane, org_id);
   const sent: ServerMessage[] = [];
   const session = { ...fakeSession("sess_1", org_id, helloOf(robot_id)), send: (message: ServerMessage) => sent.push(message) > 0 };
   sessions.set(robot_id, session);
@@ -91,6 +91,8 @@ export async function startRig() {
     token,
     token_id,
     robot_id,
+    fleet_id,
+    site_id,
     path,
     /** `ws://` and where it listens. */
     get origin() {

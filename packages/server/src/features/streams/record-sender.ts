@@ -1,0 +1,74 @@
+import type { LogRecord } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { wireTime } from "../../kernel/time.ts";
+import type { Viewer } from "./viewer.ts";
+
+/** What may wait for a viewer that does not read; records beyond are dropped and told as a gap. */
+export const VIEWER_BYTES_MAX = 1024 * 1024;
+/** Once records are dropped, the next ones are too until no more than this waits: one large gap instead of many small ones. */
+const RESUME_BYTES = VIEWER_BYTES_MAX / 2;
+
+interface Gap {
+  count: number;
+  from_seq: number;
+  to_seq: number;
+}
+
+/** Sends records to a viewer as they come, and in the place of those that it was too slow for how many they were, robot by robot. */
+export class RecordSender {
+  readonly #plane: Plane;
+  readonly #viewer: Viewer;
+  readonly #gaps = new Map<string, Gap>();
+
+  constructor(plane: Plane, viewer: Viewer) {
+    this.#plane = plane;
+    this.#viewer = viewer;
+    viewer.socket.on("drain", () => this.#tellGaps());
+  }
+
+  /** `lines` are the records of these numbers, as JSON. */
+  send(robot_id: string, seqs: readonly number[], lines: readonly string[]): void {
+    if (!this.#viewer.open) return;
+    const { ws, socket } = this.#viewer;
+    // Together: one write to the kernel for a flush instead of one a record.
+    socket.cork();
+    for (const [i, line] of lines.entries()) {
+      const seq = seqs[i] ?? 0;
+      if (ws.bufferedAmount + line.length > (this.#gaps.size === 0 ? VIEWER_BYTES_MAX : RESUME_BYTES)) this.drop(robot_id, seq);
+      else {
+        this.#tellGaps();
+        ws.send(line);
+      }
+    }
+    socket.uncork();
+  }
+
+  /** Leaves a record out; it is told of with the next that is sent, or as soon as the viewer has read. */
+  drop(robot_id: string, seq: number): void {
+    const gap = this.#gaps.get(robot_id);
+    if (gap === undefined) this.#gaps.set(robot_id, { count: 1, from_seq: seq, to_seq: seq });
+    else {
+      gap.count += 1;
+      gap.to_seq = seq;
+    }
+  }
+
+  #tellGaps(): void {
+    if (this.#gaps.size === 0 || !this.#viewer.open) return;
+    const now = wireTime(this.#plane.clock.now());
+    for (const [robot_id, gap] of this.#gaps) {
+      const record: LogRecord = {
+        robot_id,
+        seq: gap.to_seq,
+        at: now,
+        received_at: now,
+        level: "warn",
+        source: "robofleet",
+        message: `${gap.count} records dropped`,
+        fields: { gap },
+      };
+      this.#viewer.ws.send(JSON.stringify(record));
+    }
+    this.#gaps.clear();
+  }
+}
