@@ -7,6 +7,7 @@ import {
   LINK_SUBPROTOCOL,
   RETRY_AFTER_MS_HEADER,
 } from "@robofleet/protocol/link";
+import { maskingFor } from "@robofleet/protocol/masking";
 import { WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
 import { errorMessage } from "../http/request.ts";
@@ -59,6 +60,7 @@ export function connect({ server, ca, slot, clock, activity = idleActivity, sign
       ...(slot === undefined ? {} : { headers: { [LINK_SLOT_HEADER]: slot } }),
       perMessageDeflate: false,
       followRedirects: false,
+      ...maskingFor(server),
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
     });
     let settled = false;

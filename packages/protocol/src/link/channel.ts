@@ -105,8 +105,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     if (message === undefined) return this.#consumed(length);
     const reader = this.#reader;
     if (reader === undefined) {
-      // Copied: a message of one frame shares memory with the socket's buffer.
-      this.#arrived.push({ message: Uint8Array.from(message), owed: length });
+      this.#arrived.push({ message: alone(message), owed: length });
       return;
     }
     this.#reader = undefined;
@@ -153,3 +152,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.endedBy(end);
   }
 }
+
+/** A message of one frame shares memory with the socket's buffer: copied, unless it is most of that. */
+const alone = (message: Uint8Array): Uint8Array =>
+  message.length * 2 >= message.buffer.byteLength ? message : Uint8Array.from(message);

@@ -16,8 +16,14 @@ export interface Target {
 /** Why there is no connection, in words for the person who asked. */
 export class NoConnection extends Error {}
 
+/** Takes what a connection has sent, before the same memory is written again; false holds the connection up until it is resumed. */
+export type TakeBytes = (bytes: Uint8Array) => boolean;
+
+/** What is read from a connection at once. */
+const READ_BYTES = 64 * 1024 - 1;
+
 /** Connects to the first allowed address of the target that answers. Rejects with NoConnection. */
-export async function connectTo(target: Target, rules: ForwardRules, clock: Pick<Clock, "setTimer">): Promise<Socket> {
+export async function connectTo(target: Target, rules: ForwardRules, clock: Pick<Clock, "setTimer">, take: TakeBytes): Promise<Socket> {
   const { host, port } = target;
   const found = isIP(host) === 0 ? await within(clock, addressesOf(host), `the robot does not find ${host} in time`) : [host];
   const allowed = found.filter((address) => rules.allows(host, address, port));
@@ -32,6 +38,8 @@ export async function connectTo(target: Target, rules: ForwardRules, clock: Pick
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_MS,
+      // One buffer for the whole connection: with a new one for each read most of the time goes to the garbage.
+      onread: { buffer: Buffer.allocUnsafe(READ_BYTES), callback: (count, bytes) => take(bytes.subarray(0, count)) },
     });
     try {
       await within(clock, connected(socket), `${nameOf(target)} does not answer`);

@@ -2,7 +2,7 @@ import type { Clock } from "@robofleet/clock";
 import type { Channel, StreamSource } from "@robofleet/protocol/link";
 import { connectTo, reasonOf, type Target } from "./connect.ts";
 import { ForwardRules, isPort } from "./rules.ts";
-import { carryTunnel } from "./tunnel.ts";
+import { carryTunnel, Outward } from "./tunnel.ts";
 
 export { ForwardRules } from "./rules.ts";
 
@@ -32,11 +32,12 @@ function targetOf(params: unknown): Target | undefined {
 }
 
 async function open(channel: Channel, target: Target, rules: ForwardRules, clock: ForwardOptions["clock"]): Promise<void> {
+  const outward = new Outward(channel);
   let socket;
   try {
-    socket = await connectTo(target, rules, clock);
+    socket = await connectTo(target, rules, clock, (bytes) => outward.take(bytes));
   } catch (error) {
     return channel.reset(CLOSE_REFUSED, reasonOf(error, target));
   }
-  await carryTunnel(channel, socket, (error) => reasonOf(error, target));
+  await carryTunnel(channel, socket, outward, (error) => reasonOf(error, target));
 }

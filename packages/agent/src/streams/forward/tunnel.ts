@@ -1,11 +1,10 @@
 import type { Socket } from "node:net";
-import { type Channel, controlMessage, dataMessage, FRAME_PAYLOAD_BYTES_MAX, FrameError, readMessage } from "@robofleet/protocol/link";
+import { type Channel, controlMessage, dataMessage, FrameError, readMessage } from "@robofleet/protocol/link";
 import { drained } from "../drained.ts";
 
-/** A message of so many bytes fills a frame, its tag included. */
-const PIECE_BYTES_MAX = FRAME_PAYLOAD_BYTES_MAX - 1;
-/** What may wait here for the channel; then the socket is not read. */
+/** What may wait here for the channel; beyond, the connection is not read until half of it is gone. */
 const WAITING_BYTES_MAX = 128 * 1024;
+const RESUME_BYTES = WAITING_BYTES_MAX / 2;
 const CLOSE_ENDED = 4410;
 const CLOSE_BAD_MESSAGE = 1008;
 
@@ -13,7 +12,7 @@ const CLOSE_BAD_MESSAGE = 1008;
  * Carries bytes between a connected socket and a channel, each way until its sender is done: a FIN is `eof` there and back. Neither is
  * read faster than the other takes it. The channel is told `open` first. Resolves when both are over; `reason` puts a socket's error into words.
  */
-export async function carryTunnel(channel: Channel, socket: Socket, reason: (error: Error) => string): Promise<void> {
+export async function carryTunnel(channel: Channel, socket: Socket, outward: Outward, reason: (error: Error) => string): Promise<void> {
   let failed: Error | undefined;
   let over = false;
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
@@ -22,7 +21,7 @@ export async function carryTunnel(channel: Channel, socket: Socket, reason: (err
   void channel.ended.then(() => {
     if (!over) socket.resetAndDestroy();
   });
-  const outward = new Outward(channel, socket);
+  outward.begin(socket);
   const inward = carryIn(channel, socket).catch((error: unknown) => {
     if (!(error instanceof FrameError)) throw error;
     over = true;
@@ -47,59 +46,55 @@ async function carryIn(channel: Channel, socket: Socket): Promise<void> {
   }
 }
 
-/** From the socket into the channel. */
-class Outward {
+/** From a connection into a channel: begins with what comes as soon as there is a connection. */
+export class Outward {
   /** Resolves when the channel has taken everything, the end included, or takes no more. */
   readonly done: Promise<void>;
   readonly #channel: Channel;
-  readonly #socket: Socket;
-  #waiting: Uint8Array[] = [];
+  readonly #resolve: () => void;
+  #socket: Socket | undefined;
+  #waiting: Uint8Array[] = [controlMessage({ type: "open" })];
   #waiting_bytes = 0;
   #writing = false;
   #ended = false;
-  readonly #resolve: () => void;
 
-  constructor(channel: Channel, socket: Socket) {
+  constructor(channel: Channel) {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.done = promise;
     this.#resolve = resolve;
     this.#channel = channel;
+  }
+
+  /** Copies what has come; false when no more is to be read for now. */
+  take(bytes: Uint8Array): boolean {
+    this.#waiting.push(dataMessage(bytes));
+    this.#waiting_bytes += bytes.length;
+    if (this.#socket !== undefined && !this.#writing) void this.#write(this.#socket);
+    return this.#waiting_bytes <= WAITING_BYTES_MAX;
+  }
+
+  begin(socket: Socket): void {
     this.#socket = socket;
-    this.#say("open");
-    socket.on("data", (bytes) => this.#take(bytes));
-    socket.once("end", () => this.#end());
+    socket.once("end", () => {
+      this.#ended = true;
+      this.#waiting.push(controlMessage({ type: "eof" }));
+      if (!this.#writing) void this.#write(socket);
+    });
     // Without an end it was torn down: there is nothing to wait for.
     socket.once("close", () => {
       if (!this.#ended) this.#resolve();
     });
+    void this.#write(socket);
   }
 
-  #take(bytes: Buffer): void {
-    for (let offset = 0; offset < bytes.length; offset += PIECE_BYTES_MAX)
-      this.#waiting.push(dataMessage(bytes.subarray(offset, offset + PIECE_BYTES_MAX)));
-    this.#waiting_bytes += bytes.length;
-    if (this.#waiting_bytes > WAITING_BYTES_MAX) this.#socket.pause();
-    if (!this.#writing) void this.#write();
-  }
-
-  #end(): void {
-    this.#ended = true;
-    this.#say("eof");
-  }
-
-  #say(type: "open" | "eof"): void {
-    const word = controlMessage({ type });
-    this.#waiting_bytes += word.length - 1;
-    this.#waiting.push(word);
-    if (!this.#writing) void this.#write();
-  }
-
-  async #write(): Promise<void> {
+  async #write(socket: Socket): Promise<void> {
     this.#writing = true;
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
       if (!(await this.#channel.write(next))) return this.#resolve();
-      this.#waiting_bytes -= next.length - 1;
-      if (this.#socket.isPaused() && this.#waiting_bytes <= WAITING_BYTES_MAX / 2) this.#socket.resume();
+      const had = this.#waiting_bytes;
+      // A word is no byte of the connection.
+      if (next[0] === 0) this.#waiting_bytes -= next.length - 1;
+      if (had > RESUME_BYTES && this.#waiting_bytes <= RESUME_BYTES) socket.resume();
     }
     this.#writing = false;
     if (this.#ended) this.#resolve();
