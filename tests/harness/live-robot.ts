@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { systemClock } from "@robofleet/clock";
+import { type Activity, type Clock, systemClock } from "@robofleet/clock";
 import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "../../packages/agent/src/config-file/robot-config.ts";
 import type { AgentConfig } from "../../packages/agent/src/config.ts";
@@ -14,6 +14,11 @@ export interface LiveRobotOptions {
   /** What the robot's own config file says, beside the defaults. */
   robot?: Partial<RobotConfig>;
   config?: Partial<AgentConfig>;
+  /** Its clock, and who is told of its frames under way; by default the system's. */
+  clock?: Clock;
+  activity?: Activity;
+  /** What it logs is not kept. */
+  silent?: boolean;
   /** Whose it is; by default the harness's own org. */
   org?: Pick<HarnessOrg, "enrollmentKey">;
 }
@@ -63,9 +68,10 @@ export class LiveRobot implements AsyncDisposable {
     });
     this.#agent = await startAgent({
       config,
-      clock: systemClock,
+      clock: this.#options.clock ?? systemClock,
+      ...(this.#options.activity === undefined ? {} : { activity: this.#options.activity }),
       create_deployments: idleDeployments().create,
-      log: (line) => void this.lines.push(line),
+      log: (line) => void (this.#options.silent === true || this.lines.push(line)),
     });
     await this.back();
   }

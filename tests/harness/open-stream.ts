@@ -5,6 +5,8 @@ import { streamTarget } from "./stream-target.ts";
 
 const WAIT_MS = 60_000;
 const REPEAT_MS = 500;
+/** For what is real where time is not: sockets, and programs of the robot. */
+const SIMULATED_REPEAT_MS = 10;
 /** What is kept of what came, to look for something in it. */
 const SEEN_CHARACTERS_MAX = 16 * 1024;
 /** The end of a terminal's line, so that the echo of what was typed is no answer. */
@@ -71,8 +73,8 @@ export class OpenStream {
     return this.ws.readyState === this.ws.OPEN;
   }
 
-  /** Something goes all the way to the robot and comes back, or comes from there. `meanwhile` runs between the looks. */
-  async round(meanwhile: () => Promise<void> | void = () => {}): Promise<void> {
+  /** Something goes all the way to the robot and comes back, or comes from there. `meanwhile` runs between the looks: it moves simulated time. */
+  async round(meanwhile?: () => Promise<void>): Promise<void> {
     const mark = `mark-${(this.#rounds += 1)}-${Math.random().toString(36).slice(2)}`;
     const before = this.count;
     switch (this.name) {
@@ -86,12 +88,11 @@ export class OpenStream {
       case "camera":
         return await this.#until(() => this.count > before, meanwhile);
       case "ros_echo":
+        // Until the robot has subscribed, nobody takes it.
         return await this.#until(
           () => this.#seen.includes(mark),
-          async () => {
-            this.#around.publish(mark);
-            await meanwhile();
-          },
+          meanwhile,
+          () => this.#around.publish(mark),
         );
       case "forward":
         this.ws.send(Buffer.from(mark));
@@ -103,16 +104,17 @@ export class OpenStream {
     }
   }
 
-  async #until(holds: () => boolean, meanwhile: () => Promise<void> | void): Promise<void> {
+  async #until(holds: () => boolean, meanwhile: (() => Promise<void>) | undefined, again: () => void = () => {}): Promise<void> {
     const deadline = performance.now() + WAIT_MS;
     for (;;) {
       if (holds()) return;
       const why = `${this.name}, ${this.count} messages, the last words: ${JSON.stringify(this.#seen.slice(-200))}`;
       if (!this.open) throw new Error(`the stream closed: ${why}`);
       if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms for: ${why}`);
-      await meanwhile();
+      again();
+      await meanwhile?.();
       await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, REPEAT_MS);
+        const timer = setTimeout(resolve, meanwhile === undefined ? REPEAT_MS : SIMULATED_REPEAT_MS);
         this.#changed = () => {
           clearTimeout(timer);
           resolve();

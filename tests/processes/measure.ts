@@ -1,0 +1,34 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { type Program, ROOT, until } from "./process.ts";
+
+/** What a process holds once its garbage is collected: bytes, and how many files and sockets are open. */
+export interface Measure {
+  heap: number;
+  rss: number;
+  descriptors: number;
+}
+
+/** Asks programs that were started with its environment what they hold. */
+export class Measures implements Disposable {
+  readonly env: Record<string, string>;
+  readonly #directory = mkdtempSync(path.join(tmpdir(), "robofleet-measures-"));
+  readonly #file = path.join(this.#directory, "measure.json");
+
+  constructor() {
+    const preload = path.join(ROOT, "tests", "processes", "measured.ts");
+    this.env = { NODE_OPTIONS: `--expose-gc --import=${preload}`, ROBOFLEET_TEST_MEASURES: this.#file };
+  }
+
+  async of({ child }: Program): Promise<Measure> {
+    rmSync(this.#file, { force: true });
+    child.kill("SIGUSR2");
+    await until("the program's measures", () => existsSync(this.#file));
+    return JSON.parse(readFileSync(this.#file, "utf8")) as Measure;
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+}

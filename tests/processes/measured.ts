@@ -1,0 +1,13 @@
+/** Loaded into a program before its own code: on SIGUSR2 it collects its garbage and writes down what it holds then. */
+import { readdirSync, renameSync, writeFileSync } from "node:fs";
+
+const file = process.env["ROBOFLEET_TEST_MEASURES"];
+if (file !== undefined && process.argv[1]?.endsWith("main.ts") === true) {
+  process.on("SIGUSR2", () => {
+    gc?.();
+    const { heapUsed: heap, rss } = process.memoryUsage();
+    const descriptors = readdirSync("/proc/self/fd").length;
+    writeFileSync(`${file}.tmp`, JSON.stringify({ heap, rss, descriptors }));
+    renameSync(`${file}.tmp`, file);
+  });
+}
