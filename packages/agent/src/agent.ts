@@ -176,7 +176,7 @@ async function run(
   const place = (app: string): AppPlace | undefined => deployments.place?.(app);
   const shells = createShells({ clock, shell: config.robot.shell, environment: config.workload_environment, place });
   const on_connection = robot_side.connectionChanged;
-  const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment), clock, log });
+  const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment, config.system_root), clock, log });
   const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, reporter, on_connection });
   parts.link = link;
   log.info(

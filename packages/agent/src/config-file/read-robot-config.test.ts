@@ -17,7 +17,7 @@ cameras:
   - { name: dock, mjpeg: "http://127.0.0.1:8080/stream" }
   - { name: arm, ros: /arm/image/compressed }
   - { name: demo, test_picture: true }
-ros: { adapters: [foxglove, ros1], domain_id: 7, foxglove_url: "ws://127.0.0.1:8765" }
+ros: { adapters: [foxglove, ros1], domain_id: 7, prefixes: [/ws/install], foxglove_url: "ws://127.0.0.1:8765" }
 logs: { journald: [nav.service], files: [/var/log/robot/*.log], rosout: on }
 forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
 files: { directories: [/var/log] }
@@ -31,7 +31,7 @@ files: { directories: [/var/log] }
       { name: "arm", kind: "ros", topic: "/arm/image/compressed" },
       { name: "demo", kind: "test_picture" },
     ],
-    ros: { adapters: ["foxglove", "ros1"], domain_id: 7, foxglove_url: "ws://127.0.0.1:8765" },
+    ros: { adapters: ["foxglove", "ros1"], domain_id: 7, prefixes: ["/ws/install"], foxglove_url: "ws://127.0.0.1:8765" },
     logs: { journald: ["nav.service"], files: ["/var/log/robot/*.log"], rosout: true },
     forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] },
     files: { directories: ["/var/log"] },
@@ -50,6 +50,7 @@ test("what is wrong is named by its place", async () => {
     ["cameras: [{ name: a, ros: /x, test_picture: on }]", /give one of ffmpeg, mjpeg, ros and test_picture/],
     ["cameras: [{ name: a, ros: /x }, { name: a, ros: /y }]", /the name "a" is given twice/],
     ["ros: { adapters: [dds, corba] }", /corba is none of dds/],
+    ["ros: { prefixes: [ws] }", /^ros\.prefixes: "ws" is not absolute$/],
     ["ros: { domain_id: 300 }", /must be a whole number from 0 to 232, not 300/],
     ["logs: { journald: sometimes }", /^logs\.journald must be on or off, not "sometimes"$/],
     ["forward: { allow: [localhost] }", /"localhost" is not host:port/],

@@ -103,6 +103,9 @@ function readRos(section: Section): RobotConfig["ros"] {
   const unknown = adapters.find((name) => !(ROS_ADAPTERS as readonly string[]).includes(name));
   if (unknown !== undefined) throw new ConfigFileError(`${section.at("adapters")}: ${unknown} is none of ${ROS_ADAPTERS.join(", ")}`);
   const domain_id = section.integer("domain_id", 0, DOMAIN_ID_MAX);
+  const prefixes = section.texts("prefixes");
+  const relative = prefixes?.find((prefix) => !isAbsolute(prefix));
+  if (relative !== undefined) throw new ConfigFileError(`${section.at("prefixes")}: ${JSON.stringify(relative)} is not absolute`);
   const foxglove_url = readUrl(section, "foxglove_url", ["ws:", "wss:"]);
   const rosbridge_url = readUrl(section, "rosbridge_url", ["ws:", "wss:"]);
   const ros1_master_uri = readUrl(section, "ros1_master_uri", ["http:"]);
@@ -110,6 +113,7 @@ function readRos(section: Section): RobotConfig["ros"] {
   return {
     adapters: adapters as RosAdapterName[],
     ...(domain_id === undefined ? {} : { domain_id }),
+    ...(prefixes === undefined ? {} : { prefixes }),
     ...(foxglove_url === undefined ? {} : { foxglove_url }),
     ...(rosbridge_url === undefined ? {} : { rosbridge_url }),
     ...(ros1_master_uri === undefined ? {} : { ros1_master_uri }),

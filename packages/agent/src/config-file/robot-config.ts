@@ -27,6 +27,8 @@ export interface RobotConfig {
     /** In the order in which they are tried; empty: no ROS. */
     adapters: RosAdapterName[];
     domain_id?: number;
+    /** Where definitions of messages are looked for, before AMENT_PREFIX_PATH; absolute. */
+    prefixes?: string[];
     foxglove_url?: string;
     rosbridge_url?: string;
     ros1_master_uri?: string;

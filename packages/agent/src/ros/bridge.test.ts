@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { SimulatedClock } from "@robofleet/clock";
 import { pino } from "pino";
@@ -133,6 +136,16 @@ test("an adapter that throws or hangs costs its turn and no more", LIMIT, async 
   assert.equal(bridge.adapter?.name, "foxglove");
 });
 
+test("without an environment, as in a service, what is installed is found; ROS 1 is not ROS 2", async (t) => {
+  const root = await mkdtemp(join(tmpdir(), "robofleet-root-"));
+  t.after(() => rm(root, { recursive: true }));
+  for (const name of ["humble", "jazzy"]) await mkdir(join(root, "opt/ros", name, "share/ament_index"), { recursive: true });
+  await mkdir(join(root, "opt/ros/noetic/share"), { recursive: true });
+  const { prefixes } = rosSettings({ adapters: [] }, {}, root);
+  assert.deepEqual(prefixes, [join(root, "opt/ros/jazzy"), join(root, "opt/ros/humble")]);
+  assert.deepEqual(rosSettings({ adapters: [] }, {}, join(root, "none")).prefixes, []);
+});
+
 test("the environment speaks where the configuration is silent", () => {
   const environment = {
     ROS_DOMAIN_ID: "42",
@@ -146,6 +159,7 @@ test("the environment speaks where the configuration is silent", () => {
     [said.domain_id, said.distro, said.prefixes, said.ros1_master_uri, said.localhost_only],
     [42, "humble", ["/ws/install", "/opt/ros/humble"], "http://m:1", true],
   );
+  assert.deepEqual(rosSettings({ adapters: [], prefixes: ["/own"] }, environment).prefixes, ["/own", "/ws/install", "/opt/ros/humble"]);
   assert.equal(rosSettings({ adapters: [], domain_id: 7 }, environment).domain_id, 7);
   for (const wrong of ["", "x", "-1", "999"]) assert.equal(rosSettings({ adapters: [] }, { ROS_DOMAIN_ID: wrong }).domain_id, undefined);
 });

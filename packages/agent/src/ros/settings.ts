@@ -1,3 +1,5 @@
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
 import type { RobotConfig } from "../config-file/robot-config.ts";
 import type { RosAdapterName } from "./adapter.ts";
 
@@ -16,14 +18,17 @@ export interface RosSettings {
   ros1_master_uri?: string;
   /** ROS_DISTRO. */
   distro?: string;
-  /** AMENT_PREFIX_PATH, the parts. */
+  /** Where definitions of messages are: those of the configuration, then AMENT_PREFIX_PATH, or else what is installed below /opt/ros. */
   prefixes: readonly string[];
   /** The environment that children such as `ros2` get. */
   environment: Readonly<Record<string, string>>;
 }
 
-/** What the robot's configuration says of its ROS, and what the agent's environment does where that is silent. */
-export function rosSettings(configured: RobotConfig["ros"], environment: Readonly<Record<string, string>>): RosSettings {
+/**
+ * What the robot's configuration says of its ROS, and what the agent's environment does where that is silent. A service has none of ROS in its environment:
+ * then what is installed below `system_root`/opt/ros counts.
+ */
+export function rosSettings(configured: RobotConfig["ros"], environment: Readonly<Record<string, string>>, system_root = "/"): RosSettings {
   const { ROS_DOMAIN_ID, ROS_MASTER_URI, ROS_DISTRO, AMENT_PREFIX_PATH } = environment;
   const { ROS_LOCALHOST_ONLY, ROS_AUTOMATIC_DISCOVERY_RANGE } = environment;
   const domain_id =
@@ -37,10 +42,29 @@ export function rosSettings(configured: RobotConfig["ros"], environment: Readonl
     ...(configured.rosbridge_url === undefined ? {} : { rosbridge_url: configured.rosbridge_url }),
     ...(ros1_master_uri === undefined ? {} : { ros1_master_uri }),
     ...(ROS_DISTRO ? { distro: ROS_DISTRO } : {}),
-    prefixes: (AMENT_PREFIX_PATH ?? "").split(":").filter((prefix) => prefix.startsWith("/")),
+    prefixes: [
+      ...(configured.prefixes ?? []),
+      ...(AMENT_PREFIX_PATH === undefined
+        ? installedRos(system_root)
+        : AMENT_PREFIX_PATH.split(":").filter((prefix) => prefix.startsWith("/"))),
+    ],
     environment,
   };
 }
 
 /** Beyond, the ports of a domain are none. */
 const DOMAIN_ID_MAX = 232;
+
+/** Prefixes of the ROS 2 that packages have installed, the newest release first: their names go by the alphabet. */
+function installedRos(system_root: string): string[] {
+  const directory = join(system_root, "opt/ros");
+  try {
+    return readdirSync(directory)
+      .toSorted()
+      .toReversed()
+      .map((name) => join(directory, name))
+      .filter((prefix) => existsSync(join(prefix, "share/ament_index")));
+  } catch {
+    return [];
+  }
+}
