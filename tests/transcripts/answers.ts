@@ -43,6 +43,7 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "robots timeline": "listRobotTimeline",
   "robots replace": "replaceRobot",
   "robots admit": "releaseHold",
+  "robots topics": null,
   "sites list": "listSites",
   "sites create": "createSite",
   "fleets list": "listFleets",

@@ -8,22 +8,25 @@ export interface StreamWords {
   right: string;
   /** What to do when the connection was cut. */
   again: string;
+  /** Nothing of the stream was printed to stdout, so that the document of an error has its place there. */
+  nothing_printed?: boolean;
 }
 
 /**
  * A stream that ended by itself, in words; undefined when it ended as it should (1000). What the stream brought was printed to
  * stdout, so no document of an error goes there.
  */
-export function streamFailure({ code, reason }: Ending, { right, again }: StreamWords): Failure | undefined {
+export function streamFailure({ code, reason }: Ending, { right, again, nothing_printed = false }: StreamWords): Failure | undefined {
+  const none = nothing_printed ? {} : { document: undefined };
   const ended = (exit_code: Failure["exit_code"], message: string, ...hints: string[]): Failure =>
-    new Failure(exit_code, message, { hints, document: undefined });
+    new Failure(exit_code, message, { hints, ...none });
   switch (code) {
     case 1000:
       return undefined;
     case CLOSE.agent_offline:
       return new Failure(EXIT.agent_offline, "agent offline", {
         bare: true,
-        document: undefined,
+        ...none,
         hints: ["`rf robots show <id>` tells when it was last seen."],
       });
     case CLOSE.token_revoked:

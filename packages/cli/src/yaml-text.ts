@@ -9,7 +9,7 @@ export function yamlText(value: unknown, { lists_in_line = false }: { lists_in_l
   const document = new Document(value, { aliasDuplicateObjects: false });
   visit(document, {
     Seq: (_key, node) => {
-      node.flow ||= lists_in_line && node.items.every((item) => isScalar(item));
+      if (lists_in_line && node.items.every((item) => isScalar(item))) node.flow = true;
     },
     Scalar: (_key, node) => {
       if (typeof node.value === "string" && node.value.search(UNSAFE) !== -1) node.type = Scalar.QUOTE_DOUBLE;

@@ -87,7 +87,7 @@ async function list(context: Context, client: Client, robot_id: string): Promise
   const stream = await client.stream("ros_echo", { robot_id, signal });
   const told = await firstOf<Topics>(stream);
   signal.throwIfAborted();
-  if (told === undefined) throw streamFailure(ended(stream), WORDS) ?? usage("the robot told no topics");
+  if (told === undefined) throw streamFailure(ended(stream), { ...WORDS, nothing_printed: true }) ?? usage("the robot told no topics");
   await out.result(told, async () => {
     if (told.topics.length === 0) return out.note("Nobody publishes a topic.");
     await out.table(told.topics, [
@@ -124,16 +124,18 @@ async function follow(
   const over = until === undefined ? signal : AbortSignal.any([signal, until]);
   const stream = await client.stream("ros_echo", { robot_id, query, signal: over });
   let note: string | undefined;
+  let nothing_printed = true;
   for await (const { data } of stream) {
     if (over.aborted) break;
     const message = JSON.parse(data.toString()) as Echo;
     if (message.note !== undefined && message.note !== note) context.out.note(plain(message.note));
     note = message.note;
+    nothing_printed = false;
     if (!(await take(message))) return;
   }
   if (signal.aborted) throw signal.reason;
   if (until?.aborted) return;
-  const failure = streamFailure(ended(stream), WORDS);
+  const failure = streamFailure(ended(stream), { ...WORDS, nothing_printed });
   if (failure !== undefined) throw failure;
 }
 
