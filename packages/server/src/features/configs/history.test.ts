@@ -4,6 +4,7 @@ import type { ConfigEntry, ConfigSchema, ConfigVersion } from "@robofleet/protoc
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { configRoutes } from "./index.ts";
+import { HISTORY_VERSIONS_MAX } from "./store.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 type One = { data: ConfigEntry };
@@ -98,4 +99,17 @@ test("a schema refuses a bad value at every scope with its path, and is refused 
   assert.match((await it.send("GET", "/schemas/nav")).said, /^404 schema of namespace nav/);
   assert.equal((await it.send("POST", "", { namespace: "nav", key: "limits", value: "anything" })).status, 200);
   assert.match((await it.send("PUT", "/schemas/nav", { schema: { type: "string" } })).said, /^400/);
+});
+
+test("the newest versions of a value are kept, and no more of them than are said", TIMEOUT, async () => {
+  await using it = await start();
+  const { data: other } = await it.send<One>("POST", "", { key: "other", value: "stays" });
+  let id = "";
+  for (let value = 1; value <= HISTORY_VERSIONS_MAX + 3; value += 1) ({ id } = (await it.send<One>("POST", "", { key: "k", value })).data);
+  const { items } = await it.send<{ items: ConfigVersion[] }>("GET", `/${id}/history?limit=1000`);
+  assert.deepEqual([items.length, items[0]?.version, items.at(-1)?.version], [HISTORY_VERSIONS_MAX, HISTORY_VERSIONS_MAX + 3, 4]);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 3 })).said, /^404 .*has no version 3/);
+  const back = await it.send<One>("POST", `/${id}/rollback`, { version: 5 });
+  assert.deepEqual([back.data.value, back.data.version], [5, HISTORY_VERSIONS_MAX + 4]);
+  assert.deepEqual(await it.history(other.id), [[1, "set", "stays", null, "org_token"]]);
 });

@@ -93,10 +93,18 @@ const versionRow = row({
 });
 export type VersionRow = RowOf<typeof versionRow>;
 
-export const insertVersion = (db: Db, org_id: string, v: Omit<VersionRow, "value"> & { value: unknown }): Promise<number> =>
-  db.run(sql`
+/** Versions of a value that are kept, the present one among them: one that a program sets each minute would fill the disk. */
+export const HISTORY_VERSIONS_MAX = 100;
+
+/** Writes the next version of a value; the oldest goes when there are more than are kept. What robots were to have stands with them. */
+export const insertVersion = async (db: Db, org_id: string, v: Omit<VersionRow, "value"> & { value: unknown }): Promise<void> => {
+  await db.run(sql`
     insert into config_version (org_id, config_id, version, change, value, sealed, rollback_of, actor, at)
     values (${org_id}, ${v.config_id}, ${v.version}, ${v.change}, ${json(v.value)}, ${v.sealed}, ${v.rollback_of}, ${json(v.actor)}, ${v.at})`);
+  await db.run(
+    sql`delete from config_version where org_id = ${org_id} and config_id = ${v.config_id} and version <= ${v.version - HISTORY_VERSIONS_MAX}`,
+  );
+};
 
 export const findVersion = (db: Db, org_id: string, config_id: string, version: number): Promise<VersionRow | undefined> =>
   db.maybe(
