@@ -4,7 +4,10 @@ import path from "node:path";
 import { test } from "node:test";
 
 const FOLDER = import.meta.dirname;
-const linesOf = (name: string): string[] => readFileSync(path.join(FOLDER, name), "utf8").trim().split("\n");
+const linesOf = (name: string): string[] =>
+  readFileSync(path.join(FOLDER, name), "utf8")
+    .split("\n")
+    .filter((line) => line !== "");
 
 /** Names of the tests of this folder, as they stand in the source. */
 function testNames(): string[] {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { userInfo } from "node:os";
 import { test } from "node:test";
 import { RosbridgeServer } from "../../packages/agent/src/ros/testing/rosbridge-server.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
@@ -9,7 +10,10 @@ import { opened, refused } from "./web-socket.ts";
 const LIMIT = { timeout: 60_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
-const robot = await realRobot(plane, "arm-1", ["--config", robotConfig({ cameras: [{ name: "test", test_picture: true }] })]);
+const robot = await realRobot(plane, "arm-1", [
+  "--config",
+  robotConfig({ cameras: [{ name: "test", test_picture: true }], shell: { user: userInfo().username, command: ["bash", "--norc", "-i"] } }),
+]);
 const token = plane.default_org.admin_token;
 const PATHS = ["logs/ws", "shell/ws", "camera/ws", "ros/topics/echo"];
 const at = (path: string, query: string, id = robot.id): string => `${plane.url}/api/robots/${id}/${path}?${query}`;
@@ -53,11 +57,15 @@ test(
   },
 );
 
-test("WebSocket /api/robots/{id}/shell/ws opens and closes 4410, not supported by this agent", LIMIT, async () => {
-  assert.deepEqual(await (await opened(at("shell/ws", `token=${token}&cols=80&rows=24`))).closed, {
-    code: 4410,
-    reason: "not supported by this agent",
-  });
+test("WebSocket /api/robots/{id}/shell/ws is the bytes of a terminal both ways, of the size that was asked for", LIMIT, async () => {
+  const shell = await opened(at("shell/ws", `token=${token}&cols=101&rows=29`));
+  shell.ws.send(Buffer.from("stty size\r"));
+  shell.ws.send("echo $((6*7))ü\r");
+  const shown = (): string => Buffer.concat(shell.frames.map((frame) => Buffer.from(frame))).toString("utf8");
+  await plane.until("the answers", () => shown().includes("29 101") && shown().includes("42ü"));
+  assert.ok(shell.frames.every((frame) => typeof frame !== "string"));
+  shell.ws.send("exit 3\r");
+  assert.deepEqual(await shell.closed, { code: 1000, reason: "exit 3" });
 });
 
 test("WebSocket /api/robots/{id}/camera/ws sends binary JPEG frames, of the camera that ?camera= names or the first", LIMIT, async () => {
