@@ -1,9 +1,9 @@
 import { createHmac, hash, hkdfSync, randomBytes } from "node:crypto";
-import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { LRUCache } from "lru-cache";
 import { type Bound, KEY_BYTES, seal, unseal } from "./sealing.ts";
-import { syncDirectory } from "./sync-directory.ts";
+import { writeDurably } from "./write-durably.ts";
 
 /** Data keys that are kept opened: one an org, and those before it. */
 const OPENED_KEYS_MAX = 10_000;
@@ -106,15 +106,6 @@ export function parseMasterKeys(text: string, where: string): MasterKeys {
 async function makeKeyFile(file: string): Promise<string> {
   const text = `${randomBytes(KEY_BYTES).toString("hex")}\n`;
   await mkdir(path.dirname(file), { recursive: true, mode: 0o711 });
-  const handle = await open(`${file}.new`, "w", 0o600);
-  try {
-    await handle.chmod(0o600);
-    await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(`${file}.new`, file);
-  await syncDirectory(path.dirname(file));
+  await writeDurably(file, text, 0o600);
   return text;
 }

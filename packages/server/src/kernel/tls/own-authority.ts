@@ -1,10 +1,10 @@
 import { createPrivateKey, type KeyObject, webcrypto, X509Certificate } from "node:crypto";
-import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import path from "node:path";
 import type * as x509Library from "@peculiar/x509";
 import { fingerprintOf } from "@robofleet/protocol/authority";
-import { syncDirectory } from "../sync-directory.ts";
+import { writeDurably } from "../write-durably.ts";
 import type { KeyPair } from "./contract.ts";
 
 const DAY_MS = 86_400_000;
@@ -39,11 +39,11 @@ export async function openAuthority(data_directory: string, now: Date): Promise<
     if (known !== undefined) throw new Error(`${file} has lost its key ${key_file}: restore it from a backup, or remove both`);
     // The key first: a certificate without one would be of no use.
     key_pem = await newKeyPem();
-    await write(key_file, key_pem, 0o600);
+    await writeDurably(key_file, key_pem, 0o600);
   }
   const key = createPrivateKey(key_pem);
   const pem = known ?? (await selfSigned(key, now));
-  if (known === undefined) await write(file, pem, 0o644);
+  if (known === undefined) await writeDurably(file, pem, 0o644);
   const certificate = new X509Certificate(pem);
   if (!certificate.checkPrivateKey(key)) throw new Error(`${key_file} is not the key of ${file}`);
   if (certificate.validToDate.getTime() <= now.getTime())
@@ -145,17 +145,4 @@ async function readIfThere(file: string): Promise<string | undefined> {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;
   }
-}
-
-async function write(file: string, text: string, mode: number): Promise<void> {
-  const handle = await open(`${file}.tmp`, "w", mode);
-  try {
-    await handle.chmod(mode);
-    await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(`${file}.tmp`, file);
-  await syncDirectory(path.dirname(file));
 }

@@ -1,0 +1,18 @@
+import { open, rename } from "node:fs/promises";
+import path from "node:path";
+import { syncDirectory } from "./sync-directory.ts";
+
+/** Writes a file so that it is whole and stays, or is not there at all, whatever crashes when; with this mode whatever the umask is. */
+export async function writeDurably(file: string, text: string, mode: number): Promise<void> {
+  const draft = `${file}.new`;
+  const handle = await open(draft, "w", mode);
+  try {
+    await handle.chmod(mode);
+    await handle.writeFile(text);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(draft, file);
+  await syncDirectory(path.dirname(file));
+}
