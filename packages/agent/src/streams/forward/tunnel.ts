@@ -36,13 +36,13 @@ export async function carryTunnel(channel: Channel, socket: Socket, outward: Out
   await inward;
 }
 
-async function carryIn(channel: Channel, socket: Socket): Promise<void> {
+async function carryIn(channel: Channel, connection: Socket): Promise<void> {
   for await (const message of channel) {
     const { data, control } = readMessage(message);
     if (data !== undefined) {
-      if (!socket.write(data)) await drained(socket);
-    } else if (control.type === "eof") socket.end();
-    else if (control.type === "reset") socket.resetAndDestroy();
+      if (!connection.write(data)) await drained(connection);
+    } else if (control.type === "eof") connection.end();
+    else if (control.type === "reset") connection.resetAndDestroy();
   }
 }
 
