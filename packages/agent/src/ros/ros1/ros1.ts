@@ -5,7 +5,8 @@ import { type FindRosAdapter, type RosAdapter, type RosMessage, type RosTopic, U
 import { LazyMessage } from "../lazy-message.ts";
 import type { RosSettings } from "../settings.ts";
 import { addressTowards, Ros1Master } from "./master.ts";
-import { ROS1_MESSAGE_BYTES_MAX, type TcpRosReader } from "./tcpros-socket.ts";
+import { ROS1_MESSAGE_BYTES_MAX } from "./message-limit.ts";
+import type { TcpRosReader } from "./tcpros-socket.ts";
 
 export const ROS1_MASTER_URI = "http://127.0.0.1:11311";
 

@@ -2,9 +2,8 @@ import { EventEmitter } from "node:events";
 import { createConnection, type Socket } from "node:net";
 import { TcpConnection, type TcpAddress, type TcpSocket } from "@foxglove/ros1";
 import type { Clock } from "@robofleet/clock";
+import { ROS1_MESSAGE_BYTES_MAX } from "./message-limit.ts";
 
-/** The largest message that is read, an uncompressed 4K image with room to spare; of a larger one only its size is told. */
-export const ROS1_MESSAGE_BYTES_MAX = 64 * 1024 * 1024;
 /** It holds the definition of the message's type. */
 const HEADER_BYTES_MAX = 1024 * 1024;
 const CONNECT_MS_MAX = 5_000;
