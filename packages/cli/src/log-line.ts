@@ -1,15 +1,15 @@
 import type { Body } from "@robofleet/sdk";
 import type { Output } from "./output.ts";
-import { line } from "./text.ts";
+import { line, type Styled } from "./text.ts";
 
 type LogRecord = Body<"listRobotLogs">["items"][number];
 
 const LEVEL_WIDTH = 5;
 
-/** A log record on one line, whatever is in it. `with_robot` is for records of several robots. */
-export function logLine(out: Output, record: LogRecord, options: { with_robot?: boolean } = {}): string {
+/** A log record on one line, whatever is in it. `robot` is for records of several robots. */
+export function logLine(out: Output, record: LogRecord, options: { robot?: Styled } = {}): string {
   const { level } = record;
-  const robot = options.with_robot ? [out.paint("quiet", record.robot_id).rendered] : [];
+  const robot = options.robot === undefined ? [] : [options.robot.rendered];
   const fields = Object.keys(record.fields).length === 0 ? [] : [out.paint("quiet", JSON.stringify(record.fields)).rendered];
   const padding = " ".repeat(Math.max(0, LEVEL_WIDTH - level.length));
   return [

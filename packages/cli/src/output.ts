@@ -98,6 +98,15 @@ export class Output {
     return new Styled(tones(this.#colors)[tone](plain(value)));
   }
 
+  /** Escaped, in a colour that always is the same for this key: to tell one robot from another. */
+  paintAs(key: string, value: unknown): Styled {
+    const { cyan, magenta, blue, yellow, green, cyanBright, magentaBright, blueBright } = this.#colors;
+    const all = [cyan, magenta, blue, yellow, green, cyanBright, magentaBright, blueBright];
+    let sum = 0;
+    for (const character of key) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 1_000_003;
+    return new Styled((all[sum % all.length] ?? cyan)(plain(value)));
+  }
+
   /** A status word in the colour it deserves. */
   status(word: string): Styled {
     const tone = TONES.get(word);

@@ -1,15 +1,52 @@
-import type { Define } from "../../command.ts";
+import type { Client } from "@robofleet/sdk";
+import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { logLine } from "../../log-line.ts";
+import { checkOptions, type LogOptions, logOptions } from "../../logs/options.ts";
+import { noteMore, readLogs } from "../../logs/show.ts";
 
 export const define: Define = (command, act) => {
-  command.argument("<id>", "Id of the fleet").action(act<[string]>(run));
+  logOptions(
+    command
+      .description(
+        "Show the latest log records of a fleet's robots, search them, or follow all of them until interrupted. Robots that come online join, those that are offline are named once.",
+      )
+      .argument("<id>", "Id of the fleet"),
+  ).action(act<[string, LogOptions]>(run));
+  addExamples(command, ["rf fleets logs fleet_… --follow --level warn", "rf fleets logs fleet_… --since 1h --export fleet.ndjson"]);
 };
 
-async function run(context: Context, id: string): Promise<void> {
-  const answer = await (await context.client()).listFleetLogs({ params: { id } });
+async function run(context: Context, id: string, options: LogOptions): Promise<void> {
+  checkOptions(options);
+  const client = await context.client();
+  if (options.export !== undefined) return (await import("../../logs/export.ts")).exportLogs(context, client, "fleets", id, options);
+  if (options.follow === true) return follow(context, client, id, options);
+  const answer = await readLogs(context, client, "listFleetLogs", id, options);
   await context.out.result(answer, () => {
-    if (answer.items.length === 0) context.out.note("No log records yet.");
-    for (const record of answer.items) context.out.line(logLine(context.out, record, { with_robot: true }));
+    for (const record of answer.items)
+      context.out.line(logLine(context.out, record, { robot: context.out.paintAs(record.robot_id, record.robot_id) }));
+    noteMore(context, answer, options);
   });
+}
+
+async function follow(context: Context, client: Client, fleet_id: string, options: LogOptions): Promise<void> {
+  const { followLogs } = await import("../../logs/follow.ts");
+  const { FleetNames } = await import("../../logs/fleet-names.ts");
+  // A program gets ids.
+  const names = context.structured ? undefined : await FleetNames.read(context, client, fleet_id);
+  names?.noteOffline();
+  const since_ms = context.now().getTime();
+  const { out } = context;
+  await followLogs(
+    context,
+    {
+      many: true,
+      open: (query, signal) => client.stream("fleet_logs", { fleet_id, query, signal }),
+      print: async (record) => {
+        const name = await names?.heard(record.robot_id, Date.parse(record.received_at), since_ms);
+        out.line(logLine(out, record, { robot: out.paintAs(record.robot_id, name ?? record.robot_id) }));
+      },
+    },
+    options,
+  );
 }

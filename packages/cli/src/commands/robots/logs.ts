@@ -1,58 +1,41 @@
-import type { Body, Client } from "@robofleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { logLine } from "../../log-line.ts";
-import { streamFailure } from "../../stream-ending.ts";
-import { plain } from "../../text.ts";
-
-const WORDS = { right: "read these logs", again: "Run the command again; the last 100 records are repeated." };
-
-type LogRecord = Body<"listRobotLogs">["items"][number];
-
-interface Options {
-  follow?: boolean;
-}
+import { checkOptions, type LogOptions, logOptions } from "../../logs/options.ts";
+import { noteMore, readLogs } from "../../logs/show.ts";
 
 export const define: Define = (command, act) => {
-  command
-    .description(
-      "Show the latest log records of a robot, or follow them until interrupted. When the robot is not connected, --follow says `agent offline`.",
-    )
-    .argument("<id>", "Id of the robot")
-    .option("--follow", "Print records as they come; with --json one a line")
-    .action(act<[string, Options]>(run));
-  addExamples(command, ["rf robots logs rob_…", "rf robots logs rob_… --follow --json | jq .message"]);
+  logOptions(
+    command
+      .description(
+        "Show the latest log records of a robot, search them, or follow them until interrupted. When the robot is not connected, --follow says `agent offline`.",
+      )
+      .argument("<id>", "Id of the robot"),
+  ).action(act<[string, LogOptions]>(run));
+  addExamples(command, [
+    "rf robots logs rob_…",
+    "rf robots logs rob_… --since 2h --level warn --grep timeout",
+    "rf robots logs rob_… --follow --json | jq .message",
+    "rf robots logs rob_… --since 2030-01-01T00:00:00Z --until 2030-01-02T00:00:00Z --export day.ndjson",
+  ]);
 };
 
-async function run(context: Context, id: string, options: Options): Promise<void> {
+async function run(context: Context, id: string, options: LogOptions): Promise<void> {
+  checkOptions(options);
   const client = await context.client();
-  if (options.follow) return follow(context, client, id);
-  const answer = await client.listRobotLogs({ params: { id } });
+  if (options.export !== undefined) return (await import("../../logs/export.ts")).exportLogs(context, client, "robots", id, options);
+  if (options.follow === true) {
+    const { followLogs } = await import("../../logs/follow.ts");
+    const print = (record: Parameters<typeof logLine>[1]): void => context.out.line(logLine(context.out, record));
+    return followLogs(
+      context,
+      { many: false, print, open: (query, signal) => client.stream("logs", { robot_id: id, query, signal }) },
+      options,
+    );
+  }
+  const answer = await readLogs(context, client, "listRobotLogs", id, options);
   await context.out.result(answer, () => {
-    if (answer.items.length === 0) context.out.note("No log records yet.");
     for (const record of answer.items) context.out.line(logLine(context.out, record));
+    noteMore(context, answer, options);
   });
-}
-
-async function follow(context: Context, client: Client, robot_id: string): Promise<void> {
-  const signal = context.interruptible();
-  const stream = await client.stream("logs", { robot_id, signal });
-  for await (const frame of stream) {
-    if (signal.aborted) break;
-    const text = frame.data.toString();
-    const record = parseRecord(text);
-    if (context.structured) await context.out.record(record ?? text);
-    else context.out.line(record === undefined ? plain(text) : logLine(context.out, record));
-  }
-  if (signal.aborted) throw signal.reason;
-  const failure = streamFailure(stream.ending ?? { code: 1006, reason: "" }, WORDS);
-  if (failure !== undefined) throw failure;
-}
-
-function parseRecord(text: string): LogRecord | undefined {
-  try {
-    return JSON.parse(text) as LogRecord;
-  } catch {
-    return undefined;
-  }
 }

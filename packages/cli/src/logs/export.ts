@@ -1,0 +1,47 @@
+import { createWriteStream } from "node:fs";
+import { rename, rm } from "node:fs/promises";
+import { Readable, Transform } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { ApiError, type Client } from "@robofleet/sdk";
+import type { Context } from "../context.ts";
+import { bytes as humanBytes } from "../duration.ts";
+import { printBody } from "../raw-body.ts";
+import { filterQuery, type LogOptions } from "./options.ts";
+
+/** Writes every record to the file, which is there only once it is whole; `-` is stdout. */
+export async function exportLogs(
+  context: Context,
+  client: Client,
+  of: "robots" | "fleets",
+  id: string,
+  options: LogOptions,
+): Promise<void> {
+  const file = options.export ?? "-";
+  const query = filterQuery(options, context.now());
+  const headers = { accept: "application/x-ndjson, application/json" };
+  const response = await client.request("GET", `/api/${of}/${encodeURIComponent(id)}/logs/export`, { query, headers });
+  if (!response.ok || response.body === null) {
+    const body: unknown = await response.json().catch(() => undefined);
+    throw new ApiError({ status: response.status, headers: response.headers, body });
+  }
+  if (file === "-") return await printBody(response);
+  const part = `${file}.part`;
+  let [bytes, records] = [0, 0];
+  const count = new Transform({
+    transform(chunk: Buffer, _, done) {
+      bytes += chunk.length;
+      for (let end = chunk.indexOf("\n"); end >= 0; end = chunk.indexOf("\n", end + 1)) records += 1;
+      done(null, chunk);
+    },
+  });
+  try {
+    await pipeline(Readable.fromWeb(response.body), count, createWriteStream(part, { mode: 0o600 }));
+    await rename(part, file);
+  } catch (error) {
+    await rm(part, { force: true });
+    throw error;
+  }
+  await context.out.result({ data: { file, records, bytes } }, () =>
+    context.out.note(`${records} records, ${humanBytes(bytes)}, in ${file}`),
+  );
+}

@@ -1,0 +1,60 @@
+import type { Client } from "@robofleet/sdk";
+import type { Context } from "../context.ts";
+import { plain } from "../text.ts";
+
+/** Robots that are named when they are offline; of the others only how many. */
+const NAMED_MAX = 20;
+
+interface Member {
+  name: string;
+  online: boolean;
+}
+
+/** The robots of a fleet by name, and who of them is heard. */
+export class FleetNames {
+  readonly #context: Context;
+  readonly #client: Client;
+  readonly #members: Map<string, Member>;
+
+  private constructor(context: Context, client: Client, members: Map<string, Member>) {
+    this.#context = context;
+    this.#client = client;
+    this.#members = members;
+  }
+
+  static async read(context: Context, client: Client, fleet_id: string): Promise<FleetNames> {
+    const { items } = await client.listRobots({ query: { fleet_id } });
+    const members = new Map(items.map(({ id, name, status }) => [id, { name, online: status === "online" }]));
+    return new FleetNames(context, client, members);
+  }
+
+  /** Says once who is not there. */
+  noteOffline(): void {
+    const offline = Array.from(this.#members.values()).filter(({ online }) => !online);
+    if (offline.length === 0) return;
+    const names = offline.slice(0, NAMED_MAX).map(({ name }) => plain(name));
+    const more = offline.length > names.length ? ` and ${offline.length - names.length} more` : "";
+    this.#context.out.note(`offline: ${names.join(", ")}${more}; they join when they come online`);
+  }
+
+  /** The name of a robot, also of one that came later; says when one is heard that was offline, or was not there. */
+  async heard(robot_id: string, at_ms: number, since_ms: number): Promise<string> {
+    const known = this.#members.get(robot_id);
+    const member = known ?? { name: await this.#ask(robot_id), online: false };
+    this.#members.set(robot_id, member);
+    // What is stored may be of one that is gone since.
+    if (!member.online && at_ms >= since_ms) {
+      member.online = true;
+      this.#context.out.note(`${plain(member.name)} is online`);
+    }
+    return member.name;
+  }
+
+  async #ask(robot_id: string): Promise<string> {
+    try {
+      return (await this.#client.getRobot({ params: { id: robot_id } })).data.name;
+    } catch {
+      return robot_id;
+    }
+  }
+}

@@ -1,0 +1,104 @@
+import type { Ending, Stream } from "@robofleet/sdk";
+import { CLOSE } from "@robofleet/protocol/paths";
+import type { Context } from "../context.ts";
+import { streamFailure } from "../stream-ending.ts";
+import { plain } from "../text.ts";
+import { filterQuery, type LogOptions } from "./options.ts";
+import type { LogRecord } from "./show.ts";
+
+const WORDS = { right: "read these logs", again: "Run the command again; the last 100 records are repeated." };
+/** Waits before the stream is opened again, the last one as often as there are attempts left. */
+const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
+/** Attempts without a record; then it is given up. */
+const ATTEMPTS_MAX = 30;
+/** Flushes of several robots are stored side by side: one may come after a newer one. */
+const OVERLAP_MS = 5_000;
+
+export interface Followed {
+  open: (query: Record<string, string | undefined>, signal: AbortSignal) => Promise<Stream>;
+  /** Several robots share the stream. */
+  many: boolean;
+  print: (record: LogRecord) => Promise<void> | void;
+}
+
+/** Prints records until it is interrupted or the service ends the stream. A stream that was cut is opened again where it was. */
+export async function followLogs(context: Context, { open, many, print }: Followed, options: LogOptions): Promise<void> {
+  const signal = context.interruptible();
+  const { since: after, level, source, q } = filterQuery(options, context.now());
+  const seen = new Seen(many);
+  let attempts = 0;
+  for (;;) {
+    let ending: Ending | undefined;
+    try {
+      const stream = await open({ level, source, q, after: seen.after ?? after }, signal);
+      for await (const frame of stream) {
+        if (signal.aborted) break;
+        attempts = 0;
+        await take(context, seen, frame.data.toString(), print);
+      }
+      ending = stream.ending ?? { code: 1006, reason: "" };
+    } catch (error) {
+      if (signal.aborted || attempts === 0 || !isUnreachable(error)) throw error;
+      if (attempts >= ATTEMPTS_MAX) throw error;
+    }
+    if (signal.aborted) throw signal.reason;
+    // What never brought a record was not cut, it does not work.
+    const may_go_on = ending === undefined || ending.code === 1006 || ending.code === CLOSE.draining;
+    const failure = ending === undefined ? undefined : streamFailure(ending, WORDS);
+    if (ending !== undefined && (!may_go_on || !seen.any || attempts >= ATTEMPTS_MAX)) {
+      if (failure === undefined) return;
+      throw failure;
+    }
+    if (attempts === 0) context.out.note(`${failure?.message ?? "the connection was cut"}; opening the stream again`);
+    await context.clock.sleep(AGAIN_AFTER_MS[Math.min(attempts, AGAIN_AFTER_MS.length - 1)] ?? 0, signal);
+    attempts += 1;
+  }
+}
+
+async function take(context: Context, seen: Seen, text: string, print: Followed["print"]): Promise<void> {
+  const record = parseRecord(text);
+  if (record !== undefined && !seen.isNew(record)) return;
+  if (context.structured) await context.out.record(record ?? text);
+  else if (record === undefined) context.out.line(plain(text));
+  else await print(record);
+}
+
+function parseRecord(text: string): LogRecord | undefined {
+  try {
+    return JSON.parse(text) as LogRecord;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Not to be answered is no answer: the server may be starting. */
+const isUnreachable = (error: unknown): boolean => error instanceof Error && error.name === "Unreachable";
+
+/** How far each robot's log was printed. */
+class Seen {
+  readonly #many: boolean;
+  readonly #last = new Map<string, { received_at: string; seq: number }>();
+  #newest = "";
+  any = false;
+
+  constructor(many: boolean) {
+    this.#many = many;
+  }
+
+  /** Where to go on; undefined while nothing came. */
+  get after(): string | undefined {
+    if (this.#newest === "") return undefined;
+    return this.#many ? new Date(Date.parse(this.#newest) - OVERLAP_MS).toISOString() : this.#newest;
+  }
+
+  isNew({ robot_id, received_at, seq, fields }: LogRecord): boolean {
+    this.any = true;
+    // Who tells of a gap may not be the robot: it has no place among its records.
+    if (fields["gap"] !== undefined) return true;
+    const last = this.#last.get(robot_id);
+    if (last !== undefined && (received_at < last.received_at || (received_at === last.received_at && seq <= last.seq))) return false;
+    this.#last.set(robot_id, { received_at, seq });
+    if (received_at > this.#newest) this.#newest = received_at;
+    return true;
+  }
+}

@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { WebSocket } from "ws";
+import { RfHome } from "../testing/run-rf.ts";
+import { type Script, ScriptedPeer } from "../testing/scripted-peer.ts";
+import { readTime } from "./options.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+
+const record = (seq: number, extra: object = {}): object => ({
+  robot_id: "rob_1",
+  seq,
+  at: "2030-01-01T00:00:00.000Z",
+  received_at: `2030-01-01T00:00:0${seq}.000Z`,
+  level: "info",
+  source: "nav",
+  message: `record ${seq}`,
+  fields: {},
+  ...extra,
+});
+
+test("times are ago or as they are", () => {
+  const now = new Date("2030-01-01T12:00:00Z");
+  for (const [text, time] of [
+    ["10m", "2030-01-01T11:50:00.000Z"],
+    ["2h", "2030-01-01T10:00:00.000Z"],
+    ["3d", "2029-12-29T12:00:00.000Z"],
+    ["2030-01-01T08:00:00+02:00", "2030-01-01T06:00:00.000Z"],
+    ["2030-01-01", "2030-01-01T00:00:00.000Z"],
+  ] as const)
+    assert.equal(readTime(text)(now), time, text);
+  for (const text of ["soon", "10", "5y", "1", "", "2030-13-01"]) assert.throws(() => readTime(text), /It takes a length of time/, text);
+});
+
+test("filters go to the service, and a search goes on until there is enough or nothing is left", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const pages: Record<string, unknown> = {
+    first: { items: [record(4)], next_cursor: "c1" },
+    c1: { items: [], next_cursor: "c2" },
+    c2: { items: [record(1), record(2)], next_cursor: "c3" },
+  };
+  const script: Script = ({ line }) => ({ body: pages[new URL(`http://x${line.split(" ")[1]}`).searchParams.get("cursor") ?? "first"] });
+  await using service = await ScriptedPeer.start(script);
+  const args = ["robots", "logs", "rob_1", "--since", "2030-01-01", "--level", "warn", "--source", "nav", "--grep", "a b", "--limit", "3"];
+  const { code, stdout } = await home.run(args, { env: service.env });
+  assert.equal(code, 0);
+  assert.deepEqual(stdout.match(/record \d/g), ["record 1", "record 2", "record 4"]);
+  assert.equal(service.lines[0], "GET /api/robots/rob_1/logs?since=2030-01-01T00%3A00%3A00.000Z&level=warn&source=nav&q=a+b&limit=3");
+  assert.equal(service.lines.length, 3);
+});
+
+test("an export is in its file once it is whole; one that breaks off leaves none", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const body = record(1);
+  await using service = await ScriptedPeer.start(({ line }) =>
+    line.includes("rob_1")
+      ? { body, headers: { "content-type": "application/x-ndjson" } }
+      : { status: 404, body: { error: { code: "not_found", message: "no such robot" } } },
+  );
+  const file = join(home.directory, "day.ndjson");
+  const { code, stderr } = await home.run(["robots", "logs", "rob_1", "--export", file, "--level", "error"], { env: service.env });
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(JSON.parse(await readFile(file, "utf8")), body);
+  assert.match(stderr, /^\d+ records?, \d+ B, in .*day\.ndjson/);
+  assert.equal(service.lines[0], "GET /api/robots/rob_1/logs/export?level=error");
+  const missing = await home.run(["robots", "logs", "rob_2", "--export", `${file}2`], { env: service.env });
+  assert.equal(missing.code, 5);
+  await assert.rejects(readFile(`${file}2`), /ENOENT/);
+  assert.equal((await home.run(["robots", "logs", "rob_1", "--export", file, "--follow"], { env: service.env })).code, 2);
+});
+
+test("--follow is opened again after a cut, where it was, and prints nothing twice", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  let opened = 0;
+  const accept = (socket: WebSocket): void => {
+    opened += 1;
+    if (opened === 1) {
+      for (const seq of [1, 2]) socket.send(JSON.stringify(record(seq)));
+      setTimeout(() => socket.terminate(), 100);
+    } else {
+      for (const seq of [2, 3]) socket.send(JSON.stringify(record(seq)));
+      socket.send(JSON.stringify(record(3, { source: "robofleet", message: "7 records dropped", fields: { gap: { count: 7 } } })));
+      socket.close(4404, "robot removed");
+    }
+  };
+  await using service = await ScriptedPeer.start(() => undefined, accept);
+  const { code, stdout, stderr } = await home.run(["robots", "logs", "rob_1", "--follow", "--level", "info"], { env: service.env });
+  assert.equal(code, 5);
+  assert.deepEqual(stdout.match(/record \d|7 records dropped/g), ["record 1", "record 2", "record 3", "7 records dropped"]);
+  assert.match(stderr, /the connection to the server was cut; opening the stream again/);
+  assert.match(service.lines[1] ?? "", /after=2030-01-01T00%3A00%3A02\.000Z/);
+});
+
+test("a fleet is followed with the names of its robots: who is offline is named once, who comes is told", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const script: Script = ({ line }) => {
+    if (line.includes("/api/robots/rob_3")) return { body: { data: { id: "rob_3", name: "late" } } };
+    if (!line.includes("/api/robots?")) return undefined;
+    const robot = (id: string, name: string, status: string): object => ({ id, name, status });
+    return { body: { items: [robot("rob_1", "first", "online"), robot("rob_2", "second", "offline")], next_cursor: null } };
+  };
+  await using service = await ScriptedPeer.start(script, (socket) => {
+    const future = { received_at: "2090-01-01T00:00:00.000Z" };
+    socket.send(JSON.stringify(record(1, { robot_id: "rob_2" })));
+    socket.send(JSON.stringify(record(2, future)));
+    socket.send(JSON.stringify(record(3, { robot_id: "rob_2", ...future })));
+    socket.send(JSON.stringify(record(4, { robot_id: "rob_3", ...future })));
+    socket.close(1000);
+  });
+  const { code, stdout, stderr } = await home.run(["fleets", "logs", "fleet_1", "--follow"], { env: service.env });
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(
+    stdout.split("\n").map((text) => text.split("  ")[1]),
+    ["second", "first", "second", "late", undefined],
+  );
+  assert.deepEqual(stderr.trim().split("\n"), ["offline: second; they join when they come online", "second is online", "late is online"]);
+  assert.ok(service.lines.some((line) => line.startsWith("UPGRADE /api/fleets/fleet_1/logs/ws?")));
+});

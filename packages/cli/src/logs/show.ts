@@ -1,0 +1,43 @@
+import type { Body, Client } from "@robofleet/sdk";
+import type { Context } from "../context.ts";
+import { filterQuery, type LogOptions } from "./options.ts";
+
+export type LogRecord = Body<"listRobotLogs">["items"][number];
+type LogPage = Body<"listRobotLogs">;
+
+const PAGE_RECORDS_MAX = 1_000;
+/** Records that are shown when nobody says how many, and what --since shows at most. */
+const SHOWN = 200;
+const SHOWN_SINCE = 10_000;
+
+/** The newest records that the options let through, oldest first; of a search the service answers a part at a time. */
+export async function readLogs(
+  context: Context,
+  client: Client,
+  name: "listRobotLogs" | "listFleetLogs",
+  id: string,
+  options: LogOptions,
+): Promise<LogPage> {
+  const filter = filterQuery(options, context.now());
+  const list = (query: object): Promise<LogPage> => client[name]({ params: { id }, query });
+  // Without anything asked for it is one request without a query.
+  if (options.limit === undefined && Object.values(filter).every((value) => value === undefined)) return await list({});
+  const wanted = options.limit ?? (options.since === undefined ? SHOWN : SHOWN_SINCE);
+  let items: LogRecord[] = [];
+  let next_cursor: string | null = null;
+  do {
+    const cursor = next_cursor === null ? {} : { cursor: next_cursor };
+    const page = await list({ ...filter, limit: Math.min(PAGE_RECORDS_MAX, wanted - items.length), ...cursor });
+    items = [...page.items, ...items];
+    ({ next_cursor } = page);
+  } while (next_cursor !== null && items.length < wanted);
+  return { items, next_cursor };
+}
+
+/** That there are more than were shown. */
+export function noteMore({ out }: Context, { items, next_cursor }: LogPage, options: LogOptions): void {
+  if (items.length === 0)
+    out.note(options.since === undefined && options.grep === undefined ? "No log records yet." : "No such log records.");
+  else if (next_cursor !== null && options.limit === undefined && options.since !== undefined)
+    out.note("There are older ones: --limit, --until, --export.");
+}
