@@ -1,10 +1,53 @@
-import type { FindRosAdapter, RosAdapterName } from "./adapter.ts";
+import { connect } from "node:net";
+import type { FindRosAdapter, RosAdapterName, RosAdapterOptions } from "./adapter.ts";
+import { isDdsLikely } from "./dds/is-likely.ts";
 
-/** How each adapter is found; what it needs is imported at the first search that gets that far. */
+/** Where each server usually is; the adapters know the same places. */
+export const USUAL_PLACES = {
+  foxglove: "ws://127.0.0.1:8765",
+  rosbridge: "ws://127.0.0.1:9090",
+  ros1: "http://127.0.0.1:11311",
+} as const;
+
+/**
+ * How each adapter is found. What it needs is imported once it is likely: on a robot without ROS, where all of them are looked for again
+ * and again, their modules would stay in memory for nothing.
+ */
 export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {
-  dds: async (options) => (await import("./dds/dds-adapter.ts")).findDds(options),
-  foxglove: async (options) => (await import("./foxglove/foxglove.ts")).findFoxglove(options),
+  dds: async (options) => (isDdsLikely(options.settings) ? (await import("./dds/dds-adapter.ts")).findDds(options) : undefined),
+  foxglove: async (options) =>
+    (await listens(options.settings.foxglove_url ?? USUAL_PLACES.foxglove, options))
+      ? (await import("./foxglove/foxglove.ts")).findFoxglove(options)
+      : undefined,
   ros2: async (options) => (await import("./ros2-cli/ros2-cli.ts")).findRos2(options),
-  rosbridge: async (options) => (await import("./rosbridge/rosbridge.ts")).findRosbridge(options),
-  ros1: async (options) => (await import("./ros1/ros1.ts")).findRos1(options),
+  rosbridge: async (options) =>
+    (await listens(options.settings.rosbridge_url ?? USUAL_PLACES.rosbridge, options))
+      ? (await import("./rosbridge/rosbridge.ts")).findRosbridge(options)
+      : undefined,
+  ros1: async (options) =>
+    (await listens(options.settings.ros1_master_uri ?? USUAL_PLACES.ros1, options))
+      ? (await import("./ros1/ros1.ts")).findRos1(options)
+      : undefined,
 };
+
+const CONNECT_MS = 3_000;
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "ws:": 80, "https:": 443, "wss:": 443 };
+
+/** Whether anything takes a connection there. */
+function listens(url: string, { clock, signal }: Pick<RosAdapterOptions, "clock" | "signal">): Promise<boolean> {
+  const { protocol, hostname, port } = new URL(url);
+  return new Promise((resolve) => {
+    const socket = connect({ host: hostname.replace(/^\[|\]$/g, ""), port: port === "" ? (DEFAULT_PORTS[protocol] ?? 80) : Number(port) });
+    const settled = (is: boolean) => (): void => {
+      timeout.cancel();
+      signal.removeEventListener("abort", given_up);
+      socket.destroy();
+      resolve(is);
+    };
+    const given_up = settled(false);
+    const timeout = clock.setTimer(CONNECT_MS, given_up);
+    signal.addEventListener("abort", given_up, { once: true });
+    socket.once("connect", settled(true));
+    socket.once("error", given_up);
+  });
+}

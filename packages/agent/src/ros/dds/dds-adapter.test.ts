@@ -4,8 +4,6 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { adapterOptions } from "../testing/adapter-options.ts";
-import { findDds, isDdsLikely } from "./dds-adapter.ts";
 import { buildWriter, listen, type Listener, startNamespace, whyNoDds } from "./testing/namespace.ts";
 
 const LIMIT = { timeout: 180_000 };
@@ -144,19 +142,4 @@ test("noise on the port of discovery ends nothing, and publishers that go and co
   namespace.spawn(writer, []);
   await until("messages of the next one", listener, () => listener.of("/chatter").length >= before + 5);
   assertGapless(numbersOf(textsOf(listener, "/chatter")).slice(before));
-});
-
-test("a robot that nothing says of that it has ROS 2 opens no port for it", async () => {
-  const bare = { adapters: ["dds"], prefixes: [], environment: {} } as const;
-  assert.deepEqual(
-    [
-      bare,
-      { ...bare, distro: "noetic" },
-      { ...bare, distro: "jazzy" },
-      { ...bare, domain_id: 0 },
-      { ...bare, prefixes: ["/opt/ros/humble"] },
-    ].map(isDdsLikely),
-    [false, false, true, true, true],
-  );
-  assert.equal(await findDds(adapterOptions({})), undefined);
 });

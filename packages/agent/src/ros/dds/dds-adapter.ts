@@ -1,7 +1,6 @@
 import type { Durability, EndpointAttributesWithTopic, HistoryKind, Reliability, SubscribeOpts, UserData } from "@foxglove/rtps";
 import type { Timer } from "@robofleet/clock";
 import type { FindRosAdapter, RosAdapter, RosAdapterOptions, RosMessage, RosTopic } from "../adapter.ts";
-import type { RosSettings } from "../settings.ts";
 import { type Decode, Decoder } from "./decoder.ts";
 import { ddsTopicOf, rosTopicOf, rosTypeOf } from "./names.ts";
 import { DISCOVERY_INFO_TOPIC, NodeNames } from "./node-names.ts";
@@ -22,19 +21,8 @@ const VOLATILE: Durability = 0;
 const TRANSIENT_LOCAL: Durability = 1;
 const KEEP_LAST: HistoryKind = 0;
 
-/**
- * Whether the agent joins the domain without being told to: only where the environment or the configuration speaks of ROS 2, because a robot that has
- * none should neither open ports for it nor multicast.
- */
-export function isDdsLikely({ domain_id, prefixes, distro }: RosSettings): boolean {
-  return domain_id !== undefined || prefixes.length > 0 || (distro !== undefined && !ROS1_DISTROS.has(distro));
-}
-
-const ROS1_DISTROS = new Set(["indigo", "kinetic", "lunar", "melodic", "noetic"]);
-
 /** Answers when somebody in the domain publishes, as every node of ROS does: another agent that only listens is not ROS. */
 export const findDds: FindRosAdapter = async (options) => {
-  if (!isDdsLikely(options.settings)) return undefined;
   const adapter = new DdsAdapter(options);
   await adapter.start();
   if (await adapter.somebodyIsThere()) return adapter;

@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
+import { test } from "node:test";
+import { isDdsLikely } from "./dds/is-likely.ts";
+import { rosFinders, USUAL_PLACES } from "./finders.ts";
+import { FOXGLOVE_URL } from "./foxglove/foxglove.ts";
+import { ROS1_MASTER_URI } from "./ros1/ros1.ts";
+import { ROSBRIDGE_URL } from "./rosbridge/rosbridge.ts";
+import { adapterOptions } from "./testing/adapter-options.ts";
+
+const LIMIT = { timeout: 30_000 };
+
+test("adapters are looked for where they look themselves", () => {
+  assert.deepEqual({ ...USUAL_PLACES }, { foxglove: FOXGLOVE_URL, rosbridge: ROSBRIDGE_URL, ros1: ROS1_MASTER_URI });
+});
+
+test("where nothing listens there is no adapter, and where something else does neither", LIMIT, async (t) => {
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.end("HTTP/1.1 400 Bad Request\r\n\r\n");
+  });
+  t.after(() => server.close());
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  for (const place of ["127.0.0.1:1", "[::1]:1", `127.0.0.1:${port}`]) {
+    const options = adapterOptions({ foxglove_url: `ws://${place}`, rosbridge_url: `ws://${place}`, ros1_master_uri: `http://${place}` });
+    for (const name of ["foxglove", "rosbridge", "ros1"] as const)
+      assert.equal(await rosFinders[name]?.(options), undefined, `${name} ${place}`);
+  }
+});
+
+test("a robot that nothing says of that it has ROS 2 opens no port for DDS", LIMIT, async () => {
+  const bare = { adapters: ["dds"], prefixes: [], environment: {} } as const;
+  assert.deepEqual(
+    [
+      bare,
+      { ...bare, distro: "noetic" },
+      { ...bare, distro: "jazzy" },
+      { ...bare, domain_id: 0 },
+      { ...bare, prefixes: ["/opt/ros/humble"] },
+    ].map(isDdsLikely),
+    [false, false, true, true, true],
+  );
+  assert.equal(await rosFinders.dds?.(adapterOptions({})), undefined);
+});
