@@ -136,9 +136,10 @@ export class ContainerTerminal implements Terminal {
     const { signal } = new AbortController();
     this.#socket.destroy();
     this.#output.end();
-    this.#connection.abort();
     try {
-      const { Running, Pid } = await engine.use({ what: "describe a shell", signal, ...NO_WAIT }, () => this.#exec.inspect());
+      const { Running, Pid } = await engine.use({ what: "describe a shell", signal, ...NO_WAIT }, (docker) =>
+        docker.getExec(this.#exec.id).inspect(),
+      );
       if (!Running) return;
       const leader = this.#findOutside(Pid);
       if (leader !== undefined) return await endSession(leader, clock);
@@ -148,6 +149,8 @@ export class ContainerTerminal implements Terminal {
       await engine.use({ what: "end a shell", signal, ...NO_WAIT }, () => exec.start({ Detach: true }));
     } catch {
       // The engine or the container is gone, and the shell with it.
+    } finally {
+      this.#connection.abort();
     }
   }
 

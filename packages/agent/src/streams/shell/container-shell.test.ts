@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import os from "node:os";
+import { test } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@robofleet/protocol/link";
+import { channelPair } from "@robofleet/protocol/link/testing";
+import { DeploymentsRig, until } from "../../testing/deployments-rig.ts";
+import { DockerEngine, whyNoDockerd } from "../../testing/docker-engine.ts";
+import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
+import { PodmanEngine, whyNoPodman } from "../../testing/podman-engine.ts";
+import { createShells } from "./index.ts";
+
+/** Without CAP_SYS_RESOURCE the limits that podman sets by itself are refused. */
+const ulimits = { nofile: { soft: 1_024, hard: 1_024 }, nproc: { soft: 1_024, hard: 1_024 } };
+
+interface TestEngine extends AsyncDisposable {
+  readonly socket: string;
+}
+
+/** An app in a container, and shells beside it. */
+async function startApp(engine: TestEngine) {
+  const rig = await DeploymentsRig.start({ config: { container_sockets: [engine.socket] } });
+  const release = await imageRelease("v1", await shellImage(STAYS_UP), { ulimits }, rig.server);
+  assert.equal((await rig.ended(rig.deploy(release))).status, "applied");
+  const shells = createShells({
+    clock: systemClock,
+    shell: { user: os.userInfo().username },
+    environment: {},
+    place: (app) => rig.deployments.place?.(app),
+  });
+  const pair = channelPair({ shell: shells.source });
+  const open = async (params: Partial<ShellParams>) => {
+    const channel: Channel = await pair.server.open("shell", "shell", { cols: 80, rows: 24, app: "main", ...params });
+    let [text, errors, exit] = ["", "", undefined as Record<string, unknown> | undefined];
+    const over = (async () => {
+      for await (const message of channel) {
+        const { data, control } = readMessage(message);
+        if (data !== undefined) text += Buffer.from(data).toString("latin1");
+        else if (control.type === "stderr") errors += Buffer.from(String(control["data"]), "base64").toString("utf8");
+        else exit = control;
+      }
+    })();
+    return {
+      channel,
+      over,
+      get text() {
+        return text;
+      },
+      get errors() {
+        return errors;
+      },
+      get exit() {
+        return exit;
+      },
+      type: (bytes: string | Uint8Array) => channel.write(dataMessage(Buffer.from(bytes))),
+    };
+  };
+  return {
+    rig,
+    shells,
+    open,
+    async [Symbol.asyncDispose]() {
+      await shells.ended();
+      await rig[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function proveShells(engine: TestEngine): Promise<void> {
+  await using it = await startApp(engine);
+  const login = await it.open({ cols: 99, rows: 31 });
+  await login.type("stty size; echo app=$ROBOFLEET_APP\n");
+  await until("the size", () => login.text.includes("31 99") && login.text.includes("app=main"));
+  await login.channel.write(controlMessage({ type: "resize", cols: 111, rows: 41 }));
+  await until("the new size", async () => {
+    await login.type("stty size\n");
+    return login.text.includes("41 111");
+  });
+  await login.type("exit 9\n");
+  await login.over;
+  assert.deepEqual(login.exit, { type: "exit", code: 9 });
+
+  const all = Buffer.from(Uint8Array.from({ length: 256 }, (_, i) => i));
+  const piped = await it.open({ terminal: false, command: ["sh", "-c", "cat; echo wrong >&2; exit 3"] });
+  await piped.type(all);
+  await piped.channel.write(controlMessage({ type: "eof" }));
+  await piped.over;
+  assert.deepEqual([piped.text, piped.errors, piped.exit?.["code"]], [all.toString("latin1"), "wrong\n", 3]);
+
+  const left = await it.open({ command: ["sh", "-c", "trap '' HUP; while :; do echo left-behind; sleep 0.1; done"] });
+  await until("it to run", () => left.text.includes("left-behind"));
+  left.channel.close(1000, "the viewer left");
+  await it.shells.ended();
+  const look = await it.open({ terminal: false, command: ["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"] });
+  await look.over;
+  assert.ok(!look.text.includes("do echo left-behind") && look.text !== "", look.text);
+
+  const missing = await it.open({ command: ["no-such-program"] });
+  await missing.over;
+  assert.ok(missing.exit?.["code"] === 127 || missing.exit?.["code"] === 126 || (await missing.channel.ended).code === 4410);
+}
+
+test("a shell inside of an app's container, by dockerd", { timeout: 90_000, skip: whyNoDockerd() }, async () => {
+  await using engine: TestEngine = await DockerEngine.start();
+  await proveShells(engine);
+});
+
+test("a shell inside of an app's container, by podman", { timeout: 90_000, skip: whyNoPodman() }, async () => {
+  await using engine: TestEngine = await PodmanEngine.start();
+  await proveShells(engine);
+});
