@@ -1,3 +1,4 @@
+import { UndecodedMessage } from "../../ros/adapter.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
 import type { RunJpegs } from "./jpeg-source.ts";
 import { jpegOf } from "./jpeg-splitter.ts";
@@ -21,6 +22,10 @@ export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | und
     try {
       unsubscribe = await ros.subscribe(topic, {}, ({ message, type }) => {
         if (signal.aborted) return;
+        if (message instanceof UndecodedMessage) {
+          trouble = message.reason;
+          return;
+        }
         const found = imageOf(message, bytes_max);
         if (found instanceof Uint8Array) {
           silence.heard();

@@ -45,7 +45,7 @@ async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
     rig,
     path,
     opened,
-    async watch(query = "", keep = true): Promise<Watching> {
+    watch: async (query = "", keep = true): Promise<Watching> => {
       const ws = new WebSocket(`${rig.origin}${path}?token=${rig.token}${query}`);
       sockets.push(ws);
       const frames: Buffer[] = [];
@@ -56,7 +56,7 @@ async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
       return { ws, frames, closed };
     },
     /** The robot sends a frame to all its channels. */
-    async send(frame: Uint8Array): Promise<void> {
+    send: async (frame: Uint8Array): Promise<void> => {
       for (const { channel } of opened) await channel.write(dataMessage(frame));
     },
     refuse: (query: string) => rig.refused(`${path}?token=${rig.token}${query}`),

@@ -45,7 +45,7 @@ function readNumber(name: (typeof NUMBERS)[number], text: string): number {
 
 /** One channel serves all who asked for the same; each is sent the newest frame whenever it has taken the one before. */
 async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params: CameraParams): Promise<void> {
-  const slot = new LatestSlot<Uint8Array>(viewer, (frame) => frame);
+  const slot = new LatestSlot<Buffer>(viewer, (frame) => frame);
   await hub.share({
     // A robot's id names no other org's robot.
     key: JSON.stringify([viewer.admitted.robot_id, "camera", params]),
@@ -60,11 +60,21 @@ async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params
   });
 }
 
+/** Read once for all viewers: each is given the same message. */
+const frames = new WeakMap<Uint8Array, Buffer>();
+
 /** Two frames are what a viewer that does not read costs: so their length is not left to the robot. */
-function frameOf(message: Uint8Array): Uint8Array | undefined {
+function frameOf(message: Uint8Array): Buffer | undefined {
+  const known = frames.get(message);
+  if (known !== undefined) return known;
   if (message.length > CAMERA_FRAME_BYTES_MAX + 1) return undefined;
   try {
-    return readMessage(message).data;
+    const { data } = readMessage(message);
+    if (data === undefined) return undefined;
+    // A Buffer: of anything else each send would make one.
+    const frame = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+    frames.set(message, frame);
+    return frame;
   } catch {
     return undefined;
   }

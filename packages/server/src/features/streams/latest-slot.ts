@@ -29,12 +29,15 @@ export class LatestSlot<T> {
     this.#sending = true;
     const skipped = this.#skipped;
     this.#skipped = 0;
-    this.#viewer.ws.send(this.#encode(frame, skipped), (error) => {
-      this.#sending = false;
-      const next = this.#waiting;
-      this.#waiting = undefined;
-      // Null or undefined when it has left.
-      if (next !== undefined && !error) this.#send(next.frame);
-    });
+    this.#viewer.ws.send(this.#encode(frame, skipped), this.#sent);
   }
+
+  /** One for all frames: some thousand are sent a second. */
+  readonly #sent = (error?: Error | null): void => {
+    this.#sending = false;
+    const next = this.#waiting;
+    this.#waiting = undefined;
+    // Null or undefined when it has left.
+    if (next !== undefined && !error) this.#send(next.frame);
+  };
 }
