@@ -1,4 +1,13 @@
-/** Loaded before a program whose memory is measured, ours and the limit alike: SIGUSR2 makes it collect its garbage and give pages back. */
+import { rmSync, writeFileSync } from "node:fs";
+import { memoryFile } from "./memory-file.ts";
+
+/**
+ * Loaded before a program whose memory is measured, ours and the limit alike: SIGUSR2 makes it collect its garbage, give pages back
+ * and write down what its objects and buffers take.
+ */
 process.on("SIGUSR2", () => {
   for (let i = 0; i < 3; i += 1) globalThis.gc?.({ type: "major", execution: "sync", flavor: "last-resort" });
+  const { heapUsed, external } = process.memoryUsage();
+  writeFileSync(memoryFile(process.pid), String(heapUsed + external));
 });
+process.on("exit", () => rmSync(memoryFile(process.pid), { force: true }));

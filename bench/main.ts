@@ -7,14 +7,17 @@ import { describeMachine, LATEST, mergeResults, readResults, type Results, thisM
 import { withRig } from "./rig.ts";
 import type { Row, RowResult } from "./row.ts";
 import { acceptPlain, acceptTls } from "./rows/accept.ts";
+import { camera } from "./rows/camera.ts";
 import { dueDeployments } from "./rows/due-deployments.ts";
 import { fanOut } from "./rows/fan-out.ts";
 import { fleetDeployment } from "./rows/fleet-deployment.ts";
 import { heartbeat } from "./rows/heartbeat.ts";
 import { getRobot, listRobots, postSite } from "./rows/http.ts";
 import { idleMemory, idleMemoryTls } from "./rows/idle-memory.ts";
+import { logFollow } from "./rows/log-follow.ts";
 import { logIngest } from "./rows/log-ingest.ts";
 import { pgFloor } from "./rows/pg-floor.ts";
+import { portForward } from "./rows/port-forward.ts";
 import { startUp } from "./rows/start-up.ts";
 import { swarm } from "./rows/swarm.ts";
 
@@ -32,6 +35,9 @@ const ROWS: readonly Row[] = [
   idleMemoryTls,
   fanOut,
   logIngest,
+  logFollow,
+  portForward,
+  camera,
   fleetDeployment,
   dueDeployments,
   swarm,

@@ -3,6 +3,7 @@ import {
   CONTROL_CHANNEL,
   decodeFrame,
   FrameType,
+  type LinkFeature,
   LINK_SUBPROTOCOL,
   linkChallengeText,
   messageFrames,
@@ -90,7 +91,12 @@ export interface Server {
  * Opens a robot's link and answers once it was told so: by the welcome, or by what it is to look like, which comes when
  * its presence is stored.
  */
-export function connectRobot({ url, ca }: Server, robot: BenchRobot, until: "welcome" | "desired" = "welcome"): Promise<WebSocket> {
+export function connectRobot(
+  { url, ca }: Server,
+  robot: BenchRobot,
+  until: "welcome" | "desired" = "welcome",
+  features: LinkFeature[] = [],
+): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(`${url.replace(/^http/, "ws")}${LINK_PATH}`, LINK_SUBPROTOCOL, { perMessageDeflate: false, ca });
     const late = setTimeout(() => reject(new Error("no welcome in time")), WELCOME_TIMEOUT_MS);
@@ -99,7 +105,7 @@ export function connectRobot({ url, ca }: Server, robot: BenchRobot, until: "wel
       const frame = decodeFrame(data);
       if (frame.type !== FrameType.DATA) return;
       const message = JSON.parse(Buffer.from(frame.payload).toString("utf8")) as ServerMessage;
-      if (message.type === "challenge") sendMessage(socket, CONTROL_CHANNEL, hello(robot, message.nonce));
+      if (message.type === "challenge") sendMessage(socket, CONTROL_CHANNEL, { ...hello(robot, message.nonce), features });
       if (message.type === until) {
         clearTimeout(late);
         socket.removeAllListeners("message");

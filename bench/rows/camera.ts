@@ -1,0 +1,220 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { readFile, rm } from "node:fs/promises";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { CameraOrder } from "../clients/camera.ts";
+import type { ViewersOrder } from "../clients/viewers.ts";
+import { memoryFile } from "../memory-file.ts";
+import { atRest, cpuMicroseconds, ratioOf, type Sample, sample } from "../measure.ts";
+import type { Program, Rig } from "../rig.ts";
+import { insertRobots } from "../robots.ts";
+import type { Row, RowResult } from "../row.ts";
+
+const VIEWERS = [200, 50, 1] as const;
+const FPS = 20;
+const FRAME_BYTES = 16 * 1024;
+/** With its header, as it comes over the wire. */
+const WIRE_BYTES = FRAME_BYTES + 4;
+const ROUNDS = 3;
+const FRAMES = 60;
+/** So that what the kernel keeps of a socket that nobody reads, some 6 MB, is little beside what was sent. */
+const LARGE_BYTES = 256 * 1024;
+const LARGE_WIRE_BYTES = LARGE_BYTES + 10;
+const LARGE_FRAMES = 120;
+const OTHERS = 20;
+const MB = 1_000_000;
+const ANSWER_TIMEOUT_MS = 120_000;
+const ARRIVE_TIMEOUT_MS = 20_000;
+
+/** A process that is told what to do and answers when it is done. */
+class Client implements Disposable {
+  readonly #child: ChildProcess;
+
+  constructor(name: string) {
+    this.#child = fork(path.resolve(import.meta.dirname, `../clients/${name}.ts`));
+  }
+
+  order(what: CameraOrder | ViewersOrder): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const late = setTimeout(() => reject(new Error(`no answer to ${what.do}`)), ANSWER_TIMEOUT_MS);
+      const exit = (code: number | null): void => reject(new Error(`a client ended with ${code}`));
+      this.#child.once("exit", exit);
+      this.#child.once("message", (answer) => {
+        clearTimeout(late);
+        this.#child.off("exit", exit);
+        resolve(answer);
+      });
+      this.#child.send(what);
+    });
+  }
+
+  async bytes(): Promise<number> {
+    return Number(await this.order({ do: "bytes" }));
+  }
+
+  [Symbol.dispose](): void {
+    this.#child.kill("SIGKILL");
+  }
+}
+
+/** One of the two that are compared. */
+interface Way {
+  to: "robot" | "source";
+  program: Program;
+  view: string;
+  camera: Client;
+  viewers: Client;
+}
+
+/** Sends frames at the rate of a camera; answers how many of them arrived at all viewers together. */
+async function show({ to, camera, viewers }: Way, frames: number, bytes: number, wire_bytes: number, expected: number): Promise<number> {
+  const before = await viewers.bytes();
+  await camera.order({ do: "send", to, frames, bytes, fps: FPS });
+  const deadline = performance.now() + ARRIVE_TIMEOUT_MS;
+  for (;;) {
+    const arrived = Math.floor(((await viewers.bytes()) - before) / wire_bytes);
+    if (arrived >= expected || performance.now() > deadline) return arrived;
+    await sleep(50);
+  }
+}
+
+interface Shown {
+  /** For each frame that arrived, beyond what the process uses when it has nothing to do. */
+  cpu_us: number;
+  /** Part of the frames that arrived. */
+  part: number;
+}
+
+async function showOnce(way: Way, count: number, frames: number): Promise<Shown> {
+  const { pid } = way.program;
+  await atRest(pid);
+  const [idle_cpu, idle_from] = [cpuMicroseconds(pid), performance.now()];
+  await sleep((frames * 1_000) / FPS);
+  const [cpu, from] = [cpuMicroseconds(pid), performance.now()];
+  const arrived = await show(way, frames, FRAME_BYTES, WIRE_BYTES, count * frames);
+  const [after, to] = [cpuMicroseconds(pid), performance.now()];
+  const idle_us = ((cpu - idle_cpu) / (from - idle_from)) * (to - from);
+  return { cpu_us: (after - cpu - idle_us) / arrived, part: arrived / (count * frames) };
+}
+
+async function withViewers<T>(way: Way, count: number, stuck: number, work: () => Promise<T>): Promise<T> {
+  await way.viewers.order({ do: "open", url: way.view, count, stuck });
+  // The robot is asked for its camera.
+  await sleep(500);
+  try {
+    return await work();
+  } finally {
+    await way.viewers.order({ do: "close" });
+    await atRest(way.program.pid);
+  }
+}
+
+async function toViewers(ways: { ours: Way; limit: Way }, count: number, quick: boolean): Promise<RowResult> {
+  const rounds: { ours: Shown; limit: Shown }[] = [];
+  const frames = quick ? 20 : FRAMES;
+  await withViewers(ways.ours, count, 0, () =>
+    withViewers(ways.limit, count, 0, async () => {
+      for (let i = 0; i <= (quick ? 1 : ROUNDS); i += 1)
+        rounds.push({ ours: await showOnce(ways.ours, count, frames), limit: await showOnce(ways.limit, count, frames) });
+    }),
+  );
+  const counted = rounds.slice(1); // the first warms up
+  const [ours, limit] = [sample(counted.map((one) => one.ours.cpu_us)), sample(counted.map((one) => one.limit.cpu_us))];
+  const part = Math.min(...counted.map((one) => one.ours.part));
+  const ratio = ratioOf(ours, limit);
+  const goal = count === 1 ? {} : { goal: "≤ 1.2", met: ratio <= 1.2 };
+  return {
+    part: `to ${count} viewer${count === 1 ? "" : "s"}, ${percent(part)} of the frames`,
+    ours,
+    limit,
+    unit: "µs CPU",
+    ratio,
+    ...goal,
+  };
+}
+
+const percent = (part: number): string => `${Math.floor(part * 1_000) / 10} %`;
+
+/** What objects and buffers of a process take once its garbage is gone. Resident memory moves by more than a viewer may cost. */
+async function settledBytes({ pid }: Program): Promise<number> {
+  await atRest(pid);
+  await rm(memoryFile(pid), { force: true });
+  process.kill(pid, "SIGUSR2");
+  const deadline = performance.now() + ANSWER_TIMEOUT_MS;
+  for (;;) {
+    const text = await readFile(memoryFile(pid), "utf8").catch(() => "");
+    if (text !== "") return Number(text);
+    if (performance.now() > deadline) throw new Error(`process ${pid} does not tell its memory`);
+    await sleep(50);
+  }
+}
+
+/** Megabytes for one viewer that does not read, and what part of the frames the others had. */
+async function withStuck(way: Way, quick: boolean): Promise<{ mb: number; part: number }> {
+  const frames = quick ? 60 : LARGE_FRAMES;
+  return withViewers(way, OTHERS, 1, async () => {
+    // What comes once, and the frame that is kept for those who come later, is no viewer's.
+    await show(way, 1, LARGE_BYTES, LARGE_WIRE_BYTES, OTHERS);
+    const before = await settledBytes(way.program);
+    const arrived = await show(way, frames, LARGE_BYTES, LARGE_WIRE_BYTES, OTHERS * frames);
+    return { mb: ((await settledBytes(way.program)) - before) / MB, part: arrived / (OTHERS * frames) };
+  });
+}
+
+const once = (value: number): Sample => ({ median: value, min: value, max: value });
+
+async function stuckLines({ ours, limit }: { ours: Way; limit: Way }, quick: boolean): Promise<RowResult[]> {
+  const [us, them] = [await withStuck(ours, quick), await withStuck(limit, quick)];
+  return [
+    {
+      part: `memory of a viewer that does not read, in MB, after ${quick ? 60 : LARGE_FRAMES} frames of 256 KiB`,
+      ours: once(Math.max(0, us.mb)),
+      limit: once(Math.max(0, them.mb)),
+      unit: "MB",
+      figure: us.mb.toFixed(2),
+      goal: "≤ 1 MB",
+      met: us.mb <= 1,
+    },
+    {
+      part: `frames of ${OTHERS} others meanwhile`,
+      ours: once(us.part * 100),
+      limit: once(them.part * 100),
+      unit: "%",
+      figure: percent(us.part),
+      goal: "100 %",
+      met: us.part >= 1,
+    },
+  ];
+}
+
+async function waysOf(rig: Rig, clients: Client[]): Promise<{ ours: Way; limit: Way }> {
+  const [robot] = await insertRobots(rig, 1);
+  const relay = await rig.start("limits/camera-relay", {}, { collectable: true });
+  const [camera, viewers, viewers_of_relay] = [new Client("camera"), new Client("viewers"), new Client("viewers")];
+  clients.push(camera, viewers, viewers_of_relay);
+  const private_key = robot!.private_key.export({ type: "pkcs8", format: "pem" }).toString();
+  await camera.order({ do: "robot", url: rig.server.url, robot_id: robot!.id, private_key });
+  await camera.order({ do: "source", url: relay.url });
+  const view = `${rig.server.url}/api/robots/${robot!.id}/camera/ws?token=${rig.token}`;
+  return {
+    ours: { to: "robot", program: rig.server, view, camera, viewers },
+    limit: { to: "source", program: relay, view: `${relay.url}/view`, camera, viewers: viewers_of_relay },
+  };
+}
+
+export const camera: Row = {
+  name: "camera",
+  about: `frames of 16 KB at ${FPS} a second from one robot to its viewers, by frame and viewer; beside it a relay that sends on whatever comes`,
+  server: { collectable: true },
+  run: async (rig) => {
+    const clients: Client[] = [];
+    try {
+      const ways = await waysOf(rig, clients);
+      const lines: RowResult[] = [];
+      for (const count of VIEWERS) lines.push(await toViewers(ways, count, rig.quick));
+      return [...lines, ...(await stuckLines(ways, rig.quick))];
+    } finally {
+      for (const client of clients) client[Symbol.dispose]();
+    }
+  },
+};
