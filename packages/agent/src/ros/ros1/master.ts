@@ -1,6 +1,7 @@
 import { createConnection } from "node:net";
 import type { Clock } from "@robofleet/clock";
 import { type HttpClient, httpClient, readText } from "../../http/request.ts";
+import { callText, readAnswer } from "./xml-rpc.ts";
 
 const ASK_MS_MAX = 4_000;
 const CONNECT_MS_MAX = 2_000;
@@ -25,11 +26,10 @@ export class Ros1Master {
 
   /** What the master answers to a method; rejects when it does not, within ASK_MS_MAX. */
   async ask(method: string, ...params: string[]): Promise<unknown> {
-    const { Deserializer, serializeMethodCall } = await import("@foxglove/xmlrpc");
     const over = new AbortController();
     const timer = this.#clock.setTimer(ASK_MS_MAX, () => over.abort(new Error(`the ROS master did not answer within ${ASK_MS_MAX} ms`)));
     try {
-      const body = serializeMethodCall(method, [this.#caller, ...params], "utf-8");
+      const body = callText(method, [this.#caller, ...params]);
       const answer = await this.#http({
         method: "POST",
         url: this.uri,
@@ -39,7 +39,7 @@ export class Ros1Master {
       });
       const text = await readText(answer, ANSWER_BYTES_MAX);
       if (answer.status !== 200) throw new Error(`the ROS master answered ${answer.status}`);
-      const value: unknown = await new Deserializer("utf-8").deserializeMethodResponse(text);
+      const value = readAnswer(text);
       if (!Array.isArray(value) || value.length !== 3) throw new Error("this is no ROS master");
       if (value[0] !== SUCCESS) throw new Error(`the ROS master refused ${method}`);
       return value[2];

@@ -104,17 +104,22 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Resolves when roscore has set all its parameters. */
+/** Resolves when roscore has set its parameters, in whichever order. */
 async function answering(uri: string): Promise<void> {
-  const body = `<?xml version="1.0"?><methodCall><methodName>hasParam</methodName><params><param><value>/test</value></param><param><value>/run_id</value></param></params></methodCall>`;
   for (const deadline = performance.now() + START_MS_MAX; ;) {
-    const answered = await fetch(uri, { method: "POST", body, headers: { "content-type": "text/xml" } }).then(
-      // The last parameter that roscore sets.
-      async (answer) => (await answer.text()).includes("<boolean>1</boolean>"),
-      () => false,
-    );
-    if (answered) return;
+    if ((await hasParameter(uri, "/run_id")) && (await hasParameter(uri, "/rosdistro"))) return;
     if (performance.now() > deadline) throw new Error("roscore did not start");
     await wait(50);
+  }
+}
+
+async function hasParameter(uri: string, name: string): Promise<boolean> {
+  const params = ["/test", name].map((value) => `<param><value>${value}</value></param>`).join("");
+  const body = `<?xml version="1.0"?><methodCall><methodName>hasParam</methodName><params>${params}</params></methodCall>`;
+  try {
+    const answer = await fetch(uri, { method: "POST", body, headers: { "content-type": "text/xml" } });
+    return (await answer.text()).includes("<boolean>1</boolean>");
+  } catch {
+    return false;
   }
 }
