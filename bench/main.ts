@@ -15,7 +15,6 @@ import { heartbeat } from "./rows/heartbeat.ts";
 import { getRobot, listRobots, postSite } from "./rows/http.ts";
 import { idleMemory, idleMemoryTls } from "./rows/idle-memory.ts";
 import { logFollow } from "./rows/log-follow.ts";
-import { logFollow } from "./rows/log-follow.ts";
 import { logIngest } from "./rows/log-ingest.ts";
 import { pgFloor } from "./rows/pg-floor.ts";
 import { portForward } from "./rows/port-forward.ts";
@@ -36,7 +35,6 @@ const ROWS: readonly Row[] = [
   idleMemoryTls,
   fanOut,
   logIngest,
-  logFollow,
   logFollow,
   portForward,
   camera,
