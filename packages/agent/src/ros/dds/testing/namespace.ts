@@ -37,13 +37,19 @@ export class Namespace {
     this.#holder = holder;
   }
 
+  /** What stands in front of a command that is to run in it. */
+  get within(): string[] {
+    return ["nsenter", `--net=/proc/${this.#holder.pid}/ns/net`];
+  }
+
   /** Ends with the test. */
   spawn(
     program: string,
     args: readonly string[],
     environment: Record<string, string> = {},
   ): ChildProcess & { stdin: object; stdout: object } {
-    const child = spawn("nsenter", [`--net=/proc/${this.#holder.pid}/ns/net`, program, ...args], {
+    const [enter = "", ...rest] = this.within;
+    const child = spawn(enter, [...rest, program, ...args], {
       stdio: ["pipe", "pipe", "inherit"],
       env: { ...process.env, ...environment },
     });
