@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ShellSession as Wire } from "@robofleet/protocol/routes";
+import { sql } from "../../kernel/sql.ts";
+import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { ShellBook, type ShellRequest, shellRoutes } from "./index.ts";
+import { RECORDER_CHARACTERS_MAX } from "./recorder.ts";
+import { dropRecordings } from "./retention.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const DEADLINE_MS = 20_000;
+
+async function startBook() {
+  const it = await startFeaturePlane([shellRoutes]);
+  const { org_id, token } = await it.org({ role: "admin" });
+  const { robot_id } = await seedRobot(it.plane, org_id);
+  const request: ShellRequest = {
+    org_id,
+    robot_id,
+    request_id: "req_1",
+    actor: { type: "org_token", id: "tok_1", name: "ci" },
+    ip: "192.0.2.1",
+    app: null,
+    command: ["mysql", "-psecret"],
+    terminal: true,
+    cols: 80,
+    rows: 24,
+    term: "xterm",
+  };
+  const sessions = async (): Promise<Wire[]> =>
+    (await it.call<{ items: Wire[] }>("GET", `/api/robots/${robot_id}/shell-sessions`, { token })).body.items;
+  const recording = (id: string) => it.call<string>("GET", `/api/shell-sessions/${id}/recording`, { token });
+  return { it, plane: it.plane, token, request, sessions, recording, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
+}
+
+async function until(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
+  const end = performance.now() + DEADLINE_MS;
+  while (!(await holds())) {
+    if (performance.now() > end) assert.fail(`did not come: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+test("a session is known before it opens, its arguments to nobody but readers of the recording", TIMEOUT, async () => {
+  await using one = await startBook();
+  const book = new ShellBook(one.plane);
+  const session = await book.open(one.request, assert.fail);
+  const [open] = await one.sessions();
+  assert.deepEqual([open?.id, open?.status, open?.program, open?.ended_at], [session.id, "open", "mysql", null]);
+  assert.ok(!JSON.stringify(open).includes("secret"));
+  await session.recorder.output(Buffer.from("gr\xc3", "latin1"));
+  await session.recorder.output(Buffer.concat([Buffer.from("\xbc\xff", "latin1"), Buffer.from(" \u2028end")]));
+  await session.end({ status: "ended", exit_code: 3, reason: "exit" });
+  await book.settled();
+  const [ended] = await one.sessions();
+  assert.deepEqual([ended?.status, ended?.exit_code, ended?.reason, ended?.output_bytes], ["ended", 3, "exit", 12]);
+  const { body } = await one.recording(session.id);
+  const [header, ...events] = body.trimEnd().split("\n");
+  assert.equal((JSON.parse(header ?? "") as { command: string }).command, "mysql -psecret");
+  assert.equal(events.map((line) => (JSON.parse(line) as string[])[2]).join(""), "grü\ufffd \u2028end");
+  assert.ok(!body.includes("\u2028"), "some readers know it as the end of a line");
+});
+
+test("sessions of a server that is gone are told as aborted, once", TIMEOUT, async () => {
+  await using one = await startBook();
+  const book = new ShellBook(one.plane);
+  const session = await book.open(one.request, assert.fail);
+  await one.plane.db.run(sql`update shell_session set node_epoch = node_epoch + 100 where id = ${session.id}`);
+  for (let i = 0; i < 2; i += 1) await book.sweep();
+  const [told] = await one.sessions();
+  assert.deepEqual([told?.status, told?.reason, told?.ended_at], ["aborted", "server_lost", null]);
+  // Whoever was taken for gone and is not tells nothing more.
+  await session.end({ status: "ended", exit_code: 0, reason: "exit" });
+  assert.equal((await one.sessions())[0]?.status, "aborted");
+  const closed = await one.plane.db.run(sql`select from timeline_entry where kind = 'shell.closed'`);
+  assert.equal(closed, 1);
+});
+
+test("what cannot be written holds the shell up, and a database that stays away ends it", TIMEOUT, async () => {
+  await using one = await startBook();
+  const reasons: string[] = [];
+  const session = await new ShellBook(one.plane).open(one.request, (reason) => void reasons.push(reason));
+  await one.plane.db.run(sql`alter table shell_recording add constraint refuse_all check (seq < 0) not valid`);
+  let [written, full] = [0, false];
+  const filling = (async () => {
+    while (reasons.length === 0) {
+      await session.recorder.output(Buffer.alloc(16 * 1024, "x"));
+      written += 16 * 1024;
+    }
+    full = true;
+  })();
+  await until("the recorder to be full", () => written > RECORDER_CHARACTERS_MAX / 2);
+  await until("it to give up", async () => {
+    await one.it.clock.advance({ milliseconds: 500 });
+    return full;
+  });
+  await filling;
+  assert.deepEqual(reasons, ["the session cannot be recorded"]);
+  assert.ok(written <= RECORDER_CHARACTERS_MAX + 64 * 1024, `${written} bytes were taken`);
+});
+
+test("old recordings are dropped, and the oldest of an org that has too many; that there were shells stays known", TIMEOUT, async () => {
+  await using one = await startBook();
+  const book = new ShellBook(one.plane);
+  const record = async (): Promise<string> => {
+    const session = await book.open(one.request, assert.fail);
+    await session.recorder.output(Buffer.from(`${Math.random()}`.repeat(50)));
+    await session.end({ status: "ended", exit_code: 0, reason: "exit" });
+    return session.id;
+  };
+  const kept = async (): Promise<string[]> =>
+    (await one.sessions()).filter(({ recording }) => recording.status === "kept").map(({ id }) => id);
+  const old = await record();
+  await one.it.clock.advance({ hours: 24 * 91 });
+  const [second, third] = [await record(), await record()];
+  await dropRecordings(one.plane);
+  assert.deepEqual(await kept(), [third, second]);
+  assert.equal((await one.recording(old)).status, 404);
+  const bytes = (await one.sessions())[0]?.recording.bytes ?? 0;
+  one.plane.settings = { ...one.plane.settings, limits: { ...one.plane.settings.limits, shell_recording_bytes_max: bytes + 1 } };
+  await dropRecordings(one.plane);
+  assert.deepEqual(await kept(), [third]);
+  assert.equal((await one.sessions()).length, 3);
+});
