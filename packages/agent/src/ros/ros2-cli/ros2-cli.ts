@@ -99,7 +99,8 @@ class Ros2Adapter implements RosAdapter {
   }
 
   async #list(): Promise<void> {
-    const lists = await readLists(this.#command, this.#closing.signal);
+    const lists = await readLists(this.#command, this.#closing.signal).catch(() => undefined);
+    if (this.#closing.signal.aborted) return;
     this.#listed_at_ms = this.#clock.monotonic();
     this.#failed = lists === undefined ? this.#failed + 1 : 0;
     this.#lists = lists ?? this.#lists;
@@ -111,7 +112,7 @@ class Ros2Adapter implements RosAdapter {
     for (let tries = 0; !signal.aborted; tries += 1) {
       const type = this.topics().find(({ name }) => name === topic)?.type;
       // A topic that is on no list yet may be there all the same; its type is then left to the command.
-      const came = await this.#echoOnce(topic, type, on, signal);
+      const came = await this.#echoOnce(topic, type, on, signal).catch(() => false);
       if (came) tries = 0;
       if (!signal.aborted) await this.#clock.sleep(backoffMs(this.#clock, tries), signal);
     }
