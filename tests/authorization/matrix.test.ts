@@ -146,11 +146,12 @@ const streamLines = STREAM_NAMES.map((name): Line => {
 });
 
 /** A ticket needs the role of its stream, which the row of the route cannot say. */
-const ticketLines = STREAM_NAMES.map((name): Line => {
+const ticketLines = Object.entries({ ...streamAccess, ...fleetStreamAccess }).map(([name, { access: needed }]): Line => {
   const route: Route = routes.createStreamTicket;
+  const field = name in fleetStreamAccess ? "fleet_id" : "robot_id";
   const ask = ({ from, token }: Column): Promise<Reply> =>
-    askRoute(plane, route, { path: route.path, query: {}, body: { robot_id: from.ids.robot_id, stream: name } }, { token });
-  return { name: `ticket of ${name}`, on: "object", access: route.access, needed: streamAccess[name].access, has_id: true, ask };
+    askRoute(plane, route, { path: route.path, query: {}, body: { [field]: from.ids[field], stream: name } }, { token });
+  return { name: `ticket of ${name}`, on: "object", access: route.access, needed, has_id: true, ask };
 });
 
 const fleetStreamLines = (Object.keys(fleetStreamPaths) as FleetStreamName[]).map((name): Line => {

@@ -167,6 +167,7 @@ export function sampleRequest(
   if (route.body === undefined) return { path, query, body: undefined };
   const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(route, name, things)]));
   if ("robot_id" in route.body.properties && !TARGETS.includes(set?.name ?? "")) body.robot_id = things.ids.robot_id;
+  if (route.name === "createStreamTicket" && set?.name === "fleet_id") body.stream = "fleet_logs";
   if (set?.place === "body") Object.assign(body, KINDS[set.name]?.beside, { [set.name]: set.value });
   return { path, query, body };
 }

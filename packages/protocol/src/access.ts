@@ -144,7 +144,7 @@ export const access = {
   getShellRecording: one("admin", "shell_session"),
 
   // The role of the stream itself is needed for its ticket.
-  createStreamTicket: at("viewer", ["robot_id"]),
+  createStreamTicket: at("viewer", ["robot_id", "fleet_id"]),
 
   // Whoever deploys to one fleet must find what to deploy; what is deployed to all is not his to change.
   listReleases: shared("viewer", "releases"),

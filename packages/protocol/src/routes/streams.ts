@@ -1,15 +1,16 @@
 import { Type } from "typebox";
-import { type StreamName, streamPaths } from "../paths.ts";
+import { type FleetStreamName, fleetStreamPaths, type StreamName, streamPaths } from "../paths.ts";
 import { defineRoute } from "./route.ts";
-import { DataOf, Id, named, Nullable, OneOf, type Of, Shape, Time } from "./shapes.ts";
+import { DataOf, Id, Maybe, named, Nullable, OneOf, type Of, Shape, Time } from "./shapes.ts";
 
-const STREAM_NAMES = Object.keys(streamPaths) as StreamName[];
+const STREAM_NAMES = [...(Object.keys(streamPaths) as StreamName[]), ...(Object.keys(fleetStreamPaths) as FleetStreamName[])];
 
 export const StreamTicket = named(
   "StreamTicket",
   Shape({
     ticket: Nullable(Type.String({ description: "What the URL of the WebSocket takes as `?ticket=`, shown this once" })),
-    robot_id: Id,
+    robot_id: Nullable(Id),
+    fleet_id: Nullable(Id),
     stream: OneOf(STREAM_NAMES),
     expires_at: Time,
   }),
@@ -18,10 +19,10 @@ export type StreamTicket = Of<typeof StreamTicket>;
 
 export const streamRoutes = {
   createStreamTicket: defineRoute("createStreamTicket", {
-    summary: "Make a ticket that opens one stream of one robot once, within 30 s: for URLs, where a token might be seen",
+    summary: "Make a ticket that opens one stream of one robot, or of a fleet, once, within 30 s: for URLs, where a token might be seen",
     tag: "Robots",
     access: "viewer",
-    body: Shape({ robot_id: Id, stream: OneOf(STREAM_NAMES) }),
+    body: Shape({ robot_id: Maybe(Id), fleet_id: Maybe(Id), stream: OneOf(STREAM_NAMES) }),
     idempotency: "accepted",
     secret_fields: ["ticket"],
     responses: { 201: DataOf(StreamTicket) },

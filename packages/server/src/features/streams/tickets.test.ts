@@ -97,10 +97,15 @@ test("a ticket needs the role of its stream on its robot, and a robot that there
     assert.equal(await ask(other.token), 404, stream);
     assert.equal(await ask(it.token, "rob_none"), 404, stream);
   }
-  assert.equal(
-    (await it.rig.call("POST", "/api/stream-tickets", { token: it.token, body: { robot_id: it.robot_id, stream: "x" } })).status,
-    400,
-  );
+  const bodies = [
+    { robot_id: it.robot_id, stream: "x" },
+    { stream: "logs" },
+    { fleet_id: it.robot_id, stream: "logs" },
+    { robot_id: it.robot_id, stream: "fleet_logs" },
+    { robot_id: it.robot_id, fleet_id: it.robot_id, stream: "logs" },
+  ];
+  for (const body of bodies)
+    assert.equal((await it.rig.call("POST", "/api/stream-tickets", { token: it.token, body })).status, 400, JSON.stringify(body));
 });
 
 test("a ticket whose token is revoked or lost its role before it is used opens nothing", TIMEOUT, async () => {
@@ -136,4 +141,18 @@ test("a repeated request is answered without the ticket, and tickets that are ov
   await it.rig.clock.advance({ seconds: 31 });
   await it.streams.sweep();
   assert.equal(await tickets(it), 0);
+});
+
+test("a ticket for a fleet opens the logs of that fleet, once", TIMEOUT, async () => {
+  await using it = await startRig();
+  const body = { fleet_id: it.fleet_id, stream: "fleet_logs" };
+  const { data } = (await it.rig.call<{ data: StreamTicket }>("POST", "/api/stream-tickets", { token: it.token, body })).body;
+  assert.deepEqual([data.robot_id, data.fleet_id], [null, it.fleet_id]);
+  const path = `/api/fleets/${it.fleet_id}/logs/ws?ticket=${data.ticket}`;
+  await it.view(path).headers;
+  assert.equal((await it.refused(path)).status, 401);
+  assert.equal(
+    (await it.rig.call("POST", "/api/stream-tickets", { token: it.token, body: { ...body, fleet_id: "fleet_none" } })).status,
+    404,
+  );
 });

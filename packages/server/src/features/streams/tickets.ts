@@ -1,14 +1,15 @@
 import { randomBytes } from "node:crypto";
-import { SECRET_PREFIXES, streamAccess } from "@robofleet/protocol";
-import { routes } from "@robofleet/protocol/routes";
+import { fleetStreamAccess, SECRET_PREFIXES, streamAccess } from "@robofleet/protocol";
+import { type BodyOf, routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { type Credentials, proofOf } from "../../kernel/authenticate.ts";
 import { authorize } from "../../kernel/authorize.ts";
-import { forbidden, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
+import { badRequest, forbidden, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { type HeldProof, holdProof, secretHash } from "../../kernel/proof.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
+import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
 import { deleteExpiredTickets, insertTicket, useTicket } from "./store-tickets.ts";
 
@@ -16,17 +17,19 @@ const TICKET_MS = 30_000;
 /** A ticket that is over is known for so long still: who comes with it late did not guess. */
 const KNOWN_AFTER_END_MS = 600_000;
 const SECRET_BYTES = 32;
+const ACCESS = { ...streamAccess, ...fleetStreamAccess };
 
 /**
  * A ticket stands in a URL where a token might be seen: in a browser's history, in the log of a proxy. It opens one stream of
- * one robot, once and soon, and says nothing of the token or the session that it was made with.
+ * one robot or fleet, once and soon, and says nothing of the token or the session that it was made with.
  */
 export function ticketRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.createStreamTicket, async (_, { caller, body, db, headers, site, audit }) => {
-    const { robot_id, stream } = body;
-    await requireRobot(db, caller.org_id, robot_id);
-    await authorize(plane.findPlaces, db, caller, streamAccess[stream], { params: { id: robot_id }, query: {}, body: {} });
-    audit.object_id = robot_id;
+    const { stream } = body;
+    const id = objectOf(body);
+    await (stream in fleetStreamAccess ? requireFleet : requireRobot)(db, caller.org_id, id);
+    await authorize(plane.findPlaces, db, caller, ACCESS[stream], { params: { id }, query: {}, body: {} });
+    audit.object_id = id;
     audit.data = { stream };
     const ticket = SECRET_PREFIXES.stream_ticket + randomBytes(SECRET_BYTES).toString("hex");
     const { by, hash } = heldBy({ headers, site });
@@ -38,16 +41,25 @@ export function ticketRoutes(http: Http, plane: Plane): void {
       proof_by: by,
       proof_hash: hash,
       stream,
-      object_id: robot_id,
+      object_id: id,
       expires_at,
       created_at,
     });
     return new Answer(
       201,
-      { data: { ticket, robot_id, stream, expires_at: wireTime(expires_at) } },
+      { data: { ticket, robot_id: body.robot_id ?? null, fleet_id: body.fleet_id ?? null, stream, expires_at: wireTime(expires_at) } },
       { location: routes.createStreamTicket.path },
     );
   });
+}
+
+/** The robot, or of a stream of fleets the fleet, and nothing beside. */
+function objectOf({ robot_id, fleet_id, stream }: BodyOf<typeof routes.createStreamTicket>): string {
+  const of_fleet = stream in fleetStreamAccess;
+  const [id, other] = of_fleet ? [fleet_id, robot_id] : [robot_id, fleet_id];
+  if (id === undefined || other !== undefined)
+    throw badRequest(`a ticket for the stream ${stream} needs ${of_fleet ? "fleet_id" : "robot_id"}, and no other id`);
+  return id;
 }
 
 /** What the request of a known caller was sent with. */
