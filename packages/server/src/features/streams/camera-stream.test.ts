@@ -128,11 +128,14 @@ test("the list of cameras is one text frame, of what is well formed only", LIMIT
 test("a camera that the robot does not have ends with 4410 and its words, an agent that is gone with 4409", LIMIT, async (t) => {
   const { watch, rig, opened } = await cameraRig(t, (channel, params) => {
     if (JSON.stringify(params).includes("rear")) channel.reset(4410, "this robot has no camera of that name, only front");
+    if (JSON.stringify(params).includes("cyrillic")) channel.reset(4410, `only ${"ж".repeat(100)}`);
   });
   assert.equal(await (await watch("&camera=rear")).closed, "4410 this robot has no camera of that name, only front");
+  // Names are whatever a robot's owner wrote; a close frame holds 123 bytes.
+  assert.equal(await (await watch("&camera=cyrillic")).closed, `4410 only ${"ж".repeat(59)}`);
   const front = await watch();
-  await until("the channel", () => opened.length === 2);
-  opened[1]!.channel.close(4410, "ffmpeg: the lens fell off");
+  await until("the channel", () => opened.length === 3);
+  opened[2]!.channel.close(4410, "ffmpeg: the lens fell off");
   assert.equal(await front.closed, "4410 ffmpeg: the lens fell off");
   rig.sessions.delete(rig.robot_id);
   assert.equal(await (await watch()).closed, "4409 agent offline");

@@ -78,7 +78,7 @@ export class Viewer {
     if (this.#closing) return;
     this.ended_with = code;
     this.#ended();
-    this.ws.close(code, Buffer.from(reason).subarray(0, REASON_BYTES_MAX));
+    this.ws.close(code, closeReason(reason));
     // Its own close has to be heard.
     this.ws.resume();
   }
@@ -124,4 +124,12 @@ export class Viewer {
       this.#taking = false;
     }
   }
+}
+
+/** As much as a close frame holds, cut between two characters: a client ends with an error of its own for half a one. */
+function closeReason(reason: string): Buffer {
+  const bytes = Buffer.from(reason);
+  let end = Math.min(bytes.length, REASON_BYTES_MAX);
+  while (end < bytes.length && (bytes[end]! & 0xc0) === 0x80) end -= 1;
+  return bytes.subarray(0, end);
 }
