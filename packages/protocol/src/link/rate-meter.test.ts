@@ -12,9 +12,11 @@ class SimulatedLink {
   #acknowledgements: { at: number; bytes: number }[] = [];
   taken = 0;
 
-  constructor(bytes_per_second: number, round_trip_ms: number) {
+  constructor(bytes_per_second: number, round_trip_ms: number, busy_ms = 0) {
     this.bytes_per_second = bytes_per_second;
     this.#round_trip_ms = round_trip_ms;
+    // With what is said when a link begins.
+    this.#line_free_at = busy_ms;
   }
 
   /** What a byte of control would wait now behind the bulk in the line. */
@@ -60,6 +62,16 @@ for (const [name, bytes_per_second, round_trip_ms, queue_ms] of [
     const { queue_ms_max, bytes_per_second: used } = link.run(30_000);
     assert.ok(used >= 0.9 * bytes_per_second, `${used} of ${bytes_per_second} bytes/s`);
     assert.ok(queue_ms_max <= queue_ms, `${queue_ms_max} ms`);
+  });
+}
+
+for (const busy_ms of [0, 300, 1_000, 3_000]) {
+  test(`on a line so slow that a slice takes half a round trip, busy for ${busy_ms} ms at first, the slice does not pass for distance`, () => {
+    const link = new SimulatedLink(25_000, 300, busy_ms);
+    link.run(15_000);
+    const { queue_ms_max, bytes_per_second: used } = link.run(30_000);
+    assert.ok(queue_ms_max <= 250, `${queue_ms_max} ms`);
+    assert.ok(used >= 0.9 * 25_000, `${used} bytes/s`);
   });
 }
 

@@ -7,6 +7,8 @@ const BULK_MS_MIN = 150;
 /** On long links (satellite) more, or the link would stand idle while the acknowledgement travels. */
 const BULK_ROUND_TRIPS = 1.5;
 const BULK_MS_MAX = 1_200;
+/** While the rate is thought too low, a slice seems to take all of the round trip: with less than this the rate would never grow. */
+const DISTANCE_SHARE_MIN = 0.75;
 /** Under 2 Mbit/s bulk goes in small slices. */
 const SLOW_BYTES_PER_SECOND = 250_000;
 export const SLOW_SLICE_BYTES = 4 * 1024;
@@ -16,7 +18,9 @@ const RATE_KEPT_MS = 1_000;
 const SAMPLE_MS_MIN = 1;
 
 interface Sent {
+  /** Not yet acknowledged, and when it was sent. */
   bytes: number;
+  whole: number;
   at: number;
   /** What had been acknowledged when this was sent, and when the last of it was. */
   delivered: number;
@@ -37,7 +41,8 @@ export class RateMeter {
   #best = 0;
   #best_before = 0;
   #best_since = 0;
-  #round_trip_ms = Infinity;
+  /** The shortest that was seen, and the bytes whose own way through the line is part of it. */
+  #round_trip = { ms: Infinity, bytes: 0 };
 
   /** Bytes sent and not acknowledged. */
   get in_flight(): number {
@@ -51,8 +56,7 @@ export class RateMeter {
 
   /** Bytes that may be on their way. */
   get budget(): number {
-    const round_trip_ms = Number.isFinite(this.#round_trip_ms) ? this.#round_trip_ms : 0;
-    const ms = Math.min(BULK_MS_MAX, Math.max(BULK_MS_MIN, BULK_ROUND_TRIPS * round_trip_ms));
+    const ms = Math.min(BULK_MS_MAX, Math.max(BULK_MS_MIN, BULK_ROUND_TRIPS * this.#distance_ms));
     return Math.min(BULK_BYTES_MAX, Math.max(BULK_BYTES_MIN, Math.floor((this.rate * ms) / 1_000)));
   }
 
@@ -61,10 +65,16 @@ export class RateMeter {
     return this.rate < SLOW_BYTES_PER_SECOND ? SLOW_SLICE_BYTES : Math.floor(this.budget / 2);
   }
 
+  /** The round trip without what the line needed for the bytes themselves: on a slow one that is as much again. */
+  get #distance_ms(): number {
+    const { ms, bytes } = this.#round_trip;
+    return Number.isFinite(ms) ? Math.max(DISTANCE_SHARE_MIN * ms, ms - (bytes * 1_000) / this.rate) : 0;
+  }
+
   sent(bytes: number, now: number, limited: boolean): void {
     if (this.#in_flight === 0) this.#delivered_at = now;
     this.#in_flight += bytes;
-    this.#sent.push({ bytes, at: now, delivered: this.#delivered, delivered_at: this.#delivered_at, limited });
+    this.#sent.push({ bytes, whole: bytes, at: now, delivered: this.#delivered, delivered_at: this.#delivered_at, limited });
   }
 
   /** The other end has received `bytes` more. False when it says more than it was sent: it breaks the protocol. */
@@ -89,7 +99,8 @@ export class RateMeter {
   }
 
   #sample(covered: Sent, now: number): void {
-    this.#round_trip_ms = Math.min(this.#round_trip_ms, now - covered.at);
+    const round_trip_ms = now - covered.at;
+    if (round_trip_ms < this.#round_trip.ms) this.#round_trip = { ms: round_trip_ms, bytes: covered.whole };
     const ms = Math.max(SAMPLE_MS_MIN, now - covered.delivered_at);
     const rate = ((this.#delivered - covered.delivered) * 1_000) / ms;
     if (covered.limited && rate <= this.rate) return;
