@@ -4,8 +4,6 @@ import { connectTo, reasonOf, type Target } from "./connect.ts";
 import { ForwardRules, isPort } from "./rules.ts";
 import { carryTunnel, Outward } from "./tunnel.ts";
 
-export { ForwardRules } from "./rules.ts";
-
 const CLOSE_REFUSED = 4410;
 const HOST_CHARACTERS_MAX = 253;
 
