@@ -30,6 +30,10 @@ export class OpenStream {
   readonly closed: Promise<StreamEnd>;
   /** Messages that came. */
   count = 0;
+  /** Times that the server said that it left something out. */
+  skipped = 0;
+  /** Times that a message was published once more, since nobody had taken it yet: one may take the other's place. */
+  repeats = 0;
   readonly #around: RobotSurroundings;
   #seen = "";
   #changed: (() => void) | undefined;
@@ -43,6 +47,7 @@ export class OpenStream {
     ws.on("error", () => {});
     ws.on("message", (data: Buffer) => {
       this.count += 1;
+      if (/^\{"skipped":|records dropped"/.test(data.subarray(0, SEEN_CHARACTERS_MAX).toString("latin1"))) this.skipped += 1;
       // Pictures and files are of no words.
       this.#seen = (this.#seen + data.subarray(0, SEEN_CHARACTERS_MAX).toString("latin1")).slice(-SEEN_CHARACTERS_MAX);
       this.#changed?.();
@@ -87,13 +92,19 @@ export class OpenStream {
         return await this.#until(() => this.#seen.includes(mark), meanwhile);
       case "camera":
         return await this.#until(() => this.count > before, meanwhile);
-      case "ros_echo":
+      case "ros_echo": {
         // Until the robot has subscribed, nobody takes it.
+        let published = 0;
         return await this.#until(
           () => this.#seen.includes(mark),
           meanwhile,
-          () => this.#around.publish(mark),
+          () => {
+            if (published > 0) this.repeats += 1;
+            published += 1;
+            this.#around.publish(mark);
+          },
         );
+      }
       case "forward":
         this.ws.send(Buffer.from(mark));
         return await this.#until(() => this.#seen.includes(mark), meanwhile);

@@ -18,6 +18,8 @@ export class RobotSurroundings {
   readonly robot: Pick<RobotConfig, "shell" | "cameras" | "ros" | "logs" | "forward" | "files">;
   /** A file that may be read, and what is in it. */
   readonly file: { path: string; sha256: string };
+  /** Behind what is published, to make it long. */
+  padding = "";
   readonly #directory: string;
   readonly #log: string;
   readonly #port: number;
@@ -75,7 +77,14 @@ export class RobotSurroundings {
   }
 
   publish(data: string): void {
-    this.#ros.publish(TOPIC, { data });
+    this.#ros.publish(TOPIC, { data: data + this.padding });
+  }
+
+  /** Another file that may be read. */
+  writeFile(name: string, bytes: number): string {
+    const file = path.join(this.#directory, name);
+    writeFileSync(file, Buffer.alloc(bytes, name));
+    return file;
   }
 }
 

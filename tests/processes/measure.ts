@@ -5,9 +5,15 @@ import { type Program, ROOT, until } from "./process.ts";
 
 /** What a process holds once its garbage is collected: bytes, and how many files and sockets are open. */
 export interface Measure {
+  /** Objects and buffers. */
   heap: number;
   rss: number;
   descriptors: number;
+}
+
+export function leastOf(measures: readonly Measure[]): Measure {
+  const least = (field: keyof Measure): number => Math.min(...measures.map((one) => one[field]));
+  return { heap: least("heap"), rss: least("rss"), descriptors: least("descriptors") };
 }
 
 /** Asks programs that were started with its environment what they hold. */
@@ -26,6 +32,11 @@ export class Measures implements Disposable {
     child.kill("SIGUSR2");
     await until("the program's measures", () => existsSync(this.#file));
     return JSON.parse(readFileSync(this.#file, "utf8")) as Measure;
+  }
+
+  /** The least of a few: what is in the air at one moment is not held. */
+  async least(program: Program): Promise<Measure> {
+    return leastOf([await this.of(program), await this.of(program), await this.of(program)]);
   }
 
   [Symbol.dispose](): void {

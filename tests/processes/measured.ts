@@ -5,9 +5,9 @@ const file = process.env["ROBOFLEET_TEST_MEASURES"];
 if (file !== undefined && process.argv[1]?.endsWith("main.ts") === true) {
   process.on("SIGUSR2", () => {
     gc?.();
-    const { heapUsed: heap, rss } = process.memoryUsage();
+    const { heapUsed, external, rss } = process.memoryUsage();
     const descriptors = readdirSync("/proc/self/fd").length;
-    writeFileSync(`${file}.tmp`, JSON.stringify({ heap, rss, descriptors }));
+    writeFileSync(`${file}.tmp`, JSON.stringify({ heap: heapUsed + external, rss, descriptors }));
     renameSync(`${file}.tmp`, file);
   });
 }

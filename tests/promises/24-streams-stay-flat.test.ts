@@ -12,7 +12,7 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 import { RobotSurroundings } from "../harness/robot-surroundings.ts";
 import { STREAM_NAMES } from "../harness/stream-target.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
-import { type Measure, Measures } from "../processes/measure.ts";
+import { leastOf, type Measure, Measures } from "../processes/measure.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const MIB = 1024 * 1024;
@@ -37,13 +37,6 @@ function assertFlat(name: string, start: Measure, end: Measure): void {
   assert.ok(end.heap - start.heap <= HEAP_GROWTH_MAX, what);
   assert.ok(end.rss - start.rss <= RSS_GROWTH_MAX, what);
   assert.ok(end.descriptors - start.descriptors <= DESCRIPTOR_GROWTH_MAX, what);
-}
-
-/** The least of a few: what is in the air at one moment is not held. */
-async function least(measure: () => Promise<Measure>): Promise<Measure> {
-  const few = [await measure(), await measure(), await measure()];
-  const of = (field: keyof Measure): number => Math.min(...few.map((one) => one[field]));
-  return { heap: of("heap"), rss: of("rss"), descriptors: of("descriptors") };
 }
 
 /** How a viewer with a ticket of its own comes, looks and goes, for every stream at once. */
@@ -82,10 +75,7 @@ test(
     );
     const open = async (name: StreamName): Promise<OpenStream> =>
       OpenStream.open(server.address, name, id, around, { query: await ticketOf(api, id, name) });
-    const measure = async (): Promise<[Measure, Measure]> => [
-      await least(() => of_server.of(server.program)),
-      await least(() => of_agent.of(robot.program)),
-    ];
+    const measure = async (): Promise<[Measure, Measure]> => [await of_server.least(server.program), await of_agent.least(robot.program)];
 
     const watched = await Promise.all(STREAM_NAMES.map((name) => OpenStream.open(server.address, name, id, around, { query: { token } })));
     const cycle = async (): Promise<void> => {
@@ -118,8 +108,8 @@ test(
 function measureHere(): Measure {
   setFlagsFromString("--expose-gc");
   (runInNewContext("gc") as () => void)();
-  const { heapUsed: heap, rss } = process.memoryUsage();
-  return { heap, rss, descriptors: readdirSync("/proc/self/fd").length };
+  const { heapUsed, external, rss } = process.memoryUsage();
+  return { heap: heapUsed + external, rss, descriptors: readdirSync("/proc/self/fd").length };
 }
 
 test(
@@ -147,9 +137,9 @@ test(
       opened += STREAM_NAMES.length;
     };
     for (let n = 0; n < WARM_MINUTES; n += 1) await minute(n);
-    const start = await least(async () => measureHere());
+    const start = leastOf([measureHere(), measureHere(), measureHere()]);
     for (let n = 0; n < SIMULATED_MINUTES; n += 1) await minute(n);
-    const end = await least(async () => measureHere());
+    const end = leastOf([measureHere(), measureHere(), measureHere()]);
     await Promise.all(watched.map((stream) => stream.end()));
     assertFlat("plane and agent", start, end);
     provePromise(
