@@ -8,7 +8,7 @@ import { giveBack } from "./give-back.ts";
 import { handOverConfigs } from "./hand-over-configs.ts";
 import { deadlineOf, verifySecondsOf } from "./policy.ts";
 import { installWindow } from "./install-window.ts";
-import { limitSlots, wakeSlots } from "./slots.ts";
+import { limitSlots } from "./slots.ts";
 import { mayDispatch } from "./state.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
 import { bumpGenerations, listAppStates, listLastConfigTargets, setDesiredApps } from "./store/robot-state.ts";
@@ -25,7 +25,7 @@ import {
   type TargetChange,
 } from "./store/targets.ts";
 import { setWaveProgress } from "./store/waves.ts";
-import { type Engine, HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, moveTargets } from "./transition.ts";
+import { type Engine, freeSlots, HINT_PUSH, HINT_ROLLOUT, moveTargets } from "./transition.ts";
 
 /** Targets looked at per turn; each deployment among them that is not to one robot is one transaction. */
 const CLAIM_TARGETS = 500;
@@ -107,8 +107,7 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     );
     const row = await moveTargets(tx, engine, deployment, [...dispatched, ...ended], SYSTEM);
     // Robots that are away leave their slots to others.
-    if (mayDispatch(row, engine.clock.now()) && !waits.some(({ wait }) => wait === "slot") && (await wakeSlots(tx, row)) > 0)
-      tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+    if (mayDispatch(row, engine.clock.now()) && !waits.some(({ wait }) => wait === "slot")) await freeSlots(tx, engine, row);
     // Robots that are away hold up no wave: perhaps it has passed.
     if (deployment.rollout.waves !== undefined && waits.some(({ wait }) => wait === "robot_online")) {
       await setWaveProgress(tx, org_id, deployment_id, { step_at: engine.clock.now() });

@@ -14,6 +14,15 @@ type Decided = { target: TargetRow; decision: Decision };
 export const isLimited = ({ rollout }: Pick<DeploymentRow, "rollout">): boolean =>
   rollout.max_parallel !== undefined || rollout.max_unavailable !== undefined;
 
+/** Robots that are counted each time that one of them is done; to count more takes a good part of a second. */
+const COUNTED_EACH_TIME_MAX = 5_000;
+/** So often those are counted instead. */
+export const COUNTED_EVERY_MS = 1_000;
+
+/** Whether it takes long to find out who may go. */
+export const isCountedSeldom = ({ rollout, count_total }: Pick<DeploymentRow, "rollout" | "count_total">): boolean =>
+  rollout.max_unavailable !== undefined && count_total > COUNTED_EACH_TIME_MAX;
+
 /** Targets woken at a time where only groups limit. */
 const WAKE_MAX = 500;
 

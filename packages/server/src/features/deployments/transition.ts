@@ -7,14 +7,14 @@ import { recordTimelineMany } from "../timeline/index.ts";
 import { deploymentSentence, targetSentence } from "./messages.ts";
 import { keepFleetDesired } from "./fleet-desired.ts";
 import { type Settled, settle } from "./settle.ts";
-import { wakeSlots } from "./slots.ts";
+import { COUNTED_EVERY_MS, isCountedSeldom, wakeSlots } from "./slots.ts";
 import { counterOf, type Counts, isActive, isOver, mayDispatch } from "./state.ts";
 import { beginDeployments } from "./store/begin-deployments.ts";
 import { insertEvents, insertEventsOfMany } from "./store/events.ts";
 import { updateDeployment } from "./store/deployments.ts";
 import type { DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
 import { countReasons } from "./reason-counts.ts";
-import { moveWaveCounters, type WaveDelta } from "./store/waves.ts";
+import { moveWaveCounters, setWaveProgress, type WaveDelta } from "./store/waves.ts";
 import { changeTargets, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
 import { countsOf } from "./wire.ts";
 
@@ -259,6 +259,18 @@ export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRo
   return status === deployment.status ? deployment : moveDeployment(tx, engine, deployment, status, reason, SYSTEM);
 }
 
+/** What may have held others up is done: those may try again now or, where it takes long to find out which, soon. */
+export async function freeSlots(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<void> {
+  if (!isCountedSeldom(deployment)) {
+    if ((await wakeSlots(tx, deployment)) > 0) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+    return;
+  }
+  const soon = new Date(engine.clock.now().getTime() + COUNTED_EVERY_MS);
+  if (deployment.step_at !== null && deployment.step_at <= soon) return;
+  await setWaveProgress(tx, deployment.org_id, deployment.id, { step_at: soon });
+  tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+}
+
 /** What else changes when targets do: timelines, those that waited for them, metrics. */
 async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, changes: readonly TargetChange[], actor: Actor): Promise<void> {
   const shown = changes.filter(({ to }) => isTerminal(to) || to === "dispatched" || to === "rolling_back");
@@ -268,8 +280,7 @@ async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, chang
     shown.map((change) => timelineOf(deployment, change, actor)),
   );
   const freed = changes.some(({ target, to }) => isActive(target.status) && !isActive(to));
-  if (freed && mayDispatch(deployment, engine.clock.now()) && (await wakeSlots(tx, deployment)) > 0)
-    tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+  if (freed && mayDispatch(deployment, engine.clock.now())) await freeSlots(tx, engine, deployment);
   const ended = changes.filter(({ to }) => isTerminal(to));
   for (const { to } of ended) engine.metrics.targets_ended.inc({ status: to });
   if (ended.length === 0) return;
