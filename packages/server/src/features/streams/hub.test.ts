@@ -151,3 +151,22 @@ test("a viewer that says more than is taken is not read on, and one that speaks 
   const [code] = (await once(ws, "close")) as [number];
   assert.equal(code, 1008);
 });
+
+test("a viewer whose words wait for the robot is not cut because its answer to a ping waits among them", LIMIT, async (t) => {
+  const join = await sockets(t);
+  const { viewer, ws } = await join();
+  const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+  viewer.receive(() => gate);
+  viewer.ping();
+  ws.send(Buffer.alloc(VIEWER_RECEIVE_BYTES + 1));
+  await until("the socket to be left unread", () => viewer.ws.isPaused);
+  for (let n = 0; n < 3; n += 1) viewer.ping();
+  assert.equal(viewer.open, true);
+  open();
+  await until("the socket to be read again", () => !viewer.ws.isPaused);
+  ws.pause();
+  viewer.ping();
+  const closed = once(viewer.ws, "close");
+  viewer.ping();
+  await closed;
+});

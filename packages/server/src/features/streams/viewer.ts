@@ -85,6 +85,8 @@ export class Viewer {
 
   /** Asks whether the viewer is still there, or cuts it when it did not answer the last time. */
   ping(): void {
+    // What it says is not read while the robot has no room for it, so neither is its answer.
+    if (this.ws.isPaused) return;
     if (!this.#heard) return this.ws.terminate();
     this.#heard = false;
     if (this.ws.readyState === this.ws.OPEN) this.ws.ping();
