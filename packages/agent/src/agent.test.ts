@@ -51,7 +51,8 @@ test(
     assert.equal(agent.connected, true);
     assert.deepEqual(peer.order.slice(0, 2), ["hello", "report"]);
     const [hello] = peer.hellos;
-    assert.deepEqual([hello!.robot_id, hello!.kinds, hello!.streams, hello!.generation], [agent.robot_id, ["app_bundle"], ["echo"], 0]);
+    assert.deepEqual([hello!.robot_id, hello!.kinds, hello!.generation], [agent.robot_id, ["app_bundle"], 0]);
+    assert.deepEqual(hello!.streams, ["echo", "shell", "camera", "forward", "files", "topics"]);
     assert.deepEqual(
       peer.health[0]!.workloads.map(({ app }) => app),
       ["main"],

@@ -141,51 +141,25 @@ async function run(
   unlock: () => void,
 ): Promise<Agent> {
   const { config, clock, activity = idleActivity } = options;
-  const { time, log, outbox } = disk;
+  const { log, outbox } = disk;
   const { robot_id } = enrolment;
   const store = new DesiredStore({ state_directory: config.state_directory, clock, log });
   // The link is made last, from what reports to it.
   const parts: { link?: Link } = {};
-  const reporter: Reporter = {
-    report: (body) => {
-      outbox.append(body);
-      parts.link?.reportAdded();
-    },
-    progress: (progress) => parts.link?.progress(progress),
-  };
-  const fetcher = signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) });
-  const { state_directory, labels } = config;
-  const server_time = (): number => time.serverTime();
-  const guard = new ReleaseGuard({ state_directory, org_id: enrolment.org_id, robot_id, labels, clock, server_time, fetcher, log });
+  const reporter = reporterTo(outbox, parts);
   const robot_side = new RobotSide({ config, clock, log });
-  const deployments = (options.create_deployments ?? createDeployments)({
-    state_directory,
-    clock,
-    log,
-    reporter,
-    logs: disk.gates,
-    fetcher,
-    desired: store.current,
-    config,
-    guard,
-    permission: robot_side.permission,
-    server_time,
-    on_app: robot_side.appChanged,
-    on_config: robot_side.configChanged,
-  });
+  const deployments = makeDeployments(options, disk, { key, enrolment, tls, store, reporter, robot_side });
   const place = (app: string): AppPlace | undefined => deployments.place?.(app);
   const shells = createShells({ clock, shell: config.robot.shell, environment: config.workload_environment, place });
   const on_connection = robot_side.connectionChanged;
   const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment, config.system_root), clock, log });
   const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, reporter, on_connection });
   parts.link = link;
-  log.info(
-    { robot_id, name: enrolment.name, server: config.server, version: AGENT_VERSION, generation: store.generation },
-    "agent started",
-  );
+  const { name } = enrolment;
+  log.info({ robot_id, name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
   const apps = (): AppStatus[] => deployments.apps?.() ?? [];
   await deployments.start();
-  await robot_side.start({ robot_id, name: enrolment.name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
+  await robot_side.start({ robot_id, name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
   link.start();
   ros.start();
   const sources = await startSources({ config, clock, disk, ros });
@@ -204,12 +178,56 @@ async function run(
   };
   return {
     robot_id,
-    name: enrolment.name,
+    name,
     get connected() {
       return link.connected;
     },
     stop: onceOnly(stop),
   };
+}
+
+/** Reports go to the disk, and from there to the link as soon as there is one. */
+const reporterTo = (outbox: Outbox, parts: { link?: Link }): Reporter => ({
+  report: (body) => {
+    outbox.append(body);
+    parts.link?.reportAdded();
+  },
+  progress: (progress) => parts.link?.progress(progress),
+});
+
+interface DeploymentsParts {
+  key: RobotKey;
+  enrolment: Enrolment;
+  tls: { ca?: string };
+  store: DesiredStore;
+  reporter: Reporter;
+  robot_side: RobotSide;
+}
+
+/** What installs and runs releases, with all that decides whether it may. */
+function makeDeployments(options: AgentOptions, disk: Disk, parts: DeploymentsParts): Deployments {
+  const { config, clock, activity = idleActivity } = options;
+  const { time, log } = disk;
+  const { key, enrolment, tls, store, reporter, robot_side } = parts;
+  const { robot_id, org_id } = enrolment;
+  const { state_directory, labels } = config;
+  const fetcher = signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) });
+  const server_time = (): number => time.serverTime();
+  return (options.create_deployments ?? createDeployments)({
+    state_directory,
+    clock,
+    log,
+    reporter,
+    logs: disk.gates,
+    fetcher,
+    desired: store.current,
+    config,
+    guard: new ReleaseGuard({ state_directory, org_id, robot_id, labels, clock, server_time, fetcher, log }),
+    permission: robot_side.permission,
+    server_time,
+    on_app: robot_side.appChanged,
+    on_config: robot_side.configChanged,
+  });
 }
 
 /** What is logged elsewhere on the robot, as far as its own configuration says so. */

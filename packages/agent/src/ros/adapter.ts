@@ -1,10 +1,10 @@
 /** What every way to reach the ROS of a robot offers. The bridge (bridge.ts) finds the one that answers; nobody else uses an adapter directly. */
 import type { Clock } from "@robofleet/clock";
 import type { Logger } from "pino";
-import { ROS_ADAPTERS, type RosAdapterName } from "../config-file/robot-config.ts";
+import type { RosAdapterName } from "../config-file/robot-config.ts";
 import type { RosSettings } from "./settings.ts";
 
-export { ROS_ADAPTERS, type RosAdapterName };
+export type { RosAdapterName };
 
 export interface RosTopic {
   /** As ROS writes it: `/camera/image/compressed`. */

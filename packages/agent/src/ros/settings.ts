@@ -1,7 +1,6 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import type { RobotConfig } from "../config-file/robot-config.ts";
-import type { RosAdapterName } from "./adapter.ts";
+import type { RobotConfig, RosAdapterName } from "../config-file/robot-config.ts";
 
 /** What the robot's configuration and environment say about its ROS. */
 export interface RosSettings {

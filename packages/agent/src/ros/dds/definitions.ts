@@ -1,7 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { MessageDefinition } from "@foxglove/message-definition";
+import type { parse as parseMsg } from "@foxglove/rosmsg";
 import { errorText } from "../../disk/write-atomically.ts";
+
+type MessageDefinition = ReturnType<typeof parseMsg>[number];
 
 /** Types that one message may be made of. */
 const DEFINITIONS_MAX = 500;
