@@ -39,7 +39,7 @@ test(
       const script = `i=0; while :; do i=$((i+1)); echo "line $i"; sleep 0.1; done`;
       const command = JSON.stringify(["sh", "-c", script, mark]);
       const query = new URLSearchParams({ token, command });
-      const ws = new WebSocket(`${server.url.replace(/^http/, "ws")}/api/robots/${robot_id}/shell/ws?${query}`);
+      const ws = new WebSocket(`${server.url.replace(/^http/, "ws")}/api/robots/${robot_id}/shell/ws?${query.toString()}`);
       let text = "";
       ws.on("error", () => {});
       ws.on("message", (data: Buffer) => (text += data.toString("utf8")));

@@ -1,10 +1,10 @@
 /** The seams inside the agent: what the deployments part is given, and what it gives back. */
 import type { Clock } from "@robofleet/clock";
 import type { Desired, LogLevel, Progress, ReportBody } from "@robofleet/protocol/link";
+import type Docker from "dockerode";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
 import type { Phase } from "./deployments/state.ts";
-import type { Engine } from "./runtime/docker/engine.ts";
 import type { Permission } from "./safety/permission.ts";
 import type { Guard } from "./signing/guard.ts";
 
@@ -82,8 +82,19 @@ export interface ReleaseName {
   kind: string;
 }
 
+/** The robot's container engine, for one call after the other. */
+export interface EngineCalls {
+  /** Runs calls of the engine. `what`: for messages; `wait_ms`: how long an engine that is away is waited for. */
+  use<T>(
+    options: { what: string; signal: AbortSignal; wait_ms?: number },
+    work: (docker: Docker, signal: AbortSignal) => Promise<T>,
+  ): Promise<T>;
+}
+
 /** Where an app runs: among the robot's own programs, or in a container. */
-export type AppPlace = { directory: string; env: Readonly<Record<string, string>> } | { container: { engine: Engine; container_id: string } };
+export type AppPlace =
+  | { directory: string; env: Readonly<Record<string, string>> }
+  | { container: { engine: EngineCalls; container_id: string } };
 
 export interface Deployments {
   /** The newest desired state, already stored on disk by the link. */

@@ -1,7 +1,7 @@
 import { failpoint } from "@robofleet/clock/failpoint";
 import type { Desired } from "@robofleet/protocol/link";
 import { Configs } from "../configs/index.ts";
-import type { Deployments, DeploymentsOptions, Logger, WorkloadStatus } from "../contract.ts";
+import type { Deployments, DeploymentsOptions, Logger } from "../contract.ts";
 import { RegistryLogins } from "../runtime/docker/registry-logins.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
@@ -65,8 +65,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
       desired = newer;
       if (running) tellWishes();
     },
-    workloads: () =>
-      [...workers.values()].map((worker) => worker.workload()).filter((status): status is WorkloadStatus => status !== undefined),
+    workloads: () => [...workers.values()].flatMap((worker) => worker.workload() ?? []),
     apps: () => [...workers.values()].map((worker) => worker.status()),
     place: (app) => executors.map((executor) => executor.place?.(app)).find((place) => place !== undefined),
     announce() {

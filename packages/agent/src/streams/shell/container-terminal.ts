@@ -2,7 +2,7 @@ import fs from "node:fs";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@robofleet/clock";
 import type Docker from "dockerode";
-import type { Engine } from "../../runtime/docker/engine.ts";
+import type { EngineCalls } from "../../contract.ts";
 import { readProcess } from "../../runtime/process-table.ts";
 import { FrameReader } from "./frame-reader.ts";
 import { OutputQueue } from "./output-queue.ts";
@@ -22,7 +22,7 @@ const NO_WAIT = { wait_ms: 0 };
 const KILL_INSIDE = 'for p in /proc/[0-9]*; do grep -qs "$0" "$p/environ" && kill -9 "${p#/proc/}"; done; true';
 
 export interface ContainerShell extends Size {
-  engine: Engine;
+  engine: EngineCalls;
   container_id: string;
   argv: readonly string[];
   term: string;
@@ -37,7 +37,7 @@ export class ContainerTerminal implements Terminal {
   readonly #options: ContainerShell;
   readonly #exec: Docker.Exec;
   readonly #marker: string;
-  readonly #socket: Duplex;
+  readonly #attached: Duplex;
   readonly #output: { read(): Promise<Output | undefined>; end(): void };
   readonly #over = Promise.withResolvers<void>();
   readonly #connection: AbortController;
@@ -76,7 +76,7 @@ export class ContainerTerminal implements Terminal {
   private constructor(options: ContainerShell, exec: Docker.Exec, socket: Duplex, marker: string, connection: AbortController) {
     this.#options = options;
     this.#exec = exec;
-    this.#socket = socket;
+    this.#attached = socket;
     this.#marker = marker;
     this.#connection = connection;
     this.#output = options.tty ? new OutputQueue([{ stream: socket, error: false }]) : new FrameReader(socket);
@@ -90,13 +90,13 @@ export class ContainerTerminal implements Terminal {
   }
 
   async write(bytes: Uint8Array): Promise<void> {
-    if (this.#socket.destroyed || this.#socket.writableEnded) return;
-    if (this.#socket.write(bytes)) return;
-    await Promise.race([new Promise((resolve) => this.#socket.once("drain", resolve)), this.#over.promise]);
+    if (this.#attached.destroyed || this.#attached.writableEnded) return;
+    if (this.#attached.write(bytes)) return;
+    await Promise.race([new Promise((resolve) => this.#attached.once("drain", resolve)), this.#over.promise]);
   }
 
   endInput(): void {
-    this.#socket.end();
+    this.#attached.end();
   }
 
   resize(cols: number, rows: number): void {
@@ -134,7 +134,7 @@ export class ContainerTerminal implements Terminal {
   async #end(): Promise<void> {
     const { engine, container_id, clock } = this.#options;
     const { signal } = new AbortController();
-    this.#socket.destroy();
+    this.#attached.destroy();
     this.#output.end();
     try {
       const { Running, Pid } = await engine.use({ what: "describe a shell", signal, ...NO_WAIT }, (docker) =>

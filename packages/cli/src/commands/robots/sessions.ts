@@ -81,8 +81,7 @@ async function list({ out, now }: Context, client: Client, id: string): Promise<
 async function play(context: Context, client: Client, id: string, { speed = 1, maxIdle, raw, save }: Options): Promise<void> {
   const signal = context.interruptible();
   const answer = await client.request("GET", fillPath(paths.getShellRecording[1], { id }), { signal, timeout_ms: READ_MS_MAX });
-  if (!answer.ok || answer.body === null)
-    throw new ApiError({ status: answer.status, headers: answer.headers, body: (await answer.json()) as unknown });
+  if (!answer.ok || answer.body === null) throw new ApiError({ status: answer.status, headers: answer.headers, body: await answer.json() });
   const content = Readable.fromWeb(answer.body as ReadableStream<Uint8Array>);
   if (save !== undefined) {
     await pipeline(content, save === "-" ? process.stdout : createWriteStream(save), { end: save !== "-", signal });
