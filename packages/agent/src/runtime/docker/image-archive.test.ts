@@ -4,10 +4,11 @@ import os from "node:os";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { extract } from "tar-stream";
 import { until } from "../../testing/deployments-rig.ts";
 import { tarOf } from "../../testing/images.ts";
-import { renameArchive } from "./image-archive.ts";
+import { renameArchive, unpackedArchiveBytes } from "./image-archive.ts";
 
 const LIMIT = { timeout: 20_000 };
 const IMAGE = { image_id: "sha256:0", config: "config", layers: ["layer"] };
@@ -58,3 +59,26 @@ test("an archive that is not read to its end closes its file", LIMIT, async () =
     await until("the file to be closed", () => open() === 0);
   });
 });
+
+test(
+  "an archive is measured with its layers unpacked, no further than is allowed, and is refused with one that is damaged",
+  LIMIT,
+  async () => {
+    const { signal } = new AbortController();
+    const layer = gzipSync(Buffer.alloc(20_000_000));
+    const entries = [
+      { name: "manifest.json", content: "[]" },
+      { name: "blobs/sha256/layer", content: layer },
+      { name: "blobs/sha256/plain", content: Buffer.alloc(1_000) },
+    ];
+    await withArchive(entries, async (file) => {
+      assert.equal(await unpackedArchiveBytes(file, 1e9, signal), 20_001_002);
+      const stopped = await unpackedArchiveBytes(file, 1_000_000, signal);
+      assert.ok(stopped > 1_000_000 && stopped < 3_000_000, `${stopped}`);
+    });
+    const damaged = Buffer.concat([layer.subarray(0, 100), Buffer.alloc(200_000, 7)]);
+    await withArchive([{ name: "layer", content: damaged }, ...entries], (file) =>
+      assert.rejects(unpackedArchiveBytes(file, 1e9, signal), /cannot be unpacked/),
+    );
+  },
+);

@@ -8,7 +8,7 @@ import { createGunzip } from "node:zlib";
 import type { DesiredLayers } from "@robofleet/protocol/link";
 import { type Extract, extract, type Header, pack, type Pack } from "tar-stream";
 import { StepFailure } from "../failure.ts";
-import { isGzip } from "./unpacked-size.ts";
+import { isGzip, unpackedBytesOf } from "./unpacked-size.ts";
 import { IMAGE_JSON_BYTES_MAX, IMAGE_LAYERS_MAX } from "../limits.ts";
 
 type Entry = Extract extends AsyncIterable<infer Source> ? Source : never;
@@ -89,6 +89,25 @@ async function eachEntry(archive: string, use: (header: Header, content: Entry) 
     }
   })();
   await Promise.all([reading, using]);
+}
+
+/** Bytes of what an archive holds, with the layers in it unpacked that are gzip; looks no further once they are more than `max`. */
+export async function unpackedArchiveBytes(archive: string, max: number, signal: AbortSignal): Promise<number> {
+  let bytes = 0;
+  const enough = new Error("enough was seen");
+  try {
+    await eachEntry(archive, async ({ type }, content) => {
+      if (type === "file")
+        bytes += await unpackedBytesOf(content, max - bytes, signal).catch((error: unknown) => {
+          signal.throwIfAborted();
+          throw refused(`holds a layer that cannot be unpacked: ${error instanceof Error ? error.message : String(error)}`);
+        });
+      if (bytes > max) throw enough;
+    });
+  } catch (error) {
+    if (error !== enough) throw error;
+  }
+  return bytes;
 }
 
 /** Reads what image a docker-archive or OCI archive holds. `arch` in Node's words. Throws StepFailure `rejected_by_robot`. */

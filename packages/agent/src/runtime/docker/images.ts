@@ -87,10 +87,8 @@ export class Images {
     );
     await store.fetch(parts, io);
     on_step("container.layers_fetched");
-    await this.#checkUnpacked(
-      parts.map(({ sha256 }) => store.file(sha256)),
-      io.signal,
-    ).catch((error: unknown) => {
+    const files = parts.map(({ sha256 }) => store.file(sha256));
+    await this.#checkUnpacked(files, (max) => unpackedBytes(files, max, io.signal), io.signal).catch((error: unknown) => {
       store.drop(parts);
       throw error;
     });
@@ -111,7 +109,7 @@ export class Images {
 
   /** Brings an image to the engine that is one file on the robot's disk. Answers its id. */
   async loadArchive(app: string, release_id: string, archive: string, io: StageIo): Promise<string> {
-    const { readArchive, renameArchive } = await import("./image-archive.ts");
+    const { readArchive, renameArchive, unpackedArchiveBytes } = await import("./image-archive.ts");
     const image = await readArchive(archive, process.arch);
     const name = this.name(app, release_id);
     if ((await this.find(image.image_id, io.signal)) !== undefined) {
@@ -119,7 +117,7 @@ export class Images {
       return image.image_id;
     }
     await this.#checkSpace(fs.statSync(archive).size, io.signal);
-    await this.#checkUnpacked([archive], io.signal);
+    await this.#checkUnpacked([archive], (max) => unpackedArchiveBytes(archive, max, io.signal), io.signal);
     try {
       await this.#load(() => renameArchive(archive, image, name), io.signal);
     } catch (error) {
@@ -219,13 +217,13 @@ export class Images {
   }
 
   /** What an image becomes when it is unpacked: the engine would do that until its disk is full. */
-  async #checkUnpacked(files: readonly string[], signal: AbortSignal): Promise<void> {
+  async #checkUnpacked(files: readonly string[], measure: (max: number) => Promise<number>, signal: AbortSignal): Promise<void> {
     const packed = files.reduce((sum, file) => sum + (fs.statSync(file, { throwIfNoEntry: false })?.size ?? 0), 0);
     const most = Math.min(UNPACK_BYTES_MAX, packed * UNPACK_RATIO_MAX + UNPACK_ALLOWANCE_BYTES);
     const root = await this.#root(signal);
     const room = root === undefined ? Infinity : (await freeBytes(root)) - DISK_FREE_FLOOR_BYTES;
     // The engine has a copy of the archive while it unpacks it.
-    const unpacked = packed + (await unpackedBytes(files, Math.min(most, room - packed), signal));
+    const unpacked = packed + (await measure(Math.min(most, room - packed)));
     if (unpacked > room)
       throw new StepFailure(
         "insufficient_disk",

@@ -4,44 +4,54 @@ import { createGunzip } from "node:zlib";
 
 /**
  * Bytes of these files with those that are gzip unpacked: what is packed tells nothing of that, and an engine unpacks until
- * its disk is full. Looks no further once they are more than `max`. A file that is damaged counts as far as it goes: the
+ * its disk is full. Looks no further once they are more than `max`. A file that is damaged counts for nothing: the
  * engine refuses it by itself.
  */
 export async function unpackedBytes(files: readonly string[], max: number, signal: AbortSignal): Promise<number> {
   let bytes = 0;
   for (const file of files) {
     if (bytes > max) break;
-    if (await isGzip(file)) bytes += await gunzippedBytes(file, max - bytes, signal);
-    else bytes += (await fs.promises.stat(file)).size;
+    try {
+      bytes += await unpackedBytesOf(fs.createReadStream(file), max - bytes, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") throw error;
+    }
   }
   return bytes;
 }
 
-async function gunzippedBytes(file: string, max: number, signal: AbortSignal): Promise<number> {
+/** The same of what is read here. Throws for what is damaged. */
+export async function unpackedBytesOf(content: AsyncIterable<unknown>, max: number, signal: AbortSignal): Promise<number> {
+  const chunks = (content as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
+  const first = await chunks.next();
+  if (first.done === true) return 0;
+  const all = async function* (): AsyncGenerator<Uint8Array> {
+    yield first.value;
+    yield* { [Symbol.asyncIterator]: () => chunks };
+  };
   let bytes = 0;
   const enough = new AbortController();
+  const count = async (unpacked: AsyncIterable<Uint8Array>): Promise<void> => {
+    for await (const chunk of unpacked) {
+      bytes += chunk.length;
+      if (bytes > max) enough.abort();
+    }
+  };
   try {
-    await pipeline(
-      fs.createReadStream(file),
-      createGunzip(),
-      async (unpacked: AsyncIterable<Uint8Array>) => {
-        for await (const chunk of unpacked) {
-          bytes += chunk.length;
-          if (bytes > max) enough.abort();
-        }
-      },
-      { signal: AbortSignal.any([signal, enough.signal]) },
-    );
+    const ends = { signal: AbortSignal.any([signal, enough.signal]) };
+    await (startsAsGzip(first.value) ? pipeline(all, createGunzip(), count, ends) : pipeline(all, count, ends));
   } catch (error) {
-    signal.throwIfAborted();
-    if (!enough.signal.aborted && (error as NodeJS.ErrnoException).code === "ENOENT") throw error;
+    if (signal.aborted || !enough.signal.aborted) throw error;
   }
   return bytes;
 }
+
+const startsAsGzip = (bytes: Uint8Array): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
 
 /** Whether it begins as gzip does. */
 export async function isGzip(file: string): Promise<boolean> {
   await using handle = await fs.promises.open(file);
   const { buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
-  return buffer[0] === 0x1f && buffer[1] === 0x8b;
+  return startsAsGzip(buffer);
 }
