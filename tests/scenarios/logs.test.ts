@@ -23,7 +23,7 @@ test("three robots' files, through rotation, cuts and absence, are followed as a
     return LiveRobot.start(plane, { robot: { logs: { journald: false, files: [file(i)], rosout: false } } });
   };
   await using first = await start(1);
-  await using second = await start(2);
+  await using _second = await start(2);
   await using third = await start(3);
   const { fleet_id, name } = (await plane.api.getRobot({ params: { id: third.id } })).data;
   const third_id = third.id;

@@ -1,8 +1,8 @@
-import { setImmediate as turn } from "node:timers/promises";
 import type { Db } from "../../kernel/db.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { readRecords, unpack } from "./codec.ts";
 import { type LogFilter, LogMatch } from "./match.ts";
+import { othersTurn } from "./read.ts";
 import { type BatchKey, type BatchRow, batchesAfter } from "./store.ts";
 import { lineHead } from "./wire.ts";
 
@@ -21,7 +21,7 @@ export async function* exportLines(db: Db, org_id: string, robot_ids: readonly s
       const batches: BatchRow[] = await batchesAfter(db, org_id, robot_id, filter, after, BATCHES_A_READ);
       for (const batch of batches) {
         const lines = linesOf(batch, match);
-        if (lines === "") await turn();
+        if (lines === "") await othersTurn();
         else yield lines;
       }
       const last = batches.at(-1);

@@ -1,4 +1,3 @@
-import { setImmediate as turn } from "node:timers/promises";
 import type { LogRecord } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { wireTime } from "../../kernel/time.ts";
@@ -53,7 +52,7 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
       scanned_bytes += json.length;
       if (scanned_bytes > turn_at) {
         turn_at = scanned_bytes + TURN_BYTES;
-        await turn();
+        await othersTurn();
       }
       if (!match.mayHold(json)) continue;
       const before = next !== undefined && isSameBatch(next, batch) ? next.seq : Infinity;
@@ -72,6 +71,9 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
     if (scanned_bytes - before_bytes < READ_BYTES) batches_a_read = Math.min(BATCHES_A_READ_MAX, batches_a_read * 2);
   }
 }
+
+/** Lets what waits for this thread have it. */
+export const othersTurn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
 const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
   a.robot_id === b.robot_id && a.first_seq === b.first_seq && a.received_at.getTime() === b.received_at.getTime();
