@@ -23,7 +23,7 @@ test("three robots' files, through rotation, cuts and absence, are followed as a
     return LiveRobot.start(plane, { robot: { logs: { journald: false, files: [file(i)], rosout: false } } });
   };
   await using first = await start(1);
-  await using _second = await start(2);
+  await using second = await start(2);
   await using third = await start(3);
   const { fleet_id, name } = (await plane.api.getRobot({ params: { id: third.id } })).data;
   const third_id = third.id;
@@ -56,6 +56,7 @@ test("three robots' files, through rotation, cuts and absence, are followed as a
   write(1, ...range(41, 60));
   await first.back();
   await plane.until("lines of the cut", () => has(1, 60));
+  assert.ok(second.connected);
   follower?.kill("SIGINT");
   const { code, stdout } = await followed;
   assert.equal(code, 130);

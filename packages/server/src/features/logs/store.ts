@@ -98,13 +98,12 @@ export const batchesAfter = (
 const idRow = row({ id: text });
 
 /** Robots of a fleet, in the order in which they came. */
-export const robotsOfFleet = async (db: Db, org_id: string, fleet_id: string): Promise<string[]> =>
+export async function robotsOfFleet(db: Db, org_id: string, fleet_id: string): Promise<string[]> {
   // reads: robot
-  (
-    await db.many(
-      sql(idRow)`select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null order by id`,
-    )
-  ).map(({ id }) => id);
+  const robots = await db.many(sql(idRow)`
+    select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null order by id`);
+  return robots.map(({ id }) => id);
+}
 
 /** The same for all robots of a fleet, of those batches that were received at `not_before` or later. */
 export const fleetBatches = (
