@@ -44,6 +44,7 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "robots replace": "replaceRobot",
   "robots admit": "releaseHold",
   "robots topics": null,
+  "robots camera": null,
   "sites list": "listSites",
   "sites create": "createSite",
   "fleets list": "listFleets",

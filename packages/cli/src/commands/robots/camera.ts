@@ -84,7 +84,7 @@ async function listCameras(context: Context, client: Client, robot_id: string): 
   let cameras: Camera[] | undefined;
   for await (const { data, binary } of stream) if (!binary) ({ cameras } = JSON.parse(data.toString("utf8")) as { cameras: Camera[] });
   if (signal.aborted) throw signal.reason;
-  throwEnding(stream.ending);
+  throwEnding(stream.ending, true);
   return cameras ?? [];
 }
 
@@ -187,12 +187,14 @@ async function eachFrame(
   const signal = AbortSignal.any([interrupted, over.signal]);
   try {
     const stream = await client.stream("camera", { robot_id, query: queryOf(options), signal });
+    let nothing_printed = true;
     for await (const { data, binary } of stream) {
       if (signal.aborted) break;
+      nothing_printed = false;
       if (binary && !(await take(data))) return;
     }
     if (interrupted.aborted) throw interrupted.reason;
-    if (!over.signal.aborted) return throwEnding(stream.ending);
+    if (!over.signal.aborted) return throwEnding(stream.ending, nothing_printed);
   } catch (error) {
     if (!over.signal.aborted || interrupted.aborted) throw error;
   } finally {
@@ -201,7 +203,7 @@ async function eachFrame(
   if (failure !== undefined) throw failure;
 }
 
-function throwEnding(ending: Ending | undefined): void {
-  const failure = streamFailure(ending ?? { code: 1006, reason: "" }, WORDS);
+function throwEnding(ending: Ending | undefined, nothing_printed: boolean): void {
+  const failure = streamFailure(ending ?? { code: 1006, reason: "" }, { ...WORDS, nothing_printed });
   if (failure !== undefined) throw failure;
 }
