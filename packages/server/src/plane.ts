@@ -57,7 +57,7 @@ import { signingRoutes } from "./features/signing/index.ts";
 import { siteRoutes } from "./features/sites/index.ts";
 import { createStreams, type Streams, ticketRoutes } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
-import { createPortalAuthenticator, sessionRoutes, sweepSessions, tokenRoutes } from "./features/tokens/index.ts";
+import { createPortalAuthenticator, type PortalAuthenticator, sessionRoutes, sweepSessions, tokenRoutes } from "./features/tokens/index.ts";
 import { userRoutes } from "./features/users/index.ts";
 import { background, type Background } from "./kernel/background.ts";
 import type { SystemDb } from "./kernel/db.ts";
@@ -174,12 +174,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     log,
     db,
     db_errors: { isConnectionLost, isDiskFull, isUniqueViolation },
-    authenticators: {
-      portal: (secret, org_id) => portal.authenticate(secret, org_id),
-      session: (secret, org_id) => portal.authenticateSession(secret, org_id),
-      held: (held, org_id) => portal.authenticateHeld(held, org_id),
-      robot: (robot_id, text, signature) => authenticateRobot(plane, robot_id, text, signature),
-    },
+    authenticators: authenticators(portal, () => plane),
     findPlaces,
     admin: { token: settings.admin_token, behind_proxy: settings.behind_proxy.length > 0 },
     proxies: new Networks(settings.behind_proxy),
@@ -212,6 +207,13 @@ async function openSecrets(settings: Settings, db: SystemDb, log: Logger): Promi
     log.error({ data_keys: unknown }, "secrets cannot be read: they were encrypted with a secrets key that this server has not got");
   return secrets;
 }
+
+const authenticators = (portal: PortalAuthenticator, plane: () => Plane): Plane["authenticators"] => ({
+  portal: (secret, org_id) => portal.authenticate(secret, org_id),
+  session: (secret, org_id) => portal.authenticateSession(secret, org_id),
+  held: (held, org_id) => portal.authenticateHeld(held, org_id),
+  robot: (robot_id, text, signature) => authenticateRobot(plane(), robot_id, text, signature),
+});
 
 function rateLimits(clock: Clock, { token_requests_per_minute, token_burst, unknown_requests_per_minute }: Limits): Plane["rate_limits"] {
   return {

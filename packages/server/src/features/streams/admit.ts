@@ -9,8 +9,10 @@ import { clientAddress, siteOf } from "../../kernel/networks.ts";
 import { type HeldProof, holdProof } from "../../kernel/proof.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
-import { type StartStream, STREAM_KINDS, type StreamKind } from "./kinds.ts";
+import { STREAM_KINDS } from "./kinds.ts";
+import type { StartStream, StreamKind } from "./stream-kind.ts";
 import { takeTicket } from "./tickets.ts";
+import type { Watching } from "./viewer.ts";
 
 /** Path and query of a request, as they were sent: the class URL refuses some and rewrites others. */
 export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
@@ -35,17 +37,9 @@ function decoded(id: string): string {
   }
 }
 
-/** Who watches what, as checked before the upgrade; enough to check it again while the stream is open. */
-export interface Admitted {
+/** Lets a viewer in to what it asked for. */
+export interface Admitted extends Watching {
   kind: StreamKind;
-  caller: Caller;
-  /** What it was opened with, to ask again whether it still holds. */
-  held: HeldProof;
-  /** The fleet's id, of a stream of a fleet. */
-  robot_id: string;
-  decommissioned: boolean;
-  /** Address that the request came from. */
-  ip: string;
   /** Serves it, as the query asks. */
   start: StartStream;
 }

@@ -8,7 +8,7 @@ import {
   readMessage,
 } from "@robofleet/protocol/link";
 import { badRequest } from "../../kernel/fault.ts";
-import type { StartStream, StreamContext } from "./kinds.ts";
+import type { StartStream, StreamContext } from "./stream-kind.ts";
 import { LatestSlot } from "./latest-slot.ts";
 import { closeWith, openAtRobot, openChannel } from "./open-at-robot.ts";
 import type { Viewer } from "./viewer.ts";

@@ -1,7 +1,7 @@
 import { type Channel, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { printable } from "../../kernel/fault.ts";
-import type { StartStream } from "./kinds.ts";
+import type { StartStream } from "./stream-kind.ts";
 import { closeWith, openAtRobot } from "./open-at-robot.ts";
 import { readControl } from "./read-control.ts";
 import { tellTimeline } from "./tell-timeline.ts";

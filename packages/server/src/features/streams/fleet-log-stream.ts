@@ -2,7 +2,7 @@ import type { LogRecord } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { fleetScan, followLogs, type LiveBatch, robotsOfFleet, scanLogs } from "../logs/index.ts";
-import type { StartStream } from "./kinds.ts";
+import type { StartStream } from "./stream-kind.ts";
 import { type LogWish, readLogWish } from "./log-query.ts";
 import { sendMatching, STORED_RECORDS } from "./log-stream.ts";
 import { RecordSender } from "./record-sender.ts";

@@ -1,7 +1,7 @@
 import { type Channel, controlMessage, dataMessage, type ForwardParams, readMessage } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
-import type { StartStream, StreamContext } from "./kinds.ts";
+import type { StartStream, StreamContext } from "./stream-kind.ts";
 import { closeWith, openAtRobot } from "./open-at-robot.ts";
 import { readControl } from "./read-control.ts";
 import { tellTimeline } from "./tell-timeline.ts";

@@ -1,6 +1,6 @@
 import type { Plane } from "../../context.ts";
 import { type BatchKey, followLogs, type LiveBatch, readBehind, readTail } from "../logs/index.ts";
-import type { StartStream } from "./kinds.ts";
+import type { StartStream } from "./stream-kind.ts";
 import { type LogWish, readLogWish } from "./log-query.ts";
 import { RecordSender } from "./record-sender.ts";
 import { Collected, SentBatches } from "./sent-batches.ts";

@@ -1,6 +1,6 @@
 import { readMessage, type TopicsParams } from "@robofleet/protocol/link";
 import { badRequest } from "../../kernel/fault.ts";
-import type { StartStream, StreamContext } from "./kinds.ts";
+import type { StartStream, StreamContext } from "./stream-kind.ts";
 import { LatestSlot } from "./latest-slot.ts";
 import { openChannel } from "./open-at-robot.ts";
 import type { Viewer } from "./viewer.ts";

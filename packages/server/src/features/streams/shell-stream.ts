@@ -2,7 +2,7 @@ import { CLOSE } from "@robofleet/protocol";
 import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@robofleet/protocol/link";
 import { badRequest } from "../../kernel/fault.ts";
 import type { ShellSession } from "../shells/index.ts";
-import type { StartStream, StreamContext } from "./kinds.ts";
+import type { StartStream, StreamContext } from "./stream-kind.ts";
 import { closeOf, openAtRobot } from "./open-at-robot.ts";
 import { readControl } from "./read-control.ts";
 import type { Viewer } from "./viewer.ts";

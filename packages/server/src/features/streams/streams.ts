@@ -9,7 +9,7 @@ import { refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
 import { ShellBook } from "../shells/index.ts";
 import { Hub } from "./hub.ts";
-import type { StreamContext } from "./kinds.ts";
+import type { StreamContext } from "./stream-kind.ts";
 import { tooMany } from "./limits.ts";
 import { OpenViewers } from "./open-viewers.ts";
 import { CLOSED_ABNORMALLY, endOf, StreamBook } from "./tell.ts";
@@ -71,7 +71,7 @@ export function createStreams(plane: Plane): Streams {
           is_open = true;
           const viewer = new Viewer(admitted, ws, socket, request_id);
           viewers.add(viewer, told);
-          void serveViewer(context, viewer);
+          void serveViewer(context, viewer, admitted);
         });
       if (is_open) return;
       // The socket went meanwhile, or the server is stopping.
@@ -147,9 +147,9 @@ async function answerPlain(
   throw httpError(426, "this path opens a WebSocket", { upgrade: "websocket", connection: "upgrade" });
 }
 
-async function serveViewer(context: StreamContext, viewer: Viewer): Promise<void> {
+async function serveViewer(context: StreamContext, viewer: Viewer, { start, ...admitted }: Admitted): Promise<void> {
   const { plane } = context;
-  const { kind, robot_id, caller, decommissioned, start } = viewer.admitted;
+  const { kind, robot_id, caller, decommissioned } = admitted;
   const offline = kind.of === "robot" && plane.link.session(robot_id)?.org_id !== caller.org_id;
   const endWithoutRobot = (): void => {
     if (decommissioned) viewer.close(CLOSE.robot_removed, "robot removed");

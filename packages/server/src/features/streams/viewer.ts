@@ -1,7 +1,8 @@
-import { CLOSE } from "@robofleet/protocol";
+import { CLOSE, type FleetStreamName, type Role, type StreamName } from "@robofleet/protocol";
 import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
-import type { Admitted } from "./admit.ts";
+import type { Caller } from "../../kernel/caller.ts";
+import type { HeldProof } from "../../kernel/proof.ts";
 
 const REASON_BYTES_MAX = 123;
 /** What may wait for a viewer before `send` holds its caller up. */
@@ -12,9 +13,22 @@ export const VIEWER_RECEIVE_BYTES = 256 * 1024;
 /** Takes what a viewer says, one message at a time: the next one waits for the promise. */
 export type TakeMessage = (data: Buffer, binary: boolean) => Promise<unknown> | void;
 
+/** Who watches what, as checked before the upgrade; enough to check it again while the stream is open. */
+export interface Watching {
+  kind: { name: StreamName | FleetStreamName; of: "robot" | "fleet"; role: Role };
+  caller: Caller;
+  /** What it was opened with, to ask again whether it still holds. */
+  held: HeldProof;
+  /** The fleet's id, of a stream of a fleet. */
+  robot_id: string;
+  decommissioned: boolean;
+  /** Address that the request came from. */
+  ip: string;
+}
+
 /** One open stream of one viewer. */
 export class Viewer {
-  readonly admitted: Admitted;
+  readonly admitted: Watching;
   readonly ws: WebSocket;
   readonly socket: Duplex;
   /** Of the request that opened it. */
@@ -36,7 +50,7 @@ export class Viewer {
   /** Whoever waits in `send` for room. */
   #room: (() => void)[] = [];
 
-  constructor(admitted: Admitted, ws: WebSocket, socket: Duplex, request_id: string) {
+  constructor(admitted: Watching, ws: WebSocket, socket: Duplex, request_id: string) {
     this.admitted = admitted;
     this.ws = ws;
     this.socket = socket;
