@@ -138,6 +138,17 @@ test("a message larger than the window goes through", LIMIT, async () => {
   assert.equal((await channel.read())!.length, 1024 * KIB);
 });
 
+test("a receiver that does not read is sent one message of many frames and its window, not message after message", LIMIT, async () => {
+  const kept: Channel[] = [];
+  const { server } = pair({ deaf: (channel) => void kept.push(channel) });
+  const channel = await server.table.open("deaf", "camera");
+  const message = new Uint8Array(133 * KIB);
+  const taken = await fill(channel, message);
+  assert.ok(server.sent() <= message.length + CHANNEL_WINDOW_BYTES, `${server.sent()} bytes were sent`);
+  // Once it reads, all of it comes.
+  for (let read = 0; read < taken; read += message.length) assert.equal((await kept[0]!.read())!.length, message.length);
+});
+
 test("what was written before close arrives, what was written before reset may not; both tell why", LIMIT, async () => {
   const ends: unknown[] = [];
   const read: number[] = [];

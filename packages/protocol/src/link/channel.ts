@@ -41,6 +41,8 @@ export class Channel implements AsyncIterable<Uint8Array> {
   #end: ChannelEnd | undefined;
   /** Messages that nobody has read, with what of each is still to be credited. */
   #arrived: { message: Uint8Array; owed: number }[] = [];
+  /** Bytes of the message that is arriving which are still to be credited. */
+  #owed_parts = 0;
   #reader: ((message: Uint8Array | undefined) => void) | undefined;
   #drainer: PromiseWithResolvers<boolean> | undefined;
   #writer: { message: Uint8Array; resolve: (written: boolean) => void } | undefined;
@@ -76,6 +78,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     const first = this.#arrived.shift();
     if (first !== undefined) {
       this.#consumed(first.owed);
+      if (this.#arrived.length === 0) this.#creditParts();
       return Promise.resolve(first.message);
     }
     if (this.#end !== undefined) return Promise.resolve(undefined);
@@ -101,15 +104,20 @@ export class Channel implements AsyncIterable<Uint8Array> {
     const { length } = frame.payload;
     if (!this.#window.arrived(length)) throw new FrameError(`channel ${frame.channel} was sent more than its credit`);
     const message = this.#assembler.push(frame);
-    // Parts are dealt with as they come: a message may be larger than the window.
-    if (message === undefined) return this.#consumed(length);
+    this.#owed_parts += length;
+    if (message === undefined) {
+      // A message may be larger than the window: its parts are dealt with as they come, unless others wait to be read before it.
+      if (this.#arrived.length === 0) this.#creditParts();
+      return;
+    }
     const reader = this.#reader;
     if (reader === undefined) {
-      this.#arrived.push({ message: alone(message), owed: length });
+      this.#arrived.push({ message: alone(message), owed: this.#owed_parts });
+      this.#owed_parts = 0;
       return;
     }
     this.#reader = undefined;
-    this.#consumed(length);
+    this.#creditParts();
     reader(message);
   }
 
@@ -139,6 +147,12 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.#resolve_ended(end);
   }
 
+  #creditParts(): void {
+    const bytes = this.#owed_parts;
+    this.#owed_parts = 0;
+    this.#consumed(bytes);
+  }
+
   #consumed(bytes: number): void {
     if (this.#end !== undefined) return;
     const grant = this.#window.consumed(bytes);
@@ -154,5 +168,4 @@ export class Channel implements AsyncIterable<Uint8Array> {
 }
 
 /** A message of one frame shares memory with the socket's buffer: copied, unless it is most of that. */
-const alone = (message: Uint8Array): Uint8Array =>
-  message.length * 2 >= message.buffer.byteLength ? message : Uint8Array.from(message);
+const alone = (message: Uint8Array): Uint8Array => (message.length * 2 >= message.buffer.byteLength ? message : Uint8Array.from(message));
