@@ -11,6 +11,8 @@ const WORDS = { right: "read these logs", again: "Run the command again; the las
 const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
 /** Attempts without a record; then it is given up. */
 const ATTEMPTS_MAX = 30;
+/** After a restart of the server its robots come back by and by: so many attempts find one offline that is not. */
+const OFFLINE_ATTEMPTS_MAX = 8;
 /** Flushes of several robots are stored side by side: one may come after a newer one. */
 const OVERLAP_MS = 5_000;
 
@@ -33,8 +35,7 @@ export async function followLogs(context: Context, { open, many, print }: Follow
       const stream = await open({ level, source, q, after: seen.after ?? after }, signal);
       for await (const frame of stream) {
         if (signal.aborted) break;
-        attempts = 0;
-        await take(context, seen, frame.data.toString(), print);
+        if (await take(context, seen, frame.data.toString(), print)) attempts = 0;
       }
       ending = stream.ending ?? { code: 1006, reason: "" };
     } catch (error) {
@@ -43,7 +44,8 @@ export async function followLogs(context: Context, { open, many, print }: Follow
     }
     if (signal.aborted) throw signal.reason;
     // What never brought a record was not cut, it does not work.
-    const may_go_on = ending === undefined || ending.code === 1006 || ending.code === CLOSE.draining;
+    const comes_back = ending?.code === CLOSE.agent_offline && attempts > 0 && attempts <= OFFLINE_ATTEMPTS_MAX;
+    const may_go_on = ending === undefined || ending.code === 1006 || ending.code === CLOSE.draining || comes_back;
     const failure = ending === undefined ? undefined : streamFailure(ending, WORDS);
     if (ending !== undefined && (!may_go_on || !seen.any || attempts >= ATTEMPTS_MAX)) {
       if (failure === undefined) return;
@@ -55,12 +57,14 @@ export async function followLogs(context: Context, { open, many, print }: Follow
   }
 }
 
-async function take(context: Context, seen: Seen, text: string, print: Followed["print"]): Promise<void> {
+/** Answers whether it was a record that was not there before. */
+async function take(context: Context, seen: Seen, text: string, print: Followed["print"]): Promise<boolean> {
   const record = parseRecord(text);
-  if (record !== undefined && !seen.isNew(record)) return;
+  if (record !== undefined && !seen.isNew(record)) return false;
   if (context.structured) await context.out.record(record ?? text);
   else if (record === undefined) context.out.line(plain(text));
   else await print(record);
+  return true;
 }
 
 function parseRecord(text: string): LogRecord | undefined {

@@ -79,6 +79,10 @@ test("--follow is opened again after a cut, where it was, and prints nothing twi
     if (opened === 1) {
       for (const seq of [1, 2]) socket.send(JSON.stringify(record(seq)));
       setTimeout(() => socket.terminate(), 100);
+    } else if (opened === 2) {
+      // The server is back before its robots are.
+      socket.send(JSON.stringify(record(2)));
+      socket.close(4409, "agent offline");
     } else {
       for (const seq of [2, 3]) socket.send(JSON.stringify(record(seq)));
       socket.send(JSON.stringify(record(3, { source: "robofleet", message: "7 records dropped", fields: { gap: { count: 7 } } })));
