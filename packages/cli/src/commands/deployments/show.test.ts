@@ -22,11 +22,10 @@ function peerOf(robots: Told[]): Promise<ScriptedPeer> {
     cancelled: count("cancelled"),
   };
   const release = { id: "rel_1", tag: "v2", kind: "file", app: "main" };
-  const times = { scheduled_at: null, cancel_requested_at: null, paused_at: null, started_at: AT, finished_at: null, expires_at: AT };
-  const deployment = {
-    ...{ id: "dep_1", release, target_kind: "fleet", robot_id: null, fleet_id: "fleet_1", status: "in_progress", reason: null },
-    ...{ counts, created_by: { type: "user", name: "somebody" }, created_at: AT, wave: 0, wave_count: 1, ...times },
-  };
+  const whole = { wave: 0, wave_count: 1, scheduled_at: null, cancel_requested_at: null, paused_at: null, finished_at: null };
+  const created = { created_by: { type: "user", name: "somebody" }, created_at: AT, started_at: AT, expires_at: AT };
+  const target = { target_kind: "fleet", robot_id: null, fleet_id: "fleet_1" };
+  const deployment = { id: "dep_1", release, ...target, status: "in_progress", reason: null, counts, ...created, ...whole };
   return ScriptedPeer.start(({ line }) => {
     const url = new URL(line.split(" ")[1] ?? "", "http://peer");
     const query = url.searchParams;
