@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test, type TestContext } from "node:test";
-import { ROLES } from "@robofleet/protocol";
+import { fillPath, fleetStreamPaths, ROLES } from "@robofleet/protocol";
 import { type Route, routes } from "@robofleet/protocol/routes";
 import type { Statement } from "../../packages/server/src/kernel/sql.ts";
 import { jsonb, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
@@ -120,6 +120,8 @@ function* asks(): Generator<Ask> {
   }
 }
 
+const isAudit = ({ route }: Ask): boolean => route.path.startsWith("/api/audit");
+
 /** Asks all, a few at a time; answers what is wrong. */
 async function askAll<T>(of: Iterable<T>, ask: (one: T) => Promise<string | undefined>): Promise<{ asked: number; wrong: string[] }> {
   const [left, wrong] = [[...of], [] as string[]];
@@ -148,14 +150,20 @@ async function askAsA({ route, request, place }: Ask): Promise<string | undefine
   return refused ? undefined : `${JSON.stringify(request.path)} is no 404: ${said}`;
 }
 
-async function askStreams(token: string, robot_id: string): Promise<void> {
-  for (const name of STREAM_NAMES) {
-    const path = streamTarget(name, robot_id, { token });
+/** Every stream of a robot and of a fleet; answers how many there are. */
+async function askStreams(token: string, { robot, ids }: Things): Promise<number> {
+  const fleet_id = ids.fleet_id ?? "";
+  const paths = [
+    ...STREAM_NAMES.map((name) => streamTarget(name, robot.id, { token })),
+    ...Object.values(fleetStreamPaths).map((path) => `${fillPath(path, { id: fleet_id })}?token=${token}`),
+  ];
+  for (const path of paths) {
     const stream = await openSocket(plane.url + path);
     assert.ok("status" in stream, `${path} opened`);
     assert.equal(stream.status, 404, path);
-    assert.equal(leakIn(JSON.stringify(stream.body), robot_id), undefined);
+    assert.equal(leakIn(JSON.stringify(stream.body), robot.id + fleet_id), undefined);
   }
+  return paths.length;
 }
 
 async function askRobotRoutes(robot: Things["robot"], sets: Iterable<string | undefined>): Promise<number> {
@@ -185,8 +193,11 @@ test("with row-level security off, no route, stream or link of one org tells or 
   const { a, b, ids } = ground;
   await setRowSecurity(false);
   try {
-    const { asked, wrong } = await askAll(asks(), askAsA);
-    assert.deepEqual(wrong, []);
+    // Before A has asked for anything of B: what it asked for is in its own audit.
+    const [audits, others] = [[...asks()].filter(isAudit), [...asks()].filter((ask) => !isAudit(ask))];
+    const first = await askAll(audits, askAsA);
+    const { asked, wrong } = await askAll(others, askAsA);
+    assert.deepEqual([...first.wrong, ...wrong], []);
     const of_header = await askAll(portal, async (route) => {
       const headers = { "x-service-org-id": b.org.id };
       const reply = await askRoute(plane, route, sampleRequest(route, b), { token: a.org.admin_token, headers });
@@ -195,8 +206,8 @@ test("with row-level security off, no route, stream or link of one org tells or 
         : shown(route, reply);
     });
     assert.deepEqual(of_header.wrong, []);
-    await askStreams(a.org.admin_token, b.robot.id);
-    asked_by_app = asked + of_header.asked + STREAM_NAMES.length + (await askRobotRoutes(a.robot, ids.values()));
+    const streams = await askStreams(a.org.admin_token, b);
+    asked_by_app = first.asked + asked + of_header.asked + streams + (await askRobotRoutes(a.robot, ids.values()));
     const target = { deployment_id: ids.get("dep") ?? "", target_id: ids.get("tgt") ?? "", attempt: 1 };
     a.robot.report({ kind: "target", ...target, status: "failed", reason: MARKER });
     a.robot.progress(target.target_id, 1, 1, 2);
@@ -258,7 +269,7 @@ test(
     const before = await rowsOf(ground.a.org.id);
     // Who a token is, is looked up before its org is known.
     const reached = portal.filter(({ name }) => name !== "getMe");
-    let asked = 0;
+    let [asked, streams] = [0, 0];
     await withoutOrgInStatements(async () => {
       const samples = reached.flatMap((route) => [
         { route, request: sampleRequest(route, b) },
@@ -276,8 +287,8 @@ test(
       });
       assert.deepEqual(result.wrong, []);
       t.diagnostic(`answers by status: ${JSON.stringify(Object.fromEntries(answers))}`);
-      await askStreams(b.org.admin_token, b.robot.id);
-      asked = result.asked + STREAM_NAMES.length + (await askRobotRoutes(b.robot, [undefined]));
+      streams = await askStreams(b.org.admin_token, b);
+      asked = result.asked + streams + (await askRobotRoutes(b.robot, [undefined]));
       await plane.settle();
     });
     // That a request was refused is told to its own org by the system's handle.
@@ -285,7 +296,7 @@ test(
     const { audit_entry: __, ...expected } = ground.rows;
     assert.deepEqual(rows, expected, "a row of B has changed");
     assert.deepEqual(await rowsOf(ground.a.org.id), before, "a row was written for A");
-    const entries = portal.length + of_robots.length + STREAM_NAMES.length;
+    const entries = portal.length + of_robots.length + streams;
     provePromise(
       t,
       1,
