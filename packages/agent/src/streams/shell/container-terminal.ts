@@ -134,7 +134,6 @@ export class ContainerTerminal implements Terminal {
   async #end(): Promise<void> {
     const { engine, container_id, clock } = this.#options;
     const { signal } = new AbortController();
-    this.#attached.destroy();
     this.#output.end();
     try {
       const { Running, Pid } = await engine.use({ what: "describe a shell", signal, ...NO_WAIT }, (docker) =>
@@ -150,6 +149,8 @@ export class ContainerTerminal implements Terminal {
     } catch {
       // The engine or the container is gone, and the shell with it.
     } finally {
+      // Last: a program that ended in good order has ended its connection by itself.
+      this.#attached.destroy();
       this.#connection.abort();
     }
   }
