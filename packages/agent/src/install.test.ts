@@ -113,15 +113,19 @@ test("install writes the unit and keeps the key to root, --dry-run writes nothin
 
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root can give directories away" };
 
-test("with --user, a state directory below one that is not root's is refused: root would give away what a link there names", ROOT, async (t) => {
-  const root = temporaryDirectory(t);
-  for (const place of ["var/lib", "home/robot/x", "open", "home/mine"]) mkdirSync(join(root, place), { recursive: true });
-  chownSync(join(root, "home/robot"), 1234, 1234);
-  spawnSync("chmod", ["1777", join(root, "open")]);
-  symlinkSync(join(root, "home/robot/x"), join(root, "home/mine/link"));
-  const flags = { ...FLAGS, root, user: "daemon" };
-  for (const state of ["/home/robot/x", "/home/robot/x/y/z", "/open/x", "/home/mine/link/x"])
-    await assert.rejects(() => install({ ...flags, state }, () => {}), /every directory above the state directory must be root's/, state);
-  for (const state of ["/var/lib/agent", "/srv/a/b", "/home/mine/x"]) requireParentsOfRoot(state, root);
-  await install({ ...FLAGS, root, state: "/home/robot/x" }, () => {});
-});
+test(
+  "with --user, a state directory below one that is not root's is refused: root would give away what a link there names",
+  ROOT,
+  async (t) => {
+    const root = temporaryDirectory(t);
+    for (const place of ["var/lib", "home/robot/x", "open", "home/mine"]) mkdirSync(join(root, place), { recursive: true });
+    chownSync(join(root, "home/robot"), 1234, 1234);
+    spawnSync("chmod", ["1777", join(root, "open")]);
+    symlinkSync(join(root, "home/robot/x"), join(root, "home/mine/link"));
+    const flags = { ...FLAGS, root, user: "daemon" };
+    for (const state of ["/home/robot/x", "/home/robot/x/y/z", "/open/x", "/home/mine/link/x"])
+      await assert.rejects(() => install({ ...flags, state }, () => {}), /every directory above the state directory must be root's/, state);
+    for (const state of ["/var/lib/agent", "/srv/a/b", "/home/mine/x"]) requireParentsOfRoot(state, root);
+    await install({ ...FLAGS, root, state: "/home/robot/x" }, () => {});
+  },
+);

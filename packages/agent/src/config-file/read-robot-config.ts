@@ -8,7 +8,7 @@ import {
   type RosAdapterName,
   STREAM_SWITCHES,
 } from "./robot-config.ts";
-import { ForwardRules } from "../streams/forward/rules.ts";
+import { checkRules } from "../streams/forward/rules.ts";
 import { ConfigFileError, Section } from "./section.ts";
 
 /** Read when it is there and no other is named. */
@@ -122,7 +122,7 @@ function readRos(section: Section): RobotConfig["ros"] {
 
 function readLogs(section: Section): RobotConfig["logs"] {
   const journald = section.value("journald");
-  const units = Array.isArray(journald) && journald.every((unit) => typeof unit === "string") ? (journald as string[]) : undefined;
+  const units = Array.isArray(journald) && journald.every((unit) => typeof unit === "string") ? journald : undefined;
   const switched = units === undefined ? new Section({ journald }, "logs").onOff("journald") : undefined;
   const logs = {
     journald: units ?? switched ?? ROBOT_CONFIG_DEFAULT.logs.journald,
@@ -137,7 +137,7 @@ function readForward(section: Section): RobotConfig["forward"] {
   const allow = section.texts("allow") ?? ROBOT_CONFIG_DEFAULT.forward.allow;
   section.end();
   try {
-    new ForwardRules(allow);
+    checkRules(allow);
   } catch (error) {
     throw new ConfigFileError(`${section.at("allow")}: ${(error as Error).message}`);
   }

@@ -35,6 +35,11 @@ export class ForwardRules {
   }
 }
 
+/** Throws Error for the first rule that is none. */
+export function checkRules(rules: readonly string[]): void {
+  for (const rule of rules) parseRule(rule);
+}
+
 function parseRule(text: string): Rule {
   const parts = /^(\[[^\]]*\]|[^:[\]]+):(?:(\*)|(\d+)(?:-(\d+))?)$/.exec(text.trim());
   const wrong = new Error(`"${text}" is not host:port; for example 127.0.0.1:*, [::1]:22, 192.168.1.0/24:8000-8100 or lidar.local:80`);
