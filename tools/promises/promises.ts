@@ -53,6 +53,11 @@ export const PROMISES: readonly PromiseRow[] = [
   },
   { number: 13, promise: "A robot's identity is its own", proof: "a copied state directory and replayed challenges" },
   {
+    number: 14,
+    promise: "Every shell is accounted for",
+    proof: "kill -9 of server and agent in turn while shells are open, and what they showed compared with their recordings",
+  },
+  {
     number: 16,
     promise: "An acknowledged write survives",
     proof: "kill -9 of server and PostgreSQL under writes, against the client's ledger",
@@ -76,6 +81,12 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "cut off for 24 virtual hours with a real workload, log spool and outbox full, a release and configs waiting; then back",
   },
   { number: 22, promise: "The database may restart", proof: "PostgreSQL killed under load" },
+  {
+    number: 24,
+    promise: "It runs for months",
+    proof:
+      "all streams of a robot watched, and opened and ended beside: 15 minutes of real processes, a day on the simulated clock; heap and descriptors after collection",
+  },
   {
     number: 25,
     promise: "A bad release stops itself",
