@@ -81,8 +81,6 @@ export const registry: readonly Group[] = [
         verb("cp", "Copy files from a robot or to it", () => import("./commands/robots/cp.ts")),
         verb("camera", "See what a robot's camera sees", () => import("./commands/robots/camera.ts")),
         verb("topics", "List, print and measure the ROS topics of a robot", () => import("./commands/robots/topics.ts")),
-        verb("shell", "Open a shell on a robot", () => import("./commands/robots/shell.ts")),
-        verb("sessions", "List the shells of a robot, or play one", () => import("./commands/robots/sessions.ts")),
         verb("forward", "Make services of a robot reachable on this machine", () => import("./commands/robots/forward.ts")),
       ]),
       noun("sites", "Places where fleets are", [
