@@ -62,11 +62,11 @@ async function run(context: Context, robot_id: string, command: string[], { app,
   else throw ending(shell, stream);
 }
 
-function ending({ left }: RemoteShell, { ending = { code: 1006, reason: "" } }: Stream): Failure {
+function ending({ left, printed }: RemoteShell, { ending = { code: 1006, reason: "" } }: Stream): Failure {
   if (left) return new Failure(EXIT.error, "disconnected", { bare: true, document: undefined });
   const again = "What ran in it was ended. `rf robots sessions list <id>` shows what is known of it.";
   return (
-    streamFailure(ending, { right: "open this shell", again }) ??
+    streamFailure(ending, { right: "open this shell", again, nothing_printed: !printed }) ??
     new Failure(EXIT.error, `the shell ended without an exit code${ending.reason === "" ? "" : `: ${ending.reason}`}`, {
       document: undefined,
     })
@@ -77,6 +77,8 @@ function ending({ left }: RemoteShell, { ending = { code: 1006, reason: "" } }: 
 class RemoteShell {
   /** Somebody typed `~.`. */
   left = false;
+  /** Something of what it showed is on stdout. */
+  printed = false;
   readonly #stream: Stream;
   readonly #terminal: LocalTerminal | undefined;
   readonly #filter: EscapeFilter | undefined;
@@ -115,6 +117,7 @@ class RemoteShell {
     let exit_code: number | undefined;
     for await (const { binary, data } of this.#stream) {
       if (binary) {
+        this.printed = true;
         this.#terminal?.watch(data);
         await write(process.stdout, data);
         continue;
