@@ -141,6 +141,11 @@ test(
     for (let n = 0; n < SIMULATED_MINUTES; n += 1) await minute(n);
     const end = leastOf([measureHere(), measureHere(), measureHere()]);
     await Promise.all(watched.map((stream) => stream.end()));
+    // What the agent waits for on its way down takes time, which passes here only.
+    let stopped = false;
+    const stopping = robot.stop().finally(() => (stopped = true));
+    while (!stopped) await pass();
+    await stopping;
     assertFlat("plane and agent", start, end);
     provePromise(
       t,
