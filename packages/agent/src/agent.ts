@@ -162,9 +162,11 @@ async function run(
   await robot_side.start({ robot_id, name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
   link.start();
   ros.start();
-  const sources = await startSources({ config, clock, disk, ros });
+  const sources = await startSources({ config, clock, disk, ros }).catch((error: unknown) => {
+    log.error({ reason: errorText(error) }, "logs of other sources cannot be read");
+  });
   const stop = async (): Promise<void> => {
-    await sources.stop();
+    await sources?.stop();
     await ros.stop();
     await robot_side.stop();
     store.stop();

@@ -73,3 +73,16 @@ test("records that lay somewhere are counted by their own time", () => {
   for (let i = 0; i < count; i += 1) gates.write({ level: "info", source: "journal", message: "m" }, 1_000_000 + i * 2);
   assert.equal(records.length, count);
 });
+
+test("a clock that is set back drops nothing once the rate is kept again", () => {
+  const { gates, records } = startRig();
+  const write = (count: number, at_ms: number): void => {
+    for (let i = 0; i < count; i += 1) gates.write({ level: "info", source: "journal", message: "m" }, at_ms);
+  };
+  const day_ms = 24 * 60 * 60 * 1_000;
+  write(SOURCE_RECORDS_BURST, 2 * day_ms);
+  write(1, day_ms);
+  records.length = 0;
+  write(SOURCE_RECORDS_PER_SECOND, day_ms + 10_000);
+  assert.equal(records.filter(({ source }) => source === "journal").length, SOURCE_RECORDS_PER_SECOND);
+});

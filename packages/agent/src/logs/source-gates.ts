@@ -47,15 +47,15 @@ export class SourceGates implements LogSink {
   }
 
   /**
-   * `at_ms`: the time that its rate is counted in, milliseconds of any rising clock, always the same for a source; the robot's own, if absent. What lay
-   * somewhere for an hour is then not an hour's records at once.
+   * `at_ms`: the time that its rate is counted in, milliseconds of any clock, always the same for a source; the robot's own, if absent. What lay
+   * somewhere for an hour is then not an hour's records at once. `source`: whose rate it is, if not the record's.
    */
-  write(record: LogRecord, at_ms = this.#clock.monotonic()): void {
-    const gate = this.#gateOf(record.source, at_ms);
+  write(record: LogRecord, at_ms = this.#clock.monotonic(), source = record.source): void {
+    const gate = this.#gateOf(source, at_ms);
     refill(gate, at_ms);
     const bytes = record.message.length + RECORD_BYTES;
     const resumed = gate.dropped === 0 || (gate.records >= RESUME_RECORDS && gate.bytes >= RESUME_BYTES);
-    if (!resumed || gate.records < 1 || gate.bytes < Math.min(bytes, SOURCE_BYTES_BURST)) return this.drop(record.source, 1, at_ms);
+    if (!resumed || gate.records < 1 || gate.bytes < Math.min(bytes, SOURCE_BYTES_BURST)) return this.drop(source, 1, at_ms);
     this.#tell(gate);
     gate.records -= 1;
     gate.bytes -= bytes;
@@ -121,7 +121,8 @@ export class SourceGates implements LogSink {
 
 function refill(gate: Gate, at_ms: number): void {
   const seconds = Math.max(0, at_ms - gate.at_ms) / 1_000;
-  gate.at_ms = Math.max(gate.at_ms, at_ms);
+  // A clock that was set back goes on from there.
+  gate.at_ms = at_ms;
   gate.records = Math.min(SOURCE_RECORDS_BURST, gate.records + seconds * SOURCE_RECORDS_PER_SECOND);
   gate.bytes = Math.min(SOURCE_BYTES_BURST, gate.bytes + seconds * SOURCE_BYTES_PER_SECOND);
 }

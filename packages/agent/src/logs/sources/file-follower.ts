@@ -1,9 +1,9 @@
-import { type Stats, statSync } from "node:fs";
+import { closeSync, type Stats } from "node:fs";
 import type { Clock } from "@robofleet/clock";
 import type { SourceGates } from "../source-gates.ts";
 import { levelOfLine } from "./level-of-line.ts";
 import { findRotated, reopen, rotatedFiles } from "./rotated.ts";
-import { isTailState, LINE_BYTES_MAX, openRegular, readHead, Tail, type TailLine, type TailState } from "./tail.ts";
+import { isTailState, LINE_BYTES_MAX, lookAt, openRegular, readHead, statOf, Tail, type TailLine, type TailState } from "./tail.ts";
 
 /** One file has no more than this read at a time: others wait. */
 const TURN_BYTES_MAX = 1024 * 1024;
@@ -52,6 +52,8 @@ export class FileFollower {
   #rotated: Rotated[] = [];
   #moved = false;
   #binary = false;
+  /** Where a run before stood in files that cannot be looked at for now. */
+  #unseen: TailState[] = [];
 
   constructor(options: FollowerOptions) {
     this.path = options.path;
@@ -62,8 +64,13 @@ export class FileFollower {
   begin(at_end: boolean): boolean {
     const opened = openRegular(this.path);
     if (opened === undefined) return false;
-    this.#binary = readHead(opened.handle, BINARY_BYTES).includes(0);
-    this.#current = new Tail(opened.handle, opened.stat, { offset: at_end ? opened.stat.size : 0 });
+    try {
+      this.#binary = readHead(opened.handle, BINARY_BYTES).includes(0);
+      this.#current = new Tail(opened.handle, opened.stat, { offset: at_end ? opened.stat.size : 0 });
+    } catch {
+      closeSync(opened.handle);
+      return false;
+    }
     this.#moved = true;
     return true;
   }
@@ -74,6 +81,10 @@ export class FileFollower {
 
   /** Goes on where a run before stood, in files that may have been rotated since, and with those that were written in between. */
   resume(states: readonly TailState[]): void {
+    if (lookAt(this.path) === "unseen") {
+      this.#unseen = [...states];
+      return;
+    }
     let newest_ms = 0;
     for (const state of states) {
       const here = reopen(this.path, state, "same_file");
@@ -83,7 +94,7 @@ export class FileFollower {
       }
       const found = findRotated(this.path, state);
       if (found === undefined) {
-        if (statSync(this.path, { throwIfNoEntry: false }) !== undefined) this.#tellLost();
+        if (statOf(this.path) !== undefined) this.#tellLost();
         continue;
       }
       newest_ms = Math.max(newest_ms, found.mtime_ms);
@@ -96,7 +107,7 @@ export class FileFollower {
 
   /** What to save. */
   get states(): TailState[] {
-    return [...this.#rotated.map(({ tail }) => tail), ...(this.#current === undefined ? [] : [this.#current])].map(({ state }) => state);
+    return [...this.#unseen, ...this.tails.map(({ state }) => state)];
   }
 
   static readStates(value: unknown): TailState[] {
@@ -130,7 +141,11 @@ export class FileFollower {
 
   /** Finds out whether the path means another file than before, and whether the file was emptied. */
   #look(): void {
-    const stat = statSync(this.path, { throwIfNoEntry: false });
+    const seen = lookAt(this.path);
+    // The file that is open can still be read; which one the path means is told when it can be seen again.
+    if (seen === "unseen") return;
+    const stat = seen === "gone" ? undefined : seen;
+    if (this.#unseen.length > 0) this.resume(this.#unseen.splice(0));
     const current = this.#current;
     if (current !== undefined && (stat === undefined || stat.ino !== current.ino || stat.dev !== current.dev)) {
       this.#current = undefined;

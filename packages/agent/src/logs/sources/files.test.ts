@@ -1,5 +1,16 @@
 import assert from "node:assert/strict";
-import { appendFileSync, copyFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -194,6 +205,28 @@ test("a file that came while nobody looked is read whole, one that was there bef
   ahead.start();
   ahead.write("2\n");
   assert.deepEqual(await ahead.lines(), ["2"]);
+});
+
+test("a path that cannot even be looked at is no end of anything, and goes on when it can be seen again", TIMEOUT, async () => {
+  using rig = new Rig();
+  const other = join(rig.directory, "other.log");
+  rig.write("");
+  rig.write("", other);
+  rig.start([join(rig.directory, "*.log"), join(rig.directory, "circle.log")]);
+  // As good as a directory that is forbidden, which root cannot try.
+  renameSync(rig.log, join(rig.directory, "kept"));
+  symlinkSync(rig.log, rig.log);
+  symlinkSync("circle.log", join(rig.directory, "circle.log"));
+  rig.write("of the other\n", other);
+  rig.write("1\n", join(rig.directory, "kept"));
+  assert.deepEqual((await rig.lines(2 + ROTATED_QUIET_MS / 1_000)).toSorted(), ["1", "of the other"]);
+  rig.restart();
+  rig.write("more of the other\n", other);
+  assert.deepEqual(await rig.lines(6), ["more of the other"]);
+  unlinkSync(rig.log);
+  renameSync(join(rig.directory, "kept"), rig.log);
+  rig.write("2\n");
+  assert.deepEqual(await rig.lines(6), ["2"]);
 });
 
 test("there are never more files open than the bound, and it is said", TIMEOUT, async () => {

@@ -1,10 +1,12 @@
-import { globSync, type Stats, statSync } from "node:fs";
+import { globSync, type Stats } from "node:fs";
 import { sep } from "node:path";
 import type { Clock } from "@robofleet/clock";
 import type { Logger } from "pino";
+import { errorText } from "../../disk/write-atomically.ts";
 import type { SourceGates } from "../source-gates.ts";
 import { FileFollower, type FinishedFile } from "./file-follower.ts";
 import type { Positions } from "./positions.ts";
+import { lookAt, statOf } from "./tail.ts";
 
 const POLL_MS = 500;
 /** How often globs are looked at anew. */
@@ -41,7 +43,7 @@ export class FileLogs {
   }
 
   start(): void {
-    const { positions, clock } = this.#options;
+    const { positions, clock, globs } = this.#options;
     const stored = positions.stored("files") as { files?: unknown; finished?: unknown } | undefined;
     const files = typeof stored?.files === "object" && stored.files !== null ? (stored.files as Record<string, unknown>) : {};
     if (Array.isArray(stored?.finished)) this.#finished = stored.finished.filter(isFinished);
@@ -50,7 +52,7 @@ export class FileLogs {
       finished: this.#finished,
     }));
     const saved_at_ms = positions.saved_at_ms;
-    const paths = this.#match();
+    const paths = this.#attempt(globs.join(" "), () => this.#match()) ?? [];
     // Those that are known first: a file that was rotated to a name that is found as well is one of theirs.
     for (const path of Object.keys(files)) {
       if (paths.includes(path) || paths.length < FILES_MAX) this.#resume(path, FileFollower.readStates(files[path]));
@@ -68,15 +70,15 @@ export class FileLogs {
   }
 
   poll(): void {
-    const { clock, positions } = this.#options;
+    const { clock, positions, globs } = this.#options;
     const now = clock.monotonic();
     let moved = false;
     if (now - this.#found_at >= FIND_MS) {
       this.#found_at = now;
-      if (this.#find()) positions.save();
+      if (this.#attempt(globs.join(" "), () => this.#find()) === true) positions.save();
     }
     for (const follower of this.#followers.values()) {
-      if (follower.poll()) moved = true;
+      if (this.#attempt(follower.path, () => follower.poll()) === true) moved = true;
       for (const file of follower.finished.splice(0)) this.#finished.push(file);
     }
     if (this.#finished.length > FINISHED_MAX) this.#finished = this.#finished.slice(-FINISHED_MAX);
@@ -96,7 +98,7 @@ export class FileLogs {
     let found = false;
     for (const path of this.#match()) if (!this.#followers.has(path) && this.#begin(path, false)) found = true;
     for (const [path, follower] of this.#followers) {
-      if (follower.tails.length > 0 || statSync(path, { throwIfNoEntry: false }) !== undefined) continue;
+      if (follower.tails.length > 0 || lookAt(path) !== "gone") continue;
       this.#followers.delete(path);
     }
     return found;
@@ -131,22 +133,37 @@ export class FileLogs {
   #resume(path: string, states: ReturnType<typeof FileFollower.readStates>): void {
     const follower = this.#follower(path);
     if (follower === undefined) return;
-    follower.resume(states);
     this.#followers.set(path, follower);
+    this.#attempt(path, () => follower.resume(states));
   }
 
   #begin(path: string, at_end: boolean): boolean {
-    const stat = statSync(path, { throwIfNoEntry: false });
+    const stat = statOf(path);
     if (stat === undefined || !stat.isFile() || this.#isRead(stat, path)) return false;
     const follower = this.#follower(path);
     if (follower === undefined || !follower.begin(at_end)) {
-      if (follower !== undefined && !this.#refused.has(path)) this.#options.log.warn({ path }, "a log file cannot be read");
-      if (this.#refused.size < FINISHED_MAX) this.#refused.add(path);
+      if (follower !== undefined) this.#refuse(path);
       return false;
     }
     if (follower.binary) this.#options.log.warn({ path }, "a file that is to be followed as a log is binary: it is not followed");
     this.#followers.set(path, follower);
     return true;
+  }
+
+  /** One file that fails keeps no other from being read. Answers undefined then, and says so once per path. */
+  #attempt<T>(path: string, work: () => T): T | undefined {
+    try {
+      return work();
+    } catch (error) {
+      this.#refuse(path, errorText(error));
+      return undefined;
+    }
+  }
+
+  #refuse(path: string, reason?: string): void {
+    if (this.#refused.has(path) || this.#refused.size >= FINISHED_MAX) return;
+    this.#refused.add(path);
+    this.#options.log.warn({ path, reason }, "a log file cannot be read");
   }
 
   #isRead({ dev, ino, birthtimeMs }: Stats, path: string): boolean {
@@ -167,7 +184,7 @@ const isRotationOf = (path: string, paths: ReadonlySet<string>): boolean => {
 
 /** Made since positions were last saved, by an agent that was not there to see it: it is read from its beginning. */
 function isNewer(path: string, saved_at_ms: number | undefined): boolean {
-  const stat = statSync(path, { throwIfNoEntry: false });
+  const stat = statOf(path);
   return stat !== undefined && saved_at_ms !== undefined && stat.birthtimeMs > saved_at_ms;
 }
 

@@ -2,6 +2,7 @@ import type { Clock } from "@robofleet/clock";
 import type { Logger } from "pino";
 import type { RobotConfig } from "../../config-file/robot-config.ts";
 import type { LogSink } from "../../contract.ts";
+import { errorText } from "../../disk/write-atomically.ts";
 import { SourceGates } from "../source-gates.ts";
 import { Positions } from "./positions.ts";
 import { followRosout, type RosoutTopic } from "./rosout.ts";
@@ -38,31 +39,59 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
     stops.unshift(() => made.close());
     return made;
   };
+  // One that fails keeps no other from being read.
+  const begin = async (source: string, start: () => Promise<unknown>): Promise<void> => {
+    try {
+      await start();
+    } catch (error) {
+      log.error({ source, reason: errorText(error) }, "logs of a source cannot be read");
+    }
+  };
   if (settings.journald !== false || settings.files.length > 0) {
     const positions = new Positions({ state_directory, clock, log, sync });
     stops.unshift(() => positions.close());
     const shared = { clock, log, positions, spoolHasRoom };
     if (settings.files.length > 0) {
-      const { FileLogs } = await import("./files.ts");
-      const files = new FileLogs({ ...shared, globs: settings.files, state_directory, gates: gates() });
-      files.start();
-      stops.unshift(() => files.stop());
+      await begin("files", async () => {
+        const { FileLogs } = await import("./files.ts");
+        const files = new FileLogs({ ...shared, globs: settings.files, state_directory, gates: gates() });
+        files.start();
+        stops.unshift(() => files.stop());
+      });
     }
     if (settings.journald !== false) {
-      const { Journal } = await import("./journald.ts");
       const units = settings.journald === true ? [] : settings.journald;
-      const journal = new Journal({ ...shared, units, command: journalctl, environment, gates: gates() });
-      journal.start();
-      stops.unshift(() => journal.stop());
+      await begin("journald", async () => {
+        const { Journal } = await import("./journald.ts");
+        const journal = new Journal({ ...shared, units, command: journalctl, environment, gates: gates() });
+        journal.start();
+        stops.unshift(() => journal.stop());
+      });
     }
   }
   if (settings.rosout && ros !== undefined) {
-    const rosout = gates();
-    stops.unshift(await followRosout(ros, rosout));
+    await begin("rosout", async () => stops.unshift(await followRosout(ros, rosoutSink({ clock, spoolHasRoom, nodes: gates() }, stops))));
   }
   return {
     stop: async () => {
       for (const stop of stops) await stop();
+    },
+  };
+}
+
+const ROSOUT = "/rosout";
+
+/** A node chooses its name, so that all of them share a gate before each passes its own; what finds no room cannot wait anywhere. */
+function rosoutSink(
+  { clock, spoolHasRoom, nodes }: Pick<LogSourcesOptions, "clock" | "spoolHasRoom"> & { nodes: SourceGates },
+  stops: (() => void | Promise<void>)[],
+): LogSink {
+  const all = new SourceGates(nodes, clock);
+  stops.unshift(() => all.close());
+  return {
+    write: (record) => {
+      if (spoolHasRoom()) all.write(record, undefined, ROSOUT);
+      else all.drop(ROSOUT, 1);
     },
   };
 }

@@ -103,7 +103,11 @@ export class Journal {
     boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
     stderr.setEncoding("utf8").on("data", (text: string) => this.#say(text));
     this.#ended = new Promise((resolve) => {
+      let has_ended = false;
+      // A command that could not be started errs, and closes too.
       const end = (how: string, missing: boolean): void => {
+        if (has_ended) return;
+        has_ended = true;
         this.#child = undefined;
         resolve();
         if (this.#stopped) return;

@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
+import { SOURCE_RECORDS_BURST } from "../source-gates.ts";
+import { type LogSourcesOptions, startLogSources } from "./index.ts";
 import { followRosout, rosoutRecord } from "./rosout.ts";
 
 const at = new Date("2030-01-01T00:00:00Z");
@@ -67,4 +71,45 @@ test("the topic is followed until the end", async () => {
     records.map(({ message }) => message),
     ["hello"],
   );
+});
+
+const optionsOf = (more: Pick<LogSourcesOptions, "sink" | "spoolHasRoom" | "ros"> & { clock: SimulatedClock }): LogSourcesOptions => ({
+  settings: { journald: false, files: [], rosout: true },
+  state_directory: "/nowhere",
+  log: pino({ enabled: false }),
+  environment: {},
+  sync: () => {},
+  ...more,
+});
+
+test("nodes with ever new names fill no spool: all of them together have a rate, and what was dropped is counted", async () => {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const records: LogRecord[] = [];
+  let publish: ((message: { at: Date; message: unknown }) => void) | undefined;
+  let room = true;
+  const ros: LogSourcesOptions["ros"] = { subscribe: async (_topic, _options, on) => ((publish = on), () => {}) };
+  const sources = await startLogSources(
+    optionsOf({ clock, sink: { write: (record) => void records.push(record) }, spoolHasRoom: () => room, ros }),
+  );
+  const log = (count: number, name: string): void => {
+    for (let i = 0; i < count; i += 1) publish?.({ at, message: { level: 20, name: `${name}${i}`, msg: "m" } });
+  };
+  const dropped = (): number =>
+    records.reduce((sum, { fields }) => sum + ((fields as { gap?: { count: number } } | undefined)?.gap?.count ?? 0), 0);
+  log(SOURCE_RECORDS_BURST + 700, "n");
+  await clock.advance({ seconds: 2 });
+  assert.deepEqual([records.filter(({ message }) => message === "m").length, dropped()], [SOURCE_RECORDS_BURST, 700]);
+  await clock.advance({ minutes: 1 });
+  records.length = 0;
+  room = false;
+  log(5, "late");
+  await sources.stop();
+  assert.deepEqual([records.length, dropped()], [1, 5]);
+});
+
+test("a robot whose ROS refuses still has its other logs", async () => {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const ros = { subscribe: () => Promise.reject(new Error("no ROS here")) };
+  const sources = await startLogSources(optionsOf({ clock, sink: { write: () => {} }, spoolHasRoom: () => true, ros }));
+  await sources.stop();
 });

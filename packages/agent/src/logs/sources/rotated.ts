@@ -1,6 +1,6 @@
-import { closeSync, readdirSync, statSync } from "node:fs";
+import { closeSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { openRegular, readHead, Tail, type TailState } from "./tail.ts";
+import { openRegular, readHead, statOf, Tail, type TailState } from "./tail.ts";
 
 /** Packed after they were rotated: their lines cannot be read from a place in the middle. */
 const PACKED = /\.(?:gz|xz|zst|bz2|lz4|Z|zip)$/;
@@ -31,7 +31,7 @@ export function rotatedFiles(path: string): Sibling[] {
     .slice(0, SIBLINGS_MAX)
     .flatMap((entry) => {
       const found = join(directory, entry);
-      const stat = statSync(found, { throwIfNoEntry: false });
+      const stat = statOf(found);
       return stat?.isFile() === true ? [{ path: found, mtime_ms: stat.mtimeMs }] : [];
     })
     .toSorted((a, b) => a.mtime_ms - b.mtime_ms);
@@ -44,13 +44,17 @@ export function reopen(path: string, state: TailState, how: "same_file" | "copy"
   const { handle, stat } = opened;
   const head = Buffer.from(state.head, "base64");
   const is_same = stat.dev === state.dev && stat.ino === state.ino;
-  if (
-    (is_same || how === "copy") &&
-    stat.size >= state.offset &&
-    head.length > 0 === state.offset > 0 &&
-    readHead(handle, head.length).equals(head)
-  )
-    return new Tail(handle, stat, { offset: state.offset, skipping: state.skipping, head });
+  try {
+    if (
+      (is_same || how === "copy") &&
+      stat.size >= state.offset &&
+      head.length > 0 === state.offset > 0 &&
+      readHead(handle, head.length).equals(head)
+    )
+      return new Tail(handle, stat, { offset: state.offset, skipping: state.skipping, head });
+  } catch {
+    // A disk that cannot read it.
+  }
   closeSync(handle);
   return undefined;
 }

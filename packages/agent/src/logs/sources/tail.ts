@@ -1,4 +1,4 @@
-import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from "node:fs";
 
 /** Bytes that tell a file from another one that got its inode, and a file that was emptied and filled again from the one of before. */
 export const HEAD_BYTES_MAX = 256;
@@ -137,10 +137,33 @@ export function openRegular(path: string): { handle: number; stat: Stats } | und
   } catch {
     return undefined;
   }
-  const stat = fstatSync(handle);
-  if (stat.isFile()) return { handle, stat };
+  const stat = statOfOpen(handle);
+  if (stat?.isFile() === true) return { handle, stat };
   closeSync(handle);
   return undefined;
+}
+
+function statOfOpen(handle: number): Stats | undefined {
+  try {
+    return fstatSync(handle);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What a path leads to. `gone`: to nothing; `unseen`: nobody can tell, as it is forbidden, leads in a circle, or the disk fails. Never throws. */
+export function lookAt(path: string): Stats | "gone" | "unseen" {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) ?? "gone";
+  } catch {
+    return "unseen";
+  }
+}
+
+/** The same, undefined for all that cannot be seen. */
+export function statOf(path: string): Stats | undefined {
+  const seen = lookAt(path);
+  return typeof seen === "string" ? undefined : seen;
 }
 
 function lineText(bytes: Buffer): string {
