@@ -27,7 +27,7 @@ export function streamSources({ robot, clock, log, environment, shells, ros }: S
     ["shell", shells.source],
     ["camera", cameraStreams({ cameras: robot.cameras, clock, log, environment, ...(ros === undefined ? {} : { ros }) })],
     ["forward", forwardSource({ allow: robot.forward.allow, clock })],
-    ["files", filesSource({ directories: robot.files.directories, user: robot.shell.user, clock, log })],
+    ["files", filesSource({ directories: robot.files.directories, user: robot.shell.user, environment, clock, log })],
   ]);
   if (ros !== undefined) sources.set("topics", topicsSource({ ros, clock }));
   for (const kind of STREAM_SWITCHES) if (!robot.streams[kind]) sources.set(kind, switchedOff);

@@ -10,6 +10,7 @@ import { type Channel, controlMessage, dataMessage, type FileAnswer, type FileRe
 import { pino } from "pino";
 import { channelPair, type ChannelPair } from "../../testing/channel-pair.ts";
 import { filesSource } from "./index.ts";
+import { PROCESSES_MAX } from "./own-process.ts";
 
 const LIMIT = { timeout: 60_000 };
 const sha256 = (bytes: Uint8Array): string => hash("sha256", bytes);
@@ -22,7 +23,7 @@ async function directory(t: TestContext): Promise<string> {
 
 /** The agent's own user, by name: root has to be named. */
 const robot = (directories: string[], user: string | undefined = process.getuid?.() === 0 ? "root" : undefined): ChannelPair =>
-  channelPair({ files: filesSource({ directories, user, clock: systemClock, log: pino({ enabled: false }) }) });
+  channelPair({ files: filesSource({ directories, user, environment: {}, clock: systemClock, log: pino({ enabled: false }) }) });
 
 class Asker {
   readonly channel: Channel;
@@ -238,6 +239,7 @@ test("a directory is listed with what its entries are, links to directories apar
   fs.mkdirSync(path.join(room, "sub"), { mode: 0o750 });
   fs.symlinkSync("file-7", path.join(room, "to-file"));
   fs.symlinkSync("sub", path.join(room, "to-directory"));
+  fs.symlinkSync("/etc/passwd", path.join(room, "to-outside"));
   fs.writeFileSync(Buffer.concat([Buffer.from(`${room}/`), Buffer.from([0xff, 0xfe])]), "no utf-8");
   const asker = await Asker.open(robot([room]));
   await asker.say({ type: "list", path: room });
@@ -252,9 +254,11 @@ test("a directory is listed with what its entries are, links to directories apar
     for (const { name, kind, size } of answer.entries) entries.set(name, kind === "file" ? `file ${size}` : kind);
   }
   assert.deepEqual(
-    [entries.size, entries.get("file-249"), entries.get("to-file"), entries.get("to-directory"), entries.get("sub")],
-    [253, "file 249", "file 7", "link", "directory"],
+    ["file-249", "to-file", "to-directory", "sub", "to-outside"].map((name) => entries.get(name)),
+    // How large a file is that nobody may read is nobody's business.
+    ["file 249", "file 7", "link", "directory", "link"],
   );
+  assert.equal(entries.size, 254);
   assert.equal(codeOf(await asker.ask({ type: "mkdir", path: path.join(room, "sub"), mode: 0o700 })), "made");
   assert.equal(codeOf(await asker.ask({ type: "mkdir", path: path.join(room, "file-1"), mode: 0o700 })), "not_a_directory");
   assert.equal(codeOf(await asker.ask({ type: "mkdir", path: path.join(room, "new"), mode: 0o700 })), "made");
@@ -305,8 +309,15 @@ test(
     asker.channel.close();
     await until("the session is over", () => pair.open_at_robot === 0);
 
+    const crowded = robot([room], "nobody");
+    const askers: Asker[] = [];
+    for (let i = 0; i < PROCESSES_MAX; i += 1) askers.push(await Asker.open(crowded));
+    assert.equal((await (await Asker.open(crowded)).channel.ended).code, 4429);
+    for (const { channel } of askers) channel.close();
+    await until("the sessions are over", () => crowded.open_at_robot === 0);
+
     const unnamed = channelPair({
-      files: filesSource({ directories: ["/"], user: undefined, clock: systemClock, log: pino({ enabled: false }) }),
+      files: filesSource({ directories: ["/"], user: undefined, environment: {}, clock: systemClock, log: pino({ enabled: false }) }),
     });
     const { code, reason } = await (await unnamed.open("files", "camera")).ended;
     assert.equal(code, 4410);

@@ -1,10 +1,11 @@
 import type { Clock } from "@robofleet/clock";
-import type { Channel, StreamSource } from "@robofleet/protocol/link";
+import { type Channel, CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
+import { errorText } from "../../disk/write-atomically.ts";
 import { findShellUser, ShellRefused, type ShellUser } from "../shell/shell-user.ts";
+import type { Processes } from "./own-process.ts";
 import type { FileRoom } from "./place.ts";
 
-const CLOSE_REFUSED = 4410;
 const CLOSE_BAD_MESSAGE = 1008;
 
 export interface FilesOptions {
@@ -12,22 +13,25 @@ export interface FilesOptions {
   directories: readonly string[];
   /** Whose files they are; absent: the agent's own user, unless that is root. */
   user: string | undefined;
+  /** What the agent's children inherit: it names the home of a user that is in no file. */
+  environment: Readonly<Record<string, string>>;
   clock: Pick<Clock, "now" | "setTimer">;
   log: Pick<Logger, "warn">;
 }
 
 /** Files of the robot, read and written as the user of its shells. A channel is a session of many requests. */
 export function filesSource(options: FilesOptions): StreamSource {
-  return (channel) => void serve(channel, options);
+  const processes: Processes = { running: 0 };
+  return (channel) => void serve(channel, options, processes);
 }
 
-async function serve(channel: Channel, options: FilesOptions): Promise<void> {
+async function serve(channel: Channel, options: FilesOptions, processes: Processes): Promise<void> {
   let user: ShellUser;
   try {
-    user = await findShellUser(options.user);
+    user = await findShellUser(options.user, options.environment);
   } catch (error) {
-    if (!(error instanceof ShellRefused)) throw error;
-    return channel.reset(CLOSE_REFUSED, error.message);
+    if (!(error instanceof ShellRefused)) options.log.warn({ err: error }, "whose files are served cannot be told");
+    return channel.reset(CLOSE_NOT_AVAILABLE, errorText(error));
   }
   const room: FileRoom = { directories: options.directories, home: user.home };
   try {
@@ -36,10 +40,10 @@ async function serve(channel: Channel, options: FilesOptions): Promise<void> {
       await serveFiles(channel, room, () => options.clock.now().getTime());
     } else {
       const { serveInProcess } = await import("./own-process.ts");
-      await serveInProcess(channel, room, user, options);
+      await serveInProcess(channel, room, user, { ...options, processes });
     }
   } catch (error) {
     options.log.warn({ err: error }, "a session of files was broken off");
-    channel.reset(CLOSE_BAD_MESSAGE, (error as Error).message);
+    channel.reset(CLOSE_BAD_MESSAGE, errorText(error));
   }
 }

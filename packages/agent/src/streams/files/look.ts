@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import type { Stats } from "node:fs";
-import { lstat, mkdir, readdir, stat } from "node:fs/promises";
+import { lstat, mkdir, readdir } from "node:fs/promises";
 import { controlMessage, type FileAnswer, type FileEntry, type FileKind } from "@robofleet/protocol/link";
 import { type MessagePort, PortClosed } from "./message-port.ts";
 import { type FileRoom, findPlace, findTarget, type Place } from "./place.ts";
@@ -47,7 +47,7 @@ export async function answerList(port: MessagePort, room: FileRoom, path: unknow
       throw new FileRefused("failed", `${place.path}: a directory with more than ${NAMES_MAX} names is not copied`);
     const named = names.filter((name) => isUtf8(name)).map((name) => name.toString("utf8"));
     for (let from = 0; from < named.length; from += ENTRIES_MAX) {
-      const entries = await Promise.all(named.slice(from, from + ENTRIES_MAX).map((name) => entryOf(place, name)));
+      const entries = await Promise.all(named.slice(from, from + ENTRIES_MAX).map((name) => entryOf(place, name, room)));
       await answer(port, { type: "entries", entries: entries.filter((entry) => entry !== undefined) });
     }
     await answer(port, { type: "listed", unnamed: names.length - named.length });
@@ -56,16 +56,26 @@ export async function answerList(port: MessagePort, room: FileRoom, path: unknow
   }
 }
 
-/** Undefined: it went away meanwhile. A link to a file counts as the file; where it leads is checked when it is read. */
-async function entryOf(place: Place, name: string): Promise<FileEntry | undefined> {
+/** Undefined: it went away meanwhile. A link to a file counts as the file, unless that is where nobody may look. */
+async function entryOf(place: Place, name: string, room: FileRoom): Promise<FileEntry | undefined> {
   const at = `${place.at}/${name}`;
   try {
     const stats = await lstat(at);
     if (!stats.isSymbolicLink()) return { name, kind: kindOf(stats), ...seen(stats) };
-    const target = await stat(at).catch(() => undefined);
+    const target = await statsOfTarget(`${place.path}/${name}`, room);
     return target?.isFile() === true ? { name, kind: "file", ...seen(target) } : { name, kind: "link", ...seen(stats) };
   } catch {
     return undefined;
+  }
+}
+
+async function statsOfTarget(path: string, room: FileRoom): Promise<Stats | undefined> {
+  const target = await findPlace(path, room).catch(() => undefined);
+  if (target === undefined) return undefined;
+  try {
+    return await lstat(target.at).catch(() => undefined);
+  } finally {
+    await target.close();
   }
 }
 

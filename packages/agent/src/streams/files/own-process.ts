@@ -1,16 +1,23 @@
 import { spawn } from "node:child_process";
 import path from "node:path";
-import { type Channel, controlMessage } from "@robofleet/protocol/link";
+import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage } from "@robofleet/protocol/link";
 import type { Clock } from "@robofleet/clock";
 import type { ShellUser } from "../shell/shell-user.ts";
 import { PipePort } from "./pipe-port.ts";
 import type { FileRoom } from "./place.ts";
 
-const CLOSE_REFUSED = 4410;
+const CLOSE_TOO_MANY = 4429;
+/** Each is a process of its own, with a runtime of its own, on the robot. */
+export const PROCESSES_MAX = 8;
 /** A process that does not notice its end. */
 const END_TIMEOUT_MS = 5_000;
 /** Of the agent's own settings it is given nothing. */
 const PATH_OF_CHILD = "/usr/local/bin:/usr/bin:/bin";
+
+/** Of one robot, until they are gone for good. */
+export interface Processes {
+  running: number;
+}
 
 /** The agent's program: a bundle is what was started. */
 const program = (): string =>
@@ -21,16 +28,22 @@ export async function serveInProcess(
   channel: Channel,
   room: FileRoom,
   user: ShellUser,
-  { clock }: { clock: Pick<Clock, "setTimer"> },
+  { clock, processes }: { clock: Pick<Clock, "setTimer">; processes: Processes },
 ): Promise<void> {
+  if (processes.running >= PROCESSES_MAX)
+    return channel.reset(CLOSE_TOO_MANY, `a robot serves at most ${PROCESSES_MAX} sessions of files at a time`);
   const argv = [...user.become, process.execPath, program(), "serve-files"];
   const env = { HOME: user.home, PATH: PATH_OF_CHILD };
   const child = spawn(argv[0] ?? "", argv.slice(1), { cwd: "/", env, stdio: ["pipe", "pipe", "ignore"] });
   const gone = new Promise<void>((resolve) => child.once("close", () => resolve()).once("error", () => resolve()));
+  processes.running += 1;
+  void gone.then(() => (processes.running -= 1));
   const port = new PipePort(child.stdout, child.stdin);
   const leave = (): void => {
     child.stdin.end();
     child.stdout.destroy();
+    const late = clock.setTimer(END_TIMEOUT_MS, () => child.kill("SIGKILL"));
+    void gone.then(() => late.cancel());
   };
   void channel.ended.then(leave);
   const inward = (async () => {
@@ -38,8 +51,6 @@ export async function serveInProcess(
     for await (const message of channel) if (!(await port.write(message))) return;
   })();
   for (let message = await port.read(); message !== undefined; message = await port.read()) if (!(await channel.write(message))) break;
-  channel.reset(CLOSE_REFUSED, `the robot cannot serve files as ${user.name}`);
-  const late = clock.setTimer(END_TIMEOUT_MS, () => child.kill("SIGKILL"));
+  channel.reset(CLOSE_NOT_AVAILABLE, `the robot cannot serve files as ${user.name}`);
   await Promise.all([inward, gone]);
-  late.cancel();
 }

@@ -1,6 +1,6 @@
 import { createHash, hash as hashOf } from "node:crypto";
 import { constants } from "node:fs";
-import { access, chmod, type FileHandle, lstat, open, readdir, rename, statfs, unlink } from "node:fs/promises";
+import { access, type FileHandle, lstat, open, readdir, rename, statfs, unlink } from "node:fs/promises";
 import path from "node:path";
 import { readMessage } from "@robofleet/protocol/link";
 import { answer } from "./look.ts";
@@ -51,8 +51,7 @@ export class FileWriter {
     const wanted = wantedOf(request);
     const place = await findTarget(request.path, this.#room);
     try {
-      if (await isThere(place, wanted)) {
-        await chmod(place.at, wanted.mode);
+      if (await keepWhatIsThere(place, wanted)) {
         await answer(port, { type: "done", path: place.path, bytes: wanted.size, moved: 0, sha256: wanted.sha256, unchanged: true });
         return;
       }
@@ -94,8 +93,8 @@ function partName(place: Place, { sha256 }: Wanted): string {
   return `.rf-${hashOf("sha256", `${path.basename(place.path)}\0${sha256}`).slice(0, 24)}.part`;
 }
 
-/** Whether the target has these very bytes. Throws FileRefused when it is something that no file can take the place of. */
-async function isThere(place: Place, { size, sha256 }: Wanted): Promise<boolean> {
+/** Whether the target has these very bytes; it is given the mode then. Throws FileRefused when it is something that no file can take the place of. */
+async function keepWhatIsThere(place: Place, { size, sha256, mode }: Wanted): Promise<boolean> {
   const there = await lstat(place.at).catch(() => undefined);
   if (there === undefined) return false;
   requireRegular(there, place);
@@ -106,7 +105,10 @@ async function isThere(place: Place, { size, sha256 }: Wanted): Promise<boolean>
   try {
     const hash = createHash("sha256");
     await hashPart(opened.file, hash, size);
-    return hash.digest("hex") === sha256;
+    if (hash.digest("hex") !== sha256) return false;
+    // Of the file that was read: another one may have its name by now.
+    await opened.file.chmod(mode);
+    return true;
   } finally {
     await opened.file.close();
   }

@@ -33,7 +33,7 @@ export async function openTerminal(seams: ShellSeams, params: CheckedParams): Pr
   if (app !== undefined && place === undefined) throw new ShellRefused(`nothing of the app ${app} runs on the robot`);
   if (place !== undefined && "container" in place)
     return ContainerTerminal.open({ ...place.container, argv: command ?? SHELL_IN_CONTAINER, tty, term, cols, rows, clock });
-  const user = await findShellUser(seams.shell.user);
+  const user = await findShellUser(seams.shell.user, seams.environment);
   const env = environmentOf(seams, user, place?.env, tty ? term : undefined);
   const cwd = place?.directory ?? (fs.existsSync(user.home) ? user.home : "/");
   const words = command ?? seams.shell.command ?? [user.shell, "-l"];

@@ -1,6 +1,5 @@
 import { execFile } from "node:child_process";
 import fs from "node:fs";
-import { userInfo } from "node:os";
 import path from "node:path";
 
 /** A shell that cannot be had, in words for whoever asked for it. */
@@ -22,14 +21,14 @@ const SETPRIV = ["/usr/bin/setpriv", "/bin/setpriv", "/usr/sbin/setpriv", "/sbin
 const SHELL_OTHERWISE = "/bin/sh";
 
 /**
- * Whose shell is opened: the user that the robot's config names, or the agent's own. Throws ShellRefused when that is root and nobody
- * said so, when there is no such user, and when the agent may not become it.
+ * Whose shell is opened: the user that the robot's config names, or the agent's own; `environment` names that one's home when no file of
+ * users does. Throws ShellRefused when that is root and nobody said so, when there is no such user, and when the agent may not become it.
  */
-export async function findShellUser(named: string | undefined): Promise<ShellUser> {
+export async function findShellUser(named: string | undefined, environment: Readonly<Record<string, string>> = {}): Promise<ShellUser> {
   const own = process.getuid?.() ?? 0;
   if (named === undefined) {
     if (own === 0) throw new ShellRefused("the agent runs as root: name a user for shells in its config file (shell.user), or root itself");
-    return { ...((await lookUp(String(own))) ?? nameless(own)), become: [] };
+    return { ...((await lookUp(String(own))) ?? nameless(own, environment)), become: [] };
   }
   const user = await lookUp(named);
   if (user === undefined) throw new ShellRefused(`there is no user ${named} on the robot`);
@@ -73,9 +72,9 @@ function parseEntry(line: string | undefined): Entry | undefined {
 }
 
 /** In a container the agent may run as a number that no user has. */
-function nameless(uid: number): Entry {
-  const { gid, homedir } = userInfo();
-  return { name: String(uid), uid, gid, home: homedir, shell: SHELL_OTHERWISE };
+function nameless(uid: number, { HOME }: Readonly<Record<string, string>>): Entry {
+  const home = HOME !== undefined && path.isAbsolute(HOME) ? HOME : "/";
+  return { name: String(uid), uid, gid: process.getgid?.() ?? uid, home, shell: SHELL_OTHERWISE };
 }
 
 /** Absolute path of a program as the user would find it, or undefined. */

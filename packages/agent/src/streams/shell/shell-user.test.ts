@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import path from "node:path";
+import { test } from "node:test";
+import type { ShellUser } from "./shell-user.ts";
+
+/** No file of users has it, as in a container that was started with a number. */
+const NOBODYS_UID = "54321";
+
+test(
+  "a user that is in no file has a home all the same: the environment's, or the root directory",
+  { timeout: 60_000, skip: process.getuid?.() !== 0 && "needs root" },
+  () => {
+    const script = `
+      const { findShellUser } = await import(${JSON.stringify(path.join(import.meta.dirname, "shell-user.ts"))});
+      console.log(JSON.stringify([await findShellUser(undefined, { HOME: "/srv/robot" }), await findShellUser(undefined)]));`;
+    const become = [`--reuid=${NOBODYS_UID}`, `--regid=${NOBODYS_UID}`, "--clear-groups", "--"];
+    const output = execFileSync("setpriv", [...become, process.execPath, "--input-type=module", "-e", script], {
+      cwd: "/",
+      encoding: "utf8",
+    });
+    const users = JSON.parse(output) as ShellUser[];
+    assert.deepEqual(
+      users.map(({ name, gid, home }) => [name, gid, home]),
+      [
+        [NOBODYS_UID, Number(NOBODYS_UID), "/srv/robot"],
+        [NOBODYS_UID, Number(NOBODYS_UID), "/"],
+      ],
+    );
+  },
+);
