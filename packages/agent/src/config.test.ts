@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseServer, readConfig, UsageError } from "./config.ts";
+import { loadConfig, parseServer, readConfig, UsageError } from "./config.ts";
+import { ConfigFileError } from "./config-file/section.ts";
 import { unitText } from "./systemd-unit.ts";
 
 test("plain http is accepted from this machine only, unless it is allowed", () => {
@@ -83,4 +84,12 @@ test("a failpoint in the environment is obeyed with its flag only, and a flag wi
   for (const missing of [env, { ...armed, ROBOFLEET_FAILPOINT_LOG: "" }])
     assert.throws(() => readConfig({ crashAtFailpoint: true }, missing), UsageError);
   assert.doesNotMatch(unitText(obeyed, { ...PLACE, program: "/opt/rf-agent" }), /crash/);
+});
+
+test("what is wrong in the robot's config file is no wrong start, which systemd would not try again", async () => {
+  const env = { ROBOFLEET_SERVER: "https://env", ROBOFLEET_STATE: "/env" };
+  await assert.rejects(
+    loadConfig({ config: "/nowhere/agent.yaml" }, env),
+    (error) => error instanceof ConfigFileError && !(error instanceof UsageError),
+  );
 });

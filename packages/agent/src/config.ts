@@ -3,7 +3,6 @@ import { parseFingerprint } from "@robofleet/protocol/authority";
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
 import { readRobotConfig } from "./config-file/read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-config.ts";
-import { ConfigFileError } from "./config-file/section.ts";
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
 import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/gate.ts";
 
@@ -85,15 +84,14 @@ export interface ConfigFlags {
   crashAtFailpoint?: boolean;
 }
 
-/** The flags, the environment and the robot's own config file, `--config` or ROBOFLEET_AGENT_CONFIG. Throws UsageError for what is wrong in any of them. */
+/**
+ * The flags, the environment and the robot's own config file, `--config` or ROBOFLEET_AGENT_CONFIG. Throws UsageError for what is wrong in the first two, and
+ * ConfigFileError: somebody mends the file on the robot, and the next attempt finds it.
+ */
 export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): Promise<AgentConfig> {
   const named = flags.config ?? env.ROBOFLEET_AGENT_CONFIG;
   const file = named ? resolve(named) : undefined;
-  try {
-    return { ...readConfig(flags, env, await readRobotConfig(file)), ...(file === undefined ? {} : { config_file: file }) };
-  } catch (error) {
-    throw error instanceof ConfigFileError ? new UsageError(error.message) : error;
-  }
+  return { ...readConfig(flags, env, await readRobotConfig(file)), ...(file === undefined ? {} : { config_file: file }) };
 }
 
 /**

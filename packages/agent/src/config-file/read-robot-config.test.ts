@@ -8,7 +8,8 @@ import { ROBOT_CONFIG_DEFAULT } from "./robot-config.ts";
 
 test("an empty file decides nothing, a full one everything", async () => {
   assert.deepEqual(await parseRobotConfig(""), ROBOT_CONFIG_DEFAULT);
-  assert.deepEqual(await parseRobotConfig("streams:\n# nothing yet\n"), ROBOT_CONFIG_DEFAULT);
+  assert.deepEqual(await parseRobotConfig("# nothing yet\n"), ROBOT_CONFIG_DEFAULT);
+  assert.deepEqual((await parseRobotConfig("files: { directories: [] }")).files.directories, []);
   const config = await parseRobotConfig(`
 streams: { shell: off, files: false }
 shell: { user: robot, command: [bash, -l] }
@@ -43,6 +44,13 @@ test("what is wrong is named by its place", async () => {
     ["streams: { shell: maybe }", /^streams\.shell must be on or off, not "maybe"$/],
     ["streams: { shel: off }", /^streams\.shel is not known$/],
     ["stream: { shell: off }", /^stream is not known$/],
+    ["streams:\n  # shell: off\n", /^streams is empty: leave it out, or write \{\} for none$/],
+    ["files:\n  directories:\n  # - /var/log\n", /^files\.directories is empty: write \[\] for none$/],
+    ["forward:\n  allow:\n", /^forward\.allow is empty: write \[\] for none$/],
+    ["cameras:\n", /^cameras is empty: write \[\] for none$/],
+    ["cameras: [null]", /^cameras\[0\] is empty/],
+    ["logs:\n  journald:\n", /^logs\.journald is empty/],
+    ["streams: { shell: }", /^streams\.shell is empty/],
     ["- a", /^the file must be a mapping/],
     ["shell: { command: [] }", /^shell\.command must name a program$/],
     ["cameras: [{ ffmpeg: [a] }]", /^cameras\[0\]\.name is missing$/],

@@ -7,6 +7,8 @@ export class Section {
   readonly #path: string;
 
   constructor(value: unknown, path = "") {
+    // Only the whole file: a section whose lines were all commented out means something else to whoever wrote it than the defaults, which allow more.
+    if (value === null && path !== "") throw new ConfigFileError(`${path} is empty: leave it out, or write {} for none`);
     if (value !== undefined && value !== null && !isMapping(value))
       throw new ConfigFileError(`${path || "the file"} must be a mapping of names to values`);
     this.#values = new Map(Object.entries(value ?? {}));
@@ -19,7 +21,9 @@ export class Section {
   }
 
   section(name: string): Section {
-    return new Section(this.#take(name), this.at(name));
+    const value = this.#values.get(name);
+    this.#values.delete(name);
+    return new Section(value, this.at(name));
   }
 
   sections(name: string): Section[] | undefined {
@@ -76,7 +80,9 @@ export class Section {
   }
 
   #take(name: string): unknown {
-    const value = this.#values.get(name) ?? undefined;
+    const value = this.#values.get(name);
+    // All entries commented out: the default may be the opposite of what was meant.
+    if (value === null) throw new ConfigFileError(`${this.at(name)} is empty: write [] for none`);
     this.#values.delete(name);
     return value;
   }
