@@ -8,7 +8,7 @@ import { download } from "./download.ts";
 import { RobotRefused } from "./file-session.ts";
 import type { Moved } from "./moved.ts";
 import type { SteadySession } from "./steady-session.ts";
-import { makeLocalDirectory, readLocalTree, readRobotTree, type RobotFile, type Tree, type TreeFile } from "./tree.ts";
+import { makeLocalDirectory, readLocalTree, readRobotTree, requireName, type RobotFile, type Tree, type TreeFile } from "./tree.ts";
 import { upload } from "./upload.ts";
 
 export interface CopierOptions {
@@ -50,7 +50,7 @@ export class Copier {
     const { steady } = this.#options;
     const seen = await steady.run((session) => session.ask({ type: "stat", path: source.path }, "stat"));
     const there = await stat(target.path).catch(() => undefined);
-    const into = there?.isDirectory() === true ? path.join(target.path, nameFor(source.path, seen.path)) : target.path;
+    const into = there?.isDirectory() === true ? path.join(target.path, nameHere(source.path, seen.path)) : target.path;
     if (seen.kind !== "directory") {
       if (there === undefined && target.path.endsWith("/")) throw new Failure(EXIT.error, `${target.path}: there is no such directory`);
       return this.#fetchFiles(seen.path, into, [{ inner: "", size: seen.size, mode: seen.mode, version: seen.version }]);
@@ -130,6 +130,12 @@ export class Copier {
     this.result.skipped = skipped.length;
     for (const text of skipped) this.#options.note(plain(`skipped ${text}`));
   }
+}
+
+/** Where a path says no name, the robot does, and it could say one that leads elsewhere. What is in the root goes right into the directory. */
+function nameHere(asked: string, resolved: string): string {
+  const name = nameFor(asked, resolved);
+  return name === "" && path.posix.normalize(asked) === "/" ? "" : requireName(name);
 }
 
 /** A full disk or a lost robot is not better with the next file. */

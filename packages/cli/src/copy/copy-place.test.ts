@@ -33,7 +33,7 @@ test("one side is a robot's and the other this machine's", () => {
 
 test("what is copied into a directory keeps its name, whatever way it was named", () => {
   assert.equal(nameFor("logs/nav.log", "/home/pi/logs/nav.log"), "nav.log");
-  assert.equal(nameFor("logs/", "/home/pi/logs"), "logs");
+  assert.equal(nameFor("logs/", "/home/pi/.ssh"), "logs");
   assert.equal(nameFor(".", "/home/pi"), "pi");
   assert.equal(nameFor("../..", "/home"), "home");
   assert.equal(nameFor("a/..", "/home/pi"), "pi");

@@ -25,6 +25,8 @@ export function parseCopy(from: string, to: string): { source: CopyPlace; target
   return { source, target, robot_id };
 }
 
-/** The name under which something is copied into a directory. */
-export const nameFor = (file: string, resolved: string): string =>
-  /(^|\/)\.{0,2}\/*$/.test(file) ? path.basename(resolved) : path.basename(file);
+/** The name under which something is copied into a directory: its own as it was asked for, `resolved` only where that says none. */
+export function nameFor(file: string, resolved: string): string {
+  const name = path.basename(file);
+  return ["", ".", ".."].includes(name) ? path.basename(resolved) : name;
+}

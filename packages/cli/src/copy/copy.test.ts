@@ -11,9 +11,10 @@ const TIMEOUT = { timeout: 60_000 };
 type Request = Record<string, unknown> & { type: string };
 type Say = (answer: Record<string, unknown> | Buffer) => void;
 
-/** Runs `rf robots cp -r rob_1:/dir copied` against a robot that answers as a test says, below a directory of its own. */
+/** Runs `rf robots cp -r SOURCE copied` against a robot that answers as a test says, below a directory of its own. */
 async function copyFrom(
   robot: (request: Request, say: Say, socket: WebSocket) => void,
+  { source = "rob_1:/dir", into_directory = false } = {},
 ): Promise<RfResult & { home: string; files: string[] }> {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(
@@ -28,7 +29,8 @@ async function copyFrom(
       ),
   );
   const target = path.join(home.directory, "copied");
-  const result = await home.run(["robots", "cp", "-r", "rob_1:/dir", target], { env: service.env });
+  if (into_directory) fs.mkdirSync(target);
+  const result = await home.run(["robots", "cp", "-r", source, target], { env: service.env });
   const files = fs.existsSync(target) ? fs.readdirSync(target, { recursive: true }).map(String) : [];
   return { ...result, home: home.directory, files };
 }
@@ -48,6 +50,26 @@ test("names that lead elsewhere are not taken from a robot", TIMEOUT, async () =
     assert.deepEqual([code, files], [1, []], stderr);
     assert.match(stderr, /a name that no file can have/);
     assert.equal(fs.existsSync(path.join(home, "evil")), false);
+  }
+});
+
+test("the name of what is copied into a directory leads nowhere else, and is the one that was asked for", TIMEOUT, async () => {
+  const answering = (resolved: string) => (request: Request, say: Say) => {
+    if (request.type === "stat") say({ type: "stat", path: resolved, kind: "directory", ...STAT });
+    else say({ type: "listed", unnamed: 0 });
+  };
+  for (const resolved of ["/x/..", "/", "", "/x/."]) {
+    const { code, stderr, files } = await copyFrom(answering(resolved), { source: "rob_1:", into_directory: true });
+    assert.deepEqual([code, files], [1, []], stderr);
+    assert.match(stderr, /a name that no file can have/, resolved);
+  }
+  for (const [source, resolved, files] of [
+    ["rob_1:nav/", "/x/.ssh", ["nav"]],
+    ["rob_1:.", "/home/pi", ["pi"]],
+    ["rob_1:/", "/", []],
+  ] as const) {
+    const copied = await copyFrom(answering(resolved), { source, into_directory: true });
+    assert.deepEqual([copied.code, copied.files], [0, files], copied.stderr);
   }
 });
 

@@ -57,8 +57,8 @@ async function listDirectory(steady: SteadySession, directory: string): Promise<
   });
 }
 
-/** A robot that is not what it seems could send names that lead elsewhere on this machine. */
-function requireName(name: unknown): string {
+/** A robot that is not what it seems could send names that lead elsewhere on this machine: a Failure. */
+export function requireName(name: unknown): string {
   if (typeof name !== "string" || name === "" || name === "." || name === ".." || /[/\0]/.test(name))
     throw new Failure(EXIT.error, `the robot sent a name that no file can have: ${JSON.stringify(name)}`);
   return name;

@@ -49,7 +49,8 @@ async function carryOut(socket: Socket, stream: Stream): Promise<void> {
     }
     await stream.send(EOF);
   } catch {
-    // Its error event has said it.
+    // Its error event has said it, or it was gone before somebody listened: then nothing else closes the tunnel.
+    stream.close();
   }
 }
 
