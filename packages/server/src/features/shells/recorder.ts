@@ -114,28 +114,31 @@ export class Recorder {
     const bytes = await compress(lines.join(""), { level: 1 });
     const { plane, org_id, session_id, onFailure } = this.#options;
     this.#seq += 1;
-    const seq = this.#seq;
-    for (let tries = 1; ; tries += 1) {
+    const chunk = { org_id, session_id, seq: this.#seq, bytes, output_bytes: this.#output_bytes };
+    let is_open: boolean | undefined;
+    for (let tries = 1; is_open === undefined; tries += 1) {
       try {
-        await appendChunk(plane.db.forOrg(org_id), { org_id, session_id, seq, bytes, output_bytes: this.#output_bytes });
-        break;
+        is_open = await appendChunk(plane.db.forOrg(org_id), chunk);
       } catch (error) {
-        if (tries < TRIES_MAX) {
-          await plane.clock.sleep(TRY_AGAIN_MS);
-          continue;
-        }
-        plane.log.error({ err: error, session_id }, "a shell cannot be recorded");
-        this.#failed = true;
-        this.#lines = [];
-        this.#characters = 0;
-        onFailure("the session cannot be recorded");
-        return;
+        if (tries === TRIES_MAX) return this.#fail({ err: error });
+        await plane.clock.sleep(TRY_AGAIN_MS);
       }
     }
+    // Others took this server for gone and have told its end: nobody would see what is shown from now on.
+    if (!is_open) return this.#fail({});
     this.#characters -= characters;
     this.#stored_bytes += bytes.length;
     if (this.#stored_bytes > RECORDING_BYTES_MAX) onFailure("its recording is full; open another shell");
     // What came while this was written waits no longer than anything else.
     if (this.#characters > 0) this.#timer ??= plane.clock.setTimer(FLUSH_MS, () => this.#flush());
+  }
+
+  #fail(fields: { err?: unknown }): void {
+    const { plane, session_id, onFailure } = this.#options;
+    plane.log.error({ ...fields, session_id }, "a shell cannot be recorded");
+    this.#failed = true;
+    this.#lines = [];
+    this.#characters = 0;
+    onFailure("the session cannot be recorded");
   }
 }

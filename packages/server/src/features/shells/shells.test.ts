@@ -7,6 +7,7 @@ import { seedRobot } from "../testing/seed-robot.ts";
 import { ShellBook, type ShellRequest, shellRoutes } from "./index.ts";
 import { RECORDER_CHARACTERS_MAX } from "./recorder.ts";
 import { dropRecordings } from "./retention.ts";
+import { appendChunk, endSession } from "./store.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 const DEADLINE_MS = 20_000;
@@ -65,7 +66,7 @@ test("a session is known before it opens, its arguments to nobody but readers of
 test("sessions of a server that is gone are told as aborted, once", TIMEOUT, async () => {
   await using one = await startBook();
   const book = new ShellBook(one.plane);
-  const session = await book.open(one.request, assert.fail);
+  const session = await book.open(one.request, () => {});
   await one.plane.db.run(sql`update shell_session set node_epoch = node_epoch + 100 where id = ${session.id}`);
   for (let i = 0; i < 2; i += 1) await book.sweep();
   const [told] = await one.sessions();
@@ -75,6 +76,36 @@ test("sessions of a server that is gone are told as aborted, once", TIMEOUT, asy
   assert.equal((await one.sessions())[0]?.status, "aborted");
   const closed = await one.plane.db.run(sql`select from timeline_entry where kind = 'shell.closed'`);
   assert.equal(closed, 1);
+});
+
+test("a shell that was told as aborted is recorded no further, and ends at once", TIMEOUT, async () => {
+  await using one = await startBook();
+  const book = new ShellBook(one.plane);
+  const reasons: string[] = [];
+  const session = await book.open(one.request, (reason) => void reasons.push(reason));
+  const flushed = async (): Promise<number> => {
+    await one.it.clock.advance({ milliseconds: 500 });
+    return await one.plane.db.run(sql`select from shell_recording where session_id = ${session.id}`);
+  };
+  await until("its header", async () => (await flushed()) === 1);
+  await one.plane.db.run(sql`update shell_session set node_epoch = node_epoch + 100 where id = ${session.id}`);
+  await book.sweep();
+  await session.recorder.output(Buffer.from("after its end"));
+  await until("it to give up", async () => (await flushed()) > 1 || reasons.length > 0);
+  assert.deepEqual([reasons, await flushed()], [["the session cannot be recorded"], 1]);
+});
+
+test("a piece that is written twice counts once, also when the session has ended meanwhile", TIMEOUT, async () => {
+  await using one = await startBook();
+  const session = await new ShellBook(one.plane).open(one.request, assert.fail);
+  const { org_id } = one.request;
+  const write = (seq: number) =>
+    appendChunk(one.plane.db, { org_id, session_id: session.id, seq, bytes: Buffer.alloc(10), output_bytes: 7 });
+  assert.deepEqual([await write(1_000), await write(1_000)], [true, true]);
+  assert.equal((await one.sessions())[0]?.recording.bytes, 10);
+  await endSession(one.plane.db, org_id, session.id, { status: "aborted", exit_code: null, reason: "server_lost", ended_at: null });
+  assert.deepEqual([await write(1_000), await write(1_001)], [true, false]);
+  assert.equal((await one.sessions())[0]?.recording.bytes, 10);
 });
 
 test("what cannot be written holds the shell up, and a database that stays away ends it", TIMEOUT, async () => {

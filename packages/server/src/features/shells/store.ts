@@ -56,8 +56,13 @@ export const endSession = (db: Db, org_id: string, id: string, end: SessionEnd):
     update shell_session set status = ${end.status}, exit_code = ${end.exit_code}, reason = ${end.reason}, ended_at = ${end.ended_at}
     where org_id = ${org_id} and id = ${id} and status = 'open'`);
 
-/** A piece of a recording, and what is known of the whole with it, in one statement. */
-export const appendChunk = (
+const heldRow = row({ held: bool });
+
+/**
+ * A piece of a recording, and what is known of the whole with it, in one statement. False when the session is open no more, unless the
+ * piece was there already: nothing is kept then.
+ */
+export const appendChunk = async (
   db: Db,
   {
     org_id,
@@ -66,14 +71,21 @@ export const appendChunk = (
     bytes,
     output_bytes,
   }: { org_id: string; session_id: string; seq: number; bytes: Uint8Array; output_bytes: number },
-): Promise<number> =>
-  db.run(sql`
-    with chunk as (
-      insert into shell_recording (org_id, session_id, seq, bytes) values (${org_id}, ${session_id}, ${seq}, ${bytes})
+): Promise<boolean> => {
+  const { held } = await db.one(sql(heldRow)`
+    with session as (
+      select org_id, id from shell_session where org_id = ${org_id} and id = ${session_id} and status = 'open' for update
+    ), chunk as (
+      insert into shell_recording (org_id, session_id, seq, bytes) select org_id, id, ${seq}, ${bytes} from session
       on conflict do nothing returning octet_length(bytes) as size
+    ), told as (
+      update shell_session set output_bytes = ${output_bytes}, recording_bytes = recording_bytes + chunk.size
+      from chunk where org_id = ${org_id} and id = ${session_id}
     )
-    update shell_session set output_bytes = ${output_bytes}, recording_bytes = recording_bytes + chunk.size
-    from chunk where org_id = ${org_id} and id = ${session_id}`);
+    select exists (select from session)
+      or exists (select from shell_recording where org_id = ${org_id} and session_id = ${session_id} and seq = ${seq}) as held`);
+  return held;
+};
 
 export const findSession = (db: Db, org_id: string, id: string): Promise<SessionRow | undefined> =>
   db.maybe(sql(sessionRow)`select ${sessionRow} from shell_session where org_id = ${org_id} and id = ${id}`);
