@@ -20,11 +20,7 @@ export const startFiles: StartStream = async ({ plane }, viewer) => {
     const channel = await opened;
     if (channel === undefined) return;
     if (binary) await channel.write(dataMessage(data));
-    else {
-      const request = readControl(data, REQUESTS);
-      session.asked(request.type);
-      await channel.write(controlMessage(request));
-    }
+    else await channel.write(controlMessage(readControl(data, REQUESTS)));
   });
   const channel = await opened;
   if (channel !== undefined) void session.toViewer(channel);
@@ -35,15 +31,10 @@ class FileSession {
   readonly #viewer: Viewer;
   /** The file that the robot sends now, and how much of it has been passed on. */
   #reading: { path: string; size: unknown; bytes: number } | undefined;
-  #writing = false;
 
   constructor(plane: Plane, viewer: Viewer) {
     this.#plane = plane;
     this.#viewer = viewer;
-  }
-
-  asked(type: string): void {
-    if (type === "write" || type === "read") this.#writing = type === "write";
   }
 
   async toViewer(channel: Channel): Promise<void> {
@@ -70,10 +61,12 @@ class FileSession {
     if (type === "reading") this.#reading = { path, size, bytes: 0 };
     else if (type === "failed") await this.#tellPartly();
     else if (type === "done") {
+      // The robot does one after the other; what was asked last may still wait for its turn.
+      const was_read = this.#reading !== undefined;
       this.#reading = undefined;
       const data = { path, bytes, moved, sha256, ...(unchanged === true ? { unchanged } : {}) };
-      if (this.#writing) await this.#tell("file.written", `${printable(path)} was written`, data);
-      else await this.#tell("file.read", `${printable(path)} was read`, data);
+      if (was_read) await this.#tell("file.read", `${printable(path)} was read`, data);
+      else await this.#tell("file.written", `${printable(path)} was written`, data);
     }
   }
 

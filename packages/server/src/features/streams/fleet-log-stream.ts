@@ -1,10 +1,11 @@
 import type { LogRecord } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { mayInWholeOrg } from "../../kernel/caller.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { fleetScan, followLogs, type LiveBatch, robotsOfFleet, scanLogs } from "../logs/index.ts";
 import type { StartStream } from "./stream-kind.ts";
 import { type LogWish, readLogWish } from "./log-query.ts";
-import { sendMatching, STORED_RECORDS } from "./log-stream.ts";
+import { sendMatching, STORED_RECORDS, wantedOf } from "./log-stream.ts";
 import { RecordSender } from "./record-sender.ts";
 import { Collected, SentBatches } from "./sent-batches.ts";
 import type { Viewer } from "./viewer.ts";
@@ -13,6 +14,8 @@ import type { Viewer } from "./viewer.ts";
 const REPLAYED_RECORDS_MAX = 2_000;
 /** Robots that are moved in, or enrolled, are heard of after this. */
 const MEMBERS_EVERY_MS = 5_000;
+/** For one who may not see the robots of other places: one that is moved out is not seen longer than this. */
+const MEMBERS_EVERY_MS_LIMITED = 1_000;
 
 /** The logs of all robots of a fleet that are connected to this server, as one stream. It does not end when some of them, or all, are offline. */
 export function prepareFleetLogs(query: URLSearchParams): StartStream {
@@ -37,7 +40,9 @@ class FleetLogStream {
   }
 
   async start(): Promise<void> {
-    const again = this.#plane.clock.every(MEMBERS_EVERY_MS, () =>
+    const { caller, kind } = this.#viewer.admitted;
+    const every_ms = mayInWholeOrg(caller, kind.role) ? MEMBERS_EVERY_MS : MEMBERS_EVERY_MS_LIMITED;
+    const again = this.#plane.clock.every(every_ms, () =>
       this.#followMembers().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not look who is in a fleet")),
     );
     this.#viewer.onEnd = () => {
@@ -83,8 +88,10 @@ class FleetLogStream {
   }
 
   #take(batch: LiveBatch): void {
-    if (this.#collected === undefined) this.#sendBatch(batch);
-    else if (!this.#collected.add(batch)) for (const { seq } of batch.records) this.#sender.drop(batch.robot_id, seq);
+    if (this.#collected === undefined) return this.#sendBatch(batch);
+    const wanted = wantedOf(this.#wish, batch);
+    if (wanted.length === 0 || this.#collected.add(batch)) return;
+    for (const i of wanted) this.#sender.drop(batch.robot_id, batch.records[i]!.seq);
   }
 
   #sendBatch(batch: LiveBatch): void {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ServerMessage } from "@robofleet/protocol/link";
+import { createCredential } from "../tokens/index.ts";
+import { sql } from "../../kernel/sql.ts";
 import { ingestLogs } from "../logs/index.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
@@ -111,4 +113,56 @@ test("a fleet's stream has the logs of all its robots, of those that join too, a
     [it.robot_id, 404],
   ] as const)
     assert.equal((await it.refused(`/api/fleets/${id}/logs/ws?token=${it.token}`)).status, status);
+});
+
+test("a robot that comes online while its stored records are read goes on live", TIMEOUT, async () => {
+  await using it = await startRig();
+  await ingestLogs(it.plane, it.session, flush(1, 10));
+  it.sessions.delete(it.robot_id);
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const { promise: locked, resolve: lock } = Promise.withResolvers<void>();
+  const holding = it.plane.db.transaction(async (tx) => {
+    await tx.run(sql`lock table log_batch in access exclusive mode`);
+    lock();
+    await released;
+  });
+  try {
+    await locked;
+    const viewer = it.view();
+    await viewer.headers;
+    it.sessions.set(it.robot_id, it.session);
+    release();
+    await until("the stored records", () => viewer.seqs.length === 10);
+    await ingestLogs(it.plane, it.session, flush(11, 20));
+    await Promise.race([
+      until("the live ones", () => viewer.seqs.at(-1) === 20),
+      viewer.closed.then((ending) => assert.fail(`the stream ended: ${ending}`)),
+    ]);
+  } finally {
+    release();
+    await holding;
+  }
+});
+
+test("one who may see only a fleet sees no more of a robot a second after it was moved out", TIMEOUT, async () => {
+  await using it = await startRig();
+  const { fleet_id, site_id, org_id } = it;
+  const { secret } = await createCredential(it.plane.db, it.plane, { kind: "org", org_id, role: "operator", scopes: [{ fleet_id }] });
+  const stays = await seedRobot(it.plane, org_id, { fleet_id, site_id });
+  const elsewhere = await seedRobot(it.plane, org_id, { site_id });
+  const two = fakeSession("sess_2", org_id, helloOf(stays.robot_id));
+  it.sessions.set(stays.robot_id, two);
+  const viewer = it.view(`/api/fleets/${fleet_id}/logs/ws?token=${secret}`);
+  await ingestLogs(it.plane, it.session, flush(1, 1));
+  await ingestLogs(it.plane, two, flush(1, 1));
+  await until("both", () => viewer.records.length === 2);
+  await it.plane.db.run(sql`update robot set fleet_id = ${elsewhere.fleet_id} where id = ${it.robot_id}`);
+  await it.rig.clock.advance({ seconds: 1 });
+  await ingestLogs(it.plane, it.session, flush(2, 2));
+  await ingestLogs(it.plane, two, flush(2, 2));
+  await until("the one that stays", () => viewer.records.some(({ robot_id, seq }) => robot_id === stays.robot_id && seq === 2));
+  assert.deepEqual(
+    viewer.records.filter(({ robot_id }) => robot_id === it.robot_id).map(({ seq }) => seq),
+    [1],
+  );
 });

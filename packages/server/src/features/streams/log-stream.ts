@@ -88,13 +88,17 @@ class LogStream {
   }
 }
 
+/** Which records of a flush are wanted, as places in it. */
+export const wantedOf = ({ match }: LogWish, { records }: LiveBatch): number[] =>
+  match.all ? [...records.keys()] : [...records.keys().filter((i) => match.holds(records[i]!))];
+
 /** Sends the records of a flush that are wanted. */
-export function sendMatching(sender: RecordSender, { match }: LogWish, { robot_id, records, lines }: LiveBatch): void {
-  const wanted = match.all ? records.keys() : records.keys().filter((i) => match.holds(records[i]!));
-  const indices = [...wanted];
+export function sendMatching(sender: RecordSender, wish: LogWish, batch: LiveBatch): void {
+  const { robot_id, records, lines } = batch;
+  const indices = wantedOf(wish, batch);
   sender.send(
     robot_id,
     indices.map((i) => records[i]!.seq),
-    match.all ? lines : indices.map((i) => lines[i]!),
+    wish.match.all ? lines : indices.map((i) => lines[i]!),
   );
 }

@@ -150,10 +150,11 @@ async function answerPlain(
 async function serveViewer(context: StreamContext, viewer: Viewer, { start, ...admitted }: Admitted): Promise<void> {
   const { plane } = context;
   const { kind, robot_id, caller, decommissioned } = admitted;
-  const offline = kind.of === "robot" && plane.link.session(robot_id)?.org_id !== caller.org_id;
+  // Asked anew each time: it may come while the stored records are sent.
+  const offline = (): boolean => kind.of === "robot" && plane.link.session(robot_id)?.org_id !== caller.org_id;
   const endWithoutRobot = (): void => {
     if (decommissioned) viewer.close(CLOSE.robot_removed, "robot removed");
-    else if (offline) viewer.close(CLOSE.agent_offline, "agent offline");
+    else if (offline()) viewer.close(CLOSE.agent_offline, "agent offline");
   };
   try {
     const too_many = tooMany(plane.settings.limits, context.viewers, viewer);
