@@ -69,6 +69,7 @@ test("numbers over which the library would count for hours are not taken", () =>
   assert.equal(isTaken(fragment({})), true);
   assert.equal(isTaken(fragment({ size: 1 })), false);
   assert.equal(isTaken(fragment({ total: DDS_MESSAGE_BYTES_MAX + 1 })), false);
+  assert.equal(isTaken(fragment({ size: 256, total: DDS_MESSAGE_BYTES_MAX })), false);
   assert.equal(isTaken(fragment({ start: 4 })), false);
   assert.equal(isTaken(fragment({ count: 2 })), false, "two fragments are said and one is there");
   const bits = Buffer.alloc(32);

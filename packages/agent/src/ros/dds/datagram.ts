@@ -12,6 +12,8 @@ const SUBMESSAGES_MAX = 1_024;
 export const DDS_MESSAGE_BYTES_MAX = 32 * 1024 * 1024;
 /** DDS vendors fragment at about 1 KiB and more; the last of our kind of robots' at 64 KiB. */
 const FRAGMENT_BYTES_MIN = 256;
+/** Of one message; the library makes a list so long at the first of them. At 1 KiB these are more than the largest message has. */
+const FRAGMENTS_MAX = 40_000;
 /** Messages that a writer may keep; the loop of the library over them takes milliseconds. */
 const HEARTBEAT_RANGE_MAX = 65_536n;
 const SET_BITS_MAX = 256;
@@ -147,7 +149,7 @@ function isSound(submessage: Submessage): boolean {
 function areFragmentsSound({ view, offset, little, flags, end }: Submessage): boolean {
   const [start, count] = [view.getUint32(offset + 24, little), view.getUint16(offset + 28, little)];
   const [size, total] = [view.getUint16(offset + 30, little), view.getUint32(offset + 32, little)];
-  if (size < FRAGMENT_BYTES_MIN || total > DDS_MESSAGE_BYTES_MAX || start < 1 || count < 1) return false;
+  if (size < FRAGMENT_BYTES_MIN || total > DDS_MESSAGE_BYTES_MAX || start < 1 || count < 1 || total > size * FRAGMENTS_MAX) return false;
   const first = (start - 1) * size;
   const bytes = Math.min(count * size, total - first);
   // With inline QoS before it there is less; then what is there is cut by takeInlineQos.

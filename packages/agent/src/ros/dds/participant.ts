@@ -13,6 +13,7 @@ import type { Clock, Timer } from "@robofleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
 import { DDS_MESSAGE_BYTES_MAX, type Goodbye, PARTICIPANT_WRITER, screenDatagram } from "./datagram.ts";
+import { boundFragments } from "./fragments.ts";
 import { type MakeSet, Received } from "./received.ts";
 import { ddsAddresses, DdsSocket } from "./sockets.ts";
 
@@ -88,6 +89,7 @@ export class DdsParticipant {
       this.#context.writer = rtps.makeGuid(guid_prefix, heartbeat.writerEntityId);
       handle(guid_prefix, heartbeat);
     };
+    boundFragments(this.#participant);
     const publish = this.#inside.handlePublication;
     this.#inside.handlePublication = (parameters, timestamp) => publish(withReliability(parameters, rtps), timestamp);
     this.#participant.on("error", (error) => this.#failed(error));
