@@ -87,6 +87,24 @@ test("one subscription serves all who ask for a topic, and ends with the last of
   assert.deepEqual(dds.listened, []);
 });
 
+test("a listener that throws at a message loses that message alone, and who else listens nothing", LIMIT, async (t) => {
+  const dds = new ScriptedRos();
+  const { bridge } = startBridge(t, { dds: dds.find });
+  const [fine, picky]: [unknown[], number[]] = [[], []];
+  await bridge.subscribe("/a", {}, ({ message }) => picky.push(Number(message)));
+  await bridge.subscribe("/a", {}, ({ message }) => fine.push(message));
+  await turns();
+  const strange = { valueOf: 1, toString: 1 };
+  for (const message of [1, strange, 2]) dds.publish("/a", message);
+  assert.deepEqual(
+    [picky, fine],
+    [
+      [1, 2],
+      [1, strange, 2],
+    ],
+  );
+});
+
 test("subscriptions go on with the adapter that is found later", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   dds.there = false;

@@ -3,6 +3,9 @@ import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import type { RosAdapter, RosMessage } from "./adapter.ts";
 
+/** Messages that a listener threw at are told of once in it. */
+const FAILURE_LOG_MS = 60_000;
+
 interface Listener {
   /** Milliseconds between two messages at least; 0: every one. */
   interval_ms: number;
@@ -26,6 +29,9 @@ export class SharedSubscription {
   /** Ends the subscription at the adapter of now. */
   #end: (() => void) | undefined;
   #newest: RosMessage | undefined;
+  /** Messages dropped since that was last logged. */
+  #dropped = 0;
+  #dropped_logged_at = -Infinity;
 
   constructor(options: SharedSubscriptionOptions) {
     this.#options = options;
@@ -86,6 +92,20 @@ export class SharedSubscription {
     // From when it was due, so that 10 a second out of 30 are 10; not from long ago, so that a pause earns no burst.
     const late_ms = now - listener.next_at;
     listener.next_at = (late_ms < listener.interval_ms ? listener.next_at : now) + listener.interval_ms;
-    listener.on(message);
+    try {
+      listener.on(message);
+    } catch (error) {
+      this.#drop(error, now);
+    }
+  }
+
+  /** A message may be anything, whatever its type says: one that a listener cannot take is lost to that listener, and nothing else. */
+  #drop(error: unknown, now: number): void {
+    this.#dropped += 1;
+    if (now - this.#dropped_logged_at < FAILURE_LOG_MS) return;
+    const { topic, log } = this.#options;
+    log.warn({ topic, messages: this.#dropped, reason: errorText(error) }, "messages of a topic could not be taken");
+    this.#dropped = 0;
+    this.#dropped_logged_at = now;
   }
 }

@@ -1,5 +1,6 @@
 import type { Clock } from "@robofleet/clock";
 import { WebSocket } from "ws";
+import { errorText } from "../disk/write-atomically.ts";
 
 /** The largest message that is taken, an uncompressed 4K image with room to spare; a larger one ends the connection. */
 export const ROS_SOCKET_MESSAGE_BYTES_MAX = 64 * 1024 * 1024;
@@ -14,7 +15,7 @@ export interface RosSocketOptions {
   clock: Clock;
   /** Gives up the attempt; an open connection is ended by `close`. */
   signal: AbortSignal;
-  /** Called with each message from the first one on. */
+  /** Called with each message from the first one on; when it throws, the connection is ended with that as the reason. */
   on: (data: Buffer, binary: boolean) => void;
 }
 
@@ -42,7 +43,13 @@ export class RosSocket {
     socket.on("ping", hear);
     socket.on("message", (data, binary) => {
       hear();
-      on(Buffer.isBuffer(data) ? data : Buffer.concat(Array.isArray(data) ? data : [Buffer.from(data)]), binary);
+      // What the other end says is anything: nothing of it may end the agent.
+      try {
+        on(Buffer.isBuffer(data) ? data : Buffer.concat(Array.isArray(data) ? data : [Buffer.from(data)]), binary);
+      } catch (error) {
+        failure ??= `it sent what cannot be read (${errorText(error)})`;
+        socket.terminate();
+      }
     });
     socket.on("error", (error) => (failure ??= error.message));
     this.gone = new Promise((resolve) => {

@@ -147,3 +147,13 @@ test("an adapter says that it is gone when its server ends, and its questions ar
   assert.match(await adapter.gone, /closed \(1001\)/);
   assert.deepEqual(await adapter.topics(), []);
 });
+
+test("what cannot even be read ends the connection with the reason, and nothing else", { timeout: TIMEOUT_MS }, async (t) => {
+  const server = await RosbridgeServer.start(t, "/rosapi/");
+  server.topics.set("/chatter", STRING);
+  const adapter = await connect(t, server.url);
+  await adapter.subscribe("/chatter", () => {});
+  await eventually(() => server.subscriptions.size === 1);
+  for (const { socket } of server.subscriptions) socket.send('{"op":"publish","topic":{"toString":1}}');
+  assert.match(await adapter.gone, /it sent what cannot be read/);
+});
