@@ -4,7 +4,7 @@ import type { RosMessage, RosTopic } from "../../ros/adapter.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
 import { pickField } from "./field-path.ts";
 import { type EchoRequest, readTopicsRequest } from "./params.ts";
-import { FULL_BYTES_MAX, showMessage } from "./to-json.ts";
+import { FULL_BYTES_MAX, showMessage, SUMMARISED } from "./to-json.ts";
 
 /** How often who follows the list is told of what changed, at most. */
 const LIST_MS = 1_000;
@@ -80,6 +80,14 @@ class Echo {
 
   async #send(): Promise<void> {
     this.#sending = true;
+    try {
+      await this.#sendNewest();
+    } catch {
+      this.#channel.reset(CLOSE_NOT_AVAILABLE, "a message of this topic could not be shown");
+    }
+  }
+
+  async #sendNewest(): Promise<void> {
     for (let message = this.#newest; message !== undefined; message = this.#newest) {
       this.#newest = undefined;
       const skipped = this.#skipped;
@@ -103,8 +111,8 @@ class Echo {
     }
     const head = { ...(skipped > 0 ? { skipped } : {}), topic, type, at: at.toISOString() };
     const line = JSON.stringify({ ...head, ...showMessage(picked.value, full) });
-    if (line.length <= FULL_BYTES_MAX) return line;
-    const shown = showMessage(picked.value, false);
-    return JSON.stringify({ ...head, ...shown, note: `more than ${FULL_BYTES_MAX} bytes: summarised` });
+    if (Buffer.byteLength(line) <= FULL_BYTES_MAX) return line;
+    const summary = JSON.stringify({ ...head, ...showMessage(picked.value, false), note: SUMMARISED });
+    return Buffer.byteLength(summary) <= FULL_BYTES_MAX ? summary : JSON.stringify({ ...head, message: null, note: "too large" });
   }
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { UndecodedMessage } from "../../ros/adapter.ts";
 import { parseFieldPath, pickField } from "./field-path.ts";
 import { readTopicsRequest } from "./params.ts";
-import { FULL_BYTES_MAX, showMessage, SUMMARY_ARRAY_MAX, SUMMARY_TEXT_MAX } from "./to-json.ts";
+import { FULL_BYTES_MAX, showMessage, SUMMARY_ARRAY_MAX, SUMMARY_TEXT_BYTES_MAX, SUMMARY_TEXT_MAX } from "./to-json.ts";
 
 const summary = (message: unknown): unknown => showMessage(message, false).message;
 const times = (count: number, value: unknown): unknown[] => Array.from({ length: count }, () => value);
@@ -66,6 +66,12 @@ test("in full nothing is left out, up to a bound beyond which it is summarised a
     assert.equal((message as { large: { length: number } }).large.length, large.length);
     assert.match(note ?? "", /summarised/);
   }
+});
+
+test("texts of a summary are bounded together", () => {
+  const texts = Array.from({ length: 60 }, () => Array.from({ length: 60 }, () => "ä".repeat(1_000)));
+  const bytes = Buffer.byteLength(JSON.stringify(summary(texts)));
+  assert.ok(bytes < 2 * SUMMARY_TEXT_BYTES_MAX, `${bytes} bytes`);
 });
 
 test("what cannot be decoded is its length, its first bytes and why", () => {

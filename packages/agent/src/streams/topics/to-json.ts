@@ -10,9 +10,13 @@ export const SUMMARY_TEXT_MAX = 1_024;
 export const SUMMARY_TEXT_FIRST = 256;
 /** Values of a whole summary; arrays that begin beyond are told by their length alone. */
 export const SUMMARY_VALUES_MAX = 4_000;
+/** Bytes of the texts of a whole summary; those beyond are told by their length alone. */
+export const SUMMARY_TEXT_BYTES_MAX = 128 * 1024;
 /** Bytes of a message as JSON when all of it is asked for; a larger one is summarised after all. Two of them may wait for a viewer. */
 export const FULL_BYTES_MAX = 512 * 1024;
 const DEPTH_MAX = 64;
+/** The note of a message that was asked for in full. */
+export const SUMMARISED = `more than ${FULL_BYTES_MAX} bytes: summarised`;
 
 export interface Shown {
   message: unknown;
@@ -30,7 +34,7 @@ export function showMessage(message: unknown, full: boolean): Shown {
       return { message: new Full().show(message, 0) };
     } catch (error) {
       if (!(error instanceof TooLarge)) throw error;
-      return { message: new Summary().show(message, 0), note: `more than ${FULL_BYTES_MAX} bytes: summarised` };
+      return { message: new Summary().show(message, 0), note: SUMMARISED };
     }
   }
   return { message: new Summary().show(message, 0) };
@@ -92,6 +96,7 @@ const NAME_BYTES = 4;
 
 class Summary extends Shape {
   #values = 0;
+  #text_bytes = 0;
 
   protected count(): void {
     this.#values += 1;
@@ -99,7 +104,11 @@ class Summary extends Shape {
 
   protected text(value: string): unknown {
     this.count();
-    return value.length <= SUMMARY_TEXT_MAX ? value : { length: value.length, first: value.slice(0, SUMMARY_TEXT_FIRST) };
+    const first = value.length <= SUMMARY_TEXT_MAX ? value : value.slice(0, SUMMARY_TEXT_FIRST);
+    const bytes = Buffer.byteLength(first);
+    if (this.#text_bytes + bytes > SUMMARY_TEXT_BYTES_MAX) return { length: value.length, first: "" };
+    this.#text_bytes += bytes;
+    return value.length <= SUMMARY_TEXT_MAX ? value : { length: value.length, first };
   }
 
   protected array(value: ArrayLike<unknown>, depth: number): unknown {

@@ -102,6 +102,28 @@ test("a message that is too large in full is summarised, and says so", LIMIT, as
   assert.match(note ?? "", /summarised/);
 });
 
+test("a summary is bounded too: texts without end are told by their length, names without end not at all", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  const channel = await open({ op: "echo", topic: "/strange", full: true });
+  await eventually(() => ros.listened, ["/strange"]);
+  const texts = Object.fromEntries(Array.from({ length: 8_000 }, (_, i) => [`t${i}`, "\u0000".repeat(1_000)]));
+  ros.publish("/strange", texts);
+  const first = await line(channel);
+  assert.match(first.note ?? "", /summarised|too large/);
+  ros.publish("/strange", Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`${i}${"n".repeat(1_000_000)}`, i])));
+  const { message, note } = await line(channel);
+  assert.deepEqual([message, note], [null, "too large"]);
+  channel.close();
+});
+
+test("a message that cannot be shown ends its stream with a reason", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  const channel = await open({ op: "echo", topic: "/strange" });
+  await eventually(() => ros.listened, ["/strange"]);
+  ros.publish("/strange", 1, "t".repeat(5 * 1024 * 1024));
+  assert.deepEqual(await channel.ended, { code: 4410, reason: "a message of this topic could not be shown" });
+});
+
 test("what is published is listed once, or again whenever it is another", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.published = [
