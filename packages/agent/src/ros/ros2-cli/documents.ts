@@ -1,28 +1,29 @@
 import { StringDecoder } from "node:string_decoder";
 import { parse } from "yaml";
 
-/** The longest document that is read; a longer one is left out. */
-export const ROS2_DOCUMENT_CHARACTERS_MAX = 8 * 1024 * 1024;
+/** The longest document that is read: reading holds up everything else, for a quarter of a second already here. */
+export const ROS2_DOCUMENT_CHARACTERS_MAX = 128 * 1024;
 
 const END = "---\n";
 
 /** Cuts what `ros2 topic echo` prints into its documents. */
 export class Documents {
   readonly #decoder = new StringDecoder("utf8");
-  readonly #take: (text: string) => void;
+  readonly #take: (text: string | undefined) => void;
   #text = "";
   /** Up to where no end was found. */
   #seen = 0;
   #too_long = false;
 
-  constructor(take: (text: string) => void) {
+  /** `take` is called with each document, with undefined in the place of one that is too long. */
+  constructor(take: (text: string | undefined) => void) {
     this.#take = take;
   }
 
   add(chunk: Buffer): void {
     this.#text += this.#decoder.write(chunk);
     for (let at = this.#end(); at !== -1; at = this.#end()) {
-      if (!this.#too_long) this.#take(this.#text.slice(0, at));
+      this.#take(this.#too_long || at > ROS2_DOCUMENT_CHARACTERS_MAX ? undefined : this.#text.slice(0, at));
       this.#too_long = false;
       this.#text = this.#text.slice(at + END.length);
       this.#seen = 0;

@@ -86,8 +86,8 @@ test("no command, one that fails and one that finds nothing but itself are no RO
   assert.equal(await findRos2(adapterOptions({ environment: alone.environment })), undefined);
 });
 
-test("documents are cut wherever chunks end, and one that is too long is left out", () => {
-  const took: string[] = [];
+test("documents are cut wherever chunks end, and one that is too long is told without its text", () => {
+  const took: (string | undefined)[] = [];
   const documents = new Documents((text) => took.push(text));
   const text = "data: kühl\n---\na: '---'\nb: |\n  x---\n---\n";
   for (const byte of Buffer.from(text)) documents.add(Buffer.of(byte));
@@ -95,6 +95,24 @@ test("documents are cut wherever chunks end, and one that is too long is left ou
   took.length = 0;
   documents.add(Buffer.alloc(ROS2_DOCUMENT_CHARACTERS_MAX + 10, "x"));
   documents.add(Buffer.from("\n---\nnext: 1\n---\n"));
-  assert.deepEqual(took, ["next: 1\n"]);
-  assert.deepEqual(readDocument(took[0]!), { next: 1 });
+  documents.add(Buffer.from(`${"x".repeat(ROS2_DOCUMENT_CHARACTERS_MAX)}\n---\n`));
+  assert.deepEqual(took, [undefined, "next: 1\n", undefined]);
+  assert.deepEqual(readDocument(took[1]!), { next: 1 });
+});
+
+test("a message that is too long to be parsed is not parsed, and says so", { timeout: TIMEOUT_MS }, async (t) => {
+  const print = "printf 'data: '; head -c 200000 /dev/zero | tr '\\0' x; printf '\\n---\\n'; sleep 1000";
+  const { environment } = await standIn(
+    t,
+    STAND_IN.replace(/(?<="topic echo"\) ).*(?= ;;)/, () => print),
+  );
+  const adapter = await findRos2(adapterOptions({ environment }));
+  assert.ok(adapter);
+  t.after(() => adapter.close());
+  const came: RosMessage[] = [];
+  await adapter.subscribe("/chatter", (message) => came.push(message));
+  await eventually(() => came.length === 1);
+  const { message } = came[0]!;
+  assert.ok(message instanceof UndecodedMessage);
+  assert.equal(message.reason, "too long for the ros2 command");
 });

@@ -1,6 +1,6 @@
 import type { Clock } from "@robofleet/clock";
 import { backoffMs } from "../../link/backoff.ts";
-import type { FindRosAdapter, RosAdapter, RosMessage, RosTopic } from "../adapter.ts";
+import { type FindRosAdapter, type RosAdapter, type RosMessage, type RosTopic, UndecodedMessage } from "../adapter.ts";
 import { LazyMessage } from "../lazy-message.ts";
 import { findProgram, outputOf, type Ros2Command, start, stop } from "./command.ts";
 import { Documents, readDocument } from "./documents.ts";
@@ -14,6 +14,9 @@ const FAILED_LISTS_MAX = 2;
 const ALONE = ["--no-daemon", "--spin-time", "2"];
 /** What it publishes itself is there even when no ROS is. */
 const OWN_TOPICS = new Set(["/rosout", "/parameter_events"]);
+
+const readBytes = (bytes: Uint8Array): unknown => readDocument(Buffer.from(bytes).toString("utf8"));
+const tellTooLong = (bytes: Uint8Array): UndecodedMessage => new UndecodedMessage(bytes, "too long for the ros2 command");
 
 interface Lists {
   topics: RosTopic[];
@@ -125,11 +128,8 @@ class Ros2Adapter implements RosAdapter {
     const documents = new Documents((text) => {
       came = true;
       if (signal.aborted) return;
-      on(
-        new LazyMessage(type ?? this.#typeOf(topic), this.#clock.now(), Buffer.from(text), (bytes) =>
-          readDocument(Buffer.from(bytes).toString("utf8")),
-        ),
-      );
+      const decode = text === undefined ? tellTooLong : readBytes;
+      on(new LazyMessage(type ?? this.#typeOf(topic), this.#clock.now(), Buffer.from(text ?? ""), decode));
     });
     await new Promise<void>((resolve) => {
       signal.addEventListener("abort", () => resolve(), { once: true });
