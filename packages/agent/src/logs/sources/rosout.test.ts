@@ -49,6 +49,7 @@ test("what nodes of ROS 1 log, too; simulated time is not taken for the time", (
     ["debug", "info", "warn", "error", "fatal"],
   );
   assert.deepEqual(rosoutRecord({ ...message, header: { stamp: { sec: 12, nsec: 0 } } }, at)?.at, at);
+  assert.deepEqual(rosoutRecord({ ...message, header: { stamp: { sec: 1e300, nsec: 0 } } }, at)?.at, at, "no time at all");
   for (const none of [null, "text", {}, { msg: 1 }]) assert.equal(rosoutRecord(none, at), undefined);
 });
 

@@ -56,7 +56,8 @@ function stampOf(message: object): Date | undefined {
   const seconds = Number(sec);
   // Simulated time begins with 0: nobody would find those records among the others.
   if (!Number.isFinite(seconds) || seconds < STAMP_SECONDS_MIN) return undefined;
-  return new Date(seconds * 1_000 + Number(nanosec ?? nsec ?? 0) / 1e6);
+  const at = new Date(seconds * 1_000 + Number(nanosec ?? nsec ?? 0) / 1e6);
+  return Number.isNaN(at.getTime()) ? undefined : at;
 }
 
 /** 2001: an earlier time is no wall clock's. */
