@@ -117,7 +117,8 @@ class SocketStream implements Stream {
       heard_at_ms = connection.clock.monotonic();
     };
     const pulse = connection.clock.every(PING_INTERVAL_MS, () => {
-      if (socket.isPaused) return hear();
+      // Whoever does not read hears nothing, and says by this that it is there.
+      if (socket.isPaused) hear();
       if (connection.clock.monotonic() - heard_at_ms > SILENCE_MS_MAX) return socket.terminate();
       if (socket.readyState === socket.OPEN) socket.ping();
     });

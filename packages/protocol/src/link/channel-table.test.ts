@@ -184,6 +184,19 @@ test("a link has a bounded number of channels", LIMIT, async () => {
   assert.ok(count >= CHANNELS_MAX && count <= CHANNELS_MAX + 2, `${count}`);
 });
 
+test("a channel that was closed with something left to send is forgotten when the other end resets it", LIMIT, async () => {
+  const kept: Channel[] = [];
+  const { server, robot } = pair({ deaf: (channel) => void kept.push(channel) });
+  for (let i = 0; i < CHANNELS_MAX + 10; i += 1) {
+    const channel = await server.table.open("deaf", "camera");
+    await fill(channel);
+    channel.close(1000, "enough");
+    kept.at(-1)!.reset(1000, "the viewer left");
+    await turns();
+    assert.deepEqual([server.queue.channels, robot.table.size], [0, 0]);
+  }
+});
+
 test("a peer that breaks the rules is told from one that is late", LIMIT, async () => {
   const { server, robot } = pair({ deaf: () => {} });
   const frame = (type: FrameType, channel: number, payload: Uint8Array = Buffer.alloc(0)) =>

@@ -97,7 +97,12 @@ export class ChannelTable {
     if (frame.type === FrameType.OPEN) return this.#opened(frame);
     if (frame.type === FrameType.CREDIT) return this.#credited(frame);
     const channel = this.#channels.get(frame.channel);
-    if (channel === undefined) return this.#assertKnown(frame.channel);
+    if (channel === undefined) {
+      this.#assertKnown(frame.channel);
+      // Closed here with something still to be sent, which the other end does not want any more: its credit would never come.
+      if (frame.type === FrameType.RESET) this.#options.queue.dropChannel(frame.channel);
+      return;
+    }
     switch (frame.type) {
       case FrameType.DATA:
         return channel.receive(frame);

@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { test, type TestContext } from "node:test";
-import { type Channel, ChannelRefused } from "@robofleet/protocol/link";
+import { type Channel, ChannelRefused, readMessage } from "@robofleet/protocol/link";
 import { channelPair } from "@robofleet/protocol/link/testing";
 import { WebSocket, WebSocketServer } from "ws";
 import type { Admitted } from "./admit.ts";
@@ -103,6 +103,19 @@ test("what the robot refuses or ends is told to every viewer, with its reason", 
   server.endAll("cut");
   assert.equal(await cut(), "4409 agent offline");
   assert.equal(hub.size, 0);
+});
+
+test("what a robot sends that means nothing ends the stream, and not the server", LIMIT, async (t) => {
+  const join = await sockets(t);
+  const opened: Channel[] = [];
+  const { server } = channelPair({ topics: (channel) => void opened.push(channel) });
+  const { viewer, ws } = await join();
+  const closed = new Promise<string>((resolve) => ws.once("close", (code, reason) => resolve(`${code} ${reason.toString()}`)));
+  const take = (message: Uint8Array): void => void readMessage(message);
+  await new Hub().share({ key: "rob_1", open: () => server.open("topics", "topics"), viewer, take });
+  await opened[0]!.write(Buffer.from([9, 9, 9]));
+  assert.equal(await closed, "4410 what the robot sent means nothing here");
+  assert.equal((await opened[0]!.ended).code, 4410);
 });
 
 test("one that does not read is kept two frames and told how many it missed", LIMIT, async (t) => {

@@ -1,3 +1,4 @@
+import { CLOSE } from "@robofleet/protocol";
 import { type Channel, ChannelRefused } from "@robofleet/protocol/link";
 import { closeOf } from "./open-at-robot.ts";
 import type { Viewer } from "./viewer.ts";
@@ -61,9 +62,14 @@ export class Hub {
 
   /** Reads as fast as the robot sends: takers never wait, so the credit that this gives is the server's, not a viewer's. */
   async #pump(key: string, source: Source, channel: Channel): Promise<void> {
-    for await (const message of channel) {
-      source.newest = message;
-      for (const take of source.takers.values()) take(message);
+    try {
+      for await (const message of channel) {
+        source.newest = message;
+        for (const take of source.takers.values()) take(message);
+      }
+    } catch {
+      // What a robot says is not to be relied on.
+      channel.reset(CLOSE.ended_by_robot, "what the robot sent means nothing here");
     }
     const { code, reason } = closeOf(await channel.ended);
     this.#end(key, source, code, reason);

@@ -162,6 +162,8 @@ class ShellStream {
 /** Why a shell ended that did not end by itself. */
 function endingOf({ ended_with }: Viewer, robot_reason: string): { reason: string; aborted: boolean } {
   if (ended_with === undefined) return { reason: "viewer_left", aborted: false };
+  // Without an exit code: of an agent that does not say any.
+  if (ended_with === 1000) return { reason: "ended", aborted: false };
   if (ended_with === CLOSE.ended_by_robot) return { reason: robot_reason === "" ? "ended_by_robot" : robot_reason, aborted: false };
   const [reason = "server_error"] = Object.entries(CLOSE).find(([, code]) => code === ended_with) ?? [];
   return { reason, aborted: ended_with === CLOSE.agent_offline || reason === "server_error" };

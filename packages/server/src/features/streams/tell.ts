@@ -20,9 +20,11 @@ const SWEEP_ROWS_MAX = 500;
 const OF_SERVER = new Map<number, string>(Object.entries(CLOSE).map(([reason, code]) => [code, reason]));
 /** What WebSockets call a connection that went without a close. */
 export const CLOSED_ABNORMALLY = 1006;
+const ENDED_IN_ORDER = 1000;
 
 /** `ended_with`: the code that the server gave. The words in which a viewer closes are not repeated. */
 export function endOf(ended_with: number | undefined, code: number, broke_protocol = false): StreamEnd {
+  if (ended_with === ENDED_IN_ORDER) return { code: ended_with, reason: "ended" };
   if (ended_with !== undefined) return { code: ended_with, reason: OF_SERVER.get(ended_with) ?? "server_error" };
   if (broke_protocol) return { code, reason: "protocol_error" };
   return { code, reason: code === CLOSED_ABNORMALLY ? "connection_lost" : "viewer_left" };

@@ -58,6 +58,8 @@ export class Viewer {
     // A close event follows.
     ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
     ws.on("pong", () => (this.#heard = true));
+    // One that reads slowly sees no ping of ours, and asks by itself.
+    ws.on("ping", () => (this.#heard = true));
     ws.on("message", (data, binary) => {
       this.#heard = true;
       // Nothing that the viewer of a log or a camera says matters, but it lives.
@@ -99,9 +101,9 @@ export class Viewer {
 
   /** Asks whether the viewer is still there, or cuts it when it did not answer the last time. */
   ping(): void {
-    // What it says is not read while the robot has no room for it, so neither is its answer.
-    if (this.ws.isPaused) return;
-    if (!this.#heard) return this.ws.terminate();
+    // What it says is not read while the robot has no room for it, so neither is its answer. Asked it is all the same: a machine that has
+    // nobody there any more answers with a reset.
+    if (!this.#heard && !this.ws.isPaused) return this.ws.terminate();
     this.#heard = false;
     if (this.ws.readyState === this.ws.OPEN) this.ws.ping();
   }
