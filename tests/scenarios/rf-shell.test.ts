@@ -8,20 +8,21 @@ import { PtyTerminal } from "../../packages/agent/src/streams/shell/pty.ts";
 import { RfHome } from "../../packages/cli/src/testing/run-rf.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
+import { Proxy } from "../harness/proxy.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const MAIN = path.resolve(import.meta.dirname, "../../packages/cli/src/main.ts");
 const withShell = { robot: { shell: { user: os.userInfo().username, command: ["bash", "--norc", "-i"] } } };
 
-const envOf = (plane: Harness) => ({ ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: plane.default_org.admin_token });
+const envOf = (plane: Harness, url = plane.url) => ({ ROBOFLEET_BASE_URL: url, ROBOFLEET_TOKEN: plane.default_org.admin_token });
 
 /** `rf` as a person has it: on a terminal, which is looked at before and after. */
-function onTerminal(plane: Harness, home: RfHome, args: string[]) {
+function onTerminal(plane: Harness, home: RfHome, args: string[], line?: Proxy) {
   const rf = [process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(" ");
   const terminal = new PtyTerminal({
     argv: ["/bin/sh", "-c", `stty -g; ${rf}; echo "code=$?"; stty -g`],
     cwd: home.directory,
-    env: { PATH: process.env["PATH"] ?? "", XDG_CONFIG_HOME: home.directory, TERM: "xterm-256color", ...envOf(plane) },
+    env: { PATH: process.env["PATH"] ?? "", XDG_CONFIG_HOME: home.directory, TERM: "xterm-256color", ...envOf(plane, line?.url) },
     cols: 97,
     rows: 33,
     clock: systemClock,
@@ -86,6 +87,23 @@ test("~. after Enter ends a shell that does not answer, and ~~ is a ~", TIMEOUT,
   await rf.shows("a~.b\r\n");
   await rf.type("\u0015exec sleep 100\r");
   await rf.shows("exec sleep 100\r\n");
+  await rf.type("~.");
+  assert.equal(await rf.ended(), "1");
+  assert.match(rf.text, /disconnected/);
+});
+
+test("~. ends a connection that takes nothing any more, however much was typed into it", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  await using robot = await LiveRobot.start(plane, withShell);
+  await using home = await RfHome.make();
+  await using line = await Proxy.start(plane.url);
+  await using rf = onTerminal(plane, home, ["robots", "shell", robot.id], line);
+  await rf.shows("bash-");
+  await rf.type("stty -echo; cat > /dev/null\r");
+  await rf.shows("/dev/null\r\n");
+  line.shape = { delay_ms: 24 * 3_600_000 };
+  // More than the sockets and the line hold, and than rf has under way: a send waits.
+  for (let i = 0; i < 200; i += 1) await rf.type(`${"x".repeat(32 * 1024)}\r`);
   await rf.type("~.");
   assert.equal(await rf.ended(), "1");
   assert.match(rf.text, /disconnected/);

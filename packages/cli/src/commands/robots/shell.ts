@@ -4,13 +4,18 @@ import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { EXIT } from "../../exit-codes.ts";
 import { Failure } from "../../failure.ts";
-import { type Escape, EscapeFilter } from "../../shell/escape.ts";
+import { EscapeFilter } from "../../shell/escape.ts";
 import { LocalTerminal } from "../../shell/local-terminal.ts";
 import { streamFailure } from "../../stream-ending.ts";
 
 const SUBPROTOCOL = "robofleet.shell.v1";
 /** The server takes no longer message. */
 const MESSAGE_BYTES_MAX = 32 * 1024;
+/** What was typed and waits for a connection that takes nothing; more is lost, with a bell. */
+const TYPED_BYTES_MAX = 4 * 1024 * 1024;
+/** So long a connection that was left has to end in good order. */
+const LEAVE_MS_MAX = 1_000;
+const BELL = "\u0007";
 const HELP = "\r\n~.  end the connection\r\n~~  a single ~\r\n~?  this help\r\n(after Enter only)\r\n";
 
 interface Options {
@@ -39,8 +44,10 @@ export const define: Define = (command, act) => {
 async function run(context: Context, robot_id: string, command: string[], { app, tty }: Options): Promise<void> {
   const client = await context.client();
   const terminal = tty !== false && LocalTerminal.present ? new LocalTerminal() : undefined;
+  const cut = new AbortController();
   const stream = await client.stream("shell", {
     robot_id,
+    signal: cut.signal,
     protocols: [SUBPROTOCOL],
     query: {
       ...(terminal === undefined ? { terminal: "no" } : { ...terminal.size, term: context.environment.term }),
@@ -48,13 +55,18 @@ async function run(context: Context, robot_id: string, command: string[], { app,
       command: command.length === 0 ? undefined : JSON.stringify(command),
     },
   });
-  const shell = new RemoteShell(stream, terminal);
+  let leaving: { cancel(): void } | undefined;
+  const shell = new RemoteShell(stream, terminal, () => {
+    stream.close();
+    leaving ??= context.clock.setTimer(LEAVE_MS_MAX, () => cut.abort());
+  });
   terminal?.open((size) => void stream.send(JSON.stringify({ type: "resize", ...size })));
   let exit_code: number | undefined;
   try {
     shell.takeInput();
     exit_code = await shell.show();
   } finally {
+    leaving?.cancel();
     terminal?.close(exit_code !== undefined);
     process.stdin.destroy();
   }
@@ -81,19 +93,26 @@ class RemoteShell {
   printed = false;
   readonly #stream: Stream;
   readonly #terminal: LocalTerminal | undefined;
-  readonly #filter: EscapeFilter | undefined;
+  readonly #leave: () => void;
+  readonly #filter = new EscapeFilter();
+  /** Typed, and not sent yet. */
+  #typed: Uint8Array[] = [];
+  #typed_bytes = 0;
+  #sending = false;
 
-  constructor(stream: Stream, terminal: LocalTerminal | undefined) {
+  /** `leave` is called when somebody types `~.`. */
+  constructor(stream: Stream, terminal: LocalTerminal | undefined, leave: () => void) {
     this.#stream = stream;
     this.#terminal = terminal;
-    this.#filter = terminal === undefined ? undefined : new EscapeFilter();
+    this.#leave = leave;
   }
 
-  /** Reads stdin as fast as the robot takes it. */
+  /** Reads a pipe as fast as the robot takes it, and a terminal always: who types may want to leave a connection that is stuck. */
   takeInput(): void {
     process.stdin.on("data", (bytes: Buffer) => {
+      if (this.#terminal !== undefined) return this.#type(bytes);
       process.stdin.pause();
-      void this.#type(bytes).then(() => process.stdin.resume());
+      void this.#send(bytes).then(() => process.stdin.resume());
     });
     process.stdin.once("end", () => {
       if (this.#terminal === undefined) void this.#stream.send(JSON.stringify({ type: "eof" }));
@@ -102,14 +121,31 @@ class RemoteShell {
     process.stdin.on("error", () => {});
   }
 
-  async #type(typed: Buffer): Promise<void> {
-    const { bytes, escapes } = this.#filter === undefined ? { bytes: typed, escapes: [] as Escape[] } : this.#filter.take(typed);
-    for (let at = 0; at < bytes.length; at += MESSAGE_BYTES_MAX) await this.#stream.send(bytes.subarray(at, at + MESSAGE_BYTES_MAX));
-    if (escapes.includes("help")) process.stdout.write(HELP);
-    if (escapes.includes("disconnect")) {
-      this.left = true;
-      this.#stream.close();
+  #type(typed: Buffer): void {
+    const { bytes, escapes } = this.#filter.take(typed);
+    if (this.#typed_bytes + bytes.length > TYPED_BYTES_MAX) process.stdout.write(BELL);
+    else {
+      this.#typed.push(bytes);
+      this.#typed_bytes += bytes.length;
+      if (!this.#sending) void this.#sendTyped();
     }
+    if (escapes.includes("help")) process.stdout.write(HELP);
+    if (!escapes.includes("disconnect")) return;
+    this.left = true;
+    this.#leave();
+  }
+
+  async #sendTyped(): Promise<void> {
+    this.#sending = true;
+    for (let bytes = this.#typed.shift(); bytes !== undefined; bytes = this.#typed.shift()) {
+      await this.#send(bytes);
+      this.#typed_bytes -= bytes.length;
+    }
+    this.#sending = false;
+  }
+
+  async #send(bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at < bytes.length; at += MESSAGE_BYTES_MAX) await this.#stream.send(bytes.subarray(at, at + MESSAGE_BYTES_MAX));
   }
 
   /** Prints what comes as fast as stdout takes it, until the stream ends; answers the exit code, if one was told. */
