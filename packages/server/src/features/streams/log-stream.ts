@@ -90,7 +90,12 @@ class LogStream {
 
 /** Which records of a flush are wanted, as places in it. */
 export const wantedOf = ({ match }: LogWish, { records }: LiveBatch): number[] =>
-  match.all ? [...records.keys()] : [...records.keys().filter((i) => match.holds(records[i]!))];
+  match.all
+    ? [...records.keys()]
+    : records
+        .keys()
+        .filter((i) => match.holds(records[i]!))
+        .toArray();
 
 /** Sends the records of a flush that are wanted. */
 export function sendMatching(sender: RecordSender, wish: LogWish, batch: LiveBatch): void {
