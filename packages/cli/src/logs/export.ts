@@ -1,11 +1,10 @@
-import { createWriteStream } from "node:fs";
-import { rename, rm } from "node:fs/promises";
 import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ApiError, type Client } from "@robofleet/sdk";
 import type { Context } from "../context.ts";
 import { bytes as humanBytes } from "../duration.ts";
 import { printBody } from "../raw-body.ts";
+import { writeWhole } from "../whole-file.ts";
 import { filterQuery, type LogOptions } from "./options.ts";
 
 /** Writes every record to the file, which is there only once it is whole; `-` is stdout. */
@@ -25,7 +24,6 @@ export async function exportLogs(
     throw new ApiError({ status: response.status, headers: response.headers, body });
   }
   if (file === "-") return await printBody(response);
-  const part = `${file}.part`;
   let [bytes, records] = [0, 0];
   const count = new Transform({
     transform(chunk: Buffer, _, done) {
@@ -34,13 +32,8 @@ export async function exportLogs(
       done(null, chunk);
     },
   });
-  try {
-    await pipeline(Readable.fromWeb(response.body), count, createWriteStream(part, { mode: 0o600 }));
-    await rename(part, file);
-  } catch (error) {
-    await rm(part, { force: true });
-    throw error;
-  }
+  const body = Readable.fromWeb(response.body);
+  await writeWhole(file, (sink) => pipeline(body, count, sink));
   await context.out.result({ data: { file, records, bytes } }, () =>
     context.out.note(`${records} records, ${humanBytes(bytes)}, in ${file}`),
   );

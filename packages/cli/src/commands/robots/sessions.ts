@@ -1,6 +1,6 @@
-import { createWriteStream } from "node:fs";
+import { once } from "node:events";
 import process from "node:process";
-import { Readable } from "node:stream";
+import { addAbortSignal, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";
 import { fillPath, paths } from "@robofleet/protocol/paths";
@@ -12,6 +12,7 @@ import { relative } from "../../duration.ts";
 import { readList } from "../../lists.ts";
 import { events } from "../../shell/recording.ts";
 import { plain } from "../../text.ts";
+import { writeWhole } from "../../whole-file.ts";
 
 const ACTIONS = ["list", "play"] as const;
 type Action = (typeof ACTIONS)[number];
@@ -78,27 +79,42 @@ async function list({ out, now }: Context, client: Client, id: string): Promise<
   });
 }
 
-async function play(context: Context, client: Client, id: string, { speed = 1, maxIdle, raw, save }: Options): Promise<void> {
+async function play(context: Context, client: Client, id: string, options: Options): Promise<void> {
+  const { save } = options;
   const signal = context.interruptible();
   const answer = await client.request("GET", fillPath(paths.getShellRecording[1], { id }), { signal, timeout_ms: READ_MS_MAX });
   if (!answer.ok || answer.body === null) throw new ApiError({ status: answer.status, headers: answer.headers, body: await answer.json() });
-  const content = Readable.fromWeb(answer.body as ReadableStream<Uint8Array>);
-  if (save !== undefined) {
-    await pipeline(content, save === "-" ? process.stdout : createWriteStream(save), { end: save !== "-", signal });
-    if (save !== "-") context.out.note(plain(`Written to ${save}.`));
-    return;
+  const content = addAbortSignal(signal, Readable.fromWeb(answer.body as ReadableStream<Uint8Array>));
+  try {
+    if (save === "-") await pipeline(content, process.stdout, { end: false, signal });
+    else if (save !== undefined) {
+      await writeWhole(save, (sink) => pipeline(content, sink, { signal }));
+      context.out.note(plain(`Written to ${save}.`));
+    } else await show(context, content, options, signal);
+  } catch (error) {
+    // Rather than that the body was not read to its end.
+    signal.throwIfAborted();
+    throw error;
   }
-  const start = context.clock.monotonic();
+}
+
+async function show({ clock }: Context, content: Readable, { speed = 1, maxIdle, raw }: Options, signal: AbortSignal): Promise<void> {
+  const start = clock.monotonic();
   let [played, at] = [0, 0];
-  for await (const event of events(content)) {
-    if (raw !== true) {
-      const idle = event.seconds - at;
-      played += Math.min(idle, maxIdle ?? idle);
-      at = event.seconds;
-      const wait_ms = (played * 1_000) / speed - (context.clock.monotonic() - start);
-      if (wait_ms > 0) await context.clock.sleep(wait_ms, signal);
+  try {
+    for await (const event of events(content)) {
+      signal.throwIfAborted();
+      if (raw !== true) {
+        const idle = event.seconds - at;
+        played += Math.min(idle, maxIdle ?? idle);
+        at = event.seconds;
+        const wait_ms = (played * 1_000) / speed - (clock.monotonic() - start);
+        if (wait_ms > 0) await clock.sleep(wait_ms, signal);
+        signal.throwIfAborted();
+      }
+      if (event.kind === "o" && !process.stdout.write(event.text)) await once(process.stdout, "drain", { signal });
     }
-    if (event.kind === "o" && !process.stdout.write(event.text)) await new Promise((resolve) => process.stdout.once("drain", resolve));
+  } finally {
+    if (process.stdout.isTTY) process.stdout.write("\u001b[0m\u001b[?25h\n");
   }
-  if (process.stdout.isTTY) process.stdout.write("\u001b[0m\u001b[?25h\n");
 }
