@@ -39,11 +39,13 @@ const textsOf = (listener: Listener, topic: string): string[] =>
   listener.of(topic).map(({ message }) => (message as { data: string }).data);
 const numbersOf = (texts: string[]): number[] => texts.map((text) => Number(/\d+$/.exec(text)?.[0]));
 
-/** From the first that came on, every one once and in order. */
+/** From the lowest on, every one once and in order; while writer and reader find each other, the first may be sent again behind the second. */
 function assertGapless(numbers: number[]): void {
+  const [first = 0, second = 0] = numbers;
+  const ordered = first > second ? [second, first, ...numbers.slice(2)] : numbers;
   assert.deepEqual(
-    numbers,
-    numbers.map((_, i) => numbers[0]! + i),
+    ordered,
+    ordered.map((_, i) => ordered[0]! + i),
   );
 }
 
