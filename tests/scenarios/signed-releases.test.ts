@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { writeFile } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { isTerminal } from "@robofleet/protocol";
@@ -140,6 +140,11 @@ test("a server that forgets the keys, or makes its own, changes nothing for a ro
   await plane.db.run(sql`delete from signing_trust where org_id = ${org_id}`);
   assert.equal(await ended(await create("plain")), "target.failed signature_invalid unsigned");
   await done("signing-keys", "new", at("evil.pem"));
+  const fooled = await rf("signing-keys", "add", at("evil.pem.pub"), "--sign", at("evil.pem"));
+  assert.equal(fooled.code, 1);
+  assert.match(fooled.stderr, /nothing was signed/);
+  // Whoever has the server has a machine of their own, which has seen nothing.
+  await rm(at("robofleet/signing-keys.toml"));
   for (let serial = 0; serial <= before + 1; serial += 1)
     await done("signing-keys", serial === 0 ? "add" : "require", serial === 0 ? at("evil.pem.pub") : "off", "--sign", at("evil.pem"));
   assert.equal((await push("evil", "--sign", at("evil.pem"))).code, 0);
