@@ -109,7 +109,6 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     mountRoutes(http, plane);
     streams.routes(http);
     started.push(() => stopHttp(http, options.clock));
-    started.push(() => streams.drain());
     http.server.on("upgrade", (request, socket, head) => {
       // Not by the class URL, which throws on a path such as `//`.
       const pathname = (request.url ?? "/").split("?", 1)[0];
@@ -120,6 +119,8 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     const loops = await startLoops(plane, streams);
     started.push(() => Promise.all(loops.map((loop) => loop.stop())));
     started.push(() => gateway.drain("the server is stopping"));
+    // Before the robots go: a viewer is told that the server stops, not that its robot is away.
+    started.push(() => streams.drain());
     const { host, port } = options.settings.listen;
     await http.app.listen({ host, port });
     const address = http.server.address() as AddressInfo;
