@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { idSource, seededRandom, SimulatedClock, systemClock } from "./index.ts";
+import { idFloor, idSource, seededRandom, SimulatedClock, systemClock } from "./index.ts";
 
 test("ids have 26 base32 characters and sort in the order in which they were made", () => {
   const id = idSource(systemClock);
@@ -48,4 +48,16 @@ test("random bytes come in the number asked for, and none twice", () => {
   }
   assert.equal(seen.size, 2_000);
   assert.equal(systemClock.randomBytes(10_000).length, 10_000);
+});
+
+test("ids made at a time or later sort behind its floor, those made before it do not", async () => {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00.000Z" });
+  const id = idSource(clock);
+  const earlier = id("evt");
+  await clock.advance({ seconds: 1 });
+  const floor = idFloor("evt", clock.now());
+  const later = id("evt");
+  assert.ok(earlier < floor && floor < later, `${earlier} < ${floor} < ${later}`);
+  assert.equal(floor, later.slice(0, floor.length));
+  assert.ok(idFloor("evt", new Date(-1)) <= idFloor("evt", new Date(0)), "a time before all ids is before all ids");
 });

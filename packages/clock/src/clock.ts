@@ -1,5 +1,3 @@
-import { randomBytes, randomFillSync } from "node:crypto";
-
 export interface Timer {
   cancel(): void;
 }
@@ -81,9 +79,9 @@ function randomPool(): (count: number) => Uint8Array {
   const pool = new Uint8Array(RANDOM_POOL_BYTES);
   let used = RANDOM_POOL_BYTES;
   return (count) => {
-    if (count > RANDOM_POOL_BYTES) return randomBytes(count);
+    if (count > RANDOM_POOL_BYTES) return crypto.getRandomValues(new Uint8Array(count));
     if (used + count > RANDOM_POOL_BYTES) {
-      randomFillSync(pool);
+      crypto.getRandomValues(pool);
       used = 0;
     }
     used += count;

@@ -6,8 +6,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { armFailpoints, failpoint, failpointsArmed, type Reached } from "./failpoint.ts";
+import { until } from "./testing/until.ts";
 
-const LIMIT = { timeout: 30_000 };
+const LIMIT = { timeout: 120_000 };
 const MODULE = JSON.stringify(path.join(import.meta.dirname, "failpoint.ts"));
 
 function directoryOf(t: TestContext): string {
@@ -85,11 +86,11 @@ test("a point that is not reached ends nothing and leaves no line", LIMIT, async
 
 test("a held process waits until it is told to go on", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "b!hold");
-  while (run.lines().length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until("its line", () => run.lines().length > 0);
   assert.deepEqual(run.lines(), [{ point: "b", nth: 1, within: "journal", action: "held" }]);
   // The line is written before the stop: only a process that is stopped can be told to go on.
   const state = (): string | undefined => /\) (\w)/.exec(readFileSync(`/proc/${run.child.pid}/stat`, "utf8"))?.[1];
-  while (state() !== "T") await new Promise((resolve) => setTimeout(resolve, 5));
+  await until("it to be stopped", () => state() === "T");
   // Its main thread stops before the others do; what comes in between is lost.
   const nudge = setInterval(() => run.child.kill("SIGCONT"), 20);
   assert.deepEqual(await run.ended.finally(() => clearInterval(nudge)), [0, null]);

@@ -38,6 +38,18 @@ export function idSource(clock: Pick<Clock, "now" | "randomBytes">): IdSource {
   };
 }
 
+/** Sorts before every id with this prefix that is made at that millisecond or later, and behind all that were made before. */
+export function idFloor(prefix: string, at: Date): string {
+  let text = "";
+  let ms = Math.max(0, at.getTime());
+  // The first ten characters are two zero bits and the 48 of the time.
+  for (let i = 0; i < 10; i += 1) {
+    text = ALPHABET[ms % 32] + text;
+    ms = Math.floor(ms / 32);
+  }
+  return `${prefix}_${text}`;
+}
+
 /** 128 bits as 26 characters of 5 bits, the first two bits zero. */
 function base32(bytes: Uint8Array): string {
   let text = "";

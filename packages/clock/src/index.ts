@@ -1,5 +1,5 @@
 export { type Activity, idleActivity, trackActivity, type TrackedActivity } from "./activity.ts";
 export { type Clock, systemClock, type Timer } from "./clock.ts";
-export { type IdSource, idSource } from "./ids.ts";
+export { idFloor, type IdSource, idSource } from "./ids.ts";
 export { seededRandom } from "./random.ts";
 export { SimulatedClock } from "./simulated-clock.ts";

@@ -122,11 +122,19 @@ export const access = {
   revokeToken: whole("admin", "tokens"),
   rotateToken: whole("admin", "tokens"),
 
+  // Each change to those who may read what it is of.
+  streamEvents: list("viewer", "changes"),
+
   listAudit: whole("admin", "the audit"),
   exportAudit: whole("admin", "the audit"),
   listServiceAudit: free("service_admin"),
 
+  getOverview: list("viewer", "the overview"),
+  listTimeline: list("viewer", "the timeline", query("robot_id", "fleet_id")),
+
   listRobots: list("viewer", "robots", query("fleet_id", "site_id")),
+  // Each robot of the list is looked at by itself, and answered for by itself.
+  bulkUpdateRobots: list("operator", "robots", fields("body", "operator", ["fleet_id"])),
   getRobot: one("viewer", "robot"),
   // A move needs the role at both ends.
   updateRobot: one("operator", "robot", fields("body", "operator", ["fleet_id"])),
@@ -134,12 +142,14 @@ export const access = {
   replaceRobot: one("operator", "robot"),
   releaseHold: one("operator", "robot"),
   getRobotHealth: one("viewer", "robot"),
+  getRobotHealthHistory: one("viewer", "robot"),
   getRobotConfig: one("viewer", "robot"),
   diffRobotConfig: one("viewer", "robot"),
   listRobotLogs: one("viewer", "robot"),
   exportRobotLogs: one("viewer", "robot"),
   listRobotTimeline: one("viewer", "robot"),
   listShellSessions: one("viewer", "robot"),
+  listAllShellSessions: list("viewer", "shells", query("robot_id")),
   getShellSession: one("viewer", "shell_session"),
   getShellRecording: one("admin", "shell_session"),
 

@@ -32,19 +32,25 @@ export const paths = {
   revokeToken: ["POST", "/api/tokens/{id}/revoke"],
   rotateToken: ["POST", "/api/tokens/{id}/rotate"],
 
+  getOverview: ["GET", "/api/overview"],
+  listTimeline: ["GET", "/api/timeline"],
+
   listRobots: ["GET", "/api/robots"],
+  bulkUpdateRobots: ["POST", "/api/robots/bulk"],
   getRobot: ["GET", "/api/robots/{id}"],
   updateRobot: ["PATCH", "/api/robots/{id}"],
   deleteRobot: ["DELETE", "/api/robots/{id}"],
   replaceRobot: ["POST", "/api/robots/{id}/replace"],
   releaseHold: ["POST", "/api/robots/{id}/release-hold"],
   getRobotHealth: ["GET", "/api/robots/{id}/health"],
+  getRobotHealthHistory: ["GET", "/api/robots/{id}/health/history"],
   getRobotConfig: ["GET", "/api/robots/{id}/config"],
   diffRobotConfig: ["GET", "/api/robots/{id}/config/diff"],
   listRobotLogs: ["GET", "/api/robots/{id}/logs"],
   exportRobotLogs: ["GET", "/api/robots/{id}/logs/export"],
   listRobotTimeline: ["GET", "/api/robots/{id}/timeline"],
   listShellSessions: ["GET", "/api/robots/{id}/shell-sessions"],
+  listAllShellSessions: ["GET", "/api/shell-sessions"],
   getShellSession: ["GET", "/api/shell-sessions/{id}"],
   getShellRecording: ["GET", "/api/shell-sessions/{id}/recording"],
 
@@ -111,6 +117,8 @@ export const paths = {
   createEnrollmentKey: ["POST", "/api/enrollment-keys"],
   getEnrollmentKey: ["GET", "/api/enrollment-keys/{id}"],
   revokeEnrollmentKey: ["POST", "/api/enrollment-keys/{id}/revoke"],
+
+  streamEvents: ["GET", "/api/events"],
 
   listAudit: ["GET", "/api/audit"],
   exportAudit: ["GET", "/api/audit/export"],

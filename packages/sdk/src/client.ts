@@ -1,79 +1,23 @@
-import { fillPath, paths, type RouteName } from "@robofleet/protocol/paths";
-import { type Connection, credentialHeaders, openConnection, urlOf, withDeadline, withRetries } from "./connection.ts";
-import { readJson } from "./incoming.ts";
-import type { ClientOptions, Query } from "./options.ts";
-import type { Answer, Client, RequestArguments } from "./types.ts";
+import { openConnection } from "./connection.ts";
+import type { ClientOptions } from "./options.ts";
+import { routesClient } from "./routes-client.ts";
+import type { Client } from "./types.ts";
 
-/** What every route is called with, before its name gives the parts their types. */
-interface AnyArguments {
-  params?: Record<string, string> | undefined;
-  query?: Query | undefined;
-  body?: unknown;
-  idempotency_key?: string | undefined;
-  signal?: AbortSignal | undefined;
-  timeout_ms?: number | undefined;
-}
-
-/** A client of one service. There is no code per route: the methods are made of the table of paths. */
+/** A client of one service, in Node. What only a few commands need is loaded when it is called. */
 export function createClient(options: ClientOptions): Client {
-  const connection = openConnection(options);
-  const client: Record<string, unknown> = {
-    base_url: connection.base_url,
-    call: (name: RouteName, args?: AnyArguments) => call(connection, name, args),
-    pages: (name: RouteName, args?: AnyArguments) => pages(connection, name, args),
-    request: (method: string, path: string, args?: RequestArguments) => request(connection, method, path, args),
-    upload: async (args: never) => (await import("./upload.ts")).upload(connection, args),
+  const { ca } = options;
+  const connection = openConnection({ ...options, fetch: options.fetch ?? (ca === undefined ? fetch : fetchWithAuthority(ca)) });
+  return Object.assign(routesClient(connection), {
+    upload: async (args: never) => (await import("./upload.ts")).uploadFile(connection, args),
     stream: async (name: never, args: never) => (await import("./stream.ts")).openStream(connection, name, args),
-  };
-  for (const name of Object.keys(paths) as RouteName[])
-    client[name] = async (args?: AnyArguments) => (await call(connection, name, args)).body;
-  // The one place where the table of paths meets the types that TypeScript derives from the routes.
-  return client as unknown as Client;
-}
-
-async function call(connection: Connection, name: RouteName, args: AnyArguments = {}): Promise<Answer<unknown>> {
-  const [method, path] = paths[name];
-  return withDeadline(connection, { signal: args.signal, timeout_ms: totalTimeout(connection, args) }, async (signal) => {
-    const response = await request(connection, method, fillPath(path, args.params ?? {}), {
-      query: args.query,
-      body: args.body ?? (method === "POST" || method === "PATCH" ? {} : undefined),
-      headers: args.idempotency_key === undefined ? {} : { "idempotency-key": args.idempotency_key },
-      signal,
-      timeout_ms: args.timeout_ms,
-    });
-    return readJson(response);
   });
 }
 
-/** The body of an answer has as long again as its head had, for every try. */
-function totalTimeout(connection: Connection, args: AnyArguments): number {
-  return (args.timeout_ms ?? connection.timeout_ms) * 2 * (connection.retries + 1);
-}
-
-async function request(connection: Connection, method: string, path: string, args: RequestArguments = {}): Promise<Response> {
-  const headers = new Headers({ accept: "application/json", ...credentialHeaders(connection, path.split("?")[0]!), ...args.headers });
-  const raw = typeof args.body === "string" || args.body instanceof Uint8Array;
-  const body = raw ? (args.body as string | Uint8Array<ArrayBuffer>) : args.body === undefined ? undefined : JSON.stringify(args.body);
-  if (body !== undefined && !headers.has("content-type")) headers.set("content-type", "application/json");
-  const url = urlOf(connection, path, args.query);
-  const repeatable = method === "GET" || method === "HEAD" || method === "PUT" || headers.has("idempotency-key");
-  return withRetries(connection, { repeatable, signal: args.signal }, () =>
-    withDeadline(connection, args, (signal) =>
-      connection.fetch(url, { method, headers, redirect: "manual", signal, ...(body === undefined ? {} : { body }) }),
-    ),
-  );
-}
-
-async function* pages(connection: Connection, name: RouteName, args: AnyArguments = {}): AsyncGenerator<unknown, void, void> {
-  const seen = new Set<string>();
-  let query = args.query;
-  for (;;) {
-    const page = (await call(connection, name, { ...args, query })).body as { next_cursor?: string | null };
-    yield page;
-    const cursor = page.next_cursor ?? undefined;
-    if (cursor === undefined) return;
-    if (seen.has(cursor)) throw new Error(`${name} answered the same cursor twice`);
-    seen.add(cursor);
-    query = { ...args.query, cursor };
-  }
+/** Most services have a certificate that everybody trusts. */
+function fetchWithAuthority(ca: string): typeof fetch {
+  let made: Promise<typeof fetch> | undefined;
+  return async (input, init) => {
+    made ??= import("./pinned-fetch.ts").then(({ pinnedFetch }) => pinnedFetch(ca));
+    return (await made)(input, init);
+  };
 }

@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from "@robofleet/clock";
+import { CSRF_HEADER } from "@robofleet/protocol/paths";
 import { retryAfterSeconds, unreachable, Unreachable } from "./errors.ts";
 import type { ClientOptions, Query } from "./options.ts";
 
@@ -14,6 +15,7 @@ export interface Connection {
   token: string | undefined;
   org_id: string | undefined;
   admin_token: string | undefined;
+  csrf_token: () => string | undefined;
   /** What TLS sockets are opened with. */
   tls: { ca?: string };
   fetch: typeof fetch;
@@ -23,23 +25,15 @@ export interface Connection {
   on_retry: (wait: { wait_ms: number; error: Error }) => void;
 }
 
-/** Loaded when it is needed: most services have a certificate that everybody trusts. */
-function fetchWithAuthority(ca: string): typeof fetch {
-  let made: Promise<typeof fetch> | undefined;
-  return async (input, init) => {
-    made ??= import("./pinned-fetch.ts").then(({ pinnedFetch }) => pinnedFetch(ca));
-    return (await made)(input, init);
-  };
-}
-
 export function openConnection(options: ClientOptions): Connection {
   return {
     base_url: checkBaseUrl(options.base_url),
     token: options.token,
     org_id: options.org_id,
     admin_token: options.admin_token,
+    csrf_token: options.csrf_token ?? (() => undefined),
     tls: options.ca === undefined ? {} : { ca: options.ca },
-    fetch: options.fetch ?? (options.ca === undefined ? (input, init) => fetch(input, init) : fetchWithAuthority(options.ca)),
+    fetch: options.fetch ?? ((input, init) => fetch(input, init)),
     clock: options.clock ?? systemClock,
     retries: options.retries ?? RETRIES,
     timeout_ms: options.timeout_ms ?? TIMEOUT_MS,
@@ -69,9 +63,17 @@ export function credentialHeaders(connection: Connection, path: string): Record<
   return headers;
 }
 
+/** What a request that changes something must send when the cookie of a session stands for the token. */
+export function sessionHeaders(connection: Connection): Record<string, string> {
+  const token = connection.csrf_token();
+  return token === undefined ? {} : { [CSRF_HEADER.toLowerCase()]: token };
+}
+
 export function urlOf(connection: Connection, path: string, query: Query = {}): string {
   const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== null) search.append(name, String(value));
+  for (const [name, value] of Object.entries(query)) {
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null) search.append(name, String(one));
+  }
   const text = search.toString();
   return `${connection.base_url}${path}${text === "" ? "" : `${path.includes("?") ? "&" : "?"}${text}`}`;
 }

@@ -6,4 +6,4 @@ export { pinnedFetch } from "./pinned-fetch.ts";
 export type { Arguments, Body, JsonRouteName, ListRouteName } from "./route-types.ts";
 export type { Ending, Frame, Stream, StreamArguments } from "./stream.ts";
 export type { Answer, Client, RequestArguments } from "./types.ts";
-export type { UploadArguments } from "./upload.ts";
+export type { UploadFileArguments } from "./upload.ts";

@@ -8,6 +8,8 @@ export interface ClientOptions {
   org_id?: string | undefined;
   /** The service's admin token; sent to `/api/admin/` and `/metrics` only. */
   admin_token?: string | undefined;
+  /** In a browser, whose cookie stands for the token: what its changing requests must send, as the session says. */
+  csrf_token?: (() => string | undefined) | undefined;
   /** PEM of the only certificate authority that is trusted; by default those that this machine knows. */
   ca?: string | undefined;
   fetch?: typeof fetch;
@@ -20,5 +22,5 @@ export interface ClientOptions {
   on_retry?: (wait: { wait_ms: number; error: Error }) => void;
 }
 
-/** Names and values of a query; those without a value are left out. */
-export type Query = Record<string, string | number | boolean | null | undefined>;
+/** Names and values of a query, several of a name as a list; those without a value are left out. */
+export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;

@@ -33,7 +33,7 @@ async function read(stream: Stream): Promise<string[]> {
   return texts;
 }
 
-test("a stream gives every frame and then its close code; the token goes in the query", { timeout: 20_000 }, async () => {
+test("a stream gives every frame and then its close code; the token goes in the query", { timeout: 120_000 }, async () => {
   let asked = "";
   const accept = (socket: WebSocket, url: string): void => {
     asked = url;
@@ -51,7 +51,7 @@ test("a stream gives every frame and then its close code; the token goes in the 
   });
 });
 
-test("a refusal instead of the upgrade is an ApiError with the envelope", { timeout: 20_000 }, async () => {
+test("a refusal instead of the upgrade is an ApiError with the envelope", { timeout: 120_000 }, async () => {
   await withPeer(
     () => {},
     async (base_url) => {
@@ -64,7 +64,7 @@ test("a refusal instead of the upgrade is an ApiError with the envelope", { time
   );
 });
 
-test("a stream whose server is not there is Unreachable without the token in the message", { timeout: 20_000 }, async () => {
+test("a stream whose server is not there is Unreachable without the token in the message", { timeout: 120_000 }, async () => {
   await withPeer(
     () => {},
     async (base_url, server) => {
@@ -79,7 +79,7 @@ test("a stream whose server is not there is Unreachable without the token in the
   );
 });
 
-test("a cut stream ends with 1006, an aborted one ends too", { timeout: 20_000 }, async () => {
+test("a cut stream ends with 1006, an aborted one ends too", { timeout: 120_000 }, async () => {
   await withPeer(
     (socket) => setImmediate(() => socket.terminate()),
     async (base_url) => {
@@ -104,7 +104,7 @@ test("a cut stream ends with 1006, an aborted one ends too", { timeout: 20_000 }
 
 test(
   "a subprotocol is offered, and what a slow server does not take holds the sender up until it does, or has gone",
-  { timeout: 20_000 },
+  { timeout: 120_000 },
   async () => {
     const peers: WebSocket[] = [];
     await withPeer(

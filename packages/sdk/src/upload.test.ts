@@ -58,7 +58,7 @@ const json = (response: ServerResponse, status: number, body: unknown, headers: 
 const refuse = (response: ServerResponse, status: number, message: string, headers: Record<string, string> = {}) =>
   json(response, status, { error: { code: "http_error", message } }, headers);
 
-test("an upload streams the file with its length and reports progress", { timeout: 30_000 }, async () => {
+test("an upload streams the file with its length and reports progress", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   await withPeer(peer.listener, async (base_url) => {
     const progress: number[] = [];
@@ -76,7 +76,7 @@ test("an upload streams the file with its length and reports progress", { timeou
   });
 });
 
-test("a refusal before the first byte is the answer, though the server reads no more", { timeout: 30_000 }, async () => {
+test("a refusal before the first byte is the answer, though the server reads no more", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   peer.trouble = (_request, response) => {
     refuse(response, 413, "the quota of this org is used up", { connection: "close" });
@@ -94,7 +94,7 @@ test("a refusal before the first byte is the answer, though the server reads no 
 
 test(
   "an upload goes on where the server is: where another process stopped, after a cut, after 503 and 423",
-  { timeout: 30_000 },
+  { timeout: 120_000 },
   async () => {
     const peer = new Peer();
     peer.received = Buffer.from(content.subarray(0, 1_000_000));
@@ -128,7 +128,7 @@ test(
   },
 );
 
-test("bytes that are not the release's are refused once and for all", { timeout: 30_000 }, async () => {
+test("bytes that are not the release's are refused once and for all", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   peer.trouble = (request, response) => {
     if (request.method !== "PATCH") return false;
@@ -141,7 +141,7 @@ test("bytes that are not the release's are refused once and for all", { timeout:
   });
 });
 
-test("a server that is away for longer than ten minutes is given up, with its waits told", { timeout: 30_000 }, async () => {
+test("a server that is away for longer than ten minutes is given up, with its waits told", { timeout: 120_000 }, async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const waits: number[] = [];
   const client = createClient({ base_url: "http://127.0.0.1:1", clock, on_retry: ({ wait_ms }) => waits.push(wait_ms) });
@@ -156,7 +156,7 @@ test("a server that is away for longer than ten minutes is given up, with its wa
   assert.ok(Math.max(...waits) <= 15_000 && (waits[0] ?? 0) <= 500);
 });
 
-test("a server that is gone is Unreachable, a file that is gone is its own error", { timeout: 30_000 }, async () => {
+test("a server that is gone is Unreachable, a file that is gone is its own error", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   await withPeer(peer.listener, async (base_url, server) => {
     await assert.rejects(createClient({ base_url }).upload({ release_id: "rel_1", file: `${file}.gone`, size: SIZE }), {

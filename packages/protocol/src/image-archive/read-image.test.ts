@@ -9,7 +9,7 @@ import { ImageRefused } from "./image-refused.ts";
 import type { Image } from "./image.ts";
 import { readImages } from "./read-image.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 const digest = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 
 /** Reads the archive in chunks of this size. */

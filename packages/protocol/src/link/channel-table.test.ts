@@ -6,7 +6,7 @@ import { encodeFrame, decodeFrame, FrameError, FrameType } from "./frame.ts";
 import { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
 import { type FrameSocket, SendQueue } from "./send-queue.ts";
 
-const LIMIT = { timeout: 10_000 };
+const LIMIT = { timeout: 120_000 };
 const KIB = 1024;
 
 interface End {

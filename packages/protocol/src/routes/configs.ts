@@ -1,6 +1,13 @@
 import { Type } from "typebox";
-import { TARGET_STATUSES } from "../states.ts";
-import { ConfigDeployment, DeploymentEvent, deploymentFilters, DeploymentTarget, eventQuery, target } from "./deployments.ts";
+import {
+  ConfigDeployment,
+  DeploymentEvent,
+  deploymentFilters,
+  DeploymentTarget,
+  eventQuery,
+  target,
+  targetFilters,
+} from "./deployments.ts";
 import { defineRoute } from "./route.ts";
 import {
   Actor,
@@ -222,7 +229,7 @@ export const configRoutes = {
     tag: "Configs",
     access: "viewer",
     params: IdParams,
-    query: Shape({ ...page, status: Maybe(OneOf(TARGET_STATUSES)), robot_id: Maybe(Id) }),
+    query: Shape({ ...page, ...targetFilters }),
     responses: { 200: ListOf(DeploymentTarget) },
   }),
   cancelConfigDeployment: defineRoute("cancelConfigDeployment", {

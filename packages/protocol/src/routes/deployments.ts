@@ -71,6 +71,7 @@ export const DeploymentTarget = named(
     id: Id,
     deployment_id: Id,
     robot_id: Id,
+    robot_name: Type.String(),
     wave: Count,
     status: OneOf(TARGET_STATUSES),
     reason: Nullable(Type.String()),
@@ -114,6 +115,12 @@ export const deploymentFilters = {
   fleet_id: Maybe(Id),
   since: Maybe(Time),
   until: Maybe(Time),
+};
+
+export const targetFilters = {
+  status: Maybe(OneOf(TARGET_STATUSES)),
+  robot_id: Maybe(Id),
+  q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Part of the robot's name, in any case" })),
 };
 
 export const target = {
@@ -169,7 +176,11 @@ export const deploymentRoutes = {
     tag: "Deployments",
     access: "viewer",
     params: IdParams,
-    query: Shape({ ...page, status: Maybe(OneOf(TARGET_STATUSES)), robot_id: Maybe(Id) }),
+    query: Shape({
+      ...page,
+      ...targetFilters,
+      wave: Maybe(Type.Integer({ minimum: 0, maximum: 1_000, description: "Counted from 0" })),
+    }),
     responses: { 200: ListOf(DeploymentTarget) },
   }),
   listDeploymentWaves: defineRoute("listDeploymentWaves", {

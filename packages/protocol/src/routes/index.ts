@@ -1,8 +1,10 @@
 import { auditRoutes } from "./audit.ts";
 import { configRoutes } from "./configs.ts";
 import { deploymentRoutes } from "./deployments.ts";
+import { eventRoutes } from "./events.ts";
 import { agentRoutes, operationRoutes } from "./operations.ts";
 import { orgRoutes } from "./orgs.ts";
+import { overviewRoutes } from "./overview.ts";
 import { peopleRoutes } from "./people.ts";
 import { placeRoutes } from "./places.ts";
 import { releaseRoutes } from "./releases.ts";
@@ -16,6 +18,7 @@ export const routes = {
   ...operationRoutes,
   ...peopleRoutes,
   ...orgRoutes,
+  ...overviewRoutes,
   ...robotRoutes,
   ...streamRoutes,
   ...releaseRoutes,
@@ -24,6 +27,7 @@ export const routes = {
   ...deploymentRoutes,
   ...configRoutes,
   ...placeRoutes,
+  ...eventRoutes,
   ...auditRoutes,
   ...agentRoutes,
 };
@@ -34,6 +38,7 @@ export { type Actor, Problem, schemaNames } from "./shapes.ts";
 export type { AuditEntry } from "./audit.ts";
 export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
+export { type Change, CHANGE_KINDS, type ChangeKind } from "./events.ts";
 export { EXPIRES_DAYS_MAX, PLAN_ROBOTS_MAX } from "./rollout.ts";
 export type { DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
@@ -41,7 +46,9 @@ export type { Grant, Me, NewToken, Session, Token, User } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled } from "./operations.ts";
 export type { Release } from "./releases.ts";
-export type { ShellSession } from "./shells.ts";
+export type { Overview, RobotTimelineEntry } from "./overview.ts";
+export type { RobotShellSession, ShellSession } from "./shells.ts";
 export type { SigningKeys } from "./signing.ts";
 export type { StreamTicket } from "./streams.ts";
-export type { HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";
+export { BULK_ROBOTS_MAX, HEALTH_POINTS_MAX } from "./robots.ts";
+export type { BulkOutcome, HealthPoint, HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";

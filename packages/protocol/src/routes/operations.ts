@@ -25,7 +25,13 @@ export const operationRoutes = {
     summary: "Whether the database, the bus and the artifact store answer",
     tag: "Operation",
     access: "public",
-    responses: { 200: Shape({ status: Type.Literal("ready"), checks: Type.Record(Type.String(), Type.String()) }) },
+    responses: {
+      200: Shape({
+        status: Type.Literal("ready"),
+        node_id: Type.String({ description: "The server that answered, of several behind one address" }),
+        checks: Type.Record(Type.String(), Type.String()),
+      }),
+    },
     errors: [503],
   }),
   getCertificateAuthority: defineRoute("getCertificateAuthority", {

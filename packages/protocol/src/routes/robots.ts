@@ -40,6 +40,8 @@ export const Robot = named(
     fleet_id: Id,
     status: OneOf(["online", "offline", "never_connected", "decommissioned"]),
     last_seen_at: Nullable(Time),
+    health: OneOf(["ok", "failing", "unknown"], "As the robot said last; unknown: it never did"),
+    failing: Type.Array(Type.String(), { description: "What fails, in words" }),
     held_at: Nullable(Time),
     labels: Type.Record(Type.String(), Type.String()),
     agent_version: Nullable(Type.String()),
@@ -122,6 +124,38 @@ export const RobotConfig = named(
 );
 export type RobotConfig = Of<typeof RobotConfig>;
 
+const LabelMatch = Type.String({ minLength: 3, maxLength: 300, pattern: "^[^:]+:.*$" });
+
+/** A moment of a robot's health, or the mean of several. */
+export const HealthPoint = named(
+  "HealthPoint",
+  Shape({
+    at: Time,
+    cpu_percent: Type.Number(),
+    load_1m: Type.Number(),
+    memory_percent: Nullable(Type.Number()),
+    temperature_celsius: Nullable(Type.Number()),
+    battery_percent: Nullable(Type.Number()),
+    disks: Type.Array(Shape({ mount: Type.String(), percent: Type.Number() })),
+  }),
+);
+export type HealthPoint = Of<typeof HealthPoint>;
+
+export const HEALTH_POINTS_MAX = 2_000;
+
+export const BULK_ROBOTS_MAX = 1_000;
+
+/** What became of one robot of a bulk change. */
+export const BulkOutcome = named(
+  "BulkOutcome",
+  Shape({
+    robot_id: Id,
+    outcome: OneOf(["changed", "unchanged", "not_found", "forbidden", "conflict"]),
+    message: Nullable(Type.String({ description: "Why it was not changed" })),
+  }),
+);
+export type BulkOutcome = Of<typeof BulkOutcome>;
+
 export const robotRoutes = {
   listRobots: defineRoute("listRobots", {
     summary: "List robots",
@@ -132,10 +166,31 @@ export const robotRoutes = {
       status: Maybe(OneOf(["online", "offline", "never_connected", "decommissioned"])),
       fleet_id: Maybe(Id),
       site_id: Maybe(Id),
-      label: Maybe(Type.String({ minLength: 3, maxLength: 300, pattern: "^[^:]+:.*$", description: "KEY:VALUE" })),
+      label: Maybe(
+        Type.Union([LabelMatch, Type.Array(LabelMatch, { minItems: 1, maxItems: 16 })], { description: "KEY:VALUE; several: all of them" }),
+      ),
+      health: Maybe(OneOf(["ok", "failing", "unknown"])),
+      release_id: Maybe({ ...Id, description: "That run this release; its id or tag" }),
+      app: Maybe({ ...AppName, description: "That have this app; release_state is then about it" }),
+      release_state: Maybe(OneOf(["current", "behind", "failed", "unknown"], "Of the app `app`, else of the app main")),
+      config_state: Maybe(OneOf(["in_sync", "pending", "drifted", "unknown"])),
       q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Part of the name, in any case" })),
+      sort: Maybe(OneOf(["newest", "name"], "The newest first, or by name in the order of its bytes")),
     }),
     responses: { 200: ListOf(Robot) },
+    errors: [404],
+  }),
+  bulkUpdateRobots: defineRoute("bulkUpdateRobots", {
+    summary: "Label or move many robots; answers what became of each",
+    tag: "Robots",
+    access: "operator",
+    body: Shape({
+      robot_ids: Type.Array(Id, { minItems: 1, maxItems: BULK_ROBOTS_MAX }),
+      labels: Maybe(Shape({ set: Maybe(Labels), remove: Maybe(Type.Array(Type.String({ maxLength: 63 }), { maxItems: 64 })) })),
+      fleet_id: Maybe(Id),
+    }),
+    idempotency: "accepted",
+    responses: { 200: Shape({ items: Type.Array(BulkOutcome) }) },
     errors: [404],
   }),
   getRobot: defineRoute("getRobot", {
@@ -176,6 +231,18 @@ export const robotRoutes = {
     access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(HealthSnapshot) },
+  }),
+  getRobotHealthHistory: defineRoute("getRobotHealthHistory", {
+    summary: "Health over time, oldest first: a point a minute, or the means of longer times where that is more than `points`",
+    tag: "Robots",
+    access: "viewer",
+    params: IdParams,
+    query: Shape({
+      since: Maybe({ ...Time, description: "By default an hour before until" }),
+      until: Maybe({ ...Time, description: "By default now" }),
+      points: Maybe(Type.Integer({ minimum: 2, maximum: HEALTH_POINTS_MAX, description: "At most; by default 300" })),
+    }),
+    responses: { 200: Shape({ items: Type.Array(HealthPoint) }) },
   }),
   getRobotConfig: defineRoute("getRobotConfig", {
     summary: "Effective config with the origin of each value, and what the robot reports",

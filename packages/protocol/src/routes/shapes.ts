@@ -14,7 +14,8 @@ export const Shape = <P extends TProperties>(properties: P, options: object = {}
 
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 export const Maybe = <T extends TSchema>(schema: T) => Type.Optional(schema);
-export const OneOf = <const V extends string[]>(values: readonly [...V]) => Type.Enum<V>(values);
+export const OneOf = <const V extends string[]>(values: readonly [...V], description?: string) =>
+  Type.Enum<V>(values, description === undefined ? {} : { description });
 
 /** Ids are opaque: an id of another form is one that does not exist, so no pattern is checked. */
 export const Id = Type.String();

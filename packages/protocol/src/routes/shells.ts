@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { defineRoute } from "./route.ts";
-import { Actor, Count, DataOf, Id, IdParams, ListOf, named, Nullable, OneOf, type Of, page, Shape, Time } from "./shapes.ts";
+import { Actor, Count, DataOf, Id, IdParams, ListOf, Maybe, named, Nullable, OneOf, type Of, page, Shape, Time } from "./shapes.ts";
 
 export const ShellSession = named(
   "ShellSession",
@@ -23,6 +23,9 @@ export const ShellSession = named(
 );
 export type ShellSession = Of<typeof ShellSession>;
 
+export const RobotShellSession = named("RobotShellSession", Shape({ ...ShellSession.properties, robot_name: Type.String() }));
+export type RobotShellSession = Of<typeof RobotShellSession>;
+
 export const shellRoutes = {
   listShellSessions: defineRoute("listShellSessions", {
     summary: "Shells of a robot, newest first",
@@ -31,6 +34,14 @@ export const shellRoutes = {
     params: IdParams,
     query: Shape(page),
     responses: { 200: ListOf(ShellSession) },
+  }),
+  listAllShellSessions: defineRoute("listAllShellSessions", {
+    summary: "Shells of all robots, newest first",
+    tag: "Shells",
+    access: "viewer",
+    query: Shape({ ...page, robot_id: Maybe(Id), actor_id: Maybe(Id), status: Maybe(OneOf(["open", "ended", "aborted"])) }),
+    responses: { 200: ListOf(RobotShellSession) },
+    errors: [404],
   }),
   getShellSession: defineRoute("getShellSession", {
     summary: "Get a shell session",

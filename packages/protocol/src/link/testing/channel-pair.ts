@@ -1,41 +1,73 @@
+import assert from "node:assert/strict";
 import { ChannelTable, type StreamSource } from "../channel-table.ts";
-import { decodeFrame, encodeFrame } from "../frame.ts";
+import { decodeFrame, encodeFrame, type FrameType } from "../frame.ts";
 import { SendQueue } from "../send-queue.ts";
 
-/** The channels of a link's two ends, without the link between: what one sends, the other has in the next turn. */
-export function channelPair(sources: Record<string, StreamSource>): { server: ChannelTable; robot: ChannelTable } {
-  const end = (name: "server" | "robot", other: () => ChannelTable): ChannelTable => {
-    const queue = new SendQueue(
-      {
-        bufferedAmount: 0,
-        sendFrame: (type, channel, payload, flags, sent) => {
-          const bytes = encodeFrame(type, channel, payload, flags);
-          queueMicrotask(() => {
-            other().receive(decodeFrame(bytes));
-            sent?.();
-          });
-        },
-      },
-      { now: () => performance.now() },
-    );
-    const table: ChannelTable = new ChannelTable({
-      queue,
-      end: name,
-      clock: {
-        setTimer: (ms, work) => {
-          const timer = setTimeout(work, ms);
-          return { cancel: () => clearTimeout(timer) };
-        },
-      },
-      sources: new Map(Object.entries(sources)),
-      stuck: () => {
-        throw new Error("the other end takes nothing");
-      },
-    });
-    queue.on_room = () => table.retry();
-    return table;
+export interface ChannelPair {
+  /** The server's end: `open` opens a channel at the robot. */
+  server: ChannelTable;
+  /** The robot's end, which has the sources; `size` is how many channels it holds. */
+  robot: ChannelTable;
+  /** The link is gone, at both ends. */
+  cut(reason?: string): void;
+}
+
+/** The channels of a link's two ends, with a socket between that fills and drains: each frame arrives in a turn of its own. */
+export function channelPair(sources: Record<string, StreamSource>): ChannelPair {
+  const server: ChannelTable = end("server", sources, () => robot);
+  const robot: ChannelTable = end("robot", sources, () => server);
+  return {
+    server,
+    robot,
+    cut: (reason = "cut") => {
+      server.endAll(reason);
+      robot.endAll(reason);
+    },
   };
-  const server: ChannelTable = end("server", () => robot);
-  const robot: ChannelTable = end("robot", () => server);
-  return { server, robot };
+}
+
+function end(name: "server" | "robot", sources: Record<string, StreamSource>, other: () => ChannelTable): ChannelTable {
+  const queue = new SendQueue(new Wire(other), { now: () => performance.now() });
+  const table = new ChannelTable({
+    queue,
+    end: name,
+    clock: {
+      setTimer: (ms, work) => {
+        const timer = setTimeout(work, ms);
+        return { cancel: () => clearTimeout(timer) };
+      },
+    },
+    sources: new Map(Object.entries(sources)),
+    stuck: assert.fail,
+  });
+  queue.on_room = () => table.retry();
+  return table;
+}
+
+/** What the queue takes for a socket. */
+class Wire {
+  bufferedAmount = 0;
+  readonly #sent: (() => void)[] = [];
+  readonly #other: () => ChannelTable;
+
+  constructor(other: () => ChannelTable) {
+    this.#other = other;
+  }
+
+  sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: () => void): void {
+    const bytes = encodeFrame(type, channel, payload, flags);
+    this.bufferedAmount += bytes.length;
+    this.#sent.push(() => {
+      this.bufferedAmount -= bytes.length;
+      this.#other().receive(decodeFrame(bytes));
+      sent?.();
+    });
+    if (this.#sent.length === 1) setImmediate(() => this.#deliver());
+  }
+
+  #deliver(): void {
+    this.#sent[0]?.();
+    this.#sent.shift();
+    if (this.#sent.length > 0) setImmediate(() => this.#deliver());
+  }
 }

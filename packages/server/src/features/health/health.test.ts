@@ -7,25 +7,9 @@ import type { Session } from "../../link/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { healthRoutes, ingestHealth } from "./index.ts";
+import { healthOf } from "./testing.ts";
 
-const TIMEOUT = { timeout: 60_000 };
-
-const snapshot = (more: Partial<HealthBody> = {}): HealthBody => ({
-  at: "2030-01-01T00:00:00.000Z",
-  boot_id: "boot-1",
-  uptime_seconds: 100,
-  cpu: { percent: 1, load_1m: 0.5, cores: 4, temperature_celsius: null },
-  memory: { used_bytes: 1, total_bytes: 2 },
-  disks: [],
-  network: [],
-  battery: null,
-  workloads: [],
-  ros: null,
-  checks: [],
-  metrics: {},
-  status: "ok",
-  ...more,
-});
+const TIMEOUT = { timeout: 120_000 };
 
 async function start() {
   const rig = await startFeaturePlane([healthRoutes]);
@@ -35,7 +19,7 @@ async function start() {
   return {
     rig,
     robot_id,
-    take: (more: Partial<HealthBody>) => ingestHealth(rig.plane, session, { type: "health", snapshot: snapshot(more) }),
+    take: (more: Partial<HealthBody>) => ingestHealth(rig.plane, session, { type: "health", snapshot: healthOf(more) }),
     read: (as = token) =>
       rig.call<{ data: HealthSnapshot; error: { message: string } }>("GET", `/api/robots/${robot_id}/health`, { token: as }),
     [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose](),
@@ -63,7 +47,7 @@ test("the latest snapshot is answered with the time of its arrival", TIMEOUT, as
   assert.deepEqual(data, {
     robot_id: of.robot_id,
     received_at: "2030-01-01T00:00:15.000Z",
-    ...snapshot({ uptime_seconds: 115, status: "warn", at: "2029-12-31T23:00:00.000Z" }),
+    ...healthOf({ uptime_seconds: 115, status: "warn", at: "2029-12-31T23:00:00.000Z" }),
   });
 });
 
@@ -83,7 +67,7 @@ test("what an older link delivers late does not overwrite, a new boot does, and 
 
 test("a robot whose clock tells nonsense gets the time of arrival; what cannot be stored is replaced", TIMEOUT, async () => {
   await using of = await start();
-  const bytes = JSON.stringify({ type: "health", snapshot: snapshot({ at: "yesterday", boot_id: "a\0b\ud800", metrics: { "x\0y": 1 } }) });
+  const bytes = JSON.stringify({ type: "health", snapshot: healthOf({ at: "yesterday", boot_id: "a\0b\ud800", metrics: { "x\0y": 1 } }) });
   const message = parseMessage(Buffer.from(bytes));
   assert.ok(message.type === "health");
   await of.take(message.snapshot);

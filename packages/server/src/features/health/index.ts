@@ -1,2 +1,3 @@
+export { startHealthHistory } from "./history.ts";
 export { ingestHealth } from "./ingest.ts";
 export { healthRoutes } from "./routes.ts";

@@ -1,17 +1,47 @@
 import type { Health } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
+import { Together } from "../../kernel/together.ts";
 import type { Session } from "../../link/index.ts";
-import { putSnapshot } from "./store.ts";
+import { announce } from "../events/index.ts";
+import { notePoint } from "./history.ts";
+import { type Kept, type NewSnapshot, putSnapshots } from "./store.ts";
+import { verdictOf } from "./verdict.ts";
+
+/** Snapshots of one statement, and statements at the same time, each of another org. */
+const BATCH_SNAPSHOTS_MAX = 200;
+const BATCHES_AT_ONCE = 2;
+
+const intakes = new WeakMap<Plane["link"], Together<NewSnapshot, Kept | undefined>>();
+
+/** Thousands of robots say how they are every few seconds: what comes while others are being written is written together. */
+function intakeOf({ link, db, db_errors, clock }: Plane): Together<NewSnapshot, Kept | undefined> {
+  const known = intakes.get(link);
+  if (known !== undefined) return known;
+  const made = new Together<NewSnapshot, Kept | undefined>({
+    items_max: BATCH_SNAPSHOTS_MAX,
+    at_once: BATCHES_AT_ONCE,
+    nameOf: ({ robot_id }) => robot_id,
+    concernsAll: (error) => db_errors.isConnectionLost(error) || db_errors.isDiskFull(error),
+    work: async (org_id, snapshots) => {
+      const kept = new Map((await putSnapshots(db.forOrg(org_id), org_id, snapshots, clock.now())).map((one) => [one.robot_id, one]));
+      return snapshots.map(({ robot_id }) => kept.get(robot_id));
+    },
+  });
+  intakes.set(link, made);
+  return made;
+}
 
 /** Keeps what a robot measured. Not acknowledged: the next snapshot makes up for a lost one. */
 export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, { snapshot }: Health): Promise<void> {
-  await putSnapshot(
-    plane.db.forOrg(org_id),
-    org_id,
-    robot_id,
-    { ...snapshot, at: sane(snapshot.at, plane.clock.now()) },
-    plane.clock.now(),
-  );
+  const now = plane.clock.now();
+  const verdict = verdictOf(snapshot);
+  const before = await intakeOf(plane).ask(org_id, { robot_id, snapshot: { ...snapshot, at: sane(snapshot.at, now) }, verdict });
+  if (before === undefined) return;
+  notePoint(plane, org_id, robot_id, snapshot, now);
+  const { state, failing } = verdict;
+  // As long as it stays the same nobody is told: robots say so every few seconds.
+  if (state !== before.state_before || failing.length !== before.failing_before)
+    announce(plane.db, plane, org_id, { kind: "robot", id: robot_id, change: "health", status: state });
 }
 
 /** A robot whose clock tells nonsense gets the time of arrival. */

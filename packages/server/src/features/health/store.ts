@@ -1,26 +1,50 @@
 import type { HealthBody } from "@robofleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
-import { bool, json, jsonb, nullable, row, sql, timestamptz } from "../../kernel/sql.ts";
+import type { Verdict } from "./verdict.ts";
+import { bool, int, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 /** A link that was replaced may deliver what it still held this long after the newer one. */
 const LATE_MS = 60_000;
 
+const keptRow = row({ robot_id: text, state_before: nullable(text), failing_before: nullable(int) });
+export type Kept = RowOf<typeof keptRow>;
+
+export interface NewSnapshot {
+  robot_id: string;
+  snapshot: HealthBody;
+  verdict: Verdict;
+}
+
 /**
- * Keeps the latest snapshot of a robot. What comes late over an older link does not overwrite what came over the newer
- * one: within a boot the uptime tells which is older. Only for a minute: then whatever comes is news, whatever the clocks
- * of robot and server have done.
+ * Keeps the latest snapshots of robots, none twice. What comes late over an older link does not overwrite what came over the
+ * newer one: within a boot the uptime tells which is older. Only for a minute: then whatever comes is news, whatever the
+ * clocks of robot and server have done. Answers what the one before came to, nulls when there was none; a robot whose
+ * snapshot was not kept is absent. In order of robot, so that two of these never wait for each other.
  */
-export const putSnapshot = (db: Db, org_id: string, robot_id: string, snapshot: HealthBody, now: Date): Promise<number> =>
-  db.run(sql`
-    insert into health_snapshot (org_id, robot_id, received_at, snapshot) values (${org_id}, ${robot_id}, ${now}, ${json(snapshot)})
-    on conflict (org_id, robot_id) do update set received_at = excluded.received_at, snapshot = excluded.snapshot
-      where health_snapshot.received_at < ${new Date(now.getTime() - LATE_MS)} or health_snapshot.received_at > ${new Date(now.getTime() + LATE_MS)}
-        or (health_snapshot.received_at <= excluded.received_at and (
-          health_snapshot.snapshot->>'boot_id' <> excluded.snapshot->>'boot_id'
-          or (health_snapshot.snapshot->>'uptime_seconds')::float8 <= (excluded.snapshot->>'uptime_seconds')::float8))`);
+export const putSnapshots = (db: Db, org_id: string, snapshots: readonly NewSnapshot[], now: Date): Promise<Kept[]> =>
+  db.many(sql(keptRow)`
+    with v as (
+      select * from unnest(${list(snapshots.map(({ robot_id }) => robot_id))}::text[], ${list(snapshots.map(({ snapshot }) => JSON.stringify(snapshot)))}::text[],
+        ${list(snapshots.map(({ verdict }) => verdict.state))}::text[], ${list(snapshots.map(({ verdict }) => JSON.stringify(verdict.failing)))}::text[])
+        as v (robot_id, snapshot, state, failing)),
+    before as (
+      select h.robot_id, h.state, jsonb_array_length(h.failing) as failing
+      from v join health_snapshot h on h.org_id = ${org_id} and h.robot_id = v.robot_id),
+    kept as (
+      insert into health_snapshot (org_id, robot_id, received_at, snapshot, state, failing)
+      select ${org_id}, robot_id, ${now}::timestamptz, snapshot::jsonb, state, failing::jsonb from v order by robot_id
+      on conflict (org_id, robot_id) do update set received_at = excluded.received_at, snapshot = excluded.snapshot,
+          state = excluded.state, failing = excluded.failing
+        where health_snapshot.received_at < ${new Date(now.getTime() - LATE_MS)} or health_snapshot.received_at > ${new Date(now.getTime() + LATE_MS)}
+          or (health_snapshot.received_at <= excluded.received_at and (
+            health_snapshot.snapshot->>'boot_id' <> excluded.snapshot->>'boot_id'
+            or (health_snapshot.snapshot->>'uptime_seconds')::float8 <= (excluded.snapshot->>'uptime_seconds')::float8))
+      returning robot_id)
+    select kept.robot_id, before.state as state_before, before.failing as failing_before from kept left join before using (robot_id)`);
 
 const snapshotRow = row({ exists: bool, received_at: nullable(timestamptz), snapshot: nullable(jsonb<HealthBody>()) });
 /** The robot's snapshot; no row when there is no such robot, nulls when it has not sent any. */
+export type SnapshotRow = RowOf<typeof snapshotRow>;
 export const findSnapshot = (db: Db, org_id: string, robot_id: string) =>
   db.maybe(sql(snapshotRow)`
     -- reads: robot

@@ -1,0 +1,149 @@
+import type { Body, ListRouteName, Rest } from "@robofleet/sdk/browser";
+import { type InfiniteData, keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useRef } from "react";
+import { api } from "./client.ts";
+import { collector, mergePage, pagesOf, type RowPage } from "./merge-page.ts";
+import { pagesQuery } from "./queries.ts";
+import { queryClient } from "./query-client.ts";
+
+const PAGE_ROWS = 500;
+/** Between one reading of what is on the screen and the next. */
+const REREAD_GAP_MS = 500;
+/** Pages that are read again at once: rows on a screen are of two, rarely three. */
+const REREAD_PAGES_MAX = 3;
+
+type RowOf<N extends ListRouteName> = Body<N> extends { items: readonly (infer Row)[] } ? Row : never;
+type Pages = InfiniteData<RowPage<unknown>, string | undefined>;
+
+/**
+ * A list of any length that stays fresh: a page is read again only while rows of it are on the screen, and pages further away
+ * when they come there. Give `onRange` and `onEnd` to the DataTable. Rows are told apart by `keyOf`, which must be stable.
+ */
+export function useLivePages<N extends ListRouteName>(name: N, keyOf: (row: RowOf<N>) => string, ...rest: Rest<N>) {
+  const args = rest[0] as { query?: Record<string, unknown> } | undefined;
+  const asked = { ...args, query: { limit: PAGE_ROWS, ...args?.query } };
+  const options = pagesQuery(name, ...([asked] as unknown as Rest<N>));
+  const result = useInfiniteQuery({
+    ...options,
+    // What invalidates a list reads all of its pages again: here that is done page by page below.
+    staleTime: "static",
+    refetchOnWindowFocus: false,
+    refetchOnReconnect: false,
+    placeholderData: keepPreviousData,
+  });
+  const pages = result.data?.pages as RowPage<RowOf<N>>[] | undefined;
+  const collect = useMemo(() => collector(keyOf), [keyOf]);
+  const rows = useMemo(() => collect(pages ?? []), [pages, collect]);
+  const onRange = useReread(name, asked, options.queryKey, keyOf as (row: unknown) => string);
+  const { fetchNextPage, isFetchingNextPage, hasNextPage, isError } = result;
+  const onEnd = useCallback(() => {
+    if (!isFetchingNextPage && !isError) void fetchNextPage();
+  }, [fetchNextPage, isFetchingNextPage, isError]);
+  return { query: result, rows, has_more: hasNextPage, onEnd, onRange };
+}
+
+/** Reads pages on the screen again when the list was said to be stale; answers what is to be told which rows those are. */
+function useReread(name: ListRouteName, args: object, key: readonly unknown[], keyOf: (row: unknown) => string) {
+  const hash = JSON.stringify(key);
+  const state = useRef({ range: [0, 0] as readonly [number, number], wake: () => {} });
+  // The key says what the arguments are, and those are new objects at each rendering.
+  const latest = useRef({ args, key, keyOf });
+  latest.current = { args, key, keyOf };
+  useEffect(() => {
+    const reader = rereader(name, latest.current, () => state.current.range);
+    state.current.wake = reader.wake;
+    return reader.stop;
+  }, [name, hash]);
+  return useCallback((first: number, last: number) => {
+    state.current.range = [first, last];
+    state.current.wake();
+  }, []);
+}
+
+interface List {
+  args: object;
+  key: readonly unknown[];
+  keyOf: (row: unknown) => string;
+}
+
+function rereader(name: ListRouteName, list: List, range: () => readonly [number, number]) {
+  const { key } = list;
+  const query = () => queryClient.getQueryCache().find<Pages>({ queryKey: key, exact: true });
+  // What another visit to the page left behind may be out of date.
+  let stale_from = query()?.state.data === undefined ? 0 : performance.now();
+  /** When each page was read, by its cursor. */
+  const read_at = new Map<string, number>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let is_reading = false;
+  let is_stopped = false;
+
+  const due = (): string[] => {
+    const data = query()?.state.data;
+    if (data === undefined || stale_from === 0) return [];
+    const cursors = pagesOf(data.pages, ...range()).map((index) => data.pageParams[index] ?? "");
+    return cursors.filter((cursor) => (read_at.get(cursor) ?? 0) < stale_from).slice(0, REREAD_PAGES_MAX);
+  };
+  const wake = (): void => {
+    if (is_stopped || is_reading || timer !== undefined || due().length === 0) return;
+    timer = setTimeout(() => void read(), REREAD_GAP_MS);
+  };
+  const read = async (): Promise<void> => {
+    timer = undefined;
+    is_reading = true;
+    for (const cursor of due()) {
+      const at = performance.now();
+      const fresh = await readPage(name, list.args, cursor);
+      if (is_stopped) return;
+      // A further page is on its way, and will be put behind those that were there: this one comes again after it.
+      if (query()?.state.fetchStatus === "fetching") continue;
+      read_at.set(cursor, at);
+      // One that failed is tried again with the next change.
+      if (fresh !== undefined) putPage(list, cursor, fresh);
+    }
+    is_reading = false;
+    wake();
+  };
+  const unsubscribe = queryClient.getQueryCache().subscribe((event) => {
+    if (event.type !== "updated" || event.query !== query()) return;
+    if (event.action.type === "success")
+      for (const param of query()?.state.data?.pageParams ?? []) if (!read_at.has(param ?? "")) read_at.set(param ?? "", performance.now());
+    if (event.action.type !== "invalidate") return;
+    stale_from = performance.now();
+    // Said once only until it is fresh again: take it back, so that the next one is said too.
+    queueMicrotask(() => event.query.state.isInvalidated && event.query.setState({ isInvalidated: false }));
+    wake();
+  });
+  const onFocus = (): void => {
+    if (document.visibilityState === "visible") void queryClient.invalidateQueries({ queryKey: key, exact: true });
+  };
+  document.addEventListener("visibilitychange", onFocus);
+  wake();
+  return {
+    wake,
+    stop: () => {
+      is_stopped = true;
+      clearTimeout(timer);
+      unsubscribe();
+      document.removeEventListener("visibilitychange", onFocus);
+    },
+  };
+}
+
+async function readPage(name: ListRouteName, args: object, cursor: string): Promise<RowPage<unknown> | undefined> {
+  const { query } = args as { query: Record<string, unknown> };
+  const page = { ...args, query: { ...query, cursor: cursor === "" ? undefined : cursor } };
+  try {
+    return (await api.call(name, ...([page] as unknown as Rest<ListRouteName>))).body;
+  } catch {
+    return undefined;
+  }
+}
+
+function putPage({ key, keyOf }: List, cursor: string, fresh: RowPage<unknown>): void {
+  const data = queryClient.getQueryData<Pages>(key);
+  const at = data?.pageParams.findIndex((param) => (param ?? "") === cursor) ?? -1;
+  if (data === undefined || at === -1) return;
+  const pages = mergePage(data.pages, at, fresh, keyOf);
+  if (pages === undefined) return void queryClient.resetQueries({ queryKey: key, exact: true });
+  queryClient.setQueryData<Pages>(key, { pages, pageParams: data.pageParams.slice(0, pages.length) });
+}

@@ -1,0 +1,33 @@
+import { ApiError, Unreachable } from "@robofleet/sdk/browser";
+import { QueryCache, QueryClient } from "@tanstack/react-query";
+
+/** What is on the screen is never older than this when nothing said that it changed. */
+const STALE_MS = 30_000;
+const RETRIES = 2;
+
+/** A refusal stays one; what did not come may come. */
+const mayPass = (error: unknown): boolean => error instanceof Unreachable || (error instanceof ApiError && error.status >= 500);
+
+const on_signed_out = new Set<() => void>();
+
+/** Calls `listener` when the server says that nobody is signed in any more. The answer takes it back. */
+export function watchSignedOut(listener: () => void): () => void {
+  on_signed_out.add(listener);
+  return () => void on_signed_out.delete(listener);
+}
+
+export const queryClient = new QueryClient({
+  queryCache: new QueryCache({
+    onError: (error) => {
+      if (error instanceof ApiError && error.status === 401) for (const listener of on_signed_out) listener();
+    },
+  }),
+  defaultOptions: {
+    queries: {
+      staleTime: STALE_MS,
+      retry: (tries, error) => tries < RETRIES && mayPass(error),
+      refetchOnWindowFocus: true,
+      throwOnError: false,
+    },
+  },
+});

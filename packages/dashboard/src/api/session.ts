@@ -1,0 +1,56 @@
+import { ApiError } from "@robofleet/sdk/browser";
+import type { Me, Session } from "@robofleet/protocol/routes";
+import { useSuspenseQuery } from "@tanstack/react-query";
+import { api, holdCsrfToken } from "./client.ts";
+import { query } from "./queries.ts";
+import { queryClient } from "./query-client.ts";
+
+export type Role = Me["org"]["role"];
+const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 };
+
+export interface SignedIn {
+  session: Session;
+  me: Me;
+}
+
+/** Who is signed in; undefined when nobody is. Throws when the server does not answer. */
+export async function readSession(): Promise<SignedIn | undefined> {
+  try {
+    const { data: session } = await api.getSession();
+    holdCsrfToken(session.csrf_token ?? undefined);
+    const { data: me } = await queryClient.fetchQuery(query("getMe"));
+    return { session, me };
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) return undefined;
+    throw error;
+  }
+}
+
+/** Turns a token into a cookie that no script can read. The token is kept nowhere. */
+export async function signIn(token: string): Promise<void> {
+  const response = await api.request("POST", "/api/auth/session", { headers: { authorization: `Bearer ${token}` }, body: {} });
+  const body: unknown = await response.json().catch(() => undefined);
+  if (!response.ok) throw new ApiError({ status: response.status, headers: response.headers, body });
+  holdCsrfToken((body as { data: Session }).data.csrf_token ?? undefined);
+  queryClient.clear();
+}
+
+export async function signOut(): Promise<void> {
+  await api.request("DELETE", "/api/auth/session");
+  holdCsrfToken(undefined);
+  queryClient.clear();
+}
+
+export async function changeOrg(org_id: string): Promise<void> {
+  const { data } = await api.updateSession({ body: { org_id } });
+  holdCsrfToken(data.csrf_token ?? undefined);
+  queryClient.clear();
+}
+
+/** Who is signed in, on pages behind the sign-in. */
+export const useMe = (): Me => useSuspenseQuery(query("getMe")).data.data;
+
+/** Whether the role of who is signed in is at least this one. The server decides; pages only do not offer what it would refuse. */
+export function useMay(role: Role): boolean {
+  return RANK[useMe().org.role] >= RANK[role];
+}

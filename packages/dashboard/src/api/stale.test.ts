@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { paths } from "@robofleet/protocol/paths";
+import { type Change, CHANGE_KINDS } from "@robofleet/protocol/routes";
+import { keysOf } from "./stale.ts";
+
+const ids = { robot_id: "rob_1", fleet_id: "flt_1", site_id: "site_1", deployment_id: "dep_1" };
+
+test("a change of every kind makes something stale, and only what a route reads", () => {
+  for (const kind of CHANGE_KINDS) {
+    for (const change of ["created", "updated", "removed", "moved", "presence", "health", "status", "targets"]) {
+      const keys = keysOf({ kind, id: "id_1", change, ...ids });
+      assert.ok(keys.length > 0, kind);
+      for (const [name] of keys) assert.equal(paths[name][0], "GET", `${kind}: ${name}`);
+    }
+  }
+});
+
+test("what is not known of a change makes no key without an id", () => {
+  for (const kind of CHANGE_KINDS) assert.ok(!JSON.stringify(keysOf({ kind, id: "id_1", change: "updated" })).includes("{}"), kind);
+});
+
+test("a kind that the page does not know is passed over", () => {
+  for (const kind of ["weather", "constructor", "__proto__", "toString"])
+    assert.deepEqual(keysOf({ kind, id: "x", change: "updated" } as unknown as Change), []);
+});
+
+test("a robot that was moved makes the fleets and sites at both ends stale", () => {
+  const text = JSON.stringify(
+    keysOf({ kind: "robot", id: "rob_1", change: "moved", ...ids, from_fleet_id: "flt_0", from_site_id: "site_0" }),
+  );
+  for (const id of ["flt_0", "flt_1", "site_0", "site_1"]) assert.ok(text.includes(id), id);
+});

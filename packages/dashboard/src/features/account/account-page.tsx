@@ -1,0 +1,59 @@
+import { useNavigate, useRouter } from "@tanstack/react-router";
+import { signOut, useMe } from "../../api/session.ts";
+import { Badge, Button, Card, CopyText, KeyValue, PageHeader, Section, Text, tellError, Time } from "../../ui/index.ts";
+
+/** Who is signed in, as what, and for how long. */
+export function AccountPage() {
+  const { actor, token, org, orgs, scopes } = useMe();
+  const navigate = useNavigate();
+  const router = useRouter();
+  const leave = (): void =>
+    void signOut().then(async () => {
+      await router.invalidate();
+      await navigate({ to: "/sign-in" });
+    }, tellError);
+  return (
+    <div className="max-w-3xl">
+      <PageHeader title="Account" label="Account" actions={<Button onClick={leave}>Sign out</Button>} />
+      <Section title="Signed in as">
+        <Card>
+          <KeyValue
+            items={[
+              ["Name", <Text key="name">{actor.name ?? token.label ?? token.prefix}</Text>],
+              ["Kind", actor.type === "user" ? "user" : "token of the org"],
+              [
+                "Token",
+                <span key="token" className="font-mono">
+                  {token.prefix}…
+                </span>,
+              ],
+              ["Token expires", token.expires_at === null ? "never" : <Time key="ends" at={token.expires_at} exact />],
+              [
+                "Id",
+                <CopyText key="id" label="Id">
+                  {actor.id}
+                </CopyText>,
+              ],
+            ]}
+          />
+        </Card>
+      </Section>
+      <Section title="Orgs">
+        <Card>
+          <ul className="space-y-2">
+            {orgs.map(({ id, name, role }) => (
+              <li key={id} className="flex items-center gap-2">
+                <Text>{name}</Text>
+                <Badge>{role}</Badge>
+                {id === org.id && <Badge tone="ok">current</Badge>}
+              </li>
+            ))}
+          </ul>
+          {scopes.length > 0 && (
+            <p className="mt-3 text-muted">Here you reach {scopes.length} sites and fleets only; an admin of the org can change that.</p>
+          )}
+        </Card>
+      </Section>
+    </div>
+  );
+}

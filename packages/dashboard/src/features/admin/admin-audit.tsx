@@ -1,0 +1,33 @@
+import type { BrowserClient } from "@robofleet/sdk/browser";
+import type { AuditEntry } from "@robofleet/protocol/routes";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { EmptyState, ListTable } from "../../ui/index.ts";
+import { AUDIT_COLUMNS, AuditDetails } from "../audit/index.ts";
+
+const PAGE_ROWS = 200;
+
+/** Acts on the service as a whole; what was done to one org stands in that org's own audit. */
+export function ServiceAudit({ client }: { client: BrowserClient }) {
+  const [shown, setShown] = useState<AuditEntry>();
+  const list = useInfiniteQuery({
+    queryKey: ["admin", "audit"],
+    queryFn: ({ pageParam, signal }) => client.listServiceAudit({ query: { limit: PAGE_ROWS, cursor: pageParam }, signal }),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
+  });
+  return (
+    <>
+      <p className="mb-3 text-muted">What was done to one org stands in that org's own audit.</p>
+      <ListTable
+        label="Audit of the service"
+        list={list}
+        rowKey={({ id }) => id}
+        columns={AUDIT_COLUMNS}
+        onOpen={setShown}
+        empty={<EmptyState title="Nothing yet" />}
+      />
+      {shown !== undefined && <AuditDetails entry={shown} onClose={() => setShown(undefined)} />}
+    </>
+  );
+}

@@ -1,0 +1,11 @@
+import { shellLine } from "../../ui/shell-text.ts";
+
+/** What the admin page does, as lines for the terminal; `rf` takes the token from ROBOFLEET_ADMIN_TOKEN. */
+export const adminLines = {
+  list: "rf orgs list",
+  create: (name: string) => shellLine("rf", "orgs", "create", name || "NAME"),
+  approve: (id: string) => shellLine("rf", "orgs", "approve", id),
+  suspend: (id: string) => shellLine("rf", "orgs", "suspend", id),
+  resume: (id: string) => shellLine("rf", "orgs", "resume", id),
+  audit: "rf audit --service",
+};

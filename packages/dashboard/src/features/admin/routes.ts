@@ -1,0 +1,23 @@
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { rootRoute } from "../../shell/app-route.tsx";
+
+const STATUSES = ["pending", "active", "suspended"] as const;
+const TABS = ["orgs", "audit"] as const;
+
+export interface AdminSearch {
+  status?: (typeof STATUSES)[number] | undefined;
+  tab?: (typeof TABS)[number] | undefined;
+}
+
+/** Apart from the rest: it is opened with the service's admin token, not by a session of an org. */
+const adminRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/admin",
+  validateSearch: (search: Record<string, unknown>): AdminSearch => ({
+    status: STATUSES.find((one) => one === search.status),
+    tab: TABS.find((one) => one === search.tab),
+  }),
+  component: lazyRouteComponent(() => import("./admin-page.tsx"), "AdminPage"),
+});
+
+export const adminRoutes = [adminRoute];

@@ -1,0 +1,81 @@
+/** Filters of the audit as they stand in the address, and the entry that is open. Times are RFC 3339. */
+export interface AuditSearch {
+  actor_id?: string | undefined;
+  token_id?: string | undefined;
+  object_id?: string | undefined;
+  action?: string | undefined;
+  outcome?: "done" | "refused" | undefined;
+  since?: string | undefined;
+  until?: string | undefined;
+  entry?: string | undefined;
+}
+
+const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
+const time = (value: unknown): string | undefined => {
+  const read = text(value);
+  return read === undefined || Number.isNaN(Date.parse(read)) ? undefined : read;
+};
+
+/** What can be used of an address; the rest of it is no reason not to show the page. */
+export function readAuditSearch(search: Record<string, unknown>): AuditSearch {
+  const found: AuditSearch = {
+    actor_id: text(search.actor_id),
+    token_id: text(search.token_id),
+    object_id: text(search.object_id),
+    action: text(search.action),
+    outcome: search.outcome === "done" || search.outcome === "refused" ? search.outcome : undefined,
+    since: time(search.since),
+    until: time(search.until),
+    entry: text(search.entry),
+  };
+  return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
+}
+
+/** The filters alone, as the API takes them. */
+export function filterOf({ entry: _, ...filter }: AuditSearch): Omit<AuditSearch, "entry"> {
+  return filter;
+}
+
+/** The path of the export with the same filters. */
+export function exportPath(search: AuditSearch): string {
+  const query = new URLSearchParams(Object.entries(filterOf(search)).filter((pair): pair is [string, string] => pair[1] !== undefined));
+  const words = query.toString();
+  return `/api/audit/export${words === "" ? "" : `?${words}`}`;
+}
+
+const FLAGS = {
+  actor_id: "--actor",
+  token_id: "--token-id",
+  object_id: "--object",
+  action: "--action",
+  outcome: "--outcome",
+  since: "--since",
+  until: "--until",
+} as const;
+
+/** The words of the `rf` line that lists the same. */
+export function auditWords(search: AuditSearch): string[] {
+  return [
+    "rf",
+    "audit",
+    ...Object.entries(FLAGS).flatMap(([name, flag]) => {
+      const value = search[name as keyof typeof FLAGS];
+      return value === undefined ? [] : [flag, value];
+    }),
+  ];
+}
+
+const pad = (value: number): string => String(value).padStart(2, "0");
+
+/** A time as an input of the type datetime-local takes it: in the reader's zone, without it. */
+export function toLocalInput(at: string | undefined): string {
+  if (at === undefined) return "";
+  const date = new Date(at);
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}T${pad(date.getHours())}:${pad(date.getMinutes())}`;
+}
+
+/** The other way; undefined for an empty one. */
+export function fromLocalInput(value: string): string | undefined {
+  const at = Date.parse(value);
+  return Number.isNaN(at) ? undefined : new Date(at).toISOString();
+}

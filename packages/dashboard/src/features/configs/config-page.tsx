@@ -1,0 +1,221 @@
+import type { ConfigEntry, ConfigVersion } from "@robofleet/protocol/routes";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useParams } from "@tanstack/react-router";
+import { LockKeyhole } from "lucide-react";
+import { useState } from "react";
+import { pagesQuery, query, rowsOf, useAction } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import {
+  Badge,
+  Button,
+  Card,
+  ConfirmDialog,
+  copyAsRf,
+  CopyText,
+  Diff,
+  Json,
+  jsonText,
+  LinkButton,
+  Menu,
+  PageHeader,
+  QueryState,
+  Section,
+  Text,
+  Time,
+} from "../../ui/index.ts";
+import { historyLine, rollbackLine } from "./rf-lines.ts";
+import { useScopeName } from "./scope-picker.tsx";
+import { UnsetDialog } from "./unset-dialog.tsx";
+import { ValueDialog } from "./value-dialog.tsx";
+
+const VERSIONS_A_PAGE = 50;
+
+/** One value at one scope: what it is, and everything that it was. */
+export function ConfigPage() {
+  const { id } = useParams({ from: "/app/configs/$id" });
+  const config = useQuery(query("getConfig", { params: { id } }));
+  if (config.data === undefined)
+    return (
+      <>
+        <PageHeader title="Config value" label="Config value" />
+        <QueryState query={config}>{() => null}</QueryState>
+      </>
+    );
+  return <Shown entry={config.data.data} />;
+}
+
+function Shown({ entry }: { entry: ConfigEntry }) {
+  const { id, namespace, key, secret, scope, scope_id, version, removed_at } = entry;
+  const name = useScopeName(scope, scope_id ?? undefined);
+  const may_set = useMay(secret ? "admin" : "operator");
+  const is_admin = useMay("admin");
+  const [shown, setShown] = useState<"edit" | "unset">();
+  const value = { namespace, key, value: entry.value, secret, scope, scope_id, config_id: id, version };
+  return (
+    <>
+      <PageHeader
+        title={
+          <bdi>
+            <span className="text-muted">{namespace}/</span>
+            {key}
+          </bdi>
+        }
+        label={`${namespace}/${key}`}
+        meta={
+          <>
+            {removed_at !== null && <Badge tone="warn">unset</Badge>}
+            <span>
+              set for {scope === "org" ? "the org" : `the ${scope} `}
+              {name !== undefined && <bdi className="text-ink">{name}</bdi>}
+            </span>
+            <span>version {version}</span>
+            <CopyText label="Id">{id}</CopyText>
+          </>
+        }
+        actions={
+          <>
+            <LinkButton to="/configs" search={scope === "org" ? {} : { scope, ...(scope_id === null ? {} : { scope_id }) }}>
+              All values of the {scope}
+            </LinkButton>
+            {may_set && (
+              <Button look="primary" onClick={() => setShown("edit")}>
+                {removed_at === null ? "Change…" : "Set again…"}
+              </Button>
+            )}
+            <Menu
+              label="More for this value"
+              entries={[
+                copyAsRf(historyLine(entry)),
+                is_admin && removed_at === null && { label: "Unset…", danger: true, onSelect: () => setShown("unset") },
+              ]}
+            />
+          </>
+        }
+      />
+      <Section title="Value">
+        {secret ? (
+          <Card>
+            <p className="flex items-center gap-2">
+              <LockKeyhole size={14} aria-hidden /> A secret: encrypted, and shown to nobody but the robots that it is for.
+            </p>
+          </Card>
+        ) : removed_at !== null ? (
+          <p className="text-muted">It is not set.</p>
+        ) : (
+          <Json value={entry.value} />
+        )}
+      </Section>
+      <History entry={entry} may_set={may_set} />
+      {shown === "edit" && (
+        <ValueDialog place={{ scope, scope_id: scope_id ?? undefined }} of={value} onClose={() => setShown(undefined)} />
+      )}
+      {shown === "unset" && <UnsetDialog of={value} onClose={() => setShown(undefined)} />}
+    </>
+  );
+}
+
+function History({ entry, may_set }: { entry: ConfigEntry; may_set: boolean }) {
+  const history = useInfiniteQuery(pagesQuery("listConfigHistory", { params: { id: entry.id }, query: { limit: VERSIONS_A_PAGE } }));
+  const [to, setTo] = useState<ConfigVersion>();
+  const versions = rowsOf(history.data);
+  return (
+    <Section title="History">
+      <QueryState query={history}>
+        {() => (
+          <ol className="space-y-2">
+            {versions.map((version, at) => (
+              <li key={version.version}>
+                <VersionCard
+                  version={version}
+                  before={versions[at + 1]}
+                  is_newest={at === 0}
+                  {...(may_set && at > 0 && version.change !== "removed" ? { onRollBack: () => setTo(version) } : {})}
+                />
+              </li>
+            ))}
+          </ol>
+        )}
+      </QueryState>
+      {history.hasNextPage && (
+        <Button className="mt-2" busy={history.isFetchingNextPage} onClick={() => void history.fetchNextPage()}>
+          Older versions
+        </Button>
+      )}
+      {to !== undefined && <RollBack entry={entry} to={to} onClose={() => setTo(undefined)} />}
+    </Section>
+  );
+}
+
+const CHANGES = { set: "set", removed: "unset", rolled_back: "rolled back" } as const;
+const TONES = { set: "ok", removed: "warn", rolled_back: "info" } as const;
+const textOf = (version: ConfigVersion | undefined): string =>
+  version === undefined || version.change === "removed" ? "" : jsonText(version.value);
+
+function VersionCard({
+  version,
+  before,
+  is_newest,
+  onRollBack,
+}: {
+  version: ConfigVersion;
+  before: ConfigVersion | undefined;
+  is_newest: boolean;
+  onRollBack?: () => void;
+}) {
+  const { change, rollback_of, actor, at, secret } = version;
+  const is_told = !secret && before?.secret !== true;
+  return (
+    <Card className="!py-2.5">
+      <div className="flex min-h-8 flex-wrap items-center gap-x-3 gap-y-1">
+        <span className="font-medium tabular-nums">Version {version.version}</span>
+        <Badge tone={TONES[change]}>{rollback_of === null ? CHANGES[change] : `rolled back to ${rollback_of}`}</Badge>
+        {is_newest && <Badge>now</Badge>}
+        <span className="min-w-0 flex-1 text-muted max-sm:basis-full">
+          <Time at={at} /> by <Text>{actor.name ?? actor.id ?? actor.type}</Text>
+        </span>
+        {onRollBack !== undefined && <Button onClick={onRollBack}>Roll back to it…</Button>}
+      </div>
+      <details className="mt-1" open={is_newest}>
+        <summary className="min-h-6 text-xs text-muted">
+          {before === undefined ? "What was set" : `What changed since version ${before.version}`}
+        </summary>
+        <div className="mt-1">
+          {is_told ? (
+            <Diff label={`What changed in version ${version.version}`} before={textOf(before)} after={textOf(version)} />
+          ) : (
+            <p className="text-muted">A secret: what changed is told to nobody.</p>
+          )}
+        </div>
+      </details>
+    </Card>
+  );
+}
+
+function RollBack({ entry, to, onClose }: { entry: ConfigEntry; to: ConfigVersion; onClose: () => void }) {
+  const action = useAction("rollBackConfig", {
+    quiet: true,
+    done: ({ data }) => `Version ${data.version} is what version ${to.version} was. Robots get it by a config deployment`,
+    onSuccess: onClose,
+  });
+  return (
+    <ConfirmDialog
+      open
+      onClose={onClose}
+      title={`Roll back to version ${to.version}`}
+      consequence={`The value of version ${to.version} is set again, as version ${entry.version + 1}. Nothing of the history goes. No robot changes until the next config deployment.`}
+      verb="Roll back"
+      busy={action.isPending}
+      command={rollbackLine(entry, to.version)}
+      onConfirm={() => action.mutate({ params: { id: entry.id }, body: { version: to.version } })}
+    >
+      {!to.secret && !entry.secret && (
+        <Diff label="What changes" before={entry.removed_at === null ? jsonText(entry.value) : ""} after={jsonText(to.value)} />
+      )}
+      {action.error !== null && (
+        <p role="alert" className="mt-2 text-bad [overflow-wrap:anywhere]">
+          {action.error.message}
+        </p>
+      )}
+    </ConfirmDialog>
+  );
+}

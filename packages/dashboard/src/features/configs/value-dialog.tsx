@@ -1,0 +1,224 @@
+import type { ConfigEntry } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useRef, useState } from "react";
+import { query, useAction } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Diff, FormDialog, Json, JsonInput, jsonText, readJson, Switch, TextInput } from "../../ui/index.ts";
+import type { Scope } from "./configs-search.ts";
+import { type EffectiveValue, valueLine } from "./effective.ts";
+import { setLine } from "./rf-lines.ts";
+import { useScopeName } from "./scope-picker.tsx";
+import { isOwn } from "./values-table.tsx";
+import { wrongLine } from "./wrong-place.ts";
+
+const NAMESPACE_DEFAULT = "default";
+const VALUE_HINT = "JSON: 1.5, true, a text in quotes, a list or an object";
+const SECRET_HINT = "JSON, encrypted: nobody but the robots that it is for is shown it again";
+
+interface Draft {
+  namespace: string;
+  key: string;
+  text: string;
+  secret: boolean;
+}
+
+const draftOf = (of: EffectiveValue | undefined): Draft => ({
+  namespace: of?.namespace ?? NAMESPACE_DEFAULT,
+  key: of?.key ?? "",
+  text: of === undefined || of.secret ? "" : jsonText(of.value),
+  secret: of?.secret ?? false,
+});
+
+/** Sets a value at a scope: `of` is the one that counts there now. Render it while it is open. */
+export function ValueDialog({
+  place: { scope, scope_id },
+  of,
+  onClose,
+}: {
+  place: { scope: Scope; scope_id: string | undefined };
+  of: EffectiveValue | undefined;
+  onClose: () => void;
+}) {
+  const name = useScopeName(scope, scope_id);
+  const input = useRef<HTMLTextAreaElement>(null);
+  const [draft, setDraft] = useState(() => draftOf(of));
+  const { namespace, key, text, secret } = draft;
+  const read = readJson(text);
+  const action = useAction("setConfig", {
+    quiet: true,
+    done: ({ data }) => `Version ${data.version} is set. Robots get it by a config deployment`,
+    onSuccess: onClose,
+  });
+  const where = scope === "org" ? {} : { scope, scope_id };
+  const send = (): void => {
+    if ("problem" in read) return;
+    action.mutate(
+      { body: { namespace, key, value: read.value, ...where, ...(secret ? { secret: true } : {}) } },
+      { onError: ({ message }) => setDraft((now) => ({ ...now, text: showPlace(input.current, now, message) })) },
+    );
+  };
+  return (
+    <FormDialog
+      onClose={onClose}
+      wide
+      title={of === undefined ? "Set a value" : isOwn(of, { scope, scope_id }) ? "Change a value" : "Set another value here"}
+      description={<Where scope={scope} name={name} />}
+      verb="Set it"
+      sending={action}
+      locked={"problem" in read}
+      error={isOfValue(action.error) ? null : action.error}
+      command={setLine(
+        { namespace, key: key === "" ? "KEY" : key, scope, scope_id },
+        "value" in read ? JSON.stringify(read.value) : undefined,
+        secret,
+      )}
+      onSubmit={send}
+    >
+      <Names draft={draft} onChange={setDraft} is_new={of === undefined} />
+      <JsonInput
+        label="Value"
+        input={input}
+        rows={8}
+        offer_text
+        value={text}
+        onChange={(next) => setDraft({ ...draft, text: next })}
+        hint={secret ? SECRET_HINT : VALUE_HINT}
+        error={isOfValue(action.error) ? placed(action.error, draft) : undefined}
+      />
+      <Change of={of} draft={draft} />
+      <Schema namespace={namespace} />
+      <OtherPlaces namespace={namespace} name={key} />
+    </FormDialog>
+  );
+}
+
+function Where({ scope, name }: { scope: Scope; name: string | undefined }) {
+  const of = scope === "org" ? "the whole org" : `the ${scope} `;
+  return (
+    <>
+      For {of}
+      {scope !== "org" && <bdi>{name}</bdi>}. Setting changes no robot: a config deployment brings it.
+    </>
+  );
+}
+
+/** A refusal that names a part of the value. */
+const isOfValue = (error: Error | null): error is Error => error?.message.startsWith("value ") === true;
+
+function placed(error: Error, { key, text }: Draft): string {
+  const read = readJson(text);
+  const line = "value" in read ? wrongLine(read.value, key, error.message) : undefined;
+  return line === undefined ? error.message : `Line ${line}: ${error.message}`;
+}
+
+/** Writes the value out in lines and chooses the line that the refusal is about. Answers the text as it is then. */
+function showPlace(input: HTMLTextAreaElement | null, { key, text }: Draft, message: string): string {
+  const read = readJson(text);
+  const line = "value" in read ? wrongLine(read.value, key, message) : undefined;
+  if (line === undefined || !("value" in read)) return text;
+  const written = jsonText(read.value);
+  const start =
+    written
+      .split("\n")
+      .slice(0, line - 1)
+      .join("\n").length + (line > 1 ? 1 : 0);
+  const end = written.indexOf("\n", start);
+  requestAnimationFrame(() => {
+    input?.focus();
+    input?.setSelectionRange(start, end === -1 ? written.length : end);
+  });
+  return written;
+}
+
+function Names({ draft, onChange, is_new }: { draft: Draft; onChange: (draft: Draft) => void; is_new: boolean }) {
+  const is_admin = useMay("admin");
+  return (
+    <>
+      <div className="grid gap-x-4 sm:grid-cols-2">
+        <TextInput
+          label="Key"
+          required
+          maxLength={200}
+          disabled={!is_new}
+          value={draft.key}
+          onChange={(event) => onChange({ ...draft, key: event.target.value })}
+        />
+        <TextInput
+          label="Namespace"
+          required
+          maxLength={200}
+          disabled={!is_new}
+          value={draft.namespace}
+          onChange={(event) => onChange({ ...draft, namespace: event.target.value })}
+          hint={is_new ? "Each namespace is one file on the robot" : undefined}
+        />
+      </div>
+      {is_admin && is_new && (
+        <Switch
+          label="Secret"
+          checked={draft.secret}
+          onChange={(secret) => onChange({ ...draft, secret })}
+          hint="Encrypted, and shown to nobody but the robots that it is for. A key is a secret at every scope, or at none."
+        />
+      )}
+    </>
+  );
+}
+
+/** What it is now against what is written. */
+function Change({ of, draft: { text, secret } }: { of: EffectiveValue | undefined; draft: Draft }) {
+  const read = readJson(text);
+  if (of === undefined || secret || of.secret || "problem" in read) return null;
+  const [before, after] = [jsonText(of.value), jsonText(read.value)];
+  if (before === after) return null;
+  return (
+    <div className="mb-3">
+      <h3 className="mb-1 font-medium">What changes</h3>
+      <Diff label="The value that counts now, and the one that is written" before={before} after={after} />
+    </div>
+  );
+}
+
+function Schema({ namespace }: { namespace: string }) {
+  const schema = useQuery(query("listConfigSchemas")).data?.items.find((one) => one.namespace === namespace);
+  if (schema === undefined) return null;
+  return (
+    <details className="mb-3">
+      <summary className="min-h-6">
+        Namespace <bdi>{namespace}</bdi> has a schema: values that break it are refused
+      </summary>
+      <div className="mt-1">
+        <Json value={schema.schema} />
+      </div>
+    </details>
+  );
+}
+
+/** Where else the key is set: what is narrower goes on counting there. */
+function OtherPlaces({ namespace, name }: { namespace: string; name: string }) {
+  const set = useQuery({ ...query("listConfigs", { query: { namespace, key: name, limit: 20 } }), enabled: name !== "" }).data?.items ?? [];
+  if (set.length === 0) return null;
+  return (
+    <details className="mb-3">
+      <summary className="min-h-6">Where this key is set{set.length === 20 ? " (the first 20)" : `: ${set.length}`}</summary>
+      <ul className="mt-1 space-y-1 text-xs">
+        {set.map((entry) => (
+          <OtherPlace key={entry.id} entry={entry} />
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function OtherPlace({ entry }: { entry: ConfigEntry }) {
+  const name = useScopeName(entry.scope, entry.scope_id ?? undefined);
+  return (
+    <li className="flex min-h-6 min-w-0 items-center gap-3">
+      <Link to="/configs/$id" params={{ id: entry.id }} className="shrink-0 underline">
+        {entry.scope} <bdi>{name}</bdi>
+      </Link>
+      <span className="min-w-0 truncate font-mono">{valueLine(entry)}</span>
+    </li>
+  );
+}

@@ -1,0 +1,186 @@
+import type { Deployment } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { ArrowLeftRight } from "lucide-react";
+import type { ReactNode } from "react";
+import { type Places, usePlaces } from "../../api/places.ts";
+import { query } from "../../api/queries.ts";
+import { Badge, durationText, EmptyState, LinkButton, PageHeader, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { releaseName } from "../robots/index.ts";
+import { policyDifferences, secondsOf } from "./compare.ts";
+import { DifferingRobots } from "./differing-robots.tsx";
+import { ActorName, CountsBar, TargetLink } from "./parts.tsx";
+import { reasonText } from "./reasons.ts";
+
+const route = getRouteApi("/app/deployments/compare");
+
+/** Two deployments side by side: what was the same, and what was not. */
+export function ComparePage() {
+  const { a, b } = route.useSearch();
+  return (
+    <>
+      <PageHeader
+        title="Compare deployments"
+        label="Compare deployments"
+        actions={
+          a !== undefined &&
+          b !== undefined && (
+            <LinkButton to="/deployments/compare" search={{ a: b, b: a }} icon={<ArrowLeftRight size={14} aria-hidden />}>
+              Swap
+            </LinkButton>
+          )
+        }
+      />
+      {a === undefined || b === undefined ? (
+        <EmptyState title="Two deployments are needed" actions={<LinkButton to="/deployments">To the deployments</LinkButton>}>
+          Choose two in the table of deployments, then compare them.
+        </EmptyState>
+      ) : (
+        <Both a={a} b={b} />
+      )}
+    </>
+  );
+}
+
+function Both({ a, b }: { a: string; b: string }) {
+  const first = useQuery(query("getDeployment", { params: { id: a } }));
+  const second = useQuery(query("getDeployment", { params: { id: b } }));
+  const places = usePlaces();
+  return (
+    <QueryState query={first}>
+      {({ data: one }) => (
+        <QueryState query={second}>
+          {({ data: other }) => (
+            <>
+              <Facts a={one} b={other} places={places} />
+              <Policies a={one} b={other} />
+              <DifferingRobots a={one} b={other} />
+            </>
+          )}
+        </QueryState>
+      )}
+    </QueryState>
+  );
+}
+
+interface Pair {
+  a: Deployment;
+  b: Deployment;
+}
+
+const COUNTS = ["total", "applied", "failed", "rolled_back", "cancelled", "active", "queued", "pending"] as const;
+const COUNT_NAMES: Record<(typeof COUNTS)[number], string> = {
+  total: "Robots",
+  applied: "Applied",
+  failed: "Failed",
+  rolled_back: "Rolled back",
+  cancelled: "Cancelled",
+  active: "At work",
+  queued: "Queued",
+  pending: "For a later wave",
+};
+
+function tookText(deployment: Deployment): string {
+  const seconds = secondsOf(deployment);
+  if (seconds !== undefined) return durationText(seconds);
+  return deployment.started_at === null ? "not started" : "not finished";
+}
+
+function Facts({ a, b, places }: Pair & { places: Places }) {
+  const row = (label: string, of: (deployment: Deployment) => ReactNode, same: boolean): ComparedRow => ({
+    label,
+    a: of(a),
+    b: of(b),
+    same,
+  });
+  const rows: ComparedRow[] = [
+    row("Release", ({ release }) => <Text>{releaseName(release)}</Text>, a.release_id === b.release_id),
+    row("To", (one) => <TargetLink target={one} places={places} />, a.fleet_id === b.fleet_id && a.robot_id === b.robot_id),
+    row("Status", ({ status }) => <StatusBadge status={status} />, a.status === b.status),
+    row("Reason", ({ reason }) => <Text>{reason === null ? null : reasonText(reason)}</Text>, a.reason === b.reason),
+    row("Made by", ({ created_by }) => <ActorName actor={created_by} />, a.created_by.id === b.created_by.id),
+    row("Started", ({ started_at }) => <Time at={started_at} exact />, true),
+    row("Took", tookText, tookText(a) === tookText(b)),
+    row(
+      "Outcome",
+      ({ counts, release }) => (
+        <div className="pt-1.5">
+          <CountsBar counts={counts} label={`Robots of ${release.tag}`} />
+        </div>
+      ),
+      true,
+    ),
+    ...COUNTS.filter((name) => a.counts[name] > 0 || b.counts[name] > 0).map((name) =>
+      row(COUNT_NAMES[name], ({ counts }) => counts[name].toLocaleString(), a.counts[name] === b.counts[name]),
+    ),
+  ];
+  return (
+    <Section title="What became of them">
+      <Compared a={a} b={b} rows={rows} />
+    </Section>
+  );
+}
+
+function Policies({ a, b }: Pair) {
+  const differences = policyDifferences(a.rollout, b.rollout);
+  return (
+    <Section title="Policy">
+      {differences.length === 0 ? (
+        <p className="text-muted">They have the same policy.</p>
+      ) : (
+        <Compared
+          a={a}
+          b={b}
+          rows={differences.map(({ name, a: one, b: other }) => ({
+            label: name,
+            a: one,
+            b: other,
+            same: false,
+          }))}
+        />
+      )}
+    </Section>
+  );
+}
+
+interface ComparedRow {
+  label: string;
+  a: ReactNode;
+  b: ReactNode;
+  same: boolean;
+}
+
+function Compared({ a, b, rows }: Pair & { rows: readonly ComparedRow[] }) {
+  return (
+    <div className="overflow-hidden rounded-lg border border-line">
+      <table className="w-full table-fixed">
+        <thead className="bg-sunken text-left text-xs text-muted">
+          <tr>
+            <th scope="col" className="w-[26%] px-3 py-2 font-medium">
+              <span className="sr-only">What</span>
+            </th>
+            {[a, b].map((one, index) => (
+              <th key={index} scope="col" className="px-3 py-2 font-medium">
+                <Link to="/deployments/$id" params={{ id: one.id }} className="text-accent underline">
+                  <Text line>{one.release.tag === "" ? one.id : one.release.tag}</Text>
+                </Link>
+                <Time at={one.created_at} />
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ label, a: first, b: second, same }) => (
+            <tr key={label} className="border-t border-line align-top">
+              <th scope="row" className="px-3 py-2 text-left font-normal text-muted">
+                {label} {!same && <Badge tone="info">differs</Badge>}
+              </th>
+              <td className="min-w-0 px-3 py-2 [overflow-wrap:anywhere] [&_time]:whitespace-normal">{first}</td>
+              <td className="min-w-0 px-3 py-2 [overflow-wrap:anywhere] [&_time]:whitespace-normal">{second}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

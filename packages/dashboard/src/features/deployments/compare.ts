@@ -1,0 +1,47 @@
+import type { Deployment, WholeRollout } from "@robofleet/protocol/routes";
+import { policyLines, wholeWaveText } from "./rollout-text.ts";
+
+export interface TargetOutcome {
+  robot_id: string;
+  status: string;
+  reason: string | null;
+}
+
+export interface RobotDifference {
+  robot_id: string;
+  /** Undefined: it was no robot of that deployment. */
+  a: TargetOutcome | undefined;
+  b: TargetOutcome | undefined;
+}
+
+/** Robots that fared differently in two deployments, or were in one of them only; those of the first one first. */
+export function differingRobots(a: readonly TargetOutcome[], b: readonly TargetOutcome[]): RobotDifference[] {
+  const in_b = new Map(b.map((target) => [target.robot_id, target]));
+  const in_a = new Set(a.map(({ robot_id }) => robot_id));
+  return [
+    ...a.flatMap((one) => {
+      const other = in_b.get(one.robot_id);
+      return other?.status === one.status && other.reason === one.reason ? [] : [{ robot_id: one.robot_id, a: one, b: other }];
+    }),
+    ...b.flatMap((one) => (in_a.has(one.robot_id) ? [] : [{ robot_id: one.robot_id, a: undefined, b: one }])),
+  ];
+}
+
+/** Seconds from its start to its end; undefined: it has not ended, or never began. */
+export function secondsOf({ started_at, finished_at }: Pick<Deployment, "started_at" | "finished_at">): number | undefined {
+  return started_at === null || finished_at === null ? undefined : (Date.parse(finished_at) - Date.parse(started_at)) / 1_000;
+}
+
+/** What the two policies say differently, in words; "—" where one says nothing of it. */
+export function policyDifferences(a: WholeRollout, b: WholeRollout): { name: string; a: string; b: string }[] {
+  const [in_a, in_b] = [new Map(allLines(a)), new Map(allLines(b))];
+  return [...new Set([...in_a.keys(), ...in_b.keys()])].flatMap((name) => {
+    const [one = "—", other = "—"] = [in_a.get(name), in_b.get(name)];
+    return one === other ? [] : [{ name, a: one, b: other }];
+  });
+}
+
+const allLines = (rollout: WholeRollout): (readonly [string, string])[] => [
+  ...policyLines(rollout),
+  ...(rollout.waves ?? []).map((wave, at) => [`Wave ${at + 1}`, wholeWaveText(wave)] as const),
+];

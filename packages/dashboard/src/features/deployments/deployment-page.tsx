@@ -1,0 +1,122 @@
+import type { Deployment, DeploymentWave } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { type Places, usePlaces } from "../../api/places.ts";
+import { query } from "../../api/queries.ts";
+import { Card, CopyText, KeyValue, PageHeader, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { Counts } from "./counts.tsx";
+import { EventLog } from "./event-log.tsx";
+import { ActorName, TargetLink } from "./parts.tsx";
+import { policyLines } from "./rollout-text.ts";
+import type { DeploymentSearch } from "./search.ts";
+import { situationOf } from "./situation.ts";
+import { SituationNote } from "./situation-note.tsx";
+import { StepBar } from "./step-bar.tsx";
+import { TargetTable } from "./target-table.tsx";
+import { WaveList } from "./wave-list.tsx";
+
+const route = getRouteApi("/app/deployments/$id");
+
+/** One deployment while it goes out, and what became of it. */
+export function DeploymentPage() {
+  const { id } = route.useParams();
+  const deployment = useQuery(query("getDeployment", { params: { id } }));
+  const waves = useQuery(query("listDeploymentWaves", { params: { id } }));
+  return (
+    <QueryState query={deployment}>{({ data }) => <Live deployment={data} waves={waves.data?.items ?? []} key={data.id} />}</QueryState>
+  );
+}
+
+function Live({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
+  const places = usePlaces();
+  const search = route.useSearch();
+  const navigate = useNavigate();
+  const { id, release, status, counts, wave_count } = deployment;
+  const change = (next: DeploymentSearch): void => void navigate({ to: "/deployments/$id", params: { id }, search: next, replace: true });
+  const tag = release.tag === "" ? "removed release" : release.tag;
+  return (
+    <>
+      <PageHeader
+        title={<Title deployment={deployment} tag={tag} places={places} />}
+        label={`${tag}: ${status.replaceAll("_", " ")}`}
+        meta={
+          <>
+            <StatusBadge status={status} />
+            <span>app {release.app}</span>
+            <CopyText label="Id">{id}</CopyText>
+          </>
+        }
+        actions={<StepBar deployment={deployment} waves={waves} />}
+      />
+      <SituationNote situation={situationOf(deployment, waves)} />
+      <Counts counts={counts} label={`Robots that ${tag} goes to`} search={search} onChange={change} />
+      {wave_count > 1 && (
+        <WaveList waves={waves} chosen={search.wave} onChoose={(wave) => change({ ...search, wave } as DeploymentSearch)} />
+      )}
+      <Section title="Robots">
+        <TargetTable name="listDeploymentTargets" deployment={deployment} waves={wave_count} search={search} onChange={change} />
+      </Section>
+      <div className="grid gap-x-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
+        <EventLog name="listDeploymentEvents" id={id} />
+        <Facts deployment={deployment} places={places} />
+      </div>
+    </>
+  );
+}
+
+function Title({ deployment, tag, places }: { deployment: Deployment; tag: string; places: Places }) {
+  return (
+    <span className="flex min-w-0 flex-wrap items-baseline gap-x-2">
+      <Text>{tag}</Text>
+      <span className="font-normal text-muted">to</span>
+      <span className="max-w-full min-w-0">
+        <TargetLink target={deployment} places={places} />
+      </span>
+    </span>
+  );
+}
+
+const OtherDeployment = ({ id }: { id: string }) => (
+  <Link to="/deployments/$id" params={{ id }} className="font-mono text-xs text-accent underline [overflow-wrap:anywhere]">
+    {id}
+  </Link>
+);
+
+function Facts({ deployment, places }: { deployment: Deployment; places: Places }) {
+  const { release, retry_of, rollback_of, created_by, rollout } = deployment;
+  const time = (label: string, at: string | null) => at !== null && ([label, <Time key={label} at={at} exact />] as const);
+  return (
+    <div className="min-w-0">
+      <Section title="About it">
+        <Card>
+          <KeyValue
+            items={[
+              [
+                "Release",
+                <Link key="release" to="/releases/$id" params={{ id: release.id }} className="text-accent underline">
+                  <Text>{release.tag === "" ? release.id : release.tag}</Text>
+                </Link>,
+              ],
+              ["To", <TargetLink key="to" target={deployment} places={places} />],
+              ["Made by", <ActorName key="by" actor={created_by} />],
+              retry_of !== null && ["Retry of", <OtherDeployment key="retry" id={retry_of} />],
+              rollback_of !== null && ["Rollback of", <OtherDeployment key="rollback" id={rollback_of} />],
+              time("Made", deployment.created_at),
+              time("Scheduled", deployment.scheduled_at),
+              time("Started", deployment.started_at),
+              time("Paused", deployment.paused_at),
+              time("Cancelled", deployment.cancel_requested_at),
+              time("Finished", deployment.finished_at),
+              deployment.finished_at === null && time("Expires", deployment.expires_at),
+            ]}
+          />
+        </Card>
+      </Section>
+      <Section title="Policy">
+        <Card>
+          <KeyValue items={policyLines(rollout)} />
+        </Card>
+      </Section>
+    </div>
+  );
+}

@@ -1,0 +1,137 @@
+import { DEPLOYMENT_STATUSES } from "@robofleet/protocol/states";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { GitCompare, Rocket } from "lucide-react";
+import { useState } from "react";
+import { usePlaces } from "../../api/places.ts";
+import { useMay } from "../../api/session.ts";
+import { Button, copyAsRf, cx, FilterSelect, LinkButton, Menu, PageHeader, shellLine } from "../../ui/index.ts";
+import { ConfigDeploymentTable } from "./config-deployment-table.tsx";
+import { DeploymentTable } from "./deployment-table.tsx";
+import { ReleaseFilter, RobotFilter } from "./filters.tsx";
+import type { DeploymentsSearch } from "./search.ts";
+
+const route = getRouteApi("/app/deployments");
+const NONE: ReadonlySet<string> = new Set();
+const COMPARED = 2;
+
+/** Every deployment there was, the newest first. */
+export function DeploymentsPage() {
+  const search = route.useSearch();
+  const navigate = useNavigate();
+  const may_deploy = useMay("operator");
+  const [selected, setSelected] = useState(NONE);
+  const change = (next: DeploymentsSearch): void => {
+    setSelected(NONE);
+    void navigate({ to: "/deployments", search: next, replace: true });
+  };
+  const [a, b] = [...selected];
+  return (
+    <div className="flex h-full min-h-96 flex-col">
+      <PageHeader
+        title="Deployments"
+        label="Deployments"
+        actions={
+          <>
+            {search.tab === undefined && (
+              <Button
+                icon={<GitCompare size={14} aria-hidden />}
+                disabled={selected.size !== COMPARED}
+                title={selected.size === COMPARED ? undefined : "Choose two in the table to compare them"}
+                onClick={() => {
+                  if (a !== undefined && b !== undefined) void navigate({ to: "/deployments/compare", search: { a: b, b: a } });
+                }}
+              >
+                Compare {selected.size > 0 && `${selected.size} of 2`}
+              </Button>
+            )}
+            {may_deploy && (
+              <LinkButton to="/deployments/new" look="primary" icon={<Rocket size={14} aria-hidden />}>
+                Deploy
+              </LinkButton>
+            )}
+            <Menu label="More" entries={[copyAsRf(listCommand(search))]} />
+          </>
+        }
+      />
+      <KindTabs search={search} onChange={change} />
+      <Filters search={search} onChange={change} />
+      {search.tab === "configs" ? (
+        <ConfigDeploymentTable search={search} onClear={() => change({ tab: "configs" })} />
+      ) : (
+        <DeploymentTable search={search} selected={selected} onSelect={setSelected} onClear={() => change({})} />
+      )}
+    </div>
+  );
+}
+
+const listCommand = ({ tab, status, robot_id, fleet_id }: DeploymentsSearch): string =>
+  tab === "configs"
+    ? "rf configs deployments"
+    : shellLine(
+        "rf",
+        "deployments",
+        "list",
+        ...(status === undefined ? [] : ["--status", status]),
+        ...(robot_id === undefined ? [] : ["--robot", robot_id]),
+        ...(fleet_id === undefined ? [] : ["--fleet", fleet_id]),
+      );
+
+interface Parts {
+  search: DeploymentsSearch;
+  onChange: (next: DeploymentsSearch) => void;
+}
+
+function KindTabs({ search, onChange }: Parts) {
+  const { tab, release_id: _, ...rest } = search;
+  const kinds = [
+    { label: "Releases", is_on: tab === undefined, next: rest },
+    { label: "Configs", is_on: tab === "configs", next: { ...rest, tab: "configs" as const } },
+  ];
+  return (
+    <div role="group" aria-label="What was deployed" className="mb-3 flex gap-1 border-b border-line">
+      {kinds.map(({ label, is_on, next }) => (
+        <button
+          key={label}
+          type="button"
+          aria-pressed={is_on}
+          onClick={() => onChange(next)}
+          className={cx("h-9 border-b-2 px-2.5", is_on ? "border-accent font-medium" : "border-transparent text-muted hover:text-ink")}
+        >
+          {label}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function Filters({ search, onChange }: Parts) {
+  const { fleets } = usePlaces();
+  const set = (name: keyof DeploymentsSearch, value: string | undefined): void => {
+    const { [name]: _, ...rest } = search;
+    onChange(value === undefined ? rest : { ...rest, [name]: value });
+  };
+  const is_filtered = Object.keys(search).some((name) => name !== "tab");
+  return (
+    <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter deployments">
+      <FilterSelect
+        label="Status"
+        value={search.status}
+        options={DEPLOYMENT_STATUSES.map((value) => ({ value, label: value.replaceAll("_", " ") }))}
+        onChange={(value) => set("status", value)}
+      />
+      <FilterSelect
+        label="Fleet"
+        value={search.fleet_id}
+        options={fleets.map(({ id, name }) => ({ value: id, label: name }))}
+        onChange={(value) => set("fleet_id", value)}
+      />
+      {search.tab === undefined && <ReleaseFilter id={search.release_id} onChange={(value) => set("release_id", value)} />}
+      <RobotFilter id={search.robot_id} onChange={(value) => set("robot_id", value)} />
+      {is_filtered && (
+        <Button look="quiet" onClick={() => onChange(search.tab === undefined ? {} : { tab: search.tab })}>
+          Clear
+        </Button>
+      )}
+    </div>
+  );
+}

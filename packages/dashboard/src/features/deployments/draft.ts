@@ -1,0 +1,243 @@
+import type { Rollout } from "@robofleet/protocol/routes";
+import { readSeconds } from "./lengths.ts";
+
+export interface WaveDraft {
+  /** Tells rows apart while they move. */
+  key: number;
+  by: "percent" | "count" | "labels";
+  amount: string;
+  soak: string;
+  gate: boolean;
+}
+
+/** A deployment as it is being written: texts, as they stand in their fields. */
+export interface Draft {
+  waves: readonly WaveDraft[];
+  threshold_by: "none" | "percent" | "count";
+  threshold: string;
+  min_decided: string;
+  on_failure: "stop" | "pause" | "rollback";
+  max_parallel: string;
+  unavailable_by: "none" | "percent" | "count";
+  unavailable: string;
+  /** Empty: all robots are one group; `site`; `label:KEY`. */
+  group_by: string;
+  has_window: boolean;
+  cron: string;
+  time_zone: string;
+  window_minutes: string;
+  /** As `<input type=datetime-local>` gives it, in the reader's zone; empty: now. */
+  scheduled_at: string;
+  expires_in: string;
+  max_attempts: string;
+  verify: string;
+}
+
+export const EMPTY_DRAFT: Draft = {
+  waves: [],
+  threshold_by: "none",
+  threshold: "",
+  min_decided: "",
+  on_failure: "stop",
+  max_parallel: "",
+  unavailable_by: "none",
+  unavailable: "",
+  group_by: "",
+  has_window: false,
+  cron: "0 2 * * 1-5",
+  time_zone: "UTC",
+  window_minutes: "60",
+  scheduled_at: "",
+  expires_in: "",
+  max_attempts: "",
+  verify: "",
+};
+
+export const PRESETS: readonly { label: string; hint: string; draft: Partial<Draft> }[] = [
+  { label: "Everyone at once", hint: "No waves: as fast as it goes.", draft: {} },
+  {
+    label: "Canary",
+    hint: "1 %, then 10 %, then the rest; it pauses when more than 5 % fail.",
+    draft: {
+      waves: [
+        { key: 1, by: "percent", amount: "1", soak: "10m", gate: false },
+        { key: 2, by: "percent", amount: "10", soak: "30m", gate: false },
+      ],
+      threshold_by: "percent",
+      threshold: "5",
+      on_failure: "pause",
+    },
+  },
+  {
+    label: "Careful",
+    hint: "One robot, 10 % and half, each released by hand; everybody goes back at the first failure.",
+    draft: {
+      waves: [
+        { key: 1, by: "count", amount: "1", soak: "10m", gate: true },
+        { key: 2, by: "percent", amount: "10", soak: "30m", gate: true },
+        { key: 3, by: "percent", amount: "50", soak: "1h", gate: true },
+      ],
+      threshold_by: "count",
+      threshold: "0",
+      on_failure: "rollback",
+      unavailable_by: "percent",
+      unavailable: "10",
+      group_by: "site",
+    },
+  },
+];
+
+/** What is wrong, by the path of the field as the API calls it. */
+export type Errors = Record<string, string>;
+
+export interface Written {
+  rollout: Rollout;
+  /** RFC 3339 in UTC. */
+  scheduled_at: string | undefined;
+  expires_seconds: number | undefined;
+  errors: Errors;
+}
+
+const WHOLE = "Write a whole number, 1 or more.";
+const LENGTH = "Write a length of time such as 90s, 10m, 2h or 3d.";
+
+/** Reads fields one by one and keeps what is wrong with each. */
+class Reader {
+  readonly errors: Errors = {};
+
+  whole(path: string, text: string, least = 1): number | undefined {
+    const value = Number(text);
+    if (text.trim() !== "" && Number.isSafeInteger(value) && value >= least) return value;
+    return this.wrong(path, least === 0 ? "Write a whole number, 0 or more." : WHOLE);
+  }
+
+  percent(path: string, text: string, zero = false): number | undefined {
+    const value = Number(text);
+    if (text.trim() !== "" && value <= 100 && (zero ? value >= 0 : value > 0)) return value;
+    return this.wrong(path, zero ? "Write a part from 0 to 100." : "Write a part above 0, up to 100.");
+  }
+
+  seconds(path: string, text: string): number | undefined {
+    return readSeconds(text) ?? this.wrong(path, LENGTH);
+  }
+
+  wrong(path: string, message: string): undefined {
+    this.errors[path] = message;
+  }
+}
+
+/** `zone=a, type=lift` as labels. */
+function readLabels(reader: Reader, path: string, text: string): Record<string, string> | undefined {
+  const pairs = text
+    .split(",")
+    .map((pair) => pair.trim())
+    .filter((pair) => pair !== "");
+  if (pairs.length === 0 || pairs.some((pair) => pair.indexOf("=") < 1))
+    return reader.wrong(path, "Write labels as key=value with commas between: zone=a, type=lift");
+  return Object.fromEntries(pairs.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]));
+}
+
+function readWave(reader: Reader, { by, amount, soak, gate }: WaveDraft, number: number): NonNullable<Rollout["waves"]>[number] {
+  const path = `rollout.waves.${number}`;
+  const soak_seconds = soak.trim() === "" ? undefined : reader.seconds(`${path}.soak_seconds`, soak);
+  const percent = by === "percent" ? reader.percent(`${path}.percent`, amount) : undefined;
+  const count = by === "count" ? reader.whole(`${path}.count`, amount) : undefined;
+  const labels = by === "labels" ? readLabels(reader, `${path}.labels`, amount) : undefined;
+  return {
+    ...(percent === undefined ? {} : { percent }),
+    ...(count === undefined ? {} : { count }),
+    ...(labels === undefined ? {} : { labels }),
+    ...(soak_seconds === undefined ? {} : { soak_seconds }),
+    ...(gate ? { gate: "manual" as const } : {}),
+  };
+}
+
+function readThreshold(reader: Reader, draft: Draft): Rollout["failure_threshold"] | undefined {
+  const { threshold_by, threshold, min_decided } = draft;
+  if (threshold_by === "none") return undefined;
+  const path = "rollout.failure_threshold";
+  const percent = threshold_by === "percent" ? reader.percent(`${path}.percent`, threshold, true) : undefined;
+  const count = threshold_by === "count" ? reader.whole(`${path}.count`, threshold, 0) : undefined;
+  const decided = min_decided.trim() === "" ? undefined : reader.whole(`${path}.min_decided`, min_decided);
+  return {
+    ...(percent === undefined ? {} : { percent }),
+    ...(count === undefined ? {} : { count }),
+    ...(decided === undefined ? {} : { min_decided: decided }),
+  };
+}
+
+function readUnavailable(reader: Reader, { unavailable_by, unavailable, group_by }: Draft): Rollout["max_unavailable"] | undefined {
+  if (unavailable_by === "none") return undefined;
+  const path = "rollout.max_unavailable";
+  const percent = unavailable_by === "percent" ? reader.percent(`${path}.percent`, unavailable) : undefined;
+  const count = unavailable_by === "count" ? reader.whole(`${path}.count`, unavailable) : undefined;
+  if (group_by === "label:") reader.wrong(`${path}.group_by`, "Name the label whose values make the groups.");
+  return {
+    ...(percent === undefined ? {} : { percent }),
+    ...(count === undefined ? {} : { count }),
+    ...(group_by === "" ? {} : { group_by }),
+  };
+}
+
+function readWindow(reader: Reader, { has_window, cron, time_zone, window_minutes }: Draft): Rollout["window"] | undefined {
+  if (!has_window) return undefined;
+  const path = "rollout.window";
+  if (cron.trim().split(/\s+/).length !== 5)
+    reader.wrong(`${path}.cron`, "Write five fields: minute hour day-of-month month day-of-week, such as 0 2 * * 1-5.");
+  if (time_zone.trim() === "") reader.wrong(`${path}.time_zone`, "Name a time zone, such as Europe/Berlin.");
+  const duration_minutes = reader.whole(`${path}.duration_minutes`, window_minutes) ?? 1;
+  return { cron: cron.trim(), time_zone: time_zone.trim(), duration_minutes };
+}
+
+/** When it starts, in UTC; undefined: now, or what stands there is wrong. */
+function readSchedule(reader: Reader, text: string, now_ms: number): string | undefined {
+  if (text === "") return undefined;
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime())) return reader.wrong("scheduled_at", "Write a date and a time.");
+  if (at.getTime() <= now_ms) return reader.wrong("scheduled_at", "That time has passed: leave it empty to start now.");
+  return at.toISOString();
+}
+
+/** What the fields say, as the API takes it. `kind`: one robot has no waves and no threshold. Pure. */
+export function readDraft(draft: Draft, kind: "robot" | "fleet", now_ms: number): Written {
+  const reader = new Reader();
+  const waves = kind === "fleet" ? draft.waves.map((wave, number) => readWave(reader, wave, number)) : [];
+  const failure_threshold = kind === "fleet" ? readThreshold(reader, draft) : undefined;
+  const max_parallel = draft.max_parallel.trim() === "" ? undefined : reader.whole("rollout.max_parallel", draft.max_parallel);
+  const max_unavailable = readUnavailable(reader, draft);
+  const window = readWindow(reader, draft);
+  const max_attempts = draft.max_attempts.trim() === "" ? undefined : reader.whole("rollout.max_attempts", draft.max_attempts);
+  const verify_seconds = draft.verify.trim() === "" ? undefined : reader.seconds("rollout.verify_seconds", draft.verify);
+  const expires_seconds = draft.expires_in.trim() === "" ? undefined : reader.seconds("rollout.expires_at", draft.expires_in);
+  const scheduled_at = readSchedule(reader, draft.scheduled_at, now_ms);
+  const starts_ms = scheduled_at === undefined ? now_ms : Date.parse(scheduled_at);
+  const decides_failures = waves.length > 0 || failure_threshold !== undefined;
+  return {
+    rollout: {
+      ...(waves.length === 0 ? {} : { waves }),
+      ...(max_parallel === undefined ? {} : { max_parallel }),
+      ...(max_unavailable === undefined ? {} : { max_unavailable }),
+      ...(failure_threshold === undefined ? {} : { failure_threshold }),
+      ...(decides_failures && draft.on_failure !== "stop" ? { on_failure: draft.on_failure } : {}),
+      ...(window === undefined ? {} : { window }),
+      ...(expires_seconds === undefined ? {} : { expires_at: new Date(starts_ms + 1_000 * expires_seconds).toISOString() }),
+      ...(max_attempts === undefined ? {} : { max_attempts }),
+      ...(verify_seconds === undefined ? {} : { verify_seconds }),
+    },
+    scheduled_at,
+    expires_seconds,
+    errors: reader.errors,
+  };
+}
+
+/** The field that a refusal is about, by the path that its message begins with; undefined: about none of them. */
+export function errorsOf(message: string): Errors | undefined {
+  const path = /^((?:rollout|scheduled_at|release|robot_id|fleet_id)(?:\.[\w]+)*)\b/.exec(message)?.[1];
+  return path === undefined ? undefined : { [path]: message };
+}
+
+/** The first error at one of these paths or below. */
+export function errorAt(errors: Errors, ...paths: readonly string[]): string | undefined {
+  const found = Object.keys(errors).find((path) => paths.some((one) => path === one || path.startsWith(`${one}.`)));
+  return found === undefined ? undefined : errors[found];
+}

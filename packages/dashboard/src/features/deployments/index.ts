@@ -1,0 +1,1 @@
+export { reasonText, waitingText } from "./reasons.ts";

@@ -1,0 +1,150 @@
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { useAction } from "../../api/queries.ts";
+import { randomId } from "../../api/random-id.ts";
+import { useMay } from "../../api/session.ts";
+import { Button, Command, EmptyState, LinkButton, PageHeader, Section } from "../../ui/index.ts";
+import { deployCommand } from "./deploy-command.ts";
+import { type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "./draft.ts";
+import { PlanView } from "./plan-view.tsx";
+import { ReleasePicker, useRelease } from "./release-picker.tsx";
+import { RolloutEditor } from "./rollout-editor.tsx";
+import { robots } from "./rollout-text.ts";
+import type { NewDeploymentSearch } from "./search.ts";
+import { type Target, TargetPicker } from "./target-picker.tsx";
+import { type Planned, type PlanRequest, usePlan } from "./use-plan.ts";
+
+const route = getRouteApi("/app/deployments/new");
+
+/** Makes a deployment; beside it stands what it would do. */
+export function NewDeploymentPage() {
+  const may_deploy = useMay("operator");
+  return (
+    <>
+      <PageHeader title="Deploy a release" label="Deploy a release" />
+      {may_deploy ? (
+        <Maker />
+      ) : (
+        <EmptyState title="Your role can look, not deploy" actions={<LinkButton to="/deployments">To the deployments</LinkButton>}>
+          It needs the role operator. Ask an admin of your org.
+        </EmptyState>
+      )}
+    </>
+  );
+}
+
+/** What the address says is chosen. */
+function useChosen() {
+  const search = route.useSearch();
+  const navigate = useNavigate();
+  const set = (next: NewDeploymentSearch): void => void navigate({ to: "/deployments/new", search: next, replace: true });
+  const { release, fleet_id, robot_id } = search;
+  const id = fleet_id ?? robot_id;
+  const target: Target | undefined = id === undefined ? undefined : { kind: fleet_id === undefined ? "robot" : "fleet", id };
+  return {
+    release,
+    target,
+    setRelease: (tag: string) => set({ ...search, release: tag }),
+    setTarget: ({ kind, id: chosen }: Target) =>
+      set({ ...(release === undefined ? {} : { release }), ...(kind === "fleet" ? { fleet_id: chosen } : { robot_id: chosen }) }),
+  };
+}
+
+function Maker() {
+  const chosen = useChosen();
+  const [kind, setKind] = useState(chosen.target?.kind ?? "fleet");
+  const [draft, setDraft] = useState<Draft>(EMPTY_DRAFT);
+  // The time that an expiry counts from is that of the last change, so that one draft is one request.
+  const written = useMemo(() => readDraft(draft, kind, Date.now()), [draft, kind]);
+  const release = useRelease(chosen.release);
+  const target = chosen.target?.kind === kind ? chosen.target : undefined;
+  const request = requestOf(release.release?.id, target, written);
+  const planned = usePlan(request);
+  const errors: Errors = { ...planned.errors, ...written.errors };
+  return (
+    <div className="grid gap-x-8 lg:grid-cols-[minmax(0,1fr)_minmax(0,1fr)]">
+      <div className="min-w-0">
+        <Section title="What and where">
+          <ReleasePicker chosen={release} onChoose={chosen.setRelease} error={errorAt(errors, "release")} />
+          <TargetPicker
+            kind={kind}
+            onKind={setKind}
+            target={target}
+            onChoose={chosen.setTarget}
+            error={errorAt(errors, "robot_id", "fleet_id")}
+          />
+        </Section>
+        <RolloutEditor draft={draft} kind={kind} errors={errors} onChange={(change) => setDraft((now) => ({ ...now, ...change }))} />
+      </div>
+      <div className="min-w-0 lg:sticky lg:top-0 lg:self-start">
+        <PlanView planned={planned} is_asked={request !== undefined} errors={errors} />
+        <Doing
+          request={request}
+          planned={planned}
+          tag={release.release?.tag}
+          command={commandOf(release.release?.tag ?? chosen.release, target, written)}
+        />
+      </div>
+    </div>
+  );
+}
+
+/** What is sent; undefined while something is missing or wrong. */
+function requestOf(release: string | undefined, target: Target | undefined, { rollout, scheduled_at, errors }: Written) {
+  if (release === undefined || target === undefined || Object.keys(errors).length > 0) return undefined;
+  const request: PlanRequest = {
+    release,
+    ...(target.kind === "fleet" ? { fleet_id: target.id } : { robot_id: target.id }),
+    ...(scheduled_at === undefined ? {} : { scheduled_at }),
+    rollout,
+  };
+  return request;
+}
+
+const commandOf = (release: string | undefined, target: Target | undefined, { rollout, scheduled_at, expires_seconds }: Written): string =>
+  deployCommand({
+    release: release ?? "RELEASE",
+    target: target ?? { kind: "fleet", id: "FLEET" },
+    rollout,
+    scheduled_at,
+    expires_seconds,
+  });
+
+function Doing({
+  request,
+  planned: { plan, is_behind },
+  tag,
+  command,
+}: {
+  request: PlanRequest | undefined;
+  planned: Planned;
+  tag: string | undefined;
+  command: string;
+}) {
+  const navigate = useNavigate();
+  const create = useAction("createDeployment", {
+    onSuccess: ({ data }) => void navigate({ to: "/deployments/$id", params: { id: data.id } }),
+  });
+  const is_ready = request !== undefined && plan !== undefined && !is_behind && plan.total > 0;
+  return (
+    <Section title="Do it">
+      <Button
+        look="primary"
+        className="mb-3 !h-auto min-h-9 max-w-full py-1.5 !whitespace-normal [overflow-wrap:anywhere]"
+        disabled={!is_ready}
+        busy={create.isPending}
+        onClick={() => request !== undefined && create.mutate({ body: request, idempotency_key: randomId() })}
+      >
+        {doText(tag, plan?.total, request)}
+      </Button>
+      <Command>{command}</Command>
+    </Section>
+  );
+}
+
+function doText(tag: string | undefined, total: number | undefined, request: PlanRequest | undefined): string {
+  if (tag === undefined) return "Choose a release first";
+  if (request === undefined) return `Deploy ${tag}`;
+  const to = total === undefined ? "" : ` to ${robots(total)}`;
+  return request.scheduled_at === undefined ? `Deploy ${tag}${to}` : `Schedule ${tag}${to}`;
+}

@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { latestStatuses, patchPages, type TargetRow } from "./patch-targets.ts";
+
+const row = (robot_id: string, status: string): TargetRow => ({
+  robot_id,
+  status,
+  reason: null,
+  waiting_for: "slot",
+  progress: { bytes_done: 1, bytes_total: 2 },
+});
+
+test("the last status of each robot of this deployment counts", () => {
+  const change = { kind: "target", id: "t", change: "status", deployment_id: "dep_1" } as const;
+  const latest = latestStatuses(
+    [
+      { ...change, robot_id: "rob_1", status: "dispatched" },
+      { ...change, robot_id: "rob_1", status: "applied" },
+      { ...change, robot_id: "rob_2", status: "failed", deployment_id: "dep_2" },
+      { ...change, kind: "deployment", status: "applied" },
+    ],
+    "dep_1",
+  );
+  assert.deepEqual([...latest], [["rob_1", "applied"]]);
+});
+
+test("only rows whose status changed are new objects, and what the status makes untrue goes with it", () => {
+  const pages = [{ items: [row("rob_1", "queued"), row("rob_2", "queued")] }, { items: [row("rob_3", "queued")] }];
+  const [first, second] = patchPages(pages, new Map([["rob_1", "downloading"]]));
+  assert.deepEqual(first?.items[0], { ...row("rob_1", "downloading"), waiting_for: null });
+  assert.equal(first?.items[1], pages[0]?.items[1]);
+  assert.equal(second, pages[1]);
+});
+
+test("a robot that has ended fetches nothing any more; one that is told again is left as it is", () => {
+  const pages = [{ items: [row("rob_1", "downloading")] }];
+  assert.equal(patchPages(pages, new Map([["rob_1", "applied"]]))[0]?.items[0]?.progress, null);
+  assert.equal(patchPages(pages, new Map([["rob_1", "downloading"]]))[0], pages[0]);
+});

@@ -1,0 +1,76 @@
+import { DEPLOYMENT_STATUSES, type DeploymentStatus, TARGET_STATUSES, type TargetStatus } from "@robofleet/protocol/states";
+
+type Search = Record<string, unknown>;
+
+/** Texts of an address, by their names; what is empty or no text is not there. */
+function textsOf<const N extends string>(search: Search, names: readonly N[]): { [K in N]?: string } {
+  const found: { [K in N]?: string } = {};
+  for (const name of names) {
+    const value = search[name];
+    const text = typeof value === "number" ? String(value) : value;
+    if (typeof text === "string" && text !== "") found[name] = text;
+  }
+  return found;
+}
+
+function oneOf<const V extends string>(value: unknown, values: readonly V[]): V | undefined {
+  return values.find((one) => one === value);
+}
+
+export interface DeploymentsSearch {
+  /** Deployments of configs instead of releases. */
+  tab?: "configs";
+  status?: DeploymentStatus;
+  fleet_id?: string;
+  robot_id?: string;
+  release_id?: string;
+}
+
+export function readDeploymentsSearch(search: Search): DeploymentsSearch {
+  const status = oneOf(search.status, DEPLOYMENT_STATUSES);
+  const tab = oneOf(search.tab, ["configs"]);
+  return {
+    ...(tab === undefined ? {} : { tab }),
+    ...(status === undefined ? {} : { status }),
+    ...textsOf(search, ["fleet_id", "robot_id", "release_id"]),
+  };
+}
+
+export interface NewDeploymentSearch {
+  /** Id or tag. */
+  release?: string;
+  fleet_id?: string;
+  robot_id?: string;
+}
+
+/** What is chosen already. `fleet`, `robot` and `release_id` are read, too: people write such addresses by hand. */
+export function readNewDeploymentSearch(search: Search): NewDeploymentSearch {
+  const { release = search.release_id, fleet_id = search.fleet, robot_id = search.robot } = search;
+  const found = textsOf({ release, fleet_id, robot_id }, ["release", "fleet_id", "robot_id"]);
+  if (found.fleet_id !== undefined) delete found.robot_id;
+  return found;
+}
+
+export interface DeploymentSearch {
+  status?: TargetStatus;
+  /** Counted from 1, as the page shows it. */
+  wave?: number;
+  q?: string;
+}
+
+export function readDeploymentSearch(search: Search): DeploymentSearch {
+  const status = oneOf(search.status, TARGET_STATUSES);
+  const wave = Number(search.wave);
+  return {
+    ...(status === undefined ? {} : { status }),
+    ...(Number.isSafeInteger(wave) && wave > 0 ? { wave } : {}),
+    ...textsOf(search, ["q"]),
+  };
+}
+
+export interface CompareSearch {
+  a?: string;
+  b?: string;
+}
+
+export const readCompareSearch = (search: Search): CompareSearch => textsOf(search, ["a", "b"]);

@@ -1,0 +1,118 @@
+import type { Deployment, DeploymentWave } from "@robofleet/protocol/routes";
+import { useNavigate } from "@tanstack/react-router";
+import { FastForward, Pause, Play, RotateCcw, Undo2 } from "lucide-react";
+import { type ReactNode, useState } from "react";
+import { useAction } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Button, ConfirmDialog, copyAsRf, Menu, shellLine, tellDone, Tooltip } from "../../ui/index.ts";
+import { type Step, type StepName, stepsOf } from "./steps.ts";
+
+const ICON = { size: 14, "aria-hidden": true } as const;
+const ICONS: Record<StepName, ReactNode> = {
+  promote: <FastForward {...ICON} />,
+  pause: <Pause {...ICON} />,
+  resume: <Play {...ICON} />,
+  retry: <RotateCcw {...ICON} />,
+  rollback: <Undo2 {...ICON} />,
+  cancel: undefined,
+  cancel_rollback: undefined,
+};
+
+/** What somebody most likely came for, when it can be asked. */
+const LEADING: ReadonlySet<StepName> = new Set(["promote", "retry"]);
+
+/** What can be asked of the deployment. What makes no sense now is there too, and says why. */
+export function StepBar({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
+  const may_change = useMay("operator");
+  const [asked, setAsked] = useState<Step>();
+  const take = useSteps(deployment.id, () => setAsked(undefined));
+  const steps = stepsOf(deployment, waves, Date.now()).map((step) =>
+    may_change ? step : { ...step, why_not: "Your role can look, not change: it needs the role operator." },
+  );
+  const by = Object.fromEntries(steps.map((step) => [step.name, step])) as Record<StepName, Step>;
+  const shown = [
+    ...(deployment.wave_count > 1 ? [by.promote] : []),
+    deployment.status === "paused" ? by.resume : by.pause,
+    by.retry,
+    by.rollback,
+  ];
+  // What was asked stays in words of now.
+  const step = asked === undefined ? undefined : by[asked.name];
+  return (
+    <>
+      {shown.map((one) => (
+        <StepButton key={one.name} step={one} onAsk={() => setAsked(one)} />
+      ))}
+      <Menu
+        label="More"
+        entries={[
+          ...[by.cancel, by.cancel_rollback].map((one) => ({
+            label: one.why_not === undefined ? `${one.label}…` : `${one.label}: ${one.why_not}`,
+            danger: true,
+            disabled: one.why_not !== undefined,
+            onSelect: () => setAsked(one),
+          })),
+          copyAsRf(shellLine("rf", "deployments", "show", deployment.id)),
+          copyAsRf(shellLine("rf", "deployments", "watch", deployment.id), "Copy as rf … watch"),
+        ]}
+      />
+      {step !== undefined && (
+        <ConfirmDialog
+          open
+          onClose={() => setAsked(undefined)}
+          title={step.title}
+          consequence={step.why_not === undefined ? step.consequence : step.why_not}
+          verb={step.verb}
+          danger={step.danger}
+          command={step.command}
+          busy={take.is_busy}
+          onConfirm={() => take.act(step.name)}
+        />
+      )}
+    </>
+  );
+}
+
+function StepButton({ step, onAsk }: { step: Step; onAsk: () => void }) {
+  const button = (
+    <Button
+      icon={ICONS[step.name]}
+      look={LEADING.has(step.name) && step.why_not === undefined ? "primary" : "secondary"}
+      aria-disabled={step.why_not !== undefined}
+      onClick={() => step.why_not === undefined && onAsk()}
+    >
+      {step.label}
+    </Button>
+  );
+  return step.why_not === undefined ? button : <Tooltip text={step.why_not}>{button}</Tooltip>;
+}
+
+/** Takes a step; one that makes a new deployment leads there. */
+function useSteps(id: string, onDone: () => void): { act: (step: StepName) => void; is_busy: boolean } {
+  const navigate = useNavigate();
+  const done = { onSuccess: onDone };
+  const go = ({ data }: { data: Deployment }): void => {
+    onDone();
+    if (data.id === id) return;
+    tellDone("A new deployment was made of it: this is its page");
+    void navigate({ to: "/deployments/$id", params: { id: data.id } });
+  };
+  const pause = useAction("pauseDeployment", { ...done, done: "Paused" });
+  const resume = useAction("resumeDeployment", { ...done, done: "It goes on" });
+  const promote = useAction("promoteDeployment", { ...done, done: "The next wave is open" });
+  const cancel = useAction("cancelDeployment", { ...done, done: "Cancelled: robots that install finish" });
+  const roll_back = useAction("rollBackDeployment", { onSuccess: go });
+  const retry = useAction("retryDeployment", { onSuccess: go });
+  const params = { id };
+  const acts: Record<StepName, () => void> = {
+    pause: () => pause.mutate({ params }),
+    resume: () => resume.mutate({ params }),
+    promote: () => promote.mutate({ params }),
+    cancel: () => cancel.mutate({ params, body: { mode: "finish" } }),
+    cancel_rollback: () => cancel.mutate({ params, body: { mode: "rollback" } }),
+    rollback: () => roll_back.mutate({ params }),
+    retry: () => retry.mutate({ params, body: {} }),
+  };
+  const is_busy = [pause, resume, promote, cancel, roll_back, retry].some(({ isPending }) => isPending);
+  return { act: (step) => acts[step](), is_busy };
+}

@@ -1,0 +1,130 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { DeploymentWave } from "@robofleet/protocol/routes";
+import { differingRobots, policyDifferences, secondsOf } from "./compare.ts";
+import { countdownText, readSeconds, writeSeconds } from "./lengths.ts";
+import { reasonText, targetText } from "./reasons.ts";
+import { reachOf, waveText } from "./rollout-text.ts";
+import { situationOf } from "./situation.ts";
+import { type StepName, stepsOf } from "./steps.ts";
+
+const NOW_MS = Date.parse("2030-01-01T00:00:00Z");
+const COUNTS = { total: 100, pending: 90, queued: 0, active: 0, applied: 8, failed: 1, rolled_back: 1, cancelled: 0 };
+const DEPLOYMENT = {
+  id: "dep_1",
+  status: "in_progress",
+  counts: COUNTS,
+  wave: 0,
+  wave_count: 2,
+  reason: null,
+  rollback_of: null,
+} as const;
+const WAVE: DeploymentWave = {
+  wave: 0,
+  percent: 10,
+  count: null,
+  labels: null,
+  soak_seconds: 600,
+  gate: "auto",
+  status: "soaking",
+  ...COUNTS,
+  total: 10,
+  pending: 0,
+  opened_at: null,
+  passed_at: null,
+  soaks_until: "2030-01-01T00:05:00Z",
+};
+const WAVES = [WAVE, { ...WAVE, wave: 1, status: "pending" as const, total: 90, soaks_until: null }];
+
+const stepOf = (name: StepName, change: object = {}, waves: readonly DeploymentWave[] = WAVES) =>
+  stepsOf({ ...DEPLOYMENT, ...change }, waves, NOW_MS).find((step) => step.name === name)!;
+const possible = (change: object, waves: readonly DeploymentWave[] = WAVES): StepName[] =>
+  stepsOf({ ...DEPLOYMENT, ...change }, waves, NOW_MS)
+    .filter(({ why_not }) => why_not === undefined)
+    .map(({ name }) => name);
+
+test("only what makes sense now can be asked; the rest says why not", () => {
+  assert.deepEqual(possible({}), ["pause", "promote", "cancel", "cancel_rollback", "rollback"]);
+  assert.deepEqual(possible({ status: "paused" }), ["resume", "cancel", "cancel_rollback", "rollback"]);
+  assert.deepEqual(possible({ status: "scheduled", counts: { ...COUNTS, applied: 0 } }), ["cancel"]);
+  assert.deepEqual(possible({ status: "failed" }), ["rollback", "retry"]);
+  assert.deepEqual(possible({ status: "applied", counts: { ...COUNTS, failed: 0, rolled_back: 0 } }), ["rollback"]);
+  assert.equal(stepOf("promote", { status: "paused" }).why_not, "It is paused: resume it first.");
+  assert.equal(
+    stepOf("promote", {}, [{ ...WAVE, status: "open", active: 3 }, WAVES[1]!]).why_not,
+    "Wave 1 has not passed: 3 robots are not done.",
+  );
+});
+
+test("a question says what follows, by numbers, and its rf line", () => {
+  const promote = stepOf("promote");
+  assert.equal(promote.consequence, "90 robots of it may begin at once. 5 min of the soak time are skipped.");
+  assert.equal(promote.command, "rf deployments promote dep_1");
+  assert.match(stepOf("rollback").consequence, /^8 robots have it and go back to what each of them ran before\. 90 robots never get it\./);
+  assert.equal(stepOf("cancel_rollback").command, "rf deployments cancel dep_1 --rollback");
+  assert.equal(stepOf("retry", { status: "failed" }).verb, "Retry on 2 robots");
+  assert.match(stepOf("resume", { status: "paused" }).consequence, /The 2 failures so far are accepted/);
+});
+
+test("where it stands is said in words", () => {
+  const facts = { ...DEPLOYMENT, scheduled_at: null, rollout: { window: null } as never };
+  assert.deepEqual(situationOf(facts, WAVES), {
+    tone: "info",
+    text: "Wave 1 of 2 has passed and soaks.",
+    until: "2030-01-01T00:05:00Z",
+  });
+  assert.match(situationOf(facts, [WAVE, { ...WAVES[1]!, status: "gate" }]).text, /Wave 2 of 2 waits for somebody/);
+  assert.match(situationOf({ ...facts, status: "paused", reason: "threshold_exceeded" }, WAVES).text, /^Paused: too many robots failed\./);
+  assert.match(situationOf({ ...facts, status: "failed", reason: "threshold_exceeded" }, WAVES).text, /^Failed: too many robots failed\./);
+});
+
+test("reach counts the waves before", () => {
+  assert.deepEqual(reachOf([{ total: 10 }, { total: 90 }, { total: 0 }, { total: 900 }]), [
+    { from: 1, to: 10, percent: 1 },
+    { from: 11, to: 100, percent: 10 },
+    { from: 100, to: 100, percent: 10 },
+    { from: 101, to: 1_000, percent: 100 },
+  ]);
+  assert.deepEqual(reachOf([{ total: 0 }]), [{ from: 0, to: 0, percent: 0 }]);
+  assert.equal(waveText({ labels: { zone: "a" } }), "robots with zone=a");
+});
+
+test("countdowns and lengths of time", () => {
+  const until = (seconds: number): string => new Date(NOW_MS + 1_000 * seconds).toISOString();
+  assert.equal(countdownText(until(545), NOW_MS), "9:05");
+  assert.equal(countdownText(until(3_729), NOW_MS), "1:02:09");
+  assert.equal(countdownText(until(3 * 86_400 + 4 * 3_600), NOW_MS), "3 d 4 h");
+  assert.equal(countdownText(until(0), NOW_MS), undefined);
+  assert.equal(readSeconds("90m"), 5_400);
+  assert.equal(readSeconds("soon"), undefined);
+  assert.equal(writeSeconds(5_400), "90m");
+});
+
+test("what a robot waits for goes before why it is where it is", () => {
+  assert.equal(targetText({ status: "queued", reason: "timeout", waiting_for: "robot_online" }), "waits for the robot to connect");
+  assert.equal(targetText({ status: "failed", reason: "crash_loop", waiting_for: null }), "the program kept ending");
+  assert.equal(reasonText("of_tomorrow"), "of tomorrow");
+});
+
+test("robots that fared otherwise, or were in one only", () => {
+  const target = (robot_id: string, status: string) => ({ robot_id, status, reason: null });
+  const differ = differingRobots(
+    [target("a", "applied"), target("b", "applied")],
+    [target("a", "applied"), target("b", "failed"), target("c", "applied")],
+  );
+  assert.deepEqual(
+    differ.map(({ robot_id, a, b }) => [robot_id, a?.status, b?.status]),
+    [
+      ["b", "applied", "failed"],
+      ["c", undefined, "applied"],
+    ],
+  );
+  assert.equal(secondsOf({ started_at: "2030-01-01T00:00:00Z", finished_at: "2030-01-01T00:01:30Z" }), 90);
+  assert.deepEqual(policyDifferences({ max_attempts: 3 } as never, { max_attempts: 5 } as never), [{ name: "Attempts", a: "3", b: "5" }]);
+  assert.deepEqual(policyDifferences({ waves: null } as never, { waves: [{ count: 1, gate: "manual" }] } as never), [
+    { name: "Waves", a: "everybody at once", b: "1, then everybody else" },
+    { name: "Failures allowed", a: "—", b: "none: the first one is one too many" },
+    { name: "When more fail", a: "—", b: "whoever has not got it never does" },
+    { name: "Wave 1", a: "—", b: "up to 1 robot, then waits for somebody" },
+  ]);
+});

@@ -1,0 +1,17 @@
+import { useEffect, useRef, useState } from "react";
+
+const PAUSE_MS = 250;
+
+/** A text that is told on when its writer pauses; it follows what is told from elsewhere. */
+export function useDeferredText(told: string, onTell: (text: string) => void): [string, (text: string) => void] {
+  const [text, setText] = useState(told);
+  const tell = useRef(onTell);
+  tell.current = onTell;
+  useEffect(() => setText(told), [told]);
+  useEffect(() => {
+    if (text === told) return undefined;
+    const timer = setTimeout(() => tell.current(text), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [text, told]);
+  return [text, setText];
+}

@@ -1,0 +1,92 @@
+import type { DeploymentWave } from "@robofleet/protocol/routes";
+import { cx, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { Countdown } from "./countdown.tsx";
+import { CountsBar, countsText } from "./parts.tsx";
+import { reachOf, wholeWaveText } from "./rollout-text.ts";
+
+/** Waves, the first first: who is in each, how far it is and what it waits for. A click narrows the table to one. */
+export function WaveList({
+  waves,
+  chosen,
+  onChoose,
+}: {
+  waves: readonly DeploymentWave[];
+  /** Counted from 1. */
+  chosen: number | undefined;
+  onChoose: (wave: number | undefined) => void;
+}) {
+  const reach = reachOf(waves);
+  return (
+    <Section title="Waves">
+      <ol className="divide-y divide-line overflow-hidden rounded-lg border border-line bg-raised">
+        {waves.map((wave, index) => (
+          <li key={wave.wave}>
+            <WaveRow
+              wave={wave}
+              reach={reach[index]?.percent ?? 0}
+              is_chosen={chosen === wave.wave + 1}
+              onToggle={() => onChoose(chosen === wave.wave + 1 ? undefined : wave.wave + 1)}
+            />
+          </li>
+        ))}
+      </ol>
+    </Section>
+  );
+}
+
+function WaveRow({ wave, reach, is_chosen, onToggle }: { wave: DeploymentWave; reach: number; is_chosen: boolean; onToggle: () => void }) {
+  const number = wave.wave + 1;
+  return (
+    <button
+      type="button"
+      aria-pressed={is_chosen}
+      onClick={onToggle}
+      className={cx(
+        "grid w-full grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 gap-y-1 px-4 py-2.5 text-left -outline-offset-2 hover:bg-hover sm:grid-cols-[minmax(0,1.2fr)_9rem_minmax(0,1.4fr)_9rem]",
+        is_chosen && "bg-accent-soft",
+      )}
+    >
+      <span className="min-w-0">
+        <span className="block font-medium">Wave {number}</span>
+        <Text line className="text-xs text-muted">
+          {wholeWaveText(wave)}
+        </Text>
+      </span>
+      <span className="justify-self-end sm:justify-self-start">
+        <StatusBadge status={wave.status} />
+      </span>
+      <span className="min-w-0 max-sm:col-span-2">
+        <span className="mb-0.5 block truncate text-xs text-muted tabular-nums">
+          {countsText(wave)}, {reach} % with those before
+        </span>
+        <CountsBar counts={wave} label={`Wave ${number}`} />
+      </span>
+      <span className="text-xs text-muted max-sm:col-span-2 sm:text-right">
+        <WaveNote wave={wave} />
+      </span>
+    </button>
+  );
+}
+
+function WaveNote({ wave }: { wave: DeploymentWave }) {
+  if (wave.status === "soaking" && wave.soaks_until !== null)
+    return (
+      <>
+        soaks for <Countdown until={wave.soaks_until} over="a moment" />
+      </>
+    );
+  if (wave.status === "gate") return "promote it to go on";
+  if (wave.passed_at !== null)
+    return (
+      <>
+        passed <Time at={wave.passed_at} />
+      </>
+    );
+  if (wave.opened_at !== null)
+    return (
+      <>
+        opened <Time at={wave.opened_at} />
+      </>
+    );
+  return "not yet";
+}

@@ -1,0 +1,10 @@
+import { sha256 } from "@noble/hashes/sha2.js";
+import { bytesToHex } from "@noble/hashes/utils.js";
+
+/** `sha256:` and the digest of a certificate in PEM form, as `rf-agent --ca-fingerprint` takes it; undefined when there is none. */
+export function fingerprintOfPem(pem: string): string | undefined {
+  const base64 = /-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/.exec(pem)?.[1];
+  if (base64 === undefined) return undefined;
+  const der = Uint8Array.from(atob(base64.replace(/\s/g, "")), (character) => character.charCodeAt(0));
+  return `sha256:${bytesToHex(sha256(der))}`;
+}

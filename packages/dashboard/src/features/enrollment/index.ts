@@ -1,0 +1,1 @@
+export { readAuthority } from "./authority.ts";

@@ -1,0 +1,123 @@
+import type { Fleet } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { Rocket, ScrollText } from "lucide-react";
+import { useState } from "react";
+import { usePlaces } from "../../api/places.ts";
+import { query } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Button, Card, CopyText, KeyValue, LinkButton, PageHeader, QueryState, Section, Text, Time } from "../../ui/index.ts";
+import { FleetDeployments } from "./fleet-deployments.tsx";
+import { FleetMenu, FollowFleet } from "./fleet-menu.tsx";
+import { HeatMap } from "./heat-map.tsx";
+
+const route = getRouteApi("/app/fleets/$id");
+
+/** One fleet: how its robots are, what they are meant to have, and what was deployed to them. */
+export function FleetPage() {
+  const { id } = route.useParams();
+  const fleet = useQuery(query("getFleet", { params: { id } }));
+  return <QueryState query={fleet}>{({ data }) => <Found key={data.id} fleet={data} />}</QueryState>;
+}
+
+function Found({ fleet }: { fleet: Fleet }) {
+  const may_change = useMay("operator");
+  const { id, name, robot_count, online_count } = fleet;
+  return (
+    <>
+      <PageHeader
+        title={<Text>{name}</Text>}
+        label={name}
+        meta={
+          <>
+            <Link to="/robots" search={{ fleet_id: id }} className="hover:underline">
+              {robot_count.toLocaleString()} {robot_count === 1 ? "robot" : "robots"}
+            </Link>
+            <Link to="/robots" search={{ fleet_id: id, status: "online" }} className="hover:underline">
+              {online_count.toLocaleString()} online
+            </Link>
+            <CopyText label="Id">{id}</CopyText>
+          </>
+        }
+        actions={
+          <>
+            <LinkButton to="/fleets/$id/logs" params={{ id }} icon={<ScrollText size={14} aria-hidden />}>
+              Logs
+            </LinkButton>
+            {may_change && (
+              <LinkButton look="primary" icon={<Rocket size={14} aria-hidden />} to="/deployments/new" search={{ fleet_id: id }}>
+                Deploy
+              </LinkButton>
+            )}
+            <FleetMenu fleet={fleet} />
+          </>
+        }
+      />
+      <HeatMap fleet_id={id} total={robot_count} />
+      <div className="grid gap-x-6 lg:grid-cols-2">
+        <Desired fleet={fleet} />
+        <FleetDeployments fleet_id={id} />
+      </div>
+    </>
+  );
+}
+
+/** A link among facts, high enough for a finger. */
+const LINK = "inline-block min-h-6 leading-6 text-accent underline";
+
+function Desired({ fleet }: { fleet: Fleet }) {
+  const may_change = useMay("operator");
+  const [is_asking, setAsking] = useState(false);
+  const { site_names } = usePlaces();
+  const { desired, follow, site_id, config_revision, created_at } = fleet;
+  return (
+    <Section title="What it has">
+      <Card>
+        <KeyValue
+          items={[
+            ...Object.entries(desired).map(
+              ([app, release]) =>
+                [
+                  app,
+                  <Link key={app} to="/releases/$id" params={{ id: release.id }} className={LINK}>
+                    <Text>{release.tag}</Text>
+                  </Link>,
+                ] as const,
+            ),
+            Object.keys(desired).length === 0 && [
+              "Releases",
+              <span key="none" className="text-muted">
+                no deployment to it was applied yet
+              </span>,
+            ],
+            [
+              "Configs",
+              <Link key="configs" to="/configs" search={{ scope: "fleet", scope_id: fleet.id }} className={LINK}>
+                {config_revision === null ? "what is set" : "as deployed last"}
+              </Link>,
+            ],
+            [
+              "Robots that join",
+              <span key="follow" className="flex flex-wrap items-center gap-x-3 gap-y-1">
+                {follow ? "follow the fleet" : "stay as they are"}
+                {may_change && (
+                  <Button className="!h-7 !px-2 text-xs" onClick={() => setAsking(true)}>
+                    {follow ? "Stop following" : "Follow"}
+                  </Button>
+                )}
+              </span>,
+            ],
+            [
+              "Site",
+              <Link key="site" to="/sites/$id" params={{ id: site_id }} className={LINK}>
+                <Text>{site_names.get(site_id) ?? site_id}</Text>
+              </Link>,
+            ],
+            ["Made", <Time key="made" at={created_at} exact />],
+          ]}
+        />
+      </Card>
+      {is_asking && <FollowFleet fleet={fleet} onClose={() => setAsking(false)} />}
+    </Section>
+  );
+}

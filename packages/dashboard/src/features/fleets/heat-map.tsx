@@ -1,0 +1,190 @@
+import type { Robot } from "@robofleet/protocol/routes";
+import { useNavigate } from "@tanstack/react-router";
+import { type KeyboardEvent, memo, type MouseEvent, useRef, useState } from "react";
+import { Button, cx, EmptyState, LinkButton, QueryState, Section } from "../../ui/index.ts";
+import { countHeats, type Heat, HEATS, heatOf, moveFocus, summarize, wordsOf } from "./heat.ts";
+import { HEAT_ROBOTS, useHeat } from "./use-heat.ts";
+
+/** Up to so many robots are shown with their names. */
+const NAMED_MAX = 40;
+
+/** The robots of a fleet, a cell each: where it hurts is seen before anything is read. */
+export function HeatMap({ fleet_id, total }: { fleet_id: string; total: number }) {
+  // Where each page that was passed begins: cursors lead forward only.
+  const [cursors, setCursors] = useState<readonly (string | undefined)[]>([undefined]);
+  const [only, setOnly] = useState<Heat>();
+  const page = useHeat(fleet_id, cursors.at(-1));
+  if (total === 0)
+    return (
+      <EmptyState
+        title="No robot in this fleet yet"
+        actions={
+          <LinkButton look="primary" to="/enrollment/new" search={{ fleet_id }}>
+            Enrol robots
+          </LinkButton>
+        }
+      />
+    );
+  return (
+    <Section title="Health">
+      <QueryState query={page}>
+        {({ items, next_cursor }) => (
+          <>
+            <Summary robots={items} only={only} onOnly={setOnly} />
+            <Cells robots={items} only={only} is_named={total <= NAMED_MAX} />
+            {(cursors.length > 1 || next_cursor !== null) && (
+              <div className="mt-2 flex items-center gap-2">
+                <Button disabled={cursors.length === 1} onClick={() => setCursors((before) => before.slice(0, -1))}>
+                  Previous
+                </Button>
+                <Button disabled={next_cursor === null} onClick={() => setCursors((before) => [...before, next_cursor ?? undefined])}>
+                  Next
+                </Button>
+                <span className="text-muted">
+                  page {cursors.length} of {Math.max(cursors.length, Math.ceil(total / HEAT_ROBOTS))}, by name
+                </span>
+              </div>
+            )}
+          </>
+        )}
+      </QueryState>
+    </Section>
+  );
+}
+
+/** The map in words; each of them shows only its own. */
+function Summary({ robots, only, onOnly }: { robots: readonly Robot[]; only: Heat | undefined; onOnly: (heat: Heat | undefined) => void }) {
+  return (
+    <div className="mb-2 flex flex-wrap items-center gap-1.5">
+      <p className="sr-only" role="status">
+        {summarize(robots)}
+      </p>
+      {countHeats(robots).map(({ heat, count }) => (
+        <button
+          key={heat}
+          type="button"
+          aria-pressed={only === heat}
+          onClick={() => onOnly(only === heat ? undefined : heat)}
+          className={cx(
+            "inline-flex min-h-7 items-center gap-1.5 rounded-md border px-2 text-xs hover:bg-hover",
+            only === heat ? "border-accent bg-accent-soft" : "border-line",
+          )}
+        >
+          <Sign heat={heat} />
+          <span className="tabular-nums">{count.toLocaleString()}</span> {wordsOf(heat)}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+const styleOf = (heat: Heat): (typeof HEATS)[number] => HEATS.find((one) => one.heat === heat)!;
+
+function Sign({ heat }: { heat: Heat }) {
+  const { sign, style } = styleOf(heat);
+  return (
+    <span aria-hidden className={cx("inline-flex size-4 items-center justify-center rounded-sm text-xs leading-none font-bold", style)}>
+      {sign}
+    </span>
+  );
+}
+
+/** How many of the cells stand in the first row. */
+function columnsOf(cells: readonly HTMLElement[]): number {
+  const second_row = cells.findIndex(({ offsetTop }) => offsetTop !== cells[0]?.offsetTop);
+  return second_row === -1 ? cells.length : second_row;
+}
+
+/** One stop for the Tab key; arrows move inside, Enter opens. */
+function Cells({ robots, only, is_named }: { robots: readonly Robot[]; only: Heat | undefined; is_named: boolean }) {
+  const navigate = useNavigate();
+  const grid = useRef<HTMLDivElement>(null);
+  const [focused, setFocused] = useState(0);
+  const at = Math.min(focused, robots.length - 1);
+  const press = (event: KeyboardEvent): void => {
+    const cells = [...(grid.current?.querySelectorAll("a") ?? [])];
+    const next = moveFocus(event.key, at, robots.length, columnsOf(cells));
+    if (next === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    setFocused(next);
+    cells[next]?.focus();
+  };
+  const open = (event: MouseEvent): void => {
+    const id = event.target instanceof Element ? event.target.closest<HTMLElement>("[data-robot]")?.dataset.robot : undefined;
+    if (id === undefined || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    void navigate({ to: "/robots/$id", params: { id } });
+  };
+  return (
+    <div
+      ref={grid}
+      role="group"
+      aria-label={`Robots: ${summarize(robots)} Arrow keys move, Enter opens.`}
+      onKeyDown={press}
+      onClick={open}
+      className={
+        is_named
+          ? "grid grid-cols-[repeat(auto-fill,minmax(9rem,1fr))] gap-1"
+          : "flex flex-wrap content-start max-sm:max-h-80 max-sm:overflow-y-auto"
+      }
+    >
+      {robots.map((robot, index) => (
+        <Cell
+          key={robot.id}
+          id={robot.id}
+          name={robot.name}
+          heat={heatOf(robot)}
+          why={robot.failing.join(", ")}
+          is_stop={index === at}
+          is_dim={only !== undefined && heatOf(robot) !== only}
+          is_named={is_named}
+        />
+      ))}
+    </div>
+  );
+}
+
+interface CellParts {
+  id: string;
+  name: string;
+  heat: Heat;
+  /** What fails, in words. */
+  why: string;
+  is_stop: boolean;
+  is_dim: boolean;
+  /** With its name beside it. */
+  is_named: boolean;
+}
+
+/** In pixels, not in parts of the font: the smallest target that a finger is given. */
+const SQUARE = "size-[24px] justify-center";
+const CHIP = "h-7 min-w-0 gap-1.5 bg-sunken px-1.5 text-xs hover:bg-hover";
+
+/** A plain link: a thousand of the router's own would each listen to it. */
+const Cell = memo(function Cell({ id, name, heat, why, is_stop, is_dim, is_named }: CellParts) {
+  const { sign, style } = styleOf(heat);
+  const words = `${name.slice(0, 200)}: ${wordsOf(heat)}${heat === "failing" && why !== "" ? `, ${why.slice(0, 300)}` : ""}`;
+  return (
+    <a
+      href={`/robots/${id}`}
+      data-robot={id}
+      data-heat={heat}
+      tabIndex={is_stop ? 0 : -1}
+      aria-label={words}
+      title={words}
+      className={cx("inline-flex items-center rounded", is_named ? CHIP : SQUARE)}
+    >
+      <span
+        aria-hidden
+        className={cx(
+          "flex size-[18px] shrink-0 items-center justify-center rounded-sm text-xs leading-none font-bold",
+          style,
+          is_dim && "opacity-25",
+        )}
+      >
+        {sign}
+      </span>
+      {is_named && <bdi className={cx("block min-w-0 truncate", is_dim && "text-muted")}>{name}</bdi>}
+    </a>
+  );
+});

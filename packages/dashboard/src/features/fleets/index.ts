@@ -1,0 +1,1 @@
+export { NewFleet } from "./new-fleet.tsx";

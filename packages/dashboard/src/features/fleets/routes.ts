@@ -1,0 +1,23 @@
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { appRoute } from "../../shell/app-route.tsx";
+
+export interface FleetsSearch {
+  q?: string | undefined;
+  site_id?: string | undefined;
+}
+const FIELDS = ["q", "site_id"] as const;
+
+const fleetsRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: "/fleets",
+  validateSearch: (search: Record<string, unknown>): FleetsSearch =>
+    Object.fromEntries(FIELDS.flatMap((name) => (typeof search[name] === "string" && search[name] !== "" ? [[name, search[name]]] : []))),
+  component: lazyRouteComponent(() => import("./fleets-page.tsx"), "FleetsPage"),
+});
+const fleetRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: "/fleets/$id",
+  component: lazyRouteComponent(() => import("./fleet-page.tsx"), "FleetPage"),
+});
+
+export const fleetRoutes = [fleetsRoute, fleetRoute];

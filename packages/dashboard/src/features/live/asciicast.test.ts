@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { castSize, clockText, countUntil, parseCast, shortenPauses } from "./asciicast.ts";
+
+const CAST = [
+  '{"version":2,"width":100,"height":30}',
+  '[0.5,"o","$ "]',
+  '[1,"i","typed"]',
+  '[1.5,"r","120x40"]',
+  '[61.5,"o","done\\r\\n"]',
+  '[61,"m","exit 0"]',
+  '[62,"o","ha',
+].join("\n");
+
+test("a recording is read, without what is no event and with a last line that is half", () => {
+  const { cols, rows, events, duration } = parseCast(CAST);
+  assert.deepEqual([cols, rows, duration], [100, 30, 61.5]);
+  assert.deepEqual(
+    events.map(({ at, kind, text }) => [at, kind, text]),
+    [
+      [0.5, "output", "$ "],
+      [1.5, "resize", "120x40"],
+      [61.5, "output", "done\r\n"],
+      [61.5, "mark", "exit 0"],
+    ],
+  );
+});
+
+test("what is no recording has no events", () => {
+  assert.deepEqual(parseCast(""), { cols: 80, rows: 24, events: [], duration: 0 });
+  assert.deepEqual(parseCast('{"width":0,"height":5000}\n[1e999,"o","x"]\nnull').events, []);
+});
+
+test("pauses are no longer than wanted, and the duration follows", () => {
+  const short = shortenPauses(parseCast(CAST), 2);
+  assert.deepEqual(
+    short.events.map(({ at }) => at),
+    [0.5, 1.5, 3.5, 3.5],
+  );
+  assert.equal(short.duration, 3.5);
+  assert.equal(shortenPauses(parseCast(CAST), undefined).duration, 61.5);
+});
+
+test("the events until a moment are those at it and before", () => {
+  const { events } = parseCast(CAST);
+  assert.deepEqual(
+    [0, 0.5, 1.4, 1.5, 61.5, 100].map((seconds) => countUntil(events, seconds)),
+    [0, 1, 1, 2, 4, 4],
+  );
+});
+
+test("sizes and clocks are read and written", () => {
+  assert.deepEqual(castSize("120x40"), { cols: 120, rows: 40 });
+  for (const wrong of ["", "0x40", "120x", "9999x9", "12x3;"]) assert.equal(castSize(wrong), undefined);
+  assert.deepEqual([0, 59.9, 60, 3_725].map(clockText), ["0:00", "0:59", "1:00", "1:02:05"]);
+});

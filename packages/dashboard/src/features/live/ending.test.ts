@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CLOSE } from "@robofleet/protocol/paths";
+import { explainEnding, explainRefusal } from "./ending.ts";
+
+test("each close code has words of its own", () => {
+  const titles = Object.values(CLOSE).map((code) => explainEnding({ code, reason: "", was_open: true }, "the shell")?.title);
+  assert.equal(new Set(titles).size, Object.values(CLOSE).length);
+  assert.ok(!titles.includes("Ended by the server"));
+  assert.equal(explainEnding({ code: 1000, reason: "exit 0", was_open: true }, "the shell"), undefined);
+});
+
+test("only what may change by itself is worth another try", () => {
+  const again = (code: number) => explainEnding({ code, reason: "", was_open: true }, "it")?.again;
+  assert.equal(again(CLOSE.agent_offline), "offline");
+  assert.equal(again(CLOSE.draining), "later");
+  assert.equal(again(CLOSE.robot_removed), "never");
+  assert.equal(again(CLOSE.role_lost), "never");
+});
+
+test("the robot's words are told as a sentence", () => {
+  const text = explainEnding({ code: CLOSE.ended_by_robot, reason: "switched off on the robot", was_open: true }, "it")?.text;
+  assert.equal(text, "Switched off on the robot.");
+});
+
+test("an agent that is too old is no error of the robot, and another try changes nothing", () => {
+  const reason = "the robot's agent is too old for streams";
+  const why = explainEnding({ code: CLOSE.ended_by_robot, reason, was_open: true }, "it");
+  assert.equal(why?.title, "Needs a newer agent");
+  assert.equal(why?.again, "never");
+});
+
+test("a refusal is told in the server's words, and a path that opens sockets refuses nothing", () => {
+  assert.equal(explainRefusal(426, "this path opens a WebSocket"), undefined);
+  assert.equal(explainRefusal(403, "operator is needed")?.text, "Operator is needed.");
+  assert.equal(explainRefusal(403, "")?.again, "never");
+});

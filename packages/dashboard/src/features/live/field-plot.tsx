@@ -1,0 +1,117 @@
+import "uplot/dist/uPlot.min.css";
+import { X } from "lucide-react";
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import { IconButton, Text } from "../../ui/index.ts";
+import { useTheme } from "../../shell/theme.ts";
+import { numberAt } from "./field-path.ts";
+import { type createSeries, WINDOW_S } from "./series.ts";
+
+const HEIGHT_PX = 240;
+const DRAW_MS = 200;
+const TOKENS = ["--info", "--accent", "--warn", "--bad", "--muted", "--ink"] as const;
+/** Beside the colour: each line is dashed in its own way. */
+const DASHES: readonly number[][] = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 4], [14, 5]];
+
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+
+export interface FieldPlotProps {
+  fields: readonly string[];
+  series: ReturnType<typeof createSeries>;
+  /** The newest message, for the figures beside the names. */
+  newest: unknown;
+  onRemove: (field: string) => void;
+}
+
+/** Numbers of messages over the last minute. */
+export function FieldPlot({ fields, series, newest, onRemove }: FieldPlotProps) {
+  const holder = useRef<HTMLDivElement>(null);
+  const theme = useTheme();
+  const key = JSON.stringify(fields);
+  useEffect(() => {
+    const element = holder.current;
+    if (element === null) return undefined;
+    const plotted = JSON.parse(key) as string[];
+    const plot = new uPlot(optionsOf(plotted, element.clientWidth), series.read(plotted), element);
+    const timer = setInterval(() => plot.setData(series.read(plotted)), DRAW_MS);
+    const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      clearInterval(timer);
+      plot.destroy();
+    };
+    // The theme: its colours are drawn.
+  }, [key, series, theme]);
+  return (
+    <figure
+      className="min-w-0 rounded-lg border border-line bg-raised p-3"
+      aria-label={`The last ${WINDOW_S} seconds of ${fields.join(", ")}`}
+    >
+      <div ref={holder} className="min-w-0 overflow-hidden" />
+      <figcaption className="mt-1 flex flex-wrap gap-x-4 gap-y-1">
+        {fields.map((field, index) => (
+          <span key={field} className="flex min-w-0 items-center gap-1.5 font-mono text-xs">
+            <svg width="22" height="4" aria-hidden>
+              <line
+                x1="0"
+                y1="2"
+                x2="22"
+                y2="2"
+                strokeWidth="2.5"
+                strokeDasharray={DASHES[index]?.join(" ")}
+                stroke={`var(${TOKENS[index]})`}
+              />
+            </svg>
+            <Text line>{field === "" ? "value" : field}</Text>
+            <span className="text-muted tabular-nums">{shownNumber(numberAt(newest, field))}</span>
+            <IconButton
+              label={`Do not draw ${field}`}
+              icon={<X size={12} aria-hidden />}
+              onClick={() => onRemove(field)}
+              className="!h-[24px] !w-[24px]"
+            />
+          </span>
+        ))}
+      </figcaption>
+    </figure>
+  );
+}
+
+const shownNumber = (value: number | undefined): string => (value === undefined ? "no number" : Number(value.toPrecision(6)).toString());
+
+function optionsOf(fields: readonly string[], width: number): uPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const axis: uPlot.Axis = {
+    stroke: colour("--muted"),
+    grid: { stroke: colour("--line"), width: 1 },
+    ticks: { stroke: colour("--line"), width: 1 },
+    font: "11px Inter Variable, sans-serif",
+  };
+  return {
+    width,
+    height: HEIGHT_PX,
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false } },
+    scales: {
+      // Always the whole window, so that it moves rather than stretches.
+      x: { time: true, range: (_, __, max) => (Number.isFinite(max) ? [max - WINDOW_S, max] : [0, WINDOW_S]) },
+    },
+    axes: [
+      { ...axis, space: 70, values: (_, at) => at.map((seconds) => CLOCK.format(seconds * 1_000)) },
+      { ...axis, size: 60 },
+    ],
+    series: [
+      {},
+      ...fields.map((field, index) => ({
+        label: field,
+        stroke: colour(TOKENS[index] ?? "--ink"),
+        width: 2,
+        dash: DASHES[index] ?? [],
+        points: { show: false },
+        spanGaps: false,
+      })),
+    ],
+  };
+}

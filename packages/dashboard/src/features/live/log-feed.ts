@@ -1,0 +1,184 @@
+import type { LogRecord } from "@robofleet/protocol/routes";
+import { api } from "../../api/client.ts";
+import { createLogBuffer, type LogBuffer, type LogStore } from "./log-buffer.ts";
+import type { LogFilter } from "./log-search.ts";
+import { type Following, followStream, type LiveState } from "./live-socket.ts";
+
+/** Before the first page. */
+export const NOTHING_YET: LogFeedState = {
+  buffer: { rows: [], waiting: 0, not_kept: 0, is_cut: false, sources: [] },
+  live: undefined,
+  is_loading: true,
+  is_loading_older: false,
+  has_older: false,
+  error: undefined,
+};
+
+const PAGE_RECORDS = 200;
+/** Frames that come within this time are one change of the page. */
+const GATHER_MS = 50;
+
+export interface LogOf {
+  of: "robots" | "fleets";
+  id: string;
+  filter: LogFilter;
+}
+
+export interface LogFeedState {
+  buffer: LogBuffer;
+  /** Undefined: it does not follow, since the filter has an end, or the first page is on its way. */
+  live: LiveState | undefined;
+  is_loading: boolean;
+  is_loading_older: boolean;
+  has_older: boolean;
+  /** Of the first page, or of the last try for older ones. */
+  error: unknown;
+}
+
+/** The newest records, then what comes, and older ones when they are asked for. Ends with `close`. */
+export function openLogFeed({ of, id, filter }: LogOf) {
+  const buffer = createLogBuffer({ many: of === "fleets" });
+  const aborting = new AbortController();
+  const listeners = new Set<() => void>();
+  let state = NOTHING_YET;
+  let cursor: string | null = null;
+  let following: Following | undefined;
+
+  const become = (next: Partial<LogFeedState>): void => {
+    state = { ...state, ...next, buffer: buffer.read() };
+    for (const listener of listeners) listener();
+  };
+  const begin = (is_anew = false): void => {
+    if (!is_anew) become({ is_loading: true, error: undefined });
+    const take = ({ items, next_cursor }: Page): void => {
+      cursor = next_cursor;
+      buffer.add(items);
+      become({ is_loading: false, has_older: cursor !== null });
+      // What is before an end does not grow.
+      if (filter.until === undefined) following = followLog({ of, id, filter }, buffer, become, readAnew);
+    };
+    askPage({ of, id, filter }, undefined, aborting.signal, take, (error) => become({ is_loading: false, error }));
+  };
+  // The newest of a log are followed, not where in it they begin: what came since the empty page was read is in the next one.
+  const readAnew = (): void => {
+    if (following === undefined) return;
+    following.close();
+    following = undefined;
+    begin(true);
+  };
+  begin();
+
+  return {
+    read: (): LogFeedState => state,
+    subscribe: (listener: () => void): (() => void) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    /** Reads the next older page; does nothing while one is on its way. */
+    loadOlder(): void {
+      if (cursor === null || state.is_loading_older || state.is_loading) return;
+      become({ is_loading_older: true, error: undefined });
+      const take = ({ items, next_cursor }: Page): void => {
+        cursor = next_cursor;
+        buffer.addOlder(items);
+        become({ is_loading_older: false, has_older: cursor !== null });
+      };
+      askPage({ of, id, filter }, cursor, aborting.signal, take, (error) => become({ is_loading_older: false, error }));
+    },
+    hold: (): void => buffer.hold(),
+    /** False: it has to be opened anew to follow. */
+    release(): boolean {
+      const done = buffer.release();
+      become({});
+      return done;
+    },
+    /** Tries again what failed or ended. */
+    again(): void {
+      if (following !== undefined) following.again();
+      else if (state.error !== undefined) begin();
+    },
+    close(): void {
+      aborting.abort();
+      following?.close();
+    },
+  };
+}
+
+/** Puts what comes into the buffer, gathered. `onFirst`: a record came, and no page had one before it. */
+function followLog(
+  { of, id, filter: { level, source, q } }: LogOf,
+  buffer: LogStore,
+  become: (next: Partial<LogFeedState>) => void,
+  onFirst: () => void,
+): Following {
+  let gathered: LogRecord[] = [];
+  let gathering: ReturnType<typeof setTimeout> | undefined;
+  const flush = (): void => {
+    gathering = undefined;
+    buffer.add(gathered);
+    gathered = [];
+    become({});
+  };
+  const following = followStream({
+    name: of === "fleets" ? "fleet_logs" : "logs",
+    id,
+    what: "these logs",
+    query: () => ({ level, source, q, after: buffer.after }),
+    onState: (live) => become({ live }),
+    onFrame: (data) => {
+      const record = recordOf(data);
+      if (record === undefined) return;
+      if (buffer.after === undefined && record.fields["gap"] === undefined) return onFirst();
+      gathered.push(record);
+      gathering ??= setTimeout(flush, GATHER_MS);
+    },
+  });
+  return {
+    again: () => following.again(),
+    close: () => {
+      clearTimeout(gathering);
+      following.close();
+    },
+  };
+}
+
+export type LogFeed = ReturnType<typeof openLogFeed>;
+
+interface Page {
+  items: LogRecord[];
+  next_cursor: string | null;
+}
+
+/** One page, for as long as the feed is open. */
+function askPage(
+  log: LogOf,
+  cursor: string | undefined,
+  signal: AbortSignal,
+  take: (page: Page) => void,
+  failed: (error: unknown) => void,
+): void {
+  void readPage(log, cursor, signal).then(
+    (page) => !signal.aborted && take(page),
+    (error: unknown) => !signal.aborted && failed(error),
+  );
+}
+
+async function readPage({ of, id, filter }: LogOf, cursor: string | undefined, signal: AbortSignal) {
+  const args = { params: { id }, query: { ...filter, limit: PAGE_RECORDS, ...(cursor === undefined ? {} : { cursor }) }, signal };
+  return (await (of === "robots" ? api.call("listRobotLogs", args) : api.call("listFleetLogs", args))).body;
+}
+
+function recordOf(data: string | ArrayBuffer): LogRecord | undefined {
+  if (typeof data !== "string") return undefined;
+  try {
+    return JSON.parse(data) as LogRecord;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Where the same records can be had as a file. */
+export function exportUrl({ of, id, filter }: LogOf): string {
+  const query = new URLSearchParams(Object.entries(filter)).toString();
+  return `/api/${of}/${encodeURIComponent(id)}/logs/export${query === "" ? "" : `?${query}`}`;
+}

@@ -1,0 +1,67 @@
+// eslint-disable-next-line no-control-regex -- these are what is looked for
+const COLOURS = /\u001b\[[0-9;:]*m/g;
+/** C0 without tab and newline, DEL, C1, and what turns or hides text: bidirectional marks, zero-width and tag characters. */
+// eslint-disable-next-line no-control-regex -- these are what is looked for
+const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
+
+export interface Piece {
+  text: string;
+  /** plain: as it was written; sign: stands for a character that cannot be shown; hit: what was searched for. */
+  kind: "plain" | "sign" | "hit";
+}
+
+/** A character that does something rather than being seen, as a sign: ESC is ␛, others by their number. */
+function signOf(character: string): string {
+  const code = character.codePointAt(0) ?? 0;
+  if (code < 0x20) return String.fromCodePoint(0x2400 + code);
+  if (code === 0x7f) return "␡";
+  return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+}
+
+/**
+ * A message in pieces that can be shown: colours that a program asked for are left out, every other control character is a sign,
+ * and where `wanted` stands (in any case) is a hit. With `lines` false line ends are signs too, so that it is one line.
+ */
+export function piecesOf(message: string, { wanted = "", lines = true }: { wanted?: string; lines?: boolean } = {}): Piece[] {
+  const pieces: Piece[] = [];
+  const text = message.replace(COLOURS, "").replaceAll("\r\n", "\n");
+  const push = (part: string, kind: Piece["kind"]): void => {
+    if (part !== "") pieces.push({ text: part, kind });
+  };
+  const plain = (part: string): void => {
+    for (const { text: found, is_hit } of hitsIn(part, wanted)) push(found, is_hit ? "hit" : "plain");
+  };
+  let at = 0;
+  const signs = lines ? HARMFUL : new RegExp(`${HARMFUL.source}|\\n`, "gu");
+  for (const match of text.matchAll(signs)) {
+    plain(text.slice(at, match.index));
+    push(match[0] === "\n" ? "⏎ " : signOf(match[0]), "sign");
+    at = match.index + match[0].length;
+  }
+  plain(text.slice(at));
+  return pieces;
+}
+
+function hitsIn(text: string, wanted: string): { text: string; is_hit: boolean }[] {
+  if (wanted === "") return [{ text, is_hit: false }];
+  const pattern = new RegExp(wanted.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "giu");
+  const found: { text: string; is_hit: boolean }[] = [];
+  let at = 0;
+  for (const match of text.matchAll(pattern)) {
+    found.push({ text: text.slice(at, match.index), is_hit: false }, { text: match[0], is_hit: true });
+    at = match.index + match[0].length;
+  }
+  found.push({ text: text.slice(at), is_hit: false });
+  return found;
+}
+
+/** Of long messages so many characters stand in the list; all of them when the record is opened. */
+export const LINE_CHARACTERS_MAX = 2_000;
+
+/** The beginning of a long message, cut between two characters, and how many are left out. */
+export function beginningOf(message: string): { text: string; left_out: number } {
+  if (message.length <= LINE_CHARACTERS_MAX) return { text: message, left_out: 0 };
+  const code = message.charCodeAt(LINE_CHARACTERS_MAX - 1);
+  const end = code >= 0xd800 && code < 0xdc00 ? LINE_CHARACTERS_MAX - 1 : LINE_CHARACTERS_MAX;
+  return { text: message.slice(0, end), left_out: message.length - end };
+}

@@ -1,0 +1,173 @@
+import { LOG_LEVELS } from "@robofleet/protocol/link/limits";
+import { Download, WrapText } from "lucide-react";
+import { useEffect, useId, useRef, useState } from "react";
+import { AnchorButton, Button, FilterSelect, SearchInput } from "../../ui/index.ts";
+import type { LogSearch } from "./log-search.ts";
+
+/** What is typed becomes the filter when nothing was typed for so long. */
+const TYPED_MS = 350;
+const SINCE = [
+  { value: "15m", label: "last 15 minutes" },
+  { value: "1h", label: "last hour" },
+  { value: "6h", label: "last 6 hours" },
+  { value: "24h", label: "last 24 hours" },
+  { value: "7d", label: "last 7 days" },
+  { value: "between", label: "between two times…" },
+] as const;
+
+export interface LogToolbarProps {
+  search: LogSearch;
+  onSearch: (change: Partial<Record<keyof LogSearch, unknown>>) => void;
+  sources: readonly string[];
+  export_url: string;
+  /** Of a fleet's log: whose there are. */
+  robots?: readonly { id: string; name: string }[];
+}
+
+/** The filters of a log; they stand in the address. */
+export function LogToolbar({ search, onSearch, sources, export_url, robots }: LogToolbarProps) {
+  const { level, q, since, until, wrap, robot_id } = search;
+  const [is_between, setBetween] = useState(until !== undefined || (since !== undefined && !SINCE.some(({ value }) => value === since)));
+  return (
+    <div className="mb-2 space-y-2">
+      <div className="flex flex-wrap items-center gap-2" role="search" aria-label="Filter the log">
+        <Typed label="Search messages" value={q} onValue={(text) => onSearch({ q: text })} />
+        <FilterSelect
+          label="Level"
+          value={level}
+          options={LOG_LEVELS.slice(1).map((value) => ({ value, label: value === "fatal" ? value : `${value} and worse` }))}
+          onChange={(value) => onSearch({ level: value })}
+        />
+        <SourceInput value={search.source} sources={sources} onSearch={onSearch} />
+        {robots !== undefined && (
+          <FilterSelect
+            label="Robot"
+            value={robot_id}
+            options={robots.map(({ id, name }) => ({ value: id, label: name }))}
+            onChange={(value) => onSearch({ robot_id: value })}
+          />
+        )}
+        <FilterSelect
+          label="Time"
+          value={is_between ? "between" : since}
+          options={SINCE}
+          onChange={(value) => {
+            setBetween(value === "between");
+            if (value !== "between") onSearch({ since: value, until: undefined });
+          }}
+        />
+        <span className="flex-1" />
+        <Button
+          look="quiet"
+          icon={<WrapText size={14} aria-hidden />}
+          aria-pressed={wrap === true}
+          onClick={() => onSearch({ wrap: wrap === true ? undefined : true })}
+          className={wrap === true ? "bg-active" : ""}
+        >
+          Wrap
+        </Button>
+        <AnchorButton
+          href={export_url}
+          download
+          icon={<Download size={14} aria-hidden />}
+          title="All records that the filter lets through, as lines of JSON"
+        >
+          Download
+        </AnchorButton>
+      </div>
+      {is_between && <Between since={since} until={until} onSearch={onSearch} />}
+    </div>
+  );
+}
+
+/** A search box whose text is passed on once it rests. */
+function Typed({ label, value, onValue }: { label: string; value: string | undefined; onValue: (text: string | undefined) => void }) {
+  const [text, setText] = useState(value ?? "");
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const type = (next: string): void => {
+    setText(next);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => onValue(next === "" ? undefined : next), TYPED_MS);
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
+  // The address changed by itself: back, or another link.
+  useEffect(() => setText(value ?? ""), [value]);
+  return <SearchInput label={label} maxLength={200} value={text} onChange={(event) => type(event.target.value)} className="sm:!w-64" />;
+}
+
+function SourceInput({
+  value,
+  sources,
+  onSearch,
+}: { value: string | undefined; sources: readonly string[] } & Pick<LogToolbarProps, "onSearch">) {
+  const list = useId();
+  const [text, setText] = useState(value ?? "");
+  useEffect(() => setText(value ?? ""), [value]);
+  const pass = (next: string): void => {
+    if (next !== (value ?? "")) onSearch({ source: next === "" ? undefined : next });
+  };
+  return (
+    <>
+      <input
+        aria-label="Source"
+        placeholder="Source: any"
+        list={list}
+        maxLength={200}
+        value={text}
+        onChange={(event) => {
+          setText(event.target.value);
+          // Chosen from the list, or emptied: nothing more will be typed.
+          if (event.target.value === "" || sources.includes(event.target.value)) pass(event.target.value);
+        }}
+        onBlur={() => pass(text)}
+        onKeyDown={(event) => event.key === "Enter" && pass(text)}
+        className="h-8 w-40 rounded-md border border-line-strong bg-surface px-2.5 text-ink placeholder:text-muted"
+      />
+      <datalist id={list}>
+        {sources.map((source) => (
+          <option key={source} value={source} />
+        ))}
+      </datalist>
+    </>
+  );
+}
+
+interface BetweenProps extends Pick<LogToolbarProps, "onSearch"> {
+  since: string | undefined;
+  until: string | undefined;
+}
+
+function Between({ since, until, onSearch }: BetweenProps) {
+  return (
+    <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
+      <Moment label="From" value={since} onValue={(value) => onSearch({ since: value })} />
+      <Moment label="Until" value={until} onValue={(value) => onSearch({ until: value })} />
+      <span className="text-xs text-muted">Times of this browser's zone. A log with an end is not followed.</span>
+    </div>
+  );
+}
+
+/** A moment, chosen in the reader's zone and kept in UTC. */
+function Moment({ label, value, onValue }: { label: string; value: string | undefined; onValue: (value: string | undefined) => void }) {
+  return (
+    <label className="flex items-center gap-2">
+      <span className="text-muted">{label}</span>
+      <input
+        type="datetime-local"
+        step={1}
+        defaultValue={localText(value)}
+        onBlur={({ target }) => {
+          const at = Date.parse(target.value);
+          onValue(Number.isNaN(at) ? undefined : new Date(at).toISOString());
+        }}
+        className="h-8 rounded-md border border-line-strong bg-surface px-2 text-ink"
+      />
+    </label>
+  );
+}
+
+function localText(value: string | undefined): string {
+  const at = value === undefined ? Number.NaN : Date.parse(value);
+  if (Number.isNaN(at)) return "";
+  return new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}

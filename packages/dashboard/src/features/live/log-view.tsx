@@ -1,0 +1,178 @@
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { ArrowDown } from "lucide-react";
+import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { Button, EmptyState, ErrorState, Skeleton } from "../../ui/index.ts";
+import { LogLine } from "./log-line.tsx";
+import type { UsedLogFeed } from "./use-log-feed.ts";
+
+/** So long after a turn of the wheel or a key, and after a press on the bar, scrolling is the reader's; else it is the list's own. */
+const MOVED_MS = 1_500;
+const PRESSED_MS = 5_000;
+const ROW_PX = 25;
+const OVERSCAN_ROWS = 20;
+/** So near to its end the log is followed. */
+const END_PX = 30;
+/** So near to its beginning older records are fetched. */
+const AHEAD_PX = 500;
+
+export interface LogViewProps {
+  label: string;
+  feed: UsedLogFeed;
+  wanted: string;
+  wrap: boolean;
+  /** Of a fleet's log: the name of each robot. */
+  nameOf?: (robot_id: string) => string;
+  /** Shown when there is no record at all. */
+  empty: string;
+}
+
+/** The records of a log. Who scrolls up reads in peace: what comes meanwhile waits behind a button. */
+export function LogView(props: LogViewProps) {
+  const { state, again } = props.feed;
+  if (state.is_loading && state.buffer.rows.length === 0) return <Skeleton rows={12} />;
+  if (state.error !== undefined && state.buffer.rows.length === 0) return <ErrorState error={state.error} onRetry={again} />;
+  return <Rows {...props} />;
+}
+
+function Rows({ label, feed, wanted, wrap, nameOf, empty }: LogViewProps) {
+  const { state, follow } = feed;
+  const { rows, waiting } = state.buffer;
+  const scroller = useRef<HTMLDivElement>(null);
+  const [is_following, setFollowing] = useState(true);
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => ROW_PX,
+    overscan: OVERSCAN_ROWS,
+    getItemKey: (index) => rows[index]?.key ?? index,
+    // The row that is looked at stays where it is when older ones come above.
+    anchorTo: "end",
+    followOnAppend: is_following,
+    scrollEndThreshold: END_PX,
+  });
+  const height = virtual.getTotalSize();
+  // By the list's own means: what is written to the element behind its back it takes back.
+  useLayoutEffect(() => {
+    if (is_following) virtual.scrollToEnd();
+  }, [virtual, rows, height, is_following]);
+  useEffect(() => virtual.measure(), [virtual, wrap]);
+  const scrolling = useScrolled({ scroller, feed, is_following, setFollowing, toEnd: () => virtual.scrollToEnd() });
+  useOlder(scroller, feed, is_following);
+  const toEnd = (): void => {
+    setFollowing(true);
+    follow();
+  };
+  const toggle = (key: number): void =>
+    setOpen((old) => {
+      const next = new Set(old);
+      if (!next.delete(key)) next.add(key);
+      return next;
+    });
+  return (
+    <div className="relative min-h-0 flex-1">
+      <div
+        ref={scroller}
+        role="log"
+        aria-label={label}
+        aria-live="off"
+        tabIndex={0}
+        {...scrolling}
+        className="h-full overflow-x-hidden overflow-y-auto rounded-lg border border-line bg-sunken [overflow-anchor:none]"
+      >
+        <Older feed={feed} />
+        {rows.length === 0 && !state.is_loading && <EmptyState title="No records">{empty}</EmptyState>}
+        <div className="relative" style={{ height }}>
+          {virtual.getVirtualItems().map(({ index, key, start }) => {
+            const row = rows[index];
+            if (row === undefined) return null;
+            const { record } = row;
+            const shared = { record, wanted, wrap, robot_name: nameOf?.(record.robot_id), is_open: open.has(row.key) };
+            const style = { transform: `translateY(${start}px)` };
+            return (
+              <div key={key} ref={virtual.measureElement} data-index={index} className="absolute inset-x-0" style={style}>
+                <LogLine {...shared} onToggle={() => toggle(row.key)} />
+              </div>
+            );
+          })}
+        </div>
+      </div>
+      {!is_following && <ToEnd waiting={waiting} onClick={toEnd} />}
+    </div>
+  );
+}
+
+/** What scrolling means: up is reading, and the end is following. */
+function useScrolled(options: {
+  scroller: React.RefObject<HTMLDivElement | null>;
+  feed: UsedLogFeed;
+  is_following: boolean;
+  setFollowing: (is_following: boolean) => void;
+  toEnd: () => void;
+}) {
+  const { scroller, feed, is_following, setFollowing, toEnd } = options;
+  const { state, loadOlder, hold, follow } = feed;
+  const last_top = useRef(0);
+  const readers_until = useRef(0);
+  const move = (): void => void (readers_until.current = Math.max(readers_until.current, performance.now() + MOVED_MS));
+  const onScroll = (): void => {
+    const element = scroller.current;
+    if (element === null) return;
+    const { scrollTop, scrollHeight, clientHeight } = element;
+    const at_end = scrollHeight - scrollTop - clientHeight < END_PX;
+    const went_up = scrollTop < last_top.current - 2 && performance.now() < readers_until.current;
+    last_top.current = scrollTop;
+    if (is_following && went_up && !at_end) {
+      setFollowing(false);
+      hold();
+    } else if (is_following && !at_end) toEnd();
+    else if (!is_following && at_end && !state.buffer.is_cut && state.buffer.waiting === 0) {
+      setFollowing(true);
+      follow();
+    }
+    if (!is_following && scrollTop < AHEAD_PX && state.error === undefined) loadOlder();
+  };
+  return {
+    onScroll,
+    onWheel: move,
+    onTouchMove: move,
+    onKeyDown: move,
+    onPointerDown: () => void (readers_until.current = performance.now() + PRESSED_MS),
+  };
+}
+
+/** Whoever stands at the beginning when older records came gets the next ones, too: nothing scrolls there, so nobody would ask. */
+function useOlder(scroller: React.RefObject<HTMLDivElement | null>, { state, loadOlder }: UsedLogFeed, is_following: boolean): void {
+  const { has_older, is_loading_older, error, buffer } = state;
+  const is_idle = has_older && !is_loading_older && error === undefined;
+  useEffect(() => {
+    if (is_idle && !is_following && scroller.current !== null && scroller.current.scrollTop < AHEAD_PX) loadOlder();
+    // Not with each change of the feed: when other records are there.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [buffer.rows, is_idle, is_following]);
+}
+
+function ToEnd({ waiting, onClick }: { waiting: number; onClick: () => void }) {
+  return (
+    <Button
+      look="primary"
+      icon={<ArrowDown size={14} aria-hidden />}
+      onClick={onClick}
+      className="absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-raised"
+    >
+      {waiting === 0 ? "To the newest" : `${waiting.toLocaleString("en")} new`}
+    </Button>
+  );
+}
+
+function Older({ feed: { state, loadOlder } }: { feed: UsedLogFeed }) {
+  const { has_older, is_loading_older, error, buffer } = state;
+  if (!has_older) return buffer.rows.length === 0 ? null : <p className="py-1 text-center text-xs text-muted">Nothing older is kept</p>;
+  return (
+    <div className="py-1 text-center">
+      <Button look="quiet" busy={is_loading_older} onClick={loadOlder} className="!h-[24px] text-xs">
+        {error === undefined ? "Load older records" : "Older records did not come: try again"}
+      </Button>
+    </div>
+  );
+}

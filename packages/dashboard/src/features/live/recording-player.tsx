@@ -1,0 +1,127 @@
+import { Pause, Play, SkipBack, SkipForward } from "lucide-react";
+import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
+import { Checkbox, cx, IconButton } from "../../ui/index.ts";
+import { type Cast, clockText, shortenPauses } from "./asciicast.ts";
+import { createPlayer, type Player, type PlayerState } from "./player.ts";
+import { openTerminal } from "./terminal.ts";
+
+const SPEEDS = [0.5, 1, 2, 4, 8];
+const STEP_S = 5;
+const IDLE_MAX_S = 2;
+
+/** Plays what a shell showed: space plays and pauses, the arrows go back and forth, < and > change the speed. */
+export function RecordingPlayer({ cast: whole }: { cast: Cast }) {
+  const [short, setShort] = useState(true);
+  const cast = useMemo(() => shortenPauses(whole, short ? IDLE_MAX_S : undefined), [whole, short]);
+  const holder = useRef<HTMLDivElement>(null);
+  const [speed, setSpeed] = useState(1);
+  const { player, state } = usePlayer(holder, cast, speed);
+  const faster = (by: number): void => setSpeed(SPEEDS[Math.min(SPEEDS.length - 1, Math.max(0, SPEEDS.indexOf(speed) + by))] ?? 1);
+  const toggle = (): void => (state.is_playing ? player?.pause() : player?.play());
+  const press = (event: KeyboardEvent): void => {
+    if (event.target instanceof Element && event.target.closest("button, select, input, label") !== null && event.key === " ") return;
+    const act: Record<string, () => void> = {
+      " ": toggle,
+      k: toggle,
+      ArrowLeft: () => player?.seek(state.at - STEP_S),
+      ArrowRight: () => player?.seek(state.at + STEP_S),
+      Home: () => player?.seek(0),
+      End: () => player?.seek(cast.duration),
+      "<": () => faster(-1),
+      ">": () => faster(1),
+    };
+    const does = act[event.key];
+    if (does === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    does();
+  };
+  return (
+    <div role="group" aria-label="Player of the recording" tabIndex={-1} onKeyDownCapture={press} className="space-y-2 outline-none">
+      <div
+        className="max-w-full overflow-auto rounded-lg border border-line bg-sunken p-2"
+        tabIndex={0}
+        role="region"
+        aria-label="What the shell showed"
+        data-terminal
+      >
+        <div ref={holder} className="w-max" />
+      </div>
+      <div className="flex flex-wrap items-center gap-2">
+        <IconButton label="To the beginning" icon={<SkipBack size={16} aria-hidden />} onClick={() => player?.seek(0)} />
+        <IconButton
+          look="primary"
+          label={state.is_playing ? "Pause" : "Play"}
+          icon={state.is_playing ? <Pause size={16} aria-hidden /> : <Play size={16} aria-hidden />}
+          onClick={toggle}
+        />
+        <IconButton label="To the end" icon={<SkipForward size={16} aria-hidden />} onClick={() => player?.seek(cast.duration)} />
+        <input
+          type="range"
+          aria-label="Place in the recording"
+          aria-valuetext={`${clockText(state.at)} of ${clockText(cast.duration)}`}
+          min={0}
+          max={Math.max(0.01, cast.duration)}
+          step={0.01}
+          value={state.at}
+          onChange={({ target }) => player?.seek(Number(target.value))}
+          className="h-[24px] min-w-32 flex-1 accent-(--accent)"
+        />
+        <span className="text-muted tabular-nums" data-player-clock>
+          {clockText(state.at)} / {clockText(cast.duration)}
+        </span>
+        <Speeds speed={speed} onSpeed={setSpeed} />
+        <Checkbox label={`Pauses at most ${IDLE_MAX_S} s`} checked={short} onChange={setShort} />
+      </div>
+    </div>
+  );
+}
+
+function Speeds({ speed, onSpeed }: { speed: number; onSpeed: (speed: number) => void }) {
+  return (
+    <div role="group" aria-label="Speed" className="flex">
+      {SPEEDS.map((value) => (
+        <button
+          key={value}
+          type="button"
+          aria-pressed={speed === value}
+          onClick={() => onSpeed(value)}
+          className={cx("h-8 min-w-9 rounded px-1.5 text-xs hover:bg-hover", speed === value ? "bg-active font-semibold" : "text-muted")}
+        >
+          {value}×
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function usePlayer(
+  holder: React.RefObject<HTMLDivElement | null>,
+  cast: Cast,
+  speed: number,
+): { player: Player | undefined; state: PlayerState } {
+  const [player, setPlayer] = useState<Player>();
+  const [state, setState] = useState<PlayerState>({ at: 0, is_playing: false });
+  useEffect(() => {
+    const element = holder.current;
+    if (element === null) return undefined;
+    let is_over = false;
+    let end = (): void => {};
+    void openTerminal(element, { cols: cast.cols, rows: cast.rows, read_only: true, label: "Recording" }).then(({ terminal, dispose }) => {
+      if (is_over) return dispose();
+      const made = createPlayer(terminal, cast, setState);
+      end = () => {
+        made.pause();
+        dispose();
+      };
+      setPlayer(made);
+      made.play();
+    });
+    return () => {
+      is_over = true;
+      end();
+    };
+  }, [holder, cast]);
+  useEffect(() => player?.setSpeed(speed), [player, speed]);
+  return { player, state };
+}

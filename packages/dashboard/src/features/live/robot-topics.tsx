@@ -1,0 +1,140 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useEffect, useRef, useState } from "react";
+import { query } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Badge, cx, EmptyState, QueryState, SearchInput, Skeleton, Text } from "../../ui/index.ts";
+import { LiveNotice, NothingLive } from "./live-notice.tsx";
+import { type Following, followStream, type LiveState } from "./live-socket.ts";
+import { OperatorsOnly } from "./operators-only.tsx";
+import { TopicEcho } from "./topic-echo.tsx";
+import type { TopicSearch } from "./topic-search.ts";
+
+interface Topics {
+  topics: { name: string; type: string }[];
+  adapter: string | null;
+  distro: string | null;
+}
+/** Rows that are shown; a search finds the others. */
+const TOPICS_SHOWN = 500;
+
+/** What the robot's ROS publishes. */
+export function RobotTopics() {
+  const { id } = useParams({ from: "/app/robots/$id/topics" });
+  const robot = useQuery(query("getRobot", { params: { id } }));
+  if (!useMay("operator")) return <OperatorsOnly what="look at a robot's topics" />;
+  return <QueryState query={robot}>{({ data }) => <TopicsOf id={id} is_online={data.status === "online"} />}</QueryState>;
+}
+
+function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
+  const search = useSearch({ from: "/app/robots/$id/topics" });
+  const navigate = useNavigate({ from: "/robots/$id/topics" });
+  const { told, live, again } = useTopics(id, is_online);
+  const change = (part: Partial<Record<keyof TopicSearch, unknown>>): void =>
+    void navigate({ search: (old) => JSON.parse(JSON.stringify({ ...old, ...part })) as TopicSearch, replace: true });
+  if (told === undefined && live !== undefined && "why" in live)
+    return <NothingLive why={live.why} command={`rf robots topics ${id} list`} onAgain={again} />;
+  return (
+    <>
+      <LiveNotice live={live} onAgain={again} />
+      <div className="grid gap-4 lg:grid-cols-[minmax(16rem,22rem)_minmax(0,1fr)]">
+        <TopicList told={told} search={search} onSearch={change} id={id} />
+        {search.topic === undefined ? (
+          <div className={cx("max-lg:hidden", (told?.topics.length ?? 0) === 0 && "hidden")}>
+            <EmptyState title="Choose a topic" command={`rf robots topics ${id} list`}>
+              Its newest message is shown here, how often they come, and any number of them over time.
+            </EmptyState>
+          </div>
+        ) : (
+          <TopicEcho key={search.topic} robot_id={id} topic={search.topic} is_online={is_online} search={search} onSearch={change} />
+        )}
+      </div>
+    </>
+  );
+}
+
+interface TopicListProps {
+  id: string;
+  told: Topics | undefined;
+  search: TopicSearch;
+  onSearch: (part: Partial<Record<keyof TopicSearch, unknown>>) => void;
+}
+
+function TopicList({ id, told, search, onSearch }: TopicListProps) {
+  if (told === undefined) return <Skeleton rows={8} />;
+  const wanted = (search.q ?? "").toLowerCase();
+  const found = told.topics.filter(({ name, type }) => `${name} ${type}`.toLowerCase().includes(wanted));
+  return (
+    <section aria-label="Topics" className="min-w-0">
+      <div className="mb-2 flex flex-wrap items-center gap-2">
+        <SearchInput
+          label="Search topics"
+          defaultValue={search.q ?? ""}
+          onChange={({ target }) => onSearch({ q: target.value === "" ? undefined : target.value })}
+        />
+        <span className="text-xs text-muted">
+          {told.topics.length} topics, found by <Badge>{told.adapter ?? "no adapter"}</Badge> {told.distro !== null && `(${told.distro})`}
+        </span>
+      </div>
+      {told.topics.length === 0 && (
+        <EmptyState title="No topics" command={`rf robots inspect ${id}`}>
+          {told.adapter === null ? "The agent finds no ROS on this robot; it goes on looking." : "Nobody publishes a topic."}
+        </EmptyState>
+      )}
+      <ul
+        className={cx("max-h-[60dvh] overflow-y-auto rounded-lg border border-line max-lg:max-h-64", told.topics.length === 0 && "hidden")}
+      >
+        {found.slice(0, TOPICS_SHOWN).map(({ name, type }) => (
+          <li key={name} className="border-b border-line last:border-0">
+            <Link
+              to="/robots/$id/topics"
+              params={{ id }}
+              search={{ ...withoutPlot(search), topic: name }}
+              aria-current={search.topic === name ? "true" : undefined}
+              className={cx("block px-3 py-1.5 -outline-offset-2 hover:bg-hover", search.topic === name && "bg-accent-soft")}
+            >
+              <Text line className="font-mono text-xs">
+                {name}
+              </Text>
+              <Text line className="text-xs text-muted">
+                {type}
+              </Text>
+            </Link>
+          </li>
+        ))}
+        {found.length === 0 && told.topics.length > 0 && <li className="p-3 text-center text-muted">Nothing is called that</li>}
+        {found.length > TOPICS_SHOWN && (
+          <li className="p-2 text-center text-xs text-muted">and {found.length - TOPICS_SHOWN} more: search</li>
+        )}
+      </ul>
+    </section>
+  );
+}
+
+/** The topics of a robot, told again whenever they are others. */
+function useTopics(robot_id: string, is_online: boolean) {
+  const [told, setTold] = useState<Topics>();
+  const [live, setLive] = useState<LiveState>();
+  const following = useRef<Following>(undefined);
+  useEffect(() => {
+    const stream = followStream({
+      name: "ros_echo",
+      id: robot_id,
+      what: "this robot's topics",
+      query: () => ({}),
+      onState: setLive,
+      onFrame: (data) => {
+        if (typeof data === "string") setTold(JSON.parse(data) as Topics);
+      },
+    });
+    following.current = stream;
+    return () => stream.close();
+  }, [robot_id]);
+  useEffect(() => {
+    if (is_online && live?.is === "offline") following.current?.again();
+  }, [is_online, live]);
+  return { told, live, again: () => following.current?.again() };
+}
+
+/** Another topic has other fields. */
+const withoutPlot = ({ plot: _, ...rest }: TopicSearch): TopicSearch => rest;

@@ -1,0 +1,179 @@
+import { ApiError } from "@robofleet/sdk/browser";
+import type { ShellSession } from "@robofleet/protocol/routes";
+import { fillPath, paths } from "@robofleet/protocol/paths";
+import { queryOptions, useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { Download } from "lucide-react";
+import { api } from "../../api/client.ts";
+import { query } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import {
+  AnchorButton,
+  Bytes,
+  Card,
+  Command,
+  CopyText,
+  Duration,
+  EmptyState,
+  KeyValue,
+  PageHeader,
+  QueryState,
+  Section,
+  StatusBadge,
+  Text,
+  Time,
+} from "../../ui/index.ts";
+import { parseCast } from "./asciicast.ts";
+import { RecordingPlayer } from "./recording-player.tsx";
+
+/** Of a longer recording so much is played; all of it can be saved. Characters. */
+const PLAYED_CHARACTERS_MAX = 32 * 1024 * 1024;
+
+/** One shell: who opened it, how it ended, and for admins what it showed. */
+export function ShellSessionPage() {
+  const { id } = useParams({ from: "/app/shells/$id" });
+  const session = useQuery(query("getShellSession", { params: { id } }));
+  return <QueryState query={session}>{({ data }) => <Session session={data} />}</QueryState>;
+}
+
+function Session({ session }: { session: ShellSession }) {
+  // Undefined, too, of a robot that is gone.
+  const name = useQuery(query("getRobot", { params: { id: session.robot_id } })).data?.data.name;
+  return (
+    <>
+      <PageHeader
+        title={
+          name === undefined ? (
+            "Shell session"
+          ) : (
+            <>
+              Shell on <Text>{name}</Text>
+            </>
+          )
+        }
+        label={name === undefined ? "Shell session" : `Shell on ${name}`}
+        meta={<StatusBadge status={session.status} />}
+      />
+      <Recording session={session} />
+      <div className="max-w-3xl">
+        <Section title="Session">
+          <Facts session={session} robot_name={name} />
+        </Section>
+        <Command>{`rf robots sessions play ${session.id} --speed 2 --max-idle 1`}</Command>
+      </div>
+    </>
+  );
+}
+
+function Facts({ session, robot_name }: { session: ShellSession; robot_name: string | undefined }) {
+  const { actor, ip, app, program, terminal, exit_code, reason, started_at, ended_at, output_bytes, recording } = session;
+  return (
+    <Card>
+      <KeyValue
+        items={[
+          [
+            "Robot",
+            <Link key="robot" to="/robots/$id" params={{ id: session.robot_id }} className="text-accent underline">
+              <Text>{robot_name ?? session.robot_id}</Text>
+            </Link>,
+          ],
+          ["By", <Text key="by">{actor.name ?? actor.id ?? actor.type}</Text>],
+          ["From", <Text key="from">{ip}</Text>],
+          ["Started", <Time key="started" at={started_at} exact />],
+          [
+            "Ended",
+            ended_at === null ? session.status === "open" ? "still open" : "nobody saw it" : <Time key="ended" at={ended_at} exact />,
+          ],
+          ended_at !== null && ["Lasted", <Duration key="lasted" seconds={(Date.parse(ended_at) - Date.parse(started_at)) / 1_000} />],
+          ["What", app === null ? (program ?? "login shell") : `${program ?? "shell"} inside of ${app}`],
+          ["Terminal", terminal ? "yes" : "no: bytes as they were"],
+          ["Ending", exit_code === null ? (reason ?? "—").replaceAll("_", " ") : `exit code ${exit_code}`],
+          ["It printed", <Bytes key="printed" count={output_bytes} />],
+          ["Recording", recording.status === "kept" ? <Bytes key="recording" count={recording.bytes} /> : "no longer kept"],
+          [
+            "Id",
+            <CopyText key="id" label="Id">
+              {session.id}
+            </CopyText>,
+          ],
+        ]}
+      />
+    </Card>
+  );
+}
+
+/** The recording as far as it is played. That it was read stands in the audit, so it is read once and not again by itself. */
+const recordingQuery = (id: string, key: string) =>
+  queryOptions({
+    queryKey: ["shellRecording", id, key],
+    queryFn: async ({ signal }) => {
+      const response = await api.request("GET", fillPath(paths.getShellRecording[1], { id }), { signal });
+      if (!response.ok)
+        throw new ApiError({ status: response.status, headers: response.headers, body: await response.json().catch(() => undefined) });
+      const { text, is_whole } = await readText(response, PLAYED_CHARACTERS_MAX);
+      return { cast: parseCast(text), is_whole };
+    },
+    staleTime: Number.POSITIVE_INFINITY,
+    refetchOnWindowFocus: false,
+  });
+
+async function readText(response: Response, most: number): Promise<{ text: string; is_whole: boolean }> {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  const pieces: string[] = [];
+  let length = 0;
+  for (;;) {
+    const { value, done } = (await reader?.read()) ?? { value: undefined, done: true };
+    if (done || value === undefined) return { text: pieces.join(""), is_whole: true };
+    pieces.push(value);
+    length += value.length;
+    if (length > most) {
+      await reader?.cancel();
+      return { text: pieces.join(""), is_whole: false };
+    }
+  }
+}
+
+function Recording({ session }: { session: ShellSession }) {
+  const is_admin = useMay("admin");
+  const { id, status, recording } = session;
+  const read = useQuery({ ...recordingQuery(id, status), enabled: is_admin && recording.status === "kept" });
+  if (!is_admin)
+    return (
+      <EmptyState title="Recordings are for admins">
+        What a shell showed may hold secrets. An admin of the org can play it here, and that they did stands in the audit.
+      </EmptyState>
+    );
+  if (recording.status !== "kept")
+    return (
+      <EmptyState title="No longer kept">
+        Recordings are kept for the days and bytes that the org's settings say. That there was a shell stays known.
+      </EmptyState>
+    );
+  return (
+    <Section
+      title="What it showed"
+      actions={
+        <AnchorButton href={fillPath(paths.getShellRecording[1], { id })} download={`${id}.cast`} icon={<Download size={14} aria-hidden />}>
+          Download recording
+        </AnchorButton>
+      }
+    >
+      <QueryState query={read} rows={10}>
+        {({ cast, is_whole }) =>
+          cast.events.length === 0 ? (
+            <EmptyState title="It showed nothing">
+              {status === "open" ? "It is open: load the page again to see more." : "The shell ended before it printed anything."}
+            </EmptyState>
+          ) : (
+            <>
+              <RecordingPlayer cast={cast} />
+              {!is_whole && (
+                <p className="mt-2 text-warn">This is the beginning: the rest is too long for a page. The button above saves all of it.</p>
+              )}
+            </>
+          )
+        }
+      </QueryState>
+    </Section>
+  );
+}

@@ -1,0 +1,87 @@
+import type { Deployment } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { usePlaces } from "../../api/places.ts";
+import { query } from "../../api/queries.ts";
+import { Card, Progress, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { releaseName } from "../robots/index.ts";
+
+const LATEST = 6;
+const RUNNING: ReadonlySet<string> = new Set(["queued", "in_progress", "paused", "rolling_back", "cancelling"]);
+
+/** The latest deployments, those that run first. */
+export function RunningDeployments() {
+  const deployments = useQuery(query("listDeployments", { query: { limit: 50 } }));
+  return (
+    <Section title="Deployments">
+      <QueryState query={deployments}>
+        {({ items }) => {
+          const shown = items.toSorted((a, b) => Number(RUNNING.has(b.status)) - Number(RUNNING.has(a.status))).slice(0, LATEST);
+          if (shown.length === 0) return <p className="text-muted">Nothing was deployed yet.</p>;
+          return (
+            <Card className="!p-0">
+              <ul className="divide-y divide-line">
+                {shown.map((deployment) => (
+                  <Item key={deployment.id} deployment={deployment} />
+                ))}
+              </ul>
+            </Card>
+          );
+        }}
+      </QueryState>
+    </Section>
+  );
+}
+
+function Item({ deployment }: { deployment: Deployment }) {
+  const { id, release, status, counts, target_kind } = deployment;
+  return (
+    <li>
+      <Link to="/deployments/$id" params={{ id }} className="block px-4 py-2 hover:bg-hover">
+        <span className="flex items-center justify-between gap-3">
+          <Text line className="font-medium">
+            {releaseName(release)}
+          </Text>
+          <span className="shrink-0">
+            <StatusBadge status={status} />
+          </span>
+        </span>
+        <span className="mb-1.5 flex gap-1 text-xs text-muted tabular-nums">
+          <Target deployment={deployment} />
+          <span className="shrink-0">
+            {counts.total > 0 && `· ${counts.applied.toLocaleString()} of ${counts.total.toLocaleString()} `}·{" "}
+            <When deployment={deployment} />
+          </span>
+        </span>
+        <Progress
+          label={`${release.tag} on a ${target_kind}`}
+          total={counts.total}
+          parts={[
+            { value: counts.applied, tone: "ok", label: "applied" },
+            { value: counts.rolled_back, tone: "warn", label: "rolled back" },
+            { value: counts.failed, tone: "bad", label: "failed" },
+            { value: counts.cancelled, tone: "idle", label: "cancelled" },
+            { value: counts.active, tone: "info", label: "in progress" },
+          ]}
+        />
+      </Link>
+    </li>
+  );
+}
+
+/** Whom it is for, by name. */
+function Target({ deployment: { fleet_id, robot_id } }: { deployment: Deployment }) {
+  const { fleet_names } = usePlaces();
+  const robot = useQuery({ ...query("getRobot", { params: { id: robot_id ?? "" } }), enabled: robot_id !== null }).data?.data;
+  const name = fleet_id === null ? (robot?.name ?? "one robot") : (fleet_names.get(fleet_id) ?? "a fleet");
+  return <Text line>{`to ${name}`}</Text>;
+}
+
+function When({ deployment: { status, scheduled_at, started_at, finished_at, created_at } }: { deployment: Deployment }) {
+  if (status !== "scheduled") return <Time at={finished_at ?? started_at ?? created_at} />;
+  return (
+    <>
+      starts <Time at={scheduled_at} />
+    </>
+  );
+}

@@ -1,0 +1,76 @@
+import { FileUp } from "lucide-react";
+import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { Button, cx } from "../../ui/index.ts";
+
+const hasFile = ({ dataTransfer }: DragEvent): boolean => dataTransfer?.types.includes("Files") === true;
+
+/** Takes a file that is dropped anywhere on the page, and says so while one is held over it. */
+export function PageDrop({ onFile, children }: { onFile: (file: File) => void; children: ReactNode }) {
+  const [is_over, setOver] = useState(false);
+  const latest = useRef(onFile);
+  latest.current = onFile;
+  useEffect(() => {
+    // Each element that is entered is left again: what is left over is the page.
+    let depth = 0;
+    const enter = (event: DragEvent): void => {
+      if (!hasFile(event)) return;
+      depth += 1;
+      setOver(true);
+    };
+    const over = (event: DragEvent): void => {
+      if (hasFile(event)) event.preventDefault();
+    };
+    const leave = (event: DragEvent): void => {
+      if (!hasFile(event)) return;
+      depth -= 1;
+      if (depth <= 0) setOver(false);
+    };
+    const drop = (event: DragEvent): void => {
+      if (!hasFile(event)) return;
+      event.preventDefault();
+      depth = 0;
+      setOver(false);
+      const file = event.dataTransfer?.files[0];
+      if (file !== undefined) latest.current(file);
+    };
+    const heard = { dragenter: enter, dragover: over, dragleave: leave, drop };
+    for (const [name, listener] of Object.entries(heard)) document.addEventListener(name, listener as EventListener);
+    return () => {
+      for (const [name, listener] of Object.entries(heard)) document.removeEventListener(name, listener as EventListener);
+    };
+  }, []);
+  if (!is_over) return null;
+  return (
+    <div className="pointer-events-none fixed inset-3 z-50 flex flex-col items-center justify-center gap-2 rounded-lg border-2 border-dashed border-accent bg-accent-soft/90 text-accent">
+      <FileUp size={32} aria-hidden />
+      <p className="text-base font-semibold">{children}</p>
+    </div>
+  );
+}
+
+/** Where a file is chosen, or dropped. */
+export function FileChooser({ label, hint, onFile }: { label: string; hint: ReactNode; onFile: (file: File) => void }) {
+  const id = useId();
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <div className={cx("flex flex-col items-center gap-2 rounded-md border border-dashed border-line-strong px-4 py-6 text-center")}>
+      <FileUp size={24} aria-hidden className="text-muted" />
+      <input
+        ref={input}
+        id={id}
+        type="file"
+        tabIndex={-1}
+        aria-label={label}
+        className="sr-only"
+        onChange={(event) => {
+          const file = event.target.files?.[0];
+          if (file !== undefined) onFile(file);
+          // The same file can be chosen once more.
+          event.target.value = "";
+        }}
+      />
+      <Button onClick={() => input.current?.click()}>{label}</Button>
+      <p className="text-xs text-muted">{hint}</p>
+    </div>
+  );
+}

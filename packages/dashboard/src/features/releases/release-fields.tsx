@@ -1,0 +1,141 @@
+import type { Release } from "@robofleet/protocol/routes";
+import { ApiError } from "@robofleet/sdk/browser";
+import { useState } from "react";
+import { useAction } from "../../api/queries.ts";
+import { JsonInput, readJson, Select, TextArea, TextInput } from "../../ui/index.ts";
+
+/** What is said of a release beside its content. `manifest` is the text that was written. */
+export interface Described {
+  tag: string;
+  app: string;
+  kind: string;
+  notes: string;
+  manifest: string;
+}
+
+const KINDS = [
+  { value: "container_image", label: "Container image" },
+  { value: "app_bundle", label: "App bundle" },
+  { value: "file", label: "File" },
+];
+const OTHER = "other";
+
+/** Fields as `rf releases push` fills them, until somebody writes something else. */
+export function useDescribed(defaults: Described): [Described, (change: Partial<Described>) => void] {
+  const [written, setWritten] = useState<Partial<Described>>({});
+  return [{ ...defaults, ...written }, (change) => setWritten((before) => ({ ...before, ...change }))];
+}
+
+/** The manifest as it is sent; a problem when it is no JSON object. Nothing written is no manifest. */
+export function readManifest(text: string): { manifest?: Record<string, unknown> } | { problem: string } {
+  if (text.trim() === "") return {};
+  const read = readJson(text);
+  if ("problem" in read) return read;
+  if (typeof read.value !== "object" || read.value === null || Array.isArray(read.value))
+    return { problem: "A manifest is a JSON object." };
+  return { manifest: read.value as Record<string, unknown> };
+}
+
+export function ReleaseFields({
+  described,
+  onChange,
+  error,
+  is_image = false,
+  note,
+}: {
+  described: Described;
+  onChange: (change: Partial<Described>) => void;
+  error: unknown;
+  is_image?: boolean;
+  note?: string | undefined;
+}) {
+  const { tag, app, kind, notes, manifest } = described;
+  const is_taken = error instanceof ApiError && error.status === 409;
+  const of_manifest = error instanceof Error && error.message.startsWith("field manifest") ? error.message : undefined;
+  const read = readManifest(manifest);
+  return (
+    <>
+      <div className="grid gap-x-4 sm:grid-cols-2">
+        <TextInput
+          label="Tag"
+          required
+          maxLength={200}
+          value={tag}
+          onChange={(event) => onChange({ tag: event.target.value })}
+          hint="Unique in the org; it names this content for ever"
+          error={is_taken ? `${error.message}: a tag names one content for ever.` : undefined}
+        />
+        <TextInput
+          label="App"
+          required
+          pattern="[a-z0-9][a-z0-9._\-]{0,62}"
+          value={app}
+          onChange={(event) => onChange({ app: event.target.value })}
+          hint="What it is a release of; a robot runs one release per app"
+        />
+      </div>
+      {!is_image && <KindField kind={kind} note={note} onChange={(next) => onChange({ kind: next })} />}
+      <TextArea
+        label="Notes"
+        rows={2}
+        maxLength={20_000}
+        value={notes}
+        onChange={(event) => onChange({ notes: event.target.value })}
+        hint="What is new; for people"
+      />
+      {kind !== "app_bundle" && (
+        <JsonInput
+          label="Manifest"
+          optional
+          rows={3}
+          value={manifest}
+          onChange={(text) => onChange({ manifest: text })}
+          hint={kind === "file" ? "Where the file goes on robots, as JSON; optional" : "How the container runs, as JSON; optional"}
+          error={of_manifest ?? ("problem" in read ? read.problem : undefined)}
+        />
+      )}
+    </>
+  );
+}
+
+/** The kinds that every agent knows, and those that only yours do. */
+function KindField({ kind, note, onChange }: { kind: string; note: string | undefined; onChange: (kind: string) => void }) {
+  const is_known = KINDS.some(({ value }) => value === kind);
+  return (
+    <div className="grid gap-x-4 sm:grid-cols-2">
+      <Select
+        label="Kind"
+        value={is_known ? kind : OTHER}
+        options={[...KINDS, { value: OTHER, label: "Another, that your agents know" }]}
+        onChange={(event) => onChange(event.target.value === OTHER ? "" : event.target.value)}
+        hint={note ?? "How robots install it"}
+      />
+      {!is_known && (
+        <TextInput
+          label="Name of the kind"
+          required
+          pattern="[a-z0-9][a-z0-9._\-]{0,62}"
+          value={kind}
+          onChange={(event) => onChange(event.target.value)}
+          hint="Robots whose agent does not announce it refuse the release"
+        />
+      )}
+    </div>
+  );
+}
+
+/** Creates the release, or finds the one that has this tag and this content. */
+export function useCreateRelease(onCreated: (release: Release) => void) {
+  return useAction("createRelease", { quiet: true, onSuccess: ({ data }) => onCreated(data) });
+}
+
+/** A refusal that belongs to none of the fields. */
+export function OtherRefusal({ error }: { error: unknown }) {
+  if (!(error instanceof Error)) return null;
+  if ((error instanceof ApiError && error.status === 409) || error.message.startsWith("field manifest")) return null;
+  return (
+    <p role="alert" className="mb-3 text-bad [overflow-wrap:anywhere]">
+      {error.message}
+    </p>
+  );
+}

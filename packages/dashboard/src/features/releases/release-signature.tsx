@@ -1,0 +1,144 @@
+import type { Release, SigningKeys } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { ShieldAlert, ShieldCheck, ShieldQuestion, ShieldX } from "lucide-react";
+import { useEffect, useState } from "react";
+import { query } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Badge, Card, Command, CopyText, KeyValue, Section, shellLine, Text, Time, type Tone, useNow } from "../../ui/index.ts";
+import { isSignedBy, readSignature, type Signed, type Standing, standingOf } from "./signature.ts";
+
+/** Who signed a release, and whether the org's robots would take that. */
+export function ReleaseSignature({ release }: { release: Release }) {
+  const is_admin = useMay("admin");
+  const keys = useQuery({ ...query("getSigningKeys"), enabled: is_admin }).data?.data;
+  const signed = readSignature(release.signature);
+  return (
+    <Section title="Signature">
+      <Card>
+        {signed !== undefined ? (
+          <SignedBy release={release} signed={signed} keys={keys} />
+        ) : release.signature !== null && release.signature !== undefined ? (
+          <p className="text-bad">It has a signature that this page cannot read. Robots refuse what they cannot read either.</p>
+        ) : (
+          <Unsigned release={release} keys={keys} />
+        )}
+      </Card>
+    </Section>
+  );
+}
+
+function Unsigned({ release, keys }: { release: Release; keys: SigningKeys | undefined }) {
+  const file = release.image === null ? ["FILE"] : ["--image", release.image];
+  return (
+    <>
+      <p className="mb-2 flex flex-wrap items-center gap-2">
+        <Badge tone={keys?.require_signature === true ? "bad" : "idle"} icon={<ShieldQuestion size={12} aria-hidden />}>
+          not signed
+        </Badge>
+        <span>
+          {keys === undefined
+            ? "Nobody signed it. If the org requires signatures, it cannot be deployed."
+            : keys.require_signature
+              ? "The org requires a signature: this release cannot be deployed, and robots would refuse it."
+              : "The org does not require a signature."}
+        </span>
+      </p>
+      <p className="mb-2 text-muted">
+        Its maker signs it by pushing the same content once more, with a key that never leaves that machine:
+      </p>
+      <Command>{`${shellLine("rf", "releases", "push", ...file, "--tag", release.tag, "--kind", release.kind)} --sign release-key.pem`}</Command>
+    </>
+  );
+}
+
+function SignedBy({ release, signed, keys }: { release: Release; signed: Signed; keys: SigningKeys | undefined }) {
+  const { said, key_id } = signed;
+  const key = keys?.keys.find(({ id }) => id === key_id);
+  return (
+    <KeyValue
+      items={[
+        ["Standing", <StandingText key="standing" release={release} signed={signed} keys={keys} />],
+        [
+          "Key",
+          <span key="key" className="flex flex-wrap items-center gap-x-2">
+            {key !== undefined && <Text>{key.name}</Text>}
+            <CopyText label="Key">{key_id}</CopyText>
+          </span>,
+        ],
+        ["Version", `${said.version}`],
+        ["Signed", <Time key="issued" at={said.issued_at} exact />],
+        ["To be installed until", <Time key="expires" at={said.expires_at} exact />],
+        said.minimum_version > 0 && [
+          "Withdraws",
+          `versions below ${said.minimum_version}: robots that ran this one run none of them any more`,
+        ],
+        said.robots !== null && ["For robots", <Text key="robots">{said.robots.join(", ")}</Text>],
+        said.labels !== null && [
+          "For robots with",
+          <Text key="labels">
+            {Object.entries(said.labels)
+              .map(([name, value]) => `${name}=${value}`)
+              .join(", ")}
+          </Text>,
+        ],
+      ]}
+    />
+  );
+}
+
+const STANDINGS: Record<Standing, { tone: Tone; text: string; icon: typeof ShieldCheck }> = {
+  trusted: { tone: "ok", text: "by a key that the org's robots trust", icon: ShieldCheck },
+  revoked: { tone: "bad", text: "its key was revoked: robots refuse it until it is signed again by another one", icon: ShieldX },
+  unknown_key: { tone: "bad", text: "by a key that the org does not have: robots refuse it", icon: ShieldX },
+  other_content: { tone: "bad", text: "what was signed is another release: robots refuse this one", icon: ShieldX },
+  expired: {
+    tone: "warn",
+    text: "expired: what runs runs on, and nobody installs it any more until it is signed again",
+    icon: ShieldAlert,
+  },
+};
+
+function StandingText({ release, signed, keys }: { release: Release; signed: Signed; keys: SigningKeys | undefined }) {
+  const now = useNow();
+  const public_key = keys?.keys.find(({ id }) => id === signed.key_id)?.public_key;
+  const is_true = useIsSignedBy(signed, public_key);
+  if (keys === undefined)
+    return (
+      <span className="flex flex-wrap items-center gap-2">
+        <Badge icon={<ShieldCheck size={12} aria-hidden />}>signed</Badge>
+        <span className="text-muted">The server took it from a key of the org. Admins see which; robots check it themselves.</span>
+      </span>
+    );
+  const { tone, text, icon: Icon } = STANDINGS[standingOf(release, signed, keys.keys, now)];
+  if (is_true === false)
+    return (
+      <Badge tone="bad" icon={<ShieldX size={12} aria-hidden />}>
+        the signature is false: robots refuse it
+      </Badge>
+    );
+  return (
+    <span className="flex flex-wrap items-center gap-2">
+      <Badge tone={tone} icon={<Icon size={12} aria-hidden />}>
+        {tone === "ok" ? "valid" : tone === "warn" ? "expired" : "refused"}
+      </Badge>
+      <span>{text}</span>
+      {is_true === true && <span className="text-xs text-muted">checked in this browser</span>}
+    </span>
+  );
+}
+
+function useIsSignedBy(signed: Signed, public_key: string | undefined): boolean | undefined {
+  const { key_id, text, value } = signed;
+  const [is_true, setTrue] = useState<boolean>();
+  useEffect(() => {
+    if (public_key === undefined) return undefined;
+    let is_wanted = true;
+    void isSignedBy({ key_id, text, value } as Signed, public_key).then((found) => {
+      if (is_wanted) setTrue(found);
+    });
+    return () => {
+      is_wanted = false;
+    };
+  }, [key_id, text, value, public_key]);
+  return is_true;
+}

@@ -1,0 +1,103 @@
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import type { Release } from "@robofleet/protocol/routes";
+import { Upload } from "lucide-react";
+import { useState } from "react";
+import { useLivePages } from "../../api/live-pages.ts";
+import { useMay } from "../../api/session.ts";
+import { Button, EmptyState, ErrorState, FilterSelect, PageHeader, SearchInput, Skeleton } from "../../ui/index.ts";
+import { PageDrop } from "./file-drop.tsx";
+import { PushDialog } from "./push-dialog.tsx";
+import { PushPanel } from "./push-panel.tsx";
+import { ReleasesTable } from "./releases-table.tsx";
+import type { ReleasesSearch } from "./routes.ts";
+
+const keyOf = ({ id }: Release): string => id;
+const KINDS = ["container_image", "app_bundle", "file"];
+
+/** All releases, and where new ones are pushed. */
+export function ReleasesPage() {
+  const search: ReleasesSearch = useSearch({ from: "/app/releases" });
+  const navigate = useNavigate();
+  const may_push = useMay("operator");
+  const [pushing, setPushing] = useState<{ file: File | undefined }>();
+  const list = useLivePages("listReleases", keyOf, { query: search });
+  const set = (change: Partial<Record<keyof ReleasesSearch, string | undefined>>): void => {
+    const next = Object.entries({ ...search, ...change }).filter(([, value]) => value !== undefined && value !== "");
+    void navigate({ to: "/releases", search: Object.fromEntries(next), replace: true });
+  };
+  const push = <Upload size={14} aria-hidden />;
+  return (
+    <>
+      <PageHeader
+        title="Releases"
+        label="Releases"
+        actions={
+          may_push && (
+            <Button look="primary" icon={push} onClick={() => setPushing({ file: undefined })}>
+              Push a release
+            </Button>
+          )
+        }
+      />
+      {may_push && <PageDrop onFile={(file) => setPushing({ file })}>Drop it to push it as a release</PageDrop>}
+      {pushing !== undefined && (
+        <PushDialog file={pushing.file} onFile={(file) => setPushing({ file })} onClose={() => setPushing(undefined)} />
+      )}
+      <PushPanel />
+      <Filters search={search} rows={list.rows} onChange={set} />
+      {list.query.data === undefined ? (
+        list.query.isError ? (
+          <ErrorState error={list.query.error} onRetry={() => void list.query.refetch()} />
+        ) : (
+          <Skeleton rows={8} />
+        )
+      ) : (
+        <ReleasesTable list={list} empty={<Nothing is_filtered={Object.keys(search).length > 0} may_push={may_push} />} />
+      )}
+    </>
+  );
+}
+
+function Filters({
+  search,
+  rows,
+  onChange,
+}: {
+  search: ReleasesSearch;
+  rows: readonly Release[];
+  onChange: (change: Partial<Record<keyof ReleasesSearch, string | undefined>>) => void;
+}) {
+  // What is there, and what was asked for though nothing has it.
+  const choices = (known: readonly string[], chosen: string | undefined, of: (row: Release) => string) =>
+    [...new Set([...known, ...rows.map(of), ...(chosen === undefined ? [] : [chosen])])]
+      .toSorted()
+      .map((value) => ({ value, label: value }));
+  return (
+    <div role="search" className="mb-3 flex flex-wrap items-center gap-2">
+      <SearchInput label="Find a tag" value={search.q ?? ""} maxLength={200} onChange={(event) => onChange({ q: event.target.value })} />
+      <FilterSelect
+        label="App"
+        value={search.app}
+        options={choices([], search.app, ({ app }) => app)}
+        onChange={(app) => onChange({ app })}
+      />
+      <FilterSelect
+        label="Kind"
+        value={search.kind}
+        options={choices(KINDS, search.kind, ({ kind }) => kind)}
+        onChange={(kind) => onChange({ kind })}
+      />
+    </div>
+  );
+}
+
+function Nothing({ is_filtered, may_push }: { is_filtered: boolean; may_push: boolean }) {
+  if (is_filtered) return <EmptyState title="No release is like that">Change the filters above.</EmptyState>;
+  return (
+    <EmptyState title="No release yet" command="rf releases push FILE">
+      {may_push
+        ? "Drop a file on this page: an app bundle, the archive of an image, or any file that robots need."
+        : "Somebody with the role operator pushes the first one."}
+    </EmptyState>
+  );
+}

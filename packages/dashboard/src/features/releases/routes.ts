@@ -1,0 +1,32 @@
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { appRoute } from "../../shell/app-route.tsx";
+
+export interface ReleasesSearch {
+  q?: string;
+  app?: string;
+  kind?: string;
+}
+const FIELDS = ["q", "app", "kind"] as const;
+
+/** A tag of digits only comes as a number. */
+const readSearch = (search: Record<string, unknown>): ReleasesSearch =>
+  Object.fromEntries(
+    FIELDS.flatMap((name) => {
+      const value = search[name];
+      return (typeof value === "string" || typeof value === "number") && value !== "" ? [[name, String(value)]] : [];
+    }),
+  );
+
+const releasesRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: "/releases",
+  validateSearch: readSearch,
+  component: lazyRouteComponent(() => import("./releases-page.tsx"), "ReleasesPage"),
+});
+const releaseRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: "/releases/$id",
+  component: lazyRouteComponent(() => import("./release-page.tsx"), "ReleasePage"),
+});
+
+export const releaseRoutes = [releasesRoute, releaseRoute];

@@ -1,0 +1,67 @@
+import type { Release, SigningKeys } from "@robofleet/protocol/routes";
+import type { ReleaseStatement } from "@robofleet/protocol/signatures";
+
+const PURPOSE = "robofleet-release-v1";
+
+/** What the maker of a release signed, as far as the page shows it. */
+export interface Signed {
+  key_id: string;
+  text: string;
+  value: string;
+  said: Said;
+}
+
+type Said = Omit<ReleaseStatement, "org_id" | "image_configs" | "manifest_sha256">;
+
+const isFields = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
+const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every((each) => typeof each === "string");
+
+/** The signature of a release as it travels; undefined when there is none, or it is none. Says nothing of whether it is true. */
+export function readSignature(signature: unknown): Signed | undefined {
+  if (!isFields(signature)) return undefined;
+  const { key_id, text, value } = signature;
+  if (typeof key_id !== "string" || typeof text !== "string" || typeof value !== "string") return undefined;
+  if (!text.startsWith(`${PURPOSE}\n`)) return undefined;
+  try {
+    const said: unknown = JSON.parse(text.slice(PURPOSE.length + 1));
+    return isSaid(said) ? { key_id, text, value, said } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isSaid(said: unknown): said is Said {
+  if (!isFields(said)) return false;
+  const texts = ["app", "tag", "kind", "artifact_sha256", "issued_at", "expires_at"].every((name) => typeof said[name] === "string");
+  const numbers = ["artifact_size", "version", "minimum_version"].every((name) => typeof said[name] === "number");
+  return texts && numbers && (said.robots === null || isTexts(said.robots)) && (said.labels === null || isFields(said.labels));
+}
+
+export type Standing = "trusted" | "revoked" | "unknown_key" | "other_content" | "expired";
+
+/** Whether robots of the org would take this signature, as far as can be told without checking its mathematics. */
+export function standingOf(release: Release, { said, key_id }: Signed, keys: SigningKeys["keys"], now_ms: number): Standing {
+  const key = keys.find(({ id }) => id === key_id);
+  if (key === undefined) return "unknown_key";
+  if (key.revoked_at !== null) return "revoked";
+  const fields = ["app", "tag", "kind", "artifact_sha256", "artifact_size", "image"] as const;
+  if (fields.some((field) => said[field] !== release[field])) return "other_content";
+  return Date.parse(said.expires_at) <= now_ms ? "expired" : "trusted";
+}
+
+const bytesOf = (base64: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+
+/**
+ * Whether this very text was signed by the holder of this key (base64 of its 32 raw bytes). undefined: this browser, or this
+ * page because it came by plain HTTP, cannot tell. The server has checked it when it took it, and robots check it themselves.
+ */
+export async function isSignedBy({ text, value }: Signed, public_key: string): Promise<boolean | undefined> {
+  const subtle = globalThis.crypto?.subtle as SubtleCrypto | undefined;
+  if (subtle === undefined) return undefined;
+  try {
+    const key = await subtle.importKey("raw", bytesOf(public_key), "Ed25519", false, ["verify"]);
+    return await subtle.verify("Ed25519", key, bytesOf(value), new TextEncoder().encode(text));
+  } catch {
+    return undefined;
+  }
+}

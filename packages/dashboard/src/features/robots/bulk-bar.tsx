@@ -1,0 +1,45 @@
+import { FolderInput, Tags, X } from "lucide-react";
+import { useState } from "react";
+import type { Robot } from "@robofleet/protocol/routes";
+import { Button, IconButton, Menu, copyAsRf } from "../../ui/index.ts";
+import { bulkCommand } from "./bulk-change.ts";
+import { BulkLabelsDialog } from "./bulk-labels-dialog.tsx";
+import { BulkMoveDialog } from "./bulk-move-dialog.tsx";
+import type { Places } from "./place-names.ts";
+
+const ICON = { size: 14, "aria-hidden": true } as const;
+
+/** What can be done with the robots that are chosen; it stands in the place of the filters' row end. */
+export function BulkBar({ robots, places, onClear }: { robots: readonly Robot[]; places: Places; onClear: () => void }) {
+  const [shown, setShown] = useState<"labels" | "move">();
+  const close = (): void => setShown(undefined);
+  const ids = robots.map(({ id }) => id);
+  return (
+    <div
+      role="region"
+      aria-label="Chosen robots"
+      className="mb-3 flex flex-wrap items-center gap-2 rounded-lg border border-accent bg-accent-soft px-3 py-1.5"
+    >
+      <span className="font-medium tabular-nums" role="status">
+        {`${robots.length.toLocaleString()} ${robots.length === 1 ? "robot" : "robots"} chosen`}
+      </span>
+      <Button icon={<Tags {...ICON} />} onClick={() => setShown("labels")}>
+        Labels
+      </Button>
+      <Button icon={<FolderInput {...ICON} />} onClick={() => setShown("move")}>
+        Move
+      </Button>
+      <Menu
+        label="More for the chosen robots"
+        entries={[
+          copyAsRf(bulkCommand(ids, { labels: { set: { KEY: "VALUE" } } }), "Copy labelling as rf"),
+          copyAsRf(bulkCommand(ids, { fleet_id: "FLEET" }), "Copy moving as rf"),
+          copyAsRf(ids.join("\n"), "Copy their ids"),
+        ]}
+      />
+      <IconButton label="Choose none" icon={<X {...ICON} />} onClick={onClear} className="ml-auto" />
+      {shown === "labels" && <BulkLabelsDialog robots={robots} onClose={close} />}
+      {shown === "move" && <BulkMoveDialog robots={robots} places={places} onClose={close} />}
+    </div>
+  );
+}

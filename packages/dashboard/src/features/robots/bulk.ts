@@ -1,0 +1,26 @@
+import type { BulkOutcome } from "@robofleet/protocol/routes";
+import { api } from "../../api/client.ts";
+import { readAgain } from "../../api/read-again.ts";
+import { randomId } from "../../api/random-id.ts";
+import { type BulkChange, chunks } from "./bulk-change.ts";
+
+/**
+ * Changes robots, part by part, and tells of each part what became of its robots. One that was sent is done to its end; what
+ * comes after a stop or an error is not begun.
+ */
+export async function runBulk(
+  robot_ids: readonly string[],
+  change: BulkChange,
+  tell: (outcomes: readonly BulkOutcome[]) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    for (const part of chunks(robot_ids)) {
+      if (signal.aborted) return;
+      const { items } = await api.bulkUpdateRobots({ body: { robot_ids: part, ...change }, idempotency_key: randomId() });
+      tell(items);
+    }
+  } finally {
+    readAgain();
+  }
+}

@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { HealthPoint } from "@robofleet/protocol/routes";
+import { chartText, hasValues, lonely, seriesOf, sinceOf } from "./health-series.ts";
+import { joinWorkloads } from "./workloads.ts";
+import { readTimelineSearch, timelineQuery } from "./timeline-search.ts";
+
+const point = (minute: number, extra: Partial<HealthPoint> = {}): HealthPoint => ({
+  at: new Date(Date.UTC(2030, 0, 1, 0, minute)).toISOString(),
+  cpu_percent: minute,
+  load_1m: 0,
+  memory_percent: 50,
+  temperature_celsius: null,
+  battery_percent: null,
+  disks: [{ mount: "/", percent: 10 }],
+  ...extra,
+});
+
+test("where a robot was silent for minutes each line has a gap", () => {
+  const { times, cpu } = seriesOf([point(0), point(1), point(9), point(10)], 3_600);
+  assert.deepEqual(cpu[0]!.values, [0, 1, null, 9, 10]);
+  assert.equal(times.length, 5);
+  assert.ok(times.every((time, n) => n === 0 || time > times[n - 1]!));
+});
+
+test("over a month points an hour or two apart are no gap", () => {
+  const { cpu } = seriesOf([point(0), point(144), point(288)], 2_592_000);
+  assert.deepEqual(cpu[0]!.values, [0, 144, 288]);
+});
+
+test("a disk that was not always there has a line all the same", () => {
+  const disks = [
+    { mount: "/", percent: 10 },
+    { mount: "/data", percent: 70 },
+  ];
+  const series = seriesOf([point(0), point(1, { disks })], 3_600);
+  assert.deepEqual(series.disks, [
+    { label: "/", values: [10, 10] },
+    { label: "/data", values: [null, 70] },
+  ]);
+  assert.equal(hasValues(series.battery), false);
+  assert.equal(hasValues(series.disks), true);
+  assert.equal(chartText("Disks", "%", series.disks), "Disks. /: from 10 to 10 %, last 10; /data: from 70 to 70 %, last 70");
+});
+
+test("the same question for as long as a point stands for", () => {
+  const now = Date.UTC(2030, 0, 1, 12, 0, 5);
+  assert.equal(sinceOf(now, 3_600), sinceOf(now + 50_000, 3_600));
+  assert.equal(sinceOf(now, 3_600), "2030-01-01T11:00:00.000Z");
+  assert.notEqual(sinceOf(now, 3_600), sinceOf(now + 60_000, 3_600));
+});
+
+test("apps of the server and what the robot says of them", () => {
+  const ref = (id: string) => ({ id, tag: id });
+  const apps = [
+    { app: "main", current: ref("a"), desired: ref("b"), status: "running" },
+    { app: "nav", current: ref("a"), desired: ref("a"), status: "running" },
+  ];
+  const reported = [{ app: "nav", kind: "container_image", status: "running", restarts: 3, release_tag: "a" }];
+  const [main, nav] = joinWorkloads(apps, reported, "failed");
+  assert.equal(main!.state, "failed");
+  assert.deepEqual([nav!.state, nav!.restarts], ["current", 3]);
+});
+
+test("the last day of a range is part of it", () => {
+  const search = readTimelineSearch({ from: "2030-01-01", to: "2030-01-01", kind: 5 });
+  const { since, until } = timelineQuery(search);
+  assert.equal(Date.parse(until!) - Date.parse(since!), 86_400_000);
+  assert.deepEqual(readTimelineSearch({ from: "2030-13-01", to: "yesterday" }), {});
+});
+
+test("a value with none beside it is found, since no line leads to it", () => {
+  assert.deepEqual(lonely([7]), [0]);
+  assert.deepEqual(lonely([1, null, 2, null, 3, 4, null, 0]), [0, 2, 7]);
+  assert.equal(lonely([1, 2, null, 3, 4]), null);
+  assert.equal(lonely([null]), null);
+});

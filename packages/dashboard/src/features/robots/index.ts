@@ -1,0 +1,1 @@
+export { releaseName } from "./release-name.ts";

@@ -1,0 +1,55 @@
+import type { Robot } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { query } from "../../api/queries.ts";
+import { Command, EmptyState, QueryState, Section, Time } from "../../ui/index.ts";
+import { HealthHistory } from "./health-history.tsx";
+import { HealthChecks, HealthMetrics, HealthNow } from "./health-now.tsx";
+import { robotLines } from "./robot-lines.ts";
+import { useRobot } from "./use-robot.ts";
+
+/** How a robot is, as it said last, and how it was. */
+export function RobotHealth() {
+  const robot = useRobot();
+  if (robot === undefined) return null;
+  if (robot.health === "unknown")
+    return (
+      <EmptyState title="It has not said yet how it is" command={robotLines.health(robot.id)}>
+        A robot tells its health once a minute while it is connected.
+      </EmptyState>
+    );
+  return (
+    <>
+      <Latest robot={robot} />
+      <HealthHistory robot_id={robot.id} />
+      <div className="max-w-xl">
+        <Command>{robotLines.health(robot.id)}</Command>
+      </div>
+    </>
+  );
+}
+
+function Latest({ robot }: { robot: Robot }) {
+  const health = useQuery(query("getRobotHealth", { params: { id: robot.id } }));
+  return (
+    <QueryState query={health}>
+      {({ data }) => (
+        <>
+          <Section
+            title={robot.status === "online" ? "Now" : "When it was last seen"}
+            actions={
+              <span className="text-xs text-muted">
+                measured <Time at={data.at} />
+              </span>
+            }
+          >
+            <HealthNow health={data} />
+          </Section>
+          <div className="grid gap-x-6 lg:grid-cols-2">
+            <HealthChecks checks={data.checks} />
+            <HealthMetrics metrics={data.metrics} network={data.network} />
+          </div>
+        </>
+      )}
+    </QueryState>
+  );
+}

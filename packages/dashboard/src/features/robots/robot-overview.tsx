@@ -1,0 +1,163 @@
+import type { Robot } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { query } from "../../api/queries.ts";
+import { Badge, Card, Command, CopyText, EmptyState, KeyValue, LinkButton, Section, Text, Time } from "../../ui/index.ts";
+import { RobotDeployments } from "./robot-deployments.tsx";
+import { robotLines } from "./robot-lines.ts";
+import { RobotWorkloads } from "./robot-workloads.tsx";
+import { TimelineList } from "./timeline-list.tsx";
+import { useRobot } from "./use-robot.ts";
+
+const RECENT = 8;
+
+/** What a robot runs, what is being done with it, what it is, and what happened last. */
+export function RobotOverview() {
+  const robot = useRobot();
+  if (robot === undefined) return null;
+  return (
+    <div className="grid gap-x-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
+      <div className="min-w-0">
+        <Failing robot={robot} />
+        <RobotWorkloads robot={robot} />
+        <RobotDeployments robot={robot} />
+        <LatestEntries robot_id={robot.id} />
+      </div>
+      <div className="min-w-0">
+        <Facts robot={robot} />
+        <Labels labels={robot.labels} />
+        <Section title="In the terminal">
+          <Command>{robotLines.show(robot.id)}</Command>
+        </Section>
+      </div>
+    </div>
+  );
+}
+
+function Failing({ robot: { failing, id } }: { robot: Robot }) {
+  if (failing.length === 0) return null;
+  return (
+    <Section title="What fails">
+      <Card className="!border-bad !bg-bad-soft">
+        <ul className="list-disc space-y-1 pl-4">
+          {failing.map((text) => (
+            <li key={text}>
+              <Text>{text}</Text>
+            </li>
+          ))}
+        </ul>
+        <Link to="/robots/$id/health" params={{ id }} className="mt-2 inline-block text-accent underline">
+          All checks
+        </Link>
+      </Card>
+    </Section>
+  );
+}
+
+function Facts({ robot }: { robot: Robot }) {
+  const health = useQuery({ ...query("getRobotHealth", { params: { id: robot.id } }), enabled: robot.health !== "unknown" }).data?.data;
+  const { platform, agent_version, public_key_fingerprint, created_at, last_seen_at } = robot;
+  const addresses = (health?.network ?? [])
+    .filter(({ name }) => name !== "lo")
+    .flatMap(({ name, addresses: of }) => of.map((address) => `${address} (${name})`));
+  return (
+    <Section title="What it is">
+      <Card>
+        <KeyValue
+          items={[
+            ["Host", <Text key="Host">{platform?.hostname}</Text>],
+            ["System", <Text key="System">{[platform?.os, platform?.arch].filter(Boolean).join(" · ")}</Text>],
+            ["Kernel", <Text key="Kernel">{platform?.kernel}</Text>],
+            ["Agent", <Text key="Agent">{agent_version}</Text>],
+            ["Addresses", addresses.length === 0 ? "—" : <AddressList addresses={addresses} />],
+            [
+              "ROS",
+              health?.ros == null ? (
+                "none found"
+              ) : (
+                <Text>{`${health.ros.distro ?? "found"} by ${health.ros.adapter}: ${counted(health.ros.nodes.length, "node")}, ${counted(health.ros.topics.length, "topic")}`}</Text>
+              ),
+            ],
+            [
+              "Battery",
+              health?.battery == null ? "none" : `${Math.round(health.battery.percent)} %${health.battery.charging ? ", charging" : ""}`,
+            ],
+            ["Last seen", <Time key="seen" at={last_seen_at} exact />],
+            ["Enrolled", <Time key="enrolled" at={created_at} exact />],
+            [
+              "Key",
+              <CopyText key="key" label="Fingerprint">
+                {public_key_fingerprint}
+              </CopyText>,
+            ],
+          ]}
+        />
+      </Card>
+    </Section>
+  );
+}
+
+const ADDRESSES_MAX = 8;
+
+function AddressList({ addresses }: { addresses: readonly string[] }) {
+  return (
+    <ul>
+      {addresses.slice(0, ADDRESSES_MAX).map((address) => (
+        <li key={address} className="font-mono text-xs leading-5">
+          <Text>{address}</Text>
+        </li>
+      ))}
+      {addresses.length > ADDRESSES_MAX && <li className="text-muted">{`and ${addresses.length - ADDRESSES_MAX} more`}</li>}
+    </ul>
+  );
+}
+
+function Labels({ labels }: { labels: Robot["labels"] }) {
+  const all = Object.entries(labels);
+  return (
+    <Section title="Labels">
+      {all.length === 0 ? (
+        <p className="text-muted">None. Labels group robots across fleets; they are set in the menu above.</p>
+      ) : (
+        <ul className="flex flex-wrap gap-1.5">
+          {all.map(([key, value]) => (
+            <li key={key} className="max-w-full">
+              <Link
+                to="/robots"
+                search={{ label: `${key}:${value}` }}
+                title="Robots with this label"
+                className="inline-flex min-h-6 max-w-full items-center"
+              >
+                <Badge>
+                  <Text line>{`${key}: ${value}`}</Text>
+                </Badge>
+              </Link>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Section>
+  );
+}
+
+function LatestEntries({ robot_id }: { robot_id: string }) {
+  const timeline = useQuery(query("listRobotTimeline", { params: { id: robot_id }, query: { limit: RECENT } }));
+  return (
+    <Section
+      title="What happened last"
+      actions={
+        <LinkButton look="quiet" to="/robots/$id/timeline" params={{ id: robot_id }}>
+          View all
+        </LinkButton>
+      }
+    >
+      {timeline.data === undefined ? null : timeline.data.items.length === 0 ? (
+        <EmptyState title="Nothing yet" />
+      ) : (
+        <TimelineList entries={timeline.data.items} />
+      )}
+    </Section>
+  );
+}
+
+const counted = (count: number, thing: string): string => `${count} ${thing}${count === 1 ? "" : "s"}`;

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { labelProblem, labelsText, readLabel, readLabels } from "./labels.ts";
+import { isFiltered, labelsOf, readRobotsSearch, robotsCommand } from "./robots-search.ts";
+
+test("an address says what it can say, and nothing else", () => {
+  const search = readRobotsSearch({
+    status: "online",
+    health: "splendid",
+    q: 12,
+    fleet_id: "",
+    label: ["zone:a", 5, "b"],
+    evil: "<script>",
+  });
+  assert.deepEqual(search, { status: "online", q: "12", label: "zone:a" });
+});
+
+test("several labels stay several", () => {
+  const search = readRobotsSearch({ label: ["zone:a", "line:2"] });
+  assert.deepEqual(labelsOf(search), ["zone:a", "line:2"]);
+  assert.deepEqual(readRobotsSearch(search as Record<string, unknown>), search);
+});
+
+test("an order is no filter", () => {
+  assert.equal(isFiltered({ sort: "name" }), false);
+  assert.equal(isFiltered({ q: "x" }), true);
+});
+
+test("the line for the terminal is one word that no shell reads otherwise", () => {
+  assert.equal(robotsCommand({}), "rf robots list");
+  assert.equal(robotsCommand({ status: "online" }), "rf api GET '/api/robots?status=online'");
+  assert.equal(
+    robotsCommand({ q: "'; reboot #", label: ["a:b", "c:d"] }),
+    "rf api GET '/api/robots?q=%27%3B+reboot+%23&label=a%3Ab&label=c%3Ad'",
+  );
+});
+
+test("labels are read as people write them", () => {
+  assert.deepEqual(readLabel("zone = a"), ["zone", "a"]);
+  assert.deepEqual(readLabel("zone:a=b"), ["zone", "a=b"]);
+  assert.equal(readLabel("=a"), undefined);
+  assert.equal(labelProblem("zone/floor-1", "x"), undefined);
+  assert.match(labelProblem("-zone", "x") ?? "", /begins with/);
+});
+
+test("labels of lines come back as they were, and a wrong line is named", () => {
+  const labels = { zone: "a", "line/no": "2=b" };
+  assert.deepEqual(readLabels(labelsText(labels)), { labels });
+  assert.match(readLabels("zone=a\n\nnonsense").problem ?? "", /^Line 3/);
+});

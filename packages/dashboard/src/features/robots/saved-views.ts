@@ -1,0 +1,67 @@
+import { useCallback, useSyncExternalStore } from "react";
+import { readRobotsSearch, type RobotsSearch } from "./robots-search.ts";
+
+export interface SavedView {
+  name: string;
+  search: RobotsSearch;
+}
+
+const VIEWS_MAX = 50;
+const NAME_CHARACTERS_MAX = 80;
+const keyFor = (org_id: string): string => `robofleet.robot-views.${org_id}`;
+const listeners = new Set<() => void>();
+
+/** What is kept in this browser, as far as it can be understood. */
+export function readViews(text: string | null): readonly SavedView[] {
+  try {
+    const kept: unknown = JSON.parse(text ?? "[]");
+    if (!Array.isArray(kept)) return [];
+    return kept.slice(0, VIEWS_MAX).flatMap((view: unknown) => {
+      const { name, search } = (view ?? {}) as { name?: unknown; search?: unknown };
+      if (typeof name !== "string" || name === "" || typeof search !== "object" || search === null) return [];
+      return [{ name: name.slice(0, NAME_CHARACTERS_MAX), search: readRobotsSearch(search as Record<string, unknown>) }];
+    });
+  } catch {
+    return [];
+  }
+}
+
+/** The views with this one, by name: another of the same name is replaced. */
+export const withView = (views: readonly SavedView[], view: SavedView): SavedView[] =>
+  [...views.filter(({ name }) => name !== view.name), view].toSorted((a, b) => a.name.localeCompare(b.name)).slice(0, VIEWS_MAX);
+
+/** Whether two views show the same. */
+export const isSameView = (a: RobotsSearch, b: RobotsSearch): boolean => textOf(a) === textOf(b);
+const textOf = (search: RobotsSearch): string =>
+  JSON.stringify(Object.entries(readRobotsSearch(search as Record<string, unknown>)).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+
+let cached: { key: string; text: string | null; views: readonly SavedView[] } | undefined;
+function viewsOf(key: string): readonly SavedView[] {
+  const text = localStorage.getItem(key);
+  if (cached === undefined || cached.key !== key || cached.text !== text) cached = { key, text, views: readViews(text) };
+  return cached.views;
+}
+
+/** Named views of an org in this browser, and what keeps others instead. */
+export function useSavedViews(org_id: string): readonly [readonly SavedView[], (views: readonly SavedView[]) => void] {
+  const key = keyFor(org_id);
+  const views = useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      window.addEventListener("storage", listener);
+      return () => {
+        listeners.delete(listener);
+        window.removeEventListener("storage", listener);
+      };
+    },
+    () => viewsOf(key),
+  );
+  const keep = useCallback(
+    (next: readonly SavedView[]): void => {
+      localStorage.setItem(key, JSON.stringify(next));
+      for (const listener of listeners) listener();
+    },
+    [key],
+  );
+  return [views, keep];
+}

@@ -1,0 +1,105 @@
+import type { OwnOrg } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { type ReactNode, useState } from "react";
+import { query, useAction } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import {
+  Button,
+  Card,
+  Command,
+  CopyText,
+  KeyValue,
+  NameInput,
+  PageHeader,
+  QueryState,
+  Section,
+  Text,
+  TextInput,
+  Time,
+} from "../../ui/index.ts";
+import { ServerSection } from "./server-section.tsx";
+import { orgLine } from "./settings-lines.ts";
+import { SigningSection } from "./signing-section.tsx";
+
+const DAYS_MAX = 365;
+
+/** The org and what holds in all of it. Whoever may not change it may read it. */
+export function SettingsPage() {
+  const org = useQuery(query("getOrg"));
+  const is_admin = useMay("admin");
+  return (
+    <div className="max-w-3xl">
+      <PageHeader title="Settings" label="Settings" meta={is_admin ? undefined : "An admin of the whole org can change them."} />
+      <QueryState query={org}>
+        {({ data }) => <Section title="Org">{is_admin ? <OrgForm key={data.updated_at} org={data} /> : <OrgFacts org={data} />}</Section>}
+      </QueryState>
+      <SigningSection />
+      <ServerSection />
+    </div>
+  );
+}
+
+const daysWords = (days: number | null): string => (days === null ? "the server's own setting" : days === 1 ? "1 day" : `${days} days`);
+
+const madeFacts = (id: string, created_at: string): [string, ReactNode][] => [
+  ["Made", <Time key="made" at={created_at} exact />],
+  [
+    "Id",
+    <CopyText key="id" label="Id">
+      {id}
+    </CopyText>,
+  ],
+];
+
+function OrgFacts({ org: { id, name, settings, created_at } }: { org: OwnOrg }) {
+  return (
+    <Card>
+      <KeyValue
+        items={[
+          ["Name", <Text key="name">{name}</Text>],
+          ["Deployments give up after", daysWords(settings.deployment_expires_days)],
+          ...madeFacts(id, created_at),
+        ]}
+      />
+    </Card>
+  );
+}
+
+function OrgForm({ org: { id, name: present, settings, created_at } }: { org: OwnOrg }) {
+  const present_days = String(settings.deployment_expires_days ?? 0);
+  const [name, setName] = useState(present);
+  const [days, setDays] = useState(present_days);
+  const changing = useAction("updateOrg", { quiet: true, done: "Saved" });
+  const is_same = name === present && days === present_days;
+  return (
+    <Card>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          changing.mutate({ body: { name: name.trim(), settings: { deployment_expires_days: Number(days) } } });
+        }}
+      >
+        <NameInput value={name} onChange={setName} />
+        <TextInput
+          label="Days until a deployment gives up robots that have not begun"
+          type="number"
+          min={0}
+          max={DAYS_MAX}
+          required
+          className="max-w-32"
+          value={days}
+          onChange={(event) => setDays(event.target.value)}
+          hint="0 means the server's own setting. It holds for deployments that start from now on."
+          error={changing.error?.message}
+        />
+        <Button className="mb-4" look="primary" type="submit" busy={changing.isPending} disabled={is_same}>
+          Save
+        </Button>
+      </form>
+      <Command>{orgLine(name, Number(days))}</Command>
+      <div className="mt-4">
+        <KeyValue items={madeFacts(id, created_at)} />
+      </div>
+    </Card>
+  );
+}

@@ -1,0 +1,13 @@
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { rootRoute } from "../../shell/app-route.tsx";
+
+const signInRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/sign-in",
+  validateSearch: (search: Record<string, unknown>): { next?: string } =>
+    // Only into this dashboard: whoever sends somebody a link does not choose where it ends.
+    typeof search.next === "string" && /^\/(?![/\\])/.test(search.next) ? { next: search.next } : {},
+  component: lazyRouteComponent(() => import("./sign-in-page.tsx"), "SignInPage"),
+});
+
+export const signInRoutes = [signInRoute];

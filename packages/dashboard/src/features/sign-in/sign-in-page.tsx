@@ -1,0 +1,165 @@
+import { ApiError } from "@robofleet/sdk/browser";
+import { useMutation } from "@tanstack/react-query";
+import { getRouteApi, useRouter } from "@tanstack/react-router";
+import { type FormEvent, useState } from "react";
+import { api } from "../../api/client.ts";
+import { changeOrg, readSession, signIn } from "../../api/session.ts";
+import { Button, Command, PageHeader, Text, TextInput } from "../../ui/index.ts";
+
+const route = getRouteApi("/sign-in");
+
+interface Choice {
+  id: string;
+  name: string;
+  role: string;
+}
+
+/** A token becomes a session; whoever is in several orgs says which. */
+export function SignInPage() {
+  const { next } = route.useSearch();
+  const router = useRouter();
+  const [orgs, setOrgs] = useState<readonly Choice[]>();
+  const enter = async (): Promise<void> => {
+    await router.invalidate();
+    router.history.push(next ?? "/");
+  };
+  const signing_in = useMutation({
+    mutationFn: async (token: string) => {
+      await signIn(token);
+      return (await readSession())?.me.orgs ?? [];
+    },
+    onSuccess: (found) => (found.length > 1 ? setOrgs(found) : void enter()),
+  });
+  return (
+    <main className="flex min-h-full flex-col items-center justify-center gap-4 bg-sunken p-4">
+      <div className="w-full max-w-md rounded-lg border border-line bg-raised p-6 shadow-raised">
+        <div className="mb-4 flex items-center gap-3">
+          <img src="/icon.svg" alt="" width={32} height={32} />
+          <PageHeaderTitle title={orgs === undefined ? "Sign in to Robofleet" : "Choose an org"} />
+        </div>
+        {orgs === undefined ? (
+          <TokenForm onToken={(token) => signing_in.mutate(token)} busy={signing_in.isPending} error={signing_in.error} />
+        ) : (
+          <OrgList orgs={orgs} onChoose={(id) => void changeOrg(id).then(enter)} />
+        )}
+      </div>
+      {orgs === undefined && <NoOrgYet />}
+    </main>
+  );
+}
+
+const PageHeaderTitle = ({ title }: { title: string }) => (
+  <div className="[&>header]:mb-0">
+    <PageHeader title={title} label={title} />
+  </div>
+);
+
+function TokenForm({ onToken, busy, error }: { onToken: (token: string) => void; busy: boolean; error: Error | null }) {
+  const [token, setToken] = useState("");
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    if (token.trim() !== "") onToken(token.trim());
+  };
+  return (
+    <form onSubmit={submit}>
+      <TextInput
+        label="Token"
+        type="password"
+        autoComplete="current-password"
+        autoFocus
+        spellCheck={false}
+        placeholder="rf_user_… or rf_org_…"
+        value={token}
+        onChange={(event) => setToken(event.target.value)}
+        hint="It is turned into a session and kept nowhere in this browser."
+        error={error === null ? undefined : why(error)}
+      />
+      <Button look="primary" type="submit" className="w-full" busy={busy}>
+        Sign in
+      </Button>
+    </form>
+  );
+}
+
+function why(error: Error): string {
+  if (!(error instanceof ApiError)) return error.message;
+  if (error.status === 401) return "This token is not known here, has expired or was revoked.";
+  return error.message;
+}
+
+function OrgList({ orgs, onChoose }: { orgs: readonly Choice[]; onChoose: (id: string) => void }) {
+  return (
+    <ul className="space-y-1">
+      {orgs.map(({ id, name, role }) => (
+        <li key={id}>
+          <button
+            type="button"
+            onClick={() => onChoose(id)}
+            className="flex w-full items-center justify-between gap-3 rounded-md border border-line p-3 text-left hover:bg-hover"
+          >
+            <Text line className="font-medium">
+              {name}
+            </Text>
+            <span className="text-muted">{role}</span>
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The first run: nobody has a token yet. */
+function NoOrgYet() {
+  const [is_asking, setAsking] = useState(false);
+  return (
+    <details
+      className="w-full max-w-md rounded-lg border border-line bg-raised p-4"
+      onToggle={(event) => setAsking(event.currentTarget.open)}
+    >
+      <summary className="font-medium">No token yet?</summary>
+      <div className="mt-3 space-y-3 text-muted">
+        <p>
+          Somebody of your org makes you one under Users and tokens. If there is no org yet, whoever runs this server makes one and gets its
+          first token:
+        </p>
+        <Command>{"rf orgs create NAME\nrf orgs approve ID"}</Command>
+        <p>
+          or does the same on the{" "}
+          <a className="text-accent underline" href="/admin">
+            admin page
+          </a>
+          . You can also ask for an org here:
+        </p>
+        {is_asking && <OrgRequest />}
+      </div>
+    </details>
+  );
+}
+
+function OrgRequest() {
+  const [name, setName] = useState("");
+  const [email, setEmail] = useState("");
+  const asking = useMutation({ mutationFn: () => api.requestOrg({ body: { name, email } }) });
+  if (asking.isSuccess) return <p role="status">Asked for. It is yours once whoever runs this server has approved it.</p>;
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        asking.mutate();
+      }}
+    >
+      <TextInput label="Name of the org" required value={name} onChange={(event) => setName(event.target.value)} />
+      <TextInput
+        label="Your email"
+        type="email"
+        required
+        value={email}
+        onChange={(event) => setEmail(event.target.value)}
+        error={asking.error?.message}
+      />
+      <Button type="submit" busy={asking.isPending}>
+        Ask for an org
+      </Button>
+    </form>
+  );
+}

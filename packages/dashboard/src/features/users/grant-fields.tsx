@@ -1,0 +1,124 @@
+import { Plus, X } from "lucide-react";
+import { useState } from "react";
+import { usePlaces } from "../../api/places.ts";
+import { Button, IconButton, Select, Text } from "../../ui/index.ts";
+import { freeRoles, type Grant, ROLE_OPTIONS, ROLE_WORDS, type Scopes, scopeWords } from "./grants.ts";
+
+/** A role and where it holds. */
+export function GrantFields({
+  grant,
+  onChange,
+  roles = ROLE_OPTIONS.map(({ value }) => value),
+}: {
+  grant: Grant;
+  onChange: (grant: Grant) => void;
+  /** Those that can be chosen. */
+  roles?: readonly Grant["role"][];
+}) {
+  return (
+    <>
+      <Select
+        label="Role"
+        value={grant.role}
+        options={ROLE_OPTIONS.filter(({ value }) => roles.includes(value))}
+        hint={`${grant.role}: ${ROLE_WORDS[grant.role]}.`}
+        onChange={(event) => onChange({ ...grant, role: event.target.value as Grant["role"] })}
+      />
+      <ScopeFields scopes={grant.scopes} onChange={(scopes) => onChange({ ...grant, scopes })} />
+    </>
+  );
+}
+
+/** Sites and fleets that a role is limited to; none is the whole org. */
+function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: Scopes) => void }) {
+  const { sites, fleets, site_names, fleet_names } = usePlaces();
+  const [is_limited, setLimited] = useState(scopes.length > 0);
+  const chosen = new Set(scopes.map(({ site_id, fleet_id }) => fleet_id ?? site_id));
+  const options = [
+    { value: "", label: "Add a site or a fleet…" },
+    ...sites.filter(({ id }) => !chosen.has(id)).map(({ id, name }) => ({ value: `site ${id}`, label: `Site ${name}` })),
+    ...fleets
+      .filter(({ id }) => !chosen.has(id))
+      .map(({ id, name, site_id }) => ({ value: `fleet ${id}`, label: `Fleet ${name} (${site_names.get(site_id) ?? "…"})` })),
+  ];
+  const add = (value: string): void => {
+    const [kind, id] = value.split(" ");
+    if (id !== undefined) onChange([...scopes, kind === "site" ? { site_id: id } : { fleet_id: id }]);
+  };
+  return (
+    <>
+      <Select
+        label="Where"
+        value={is_limited ? "some" : "all"}
+        options={[
+          { value: "all", label: "in the whole org" },
+          { value: "some", label: "at some sites or fleets only" },
+        ]}
+        onChange={(event) => {
+          setLimited(event.target.value === "some");
+          if (event.target.value === "all") onChange([]);
+        }}
+      />
+      {is_limited && (
+        <div className="mb-3 border-l-2 border-line pl-3">
+          <ul className="mb-2 flex flex-wrap gap-1.5">
+            {scopes.map((scope) => {
+              const words = scopeWords([scope], site_names, fleet_names);
+              return (
+                <li key={scope.fleet_id ?? scope.site_id} className="flex max-w-full items-center rounded-md bg-active pl-2">
+                  <Text line>{words}</Text>
+                  <IconButton
+                    label={`Without ${words.slice(0, 80)}`}
+                    icon={<X size={12} aria-hidden />}
+                    className="!h-6 !w-6"
+                    onClick={() => onChange(scopes.filter((one) => one !== scope))}
+                  />
+                </li>
+              );
+            })}
+          </ul>
+          <Select
+            label="Limit to"
+            value=""
+            options={options}
+            error={scopes.length === 0 ? "Choose at least one, or it holds in the whole org." : undefined}
+            onChange={(event) => add(event.target.value)}
+          />
+        </div>
+      )}
+    </>
+  );
+}
+
+/** All roles of a user: each once, each with its places. */
+export function GrantsFields({ grants, onChange }: { grants: readonly Grant[]; onChange: (grants: Grant[]) => void }) {
+  const free = freeRoles(grants);
+  const replace = (index: number, grant: Grant): void => onChange(grants.map((one, at) => (at === index ? grant : one)));
+  return (
+    <>
+      {grants.map((grant, index) => (
+        <fieldset key={index} className={grants.length > 1 ? "mb-3 rounded-md border border-line p-3" : ""}>
+          {grants.length > 1 && (
+            <legend className="flex items-center gap-2 px-1 font-medium">
+              {`Role ${index + 1}`}
+              <Button look="quiet" onClick={() => onChange(grants.filter((_, at) => at !== index))}>
+                Remove
+              </Button>
+            </legend>
+          )}
+          <GrantFields grant={grant} roles={[grant.role, ...free]} onChange={(changed) => replace(index, changed)} />
+        </fieldset>
+      ))}
+      {free.length > 0 && (
+        <Button
+          look="quiet"
+          className="mb-3"
+          icon={<Plus size={14} aria-hidden />}
+          onClick={() => onChange([...grants, { role: free[0]!, scopes: [] }])}
+        >
+          A further role elsewhere
+        </Button>
+      )}
+    </>
+  );
+}

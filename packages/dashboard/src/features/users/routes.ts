@@ -1,0 +1,35 @@
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { appRoute } from "../../shell/app-route.tsx";
+
+export const ROLES = ["viewer", "operator", "admin"] as const;
+export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
+
+export interface UsersSearch {
+  q?: string | undefined;
+  role?: (typeof ROLES)[number] | undefined;
+}
+export interface TokensSearch {
+  status?: (typeof TOKEN_STATUSES)[number] | undefined;
+  user_id?: string | undefined;
+}
+
+const among = <T extends string>(values: readonly T[], value: unknown): T | undefined => values.find((one) => one === value);
+const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
+
+const usersRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: "/users",
+  validateSearch: ({ q, role }: Record<string, unknown>): UsersSearch => ({ q: text(q), role: among(ROLES, role) }),
+  component: lazyRouteComponent(() => import("./users-page.tsx"), "UsersPage"),
+});
+const tokensRoute = createRoute({
+  getParentRoute: () => appRoute,
+  path: "/users/tokens",
+  validateSearch: ({ status, user_id }: Record<string, unknown>): TokensSearch => ({
+    status: among(TOKEN_STATUSES, status),
+    user_id: text(user_id),
+  }),
+  component: lazyRouteComponent(() => import("./tokens-page.tsx"), "TokensPage"),
+});
+
+export const userRoutes = [usersRoute, tokensRoute];

@@ -1,0 +1,101 @@
+import type { User } from "@robofleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { query, useAction } from "../../api/queries.ts";
+import { useMe } from "../../api/session.ts";
+import { ConfirmDialog, copyAsRf, FormDialog, Menu, NameInput } from "../../ui/index.ts";
+import { type Grant, isLastAdmin } from "./grants.ts";
+import { GrantsFields } from "./grant-fields.tsx";
+import { NewTokenDialog } from "./new-token.tsx";
+import { userLines } from "./user-lines.ts";
+
+type Shown = "change" | "token" | "remove";
+
+/** What can be done with a user. */
+export function UserMenu({ user }: { user: User }) {
+  const navigate = useNavigate();
+  const [shown, setShown] = useState<Shown>();
+  const close = (): void => setShown(undefined);
+  return (
+    <>
+      <Menu
+        label={`More about ${user.name.slice(0, 80)}`}
+        entries={[
+          { label: "Change name or role…", onSelect: () => setShown("change") },
+          { label: "New token…", onSelect: () => setShown("token") },
+          { label: "Tokens", onSelect: () => void navigate({ to: "/users/tokens", search: { user_id: user.id } }) },
+          { label: "What they did", onSelect: () => void navigate({ to: "/audit", search: { actor_id: user.id } }) },
+          copyAsRf(userLines.show(user.id)),
+          { label: "Remove…", danger: true, onSelect: () => setShown("remove") },
+        ]}
+      />
+      {shown === "change" && <ChangeUser user={user} onClose={close} />}
+      {shown === "token" && <NewTokenDialog user_id={user.id} onClose={close} />}
+      {shown === "remove" && <RemoveUser user={user} onClose={close} />}
+    </>
+  );
+}
+
+interface Parts {
+  user: User;
+  onClose: () => void;
+}
+
+const PROTECTED = "This is the last user who administers the whole org, and no token of the org does: make another admin first.";
+
+function useLastAdmin(user: User): boolean {
+  const users = useQuery(query("listUsers")).data?.items ?? [];
+  const tokens = useQuery(query("listTokens")).data?.items ?? [];
+  return isLastAdmin(user, users, tokens);
+}
+
+function ChangeUser({ user, onClose }: Parts) {
+  const me = useMe();
+  const is_last = useLastAdmin(user);
+  const [name, setName] = useState(user.name);
+  const [grants, setGrants] = useState<readonly Grant[]>(user.grants);
+  const changing = useAction("updateUser", { quiet: true, done: "Changed", onSuccess: onClose });
+  const new_name = name.trim() === user.name ? undefined : name.trim();
+  const note = is_last
+    ? PROTECTED
+    : user.id === me.actor.id
+      ? "This is you: what you take from yourself is gone within two seconds, from this page too."
+      : "What is taken away ends within two seconds, in open streams too. Tokens of the user never do more than the user may.";
+  return (
+    <FormDialog
+      title={`Change ${user.name.slice(0, 80)}`}
+      description={note}
+      verb="Change"
+      onClose={onClose}
+      sending={changing}
+      command={userLines.change(user.id, new_name, grants)}
+      onSubmit={() => changing.mutate({ params: { id: user.id }, body: { name: new_name, grants: [...grants] } })}
+    >
+      <NameInput value={name} onChange={setName} />
+      <GrantsFields grants={grants} onChange={setGrants} />
+    </FormDialog>
+  );
+}
+
+function RemoveUser({ user, onClose }: Parts) {
+  const me = useMe();
+  const is_last = useLastAdmin(user);
+  const removing = useAction("deleteUser", { done: "Removed", onSuccess: onClose });
+  if (is_last)
+    return <ConfirmDialog open onClose={onClose} title="This user stays" consequence={PROTECTED} verb="Good" onConfirm={onClose} />;
+  const self = user.id === me.actor.id ? "This is you: you are signed out at once. " : "";
+  return (
+    <ConfirmDialog
+      open
+      onClose={onClose}
+      title={`Remove ${user.name.slice(0, 80)}?`}
+      consequence={`${self}All roles and tokens of ${user.email} in this org end within two seconds, with open pages, shells and streams. What they did stays in the audit. Other orgs of the same account are not touched.`}
+      verb="Remove them"
+      danger
+      command={userLines.remove(user.id)}
+      busy={removing.isPending}
+      onConfirm={() => removing.mutate({ params: { id: user.id } })}
+    />
+  );
+}

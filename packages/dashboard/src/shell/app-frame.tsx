@@ -1,0 +1,65 @@
+import { Outlet, useRouter } from "@tanstack/react-router";
+import { Menu as MenuIcon } from "lucide-react";
+import { useEffect, useState } from "react";
+import { followChanges } from "../api/events.ts";
+import { queryClient, watchSignedOut } from "../api/query-client.ts";
+import { useMe } from "../api/session.ts";
+import { IconButton, Text } from "../ui/index.ts";
+import { LivenessMark } from "./liveness-mark.tsx";
+import { Navigation } from "./navigation.tsx";
+import { Palette } from "./palette.tsx";
+import { ShortcutHelp } from "./shortcut-help.tsx";
+import { useShortcuts } from "./shortcuts.ts";
+
+type Window = "palette" | "help" | undefined;
+
+/** The navigation beside the page, and what opens over both. */
+export function AppFrame() {
+  const me = useMe();
+  const router = useRouter();
+  const [is_open, setOpen] = useState(false);
+  const [shown, setShown] = useState<Window>();
+  useEffect(followChanges, [me.org.id]);
+  // The session ended: by its time, or because somebody ended it.
+  useEffect(
+    () =>
+      watchSignedOut(() => {
+        const next = router.state.location.href;
+        if (router.state.location.pathname === "/sign-in") return;
+        void router.navigate({ to: "/sign-in", search: { next } }).then(() => queryClient.clear());
+      }),
+    [router],
+  );
+  // A link was followed: on a narrow screen the page comes forward.
+  useEffect(() => router.subscribe("onResolved", () => setOpen(false)), [router]);
+  useShortcuts({ onPalette: () => setShown("palette"), onHelp: () => setShown("help") });
+  return (
+    <div className="flex h-full">
+      <a
+        href="#page"
+        className="sr-only z-50 rounded-md bg-accent px-3 py-2 text-accent-ink focus:not-sr-only focus:fixed focus:top-2 focus:left-2"
+      >
+        To the page
+      </a>
+      <Navigation is_open={is_open} onClose={() => setOpen(false)} onPalette={() => setShown("palette")} onHelp={() => setShown("help")} />
+      <div className="flex min-w-0 flex-1 flex-col">
+        <header className="flex h-12 shrink-0 items-center gap-2 border-b border-line px-3 md:hidden">
+          <IconButton label="Open the navigation" icon={<MenuIcon size={18} aria-hidden />} onClick={() => setOpen(true)} />
+          <Text line className="flex-1 font-medium">
+            {me.org.name}
+          </Text>
+          <LivenessMark />
+        </header>
+        <main
+          id="page"
+          tabIndex={-1}
+          className="min-h-0 min-w-0 flex-1 overflow-x-hidden overflow-y-auto px-4 py-4 outline-none md:px-6 md:py-5"
+        >
+          <Outlet />
+        </main>
+      </div>
+      <Palette open={shown === "palette"} onClose={() => setShown(undefined)} />
+      <ShortcutHelp open={shown === "help"} onClose={() => setShown(undefined)} />
+    </div>
+  );
+}

@@ -1,0 +1,150 @@
+import { Link, useNavigate, useRouter } from "@tanstack/react-router";
+import { Check, ChevronsUpDown, CircleHelp, Monitor, Moon, Search, Sun } from "lucide-react";
+import { changeOrg, signOut, useMay, useMe } from "../api/session.ts";
+import { cx, IconButton, Menu, Text, tellError } from "../ui/index.ts";
+import { LivenessMark } from "./liveness-mark.tsx";
+import { type Place, PLACES } from "./places.ts";
+import { chooseTheme, type Theme, useTheme } from "./theme.ts";
+
+export interface NavigationProps {
+  /** On a narrow screen: over the page. */
+  is_open: boolean;
+  onClose: () => void;
+  onPalette: () => void;
+  onHelp: () => void;
+}
+
+export function Navigation({ is_open, onClose, onPalette, onHelp }: NavigationProps) {
+  return (
+    <>
+      {is_open && <div className="fixed inset-0 z-30 bg-overlay md:hidden" onClick={onClose} aria-hidden />}
+      <nav
+        aria-label="Main"
+        onKeyDown={(event) => event.key === "Escape" && onClose()}
+        className={cx(
+          "z-30 flex w-56 shrink-0 flex-col border-r border-line bg-sunken",
+          is_open ? "max-md:fixed max-md:inset-y-0 max-md:left-0" : "max-md:hidden",
+        )}
+      >
+        <OrgMenu />
+        <button
+          type="button"
+          onClick={onPalette}
+          className="mx-2 mb-4 flex h-8 items-center gap-2 rounded-md border border-line bg-surface px-2 text-muted hover:text-ink"
+        >
+          <Search size={14} aria-hidden />
+          <span className="flex-1 text-left">Find or do</span>
+          <kbd className="font-mono text-xs">Ctrl K</kbd>
+        </button>
+        <div className="min-h-0 flex-1 overflow-y-auto px-2">
+          {PLACES.map(({ title, places }) => (
+            <PlaceGroup key={title} title={title} places={places} />
+          ))}
+        </div>
+        <div className="flex items-center justify-between border-t border-line py-1.5 pr-2 pl-4">
+          <LivenessMark />
+          <div className="flex">
+            <ThemeMenu />
+            <IconButton label="Shortcuts and help" icon={<CircleHelp size={16} aria-hidden />} onClick={onHelp} />
+          </div>
+        </div>
+      </nav>
+    </>
+  );
+}
+
+function PlaceGroup({ title, places }: { title: string; places: readonly Place[] }) {
+  const is_admin = useMay("admin");
+  return (
+    <div className="mb-3">
+      <p className="px-2 pb-1 text-xs text-muted">{title}</p>
+      <ul>
+        {places
+          .filter(({ role }) => role === undefined || is_admin)
+          .map(({ label, to, icon: Icon }) => (
+            <li key={to}>
+              <Link
+                to={to}
+                activeOptions={{ exact: to === "/", includeSearch: false }}
+                className="flex h-8 items-center gap-2 rounded-md px-2 text-muted hover:bg-hover hover:text-ink"
+                activeProps={{ className: "!bg-active !text-ink font-medium", "aria-current": "page" }}
+              >
+                <Icon size={16} aria-hidden />
+                {label}
+              </Link>
+            </li>
+          ))}
+      </ul>
+    </div>
+  );
+}
+
+/** Which org this is, the others, the account, and the way out. */
+function OrgMenu() {
+  const me = useMe();
+  const navigate = useNavigate();
+  const router = useRouter();
+  const go = (work: Promise<unknown>, to: string): void =>
+    void work.then(
+      // Everything was read in another's name: begin anew.
+      async () => {
+        await router.invalidate();
+        await navigate({ to });
+      },
+      tellError,
+    );
+  return (
+    <Menu
+      label="Org and account"
+      trigger={
+        <button type="button" className="m-2 flex min-w-0 items-center gap-2 rounded-md p-2 text-left hover:bg-hover">
+          <img src="/icon.svg" alt="" width={24} height={24} />
+          <span className="min-w-0 flex-1">
+            <Text line className="font-semibold">
+              {me.org.name}
+            </Text>
+            <Text line className="text-xs text-muted">
+              {`${me.actor.name ?? me.token.label ?? me.token.prefix} · ${me.org.role}`}
+            </Text>
+          </span>
+          <ChevronsUpDown size={14} aria-hidden className="text-muted" />
+        </button>
+      }
+      entries={[
+        ...me.orgs.map(({ id, name }) => ({
+          label: name,
+          icon: id === me.org.id ? <Check size={14} aria-hidden /> : <span className="size-3.5" />,
+          onSelect: () => id !== me.org.id && go(changeOrg(id), "/"),
+        })),
+        { label: "Account", onSelect: () => void navigate({ to: "/account" }) },
+        { label: "Sign out", onSelect: () => go(signOut(), "/sign-in") },
+      ]}
+    />
+  );
+}
+
+const THEMES: readonly { theme: Theme; label: string; icon: typeof Sun }[] = [
+  { theme: "system", label: "As the system", icon: Monitor },
+  { theme: "light", label: "Light", icon: Sun },
+  { theme: "dark", label: "Dark", icon: Moon },
+];
+
+function ThemeMenu() {
+  const chosen = useTheme();
+  const { icon: Icon } = THEMES.find(({ theme }) => theme === chosen)!;
+  return (
+    <Menu
+      label="Theme"
+      trigger={
+        <button type="button" aria-label="Theme" className="inline-flex size-8 items-center justify-center rounded-md hover:bg-hover">
+          <Icon size={16} aria-hidden />
+        </button>
+      }
+      entries={THEMES.map(({ theme, label, icon: Each }) => ({
+        label: theme === chosen ? `${label} (chosen)` : label,
+        icon: <Each size={14} aria-hidden />,
+        onSelect: () => chooseTheme(theme),
+      }))}
+    />
+  );
+}

@@ -1,0 +1,59 @@
+import {
+  Activity,
+  Bot,
+  Boxes,
+  Building2,
+  FileCog,
+  KeyRound,
+  MapPin,
+  Package,
+  Rocket,
+  ScrollText,
+  Settings,
+  SquareTerminal,
+  Users,
+} from "lucide-react";
+import type { Role } from "../api/session.ts";
+
+export interface Place {
+  label: string;
+  to: string;
+  icon: typeof Bot;
+  /** Pressed after `g`. */
+  key: string;
+  role?: Role;
+}
+
+/** Where one can go from everywhere: the navigation, the palette and the shortcuts are made of it. */
+export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
+  {
+    title: "Fleet",
+    places: [
+      { label: "Overview", to: "/", icon: Activity, key: "o" },
+      { label: "Robots", to: "/robots", icon: Bot, key: "r" },
+      { label: "Fleets", to: "/fleets", icon: Boxes, key: "f" },
+      { label: "Sites", to: "/sites", icon: MapPin, key: "s" },
+    ],
+  },
+  {
+    title: "Change",
+    places: [
+      { label: "Deployments", to: "/deployments", icon: Rocket, key: "d" },
+      { label: "Releases", to: "/releases", icon: Package, key: "p" },
+      { label: "Configs", to: "/configs", icon: FileCog, key: "c" },
+      { label: "Enrolment", to: "/enrollment", icon: KeyRound, key: "e" },
+    ],
+  },
+  {
+    title: "Org",
+    places: [
+      { label: "Users and tokens", to: "/users", icon: Users, key: "u", role: "admin" },
+      { label: "Shell sessions", to: "/shells", icon: SquareTerminal, key: "l" },
+      { label: "Audit", to: "/audit", icon: ScrollText, key: "a", role: "admin" },
+      { label: "Settings", to: "/settings", icon: Settings, key: "t" },
+    ],
+  },
+];
+
+/** In the palette only: whoever runs the service opens it. */
+export const ADMIN_PLACE: Place = { label: "Service admin", to: "/admin", icon: Building2, key: "" };

@@ -1,0 +1,43 @@
+import { useNavigate } from "@tanstack/react-router";
+import { useEffect } from "react";
+import { PLACES } from "./places.ts";
+
+/** The second key of a pair must come within this time. */
+const PAIR_MS = 1_000;
+
+/** Keys that belong to what is typed into. */
+const isTyping = (target: EventTarget | null): boolean =>
+  target instanceof Element && target.closest("input, textarea, select, [contenteditable], [role=dialog], [role=menu], .xterm") !== null;
+
+/** `g` and a letter goes somewhere, `/` searches, `?` helps, Ctrl-K (or ⌘K) finds. */
+export function useShortcuts({ onPalette, onHelp }: { onPalette: () => void; onHelp: () => void }): void {
+  const navigate = useNavigate();
+  useEffect(() => {
+    let g_at = -PAIR_MS;
+    const press = (event: KeyboardEvent): void => {
+      if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !isTerminal(event.target)) {
+        event.preventDefault();
+        return onPalette();
+      }
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+      if (event.timeStamp - g_at < PAIR_MS) {
+        g_at = -PAIR_MS;
+        const place = PLACES.flatMap(({ places }) => places).find(({ key }) => key === event.key);
+        if (place !== undefined) return void navigate({ to: place.to });
+      }
+      if (event.key === "g") g_at = event.timeStamp;
+      else if (event.key === "?") onHelp();
+      else if (event.key === "/") {
+        const search = document.querySelector<HTMLInputElement>("[data-search]");
+        if (search === null) return onPalette();
+        event.preventDefault();
+        search.focus();
+      }
+    };
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, [navigate, onPalette, onHelp]);
+}
+
+/** A shell on a robot gets every key. */
+const isTerminal = (target: EventTarget | null): boolean => target instanceof Element && target.closest(".xterm") !== null;

@@ -1,0 +1,98 @@
+import { Check, Copy } from "lucide-react";
+import { type ReactNode, useEffect, useState } from "react";
+import { Button, IconButton } from "./button.tsx";
+
+const SHOWN_MS = 1_500;
+
+/** Puts text on the clipboard. On a page that came by plain HTTP from another machine browsers offer only the old way. */
+export async function copy(text: string): Promise<void> {
+  if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text);
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.setAttribute("readonly", "");
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  if (!done) throw new Error("the browser does not let this page copy");
+}
+
+/** Whether the text was copied a moment ago, and what copies it. */
+function useCopy(text: string): [boolean, () => void] {
+  const [is_copied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!is_copied) return undefined;
+    const timer = setTimeout(() => setCopied(false), SHOWN_MS);
+    return () => clearTimeout(timer);
+  }, [is_copied]);
+  return [
+    is_copied,
+    () =>
+      void copy(text).then(
+        () => setCopied(true),
+        () => {},
+      ),
+  ];
+}
+
+/** A button that copies. */
+export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
+  const [is_copied, act] = useCopy(text);
+  const icon = is_copied ? <Check size={14} aria-hidden /> : <Copy size={14} aria-hidden />;
+  return <IconButton label={is_copied ? "Copied" : label} icon={icon} onClick={act} />;
+}
+
+/** A short text, such as an id, that a click copies. */
+export function CopyText({ children, label }: { children: string; label: string }) {
+  const [is_copied, act] = useCopy(children);
+  return (
+    <button
+      type="button"
+      onClick={act}
+      aria-label={`${label} ${children}: copy`}
+      className="-mx-1 inline-flex min-h-6 max-w-full items-center gap-1 rounded px-1 font-mono text-xs text-muted hover:bg-hover hover:text-ink"
+    >
+      <span className="truncate">{children}</span>
+      {is_copied ? <Check size={12} aria-hidden className="shrink-0" /> : <Copy size={12} aria-hidden className="shrink-0" />}
+    </button>
+  );
+}
+
+/** A line for the terminal, with a button that copies it. */
+export function Command({ children }: { children: string }) {
+  return (
+    <div className="flex items-start gap-1 rounded-md border border-line bg-sunken py-0.5 pr-0.5 pl-2.5">
+      <code className="min-w-0 flex-1 py-1.5 font-mono text-xs [overflow-wrap:anywhere] whitespace-pre-wrap">
+        {children.split(/(\s+)/).map((part, at) =>
+          /^\S/.test(part) ? (
+            // Whole: browsers break a line after a hyphen, and `--follow` in two reads like two words.
+            <span key={at} className="inline-block max-w-full">
+              {part}
+            </span>
+          ) : (
+            part
+          ),
+        )}
+      </code>
+      <CopyButton text={children} label="Copy the command" />
+    </div>
+  );
+}
+
+/** A secret that is shown this once. */
+export function SecretOnce({ secret, children }: { secret: string; children?: ReactNode }) {
+  const [is_copied, act] = useCopy(secret);
+  return (
+    <div className="rounded-md border border-warn bg-warn-soft p-3">
+      <p className="mb-2">{children ?? "Copy it now: it is shown this once and kept nowhere."}</p>
+      <div className="flex flex-wrap items-center gap-2">
+        <code className="min-w-0 flex-1 rounded bg-surface px-2 py-1.5 font-mono text-xs [overflow-wrap:anywhere]" data-secret>
+          {secret}
+        </code>
+        <Button onClick={act} icon={is_copied ? <Check size={14} aria-hidden /> : <Copy size={14} aria-hidden />}>
+          {is_copied ? "Copied" : "Copy"}
+        </Button>
+      </div>
+    </div>
+  );
+}

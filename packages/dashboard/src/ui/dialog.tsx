@@ -1,0 +1,107 @@
+import { Dialog as Base } from "@base-ui/react/dialog";
+import { X } from "lucide-react";
+import { type ReactNode, useState } from "react";
+import { Button } from "./button.tsx";
+import { Command } from "./copy.tsx";
+import { cx } from "./class-names.ts";
+
+export interface DialogProps {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  description?: ReactNode;
+  children?: ReactNode;
+  /** Buttons at its end, the one that does it last. */
+  actions?: ReactNode;
+  wide?: boolean;
+}
+
+/** A window over the page: Escape and a click beside it close it, the focus stays inside and goes back where it was. */
+export function Dialog({ open, onClose, title, description, children, actions, wide = false }: DialogProps) {
+  return (
+    <Base.Root open={open} onOpenChange={(next) => !next && onClose()}>
+      <Base.Portal>
+        <Base.Backdrop className="fixed inset-0 z-40 bg-overlay" />
+        <Base.Popup
+          className={cx(
+            "fixed top-1/2 left-1/2 z-40 flex max-h-[calc(100dvh-2rem)] w-[calc(100vw-2rem)] -translate-1/2 flex-col rounded-lg border border-line bg-raised shadow-raised",
+            wide ? "max-w-3xl" : "max-w-lg",
+          )}
+        >
+          <header className="flex items-start justify-between gap-4 px-5 pt-4">
+            <Base.Title className="text-base font-semibold">{title}</Base.Title>
+            <Base.Close aria-label="Close" className="-mr-1 rounded-md p-1 text-muted hover:bg-hover hover:text-ink">
+              <X size={16} aria-hidden />
+            </Base.Close>
+          </header>
+          <div className="min-h-0 flex-1 overflow-y-auto px-5 py-3">
+            {description !== undefined && <Base.Description className="mb-3 text-muted">{description}</Base.Description>}
+            {children}
+          </div>
+          {actions !== undefined && (
+            <footer className="flex flex-wrap items-center justify-end gap-2 border-t border-line px-5 py-3">{actions}</footer>
+          )}
+        </Base.Popup>
+      </Base.Portal>
+    </Base.Root>
+  );
+}
+
+export interface ConfirmDialogProps {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  /** What will be so afterwards, in whole sentences. */
+  consequence: ReactNode;
+  /** On the button: what it does. */
+  verb: string;
+  danger?: boolean;
+  /** The same by `rf`. */
+  command?: string;
+  /** To be typed before the button can be pressed: for what cannot be taken back. */
+  type_to_confirm?: string;
+  busy?: boolean;
+  onConfirm: () => void;
+  children?: ReactNode;
+}
+
+/** Asks before something is done, and says what follows from it. */
+export function ConfirmDialog({ open, onClose, title, consequence, verb, danger = false, onConfirm, ...rest }: ConfirmDialogProps) {
+  const [typed, setTyped] = useState("");
+  const is_locked = rest.type_to_confirm !== undefined && typed !== rest.type_to_confirm;
+  return (
+    <Dialog
+      open={open}
+      onClose={onClose}
+      title={title}
+      description={consequence}
+      actions={
+        <>
+          <Button onClick={onClose}>Leave it</Button>
+          <Button look={danger ? "danger" : "primary"} onClick={onConfirm} busy={rest.busy ?? false} disabled={is_locked}>
+            {verb}
+          </Button>
+        </>
+      }
+    >
+      {rest.children}
+      {rest.type_to_confirm !== undefined && (
+        <label className="mt-3 block">
+          <span className="mb-1 block text-muted">
+            Type <bdi className="font-mono text-ink [overflow-wrap:anywhere]">{rest.type_to_confirm}</bdi> to go on
+          </span>
+          <input
+            className="h-8 w-full rounded-md border border-line-strong bg-surface px-2"
+            value={typed}
+            onChange={(event) => setTyped(event.target.value)}
+          />
+        </label>
+      )}
+      {rest.command !== undefined && (
+        <div className="mt-3">
+          <Command>{rest.command}</Command>
+        </div>
+      )}
+    </Dialog>
+  );
+}

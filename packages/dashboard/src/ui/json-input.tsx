@@ -1,0 +1,69 @@
+import { type Ref, useId } from "react";
+import { cx } from "./class-names.ts";
+import { Button } from "./button.tsx";
+import { jsonText, readJson } from "./json-text.ts";
+
+export interface JsonInputProps {
+  label: string;
+  value: string;
+  onChange: (text: string) => void;
+  hint?: string | undefined;
+  /** What somebody else, such as the server, says is wrong with it. */
+  error?: string | undefined;
+  rows?: number;
+  /** Nothing written is fine. */
+  optional?: boolean;
+  /** Offers to take a text that is no JSON as a text. */
+  offer_text?: boolean;
+  input?: Ref<HTMLTextAreaElement>;
+}
+
+/** JSON to be edited; says while it is written whether it is JSON. What it means is for the server to judge. */
+export function JsonInput({ label, value, onChange, hint, error, rows = 8, optional = false, offer_text = false, input }: JsonInputProps) {
+  const id = useId();
+  const read = optional && value.trim() === "" ? undefined : readJson(value);
+  const problem = read !== undefined && "problem" in read && value.trim() !== "" ? read.problem : undefined;
+  const said = problem ?? error;
+  const is_plain = read !== undefined && "value" in read && jsonText(read.value) !== value.trim();
+  return (
+    <div className="mb-3">
+      <div className="mb-1 flex min-h-6 items-end justify-between gap-2">
+        <label htmlFor={id} className="font-medium">
+          {label}
+        </label>
+        {is_plain && (
+          <Button look="quiet" className="!h-6 !px-1.5 text-xs" onClick={() => onChange(jsonText(read.value))}>
+            Format
+          </Button>
+        )}
+        {problem !== undefined && offer_text && (
+          <Button look="quiet" className="!h-6 !px-1.5 text-xs" onClick={() => onChange(JSON.stringify(value))}>
+            Take it as text
+          </Button>
+        )}
+      </div>
+      <textarea
+        id={id}
+        ref={input}
+        rows={rows}
+        spellCheck={false}
+        autoCapitalize="off"
+        autoComplete="off"
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+        aria-invalid={said !== undefined}
+        aria-describedby={`${id}-note`}
+        className={cx(
+          "w-full rounded-md border border-line-strong bg-surface px-2.5 py-1.5 font-mono text-xs text-ink aria-invalid:border-bad",
+        )}
+      />
+      <p
+        id={`${id}-note`}
+        role={error !== undefined && problem === undefined ? "alert" : undefined}
+        className={cx("mt-1 min-h-4 text-xs [overflow-wrap:anywhere]", said === undefined ? "text-muted" : "text-bad")}
+      >
+        {said ?? hint ?? ""}
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,31 @@
+import tailwindcss from "@tailwindcss/vite";
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+/** Where the server replaces this by the nonce of each answer. */
+const NONCE_PLACEHOLDER = "__CSP_NONCE__";
+const SERVER = process.env.ROBOFLEET_URL ?? "http://127.0.0.1:7600";
+
+export default defineConfig({
+  root: import.meta.dirname,
+  plugins: [react(), tailwindcss()],
+  html: { cspNonce: NONCE_PLACEHOLDER },
+  build: {
+    outDir: "dist",
+    emptyOutDir: true,
+    target: "es2024",
+    // A page that is older than the server finds its chunks gone and loads itself anew: see main.tsx.
+    manifest: true,
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+  },
+  server: {
+    port: 7700,
+    proxy: {
+      "/api": { target: SERVER, changeOrigin: true, ws: true, headers: { origin: SERVER } },
+      "/docs": { target: SERVER, changeOrigin: true },
+      "/ca.pem": { target: SERVER, changeOrigin: true },
+    },
+  },
+});

@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { createLog } from "../../kernel/log.ts";
+import { ensureBuilt, NotBuilt } from "./build.ts";
+import { readSite } from "./files.ts";
+import { openDashboard } from "./open.ts";
+import { digestSources } from "./sources.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+const NOBODY = 65_534;
+/** Stands in for the bundler: copies what it is built of, and counts. */
+const PROGRAM = `
+import { appendFileSync, cpSync, readFileSync, writeFileSync } from "node:fs";
+const [directory] = process.argv.slice(2);
+appendFileSync(new URL("./built.txt", import.meta.url), Object.keys(process.env).sort().join(" ") + "\\n");
+const text = readFileSync(new URL("./src/main.tsx", import.meta.url), "utf8");
+if (text.includes("broken")) { console.error("main.tsx:1: unexpected word"); process.exit(1); }
+writeFileSync(directory + "/index.html", "<p nonce=__CSP_NONCE__>" + text);
+writeFileSync(directory + "/icon.svg", "<svg/>");
+`;
+
+interface Clone {
+  directory: string;
+  lines: string[];
+  build(): Promise<string>;
+  /** Changes the only source. */
+  write(text: string): Promise<void>;
+  /** How often it was built, and with which environment. */
+  built(): Promise<string[]>;
+}
+
+async function makeClone(t: TestContext): Promise<Clone> {
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-clone-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const dashboard = path.join(directory, "packages/dashboard");
+  await mkdir(path.join(dashboard, "src"), { recursive: true });
+  await writeFile(path.join(dashboard, "package.json"), '{ "type": "module" }');
+  await writeFile(path.join(dashboard, "build.ts"), PROGRAM);
+  await writeFile(path.join(dashboard, "src/main.tsx"), "first");
+  const lines: string[] = [];
+  const log = createLog({ level: "info", stream: { write: (line: string) => void lines.push(line) } });
+  return {
+    directory,
+    lines,
+    build: () => ensureBuilt({ clone: directory, clock: systemClock, log }),
+    write: (text) => writeFile(path.join(dashboard, "src/main.tsx"), text),
+    built: async () =>
+      (await readFile(path.join(dashboard, "built.txt"), "utf8").catch(() => "")).split("\n").filter((line) => line !== ""),
+  };
+}
+
+test("it is built once, and again when a source changes, however old the files look", TIMEOUT, async (t) => {
+  const clone = await makeClone(t);
+  const first = await clone.build();
+  assert.equal(await clone.build(), first);
+  assert.equal((await clone.built()).length, 1);
+  await clone.write("second");
+  await utimes(path.join(clone.directory, "packages/dashboard/src/main.tsx"), 0, 0);
+  const second = await clone.build();
+  assert.notEqual(second, first);
+  const { page, files } = await readSite(second);
+  assert.deepEqual([page, [...files.keys()]], [["<p nonce=", ">second"], ["/icon.svg"]]);
+  await clone.write("first");
+  assert.equal(await clone.build(), first, "what was built a moment ago is still there");
+  assert.equal((await clone.built()).length, 2);
+});
+
+test("tests are no sources, and the lockfile and other packages are", TIMEOUT, async (t) => {
+  const { directory } = await makeClone(t);
+  const digest = await digestSources(directory);
+  await writeFile(path.join(directory, "packages/dashboard/src/main.test.ts"), "x");
+  assert.equal(await digestSources(directory), digest);
+  await writeFile(path.join(directory, "package-lock.json"), "{}");
+  const locked = await digestSources(directory);
+  assert.notEqual(locked, digest);
+  await mkdir(path.join(directory, "packages/sdk/src"), { recursive: true });
+  await writeFile(path.join(directory, "packages/sdk/src/browser.ts"), "");
+  assert.notEqual(await digestSources(directory), locked);
+});
+
+test("servers that start at once all have it whole, and nothing unfinished is left", TIMEOUT, async (t) => {
+  const clone = await makeClone(t);
+  const built = await Promise.all(Array.from({ length: 5 }, () => clone.build().then(readSite)));
+  for (const { page, files } of built) assert.deepEqual([page.length, files.size], [2, 1]);
+  assert.equal((await readdir(path.join(clone.directory, "packages/dashboard/dist"))).length, 1);
+});
+
+test("the bundler gets none of the server's environment", TIMEOUT, async (t) => {
+  const clone = await makeClone(t);
+  await clone.build();
+  assert.deepEqual(await clone.built(), ["NODE_ENV NO_COLOR"]);
+});
+
+test("a build that fails is told in the log, and to browsers in a sentence; the next one is tried anew", TIMEOUT, async (t) => {
+  const clone = await makeClone(t);
+  await clone.write("broken");
+  await assert.rejects(clone.build(), NotBuilt);
+  assert.match(clone.lines.join(""), /main\.tsx:1: unexpected word/);
+  const log = createLog({ level: "silent" });
+  const dashboard = await openDashboard({ clock: systemClock, log }, clone.directory);
+  assert.match("problem" in dashboard ? dashboard.problem : "", /^Its build failed\. .*npm run build/);
+  assert.deepEqual(await readdir(path.join(clone.directory, "packages/dashboard/dist")), []);
+  await clone.write("mended");
+  assert.ok("site" in (await openDashboard({ clock: systemClock, log }, clone.directory)));
+});
+
+test("a user who may not write there is told who can", TIMEOUT, async (t) => {
+  const clone = await makeClone(t);
+  await chmod(clone.directory, 0o755);
+  await chmod(path.join(clone.directory, "packages/dashboard"), 0o555);
+  // Root may write anywhere.
+  const is_root = process.getuid?.() === 0;
+  if (is_root) process.seteuid?.(NOBODY);
+  try {
+    await assert.rejects(clone.build(), /may not write there/);
+  } finally {
+    if (is_root) process.seteuid?.(0);
+    await chmod(path.join(clone.directory, "packages/dashboard"), 0o755);
+  }
+});
+
+test("without its sources there is no dashboard, and that is said", TIMEOUT, async (t) => {
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-clone-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const dashboard = await openDashboard({ clock: systemClock, log: createLog({ level: "silent" }) }, directory);
+  assert.deepEqual(dashboard, { problem: "Its sources are not in this installation." });
+});

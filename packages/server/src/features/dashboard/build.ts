@@ -1,0 +1,111 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
+import path from "node:path";
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import { digestSources } from "./sources.ts";
+
+/** The dashboard cannot be shown; the message is for whoever opens it. */
+export class NotBuilt extends Error {}
+
+export interface BuildOptions {
+  clone: string;
+  clock: Clock;
+  log: Logger;
+}
+
+/** A build takes seconds; one that hangs must not keep the server from starting. */
+const BUILD_TIMEOUT_MS = 180_000;
+const OUTPUT_BYTES_MAX = 16 * 1024;
+/** A build that is younger may be under way, or about to be read by the server that made it. */
+const OLD_AFTER_MS = 600_000;
+
+/**
+ * Directory of the dashboard as its sources are now: built before, or now. It is named by their digest and appears whole, by a
+ * rename, so servers that start together do not disturb each other. Throws NotBuilt.
+ */
+export async function ensureBuilt(options: BuildOptions): Promise<string> {
+  const { clone, log, clock } = options;
+  const builds = path.join(clone, "packages/dashboard/dist");
+  const built = path.join(builds, await digestSources(clone));
+  if (existsSync(built)) return built;
+  const started_at = clock.monotonic();
+  log.info({ directory: built }, "building the dashboard");
+  const unfinished = path.join(builds, `.building-${randomBytes(6).toString("hex")}`);
+  try {
+    await makeDirectory(unfinished);
+    await runBuild(options, unfinished);
+    await publish(unfinished, built);
+    await removeOld(builds, built);
+  } finally {
+    await rm(unfinished, { recursive: true, force: true }).catch(() => {});
+  }
+  log.info({ ms: Math.round(clock.monotonic() - started_at) }, "the dashboard was built");
+  return built;
+}
+
+async function makeDirectory(directory: string): Promise<void> {
+  try {
+    await mkdir(directory, { recursive: true });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "EACCES" && code !== "EROFS" && code !== "EPERM") throw error;
+    throw new NotBuilt(
+      "It is not built yet, and the user that this server runs as may not write there. Run “npm run build” as the owner of the files.",
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+/** In a process of its own: the bundler's memory is not kept by the server, and none of the server's secrets reach it. */
+async function runBuild({ clone, clock, log }: BuildOptions, directory: string): Promise<void> {
+  const child = spawn(process.execPath, [path.join(clone, "packages/dashboard/build.ts"), directory], {
+    cwd: clone,
+    env: { NODE_ENV: "production", NO_COLOR: "1" },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding("utf8").on("data", (text: string) => (output = (output + text).slice(-OUTPUT_BYTES_MAX)));
+  let is_late = false;
+  const late = clock.setTimer(BUILD_TIMEOUT_MS, () => {
+    is_late = true;
+    child.kill("SIGKILL");
+  });
+  const code = await new Promise<number | null>((resolve) => {
+    child.once("error", (error) => {
+      output += error.message;
+      resolve(null);
+    });
+    child.once("close", resolve);
+  });
+  late.cancel();
+  if (code === 0) return;
+  const why = is_late ? `Its build did not end within ${BUILD_TIMEOUT_MS / 1_000} seconds.` : "Its build failed.";
+  log.warn({ output: output.trim(), code }, "the build of the dashboard failed");
+  throw new NotBuilt(`${why} The server's log says why; “npm run build” tries it again by hand.`);
+}
+
+/** Whoever is second finds the same files there. */
+async function publish(unfinished: string, built: string): Promise<void> {
+  try {
+    await rename(unfinished, built);
+  } catch (error) {
+    if (!existsSync(built)) throw error;
+  }
+}
+
+/** Servers hold their files in memory: nobody reads a build of other sources any more. */
+async function removeOld(builds: string, kept: string): Promise<void> {
+  const now_ms = (await stat(kept)).mtimeMs;
+  for (const name of await readdir(builds)) {
+    const directory = path.join(builds, name);
+    const found = await stat(directory).catch(() => undefined);
+    if (found === undefined || now_ms - found.mtimeMs < OLD_AFTER_MS) continue;
+    await rm(directory, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,2 @@
+export { openDashboard } from "./open.ts";
+export { dashboardPages } from "./pages.ts";

@@ -1,0 +1,22 @@
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import { ensureBuilt, NotBuilt } from "./build.ts";
+import { type BuiltSite, readSite } from "./files.ts";
+import { CLONE, hasSources } from "./sources.ts";
+
+/** The dashboard in memory, or the sentence that says why there is none. */
+export type Dashboard = { site: BuiltSite } | { problem: string };
+
+/**
+ * Reads the dashboard, and builds it before when it is not there or older than its sources. Never rejects: a server without its
+ * dashboard is a server.
+ */
+export async function openDashboard({ clock, log }: { clock: Clock; log: Logger }, clone = CLONE): Promise<Dashboard> {
+  try {
+    if (!hasSources(clone)) throw new NotBuilt("Its sources are not in this installation.");
+    return { site: await readSite(await ensureBuilt({ clone, clock, log })) };
+  } catch (error) {
+    log.warn({ err: error }, "there is no dashboard; the API works without it");
+    return { problem: error instanceof NotBuilt ? error.message : "It could not be built or read. The server's log says why." };
+  }
+}

@@ -1,0 +1,90 @@
+import { randomBytes } from "node:crypto";
+import { routes } from "@robofleet/protocol/routes";
+import type { AskedPage, PageAnswer, Pages } from "../../kernel/serve-pages.ts";
+import { accepts, chooseEncoding } from "./accept.ts";
+import type { BuiltFile, BuiltSite } from "./files.ts";
+import type { Dashboard } from "./open.ts";
+
+const NONCE_BYTES = 16;
+const YEAR = "public, max-age=31536000, immutable";
+/** Everything below these is the API's, or a file: what is not there is not there. */
+const NOT_PAGES = new Set(["assets", ...Object.values(routes).map(({ path }) => firstPart(path))]);
+
+/** Nothing from outside, no inline code, nobody's frame. Workers obey the policy that they themselves are served with. */
+const policy = (styles: string): string =>
+  `default-src 'none'; script-src 'self'; style-src ${styles}; img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; ` +
+  "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+const HEADERS = {
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+};
+
+/** What browsers ask for beside the API: the dashboard's page at every path of its own, and the files that it loads. */
+export function dashboardPages(dashboard: Dashboard): Pages {
+  return (asked) => {
+    const file = "site" in dashboard ? dashboard.site.files.get(asked.path) : undefined;
+    if (file !== undefined) return answerFile(file, asked);
+    // Whoever asks for anything at all, as curl does, is shown the page at its own address only.
+    const wants_page = accepts(asked.accept, "text/html") || (asked.path === "/" && accepts(asked.accept, "*/*"));
+    if (!wants_page || NOT_PAGES.has(firstPart(asked.path))) return undefined;
+    return "site" in dashboard ? answerPage(dashboard.site) : answerProblem(dashboard.problem);
+  };
+}
+
+function answerPage({ page }: BuiltSite): PageAnswer {
+  const nonce = randomBytes(NONCE_BYTES).toString("base64");
+  return {
+    status: 200,
+    headers: {
+      ...HEADERS,
+      "content-type": "text/html; charset=utf-8",
+      "content-security-policy": policy(`'self' 'nonce-${nonce}'`),
+      "cache-control": "no-store",
+    },
+    body: page.join(nonce),
+  };
+}
+
+function answerFile(file: BuiltFile, { accept_encoding, if_none_match }: AskedPage): PageAnswer {
+  const encoding = chooseEncoding(accept_encoding, file.encoded);
+  const etag = `"${file.tag}${encoding === undefined ? "" : `-${encoding}`}"`;
+  const headers = {
+    ...HEADERS,
+    "content-security-policy": policy("'self'"),
+    // Without a hash in its name it is asked for each time, and answered by a few bytes.
+    "cache-control": file.is_hashed ? YEAR : "no-cache",
+    vary: "accept-encoding",
+    etag,
+  };
+  if (if_none_match !== undefined && isKnown(if_none_match, etag)) return { status: 304, headers, body: "" };
+  const body = encoding === undefined ? file.identity : (file.encoded[encoding] as Buffer);
+  const encoded = encoding === undefined ? {} : { "content-encoding": encoding };
+  return { status: 200, headers: { ...headers, ...encoded, "content-type": file.content_type }, body };
+}
+
+const isKnown = (if_none_match: string, etag: string): boolean =>
+  if_none_match.trim() === "*" || if_none_match.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
+
+/** In words for whoever opened it. No style, no script: it must not need what is missing. */
+function answerProblem(problem: string): PageAnswer {
+  return {
+    status: 503,
+    headers: {
+      ...HEADERS,
+      "content-type": "text/html; charset=utf-8",
+      "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+      "cache-control": "no-store",
+    },
+    body:
+      '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Robofleet: no dashboard</title>\n' +
+      `<h1>The dashboard is not there</h1>\n<p>${problem}</p>\n` +
+      '<p>The API works without it: see <a href="/docs">its reference</a>, or use the command <code>rf</code>.</p>\n</html>\n',
+  };
+}
+
+function firstPart(path: string): string {
+  return path.split("/", 2)[1] ?? "";
+}

@@ -1,0 +1,2 @@
+export { announce, type AnnouncedChange } from "./announce.ts";
+export { createEventStreams, type EventStreams } from "./streams.ts";

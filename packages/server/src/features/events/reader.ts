@@ -1,0 +1,121 @@
+import { Readable } from "node:stream";
+import type { Caller } from "../../kernel/caller.ts";
+import type { HeldProof } from "../../kernel/proof.ts";
+import { seenBy } from "./reach.ts";
+import { frame, type Ring } from "./ring.ts";
+
+/** Handed to the socket at a time; one that is not read holds twice as much at most, beside the kernel's buffers. */
+const CHUNK_CHARACTERS = 16 * 1024;
+/** A browser tries again after so long when the stream ends. */
+export const RETRY_MS = 2_000;
+
+/** Where a reader begins: at what comes, or behind an event that it had before. */
+export interface Beginning {
+  /** Number of the last change that it has. */
+  after: number;
+  /** It came back and nothing is missing. */
+  resumed: boolean;
+  /** It came back, and what it missed is gone. */
+  lost: boolean;
+}
+
+/**
+ * One open stream. It holds no queue of its own but a place in the ring: who reads slowly falls behind there, and when the ring
+ * has gone on without it, is told that something is lost, once, and goes on with what is new.
+ */
+export class Reader extends Readable {
+  readonly held: HeldProof;
+  readonly #ring: Ring;
+  #caller: Caller;
+  #next = 0;
+  #wanted = false;
+  #begun = false;
+  #ended = false;
+  /** Changes were lost that are not in the ring. */
+  #lost = false;
+
+  constructor(ring: Ring, { caller, held }: { caller: Caller; held: HeldProof }) {
+    super({ highWaterMark: CHUNK_CHARACTERS });
+    this.#ring = ring;
+    this.#caller = caller;
+    this.held = held;
+    // Whoever asked has gone: that is no error of ours.
+    this.on("error", () => {});
+  }
+
+  get caller(): Caller {
+    return this.#caller;
+  }
+
+  /** What they may see is otherwise: what they have on the screen may be too much or too little. */
+  becomes(caller: Caller): void {
+    if (caller === this.#caller) return;
+    const [before, now] = [this.#caller, caller].map(({ grants, limit }) => JSON.stringify([grants, limit]));
+    this.#caller = caller;
+    if (before === now) return;
+    this.#lost = true;
+    this.wake();
+  }
+
+  begin({ after, resumed, lost }: Beginning): void {
+    this.#next = after + 1;
+    this.#lost ||= lost;
+    this.#begun = true;
+    this.#push(`retry: ${RETRY_MS}\n\n${frame(this.#ring.idOf(after), "ready", { resumed })}`);
+    this.wake();
+  }
+
+  /** There may be something new. */
+  wake(): void {
+    if (this.#wanted && this.#begun && !this.#ended) this.#pump();
+  }
+
+  /** Something for proxies that cut what is silent, and how far the ring is, for who sees little of what happens. */
+  beat(): void {
+    if (this.#wanted && this.#begun && !this.#ended && this.#next > this.#ring.position)
+      this.#push(`id: ${this.#ring.idOf(this.#ring.position)}\n: still here\n\n`);
+  }
+
+  /** Says why and ends. What it had not read is not kept for it. */
+  finish(code: string, message: string): void {
+    if (this.#ended || this.destroyed) return;
+    this.#ended = true;
+    this.push(frame(undefined, "end", { code, message }));
+    this.push(null);
+  }
+
+  override _read(): void {
+    this.#wanted = true;
+    this.wake();
+  }
+
+  #pump(): void {
+    while (this.#wanted) {
+      const text = this.#take();
+      if (text === "") return;
+      this.#push(text);
+    }
+  }
+
+  /** What comes next, as much as fits; empty when there is nothing. */
+  #take(): string {
+    const ring = this.#ring;
+    let text = "";
+    if (this.#lost || !ring.has(this.#next)) {
+      this.#lost = false;
+      this.#next = ring.position + 1;
+      text = frame(ring.idOf(ring.position), "lost", {});
+    }
+    while (this.#next <= ring.position && text.length < CHUNK_CHARACTERS) {
+      const placed = ring.at(this.#next);
+      const seen = placed === undefined ? undefined : seenBy(this.#caller, placed);
+      if (seen !== undefined) text += ring.frameOf(this.#next, seen);
+      this.#next += 1;
+    }
+    return text;
+  }
+
+  #push(text: string): void {
+    this.#wanted = this.push(text) && this.#wanted;
+  }
+}

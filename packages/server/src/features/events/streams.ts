@@ -1,0 +1,139 @@
+import { routes } from "@robofleet/protocol/routes";
+import type { Timer } from "@robofleet/clock";
+import type { Plane } from "../../context.ts";
+import { authenticateAgain, proofOf } from "../../kernel/authenticate.ts";
+import { requireRole } from "../../kernel/caller.ts";
+import { Fault, httpError, unauthorized } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { holdProof } from "../../kernel/proof.ts";
+import { Answer, serve } from "../../kernel/serve.ts";
+import { Feed } from "./feed.ts";
+import { Reader, RETRY_MS } from "./reader.ts";
+
+/** A token is remembered for a second, so that its end is known within one and a half. */
+const CHECK_EVERY_MS = 500;
+const BEAT_EVERY_MS = 15_000;
+/** The changes of an org are kept for so long after the last reader left, for those who come back. */
+const FEED_KEPT_MS = 120_000;
+/** Who does not read its end in this time is cut. */
+const END_TIMEOUT_MS = 250;
+
+const STOPPING = "the server is stopping";
+const HEADERS = {
+  "content-type": "text/event-stream; charset=utf-8",
+  "cache-control": "no-store",
+  // nginx and its like would keep events until a page of them is full.
+  "x-accel-buffering": "no",
+};
+
+export interface EventStreams {
+  routes(http: Http): void;
+  /** Ends every stream, so that its reader comes back to a server that stays, and takes no new ones. */
+  drain(): Promise<void>;
+}
+
+/** Streams of changes: who may read which, and for how long. */
+export function createEventStreams(plane: Plane): EventStreams {
+  const feeds = new Map<string, Feed>();
+  let draining = false;
+  const timers = watch(plane, feeds);
+
+  const feedOf = (org_id: string): Feed => {
+    let feed = feeds.get(org_id);
+    if (feed === undefined) feeds.set(org_id, (feed = new Feed(plane, org_id)));
+    return feed;
+  };
+
+  return {
+    routes(http) {
+      serve(http, plane, routes.streamEvents, async (_, { caller, headers, site }) => {
+        if (draining) throw httpError(503, STOPPING, { "retry-after": "5" });
+        const proof = proofOf({ headers, site });
+        if (proof === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
+        const feed = feedOf(caller.org_id);
+        requireRoom(plane, feed, caller.token_id);
+        const reader = new Reader(feed.ring, { caller, held: holdProof(proof) });
+        const last = headers["last-event-id"];
+        try {
+          await feed.join(reader, typeof last === "string" && last !== "" ? last : undefined);
+        } catch (error) {
+          reader.destroy();
+          throw error;
+        }
+        return new Answer<never>(200, reader, HEADERS);
+      });
+    },
+    async drain() {
+      draining = true;
+      for (const timer of timers) timer.cancel();
+      const readers = [...feeds.values()].flatMap((feed) => [...feed.readers]);
+      const closed = readers.map((reader) => new Promise<void>((resolve) => reader.once("close", () => resolve())));
+      for (const reader of readers) end(plane, reader, "draining", STOPPING);
+      await Promise.all(closed);
+      for (const feed of feeds.values()) feed.close();
+      feeds.clear();
+    },
+  };
+}
+
+/** Throws 429 when the token or its org has as many streams as it may. */
+function requireRoom({ settings: { limits } }: Pick<Plane, "settings">, { readers }: Feed, token_id: string): void {
+  const refuse = (whose: string): never => {
+    throw httpError(429, `too many streams of events are open ${whose}; close one of them`, {
+      "retry-after": String(RETRY_MS / 1_000),
+    });
+  };
+  const own = Array.from(readers).filter(({ caller }) => caller.token_id === token_id);
+  if (own.length >= limits.event_streams_per_token_max) refuse("with this token");
+  if (readers.size >= limits.event_streams_per_org_max) refuse("in this org");
+}
+
+function end(plane: Pick<Plane, "clock">, reader: Reader, code: string, message: string): void {
+  reader.finish(code, message);
+  if (reader.destroyed) return;
+  const cut = plane.clock.setTimer(END_TIMEOUT_MS, () => reader.destroy());
+  reader.once("close", () => cut.cancel());
+}
+
+function watch(plane: Plane, feeds: Map<string, Feed>): Timer[] {
+  const unsubscribe = plane.bus.onGap(() => {
+    for (const feed of feeds.values()) feed.lose();
+  });
+  return [
+    plane.clock.every(CHECK_EVERY_MS, () => checkReaders(plane, feeds)),
+    plane.clock.every(BEAT_EVERY_MS, () => {
+      const now = plane.clock.monotonic();
+      for (const [org_id, feed] of feeds) {
+        for (const reader of feed.readers) reader.beat();
+        if (feed.idle_since === undefined || now - feed.idle_since < FEED_KEPT_MS) continue;
+        feed.close();
+        feeds.delete(org_id);
+      }
+    }),
+    { cancel: unsubscribe },
+  ];
+}
+
+/** Each token is looked up once, however many streams it has: what it may see now, or that it may not any more. */
+async function checkReaders(plane: Plane, feeds: ReadonlyMap<string, Feed>): Promise<void> {
+  await Promise.all(
+    Array.from(feeds, async ([org_id, { readers }]) => {
+      const by_proof = Map.groupBy(readers, ({ held }) => `${held.by} ${held.hash.toString("latin1")}`);
+      await Promise.all(Array.from(by_proof.values(), (same) => checkProof(plane, org_id, same)));
+    }),
+  );
+}
+
+async function checkProof(plane: Plane, org_id: string, readers: readonly Reader[]): Promise<void> {
+  const [first] = readers;
+  if (first === undefined) return;
+  try {
+    const caller = await authenticateAgain(plane, first.held, org_id);
+    requireRole(caller, routes.streamEvents.access);
+    for (const reader of readers) reader.becomes(caller);
+  } catch (error) {
+    // A database that does not answer says nothing about a token: the stream goes on.
+    if (!(error instanceof Fault) || (error.code !== "unauthorized" && error.code !== "forbidden")) return;
+    for (const reader of readers) end(plane, reader, error.code, error.message);
+  }
+}

@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import type { HealthBody } from "@robofleet/protocol/link";
+import type { HealthPoint } from "@robofleet/protocol/routes";
+import type { Session } from "../../link/index.ts";
+import { int, row, sql } from "../../kernel/sql.ts";
+import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { healthRoutes, ingestHealth, startHealthHistory } from "./index.ts";
+import { healthOf } from "./testing.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+const countRow = row({ n: int });
+
+async function start() {
+  const rig = await startFeaturePlane([healthRoutes]);
+  const { org_id, token } = await rig.org({ role: "viewer" });
+  const { robot_id } = await seedRobot(rig.plane, org_id);
+  const session = { org_id, robot_id } as Session;
+  const history = await startHealthHistory(rig.plane);
+  let uptime = 100;
+  return {
+    rig,
+    history,
+    robot_id,
+    take: (more: Partial<HealthBody> = {}) =>
+      ingestHealth(rig.plane, session, { type: "health", snapshot: healthOf({ uptime_seconds: (uptime += 1), ...more }) }),
+    read: async (query = "", as = token) =>
+      await rig.call<{ items: HealthPoint[]; error: { message: string } }>("GET", `/api/robots/${robot_id}/health/history${query}`, {
+        token: as,
+      }),
+    rows: async () => (await rig.plane.db.one(sql(countRow)`select count(*)::int as n from health_history`)).n,
+    [Symbol.asyncDispose]: async () => {
+      await history.stop();
+      await rig[Symbol.asyncDispose]();
+    },
+  };
+}
+
+test("health over time is a point a minute, written ten at a time; what is not written yet is answered as well", TIMEOUT, async () => {
+  await using of = await start();
+  for (let sent = 0; sent < 48; sent += 1) {
+    await of.take({ cpu: { percent: sent, load_1m: 1, cores: 4, temperature_celsius: 40 } });
+    await of.rig.clock.advance({ seconds: 15 });
+  }
+  // Twelve minutes: eleven points are old enough to have been written, or are held; the last snapshot is a point of its own.
+  assert.equal(await of.rows(), 1);
+  const { status, body } = await of.read();
+  assert.equal(status, 200);
+  assert.deepEqual(
+    body.items.map(({ at, cpu_percent }) => [at.slice(14, 19), cpu_percent]),
+    [...Array.from({ length: 12 }, (_, minute) => [`${String(minute).padStart(2, "0")}:00`, minute * 4]), ["11:45", 47]],
+  );
+  assert.equal(body.items[0]?.temperature_celsius, 40);
+});
+
+test("what is held when the server stops is written then", TIMEOUT, async () => {
+  await using of = await start();
+  await of.take();
+  await of.rig.clock.advance({ minutes: 1 });
+  await of.take();
+  await of.history.stop();
+  assert.equal(await of.rows(), 1);
+  assert.equal((await of.read()).body.items.length, 2);
+});
+
+test("longer times are answered by means, no more points than asked for; disks come and go", TIMEOUT, async () => {
+  await using of = await start();
+  const disk = (mount: string, used_bytes: number) => ({ mount, used_bytes, total_bytes: 200 });
+  for (let minute = 0; minute < 30; minute += 1) {
+    await of.take({ disks: minute < 10 ? [disk("/", 100)] : [disk("/", 100), disk("/data", 2 * minute)] });
+    await of.rig.clock.advance({ minutes: 1 });
+  }
+  const { items } = (await of.read("?since=2030-01-01T00:00:00Z&until=2030-01-01T00:30:00Z&points=3")).body;
+  assert.deepEqual(
+    items.map(({ at, disks }) => [at.slice(14, 16), disks]),
+    [
+      ["00", [{ mount: "/", percent: 50 }]],
+      [
+        "10",
+        [
+          { mount: "/", percent: 50 },
+          { mount: "/data", percent: 14.5 },
+        ],
+      ],
+      [
+        "20",
+        [
+          { mount: "/", percent: 50 },
+          { mount: "/data", percent: 24.5 },
+        ],
+      ],
+    ],
+  );
+});
+
+test("days that are too old are dropped; what is not kept is not answered", TIMEOUT, async () => {
+  await using of = await start();
+  await of.take();
+  await of.rig.clock.advance({ minutes: 12 });
+  assert.equal(await of.rows(), 1);
+  await of.rig.clock.advance({ hours: 7 * 24 });
+  assert.equal(await of.rows(), 1);
+  await of.rig.clock.advance({ hours: 24 });
+  await until("the day to go", async () => (await of.rows()) === 0, { meanwhile: () => of.rig.clock.advance({ hours: 1 }) });
+});
+
+test("400: a time that ends before it begins, and one of more than 31 days; 404: another org's robot", TIMEOUT, async () => {
+  await using of = await start();
+  assert.equal((await of.read("?since=2030-01-02T00:00:00Z&until=2030-01-01T00:00:00Z")).status, 400);
+  assert.equal((await of.read("?since=2029-01-01T00:00:00Z")).status, 400);
+  assert.deepEqual((await of.read()).body.items, []);
+  assert.equal((await of.read("", (await of.rig.org()).token)).status, 404);
+});

@@ -1,0 +1,89 @@
+import type { Plane } from "../../context.ts";
+import { background } from "../../kernel/background.ts";
+import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
+import { type Drawn, pack, pointOf, type TimedPoint } from "./point.ts";
+import { insertBatches, type NewBatch } from "./store-history.ts";
+
+/** A robot's points are thinned to one in this time. */
+export const POINT_EVERY_MS = 60_000;
+/** And written together when the oldest of them is this old: a server that is killed forgets as much of the curves. */
+export const FLUSH_AFTER_MS = 600_000;
+const FLUSH_EVERY_MS = 60_000;
+/** While the database cannot be written to, the oldest points go. */
+const POINTS_HELD_MAX = 60;
+const BATCHES_PER_STATEMENT = 1_000;
+const PARTITIONS_EVERY_MS = 3_600_000;
+const HISTORY: DailyTable = { name: "health_history", column: "first_at", lock: 7_600_002 };
+
+interface Held {
+  org_id: string;
+  points: TimedPoint[];
+}
+
+/** Points of the robots of a node that are not written yet, by robot. */
+const held = new WeakMap<Plane["link"], Map<string, Held>>();
+
+function heldOf({ link }: Pick<Plane, "link">): Map<string, Held> {
+  let known = held.get(link);
+  if (known === undefined) held.set(link, (known = new Map()));
+  return known;
+}
+
+/** Takes the first snapshot of each minute as a point of the robot's curves. In memory: it costs the database nothing. */
+export function notePoint(plane: Plane, org_id: string, robot_id: string, snapshot: Drawn, at: Date): void {
+  const robots = heldOf(plane);
+  const robot = robots.get(robot_id) ?? { org_id, points: [] };
+  const before = robot.points.at(-1);
+  if (before !== undefined && minuteOf(before.at) === minuteOf(at)) return;
+  robot.points.push({ at, ...pointOf(snapshot) });
+  if (robot.points.length > POINTS_HELD_MAX) robot.points.shift();
+  robots.set(robot_id, robot);
+}
+
+const minuteOf = (at: Date): number => Math.floor(at.getTime() / POINT_EVERY_MS);
+
+/** What is not written yet of a robot whose link this node holds. */
+export const heldPoints = (plane: Plane, robot_id: string): readonly TimedPoint[] => heldOf(plane).get(robot_id)?.points ?? [];
+
+/** Writes points, many robots a statement; keeps and drops partitions. What is held when it stops is written then. */
+export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promise<void> }> {
+  const partitions = background(
+    plane,
+    "health partitions",
+    PARTITIONS_EVERY_MS,
+    async () => void (await keepPartitions(plane, HISTORY, plane.settings.limits.health_retention_days)),
+  );
+  partitions.wake();
+  await partitions.settled();
+  const flushing = background(plane, "health history", FLUSH_EVERY_MS, () =>
+    flush(plane, new Date(plane.clock.now().getTime() - FLUSH_AFTER_MS)),
+  );
+  return {
+    stop: async () => {
+      await Promise.all([partitions.stop(), flushing.stop()]);
+      await flush(plane, plane.clock.now()).catch((error: unknown) =>
+        plane.log.error({ err: error }, "the last minutes of health could not be written"),
+      );
+    },
+  };
+}
+
+/** Of robots whose oldest point is of then or before, all points. */
+export async function flush(plane: Plane, before: Date): Promise<void> {
+  const robots = heldOf(plane);
+  const due = [...robots].filter(([, { points }]) => points[0] !== undefined && points[0].at <= before);
+  for (let from = 0; from < due.length; from += BATCHES_PER_STATEMENT) {
+    const some = due.slice(from, from + BATCHES_PER_STATEMENT).map(([robot_id, { org_id, points }]) => batchOf(org_id, robot_id, points));
+    await insertBatches(plane.db, some);
+    for (const { robot_id, count } of some) {
+      const robot = robots.get(robot_id);
+      robot?.points.splice(0, count);
+      if (robot?.points.length === 0) robots.delete(robot_id);
+    }
+  }
+}
+
+function batchOf(org_id: string, robot_id: string, points: readonly TimedPoint[]): NewBatch & { count: number } {
+  const [first, last] = [points[0], points.at(-1)] as [TimedPoint, TimedPoint];
+  return { org_id, robot_id, first_at: first.at, last_at: last.at, points: pack(points), count: points.length };
+}

@@ -1,0 +1,96 @@
+import type { HealthBody } from "@robofleet/protocol/link";
+import type { HealthPoint } from "@robofleet/protocol/routes";
+
+/** What is drawn over time; the robot's snapshot has more. */
+export type Point = Omit<HealthPoint, "at">;
+export type TimedPoint = Point & { at: Date };
+
+/** Of a robot with more of them those that its system names first. */
+const DISKS_MAX = 8;
+
+/** The parts of a snapshot that are drawn. */
+export type Drawn = Pick<HealthBody, "cpu" | "memory" | "battery" | "disks">;
+
+export const pointOf = ({ cpu, memory, battery, disks }: Drawn): Point => ({
+  cpu_percent: tenth(cpu.percent),
+  load_1m: Math.round(cpu.load_1m * 100) / 100,
+  memory_percent: percent(memory),
+  temperature_celsius: cpu.temperature_celsius === null ? null : tenth(cpu.temperature_celsius),
+  battery_percent: battery === null ? null : tenth(battery.percent),
+  disks: disks
+    .flatMap((disk) => {
+      const used = percent(disk);
+      return used === null ? [] : [{ mount: disk.mount, percent: used }];
+    })
+    .slice(0, DISKS_MAX),
+});
+
+const tenth = (value: number): number => Math.round(value * 10) / 10;
+const percent = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): number | null =>
+  total_bytes > 0 ? tenth((used_bytes / total_bytes) * 100) : null;
+
+/** Points as they are stored: names of disks once, and of each point its seconds behind the first, then its values. */
+interface Packed {
+  mounts: string[];
+  points: [seconds: number, ...values: (number | null)[]][];
+}
+const VALUES = ["cpu_percent", "load_1m", "memory_percent", "temperature_celsius", "battery_percent"] as const;
+
+/** The points of one robot as text; `unpack` with the time of the first makes them again, to the second. */
+export function pack(points: readonly TimedPoint[]): string {
+  const first = points[0]?.at.getTime() ?? 0;
+  const mounts = [...new Set(points.flatMap(({ disks }) => disks.map(({ mount }) => mount)))].slice(0, DISKS_MAX);
+  const packed: Packed = {
+    mounts,
+    points: points.map((point) => [
+      Math.round((point.at.getTime() - first) / 1000),
+      ...VALUES.map((name) => point[name]),
+      ...mounts.map((mount) => point.disks.find((disk) => disk.mount === mount)?.percent ?? null),
+    ]),
+  };
+  return JSON.stringify(packed);
+}
+
+export function unpack(first_at: Date, text: string): TimedPoint[] {
+  const { mounts, points } = JSON.parse(text) as Packed;
+  return points.map(([seconds, cpu, load, memory, temperature, battery, ...disks]) => ({
+    at: new Date(first_at.getTime() + seconds * 1000),
+    cpu_percent: cpu ?? 0,
+    load_1m: load ?? 0,
+    memory_percent: memory ?? null,
+    temperature_celsius: temperature ?? null,
+    battery_percent: battery ?? null,
+    disks: mounts.flatMap((mount, i) => {
+      const used = disks[i];
+      return used === null || used === undefined ? [] : [{ mount, percent: used }];
+    }),
+  }));
+}
+
+/** At most so many points between two times: of each part of that time the mean, at the time of its first point. In order of time, as they come. */
+export function thin(points: readonly TimedPoint[], since: Date, until: Date, count: number): TimedPoint[] {
+  if (points.length <= count) return [...points];
+  const span = Math.max(1, (until.getTime() - since.getTime()) / count);
+  const parts = Map.groupBy(points, ({ at }) => Math.min(count - 1, Math.floor((at.getTime() - since.getTime()) / span)));
+  return Array.from(parts.values(), meanOf);
+}
+
+function meanOf(points: TimedPoint[]): TimedPoint {
+  const mean = (values: readonly (number | null)[]): number | null => {
+    const known = values.filter((value) => value !== null);
+    return known.length === 0 ? null : tenth(known.reduce((sum, value) => sum + value, 0) / known.length);
+  };
+  const disks = Map.groupBy(
+    points.flatMap((point) => point.disks),
+    ({ mount }) => mount,
+  );
+  return {
+    at: points[0]?.at ?? new Date(0),
+    cpu_percent: mean(points.map((point) => point.cpu_percent)) ?? 0,
+    load_1m: mean(points.map((point) => point.load_1m)) ?? 0,
+    memory_percent: mean(points.map((point) => point.memory_percent)),
+    temperature_celsius: mean(points.map((point) => point.temperature_celsius)),
+    battery_percent: mean(points.map((point) => point.battery_percent)),
+    disks: Array.from(disks, ([mount, of]) => ({ mount, percent: mean(of.map((disk) => disk.percent)) ?? 0 })),
+  };
+}

@@ -1,0 +1,57 @@
+import type { HealthPoint } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Db } from "../../kernel/db.ts";
+import { badRequest } from "../../kernel/fault.ts";
+import { parseTime, wireTime } from "../../kernel/time.ts";
+import { heldPoints } from "./history.ts";
+import { pointOf, thin, type TimedPoint, unpack } from "./point.ts";
+import type { SnapshotRow } from "./store.ts";
+import { selectBatches } from "./store-history.ts";
+
+const HOUR_MS = 3_600_000;
+const SPAN_DAYS_MAX = 31;
+const POINTS_SHOWN = 300;
+/** No batch is longer: what a node holds while the database is away. */
+const BATCH_MS_MAX = HOUR_MS + 60_000;
+
+interface HistoryQuery {
+  since?: string | undefined;
+  until?: string | undefined;
+  points?: number | undefined;
+}
+
+/**
+ * A robot's health over a time. Points that are not written yet are those of this node and the latest snapshot: another node's
+ * last ten minutes are missing between.
+ */
+export async function readHistory(
+  plane: Plane,
+  db: Db,
+  org_id: string,
+  robot_id: string,
+  { snapshot, received_at }: SnapshotRow,
+  query: HistoryQuery,
+): Promise<HealthPoint[]> {
+  const until = query.until === undefined ? new Date(plane.clock.now().getTime() + 1) : parseTime(query.until);
+  const since = query.since === undefined ? new Date(until.getTime() - HOUR_MS) : parseTime(query.since);
+  if (since >= until) throw badRequest("since must be before until");
+  if (until.getTime() - since.getTime() > SPAN_DAYS_MAX * 24 * HOUR_MS)
+    throw badRequest(`since and until are more than ${SPAN_DAYS_MAX} days apart`);
+  const batches = await selectBatches(db, org_id, robot_id, { earliest: new Date(since.getTime() - BATCH_MS_MAX), since, until });
+  const latest = snapshot === null || received_at === null ? [] : [{ at: received_at, ...pointOf(snapshot) }];
+  const points = [
+    ...batches.flatMap(({ first_at, points: packed }) => unpack(first_at, packed)),
+    ...heldPoints(plane, robot_id),
+    ...latest,
+  ];
+  return thin(inOrder(points, since, until), since, until, query.points ?? POINTS_SHOWN).map(({ at, ...values }) => ({
+    at: wireTime(at),
+    ...values,
+  }));
+}
+
+/** Of the time asked for, each second once. */
+function inOrder(points: readonly TimedPoint[], since: Date, until: Date): TimedPoint[] {
+  const sorted = points.filter(({ at }) => at >= since && at < until).toSorted((a, b) => a.at.getTime() - b.at.getTime());
+  return sorted.filter(({ at }, i) => i === 0 || at.getTime() - (sorted[i - 1]?.at.getTime() ?? 0) >= 1000);
+}

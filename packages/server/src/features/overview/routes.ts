@@ -1,0 +1,33 @@
+import { type Overview, routes } from "@robofleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { type Caller, seesWholeOrg } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import type { Http } from "../../kernel/http.ts";
+import { serve } from "../../kernel/serve.ts";
+import { SharedReads } from "./share.ts";
+import { countDeployments, countRobots, countRobotsWith, listUnhealthy } from "./store.ts";
+
+/** Robots that the overview names; the list of robots has them all. */
+const UNHEALTHY_SHOWN = 10;
+
+export function overviewRoutes(http: Http, plane: Plane): void {
+  const shared = new SharedReads<Overview>();
+  serve(http, plane, routes.getOverview, async (_, { db, caller }) => {
+    const read = (): Promise<Overview> => readOverview(db, caller);
+    return { data: seesWholeOrg(caller) ? await shared.read(caller.org_id, read) : await read() };
+  });
+}
+
+async function readOverview(db: Db, caller: Caller): Promise<Overview> {
+  const [robots, states, { config_in_progress, ...deployments }] = await Promise.all([
+    countRobots(db, caller),
+    countRobotsWith(db, caller),
+    countDeployments(db, caller),
+  ]);
+  return {
+    robots: { ...robots, offline: robots.total - robots.online - robots.never_connected, ...states },
+    deployments,
+    config_deployments: { in_progress: config_in_progress },
+    unhealthy_robots: states.unhealthy === 0 ? [] : await listUnhealthy(db, caller, UNHEALTHY_SHOWN),
+  };
+}

@@ -1,0 +1,64 @@
+import { type Caller, visible } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { int, jsonb, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+
+const robotsRow = row({ total: int, online: int, never_connected: int, held: int });
+
+/**
+ * Of robots that are not decommissioned, in one reading of them: signs of life keep changing their rows, so that an index alone
+ * answers nothing.
+ */
+export const countRobots = (db: Db, caller: Caller): Promise<RowOf<typeof robotsRow>> =>
+  // reads: robot
+  db.one(sql(robotsRow)`
+    select count(*)::int as total, count(node_id)::int as online, count(held_at)::int as held,
+      count(*) filter (where last_seen_at is null and node_id is null)::int as never_connected
+    from robot where org_id = ${caller.org_id} and decommissioned_at is null ${visible(caller, "site_id", "fleet_id")}`);
+
+const statesRow = row({ unhealthy: int, behind: int, failed: int, drifted: int });
+
+/** Robots whose state asks for somebody; those states are few, and indexed by themselves. */
+export const countRobotsWith = (db: Db, caller: Caller): Promise<RowOf<typeof statesRow>> => {
+  const { org_id } = caller;
+  const seen = visible(caller, "r.site_id", "r.fleet_id");
+  // reads: robot, robot_app, robot_config, health_snapshot
+  return db.one(sql(statesRow)`
+    select
+      (select count(*)::int from health_snapshot h join robot r on r.org_id = h.org_id and r.id = h.robot_id
+        where h.org_id = ${org_id} and h.state = 'failing' and r.decommissioned_at is null ${seen}) as unhealthy,
+      (select count(*)::int from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id
+        where a.org_id = ${org_id} and a.app = 'main' and a.state = 'behind' and r.decommissioned_at is null ${seen}) as behind,
+      (select count(*)::int from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id
+        where a.org_id = ${org_id} and a.app = 'main' and a.state = 'failed' and r.decommissioned_at is null ${seen}) as failed,
+      (select count(distinct r.id)::int from robot_config c join robot r on r.org_id = c.org_id and r.id = c.robot_id
+        where c.org_id = ${org_id} and c.state = 'drifted' and r.decommissioned_at is null ${seen}) as drifted`);
+};
+
+const deploymentsRow = row({ scheduled: int, queued: int, in_progress: int, paused: int, waiting_gate: int, config_in_progress: int });
+
+/** Of deployments that have not ended, where their robot or fleet is now; one of a fleet that is gone is the whole org's. */
+export const countDeployments = (db: Db, caller: Caller): Promise<RowOf<typeof deploymentsRow>> =>
+  // reads: deployment, deployment_target, robot, fleet
+  db.one(sql(deploymentsRow)`
+    with open as (
+      select d.org_id, d.id, d.kind, d.status, d.wave_count, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id
+      from deployment d left join robot r on r.org_id = d.org_id and r.id = d.robot_id left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
+      where d.org_id = ${caller.org_id} and d.finished_at is null)
+    select
+      count(*) filter (where kind = 'release' and status = 'scheduled')::int as scheduled,
+      count(*) filter (where kind = 'release' and status = 'queued')::int as queued,
+      count(*) filter (where kind = 'release' and status = 'in_progress')::int as in_progress,
+      count(*) filter (where kind = 'release' and status = 'paused')::int as paused,
+      count(*) filter (where kind = 'release' and status = 'in_progress' and wave_count > 1 and exists (
+        select from deployment_target t where t.org_id = open.org_id and t.deployment_id = open.id and t.waiting_for = 'gate'))::int as waiting_gate,
+      count(*) filter (where kind = 'config' and status = 'in_progress')::int as config_in_progress
+    from open where org_id = ${caller.org_id} ${visible(caller, "site_id", "fleet_id")}`);
+
+const unhealthyRow = row({ id: text, name: text, fleet_id: text, failing: jsonb<string[]>() });
+
+export const listUnhealthy = (db: Db, caller: Caller, limit: number): Promise<RowOf<typeof unhealthyRow>[]> =>
+  // reads: robot, health_snapshot
+  db.many(sql(unhealthyRow)`
+    select r.id, r.name, r.fleet_id, h.failing from health_snapshot h join robot r on r.org_id = h.org_id and r.id = h.robot_id
+    where h.org_id = ${caller.org_id} and h.state = 'failing' and r.decommissioned_at is null ${visible(caller, "r.site_id", "r.fleet_id")}
+    order by h.robot_id desc limit ${limit}`);

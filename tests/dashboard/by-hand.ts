@@ -1,0 +1,35 @@
+import type { Page } from "playwright-core";
+
+/** Drops a file of the disk on the page, as a file manager does. */
+export async function drop(page: Page, file: string): Promise<void> {
+  await page.evaluate(`document.body.insertAdjacentHTML("beforeend", '<input type="file" id="hand">')`);
+  await page.locator("#hand").setInputFiles(file);
+  await page.evaluate(`(() => {
+    const hand = document.querySelector("#hand");
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(hand.files[0]);
+    for (const type of ["dragenter", "dragover", "drop"])
+      document.querySelector("main").dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+    hand.remove();
+  })()`);
+}
+
+/** Typed as a person does, into what has the focus. */
+export async function type(page: Page, text: string): Promise<void> {
+  await page.keyboard.type(text);
+  await page.keyboard.press("Enter");
+}
+
+/** What stands in the terminal. */
+export const screen = (page: Page): Promise<string> => page.locator("[data-terminal] .xterm-rows").innerText();
+
+/** A number of what is drawn on the page's canvas: another one when the picture is another. */
+export const picture = (page: Page): Promise<number> =>
+  page.evaluate<number>(`(() => {
+    const canvas = document.querySelector("canvas");
+    if (canvas === null || canvas.width === 0) return 0;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let sum = 0;
+    for (let at = 0; at < data.length; at += 4) sum = (Math.imul(sum, 31) + data[at] + data[at + 1] * 7 + data[at + 2] * 13) | 0;
+    return sum;
+  })()`);

@@ -1,0 +1,52 @@
+import { test } from "node:test";
+import { axe, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
+import { makeScene } from "./scene.ts";
+
+const LIMIT = { skip: NO_BROWSER, timeout: 300_000 };
+
+test("pages say what is wrong, and what still holds", LIMIT, async (t) => {
+  const it = await openDashboard(t);
+  const { offline } = await makeScene(it.server, { robots: 2 });
+  const { page } = it;
+
+  await t.test("404: a robot that does not exist", async () => {
+    await visit(page, "/robots/rob_00000000000000000000000000");
+    await page.getByRole("alert").first().waitFor();
+  });
+
+  await t.test("an offline robot: its page says so, and its shell cannot be opened", async () => {
+    await visit(page, `/robots/${offline.id}`);
+    await page.locator("main").getByText("offline", { exact: false }).first().waitFor();
+    await axe(page);
+    for (const tab of ["logs", "camera", "topics", "shell"]) {
+      await visit(page, `/robots/${offline.id}/${tab}`);
+      await page
+        .locator("main")
+        .getByText(/offline|not connected|no link/i)
+        .first()
+        .waitFor();
+    }
+  });
+
+  await t.test("403: a viewer is shown no page of an admin's", async () => {
+    const viewer = await it.as("viewer");
+    for (const path of ["/users", "/audit"]) {
+      await visit(viewer, path);
+      await viewer.getByText(/role/i).first().waitFor();
+      await axe(viewer);
+    }
+  });
+
+  await t.test("the server stops: what is shown stays and says that it is old; when it is back, the page is live by itself", async () => {
+    it.allow(/was answered 5\d\d|ERR_|Failed to load|net::/);
+    await visit(page, "/robots");
+    await page.getByText("cart-01").first().waitFor();
+    await page.getByText("Live", { exact: true }).first().waitFor();
+    await it.server.stop();
+    await page.getByText("Live", { exact: true }).first().waitFor({ state: "detached" });
+    await page.getByText("cart-01").first().waitFor();
+    await it.server.restart();
+    await page.getByText("Live", { exact: true }).first().waitFor({ timeout: 60_000 });
+    await settled(page);
+  });
+});

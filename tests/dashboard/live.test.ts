@@ -1,0 +1,277 @@
+import assert from "node:assert/strict";
+import { appendFileSync, existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import type { Page } from "playwright-core";
+import { RosbridgeServer } from "../../packages/agent/src/ros/testing/rosbridge-server.ts";
+import { assertFits, axe, type Dashboard, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
+import { LiveRobot } from "../harness/live-robot.ts";
+import { picture, screen, type } from "./by-hand.ts";
+
+const FFMPEG = existsSync("/usr/bin/ffmpeg");
+const skip = NO_BROWSER === false && !FFMPEG ? "ffmpeg is not installed" : NO_BROWSER;
+const TIMEOUT = 180_000;
+/** Of bash, and of bash as root. */
+const PROMPT = /[$#]$/;
+
+async function sees(it: Dashboard, page: Page, text: string | RegExp): Promise<void> {
+  await it.server.until(`${String(text)} in the terminal`, async () => {
+    const shown = await screen(page);
+    return typeof text === "string" ? shown.includes(text) : text.test(shown.trimEnd());
+  });
+}
+
+interface Scene {
+  it: Dashboard;
+  robot: LiveRobot;
+  ros: RosbridgeServer;
+  log_file: string;
+}
+
+const FLOAT = {
+  type: "std_msgs/Float32",
+  typedefs: [{ type: "std_msgs/Float32", fieldnames: ["data"], fieldtypes: ["float32"], fieldarraylen: [-1] }],
+};
+
+test("what a robot logs, shows and says is live in the browser", { skip, timeout: TIMEOUT }, async (t) => {
+  const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-live-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const log_file = path.join(directory, "nav.log");
+  await writeFile(log_file, "");
+  const ros = await RosbridgeServer.start(t, "/rosapi/");
+  ros.topics.set("/speed", FLOAT);
+  const it = await openDashboard(t, { limits: { health_seconds: 1 } });
+  await using robot = await LiveRobot.start(it.server, {
+    robot: {
+      shell: { user: os.userInfo().username, command: ["bash", "--norc", "--noprofile", "-i"] },
+      cameras: [{ name: "front", kind: "ffmpeg", input: ["-re", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=10"] }],
+      logs: { journald: false, files: [log_file], rosout: false },
+      ros: { adapters: ["rosbridge"], rosbridge_url: ros.url },
+    },
+  });
+  const scene: Scene = { it, robot, ros, log_file };
+  await t.test("a shell is a terminal on the robot: typed, coloured, resized, ended, recorded", () => shell(scene));
+  await t.test("a megabyte that is pasted arrives whole", () => paste(scene));
+  await t.test("the recording is played, sought in, and refused to who is no admin", () => recording(scene));
+  await t.test("log lines appear as they are written, and nothing in them is obeyed", () => logs(scene));
+  await t.test("of what came before an empty log was followed nothing is missing", () => following(scene));
+  await t.test("who scrolls up reads in peace, and goes back to the end", () => reading(scene));
+  await t.test("a camera shows one picture after the other", () => camera(scene));
+  await t.test("a topic's messages are a tree, and a number of them is drawn", () => topics(scene));
+  await t.test("viewers are told what is for operators", () => viewers(scene));
+  await t.test("of a robot that is away its logs are there, and the rest says why it is not", () => offline(scene));
+});
+
+async function shell({ it, robot }: Scene): Promise<void> {
+  const { page } = it;
+  await visit(page, `/robots/${robot.id}/shell`);
+  await axe(page);
+  await page.getByRole("button", { name: "Open a shell" }).click();
+  await sees(it, page, PROMPT);
+  await type(page, String.raw`printf '\033[38;2;12;200;99m%s\033[0m\n' "$((6*7))-coloured"`);
+  await sees(it, page, /^42-coloured/m);
+  const colour = await page
+    .locator(".xterm-rows span", { hasText: "42-coloured" })
+    .first()
+    .evaluate<string, unknown>("(one) => one.style.color");
+  assert.notEqual(colour, "", "a colour that stands in a style attribute passes the policy");
+  await type(page, "stty size | tr ' ' x");
+  await sees(it, page, /^\d+x\d+/m);
+  const before = /^\d+x\d+/m.exec(await screen(page))?.[0];
+  await page.setViewportSize({ width: 900, height: 700 });
+  await type(page, "clear; stty size | tr ' ' x");
+  await it.server.until("another size", async () => ![undefined, before].includes(/^\d+x\d+/m.exec(await screen(page))?.[0]));
+  await page.setViewportSize({ width: 1_440, height: 900 });
+  // The palette's own shortcut belongs to the shell, too.
+  await page.keyboard.press("Control+k");
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  await axe(page);
+  await page.getByRole("link", { name: "Logs", exact: true }).click();
+  await page.getByRole("button", { name: "Leave it" }).click();
+  await page.locator(".xterm-helper-textarea").focus();
+  await page.keyboard.press("Control+Shift+ArrowUp");
+  assert.equal(await page.evaluate(`document.activeElement.closest(".xterm") === null`), true, "the keyboard gets out of the terminal");
+  await page.locator(".xterm-helper-textarea").focus();
+  await type(page, "exit 3");
+  await page.getByText("exit code 3").waitFor();
+  await page.getByText("This session is recorded").waitFor();
+  await page.getByRole("button", { name: "Open a new shell" }).waitFor();
+}
+
+async function paste({ it }: Scene): Promise<void> {
+  const { page } = it;
+  const BYTES = 1024 * 1024;
+  await page.getByRole("button", { name: "Open a new shell" }).click();
+  await it.server.until("a shell", async () => (await page.getByText("open", { exact: true }).count()) > 0);
+  // Raw: the line discipline of a terminal takes no line of a megabyte.
+  await type(page, `stty raw -echo; echo rea''dy; head -c ${BYTES} | sha256sum | cut -c1-16; stty sane; echo don''e`);
+  const text = "0123456789abcdef".repeat(BYTES / 16);
+  // Before that the terminal keeps no more than 4 KB of a line.
+  await sees(it, page, "ready");
+  await page.evaluate(
+    `(() => {
+      const data = new DataTransfer();
+      data.setData("text/plain", "0123456789abcdef".repeat(${BYTES / 16}));
+      document.querySelector(".xterm-helper-textarea").dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
+    })()`,
+  );
+  await sees(it, page, "done");
+  const { createHash } = await import("node:crypto");
+  await sees(it, page, createHash("sha256").update(text).digest("hex").slice(0, 16));
+  await page.getByRole("button", { name: "End the shell" }).click();
+  await page.locator("[data-shell-ended]").waitFor();
+}
+
+async function recording({ it, robot }: Scene): Promise<void> {
+  const { page } = it;
+  const { items } = await it.org.api.listShellSessions({ params: { id: robot.id } });
+  const first = items.at(-1)!;
+  await it.server.until("its end to be written", async () => {
+    const { data } = await it.org.api.getShellSession({ params: { id: first.id } });
+    return data.status === "ended";
+  });
+  await visit(page, "/shells");
+  await page.getByRole("row").nth(1).waitFor();
+  await axe(page);
+  await visit(page, `/shells/${first.id}`);
+  await page.getByLabel("Place in the recording").fill("0");
+  await page.getByRole("button", { name: "To the end" }).click();
+  await it.server.until("what it showed at the end", async () => (await screen(page)).includes("exit 3"));
+  await axe(page);
+  await page.getByRole("button", { name: "To the beginning" }).click();
+  await it.server.until("what it showed at the beginning", async () => !(await screen(page)).includes("exit 3"));
+  const operator = await it.as("operator");
+  await visit(operator, `/shells/${first.id}`);
+  await operator.getByText("Recordings are for admins").waitFor();
+  await operator.context().close();
+}
+
+async function logs({ it, robot, log_file }: Scene): Promise<void> {
+  const { page } = it;
+  await visit(page, `/robots/${robot.id}/logs?source=${encodeURIComponent(log_file)}`);
+  await page.getByText("live", { exact: true }).waitFor();
+  const nasty = `ERROR <img src=x onerror=alert(1)> \u001b[31mred\u001b[0m \u001b]0;title\u0007 \u202eturned`;
+  appendFileSync(log_file, `first line\n${nasty}\n${"x".repeat(10_000)}\n`);
+  await page.getByText("first line").waitFor();
+  const line = page.locator("[data-log-line]", { hasText: "<img src=x" });
+  await line.waitFor();
+  const text = await line.innerText();
+  assert.match(text, /error/i);
+  assert.match(text, /red ␛\]0;title␇ ⟨U\+202E⟩turned/);
+  await line.getByRole("button").click();
+  await line.getByText("Received").waitFor();
+  await assertFits(page);
+  await axe(page);
+  await page.getByLabel("Search messages").fill("FIRST");
+  await page.waitForURL(/q=FIRST/);
+  await page.locator("mark", { hasText: "first" }).waitFor();
+  await it.server.until("only what was searched for", async () => (await page.locator("[data-log-line]").count()) === 1);
+  const href = await page.getByRole("link", { name: "Download", exact: true }).getAttribute("href");
+  const exported = await page.request.get(href ?? "");
+  assert.equal((await exported.text()).trim().split("\n").length, 1);
+}
+
+async function reading({ it, robot, log_file }: Scene): Promise<void> {
+  const { page } = it;
+  appendFileSync(log_file, Array.from({ length: 600 }, (_, i) => `many ${i}\n`).join(""));
+  const { fleet_id } = (await it.org.api.getRobot({ params: { id: robot.id } })).data;
+  await visit(page, `/fleets/${fleet_id}/logs?q=many`);
+  await page.getByText("many 599").waitFor();
+  const list = page.getByRole("log");
+  await list.hover();
+  await page.mouse.wheel(0, -3_000);
+  await page.getByRole("button", { name: "To the newest" }).waitFor();
+  appendFileSync(log_file, "many and one\n");
+  await page.getByRole("button", { name: "1 new" }).waitFor();
+  assert.equal(await page.getByText("many and one").count(), 0);
+  await it.server.until("the oldest record", async () => {
+    await list.evaluate((one) => (one.scrollTop = 0));
+    return (await page.getByText("many 0", { exact: true }).count()) > 0;
+  });
+  await page.getByRole("button", { name: "1 new" }).click();
+  await page.getByText("many and one").waitFor();
+  await axe(page);
+}
+
+async function following({ it, robot, log_file }: Scene): Promise<void> {
+  const LINES = 150;
+  const page = await it.as("admin");
+  const stored = Promise.withResolvers<void>();
+  await page.routeWebSocket(/\/logs/, (socket) => void stored.promise.then(() => socket.connectToServer()));
+  const { fleet_id } = (await it.org.api.getRobot({ params: { id: robot.id } })).data;
+  await visit(page, `/fleets/${fleet_id}/logs?q=burst`);
+  await page.getByText("No records").waitFor();
+  appendFileSync(log_file, Array.from({ length: LINES }, (_, i) => `burst ${i}\n`).join(""));
+  await it.server.until("all of it to be stored", async () => {
+    return (await it.org.api.listFleetLogs({ params: { id: fleet_id }, query: { q: "burst", limit: 200 } })).items.length === LINES;
+  });
+  stored.resolve();
+  await page.getByText(`burst ${LINES - 1}`).waitFor();
+  await page.getByRole("log").hover();
+  await page.mouse.wheel(0, -20_000);
+  await page.getByText("burst 0", { exact: true }).waitFor();
+  await page.context().close();
+}
+
+async function camera({ it, robot }: Scene): Promise<void> {
+  const { page } = it;
+  await visit(page, `/robots/${robot.id}/camera?fps=5`);
+  await page.getByText("frames a second").waitFor();
+  const first = await picture(page);
+  await it.server.until("another picture", async () => (await picture(page)) !== first);
+  assert.match(await page.locator("[data-camera-figures]").innerText(), /320 × 240/);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save picture" }).click()]);
+  assert.match(download.suggestedFilename(), /\.jpg$/);
+  await axe(page);
+  await page.getByLabel("Rate").selectOption("1");
+  await page.waitForURL(/fps=1/);
+}
+
+async function topics({ it, robot, ros }: Scene): Promise<void> {
+  const { page } = it;
+  await visit(page, `/robots/${robot.id}/topics`);
+  await page.getByRole("link", { name: "/speed" }).click();
+  await it.server.until("a subscription", () => ros.subscriptions.size > 0);
+  await it.server.until("a message", async () => {
+    ros.publish("/speed", { data: 1.5 });
+    return (await page.locator("[data-message]").count()) > 0;
+  });
+  await page.getByText("rosbridge").waitFor();
+  await page.getByRole("button", { name: /data 1.5/ }).click();
+  await page.locator(".uplot canvas").waitFor();
+  assert.match(page.url(), /plot=data/);
+  await axe(page);
+}
+
+async function viewers({ it, robot }: Scene): Promise<void> {
+  const viewer = await it.as("viewer");
+  for (const tab of ["shell", "camera", "topics"]) {
+    await visit(viewer, `/robots/${robot.id}/${tab}`);
+    await viewer.getByText("For operators").waitFor();
+  }
+  await axe(viewer);
+  await viewer.context().close();
+}
+
+async function offline({ it, robot }: Scene): Promise<void> {
+  const { page } = it;
+  const { id } = robot;
+  await visit(page, `/robots/${id}/shell`);
+  await page.getByRole("button", { name: "Open a shell" }).click();
+  await sees(it, page, PROMPT);
+  await robot.stop();
+  await page.locator("[data-shell-ended]").getByText("Robot offline").waitFor();
+  await visit(page, `/robots/${id}/logs`);
+  await page.getByText("Below is what it sent before").waitFor();
+  await page.getByText("many and one").waitFor();
+  for (const tab of ["camera", "topics"]) {
+    await visit(page, `/robots/${id}/${tab}`);
+    await page.getByText("Robot offline").first().waitFor();
+    await axe(page);
+  }
+  await visit(page, `/robots/${id}/logs`);
+  await robot.start();
+  await page.getByText("live", { exact: true }).waitFor();
+}

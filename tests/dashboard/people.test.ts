@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Locator, Page } from "playwright-core";
+import { axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
+import { signIn } from "../harness/chromium.ts";
+import { ADMIN_TOKEN } from "../harness/index.ts";
+import { LiveRobot } from "../harness/live-robot.ts";
+
+const secretOf = async (page: Page): Promise<string> => (await page.locator("[data-secret]").textContent()) ?? "";
+const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
+
+test("an org from its request to the end of somebody's access, in the browser", { skip: NO_BROWSER, timeout: 240_000 }, async (t) => {
+  const it = await openDashboard(t, { role: undefined });
+  const { page } = it;
+
+  await t.test("the service's admin lets an org in; the admin token is kept nowhere", async () => {
+    const asked = await page.request.post("/api/orgs", { data: { name: "Nova Farms", email: "bo@nova.example" } });
+    assert.equal(asked.status(), 202);
+    await page.goto("/admin?status=pending");
+    await page.getByLabel("Admin token").fill("not-the-token");
+    await button(page, "Go on").click();
+    await page.getByRole("alert").waitFor();
+    await page.getByLabel("Admin token").fill(ADMIN_TOKEN);
+    await button(page, "Go on").click();
+    await page.getByText("Nova Farms").waitFor();
+    await axe(page);
+    await button(page, "Approve").click();
+    await button(page.getByRole("dialog"), "Approve").click();
+    await page.locator("[data-secret]").waitFor();
+    assert.match(await secretOf(page), /^rf_org_/);
+    assert.doesNotMatch(
+      await page.evaluate<string>("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])"),
+      /token|rf_/,
+    );
+    await axe(page);
+    await button(page, "Sign in with it").click();
+    await page.getByText("No robot yet").waitFor();
+  });
+
+  await t.test("a key is made with its site and its fleet, shown once, and a real agent that has it appears by itself", async (t) => {
+    await visit(page, "/enrollment/new");
+    assert.equal(await page.getByLabel("Site").inputValue(), "Site 1");
+    await button(page, "Make the key").click();
+    await page.getByText("Waiting for robots").waitFor();
+    const key = await secretOf(page);
+    assert.match(key, /^rf_enroll_/);
+    await page.getByRole("img", { name: /QR code/ }).waitFor();
+    const line = await page.locator("code", { hasText: "rf-agent run" }).textContent();
+    assert.equal(line, `rf-agent run --server ${it.url} --enroll-key ${key} --state ./robot-state`);
+    await axe(page);
+    const robot = await LiveRobot.start(it.server, { org: { enrollmentKey: () => Promise.resolve(key) }, silent: true });
+    t.after(() => robot[Symbol.asyncDispose]());
+    const joined = page.getByRole("list", { name: "Robots that joined" });
+    await joined.locator(`a[href="/robots/${robot.id}"]`).waitFor();
+    await joined.getByText("online").waitFor();
+    await page.getByText("1 of 10 used").waitFor();
+    await page.getByRole("link", { name: "To the fleet" }).click();
+    const cell = page.locator(`[data-robot="${robot.id}"]`);
+    await cell.focus();
+    await page.keyboard.press("Enter");
+    await page.waitForURL(`**/robots/${robot.id}`);
+  });
+
+  await t.test("a key that is revoked says so, and what stays", async () => {
+    await visit(page, "/enrollment");
+    await page.getByRole("button", { name: /^More about key/ }).click();
+    await page.getByRole("menuitem", { name: "Revoke…" }).click();
+    await page.getByText("The robot that enrolled with it stays.").waitFor();
+    await button(page, "Revoke it").click();
+    await page.getByRole("grid").getByText("revoked").waitFor();
+  });
+
+  await t.test("a fleet with a robot in it is not deleted, and following says what it means", async () => {
+    await visit(page, "/fleets");
+    await page.getByRole("button", { name: "More about Fleet 1" }).click();
+    await page.getByRole("menuitem", { name: "Delete…" }).click();
+    await page.getByText("This fleet is not empty").waitFor();
+    await button(page, "Leave it").click();
+    await page.getByRole("button", { name: "More about Fleet 1" }).click();
+    await page.getByRole("menuitem", { name: "Stop following…" }).click();
+    await button(page.getByRole("dialog"), "Stop following").click();
+    await page.getByRole("grid").getByText("stay as they are").waitFor();
+  });
+
+  await t.test("somebody is invited, looks around, and their page ends within seconds when they are removed", async () => {
+    await visit(page, "/users");
+    await button(page, "Invite").click();
+    await page.getByLabel("E-mail address").fill("ada@example.org");
+    await page.getByLabel("Name", { exact: true }).fill("Ada Lovelace");
+    await axe(page);
+    await button(page.getByRole("dialog"), "Invite").click();
+    await page.locator("[data-secret]").waitFor();
+    const token = await secretOf(page);
+    assert.match(token, /^rf_user_/);
+    await button(page, "I have it").click();
+    const theirs = await it.as(undefined);
+    await signIn(theirs, token);
+    await visit(theirs, "/fleets");
+    await theirs.getByText("Fleet 1").waitFor();
+    await page.getByRole("button", { name: "More about Ada Lovelace" }).click();
+    await page.getByRole("menuitem", { name: "Remove…" }).click();
+    await button(page, "Remove them").click();
+    await theirs.waitForURL("**/sign-in**");
+    await page.getByText("Nobody yet").waitFor();
+  });
+
+  await t.test("the audit says who did it; its filters stand in the address and an entry opens", async () => {
+    await visit(page, "/audit");
+    await page.getByLabel("Action").selectOption("deleteUser");
+    await page.waitForURL("**/audit?action=deleteUser");
+    await page.getByRole("grid").getByText("Delete user").click();
+    await page.getByRole("dialog").getByText("DELETE /api/users/usr_").waitFor();
+    await axe(page);
+    await page.keyboard.press("Escape");
+    const exported = await page.request.get((await page.getByRole("link", { name: "Export" }).getAttribute("href")) ?? "");
+    assert.match(await exported.text(), /"action":"deleteUser"/);
+  });
+
+  await t.test("a viewer reads the settings and is offered nothing that would be refused", async () => {
+    const viewer = await it.as("viewer");
+    await visit(viewer, "/settings");
+    await viewer.getByText("An admin of the whole org can change them.").waitFor();
+    assert.equal(await button(viewer, "Save").count(), 0);
+    await visit(viewer, "/fleets");
+    assert.equal(await button(viewer, "New fleet").count(), 0);
+    await visit(viewer, "/enrollment");
+    assert.equal(await viewer.getByRole("link", { name: "Enrol robots" }).count(), 0);
+    await visit(viewer, "/users");
+    await viewer.getByText("Your role does not reach here").waitFor();
+  });
+});

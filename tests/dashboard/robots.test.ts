@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
+
+test("robots: found, watched and changed, many at once and one by one", { skip: NO_BROWSER, timeout: 240_000 }, async (t) => {
+  const it = await openDashboard(t, { robots: 4 });
+  const { page } = it;
+  const { api } = it.org;
+  const ids = it.robots.map(({ id }) => id);
+  const rename = (at: number, name: string) => api.updateRobot({ params: { id: ids[at]! }, body: { name } });
+  for (const at of ids.keys()) await rename(at, `cart-${at}`);
+  const row = (name: string) => page.getByRole("row").filter({ hasText: name });
+
+  await t.test("a search stands in the address, and one that nothing fits says so", async () => {
+    await visit(page, "/robots");
+    await row("cart-3").waitFor();
+    await page.getByRole("searchbox").fill("cart-1");
+    await page.waitForURL(/q=cart-1/);
+    await row("cart-2").waitFor({ state: "detached" });
+    await row("cart-1").waitFor();
+    await page.getByRole("searchbox").fill("zeppelin");
+    await page.getByText("No robot fits").waitFor();
+    await page.getByRole("button", { name: "Clear the filters" }).click();
+    await row("cart-0").waitFor();
+  });
+
+  await t.test("what somebody else changes appears by itself", async () => {
+    await rename(2, "renamed elsewhere");
+    await row("renamed elsewhere").waitFor();
+    assert.equal(await row("cart-2").count(), 0);
+    await rename(2, "cart-2");
+    await row("cart-2").waitFor();
+  });
+
+  await t.test("a tab that nobody sees lets its stream go, and catches up when it is seen again", async () => {
+    const tab = await it.as("viewer");
+    await tab.clock.install();
+    await visit(tab, "/robots");
+    await tab.getByText("Live", { exact: true }).first().waitFor();
+    const see = (state: "hidden" | "visible"): Promise<unknown> =>
+      tab.evaluate(`Object.defineProperty(document, "visibilityState", { configurable: true, get: () => "${state}" });
+        document.dispatchEvent(new Event("visibilitychange"))`);
+    await see("hidden");
+    await tab.clock.fastForward(60_000);
+    await tab.getByText("Connecting", { exact: true }).first().waitFor();
+    await rename(2, "renamed meanwhile");
+    await see("visible");
+    await tab.getByText("renamed meanwhile").waitFor();
+    await tab.getByText("Live", { exact: true }).first().waitFor();
+    await rename(2, "cart-2");
+    await tab.getByText("cart-2").waitFor();
+    await tab.context().close();
+  });
+
+  await t.test("labels of all that are chosen, with what became of each", async () => {
+    await page.getByRole("checkbox", { name: "Choose all that are loaded" }).click();
+    await page.getByText("4 robots chosen").waitFor();
+    await page.getByRole("button", { name: "Labels" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Set", { exact: true }).fill("zone=b");
+    await dialog.getByRole("button", { name: "Add" }).click();
+    await axe(page);
+    await dialog.getByRole("button", { name: "Change labels" }).click();
+    await dialog.getByText("4 changed").waitFor();
+    await dialog.getByRole("button", { name: "Close" }).last().click();
+    for (const robot of (await api.listRobots({})).items) assert.equal(robot.labels["zone"], "b");
+  });
+
+  await t.test("a view keeps its filters under a name, also after the page was loaded anew", async () => {
+    await visit(page, "/robots?label=zone%3Ab&status=online");
+    await row("cart-0").waitFor();
+    await page.getByRole("button", { name: "Views" }).click();
+    await page.getByRole("menuitem", { name: "Save this view…" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Zone B");
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await visit(page, "/robots");
+    await page.getByRole("button", { name: "Views" }).click();
+    await page.getByRole("menuitem", { name: "Zone B" }).click();
+    await page.waitForURL(/status=online/);
+    await page.getByRole("button", { name: "Zone B" }).waitFor();
+  });
+
+  await t.test("a robot is renamed, and decommissioned only by whoever types its name", async () => {
+    await visit(page, `/robots/${ids[3]!}`);
+    await page.getByRole("button", { name: "More for this robot" }).click();
+    await page.getByRole("menuitem", { name: "Rename…" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("lift-3");
+    await page.getByRole("button", { name: "Rename" }).click();
+    await page.getByRole("heading", { level: 1, name: "lift-3" }).waitFor();
+    await page.getByRole("button", { name: "More for this robot" }).click();
+    await page.getByRole("menuitem", { name: "Decommission…" }).click();
+    const button = page.getByRole("button", { name: "Decommission", exact: true });
+    assert.equal(await button.isDisabled(), true);
+    await page.getByLabel(/^Type/).fill("lift-3");
+    await button.click();
+    await page.getByText("Its identity is refused, and nothing can be changed any more").waitFor();
+    assert.equal((await api.getRobot({ params: { id: ids[3]! } })).data.status, "decommissioned");
+  });
+
+  await t.test("a robot that is offline says since when, and what still works", async () => {
+    await it.robots[1]!.disconnect();
+    await visit(page, `/robots/${ids[1]!}`);
+    await page.getByText("reach it when it comes back").waitFor();
+    await axe(page);
+  });
+
+  await t.test("viewers see the robots and are offered nothing that they may not do", async () => {
+    const viewer = await it.as("viewer");
+    await visit(viewer, "/robots");
+    await viewer.getByRole("row").filter({ hasText: "cart-0" }).waitFor();
+    assert.equal(await viewer.getByRole("checkbox").count(), 0);
+    await visit(viewer, `/robots/${ids[0]!}`);
+    await viewer.getByRole("button", { name: "More for this robot" }).click();
+    await viewer.getByRole("menuitem", { name: "Copy as rf" }).waitFor();
+    assert.equal(await viewer.getByRole("menuitem").count(), 1);
+  });
+});

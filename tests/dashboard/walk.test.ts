@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import type { Locator, Page } from "playwright-core";
+import { type Dashboard, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
+import { signIn } from "../harness/chromium.ts";
+import { AgentProcess } from "../processes/agent-process.ts";
+import { appBundle, DIES } from "../processes/app-bundle.ts";
+import { drop, picture, screen, type } from "./by-hand.ts";
+
+const skip = NO_BROWSER === false && !existsSync("/usr/bin/ffmpeg") ? "ffmpeg is not installed" : NO_BROWSER;
+const SWARM = 1_000;
+/** How long a robot watches a new version here. */
+const VERIFY = "1s";
+
+const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
+
+test("from the first sign-in to the end of somebody's access, beside a swarm", { skip, timeout: 300_000 }, async (t) => {
+  const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-walk-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const it = await openDashboard(t, { role: undefined, robots: SWARM });
+  const { api } = it.server.default_org;
+  const { data: site } = await api.createSite({ body: { name: "Harbour" } });
+  const { data: fleet } = await api.createFleet({ body: { name: "Yard", site_id: site.id } });
+  await t.test("a token leads to the page that was asked for", () => enter(it));
+  let key = "";
+  await t.test("a key for the fleet is made and shown once", async () => {
+    key = await makeKey(it);
+  });
+  const config = path.join(directory, "agent.yaml");
+  await writeFile(config, `cameras:\n  - name: test\n    test_picture: true\nshell:\n  user: ${JSON.stringify(os.userInfo().username)}\n`);
+  const start = (name: string): AgentProcess => new AgentProcess({ url: it.url, key, name, args: ["--config", config] });
+  await using agents = new AsyncDisposableStack();
+  for (const name of ["crane-1", "crane-2"]) agents.use(start(name));
+  await t.test("real robots that have the key appear by themselves", () => joined(it));
+  const robot_id = (await api.listRobots({ query: { fleet_id: fleet.id, q: "crane-1" } })).items[0]?.id ?? "";
+  await t.test("a good release is dropped on the page, deployed, and watched to its end", async () => {
+    await push(it, directory, "yard-1.0.0", await appBundle());
+    await deploy(it, { tag: "yard-1.0.0", waves: false });
+    await it.page.getByText("2 of 2 finished").or(it.page.getByText("applied on 2 of 2 robots")).first().waitFor();
+    await it.server.until("both run it", async () => (await deploymentOf(it)).status === "applied");
+  });
+  await t.test("a bad one goes to one robot first, which goes back by itself, and nobody else gets it", async () => {
+    await push(it, directory, "yard-2.0.0", await appBundle(DIES));
+    await deploy(it, { tag: "yard-2.0.0", waves: true });
+    await it.page.getByRole("main").getByText("rolled back").first().waitFor();
+    await it.server.until("it has ended", async () => (await deploymentOf(it)).finished_at !== null);
+    const { status, counts } = await deploymentOf(it);
+    assert.deepEqual([status, counts.rolled_back, counts.cancelled], ["rolled_back", 1, 1]);
+  });
+  await t.test("a shell on the robot answers", () => shell(it, robot_id));
+  await t.test("its camera shows one picture after the other", () => camera(it, robot_id));
+  await t.test("somebody who is removed is out within seconds", () => revoke(it));
+});
+
+async function enter({ page, server }: Dashboard): Promise<void> {
+  await page.goto("/robots");
+  await page.waitForURL("**/sign-in?next=*");
+  await page.getByLabel("Token").fill("rf_user_nonsense");
+  await button(page, "Sign in").click();
+  await page.getByRole("alert").waitFor();
+  await page.getByLabel("Token").fill(await server.token({ role: "admin" }));
+  await button(page, "Sign in").click();
+  await page.waitForURL("**/robots");
+  await page.locator("[data-row]").first().waitFor();
+  await page.getByText(/^(1,000 robots|500 loaded, more as you scroll)$/).waitFor();
+}
+
+async function makeKey({ page }: Dashboard): Promise<string> {
+  await visit(page, "/enrollment/new");
+  await page.getByLabel("Site").selectOption({ label: "Harbour" });
+  await page.getByLabel("Fleet").selectOption({ label: "Yard" });
+  await button(page, "Make the key").click();
+  await page.getByText("Waiting for robots").waitFor();
+  return (await page.locator("[data-secret]").textContent()) ?? "";
+}
+
+async function joined({ page }: Dashboard): Promise<void> {
+  const list = page.getByRole("list", { name: "Robots that joined" });
+  for (const name of ["crane-1", "crane-2"]) await list.locator("li", { hasText: name }).getByText("online").waitFor({ timeout: 60_000 });
+}
+
+async function push({ page }: Dashboard, directory: string, tag: string, bytes: Buffer): Promise<void> {
+  const file = path.join(directory, `${tag}.tar.gz`);
+  await writeFile(file, bytes);
+  await visit(page, "/releases");
+  await drop(page, file);
+  const dialog = page.getByRole("dialog", { name: "Push a release" });
+  await dialog.getByText("SHA-256").waitFor();
+  assert.equal(await dialog.getByLabel("Tag").inputValue(), tag);
+  assert.equal(await dialog.getByLabel("Kind", { exact: true }).inputValue(), "app_bundle");
+  await button(dialog, "Push").click();
+  await page.getByText("uploaded and checked").waitFor();
+}
+
+/** Through the form, as it is filled by whoever reads it. */
+async function deploy({ page }: Dashboard, { tag, waves }: { tag: string; waves: boolean }): Promise<void> {
+  await visit(page, "/deployments/new");
+  await page.getByRole("combobox", { name: "Release" }).fill(tag);
+  await page.getByRole("option", { name: new RegExp(tag) }).click();
+  await page.getByRole("combobox", { name: "Fleet" }).fill("Yard");
+  await page.getByRole("option", { name: /Yard/ }).click();
+  if (waves) {
+    await button(page, "Add a first wave").click();
+    await page.getByLabel("Who", { exact: true }).selectOption("count");
+    await page.getByLabel("Up to, robots").fill("1");
+  }
+  await page.getByLabel("Watch the new version for").fill(VERIFY);
+  await page.getByRole("button", { name: `Deploy ${tag} to 2 robots` }).click();
+  await page.waitForURL(/\/deployments\/dep_/);
+}
+
+async function deploymentOf({ page, server }: Dashboard) {
+  return server.deployment(new URL(page.url()).pathname.split("/").at(-1) ?? "");
+}
+
+async function shell({ page, server }: Dashboard, robot_id: string): Promise<void> {
+  await visit(page, `/robots/${robot_id}/shell`);
+  await button(page, "Open a shell").click();
+  await server.until("a prompt", async () => /[$#]$/.test((await screen(page)).trimEnd()));
+  await type(page, "echo $((6*7))-answers");
+  await server.until("its answer", async () => /^42-answers/m.test(await screen(page)));
+  await type(page, "exit");
+  await page.getByText("exit code 0").waitFor();
+}
+
+async function camera({ page, server }: Dashboard, robot_id: string): Promise<void> {
+  await visit(page, `/robots/${robot_id}/camera`);
+  await page.locator("canvas").waitFor();
+  let first = 0;
+  await server.until("a picture", async () => (first = await picture(page)) !== 0);
+  await server.until("another picture", async () => (await picture(page)) !== first);
+}
+
+async function revoke(it: Dashboard): Promise<void> {
+  const { page } = it;
+  await visit(page, "/users");
+  await button(page, "Invite").click();
+  await page.getByLabel("E-mail address").fill("ada@example.org");
+  await page.getByLabel("Name", { exact: true }).fill("Ada Lovelace");
+  await button(page.getByRole("dialog"), "Invite").click();
+  await page.locator("[data-secret]").waitFor();
+  const theirs = await it.as(undefined);
+  await signIn(theirs, (await page.locator("[data-secret]").textContent()) ?? "");
+  await button(page, "I have it").click();
+  await visit(theirs, "/robots");
+  await page.getByRole("button", { name: "More about Ada Lovelace" }).click();
+  await page.getByRole("menuitem", { name: "Remove…" }).click();
+  await button(page, "Remove them").click();
+  await theirs.waitForURL("**/sign-in**");
+}

@@ -1,0 +1,63 @@
+/** The texts of a scene: plain ones for pictures, hostile ones for proofs. */
+export interface Words {
+  /** Of 1 to 200 characters without control characters, each another. */
+  name(plain: string): string;
+  /** Of any characters and any length. */
+  text(plain: string): string;
+}
+
+export const PLAIN: Words = { name: (plain) => plain, text: (plain) => plain };
+
+/** What each of these would call, if anything ever took it for code. */
+export const TRAP = "__robofleet_ran";
+
+const PAYLOADS = [
+  `<script>${TRAP}(1)</script>`,
+  `<img src=x onerror=${TRAP}(2)>`,
+  `"><svg onload=${TRAP}(3)>`,
+  `javascript:${TRAP}(4)`,
+  `' onmouseover='${TRAP}(5)' autofocus onfocus='${TRAP}(6)`,
+  `{{constructor.constructor('${TRAP}(7)')()}}`,
+  `\${${TRAP}(8)}`,
+  `<iframe srcdoc="<script>parent.${TRAP}(9)</script>">`,
+  `</title></textarea></style><script>${TRAP}(10)</script>`,
+  `<a href="javascript:${TRAP}(11)">press</a>`,
+];
+
+const DECORATIONS = [
+  // Turns around what stands behind it, and never ends.
+  (text: string) => `\u202e${text}`,
+  (text: string) => `\u2067\u202b${text}`,
+  (text: string) => `${text}${"W".repeat(400)}`,
+  (text: string) => `${text}${"ﷺ".repeat(200)}`,
+  (text: string) => `${text} z${"\u0300\u0301\u0302".repeat(40)}`,
+  (text: string) => `שלום ${text} مرحبا`,
+  (text: string) => `${text}\u200b\u2060\ufeff\u{e0041}${"👩‍👩‍👧‍👦".repeat(20)}`,
+];
+
+const LONG_TEXT = 10_000;
+const NAME_MAX = 200;
+
+/** Another trap for each name, in every kind of wrapping; no two are the same. */
+export function hostileWords(): Words & { made: number } {
+  const words = {
+    made: 0,
+    name(plain: string): string {
+      const at = (words.made += 1);
+      const payload = PAYLOADS[at % PAYLOADS.length] ?? "";
+      const decorate = DECORATIONS[at % DECORATIONS.length] ?? String;
+      const ending = ` ${plain} ${at}`;
+      return cut(decorate(payload), NAME_MAX - ending.length).trim() + ending;
+    },
+    text(plain: string): string {
+      const at = (words.made += 1);
+      const payload = PAYLOADS[at % PAYLOADS.length] ?? "";
+      const decorate = DECORATIONS[at % DECORATIONS.length] ?? String;
+      return `${plain} ${payload}\u001b[31m\r\n\u2028${decorate(payload)} ${"A".repeat(LONG_TEXT)}${payload}`;
+    },
+  };
+  return words;
+}
+
+/** Cuts between characters, not within one. */
+const cut = (text: string, length_max: number): string => text.slice(0, length_max).toWellFormed().replaceAll("\ufffd", "");
