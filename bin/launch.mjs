@@ -37,7 +37,8 @@ export async function launch(entry, args) {
     return;
   }
   const search_path = [path.dirname(node), process.env.PATH].filter(Boolean).join(path.delimiter);
-  endLike(await runChild(node, [file, ...args], { env: { ...process.env, PATH: search_path } }));
+  const under = path.join(root, "bin", "under-launcher.mjs");
+  endLike(await runChild(node, [under, file, ...args], { env: { ...process.env, PATH: search_path }, lifeline: true }));
 }
 
 /** The Node in the lockfile, for machines whose own is older. */

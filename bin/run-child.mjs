@@ -9,15 +9,19 @@ const FORWARDED_SIGNALS = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"])
  */
 
 /**
- * Runs a program in the foreground on our own stdin, stdout and stderr, and passes on the signals meant for it.
+ * Runs a program in the foreground on our own stdin, stdout and stderr, and passes on the signals meant for it. With a
+ * `lifeline` its file descriptor 3 is a pipe that closes when this process ends, whatever ends it.
  *
  * @param {string} command
  * @param {readonly string[]} args
- * @param {{ env?: NodeJS.ProcessEnv, cwd?: string }} [options]
+ * @param {{ env?: NodeJS.ProcessEnv, cwd?: string, lifeline?: boolean }} [options]
  * @returns {Promise<Ending>} rejects when the program cannot be started
  */
-export function runChild(command, args, options = {}) {
-  const child = spawn(command, args, { ...options, stdio: "inherit" });
+export function runChild(command, args, { lifeline = false, ...options } = {}) {
+  const child = spawn(command, args, {
+    ...options,
+    stdio: ["inherit", "inherit", "inherit", ...(lifeline ? /** @type {const} */ (["pipe"]) : [])],
+  });
   /** @param {NodeJS.Signals} signal */
   const forward = (signal) => {
     // Ctrl-C reaches the child by itself; passing it on would be a second one, which many programs take as "at once".
@@ -35,6 +39,8 @@ export function runChild(command, args, options = {}) {
     });
     child.on("exit", (code, signal) => {
       settle();
+      // A daemon that it left behind may hold the other end: that is no reason to stay.
+      child.stdio[3]?.destroy();
       resolve({ code, signal });
     });
   });

@@ -6,8 +6,9 @@ import path from "node:path";
 import { before, after, test } from "node:test";
 import { root } from "../bin/launch.mjs";
 
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 120_000;
 const SERVER = "packages/server/src";
+const DASHBOARD = "packages/dashboard/src";
 
 interface Planted {
   file: string;
@@ -40,6 +41,23 @@ const PLANTED: readonly Planted[] = [
   { file: `${SERVER}/engines/db/driver-allowed.ts`, text: `export { Pool } from "pg";`, rule: undefined },
   { file: `${SERVER}/features/orgs/http.ts`, text: `export type { FastifyInstance } from "fastify";`, rule: BOUNDARY },
   { file: `${SERVER}/kernel/serve-stream.ts`, text: `export type { FastifyInstance } from "fastify";`, rule: undefined },
+  { file: `${SERVER}/features/orgs/page.ts`, text: `export * from "@robofleet/dashboard";`, rule: BOUNDARY },
+  { file: `${DASHBOARD}/whole-sdk.ts`, text: `export * from "@robofleet/sdk";`, rule: BOUNDARY },
+  { file: `${DASHBOARD}/schemas.ts`, text: `export { routes } from "@robofleet/protocol/routes";`, rule: BOUNDARY },
+  { file: `${DASHBOARD}/clock.ts`, text: `export * from "@robofleet/clock";`, rule: BOUNDARY },
+  { file: `${DASHBOARD}/allowed.ts`, text: `export { createBrowserClient } from "@robofleet/sdk/browser";`, rule: undefined },
+  { file: `${DASHBOARD}/type-allowed.ts`, text: `export type { Robot } from "@robofleet/protocol/routes";`, rule: undefined },
+  { file: `${DASHBOARD}/paths-allowed.ts`, text: `export * from "@robofleet/protocol/paths";`, rule: undefined },
+  {
+    file: `${DASHBOARD}/danger.tsx`,
+    text: `export const Html = ({ text }: { text: string }) => <p dangerouslySetInnerHTML={{ __html: text }} />;`,
+    rule: "no-danger",
+  },
+  {
+    file: `${DASHBOARD}/hook.tsx`,
+    text: `import { useId } from "react";\nexport const Maybe = ({ on }: { on: boolean }) => { if (on) useId(); return <p>x</p>; };`,
+    rule: "rules-of-hooks",
+  },
   {
     file: "packages/agent/src/float.ts",
     text: `async function work(): Promise<void> {}\nexport function start(): void { work(); }`,

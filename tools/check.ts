@@ -12,6 +12,12 @@ interface Check {
 
 const CHECKS: readonly Check[] = [
   { name: "types", command: "tsc", args: ["--project", "tsconfig.json"], advice: "strict TypeScript, see tsconfig.json" },
+  {
+    name: "types of the dashboard",
+    command: "tsc",
+    args: ["--project", "packages/dashboard/tsconfig.json"],
+    advice: "strict TypeScript with the browser's types, see packages/dashboard/tsconfig.json",
+  },
   { name: "lint and import boundaries", command: "oxlint", args: [], advice: "rules and who may import whom: .oxlintrc.json" },
   { name: "formatting", command: "oxfmt", args: ["--check"], advice: "npm run format writes it" },
   {

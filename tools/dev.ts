@@ -1,6 +1,26 @@
+import { spawn } from "node:child_process";
+import path from "node:path";
 import { root } from "../bin/launch.mjs";
-import { endLike, runChild } from "../bin/run-child.mjs";
+import { runChild } from "../bin/run-child.mjs";
 
-// `npm run dev [-- SERVE OPTION…]`: the server, restarted whenever a source file it has loaded changes.
-const serve = ["packages/server/src/main.ts", "serve", ...process.argv.slice(2)];
-endLike(await runChild(process.execPath, ["--watch", "--watch-preserve-output", ...serve], { cwd: root }));
+/**
+ * `npm run dev [-- SERVE OPTION…]`: the server, restarted whenever a source file it has loaded changes, and the dashboard beside
+ * it, which shows a change of its sources without a reload. Ctrl-C ends both.
+ */
+
+const args = process.argv.slice(2);
+const listen = args[args.indexOf("--listen") + 1];
+const server = args.includes("--listen") && listen !== undefined ? `http://${listen}` : "http://127.0.0.1:7600";
+
+const vite = path.join(root, "node_modules", "vite", "bin", "vite.js");
+const dashboard = spawn(process.execPath, [vite, "packages/dashboard", "--clearScreen", "false"], {
+  cwd: root,
+  stdio: ["ignore", "inherit", "inherit"],
+  env: { ...process.env, ROBOFLEET_URL: process.env.ROBOFLEET_URL ?? server },
+});
+// The dashboard of the sources is Vite's: none is built at each restart.
+const serve = ["packages/server/src/main.ts", "serve", "--no-dashboard", ...args];
+const ending = await runChild(process.execPath, ["--watch", "--watch-preserve-output", ...serve], { cwd: root });
+dashboard.kill();
+// A signal to ourselves would leave Vite no time to go.
+process.exitCode = ending.code ?? 130;

@@ -8,7 +8,7 @@ import { test, type TestContext } from "node:test";
 import { isCurrent } from "../bin/install.mjs";
 import { root } from "../bin/launch.mjs";
 
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 120_000;
 
 /** A Node on this machine that is too old to run TypeScript, so that the launcher has to start the pinned one. */
 function findOldNode(): string | undefined {
@@ -88,6 +88,27 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     },
   );
 }
+
+test("a launcher that was killed takes its program with it, in good order", { timeout: TIMEOUT_MS, ...needs_old_node }, async (t) => {
+  const script = path.join(temporary(t), "wait.ts");
+  writeFileSync(
+    script,
+    `process.on("SIGTERM", () => { console.log("told to end"); process.exit(0); });
+      setInterval(() => {}, 1000); console.log(process.pid);`,
+  );
+  const child = spawn(old_node ?? "", [path.join(root, "tools", "run.mjs"), script], { stdio: ["ignore", "pipe", "inherit"] });
+  let output = "";
+  child.stdout.on("data", (chunk: Buffer) => {
+    if (output === "") child.kill("SIGKILL");
+    output += chunk.toString();
+  });
+  const ended = once(child.stdout, "end");
+  const late = setTimeout(() => process.kill(Number(output), "SIGKILL"), TIMEOUT_MS / 2);
+  await ended;
+  clearTimeout(late);
+  assert.equal(child.signalCode, "SIGKILL");
+  assert.match(output, /^\d+\ntold to end\n$/);
+});
 
 test("a program that a signal killed leaves the launcher killed by it", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
   const script = path.join(temporary(t), "die.ts");

@@ -48,7 +48,8 @@ export function completeLockfile(lockfile: Lockfile): string[] {
     const dev = lockfile.packages[wanted_by]?.dev === true;
     const { cpu, libc, os } = platformOf(name);
     // In the order npm writes, so that its next run changes nothing.
-    lockfile.packages[`node_modules/${name}`] = { version, cpu, ...(dev ? { dev } : {}), ...(libc ? { libc } : {}), optional: true, os };
+    const parts = { version, cpu, ...(dev ? { dev } : {}), ...(libc ? { libc } : {}), optional: true, ...(os ? { os } : {}) };
+    lockfile.packages[`node_modules/${name}`] = parts;
   }
   const sorted = Object.entries(lockfile.packages).toSorted(([a], [b]) => a.localeCompare(b, "en"));
   lockfile.packages = Object.fromEntries(sorted);
@@ -66,10 +67,11 @@ function isReachable(packages: Lockfile["packages"], from: string, name: string)
 const OPERATING_SYSTEMS = new Set(["android", "darwin", "freebsd", "linux", "openharmony", "win32"]);
 const PROCESSORS = new Set(["arm", "arm64", "ia32", "ppc64", "riscv64", "s390x", "x64"]);
 
-/** `@oxlint/binding-linux-arm-musleabihf` is for linux, arm, musl: such packages name their platform. */
-function platformOf(name: string): { cpu: string[]; libc: string[] | undefined; os: string[] } {
+/** `@oxlint/binding-linux-arm-musleabihf` is for linux, arm, musl: such packages name their platform. WebAssembly is for any system. */
+function platformOf(name: string): { cpu: string[]; libc?: string[] | undefined; os?: string[] } {
   const words = (name.split("/").at(-1) ?? "").split("-");
   const os = words.filter((word) => OPERATING_SYSTEMS.has(word));
+  if (words.includes("wasm32")) return { cpu: ["wasm32"] };
   const cpu = words.filter((word) => PROCESSORS.has(word));
   if (os.length !== 1 || cpu.length !== 1) throw new Error(`${name} does not name one platform`);
   return { cpu, libc: os[0] === "linux" ? libcOf(words) : undefined, os };

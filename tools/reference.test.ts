@@ -11,7 +11,7 @@ import { EXIT_MEANINGS } from "../packages/cli/src/exit-codes.ts";
 import { nextSteps } from "./demo/next-steps.ts";
 import { PAGES, pathOf } from "./reference.ts";
 
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 120_000;
 const page = (name: string): string => readFileSync(path.join(root, "docs", name), "utf8");
 
 function assertNames(text: string, names: readonly (string | number)[], form: (name: string) => string = (name) => `\`${name}\``): void {

@@ -13,6 +13,7 @@ import { type Access, type Route, routes } from "@robofleet/protocol/routes";
 import { root } from "../bin/launch.mjs";
 import { ENVIRONMENT } from "../packages/cli/src/topics.ts";
 import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts";
+import { DOCTOR_FLAGS } from "../packages/server/src/doctor/command.ts";
 import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/server/src/flags.ts";
 import { SWARM_FLAGS } from "../packages/server/src/swarm.ts";
 
@@ -55,6 +56,15 @@ ${table(
 ${table(
   ["variable", "meaning"],
   SERVE_ENVIRONMENT.map(([name, meaning]) => [code(name), meaning]),
+)}
+
+## \`robofleet doctor\`
+
+The flags and variables of \`serve\`, and these; what it checks: [before it starts](../guide/operating.md#before-it-starts).
+
+${table(
+  ["flag", "meaning"],
+  DOCTOR_FLAGS.map(({ flags, meaning }) => [code(flags), meaning]),
 )}
 
 ## \`robofleet swarm\`

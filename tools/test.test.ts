@@ -3,12 +3,12 @@ import { spawn, spawnSync } from "node:child_process";
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { root } from "../bin/launch.mjs";
 import { parseList } from "./debian.ts";
 
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 120_000;
 // A `node --test` started by a test would otherwise report to the outer runner instead of running.
 const { NODE_TEST_CONTEXT: _, ...env } = process.env;
 
@@ -52,6 +52,23 @@ test("the last line counts passed, failed and skipped tests", { timeout: TIMEOUT
   assert.equal(filtered.status, 0);
 });
 
+const COUNTING = `import { test } from "node:test"; test("has " + process.env.ROBOFLEET_TEST_NODES + " nodes", () => {});`;
+
+test("--nodes is told to every test file, and not to node", { timeout: TIMEOUT_MS }, async (t) => {
+  const directory = await repositoryWith(t, { "tests/a.test.ts": COUNTING });
+  for (const words of [
+    ["--nodes", "3"],
+    ["--nodes=3", "tests/a"],
+  ]) {
+    const { stdout, last_line } = runTests(directory, ...words);
+    assert.match(stdout, /has 3 nodes/);
+    assert.equal(last_line, "1 passed, 0 failed, 0 skipped");
+  }
+  const wrong = runTests(directory, "--nodes", "many");
+  assert.match(wrong.stderr, /--nodes many: expected 1 to 9/);
+  assert.equal(wrong.status, 1);
+});
+
 test("no test is a failure: no file, an unmatched filter, an empty file", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, {
     "tests/empty.test.ts": "export {};",
@@ -76,28 +93,18 @@ test("SIGINT to the launcher ends the runner and the test processes under it", {
   });
   const child = spawn(process.execPath, ["tools/run.mjs", "tools/test.ts"], { cwd: directory, env, stdio: "ignore" });
   const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
-  const pid = await until(async () => Number(await readFile(path.join(directory, "pid"), "utf8")) || undefined);
+  const pid = await until("the test to run", async () => Number(await readFile(path.join(directory, "pid"), "utf8")), {
+    despite_errors: true,
+  });
   child.kill("SIGINT");
   await ended;
   assert.notEqual(child.exitCode, 0);
-  await until(() => (isAlive(pid) ? undefined : true));
+  await until("the test process to be gone", () => !isAlive(pid));
 });
 
 test("the package list is the first word of each line that is no comment", () => {
   assert.deepEqual(parseList("# why\ncurl  the API\n\ntmux # terminal\n"), ["curl", "tmux"]);
 });
-
-async function until<T>(probe: () => T | undefined | Promise<T | undefined>): Promise<T> {
-  const deadline = Date.now() + TIMEOUT_MS / 2;
-  for (;;) {
-    const value = await Promise.resolve()
-      .then(probe)
-      .catch(() => undefined);
-    if (value !== undefined) return value;
-    if (Date.now() > deadline) throw new Error("the condition did not come true in time");
-    await delay(50);
-  }
-}
 
 function isAlive(pid: number): boolean {
   try {

@@ -12,13 +12,21 @@ const TEST_TIMEOUT_MS = 10 * 60_000;
 const NOTHING_RAN: TestCounts = { passed: 0, failed: 0, skipped: 0, empty_files: [] };
 const FOLDERS = ["packages", "tools", "tests", "bench"];
 
-const options = process.argv.slice(2).filter((argument) => argument.startsWith("-"));
-const filters = process.argv.slice(2).filter((argument) => !argument.startsWith("-"));
+const given = process.argv.slice(2);
+const nodes = takeOption("--nodes");
+const options = given.filter((argument) => argument.startsWith("-"));
+const filters = given.filter((argument) => !argument.startsWith("-"));
 
 await main();
 
-/** `npm test -- [PATH PART…] [--node-test-option…]`: all test files, or those whose path contains one of the parts. */
+/**
+ * `npm test -- [--nodes N] [PATH PART…] [--node-test-option…]`: all test files, or those whose path contains one of the parts, with
+ * planes of N server nodes.
+ */
 async function main(): Promise<void> {
+  if (nodes !== undefined && !/^[1-9]$/.test(nodes)) return finish(NOTHING_RAN, false, `--nodes ${nodes}: expected 1 to 9`);
+  // Test files run in processes of their own, which read it in tests/harness/nodes.ts.
+  if (nodes !== undefined) process.env.ROBOFLEET_TEST_NODES = nodes;
   const files = findTestFiles();
   if (files.length === 0) return finish(NOTHING_RAN, false, `no test file matches ${filters.join(" ") || FOLDERS.join(" ")}`);
   await ensureDebianPackages((line) => process.stderr.write(`robofleet: ${line}\n`));
@@ -28,10 +36,20 @@ async function main(): Promise<void> {
   finish(counts, ending.code === 0);
 }
 
+/** The value behind an option of ours, or after its `=`; both are taken out of what was given. */
+function takeOption(name: string): string | undefined {
+  const at = given.findIndex((argument) => argument === name || argument.startsWith(`${name}=`));
+  if (at < 0) return undefined;
+  if (given[at] !== name) return given.splice(at, 1)[0]?.slice(name.length + 1);
+  return given.splice(at, 2)[1] ?? "";
+}
+
 async function runNodeTests(files: readonly string[]): Promise<{ ending: Ending; counts: TestCounts | undefined }> {
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-test-"));
   try {
     const counts_file = path.join(directory, "counts.json");
+    // Once, before the first of them starts: every server of theirs would find the dashboard missing.
+    if (files.some((file) => file.startsWith("tests/dashboard/"))) process.env.ROBOFLEET_TEST_DASHBOARD = "1";
     const ending = await runChild(process.execPath, nodeArguments(counts_file, files), { cwd: root });
     return { ending, counts: await readCounts(counts_file) };
   } finally {
@@ -51,8 +69,8 @@ function nodeArguments(counts_file: string, files: readonly string[]): string[] 
   const setup = path.join(root, "tests", "harness", "global-setup.ts");
   return [
     "--test",
-    // Two files at once: more starve the timeouts of real processes on a 2-core machine.
-    "--test-concurrency=2",
+    // Three files at once on 2 cores: each waits for processes half of its time. More starve the timeouts of real processes.
+    "--test-concurrency=3",
     `--test-timeout=${TEST_TIMEOUT_MS}`,
     ...(existsSync(setup) ? [`--test-global-setup=${setup}`] : []),
     "--test-reporter=spec",

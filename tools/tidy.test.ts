@@ -66,6 +66,8 @@ test("a function over 70 lines is found, methods and arrows too", () => {
     linesOf(findOversize([parseSource("packages/agent/src/x.ts", text)])),
     [1, 72, 143].map((line) => `packages/agent/src/x.ts:${line}`),
   );
+  const page = `export const Page = () => (<p>${body(71)}</p>);\n`;
+  assert.deepEqual(linesOf(findOversize([parseSource("packages/dashboard/src/page.tsx", page)])), ["packages/dashboard/src/page.tsx:1"]);
 });
 
 test("names that are not kebab-case or say nothing are found", () => {
@@ -74,6 +76,7 @@ test("names that are not kebab-case or say nothing are found", () => {
   assert.equal(named("packages/agent/src/utils/read.ts"), 1);
   assert.equal(named("packages/agent/src/robot-manager.ts"), 1);
   assert.equal(named("packages/agent/src/read.ts", "export class RobotService {}"), 1);
+  assert.equal(named("packages/dashboard/src/RobotPage.tsx"), 1);
   assert.equal(named("packages/agent/src/read-file.test.ts", "export class Robot {}"), 0);
 });
 
@@ -103,7 +106,8 @@ test("ambient time, timers, chance and environment are found in product code onl
   assert.deepEqual(lines("packages/agent/src/x.ts").toSorted(), [2, 3, 4, 5, 5, 6, 7, 8]);
   assert.deepEqual(lines("packages/cli/src/x.ts").toSorted(), [2, 4, 5, 5, 8]);
   assert.deepEqual(lines("packages/agent/src/config.ts").toSorted(), [2, 3, 4, 5, 5, 6, 7]);
-  for (const file of ["packages/clock/src/x.ts", "packages/agent/src/x.test.ts", "tools/x.ts"]) assert.deepEqual(lines(file), []);
+  for (const file of ["packages/clock/src/x.ts", "packages/agent/src/x.test.ts", "tools/x.ts", "packages/dashboard/src/ui/x.tsx"])
+    assert.deepEqual(lines(file), []);
 });
 
 test("an import cycle is found through types and package names, not through dynamic imports", () => {

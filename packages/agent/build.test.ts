@@ -15,7 +15,7 @@ import { tarGz } from "./src/testing/bundles.ts";
 type Unpack = Pick<typeof unpack, "unpackBounds" | "unpackBundle">;
 const run = promisify(execFile);
 
-test("the bundled agent starts without the sources, and what unpacks is beside it and works", { timeout: 60_000 }, async () => {
+test("the bundled agent starts without the sources, and what unpacks is beside it and works", { timeout: 120_000 }, async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-agent-build-"));
   try {
     const program = await buildAgent(path.join(directory, "dist"));

@@ -43,6 +43,10 @@ create table artifact_upload (
   size bigint not null,
   created_at timestamp with time zone not null,
   expires_at timestamp with time zone not null,
+  holder text,
+  holder_node text,
+  holder_epoch bigint,
+  holder_beat bigint not null default 0,
   constraint artifact_upload_pkey PRIMARY KEY (org_id, release_id),
   constraint artifact_upload_org_id_release_id_fkey FOREIGN KEY (org_id, release_id) REFERENCES release(org_id, id) ON DELETE CASCADE,
   constraint artifact_upload_size_check CHECK (size >= 0)
@@ -70,7 +74,9 @@ create table audit_entry (
   data jsonb not null default '{}'::jsonb,
   constraint audit_entry_pkey PRIMARY KEY (org_id, id)
 );
+CREATE INDEX audit_entry_action ON audit_entry USING btree (org_id, action, id);
 CREATE INDEX audit_entry_object ON audit_entry USING btree (org_id, object_id, id) WHERE object_id IS NOT NULL;
+CREATE INDEX audit_entry_refused ON audit_entry USING btree (org_id, id) WHERE error IS NOT NULL;
 alter table audit_entry enable row level security;
 create policy tenant on audit_entry using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on audit_entry to pg_database_owner;
@@ -225,9 +231,11 @@ CREATE INDEX deployment_called_off ON deployment USING btree (org_id, id) WHERE 
 CREATE INDEX deployment_fan_out ON deployment USING btree (fan_out_at) WHERE fan_out_at IS NOT NULL AND fan_out_done_at IS NULL AND finished_at IS NULL;
 CREATE INDEX deployment_fleet ON deployment USING btree (org_id, fleet_id, id) WHERE fleet_id IS NOT NULL;
 CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);
+CREATE INDEX deployment_open ON deployment USING btree (org_id, id) WHERE finished_at IS NULL;
 CREATE INDEX deployment_open_expiry ON deployment USING btree (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX deployment_release ON deployment USING btree (org_id, release_id, id) WHERE release_id IS NOT NULL;
 CREATE INDEX deployment_robot ON deployment USING btree (org_id, robot_id, id) WHERE robot_id IS NOT NULL;
+CREATE INDEX deployment_status ON deployment USING btree (org_id, kind, status, id);
 CREATE INDEX deployment_step ON deployment USING btree (step_at) WHERE finished_at IS NULL AND step_at IS NOT NULL;
 alter table deployment enable row level security;
 create policy tenant on deployment using (org_id = current_setting('app.org'::text, true));
@@ -299,6 +307,7 @@ create table deployment_target (
 );
 CREATE INDEX deployment_target_claim ON deployment_target USING btree (deployment_id, org_id, COALESCE(not_before_at, '-infinity'::timestamp with time zone), id) WHERE status = 'queued'::text AND waiting_for IS NULL;
 CREATE INDEX deployment_target_deadline ON deployment_target USING btree (deadline_at) WHERE deadline_at IS NOT NULL;
+CREATE INDEX deployment_target_ended_badly ON deployment_target USING btree (org_id, deployment_id, status, id) WHERE status = ANY (ARRAY['failed'::text, 'rolled_back'::text, 'cancelled'::text]);
 CREATE INDEX deployment_target_held ON deployment_target USING btree (org_id, deployment_id, waiting_for, wave, id) WHERE waiting_for = ANY (ARRAY['slot'::text, 'gate'::text]);
 CREATE UNIQUE INDEX deployment_target_id ON deployment_target USING btree (org_id, id);
 CREATE INDEX deployment_target_pending ON deployment_target USING btree (org_id, deployment_id, wave, robot_id) WHERE status = 'pending'::text;
@@ -375,14 +384,30 @@ alter table fleet enable row level security;
 create policy tenant on fleet using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on fleet to pg_database_owner;
 
+create table health_history (
+  org_id text not null,
+  robot_id text not null,
+  first_at timestamp with time zone not null,
+  last_at timestamp with time zone not null,
+  points text not null,
+  constraint health_history_pkey PRIMARY KEY (org_id, robot_id, first_at)
+) partition by RANGE (first_at);
+alter table health_history enable row level security;
+create policy tenant on health_history using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on health_history to pg_database_owner;
+
 create table health_snapshot (
   org_id text not null,
   robot_id text not null,
   received_at timestamp with time zone not null,
   snapshot jsonb not null,
+  state text not null,
+  failing jsonb not null default '[]'::jsonb,
   constraint health_snapshot_pkey PRIMARY KEY (org_id, robot_id),
-  constraint health_snapshot_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+  constraint health_snapshot_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE,
+  constraint health_snapshot_state_check CHECK (state = ANY (ARRAY['ok'::text, 'failing'::text]))
 );
+CREATE INDEX health_snapshot_failing ON health_snapshot USING btree (org_id, robot_id) WHERE state = 'failing'::text;
 alter table health_snapshot enable row level security;
 create policy tenant on health_snapshot using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on health_snapshot to pg_database_owner;
@@ -467,8 +492,12 @@ grant delete, insert, select, update on membership to pg_database_owner;
 create table node (
   id text not null,
   epoch bigint not null,
-  lease_expires_at timestamp with time zone not null,
+  beat bigint not null,
+  is_over boolean not null,
   started_at timestamp with time zone not null,
+  version text,
+  address text,
+  tls_fingerprint text,
   constraint node_pkey PRIMARY KEY (id)
 );
 
@@ -556,11 +585,15 @@ create table robot (
   constraint robot_pkey PRIMARY KEY (org_id, id),
   constraint robot_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
 );
-CREATE INDEX robot_fleet ON robot USING btree (org_id, fleet_id, id) WHERE decommissioned_at IS NULL;
+CREATE INDEX robot_decommissioned ON robot USING btree (org_id, id) WHERE decommissioned_at IS NOT NULL;
+CREATE INDEX robot_fleet ON robot USING btree (org_id, fleet_id, id);
+CREATE INDEX robot_held ON robot USING btree (org_id, id) WHERE held_at IS NOT NULL;
 CREATE INDEX robot_labels ON robot USING gin (labels jsonb_path_ops);
-CREATE INDEX robot_node ON robot USING btree (node_id) WHERE node_id IS NOT NULL;
+CREATE INDEX robot_name ON robot USING btree (org_id, name COLLATE "C", id);
+CREATE INDEX robot_never_connected ON robot USING btree (org_id, id) WHERE connected_at IS NULL;
+CREATE INDEX robot_node ON robot USING btree (node_id, node_epoch) WHERE node_id IS NOT NULL;
 CREATE INDEX robot_online ON robot USING btree (org_id, fleet_id) WHERE node_id IS NOT NULL;
-CREATE INDEX robot_site ON robot USING btree (org_id, site_id, id) WHERE decommissioned_at IS NULL;
+CREATE INDEX robot_site ON robot USING btree (org_id, site_id, id);
 alter table robot enable row level security;
 create policy tenant on robot using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot to pg_database_owner;
@@ -581,12 +614,20 @@ create table robot_app (
   status text not null default 'unknown'::text,
   failed_release_id text,
   last_target_id text not null default ''::text,
+  state text not null default 
+CASE
+    WHEN failed_release_id IS NOT NULL AND target_id IS NULL THEN 'failed'::text
+    WHEN desired_release_id IS NULL AND current_release_id IS NULL THEN 'unknown'::text
+    WHEN desired_release_id IS NULL OR desired_release_id = current_release_id THEN 'current'::text
+    ELSE 'behind'::text
+END,
   updated_at timestamp with time zone not null,
   constraint robot_app_pkey PRIMARY KEY (org_id, robot_id, app),
   constraint robot_app_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
-CREATE INDEX robot_app_current ON robot_app USING btree (org_id, current_release_id);
+CREATE INDEX robot_app_current ON robot_app USING btree (org_id, current_release_id, robot_id);
 CREATE INDEX robot_app_desired ON robot_app USING btree (org_id, desired_release_id);
+CREATE INDEX robot_app_state ON robot_app USING btree (org_id, app, state, robot_id);
 alter table robot_app enable row level security;
 create policy tenant on robot_app using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_app to pg_database_owner;
@@ -607,10 +648,18 @@ create table robot_config (
   deployment_id text,
   attempt integer not null default 0,
   last_target_id text not null default ''::text,
+  state text not null default 
+CASE
+    WHEN reported_sha256 = sha256 THEN 'in_sync'::text
+    WHEN target_id IS NOT NULL OR reported_version IS DISTINCT FROM version THEN 'pending'::text
+    WHEN reported_sha256 IS NOT NULL THEN 'drifted'::text
+    ELSE 'unknown'::text
+END,
   updated_at timestamp with time zone not null,
   constraint robot_config_pkey PRIMARY KEY (org_id, robot_id, namespace),
   constraint robot_config_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+CREATE INDEX robot_config_state ON robot_config USING btree (org_id, state, robot_id);
 alter table robot_config enable row level security;
 create policy tenant on robot_config using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_config to pg_database_owner;
@@ -773,6 +822,8 @@ create table timeline_entry (
   constraint timeline_entry_pkey PRIMARY KEY (org_id, robot_id, id),
   constraint timeline_entry_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+CREATE INDEX timeline_entry_kind ON timeline_entry USING btree (org_id, kind, id);
+CREATE INDEX timeline_entry_org ON timeline_entry USING btree (org_id, id);
 alter table timeline_entry enable row level security;
 create policy tenant on timeline_entry using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on timeline_entry to pg_database_owner;

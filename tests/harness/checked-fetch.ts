@@ -75,7 +75,7 @@ async function fetchReference(url: string): Promise<Reference> {
 }
 
 /** A fetch that fails the test when the plane at `url()` answers anything that its own documents do not describe. */
-export function checkedFetch(url: () => string): typeof fetch {
+export function checkedFetch(url: () => string, send: typeof fetch = fetch): typeof fetch {
   let base: string | undefined;
   let loaded: Promise<{ api: Reference; agent: Reference }> | undefined;
   const load = (): Promise<{ api: Reference; agent: Reference }> => {
@@ -88,7 +88,7 @@ export function checkedFetch(url: () => string): typeof fetch {
     return loaded;
   };
   return async (input, init) => {
-    const response = await fetch(input, init);
+    const response = await send(input, init);
     const at = new URL(input instanceof Request ? input.url : input);
     const { api, agent } = await load();
     await (at.pathname.startsWith("/agent/") ? agent : api).check(init?.method ?? "GET", at.pathname, response);

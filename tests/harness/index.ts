@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Clock, idSource, SimulatedClock, systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { SECRET_PREFIXES } from "@robofleet/protocol";
 import type { Client } from "@robofleet/sdk";
 import { createLog, LIMIT_DEFAULTS, type Limits, type RunningPlane, type Settings, startPlane as startServer } from "@robofleet/server";
@@ -10,10 +11,13 @@ import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createTestDatabase, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
+import { Balancer } from "./balancer.ts";
 import { checkedFetch } from "./checked-fetch.ts";
 import { HarnessOrg } from "./harness-org.ts";
+import { NODES, spreadFetch } from "./nodes.ts";
 import { PlaneActivity } from "./plane-activity.ts";
 import { filesWithSecrets, secretsInText, tablesWithSecrets } from "./secrets.ts";
+import { NatsAndS3 } from "./nats-and-s3.ts";
 
 export { HarnessOrg, type NewRelease, type NewRobot } from "./harness-org.ts";
 
@@ -22,13 +26,13 @@ export interface HarnessOptions {
   at?: string;
   settings?: Partial<Omit<Settings, "limits">>;
   limits?: Partial<Limits>;
+  /** Servers that share one database, NATS and S3, with a balancer before them; by default as many as the run is told. */
+  nodes?: number;
 }
 
 export const ADMIN_TOKEN = "the-admin-token-of-the-tests";
-const WAIT_MS = 30_000;
-const POLL_MS = 20;
 
-/** A whole plane in this process: real database, HTTP and WebSockets, and simulated robots on one clock. */
+/** A whole plane in this process, of one node or several: real database, HTTP and WebSockets, and simulated robots on one clock. */
 export class Harness implements AsyncDisposable {
   readonly clock: Clock;
   /** The database as the plane sees it, for what no route tells. */
@@ -40,36 +44,41 @@ export class Harness implements AsyncDisposable {
   /** What the plane logged, parsed. */
   readonly logged: Record<string, unknown>[] = [];
   readonly #database: TestDatabase;
-  readonly #settings: Settings;
-  #running: RunningPlane | undefined;
+  /** Of each node. */
+  readonly #settings: readonly Settings[];
+  readonly #own = new AsyncDisposableStack();
+  readonly #running: RunningPlane[] = [];
+  #balancer: Balancer | undefined;
   #url = "";
   #orgs = 0;
   #default: HarnessOrg | undefined;
 
-  private constructor(database: TestDatabase, db: DbEngine, settings: Settings, clock: Clock, activity: PlaneActivity) {
+  private constructor(database: TestDatabase, db: DbEngine, settings: readonly Settings[], clock: Clock, activity: PlaneActivity) {
     this.#database = database;
     this.db = db;
     this.#settings = settings;
     this.clock = clock;
     this.activity = activity;
-    this.fetch = checkedFetch(() => this.#url);
+    this.fetch = checkedFetch(() => this.#url, settings.length > 1 ? spreadFetch : fetch);
     this.swarm = new Swarm({ url: "", clock, activity, fetch: (input, init) => this.fetch(input, init) });
     activity.swarm = this.swarm;
   }
 
   static async start(options: HarnessOptions): Promise<Harness> {
-    const database = await createTestDatabase();
-    const directory = await mkdtemp(path.join(tmpdir(), "robofleet-plane-"));
+    await using own = new AsyncDisposableStack();
+    const database = own.use(await createTestDatabase());
+    const nodes = options.nodes ?? NODES;
+    const shared = nodes > 1 ? own.use(await NatsAndS3.start()) : undefined;
     const activity = new PlaneActivity();
     const clock = options.at === undefined ? systemClock : new SimulatedClock({ at: options.at, activity });
-    const settings: Settings = {
-      data_directory: directory,
+    const settings: Omit<Settings, "data_directory"> = {
       listen: { host: "127.0.0.1", port: 0 },
       tls: undefined,
       behind_proxy: [],
       database_url: undefined,
       admin_token: ADMIN_TOKEN,
       log_level: "debug",
+      ...shared?.settings,
       ...options.settings,
       // A test sends in a second what a person sends in an hour.
       limits: {
@@ -80,7 +89,14 @@ export class Harness implements AsyncDisposable {
         ...options.limits,
       },
     };
-    const harness = new Harness(database, await database.connect(), settings, clock, activity);
+    const of_nodes: Settings[] = [];
+    for (let node = 0; node < nodes; node += 1) {
+      const data_directory = await mkdtemp(path.join(tmpdir(), "robofleet-plane-"));
+      own.defer(() => rm(data_directory, { recursive: true, force: true }));
+      of_nodes.push({ data_directory, ...settings });
+    }
+    const harness = new Harness(database, await database.connect(), of_nodes, clock, activity);
+    harness.#own.use(own.move());
     try {
       await harness.#startPlane();
       harness.#default = await harness.org("Default");
@@ -95,9 +111,30 @@ export class Harness implements AsyncDisposable {
     return this.#url;
   }
 
+  /** The first node, for tests that look inside. */
   get plane(): RunningPlane["plane"] {
-    if (this.#running === undefined) throw new Error("the plane is stopped");
-    return this.#running.plane;
+    const [first] = this.#running;
+    if (first === undefined) throw new Error("the plane is stopped");
+    return first.plane;
+  }
+
+  /** Every node, and its own address. */
+  get nodes(): readonly RunningPlane[] {
+    return this.#running;
+  }
+
+  /** The link of a robot, on whichever node holds it. */
+  session(robot_id: string): ReturnType<RunningPlane["plane"]["link"]["session"]> {
+    for (const { plane } of this.#running) {
+      const session = plane.link.session(robot_id);
+      if (session !== undefined) return session;
+    }
+    return undefined;
+  }
+
+  /** The database of this plane, for a second server on it. */
+  get database(): TestDatabase["connection"] {
+    return this.#database.connection;
   }
 
   get default_org(): HarnessOrg {
@@ -136,6 +173,14 @@ export class Harness implements AsyncDisposable {
   readonly events: HarnessOrg["events"] = (...args) => this.default_org.events(...args);
   readonly targets: HarnessOrg["targets"] = (...args) => this.default_org.targets(...args);
 
+  /** Whether a robot has its link, and every node knows which of them holds it. */
+  async holds(robot_id: string): Promise<boolean> {
+    const node = this.#running.find(({ plane }) => plane.link.session(robot_id) !== undefined);
+    if (node === undefined || this.#running.length === 1) return node !== undefined;
+    const { id, epoch } = node.plane.node;
+    return (await this.db.run(sql`select from robot where id = ${robot_id} and node_id = ${id} and node_epoch = ${epoch}`)) === 1;
+  }
+
   /** Moves the simulated clock; returns when no timer is due and no query, request or frame is under way. */
   async advance(step: Parameters<SimulatedClock["advance"]>[0]): Promise<void> {
     if (!(this.clock instanceof SimulatedClock)) throw new Error("this harness runs on the system's clock: start it with { at }");
@@ -148,22 +193,12 @@ export class Harness implements AsyncDisposable {
     return this.activity.idle();
   }
 
-  /** Resolves with the first answer that is not undefined or false; for harnesses on the system's clock. */
-  async until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
-    const deadline = performance.now() + WAIT_MS;
-    for (;;) {
-      const seen = await look();
-      if (seen !== undefined && seen !== false) return seen;
-      if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms in vain for: ${what}`);
-      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-    }
-  }
+  /** For harnesses on the system's clock. */
+  readonly until = until;
 
   /** Stops the plane; its database, files and robots stay. */
   async stop(): Promise<void> {
-    const running = this.#running;
-    this.#running = undefined;
-    await running?.stop();
+    await Promise.all(this.#running.splice(0).map((node) => node.stop()));
   }
 
   /** Starts a stopped plane, or stops it first, on the same database and files. Robots that were connected come back. */
@@ -177,19 +212,27 @@ export class Harness implements AsyncDisposable {
 
   async #startPlane(): Promise<void> {
     const stream = { write: (line: string) => void this.logged.push(JSON.parse(line) as Record<string, unknown>) };
-    const log = createLog({ level: this.#settings.log_level, stream });
-    this.#running = await startServer({
-      settings: this.#settings,
-      clock: this.clock,
-      log,
-      activity: this.activity,
-      database: this.#database.connection,
-      check_rows: true,
-    });
-    this.#url = this.#running.url;
-    // Clients know this address: the next start listens there again.
-    this.#settings.listen = { host: this.#settings.listen.host, port: Number(new URL(this.#url).port) };
+    for (const settings of this.#settings) {
+      const log = createLog({ level: settings.log_level, stream });
+      const { clock, activity } = this;
+      const node = await startServer({ settings, clock, log, activity, database: this.#database.connection, check_rows: true });
+      this.#running.push(node);
+      // Clients know this address: the next start listens there again.
+      settings.listen = { host: settings.listen.host, port: Number(new URL(node.url).port) };
+    }
+    this.#url = await this.#address();
     this.swarm.url = this.#url;
+    this.activity.buses = this.#running.map(({ plane }) => plane.bus);
+    if (this.#running.length > 1)
+      await this.until("every node to be on the bus", () => this.#running.every(({ plane }) => plane.bus.connected));
+  }
+
+  /** Of the one node, or of what stands before all of them. */
+  async #address(): Promise<string> {
+    const [first, ...others] = this.#running;
+    if (others.length === 0) return first?.url ?? "";
+    this.#balancer ??= this.#own.use(await Balancer.start(() => this.#running.map(({ url }) => url)));
+    return this.#balancer.url;
   }
 
   /** Where this run left a secret that it issued; every test of a whole plane looks, at its end. */
@@ -199,7 +242,9 @@ export class Harness implements AsyncDisposable {
       ...(await tablesWithSecrets(this.db)).map((table) => `table ${table}`),
       ...secretsInText(log).map((found) => `the log (${found})`),
       ...(log.includes(ADMIN_TOKEN) ? ["the log (the admin token)"] : []),
-      ...filesWithSecrets(this.#settings.data_directory, [...Object.values(SECRET_PREFIXES), ADMIN_TOKEN]).map((file) => `file ${file}`),
+      ...this.#settings.flatMap(({ data_directory }) =>
+        filesWithSecrets(data_directory, [...Object.values(SECRET_PREFIXES), ADMIN_TOKEN]).map((file) => `file ${file}`),
+      ),
     ];
   }
 
@@ -207,8 +252,7 @@ export class Harness implements AsyncDisposable {
     await this.swarm.stop();
     await this.stop();
     const leaked = await this.#leaks();
-    await this.#database.drop();
-    await rm(this.#settings.data_directory, { recursive: true, force: true });
+    await this.#own.disposeAsync();
     if (leaked.length > 0) throw new Error(`a secret was left behind in: ${leaked.join(", ")}`);
   }
 }

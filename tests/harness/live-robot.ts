@@ -78,7 +78,7 @@ export class LiveRobot implements AsyncDisposable {
 
   /** Resolves when the link is there, again after it was cut. */
   back(): Promise<unknown> {
-    return this.plane.until("the robot's link", () => this.connected && this.plane.plane.link.session(this.id) !== undefined);
+    return this.plane.until("the robot's link", () => this.connected && this.plane.holds(this.id));
   }
 
   async stop(): Promise<void> {

@@ -120,7 +120,7 @@ export class OpenStream {
     for (;;) {
       if (holds()) return;
       const why = `${this.name}, ${this.count} messages, the last words: ${JSON.stringify(this.#seen.slice(-200))}`;
-      if (!this.open) throw new Error(`the stream closed: ${why}`);
+      if (!this.open) throw new Error(`the stream closed with ${(await this.closed).code}: ${why}`);
       if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms for: ${why}`);
       again();
       await meanwhile?.();

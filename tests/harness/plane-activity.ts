@@ -1,5 +1,7 @@
 import { trackActivity, type TrackedActivity } from "@robofleet/clock";
 import type { Swarm } from "@robofleet/swarm";
+import type { Bus } from "../../packages/server/src/engines/bus/index.ts";
+import { passed } from "../../packages/server/src/engines/bus/testing/listening.ts";
 
 /** Barriers in a row around which nothing moved, before the plane and its robots count as idle. */
 const QUIET_BARRIERS = 2;
@@ -15,6 +17,8 @@ export class PlaneActivity implements TrackedActivity {
   #idle_at = "";
   /** Set once there are robots. */
   swarm: Swarm | undefined;
+  /** Of every node: what one told the others may be under way between them. */
+  buses: readonly Bus[] = [];
 
   get pending(): number {
     return this.#work.pending;
@@ -30,12 +34,19 @@ export class PlaneActivity implements TrackedActivity {
     let quiet = this.#mark() === this.#idle_at ? QUIET_BARRIERS : 0;
     for (let rounds = 0; quiet < QUIET_BARRIERS; rounds += 1) {
       if (rounds > ROUNDS_MAX) throw new Error("the plane and its robots do not come to rest");
+      await this.#heard();
       const before = this.#mark();
       await this.swarm?.barrier();
       await this.#work.idle();
       quiet = this.#mark() === before ? quiet + 1 : 0;
     }
     this.#idle_at = this.#mark();
+  }
+
+  /** Each node has heard what the others told it until now. */
+  async #heard(): Promise<void> {
+    const connected = this.buses.filter((bus) => bus.connected);
+    await Promise.all(connected.flatMap((from) => connected.filter((to) => to !== from).map((to) => passed(from, to))));
   }
 
   #mark(): string {

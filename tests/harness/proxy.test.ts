@@ -4,7 +4,7 @@ import net from "node:net";
 import { test } from "node:test";
 import { Proxy } from "./proxy.ts";
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A server that sends back what it gets. */
 async function echoServer(): Promise<net.Server & AsyncDisposable> {

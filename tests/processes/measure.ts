@@ -1,7 +1,8 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { type Program, ROOT, until } from "./process.ts";
+import { until } from "@robofleet/clock/testing";
+import { type Program, ROOT } from "./process.ts";
 
 /** What a process holds once its garbage is collected: bytes, and how many files and sockets are open. */
 export interface Measure {

@@ -2,10 +2,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
+import { type Truthy, until } from "@robofleet/clock/testing";
 
 const STOP_MS_MAX = 60_000;
-const WAIT_MS = 60_000;
-const POLL_MS = 25;
 
 export const ROOT = path.resolve(import.meta.dirname, "../..");
 /** Compiling our sources is half of what a start costs. Written by every program that ends in good order. */
@@ -24,7 +23,8 @@ export class Program {
     );
     const [command = process.execPath, ...words] = [...within, process.execPath, path.join(ROOT, entry), ...args];
     this.child = spawn(command, words, {
-      env: { ...inherited, NODE_COMPILE_CACHE: COMPILE_CACHE, ...env },
+      // No server of a test builds a dashboard, unless the test is about it.
+      env: { ...inherited, NODE_COMPILE_CACHE: COMPILE_CACHE, ROBOFLEET_DASHBOARD: "off", ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
     for (const stream of [this.child.stdout, this.child.stderr])
@@ -59,14 +59,11 @@ export class Program {
     return code;
   }
 
-  /** Resolves with the first answer of `look` that is not undefined or false; rejects when the program ends before. */
-  async until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
+  /** Resolves with the first truthy answer of `look`; rejects when the program ends before. */
+  until<T>(what: string, look: () => T | Promise<T>): Promise<Truthy<Awaited<T>>> {
     return until(what, async () => {
       const seen = await look();
-      if (seen === undefined || seen === false) {
-        if (!this.running) throw new Error(`the program ended while this was waited for: ${what}\n${this.output.slice(-4_000)}`);
-        return undefined;
-      }
+      if (!seen && !this.running) throw new Error(`the program ended while this was waited for: ${what}`);
       return seen;
     }).catch((error: unknown) => {
       throw new Error(`${error instanceof Error ? error.message : String(error)}\n${this.output.slice(-4_000)}`, { cause: error });
@@ -77,29 +74,6 @@ export class Program {
 /** The flag without which a program does not obey the failpoint of its environment. */
 export const failpointFlags = (env: Record<string, string> = {}): string[] =>
   env["ROBOFLEET_FAILPOINT"] === undefined ? [] : ["--crash-at-failpoint"];
-
-/**
- * Resolves with the first answer that is not undefined or false. The time that it waits starts anew when the answer of
- * `progress` changes.
- */
-export async function until<T>(
-  what: string,
-  look: () => Promise<T | undefined | false> | T | undefined | false,
-  progress: () => number = () => 0,
-  wait_ms = WAIT_MS,
-): Promise<T> {
-  let deadline = performance.now() + wait_ms;
-  let before = progress();
-  for (;;) {
-    const seen = await look();
-    if (seen !== undefined && seen !== false) return seen;
-    const now = progress();
-    if (now !== before) deadline = performance.now() + wait_ms;
-    before = now;
-    if (performance.now() > deadline) throw new Error(`waited ${wait_ms} ms in vain for: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
-}
 
 export interface Found {
   pid: number;

@@ -2,7 +2,12 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Client, createClient } from "@robofleet/sdk";
+import { type Connection, runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
+import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { Balancer } from "../harness/balancer.ts";
+import { NODES, spreadFetch } from "../harness/nodes.ts";
 import { refuseSecrets } from "../harness/secrets.ts";
+import { NatsAndS3 } from "../harness/nats-and-s3.ts";
 import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
 
 export interface ServerOptions {
@@ -12,17 +17,28 @@ export interface ServerOptions {
   place?: string;
   args?: readonly string[];
   env?: Record<string, string>;
+  /** Servers that share a database of the tests, NATS and S3, with a balancer before them; by default as many as the run is told. */
+  nodes?: number;
 }
 
-/** `robofleet serve` as a process of its own, with its own PostgreSQL in a data directory that outlives a kill. */
+/**
+ * `robofleet serve` as a process of its own, with its own PostgreSQL in a data directory that outlives a kill. Of several nodes it is
+ * the first, with the others beside it: what is killed and restarted is this one.
+ */
 export class ServerProcess implements AsyncDisposable {
   readonly data: string;
   /** Added to the environment of the next start. */
   env: Record<string, string> = {};
   readonly #options: ServerOptions;
   readonly #programs: Program[] = [];
+  /** What it shares with its other nodes, and those. */
+  readonly #beside = new AsyncDisposableStack();
   program: Program;
+  /** Where the server answers, or what stands before all of its nodes. */
   url = "";
+  #own_url = "";
+  #spread: typeof fetch | undefined;
+  #shared_database: Connection | undefined;
 
   private constructor(options: ServerOptions) {
     this.#options = options;
@@ -30,15 +46,38 @@ export class ServerProcess implements AsyncDisposable {
     this.program = this.run(options.listen ?? "127.0.0.1:0");
   }
 
-  static async start(options: ServerOptions = {}): Promise<ServerProcess> {
+  static async start({ nodes = NODES, ...options }: ServerOptions = {}): Promise<ServerProcess> {
+    if (nodes > 1) return ServerProcess.#startSeveral(nodes, options);
     const server = new ServerProcess(options);
     try {
-      server.url = await server.#listening();
+      server.url = server.#own_url = await server.#listening();
     } catch (error) {
       await server[Symbol.asyncDispose]();
       throw error;
     }
     return server;
+  }
+
+  static async #startSeveral(count: number, options: ServerOptions): Promise<ServerProcess> {
+    await using own = new AsyncDisposableStack();
+    const { env } = own.use(await NatsAndS3.start());
+    const database = options.env?.DATABASE_URL === undefined ? own.use(await createTestDatabase()).connection : undefined;
+    const its = database && { DATABASE_URL: databaseUrl(database) };
+    const shared = { ...options, env: { ...env, ...its, ...options.env }, nodes: 1 };
+    const first = await ServerProcess.start(shared);
+    first.#shared_database = database;
+    const beside = first.#beside;
+    beside.use(own.move());
+    try {
+      const others = await Promise.all(Array.from({ length: count - 1 }, async () => beside.use(await ServerProcess.start(shared))));
+      const urls = [first, ...others].map((node) => node.#own_url);
+      first.url = beside.use(await Balancer.start(() => urls)).url;
+      first.#spread = spreadFetch;
+      return first;
+    } catch (error) {
+      await first[Symbol.asyncDispose]();
+      throw error;
+    }
   }
 
   /** Starts a server on the same data; it is not waited for. */
@@ -57,7 +96,7 @@ export class ServerProcess implements AsyncDisposable {
 
   /** Starts the server again at the address that everybody knows. */
   async restart(): Promise<void> {
-    this.program = this.run(new URL(this.url).host);
+    this.program = this.run(new URL(this.#own_url).host);
     await this.#listening();
   }
 
@@ -78,7 +117,14 @@ export class ServerProcess implements AsyncDisposable {
     const { data } = await admin.createOrg({ body: { name } });
     const { token } = (await admin.approveOrg({ params: { id: data.id } })).data;
     if (token === null) throw new Error("the approval answered no token");
-    return { token, api: createClient({ base_url: this.address, ca: this.ca, token }) };
+    return { token, api: createClient({ base_url: this.address, ca: this.ca, token, ...(this.#spread && { fetch: this.#spread }) }) };
+  }
+
+  /** The database that it made, or shares with its other nodes. */
+  async database(): Promise<Connection> {
+    const connection = this.#shared_database ?? (await runningDatabase(path.join(this.data, "postgres")));
+    if (connection === undefined) throw new Error("the server's database does not run");
+    return connection;
   }
 
   /** Processes that work on the data directory: the server, PostgreSQL and its children. */
@@ -96,12 +142,13 @@ export class ServerProcess implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.env = {};
     if (this.program.running) await this.program.stop();
-    else if (this.processes().length > 0 && this.url !== "") {
+    else if (this.processes().length > 0 && this.#own_url !== "") {
       // It was killed, and PostgreSQL outlives it by design: the next server adopts and stops it.
       await this.restart();
       await this.program.stop();
     }
     try {
+      await this.#beside.disposeAsync();
       refuseSecrets("the server", { directory: this.data, outputs: this.#programs.map(({ output }) => output) });
     } finally {
       rmSync(this.data, { recursive: true, force: true });
@@ -112,3 +159,9 @@ export class ServerProcess implements AsyncDisposable {
 /** A database of the tests, as DATABASE_URL says it. */
 export const databaseUrl = ({ host, port, user, database }: { host: string; port: number; user: string; database: string }): string =>
   `postgres://${user}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`;
+
+/** Where a server's own PostgreSQL listens, as its postmaster.pid says. */
+export function ownDatabase({ data }: ServerProcess): { host: string; port: number; user: string; database: string } {
+  const lines = readFileSync(path.join(data, "postgres", "postmaster.pid"), "utf8").split("\n");
+  return { host: lines[4]?.trim() ?? "", port: Number(lines[3]), user: "robofleet", database: "robofleet" };
+}

@@ -43,7 +43,7 @@ function end(code: number): Promise<void> {
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => void end(0));
 
 try {
-  const url = await progress.during("Starting the server and its database", () =>
+  const url = await progress.during("Starting the server, its database and its dashboard", () =>
     processes.startServer({ root, data: values.data, listen: values.listen }),
   );
   const demo = await progress.during("Setting up the demo org, site and fleet", () => setUpOrg(url, values.data));

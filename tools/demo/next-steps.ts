@@ -28,14 +28,15 @@ ros-core, python3-std-msgs and python3-sensor-msgs installed the next npm start 
 `;
   const file = (version: string): string => shown(path.relative(root, bundles[version] ?? ""));
   return `
-Robofleet is running with three robots.
+Robofleet is running with three robots. Open this address in a browser:
 
-  API        ${url}
-  Reference  ${url}/docs
-  Token      ${token}
-  Logs       ${shown(path.relative(root, path.join(data, "demo", "logs")))}/
+  ${url}
 
-Open a second terminal here and type:
+and sign in with this token:
+
+  ${token}
+
+From a terminal it goes like this. Open a second one here and type:
 
   alias rf=./bin/rf.mjs
   rf login --base-url ${url} --token ${token}
@@ -58,6 +59,9 @@ See what a robot sees, and open a shell on it:
   rf robots camera ${robot_id}
   rf robots shell ${robot_id}
 ${topics}
+The API's reference is at ${url}/docs, the logs of all processes are in
+${shown(path.relative(root, path.join(data, "demo", "logs")))}/.
+
 Ctrl-C here stops everything.
 `;
 }

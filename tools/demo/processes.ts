@@ -3,7 +3,8 @@ import { mkdirSync, openSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const READY_TIMEOUT_MS = 90_000;
+/** Within it a new clone makes its database and builds its dashboard. */
+const READY_TIMEOUT_MS = 180_000;
 const STOP_TIMEOUT_MS = 20_000;
 const LOG_LINES_SHOWN = 15;
 

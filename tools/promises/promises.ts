@@ -58,6 +58,12 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "kill -9 of server and agent in turn while shells are open, and what they showed compared with their recordings",
   },
   {
+    number: 15,
+    promise: "Text is text, wherever it is shown",
+    proof:
+      "code, control characters and endless words in every field that people and robots fill, on every page in Chromium; a POST from another site",
+  },
+  {
     number: 16,
     promise: "An acknowledged write survives",
     proof: "kill -9 of server and PostgreSQL under writes, against the client's ledger",
@@ -81,6 +87,11 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "cut off for 24 virtual hours with a real workload, log spool and outbox full, a release and configs waiting; then back",
   },
   { number: 22, promise: "The database may restart", proof: "PostgreSQL killed under load" },
+  {
+    number: 23,
+    promise: "Everyone may come back at once",
+    proof: "15,000 robots over TLS that lose their links at once, and whose server is killed; API calls meanwhile",
+  },
   {
     number: 24,
     promise: "It runs for months",

@@ -20,7 +20,7 @@ const STATEMENT = /^\(?\s*(select|insert|update|delete|with|truncate|copy|lock|m
 const WRITES =
   /\b(?:insert\s+into|(?<!\bfor\s+(?:no\s+key\s+)?)update(?:\s+only)?|delete\s+from|truncate(?:\s+table)?|copy|merge\s+into)\s+([a-z_][a-z0-9_]*)/g;
 const READS =
-  /\b(?:from|join|using)\s+((?:only\s+)?[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?[a-z_][a-z0-9_]*)?(?:\s*,\s*[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?[a-z_][a-z0-9_]*)?)*)/g;
+  /\b(?:from|join|using)\s+((?:only\s+)?[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?(?!join\b|left\b|where\b|order\b)[a-z_][a-z0-9_]*)?(?:\s*,\s*[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?(?!join\b|left\b|where\b|order\b)[a-z_][a-z0-9_]*)?)*)/g;
 
 /**
  * SQL of the templates tagged `sql`, `sql(row)` or `row.tag`. Reading it by pattern is enough for plain statements:

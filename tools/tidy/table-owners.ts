@@ -32,6 +32,8 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   config_version: "features/configs",
   robot_config: "features/deployments",
   health_snapshot: "features/health",
+  health_history: "features/health",
+  health_history_default: "features/health",
   timeline_entry: "features/timeline",
   shell_session: "features/shells",
   shell_recording: "features/shells",

@@ -8,7 +8,7 @@ import { install, requireParentsOfRoot, uninstall } from "./install.ts";
 import { unitText } from "./systemd-unit.ts";
 import { temporaryDirectory } from "./testing/agent-rig.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 const ANALYZE = spawnSync("systemd-analyze", ["--version"]).status === 0;
 const SKIP = ANALYZE ? {} : { skip: "no systemd-analyze: apt-get install systemd" };
 

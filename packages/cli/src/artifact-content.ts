@@ -2,13 +2,8 @@ import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
 import { createGunzip } from "node:zlib";
 import type { Image } from "@robofleet/protocol/image-archive";
+import { isBundleManifest, isGzip, tarNames } from "@robofleet/protocol/release-file";
 import { usage } from "./failure.ts";
-
-const GZIP = Buffer.from([0x1f, 0x8b]);
-const BLOCK_BYTES = 512;
-/** Of an unpacked bundle, in which its manifest is looked for: bundles have it at their beginning or have few files before it. */
-const LOOK_BYTES_MAX = 256 * 1024 * 1024;
-const BUNDLE_MANIFEST = /^(?:\.\/)?robofleet\.json$/;
 
 /** What a file turns out to be. */
 export interface ArtifactContent {
@@ -21,7 +16,7 @@ export interface ArtifactContent {
 
 /** Reads what a file is. Fails for the archive of an image that is broken: no robot could run it, and the server would refuse it. */
 export async function lookInside(file: string, size: number): Promise<ArtifactContent> {
-  const is_gzip = await isGzip(file);
+  const is_gzip = await startsAsGzip(file);
   if (is_gzip) return { kind: (await isBundle(file)) ? "app_bundle" : undefined, images: [], is_gzip };
   const { ImageRefused, readImages } = await import("@robofleet/protocol/image-archive");
   try {
@@ -35,10 +30,10 @@ export async function lookInside(file: string, size: number): Promise<ArtifactCo
 
 const OTHER_KINDS = "Make one with `docker save IMAGE -o FILE`. Is it something else? Say --kind app_bundle (a tar.gz) or --kind file.";
 
-async function isGzip(file: string): Promise<boolean> {
+async function startsAsGzip(file: string): Promise<boolean> {
   await using handle = await open(file);
-  const { bytesRead, buffer } = await handle.read(Buffer.alloc(GZIP.length), 0, GZIP.length, 0);
-  return bytesRead === GZIP.length && buffer.equals(GZIP);
+  const { bytesRead, buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
+  return isGzip(buffer.subarray(0, bytesRead));
 }
 
 /** Whether a tar.gz has a `robofleet.json` at its root. What cannot be read as one has none. */
@@ -47,7 +42,7 @@ async function isBundle(file: string): Promise<boolean> {
   const unpacked = source.pipe(createGunzip());
   source.on("error", (error) => unpacked.destroy(error));
   try {
-    for await (const name of tarNames(unpacked as AsyncIterable<Buffer>)) if (BUNDLE_MANIFEST.test(name)) return true;
+    for await (const name of tarNames(unpacked as AsyncIterable<Buffer>)) if (isBundleManifest(name)) return true;
   } catch {
     // Broken or cut off: no bundle, as far as can be told.
   } finally {
@@ -55,27 +50,4 @@ async function isBundle(file: string): Promise<boolean> {
     unpacked.destroy();
   }
   return false;
-}
-
-/** The names in a tar archive, as its plain headers have them. */
-async function* tarNames(stream: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  let rest: Buffer = Buffer.alloc(0);
-  let skip = 0;
-  let seen = 0;
-  for await (const chunk of stream) {
-    seen += chunk.length;
-    if (seen > LOOK_BYTES_MAX) return;
-    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
-    for (;;) {
-      const skipped = Math.min(skip, rest.length);
-      rest = rest.subarray(skipped);
-      skip -= skipped;
-      if (skip > 0 || rest.length < BLOCK_BYTES) break;
-      const name = rest.toString("utf8", 0, 100).replace(/\0.*$/s, "");
-      const size = Number.parseInt(rest.toString("latin1", 124, 136).trim() || "0", 8);
-      if (name === "" || !Number.isSafeInteger(size)) return;
-      yield name;
-      skip = BLOCK_BYTES + Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES;
-    }
-  }
 }

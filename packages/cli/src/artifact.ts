@@ -12,16 +12,6 @@ export interface Artifact {
   size: number;
 }
 
-/**
- * A file's name without its last extension. `.tar.gz` and its like count as one; a dot before a digit is part of a
- * version: `app-1.2.0` stays whole.
- */
-export function defaultTag(file: string): string {
-  const name = path.basename(file);
-  const extension = /\.(?:tar\.gz|tar\.xz|tar\.zst|tgz)$/i.exec(name) ?? /\.[^.\d][^.]*$/.exec(name);
-  return extension === null || extension.index === 0 ? name : name.slice(0, extension.index);
-}
-
 /** Digest and size of a file, read once from its beginning to its end. */
 export async function digestFile(file: string, on_progress: (done: number, total: number) => void): Promise<Artifact> {
   const status = await stat(file);

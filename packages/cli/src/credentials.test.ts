@@ -7,7 +7,7 @@ import { loginTarget } from "./credentials.ts";
 import { RfHome } from "./testing/run-rf.ts";
 import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const org = { id: "org_1", name: "Acme", role: "admin" };
 const me = {
   data: {

@@ -18,6 +18,7 @@ const TONES = new Map<string, Tone>(
     in_sync: "good",
     current: "good",
     failed: "bad",
+    failing: "bad",
     rolled_back: "bad",
     error: "bad",
     fatal: "bad",

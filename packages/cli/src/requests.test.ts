@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { RfHome } from "./testing/run-rf.ts";
 import { type Script, ScriptedPeer } from "./testing/scripted-peer.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const UUID_V4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 /** Answers every list with nothing and everything else with the fields that `rf` reads. */

@@ -7,7 +7,7 @@ import { parseTrustStatement, publicKeyOf, type SignedText, signTrust } from "@r
 import { RfHome } from "./testing/run-rf.ts";
 import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const AT = "2030-01-01T00:00:00.000Z";
 
 test(

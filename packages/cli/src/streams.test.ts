@@ -4,7 +4,7 @@ import type { WebSocket } from "ws";
 import { RfHome, type RfResult } from "./testing/run-rf.ts";
 import { type Script, ScriptedPeer } from "./testing/scripted-peer.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const record = (seq: number, message: string): object => ({
   robot_id: "rob_1",
   seq,

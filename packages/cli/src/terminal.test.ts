@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { RfHome } from "./testing/run-rf.ts";
 import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = path.resolve(import.meta.dirname, "main.ts");
 const ESC = "\u001b[";
 

@@ -4,7 +4,7 @@ import type { WebSocket } from "ws";
 import { RfHome, type RfResult } from "./testing/run-rf.ts";
 import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** Runs `rf robots topics rob_1 …` against a service that does `accept` with the stream. */
 async function topics(words: string[], accept: (socket: WebSocket) => void): Promise<RfResult & { lines: string[] }> {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { RfHome } from "./testing/run-rf.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 let home: RfHome;
 before(async () => {
   home = await RfHome.make();

@@ -141,10 +141,15 @@ create table robot (
   primary key (org_id, id),
   foreign key (org_id) references org (id) on delete cascade
 );
-create index robot_fleet on robot (org_id, fleet_id, id) where decommissioned_at is null;
-create index robot_site on robot (org_id, site_id, id) where decommissioned_at is null;
-create index robot_node on robot (node_id) where node_id is not null;
+-- Decommissioned robots are in them: the timeline of a fleet tells of them too.
+create index robot_fleet on robot (org_id, fleet_id, id);
+create index robot_site on robot (org_id, site_id, id);
+create index robot_decommissioned on robot (org_id, id) where decommissioned_at is not null;
+create index robot_node on robot (node_id, node_epoch) where node_id is not null;
 create index robot_online on robot (org_id, fleet_id) where node_id is not null;
+create index robot_never_connected on robot (org_id, id) where connected_at is null;
+create index robot_held on robot (org_id, id) where held_at is not null;
+create index robot_name on robot (org_id, name collate "C", id);
 create index robot_labels on robot using gin (labels jsonb_path_ops);
 
 -- A robot's public key, found before any org is known.
@@ -251,6 +256,11 @@ create table artifact_upload (
   created_at timestamptz not null,
   -- a day after the last bytes came
   expires_at timestamptz not null,
+  -- which request works on it, in which run of which node; the beat grows as long as it moves
+  holder text,
+  holder_node text,
+  holder_epoch bigint,
+  holder_beat bigint not null default 0,
   primary key (org_id, release_id),
   foreign key (org_id, release_id) references release (org_id, id) on delete cascade
 );
@@ -275,9 +285,26 @@ create table health_snapshot (
   robot_id text not null,
   received_at timestamptz not null,
   snapshot jsonb not null,
+  -- what the snapshot comes to, and what fails, in words
+  state text not null check (state in ('ok', 'failing')),
+  failing jsonb not null default '[]',
   primary key (org_id, robot_id),
   foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
 );
+create index health_snapshot_failing on health_snapshot (org_id, robot_id) where state = 'failing';
+
+-- Robots' health over time: a point a minute, a row for each ten minutes of a robot. Daily partitions are made ahead by the
+-- program, and retention drops them whole.
+create table health_history (
+  org_id text not null,
+  robot_id text not null,
+  first_at timestamptz not null,
+  last_at timestamptz not null,
+  -- JSON: names of disks once, then the values of each point
+  points text not null,
+  primary key (org_id, robot_id, first_at)
+) partition by range (first_at);
+create table health_history_default partition of health_history default;
 
 -- What one robot runs and is to run, app by app.
 create table robot_app (
@@ -300,12 +327,19 @@ create table robot_app (
   failed_release_id text,
   -- the newest target ever dispatched: an older one is not dispatched after it
   last_target_id text not null default '',
+  -- failed until something newer is tried: what runs then is the release before
+  state text not null generated always as (case
+    when failed_release_id is not null and target_id is null then 'failed'
+    when desired_release_id is null and current_release_id is null then 'unknown'
+    when desired_release_id is null or desired_release_id = current_release_id then 'current'
+    else 'behind' end) stored,
   updated_at timestamptz not null,
   primary key (org_id, robot_id, app),
   foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
 );
-create index robot_app_current on robot_app (org_id, current_release_id);
+create index robot_app_current on robot_app (org_id, current_release_id, robot_id);
 create index robot_app_desired on robot_app (org_id, desired_release_id);
+create index robot_app_state on robot_app (org_id, app, state, robot_id);
 
 -- Deployments of releases (kind release) and of configs (kind config): one machine runs both.
 create table deployment (
@@ -370,8 +404,10 @@ create table deployment (
   primary key (org_id, id)
 );
 create index deployment_kind on deployment (org_id, kind, id);
+create index deployment_status on deployment (org_id, kind, status, id);
 create index deployment_robot on deployment (org_id, robot_id, id) where robot_id is not null;
 create index deployment_fleet on deployment (org_id, fleet_id, id) where fleet_id is not null;
+create index deployment_open on deployment (org_id, id) where finished_at is null;
 create index deployment_release on deployment (org_id, release_id, id) where release_id is not null;
 create index deployment_open_expiry on deployment (expires_at) where finished_at is null and expires_at is not null;
 create index deployment_step on deployment (step_at) where finished_at is null and step_at is not null;
@@ -446,6 +482,7 @@ create index deployment_target_claim on deployment_target (deployment_id, org_id
 create index deployment_target_pending on deployment_target (org_id, deployment_id, wave, robot_id) where status = 'pending';
 create index deployment_target_held on deployment_target (org_id, deployment_id, waiting_for, wave, id) where waiting_for in ('slot', 'gate');
 create index deployment_target_waiting_release on deployment_target (org_id, release_id) where status = 'queued' and waiting_for = 'artifact';
+create index deployment_target_ended_badly on deployment_target (org_id, deployment_id, status, id) where status in ('failed', 'rolled_back', 'cancelled');
 create index deployment_target_deadline on deployment_target (deadline_at) where deadline_at is not null;
 
 create table deployment_event (
@@ -553,10 +590,16 @@ create table robot_config (
   deployment_id text,
   attempt integer not null default 0,
   last_target_id text not null default '',
+  state text not null generated always as (case
+    when reported_sha256 = sha256 then 'in_sync'
+    when target_id is not null or reported_version is distinct from version then 'pending'
+    when reported_sha256 is not null then 'drifted'
+    else 'unknown' end) stored,
   updated_at timestamptz not null,
   primary key (org_id, robot_id, namespace),
   foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
 );
+create index robot_config_state on robot_config (org_id, state, robot_id);
 
 -- What a robot was brought to because its fleet has it, by release or by config revision: one automatic attempt each.
 create table robot_follow (
@@ -581,6 +624,9 @@ create table timeline_entry (
   primary key (org_id, robot_id, id),
   foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
 );
+-- What happened to all the robots, by time as their ids are
+create index timeline_entry_org on timeline_entry (org_id, id);
+create index timeline_entry_kind on timeline_entry (org_id, kind, id);
 
 -- A shell that somebody opened on a robot: known before it opens, and told to have ended once. What it showed is recorded.
 create table shell_session (
@@ -683,6 +729,8 @@ create table audit_entry (
   data jsonb not null default '{}',
   primary key (org_id, id)
 );
+create index audit_entry_action on audit_entry (org_id, action, id);
+create index audit_entry_refused on audit_entry (org_id, id) where error is not null;
 create index audit_entry_object on audit_entry (org_id, object_id, id) where object_id is not null;
 
 -- A stream that a viewer has open, with what its entry in the audit says when it ends: when the server that held it is gone,
@@ -732,12 +780,19 @@ create table idempotency (
 );
 create index idempotency_expiry on idempotency (expires_at) where expires_at is not null;
 
--- A server process: its lease says that it lives, its epoch tells its runs apart.
+-- A server process: its epoch tells its runs apart, its beat grows as long as it lives. No times: nodes' clocks differ.
 create table node (
   id text primary key,
   epoch bigint not null,
-  lease_expires_at timestamptz not null,
-  started_at timestamptz not null
+  beat bigint not null,
+  -- it stopped, or the others found it silent; whoever was not dead after all says so with its next beat
+  is_over boolean not null,
+  started_at timestamptz not null,
+  -- of the program that runs, for people
+  version text,
+  -- where other nodes connect to this run, and the SHA-256 of the certificate that it shows them; null: it listens for none
+  address text,
+  tls_fingerprint text
 );
 
 -- Row-level security, the second wall behind `where org_id =`. Connections that serve one org run as pg_database_owner and

@@ -14,3 +14,54 @@ test("a failpoint in the environment is obeyed with its flag only, and a flag wi
   for (const missing of [{}, { ...armed, ROBOFLEET_FAILPOINT_LOG: "" }, { ...armed, ROBOFLEET_FAILPOINT: "" }])
     assert.throws(() => readSettings({ crashAtFailpoint: true }, missing), SettingsError);
 });
+
+test("artifacts lie in an S3 store by its URL, with the credentials of the environment only", () => {
+  const url = "s3://robots/prod?endpoint=http://10.0.0.1:9000&path_style=1";
+  const place = { bucket: "robots", prefix: "prod", endpoint: "http://10.0.0.1:9000", path_style: true };
+  const keys = { AWS_ACCESS_KEY_ID: "id", AWS_SECRET_ACCESS_KEY: "secret" };
+  const credentials = { access_key_id: "id", secret_access_key: "secret", session_token: undefined };
+  assert.equal(readSettings({}, keys).blobs, undefined);
+  assert.deepEqual(readSettings({}, { ROBOFLEET_BLOBS_URL: url, ...keys }).blobs, { ...place, region: "us-east-1", credentials });
+  assert.deepEqual(readSettings({}, { ROBOFLEET_BLOBS_URL: url, AWS_REGION: "eu-west-1" }).blobs, {
+    ...place,
+    region: "eu-west-1",
+    credentials: undefined,
+  });
+  assert.equal(readSettings({}, { ROBOFLEET_BLOBS_URL: `${url}&region=here`, AWS_REGION: "eu-west-1" }).blobs?.region, "here");
+});
+
+test("a URL of artifacts that is none is refused without being repeated", () => {
+  const refused = (env: NodeJS.ProcessEnv, message: RegExp): void => {
+    assert.throws(
+      () => readSettings({}, env),
+      (error) => error instanceof SettingsError && message.test(error.message) && !/secret/.test(error.message),
+    );
+  };
+  refused({ ROBOFLEET_BLOBS_URL: "s3://id:secret@robots" }, /^ROBOFLEET_BLOBS_URL: holds credentials/);
+  refused({ ROBOFLEET_BLOBS_URL: "/srv/secret" }, /^ROBOFLEET_BLOBS_URL: expected s3:\/\/bucket/);
+  refused({ ROBOFLEET_BLOBS_URL: "s3://robots", AWS_SECRET_ACCESS_KEY: "secret" }, /^AWS_ACCESS_KEY_ID and .* one of them is missing$/);
+});
+
+test("a bus is read from its URL, and what is wrong with one is said without its password", () => {
+  const bus = (url: string) => readSettings({}, { ROBOFLEET_BUS_URL: url }).bus;
+  assert.equal(bus(""), undefined);
+  assert.deepEqual(bus("nats://fleet:s3cret@a/plant")?.credentials, { user: "fleet", pass: "s3cret" });
+  for (const url of ["http://fleet:s3cret@a", "nats://fleet:s3cret%zz@a", "nats://fleet:s3cret@a/b/c"])
+    assert.throws(
+      () => bus(url),
+      (error: unknown) => error instanceof SettingsError && !error.message.includes("s3cret"),
+    );
+});
+
+test("other servers are listened for where there is a bus, at the places that flags or the environment name", () => {
+  const bus = { ROBOFLEET_BUS_URL: "nats://a" };
+  assert.equal(readSettings({ nodeListen: "10.0.0.7:7601" }, {}).nodes, undefined);
+  assert.deepEqual(readSettings({}, bus).nodes, { listen: { host: "0.0.0.0", port: 7601 }, address: undefined });
+  const env = { ...bus, ROBOFLEET_NODE_LISTEN: "[::]:0", ROBOFLEET_NODE_ADDRESS: "node-1:7700" };
+  assert.deepEqual(readSettings({}, env).nodes, { listen: { host: "::", port: 0 }, address: { host: "node-1", port: 7700 } });
+  assert.deepEqual(readSettings({ nodeListen: "a:1", nodeAddress: "b:2" }, env).nodes, {
+    listen: { host: "a", port: 1 },
+    address: { host: "b", port: 2 },
+  });
+  for (const flags of [{ nodeListen: "7601" }, { nodeAddress: "http://b:1" }]) assert.throws(() => readSettings(flags, bus), SettingsError);
+});

@@ -1,7 +1,11 @@
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
 
 import { isIP } from "node:net";
+import { type NatsAddress, parseNatsUrl } from "./engines/bus/nats-address.ts";
+import { readS3Url } from "./engines/blobs/s3-url.ts";
+import type { S3Settings } from "./engines/blobs/s3-store.ts";
 import { parseNetworks } from "./kernel/networks.ts";
+import { type HostPort, parseAddress } from "./link/nodes/address.ts";
 
 /** The only reader of the environment: flags and variables in, typed settings out. */
 export interface Settings {
@@ -11,12 +15,20 @@ export interface Settings {
   /** Addresses and ranges of proxies, which alone may connect and speak for others; empty without a proxy. */
   behind_proxy: readonly string[];
   database_url: string | undefined;
+  /** Where artifacts lie instead of in the data directory. */
+  blobs?: S3Settings | undefined;
   admin_token: string | undefined;
   /** Keys that secrets are encrypted with, or a file of them; neither: the data directory keeps one. */
   secrets_key?: string | undefined;
   secrets_key_file?: string | undefined;
+  /** The NATS that several servers on one database share; unset: this is the only one. */
+  bus?: NatsAddress | undefined;
+  /** Where the other servers of the bus connect to this one, and what they are told to connect to (undefined: found out); unset: nowhere. */
+  nodes?: { listen: HostPort; address: HostPort | undefined } | undefined;
   log_level: string;
   limits: Limits;
+  /** Serve the dashboard at `/`, and build it before when it is missing or old; unset: no. */
+  dashboard?: boolean;
   /** Where to crash, and the log that proves it: for tests of crashes only, and only with the flag that says so. */
   failpoint?: FailpointOptions | undefined;
   /** The environment names a failpoint and no flag allows it: not obeyed, but said. */
@@ -35,6 +47,7 @@ export const LIMIT_DEFAULTS = {
   artifact_bytes_max: 50 * 1024 ** 3,
   free_disk_bytes_min: 256 * 1024 ** 2,
   log_retention_days: 14,
+  health_retention_days: 7,
   log_bytes_per_org_max: 20 * 1024 ** 3,
   shell_recording_days: 90,
   shell_recording_bytes_max: 10 * 1024 ** 3,
@@ -49,9 +62,12 @@ export const LIMIT_DEFAULTS = {
   streams_per_robot_max: 500,
   streams_per_org_max: 2_000,
   streams_kept_for_shells: 8,
+  event_streams_per_token_max: 64,
+  event_streams_per_org_max: 1_000,
   org_requests_per_hour: 5,
   session_idle_hours: 12,
   session_hours: 7 * 24,
+  drain_seconds: 0,
 } as const;
 export type LimitName = keyof typeof LIMIT_DEFAULTS;
 export type Limits = Record<LimitName, number>;
@@ -65,12 +81,17 @@ export interface ServeFlags {
   tlsName?: string[];
   tlsCert?: string;
   tlsKey?: string;
+  nodeListen?: string;
+  nodeAddress?: string;
   behindProxy?: string;
   logLevel?: string;
   limit?: string[];
+  /** False by --no-dashboard. */
+  dashboard?: boolean;
   crashAtFailpoint?: boolean;
 }
 
+const LOG_LEVELS: readonly string[] = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|::1)$/;
 
 /** Puts flags and environment together; throws SettingsError with a message for the person at the terminal. */
@@ -87,18 +108,25 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
   }
   return {
     ...readStore(flags.data, env),
+    blobs: readBlobs(env),
     listen,
     tls,
     behind_proxy,
     admin_token: env.SERVICE_ADMIN_TOKEN || undefined,
     secrets_key: env.ROBOFLEET_SECRETS_KEY || undefined,
     secrets_key_file: env.ROBOFLEET_SECRETS_KEY_FILE || undefined,
-    log_level: flags.logLevel ?? env.ROBOFLEET_LOG_LEVEL ?? "info",
+    bus: readBus(env.ROBOFLEET_BUS_URL),
+    nodes: readNodes(flags, env),
+    log_level: readLogLevel(flags.logLevel ?? (env.ROBOFLEET_LOG_LEVEL || "info")),
     limits: readLimits(flags.limit ?? []),
+    dashboard: flags.dashboard !== false && readSwitch("ROBOFLEET_DASHBOARD", env),
     failpoint: flags.crashAtFailpoint === true ? readFailpoint(env) : undefined,
     failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
   };
 }
+
+/** All variables, for `robofleet doctor`, which reads settings piece by piece. */
+export const environment = (): NodeJS.ProcessEnv => process.env;
 
 /** The enrolment key of `robofleet swarm`. */
 export const readEnrollKey = (env: NodeJS.ProcessEnv = process.env): string | undefined => env.ROBOFLEET_ENROLL_KEY || undefined;
@@ -109,6 +137,63 @@ export function readStore(
   env: NodeJS.ProcessEnv = process.env,
 ): Pick<Settings, "data_directory" | "database_url"> {
   return { data_directory: data ?? env.ROBOFLEET_DATA ?? ".robofleet", database_url: env.DATABASE_URL || undefined };
+}
+
+/** The S3 store of artifacts; undefined: they lie in the data directory. What is wrong with the URL is said without the URL. */
+export function readBlobs(env: NodeJS.ProcessEnv = process.env): S3Settings | undefined {
+  const url = env.ROBOFLEET_BLOBS_URL;
+  if (!url) return undefined;
+  const { AWS_ACCESS_KEY_ID: access_key_id, AWS_SECRET_ACCESS_KEY: secret_access_key, AWS_SESSION_TOKEN: session_token } = env;
+  if (Boolean(access_key_id) !== Boolean(secret_access_key))
+    throw new SettingsError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together; one of them is missing");
+  try {
+    const place = readS3Url(url);
+    const region = place.region ?? (env.AWS_REGION || env.AWS_DEFAULT_REGION || "us-east-1");
+    const credentials =
+      access_key_id && secret_access_key ? { access_key_id, secret_access_key, session_token: session_token || undefined } : undefined;
+    return { ...place, region, credentials };
+  } catch (error) {
+    throw new SettingsError(`ROBOFLEET_BLOBS_URL: ${(error as Error).message}`);
+  }
+}
+
+function readLogLevel(level: string): string {
+  if (!LOG_LEVELS.includes(level)) throw new SettingsError(`--log-level ${level}: expected one of ${LOG_LEVELS.join(", ")}`);
+  return level;
+}
+
+/** On unless it is off. */
+function readSwitch(name: string, env: NodeJS.ProcessEnv): boolean {
+  const value = env[name] || "on";
+  if (value !== "on" && value !== "off") throw new SettingsError(`${name}=${value}: expected on or off`);
+  return value === "on";
+}
+
+/** What is wrong is not repeated: there may be a password in it. */
+function readBus(url: string | undefined): NatsAddress | undefined {
+  if (!url) return undefined;
+  const address = parseNatsUrl(url);
+  if (address === undefined)
+    throw new SettingsError(
+      "ROBOFLEET_BUS_URL: expected nats://[USER:PASSWORD@]HOST[:4222][,HOST…][/PREFIX] or tls://…, with special characters as %41 " +
+        "in user and password, and letters, digits, - and _ in the prefix",
+    );
+  return address;
+}
+
+/** Without a bus there are no other servers to listen for. */
+function readNodes(flags: ServeFlags, env: NodeJS.ProcessEnv): Settings["nodes"] {
+  const read = (flag: string, text: string): HostPort => {
+    const address = parseAddress(text);
+    if (address === undefined) throw new SettingsError(`${flag} ${text}: expected HOST:PORT, for example 10.0.0.7:7601`);
+    return address;
+  };
+  const address = flags.nodeAddress ?? (env.ROBOFLEET_NODE_ADDRESS || undefined);
+  const nodes = {
+    listen: read("--node-listen", flags.nodeListen ?? (env.ROBOFLEET_NODE_LISTEN || "0.0.0.0:7601")),
+    address: address === undefined ? undefined : read("--node-address", address),
+  };
+  return env.ROBOFLEET_BUS_URL ? nodes : undefined;
 }
 
 function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {

@@ -16,6 +16,8 @@ export interface Plane extends KernelPlane {
   link: Link;
   metrics: Metrics;
   settings: Settings;
+  /** Aborted once the server was told to stop; it serves on for a while. */
+  stopping: AbortSignal;
   /** Undefined when the server speaks plain, on loopback or behind a proxy. */
   tls: Tls | undefined;
   /** This run of this process: presence rows carry both, so that those of a dead run are told apart. */

@@ -21,9 +21,18 @@ export const SERVE_FLAGS: readonly Flag[] = [
   { flags: "--tls-cert <file>", meaning: "certificate chain in PEM form; read anew when the file changes" },
   { flags: "--tls-key <file>", meaning: "private key of the certificate; read anew when the file changes" },
   {
+    flags: "--node-listen <host:port>",
+    meaning: "where the other servers of ROBOFLEET_BUS_URL connect to this one, for nobody else (default: 0.0.0.0:7601)",
+  },
+  {
+    flags: "--node-address <host:port>",
+    meaning: "what they are told to connect to; port 0: the one of --node-listen (default: this machine's first IPv4 address)",
+  },
+  {
     flags: "--behind-proxy <networks>",
     meaning: "a proxy at these addresses (10.0.0.0/8,127.0.0.1) speaks TLS: nobody else may connect, and its X-Forwarded-For is believed",
   },
+  { flags: "--no-dashboard", meaning: "serve the API only: no dashboard at /, and none is built at the start" },
   { flags: "--log-level <level>", meaning: "trace, debug, info, warn or error (default: info)" },
   { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
   {
@@ -35,6 +44,18 @@ export const SERVE_FLAGS: readonly Flag[] = [
 
 export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
   ["DATABASE_URL", "use this PostgreSQL (15 or newer) instead of the embedded one"],
+  [
+    "ROBOFLEET_BLOBS_URL",
+    "s3://bucket/prefix?endpoint=https://s3.example.com&region=…&path_style=1: keep artifacts in this S3-compatible store instead of in the data directory",
+  ],
+  ["AWS_ACCESS_KEY_ID", "who we are to that store (default: the role of the machine, container or pod)"],
+  ["AWS_SECRET_ACCESS_KEY", "the secret that belongs to it"],
+  ["AWS_SESSION_TOKEN", "the token that belongs to both, when they are temporary"],
+  ["AWS_REGION", "its region, unless the URL says it (default: us-east-1)"],
+  [
+    "ROBOFLEET_BUS_URL",
+    "nats://[user:password@]host[:4222][,host…][/prefix] or tls://…: the NATS through which several servers on one database tell each other what changed",
+  ],
   ["SERVICE_ADMIN_TOKEN", "token of the admin routes; unset, they are open to this machine only"],
   [
     "ROBOFLEET_SECRETS_KEY",
@@ -47,7 +68,10 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["ROBOFLEET_TLS_NAMES", "like --tls-name, with commas between the names"],
   ["ROBOFLEET_TLS_CERT", "like --tls-cert"],
   ["ROBOFLEET_TLS_KEY", "like --tls-key"],
+  ["ROBOFLEET_NODE_LISTEN", "like --node-listen"],
+  ["ROBOFLEET_NODE_ADDRESS", "like --node-address"],
   ["ROBOFLEET_BEHIND_PROXY", "like --behind-proxy"],
+  ["ROBOFLEET_DASHBOARD", "off: like --no-dashboard"],
   ["ROBOFLEET_LOG_LEVEL", "like --log-level"],
 ];
 
@@ -60,6 +84,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   artifact_bytes_max: "bytes that the artifacts of one org may take together",
   free_disk_bytes_min: "bytes that uploads leave free in the data directory",
   log_retention_days: "days that log records are kept; whole days are dropped",
+  health_retention_days: "days that robots' health over time is kept; whole days are dropped",
   shell_recording_days: "days that recordings of shells are kept",
   shell_recording_bytes_max: "bytes that the recordings of one org's shells may take together; the oldest are dropped",
   log_bytes_per_org_max: "bytes that the log records of one org may take in the database; over it the oldest go; 0: no limit",
@@ -74,9 +99,12 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   streams_per_robot_max: "streams of one robot (logs, shells, cameras, …) that viewers have open",
   streams_per_org_max: "streams of one org's robots that viewers have open",
   streams_kept_for_shells: "of both, and of a robot's 64 streams over its link: the last so many are for shells only",
+  event_streams_per_token_max: "open streams of events of one token; each page of the dashboard takes one",
+  event_streams_per_org_max: "open streams of events of one org on one server",
   org_requests_per_hour: "orgs that one address may ask for; 0: nobody may",
   session_idle_hours: "until a session of a browser that is not used ends",
   session_hours: "until a session of a browser ends in any case",
+  drain_seconds: "that a server which was told to stop goes on serving, while /readyz says so: until balancers have noticed",
 };
 
 const rows = (pairs: readonly (readonly [string, string])[]): string => {

@@ -5,14 +5,16 @@ import { fingerprintOf } from "@robofleet/protocol/authority";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import packageJson from "../package.json" with { type: "json" };
-import { readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
-import { migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
+import { readBlobs, readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
+import { ConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { makeBackup, refuseUnfinished, restoreBackup } from "./engines/db/backup/index.ts";
 import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
+import { addDoctor } from "./doctor/command.ts";
 import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
 import { MasterKeyError } from "./kernel/master-keys.ts";
 import { authorityFile } from "./kernel/tls/index.ts";
+import { addNodes } from "./nodes.ts";
 import { startPlane } from "./plane.ts";
 import { addSwarm } from "./swarm.ts";
 
@@ -74,6 +76,8 @@ program
     print(fingerprintOf(readFileSync(file, "utf8")));
   });
 
+addDoctor(program);
+addNodes(program);
 addSwarm(program);
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
@@ -81,7 +85,11 @@ const warn = (line: string): void => void process.stderr.write(`robofleet: ${lin
 const dataDirectory = (data: string | undefined): string => readStore(data).data_directory;
 const databaseDirectory = (data: string | undefined): string => path.join(dataDirectory(data), "postgres");
 
+/** The server has begun to start, and does not listen yet. */
+let is_starting = false;
+
 async function serve(flags: ServeFlags): Promise<void> {
+  is_starting = true;
   const settings = readSettings(flags);
   armFailpoints(settings.failpoint);
   const log = createLog({ level: settings.log_level });
@@ -90,19 +98,29 @@ async function serve(flags: ServeFlags): Promise<void> {
   const stopped = new AbortController();
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => stopped.abort(signal));
   const running = await startPlane({ settings, clock: systemClock, log });
+  is_starting = false;
   log.info({ url: running.url, data: path.resolve(settings.data_directory) }, "listening");
   if (settings.admin_token === undefined) log.warn({}, "SERVICE_ADMIN_TOKEN is not set: admin routes are open to this machine");
-  if (!stopped.signal.aborted) await new Promise((resolve) => stopped.signal.addEventListener("abort", resolve, { once: true }));
-  log.info({ signal: String(stopped.signal.reason) }, "stopping");
+  const asked = new Promise<undefined>((resolve) => stopped.signal.addEventListener("abort", () => resolve(undefined), { once: true }));
+  const failed = stopped.signal.aborted ? undefined : await Promise.race([asked, running.failed]);
+  log.info(failed === undefined ? { signal: String(stopped.signal.reason) } : { why: failed }, "stopping");
   await running.stop();
   log.info({}, "stopped");
+  if (failed !== undefined) throw new Error(`the server ended: ${failed}`);
+}
+
+/** Of a start that failed only: what the error names is rarely all that is wrong. */
+function sayDoctor(): void {
+  if (is_starting) warn("robofleet doctor, with the same flags and environment, says more");
 }
 
 async function runBackup(flags: { to: string; data?: string }): Promise<void> {
   const { data_directory, database_url } = readStore(flags.data);
   const log = createLog({ level: "warn" });
+  const is_elsewhere = readBlobs() !== undefined;
   const made = await makeBackup({ data_directory, database_url, to: flags.to, clock: systemClock, log });
   for (const name of made.damaged) warn(`the artifact ${name} does not have the bytes that were uploaded; it was copied as it is`);
+  if (is_elsewhere) warn("artifacts lie in the S3 store of ROBOFLEET_BLOBS_URL: the backup does not hold them");
   if (made.left_out.length > 0) warn(`not of Robofleet, and not in the backup: ${made.left_out.join(", ")}`);
   print(`backup written to ${made.directory}: the database and ${made.files} files of ${made.bytes} bytes`);
 }
@@ -118,14 +136,23 @@ try {
     error instanceof InvalidArgumentError
   ) {
     process.stderr.write(`robofleet: ${error.message}\n`);
+    sayDoctor();
     process.exit(2);
+  }
+  if (error instanceof ConnectionLost) {
+    const { message } = error.cause instanceof Error && error.cause.message !== "" ? error.cause : error;
+    warn(`the database cannot be reached: ${message}`);
+    sayDoctor();
+    process.exit(1);
   }
   const { code, address, port } = error as { code?: string; address?: string; port?: number };
   if (code === "EADDRINUSE" || code === "EACCES") {
     const why = code === "EADDRINUSE" ? "is in use by another process" : "may not be listened on by this user";
     process.stderr.write(`robofleet: ${address}:${port} ${why}; choose another with --listen HOST:PORT\n`);
+    sayDoctor();
     process.exit(1);
   }
   process.stderr.write(`robofleet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  sayDoctor();
   process.exit(1);
 }

@@ -5,10 +5,10 @@ import path from "node:path";
 import { type Activity, type Clock, idleActivity, idSource } from "@robofleet/clock";
 import { LINK_PATH } from "@robofleet/protocol";
 import type { Logger } from "pino";
-import type { Limits, Settings } from "./config.ts";
+import { type Limits, type Settings, SettingsError } from "./config.ts";
 import type { Plane } from "./context.ts";
-import { directoryBlobs } from "./engines/blobs/index.ts";
-import { localBus } from "./engines/bus/index.ts";
+import { type Blobs, directoryBlobs, s3Blobs, S3Error } from "./engines/blobs/index.ts";
+import { type Bus, localBus, natsBus } from "./engines/bus/index.ts";
 import {
   connect,
   type DbAddress,
@@ -33,24 +33,26 @@ import {
   startDeploymentEngine,
   takeProgress,
 } from "./features/deployments/index.ts";
+import { dashboardPages, openDashboard } from "./features/dashboard/index.ts";
 import { enrollmentRoutes } from "./features/enrollment/index.ts";
+import { createEventStreams } from "./features/events/index.ts";
 import { fleetRoutes } from "./features/fleets/index.ts";
-import { healthRoutes, ingestHealth } from "./features/health/index.ts";
-import { ingestLogs, logPosition, logRoutes, resumeFollowing, startLogRetention } from "./features/logs/index.ts";
+import { healthRoutes, ingestHealth, startHealthHistory } from "./features/health/index.ts";
+import { overviewRoutes } from "./features/overview/index.ts";
+import { ingestLogs, logPositions, logRoutes, resumeFollowing, startLogRetention } from "./features/logs/index.ts";
 import { operationRoutes } from "./features/operation/index.ts";
 import { orgRoutes } from "./features/orgs/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
 import { releaseRoutes, startBlobSweep } from "./features/releases/index.ts";
 import {
-  admit,
   authenticateRobot,
   closeRemovedRobots,
+  createAdmission,
   flushSeen,
   robotConnected,
   robotDisconnected,
   robotRoutes,
   startSuspensionWatch,
-  sweepDeadNodes,
 } from "./features/robots/index.ts";
 import { shellRoutes, startRecordingRetention } from "./features/shells/index.ts";
 import { signingRoutes } from "./features/signing/index.ts";
@@ -59,16 +61,19 @@ import { createStreams, type Streams, ticketRoutes } from "./features/streams/in
 import { timelineRoutes } from "./features/timeline/index.ts";
 import { createPortalAuthenticator, type PortalAuthenticator, sessionRoutes, sweepSessions, tokenRoutes } from "./features/tokens/index.ts";
 import { userRoutes } from "./features/users/index.ts";
-import { background, type Background } from "./kernel/background.ts";
+import { background } from "./kernel/background.ts";
 import type { SystemDb } from "./kernel/db.ts";
 import { createHttp, type Http, mayConnect, NO_PROXY } from "./kernel/http.ts";
 import { deleteExpiredKeys } from "./kernel/idempotency.ts";
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
-import { createMetrics } from "./kernel/metrics.ts";
+import { createMetrics, measureLinks, type Metrics } from "./kernel/metrics.ts";
+import { servePages } from "./kernel/serve-pages.ts";
 import { clientAddress, Networks } from "./kernel/networks.ts";
 import { RateLimit } from "./kernel/rate-limit.ts";
-import { openTls } from "./kernel/tls/index.ts";
-import { Gateway, giveUpLease, keepLease, type LinkHandlers, refuseUpgrade, takeLease } from "./link/index.ts";
+import { openTls, type Tls } from "./kernel/tls/index.ts";
+import { Gateway, Lease, type LinkHandlers, type Nodes, openNodes, refuseUpgrade, writeNodeAddress } from "./link/index.ts";
+import { announceStop, stopHttp } from "./stop-http.ts";
+import { type LeaseWatch, watchNodes } from "./watch-nodes.ts";
 
 export interface PlaneOptions {
   settings: Settings;
@@ -86,6 +91,8 @@ export interface RunningPlane {
   plane: Plane;
   /** Where the API answers, for example http://127.0.0.1:7600 */
   url: string;
+  /** Resolves with why this process has to end; it goes on until it is stopped. */
+  failed: Promise<string>;
   /** Ends in good order: robots are sent away, requests under way finish, loops stop, the database is closed. */
   stop(): Promise<void>;
 }
@@ -93,8 +100,6 @@ export interface RunningPlane {
 const SEEN_FLUSH_EVERY_MS = 15_000;
 const KEY_SWEEP_EVERY_MS = 600_000;
 const SESSION_SWEEP_EVERY_MS = 3_600_000;
-/** Requests under way may finish for this long when the server stops. */
-const STOP_TIMEOUT_MS = 10_000;
 
 /** Puts the plane together and starts it; on failure what was started is stopped again. */
 export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
@@ -103,11 +108,19 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     for (const undo of started.splice(0).toReversed()) await undo();
   };
   try {
-    const { plane, gateway } = await buildPlane(options, started);
-    const streams = createStreams(plane);
+    // Beside the start of the database: both take seconds on a new clone.
+    const dashboard = options.settings.dashboard === true ? openDashboard(options) : undefined;
+    const stopping = new AbortController();
+    const { plane, gateway, lease } = await buildPlane(options, started, stopping.signal);
+    measureLinks(plane.metrics, () => gateway.load);
+    const nodes = await meetNodes(plane, started);
+    const streams = createStreams(plane, nodes);
     const http = await createHttp(plane, { tls: plane.tls, metrics: plane.metrics });
     mountRoutes(http, plane);
+    if (dashboard !== undefined) servePages(http, dashboardPages(await dashboard));
     streams.routes(http);
+    const events = createEventStreams(plane);
+    events.routes(http);
     started.push(() => stopHttp(http, options.clock));
     http.server.on("upgrade", (request, socket, head) => {
       // Not by the class URL, which throws on a path such as `//`.
@@ -116,23 +129,48 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
       else if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, clientAddress(request, plane.proxies));
       else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path opens no WebSocket");
     });
-    const loops = await startLoops(plane, streams);
+    const failed = Promise.withResolvers<string>();
+    const loops = await startLoops(plane, streams, { lease, fail: failed.resolve });
     started.push(() => Promise.all(loops.map((loop) => loop.stop())));
     started.push(() => gateway.drain("the server is stopping"));
     // Before the robots go: a viewer is told that the server stops, not that its robot is away.
     started.push(() => streams.drain());
+    started.push(() => events.drain());
+    started.push(() => announceStop(http, { clock: options.clock, stopping, ...options.settings.limits }));
     const { host, port } = options.settings.listen;
     await http.app.listen({ host, port });
     const address = http.server.address() as AddressInfo;
     const shown = host.includes(":") ? `[${host}]` : host;
-    return { plane, url: `${options.settings.tls === undefined ? "http" : "https"}://${shown}:${address.port}`, stop };
+    return {
+      plane,
+      url: `${options.settings.tls === undefined ? "http" : "https"}://${shown}:${address.port}`,
+      failed: failed.promise,
+      stop,
+    };
   } catch (error) {
     await stop().catch(() => {});
     throw error;
   }
 }
 
-async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown>)[]): Promise<{ plane: Plane; gateway: Gateway }> {
+/** Listens for the other nodes, where there are any. */
+async function meetNodes(plane: Plane, started: (() => Promise<unknown>)[]): Promise<Nodes | undefined> {
+  const { db, settings, node, metrics } = plane;
+  if (settings.nodes === undefined) {
+    // A run before this one may have said where it listened.
+    await writeNodeAddress(db, node, undefined);
+    return undefined;
+  }
+  const nodes = await openNodes({ ...plane, onRefused: () => metrics.node_connections_refused.inc() }, settings.nodes);
+  started.push(() => nodes.close());
+  return nodes;
+}
+
+async function buildPlane(
+  options: PlaneOptions,
+  started: (() => Promise<unknown>)[],
+  stopping: AbortSignal,
+): Promise<{ plane: Plane; gateway: Gateway; lease: Lease }> {
   const { settings, clock, log, activity = idleActivity } = options;
   const { limits } = settings;
   await mkdir(settings.data_directory, { recursive: true, mode: 0o711 });
@@ -144,16 +182,13 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   const secrets = await openSecrets(settings, db, log);
   const tls = await openTls(settings, { clock, log });
   started.push(async () => tls?.stop());
-  if (tls?.authority !== undefined) {
-    const { fingerprint, file } = tls.authority;
-    log.info({ fingerprint, file }, "the certificate authority of this server");
-  }
-  const node_id = await nodeId(settings.data_directory);
-  const node = { id: node_id, epoch: await takeLease(db, clock, node_id) };
-  started.push(() => giveUpLease({ db, clock, log, node }).catch(() => {}));
-  const blobs = await directoryBlobs(path.join(settings.data_directory, "blobs"), { log });
+  sayAuthority(tls, log);
+  const lease = await Lease.take({ db, clock, log }, await nodeId(settings.data_directory));
+  started.push(() => lease.giveUp().catch(() => {}));
+  const blobs = await openBlobs(options);
   started.push(() => blobs.close());
-  const bus = localBus({ log, activity });
+  const metrics = createMetrics();
+  const bus = await openBus(options, metrics);
   started.push(() => bus.close());
   const id = idSource(clock);
   const portal = createPortalAuthenticator({ db, clock, limits });
@@ -164,6 +199,7 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     log,
     activity,
     settings: limits,
+    is_held: () => lease.is_held,
     handlers: () => {
       if (late.handlers === undefined) throw new Error("a robot came before the plane was put together");
       return late.handlers;
@@ -184,10 +220,11 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
     bus,
     blobs,
     link: gateway,
-    metrics: createMetrics(),
+    metrics,
     secrets,
     settings,
-    node,
+    node: lease.node,
+    stopping,
   };
   const reports = new ReportIntake(plane);
   started.push(() => reports.settled());
@@ -196,7 +233,33 @@ async function buildPlane(options: PlaneOptions, started: (() => Promise<unknown
   started.push(async () => unwatch());
   const flush_tokens = background(plane, "token use", SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
   started.push(() => flush_tokens.stop());
-  return { plane, gateway };
+  return { plane, gateway, lease };
+}
+
+function sayAuthority(tls: Tls | undefined, log: Logger): void {
+  if (tls?.authority === undefined) return;
+  const { fingerprint, file } = tls.authority;
+  log.info({ fingerprint, file }, "the certificate authority of this server");
+}
+
+/** Throws SettingsError when the S3 store of the settings refuses us. */
+async function openBlobs({ settings, clock, log }: PlaneOptions): Promise<Blobs> {
+  if (settings.blobs === undefined) return await directoryBlobs(path.join(settings.data_directory, "blobs"), { log });
+  try {
+    return await s3Blobs(settings.blobs, { clock, log });
+  } catch (error) {
+    throw error instanceof S3Error ? new SettingsError(`artifacts cannot be kept where ROBOFLEET_BLOBS_URL says: ${error.message}`) : error;
+  }
+}
+
+/** That of this process alone, or the one that nodes share; it need not be there yet. */
+async function openBus({ settings, clock, log, activity = idleActivity }: PlaneOptions, metrics: Metrics): Promise<Bus> {
+  const onConnected = (connected: boolean): void => metrics.bus_connected.set(connected ? 1 : 0);
+  onConnected(settings.bus === undefined);
+  const shared = settings.bus && natsBus({ address: settings.bus, clock, log, activity, onConnected });
+  const bus = (await shared) ?? localBus({ log, activity });
+  bus.onGap(() => metrics.bus_gaps.inc());
+  return bus;
 }
 
 /** Says at the start what will fail later: secrets whose key is not the one that this server has. */
@@ -251,6 +314,7 @@ function mountRoutes(http: Http, plane: Plane): void {
     signingRoutes,
     siteRoutes,
     fleetRoutes,
+    overviewRoutes,
     robotRoutes,
     enrollmentRoutes,
     releaseRoutes,
@@ -271,13 +335,13 @@ function mountRoutes(http: Http, plane: Plane): void {
 /** What the plane does with robots: the map names every message type that exists. */
 function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
   return {
-    admit: (hello, nonce) => admit(plane, hello, nonce, logPosition),
+    admit: createAdmission(plane, logPositions),
     connected: async (session) => {
       plane.metrics.robots_connected.set(plane.link.count);
       await robotConnected(plane, session);
       resumeFollowing(plane, session);
       await greetRobot(plane, session);
-      await robotOnline(plane.db.forOrg(session.org_id), plane, session.org_id, session.robot_id);
+      await robotOnline(plane, session.org_id, session.robot_id);
     },
     disconnected: async (session, reason) => {
       plane.metrics.robots_connected.set(plane.link.count);
@@ -295,13 +359,8 @@ function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
   };
 }
 
-async function startLoops(plane: Plane, streams: Streams): Promise<{ stop(): Promise<void> }[]> {
-  const sweep = async (): Promise<void> => {
-    await sweepDeadNodes(plane);
-    await streams.sweep();
-  };
-  await sweep();
-  const lease: Background = keepLease(plane, sweep);
+async function startLoops(plane: Plane, streams: Streams, watch: LeaseWatch): Promise<{ stop(): Promise<void> }[]> {
+  const nodes = await watchNodes(plane, streams, watch);
   const seen = background(plane, "last seen", SEEN_FLUSH_EVERY_MS, () => flushSeen(plane, plane.link.takeSeen()));
   const keys = background(
     plane,
@@ -311,22 +370,15 @@ async function startLoops(plane: Plane, streams: Streams): Promise<{ stop(): Pro
   );
   const sessions = background(plane, "sessions", SESSION_SWEEP_EVERY_MS, async () => void (await sweepSessions(plane)));
   return [
-    lease,
+    ...nodes,
     seen,
     keys,
     sessions,
     startSuspensionWatch(plane),
     await startLogRetention(plane),
     startRecordingRetention(plane),
+    await startHealthHistory(plane),
     startBlobSweep(plane),
     startDeploymentEngine(plane),
   ];
-}
-
-/** Stops listening, lets requests under way finish, and cuts what is left after a while. */
-async function stopHttp(http: Http, clock: Clock): Promise<void> {
-  http.server.closeIdleConnections();
-  const cut = clock.setTimer(STOP_TIMEOUT_MS, () => http.server.closeAllConnections());
-  await http.app.close();
-  cut.cancel();
 }

@@ -13,7 +13,7 @@ import {
   answerRobotAhead,
   greetRobot,
   ReportIntake,
-  reportPosition,
+  reportPositions,
   robotOnline,
 } from "../../../packages/server/src/features/deployments/index.ts";
 import { retryDeployment } from "../../../packages/server/src/features/deployments/from-ended.ts";
@@ -206,7 +206,7 @@ export class WholeServer implements SimulatedServer {
 
   async connect(robot_id: string, { outbox_id, generation }: { outbox_id: string; generation: number }) {
     const org_id = this.#org_id;
-    const acked_seq = await reportPosition(this.#db.forOrg(org_id), org_id, robot_id, outbox_id);
+    const [acked_seq = 0] = await reportPositions(this.#db.forOrg(org_id), org_id, [{ robot_id, outbox_id }]);
     let desired: Desired | undefined;
     const hello = {
       robot_id,
@@ -234,7 +234,7 @@ export class WholeServer implements SimulatedServer {
     this.#sessions.set(robot_id, session);
     await robotConnected(this.#plane, session);
     await greetRobot(this.#plane, session);
-    await robotOnline(this.#db, this.#plane, org_id, robot_id);
+    await robotOnline(this.#plane, org_id, robot_id);
     return { acked_seq, desired };
   }
 

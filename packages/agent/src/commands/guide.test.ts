@@ -4,7 +4,8 @@ import { once } from "node:events";
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { temporaryDirectory, until } from "../testing/agent-rig.ts";
+import { until } from "@robofleet/clock/testing";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { startLinkPeer } from "../testing/link-peer.ts";
 
 const guide = readFileSync(join(import.meta.dirname, "../../../../docs/guide/on-the-robot.md"), "utf8");

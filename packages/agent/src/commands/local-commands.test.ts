@@ -5,11 +5,12 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { Journal } from "../deployments/journal.ts";
 import { type AppState, emptyState, type Work } from "../deployments/state.ts";
 import { socketIn } from "../local/socket-path.ts";
 import { statePaths } from "../runtime/paths.ts";
-import { temporaryDirectory, until } from "../testing/agent-rig.ts";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { startLinkPeer } from "../testing/link-peer.ts";
 
 const LIMIT = { timeout: 90_000 };
@@ -78,7 +79,7 @@ test("lock: taken, refused to others with exit 6, waited for, given back", LIMIT
   const refused = await say("lock", "--owner", "mission");
   assert.equal(refused.code, 6);
   assert.match(refused.err, /docking holds the update lock/);
-  const waiting = rfAgent(t, { ROBOFLEET_STATE: state }, "lock", "--owner", "mission", "--ttl", "5s", "--wait");
+  const waiting = rfAgent(t, { ROBOFLEET_STATE: state }, "lock", "--owner", "mission", "--ttl", "10m", "--wait");
   await until("the wait", () => waiting.err().includes("waiting: docking holds the update lock"));
   assert.equal((await say("unlock", "--owner", "mission")).code, 6);
   assert.equal((await say("unlock", "--owner", "docking")).out, "unlocked\n");
@@ -109,7 +110,7 @@ test(
       "--",
       "sh",
       "-c",
-      "echo $$; exec sleep 60",
+      "echo $$; exec sleep 600",
     );
     await until("the command", () => wrapper.out() !== "");
     const pid = Number(wrapper.out());

@@ -3,11 +3,12 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { ConfigReport, DesiredConfig } from "@robofleet/protocol/link";
 import { shellRelease } from "../testing/bundles.ts";
-import { DeploymentsRig, until } from "../testing/deployments-rig.ts";
+import { DeploymentsRig } from "../testing/deployments-rig.ts";
 
-const options = { timeout: 30_000 };
+const options = { timeout: 120_000 };
 const digest = (text: string): string => createHash("sha256").update(text).digest("hex");
 
 function serve(

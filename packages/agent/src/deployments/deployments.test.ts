@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { releaseOf, shellRelease, tarGz, WELL } from "../testing/bundles.ts";
-import { DeploymentsRig, until, wish } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
 
-const options = { timeout: 60_000 };
+const options = { timeout: 120_000 };
 
 test("a release is fetched, unpacked, started, verified and applied, each phase reported in order", options, async () => {
   await using rig = await DeploymentsRig.start();
@@ -159,9 +160,9 @@ test("a verification that is no longer wanted is finished first, then the newer 
 test("a higher attempt of the target in progress is taken over, and told under the new number", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
-  const target = rig.deploy(one, { verify_seconds: 1 });
+  const target = rig.deploy(one, { verify_seconds: 3 });
   await until("verification", () => rig.statuses(target).includes("verifying"));
-  rig.deploy(one, { verify_seconds: 1, attempt: 2 });
+  rig.deploy(one, { verify_seconds: 3, attempt: 2 });
   assert.deepEqual(rig.targetReports(target).at(-1), {
     kind: "target",
     target_id: target,

@@ -5,13 +5,14 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { LOG_MESSAGE_CHARACTERS_MAX } from "@robofleet/protocol/link";
 import { buildHelloRobot, HELLO_VERSIONS } from "../../../../examples/hello-robot/build.ts";
 import { groupMembers } from "../runtime/process-table.ts";
 import { releaseOf, shellRelease, WELL } from "../testing/bundles.ts";
-import { DeploymentsRig, until } from "../testing/deployments-rig.ts";
+import { DeploymentsRig } from "../testing/deployments-rig.ts";
 
-const options = { timeout: 60_000 };
+const options = { timeout: 120_000 };
 const [MOUNT, UMOUNT] = ["mount", "umount"];
 
 test("an http health check decides by the status that the manifest expects", options, async () => {

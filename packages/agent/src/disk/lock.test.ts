@@ -13,7 +13,7 @@ const HOLD = `
   process.stdout.write("held");
   setInterval(() => {}, 1000);`;
 
-test("another process is refused while the holder lives and takes over after kill -9", { timeout: 30_000 }, async (t) => {
+test("another process is refused while the holder lives and takes over after kill -9", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const child = spawn(process.execPath, ["--input-type=module", "--eval", HOLD, directory], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = once(child, "exit");

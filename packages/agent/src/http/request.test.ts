@@ -5,14 +5,15 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { test, type TestContext } from "node:test";
 import { SimulatedClock, systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { httpRequestText } from "@robofleet/protocol/link";
 import { openKey } from "../identity/identity.ts";
 import { RobotTime } from "../robot-time.ts";
-import { temporaryDirectory, until } from "../testing/agent-rig.ts";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { signedFetcher } from "./fetcher.ts";
 import { httpClient, readText } from "./request.ts";
 
-const LIMIT = { timeout: 30_000 };
+const LIMIT = { timeout: 120_000 };
 
 async function serve(t: TestContext, handle: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
   const server = createServer(handle).listen(0, "127.0.0.1");

@@ -7,12 +7,13 @@ import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { pino } from "pino";
 import { readConfig, UsageError } from "../config.ts";
 import { statePaths } from "../runtime/paths.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { shellRelease, WELL } from "../testing/bundles.ts";
-import { DeploymentsRig, testConfig, until } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, testConfig } from "../testing/deployments-rig.ts";
 import { EVENTS_KEPT_MAX } from "./event-ring.ts";
 import { EVENT_BACKLOG_BYTES_MAX, EVENT_READERS_MAX } from "./event-stream.ts";
 import { AgentRefused, AgentUnreachable, askAgent, readEvents } from "./client.ts";
@@ -20,7 +21,7 @@ import { RobotSide } from "./robot-side.ts";
 import { LOCAL_BODY_BYTES_MAX, LOCAL_CLIENTS_MAX } from "./server.ts";
 import { socketIn } from "./socket-path.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 
 /** The robot's side of an agent that installs nothing. */
 async function startSide(t: TestContext, more: { group?: string; socket?: string } = {}) {

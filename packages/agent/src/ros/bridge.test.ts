@@ -10,7 +10,7 @@ import { RosBridge } from "./bridge.ts";
 import { rosSettings } from "./settings.ts";
 import { ScriptedRos } from "./testing/scripted-adapter.ts";
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const turns = async (): Promise<void> => {
   for (let i = 0; i < 20; i += 1) await new Promise((resolve) => setImmediate(resolve));
 };

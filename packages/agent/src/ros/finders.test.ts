@@ -9,7 +9,7 @@ import { ROS1_MASTER_URI } from "./ros1/ros1.ts";
 import { ROSBRIDGE_URL } from "./rosbridge/rosbridge.ts";
 import { adapterOptions } from "./testing/adapter-options.ts";
 
-const LIMIT = { timeout: 30_000 };
+const LIMIT = { timeout: 120_000 };
 
 test("adapters are looked for where they look themselves", () => {
   assert.deepEqual({ ...USUAL_PLACES }, { foxglove: FOXGLOVE_URL, rosbridge: ROSBRIDGE_URL, ros1: ROS1_MASTER_URI });

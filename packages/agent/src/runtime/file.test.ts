@@ -3,10 +3,11 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { releaseOf, shellRelease, type TestRelease } from "../testing/bundles.ts";
-import { DeploymentsRig, until, wish } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
 
-const options = { timeout: 30_000 };
+const options = { timeout: 120_000 };
 let allowed: string;
 beforeEach(() => {
   allowed = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-files-")));

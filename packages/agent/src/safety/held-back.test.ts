@@ -6,13 +6,14 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { AgentConfig } from "../config.ts";
 import type { AppStatus } from "../contract.ts";
 import { shellRelease, WELL } from "../testing/bundles.ts";
-import { DeploymentsRig, until, wish } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 
 /** A robot with a socket that runs release `one` and is about to get `two`. */
 async function robotWithOne(t: TestContext, config: Partial<AgentConfig> = {}) {

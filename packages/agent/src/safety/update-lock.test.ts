@@ -5,11 +5,12 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFile
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { SimulatedClock, systemClock } from "@robofleet/clock";
-import { temporaryDirectory, until } from "../testing/agent-rig.ts";
+import { until } from "@robofleet/clock/testing";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { type Machine, thisMachine } from "./machine.ts";
 import { LOCK_FILE, LOCK_UNREADABLE_SECONDS, LockHeld, type LockState, NoSuchProcess, UpdateLock } from "./update-lock.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 
 function lockOf(t: TestContext, at = "2030-01-01T00:00:00Z") {
   const directory = temporaryDirectory(t);

@@ -240,7 +240,7 @@ test("a server that knows higher numbers than this disk gets the loss told and t
   again.close();
 });
 
-test("kill -9 loses no record of a turn of the event loop that has ended", { timeout: 60_000 }, async (t) => {
+test("kill -9 loses no record of a turn of the event loop that has ended", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const program = `
     import { LogSpool } from ${JSON.stringify(join(import.meta.dirname, "log-spool.ts"))};
@@ -275,7 +275,7 @@ test("kill -9 loses no record of a turn of the event loop that has ended", { tim
 
 test(
   "on a full disk the newest records stay in bounded memory, the rest is counted, and the disk is used again when it has room",
-  { timeout: 30_000 },
+  { timeout: 120_000 },
   async (t) => {
     const directory = temporaryDirectory(t);
     const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", directory]);

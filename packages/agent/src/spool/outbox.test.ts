@@ -148,7 +148,7 @@ test("a full outbox drops superseded reports first, never how a target ended, an
   reopened.close();
 });
 
-test("kill -9 at any moment loses no report whose append returned", { timeout: 60_000 }, async (t) => {
+test("kill -9 at any moment loses no report whose append returned", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const program = `
     import { Outbox } from ${JSON.stringify(join(import.meta.dirname, "outbox.ts"))};
@@ -180,7 +180,7 @@ test("kill -9 at any moment loses no report whose append returned", { timeout: 6
   outbox.close();
 });
 
-test("on a full disk reports stay in memory, are handed out, and reach the disk when it has room", { timeout: 30_000 }, async (t) => {
+test("on a full disk reports stay in memory, are handed out, and reach the disk when it has room", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", directory]);
   if (mount.status !== 0) return t.skip("needs root and tmpfs to make a disk that is full");

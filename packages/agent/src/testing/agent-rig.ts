@@ -56,16 +56,3 @@ export function idleDeployments(): { create: CreateDeployments; received: Desire
     },
   };
 }
-
-const WAIT_MS = 10_000;
-const POLL_MS = 5;
-
-/** Polls until the condition holds; throws after ten seconds. `meanwhile` runs between the looks (it moves a simulated clock). */
-export async function until(what: string, condition: () => boolean, meanwhile: () => Promise<void> | void = () => {}): Promise<void> {
-  const deadline = performance.now() + WAIT_MS;
-  while (!condition()) {
-    if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms for: ${what}`);
-    await meanwhile();
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
-}

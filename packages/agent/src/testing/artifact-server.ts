@@ -67,7 +67,7 @@ export class ArtifactServer {
   }
 }
 
-const CUT_TIMEOUT_MS = 10_000;
+const CUT_TIMEOUT_MS = 60_000;
 
 /** A client that has not read yet loses what was sent before the cut; `once` says when it has. */
 async function destroyOnce(response: http.ServerResponse, once: () => boolean = () => true): Promise<void> {

@@ -5,14 +5,15 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { type Channel, readMessage } from "@robofleet/protocol/link";
 import { pino } from "pino";
 import type { CameraSource } from "../config-file/robot-config.ts";
 import type { RosMessage } from "../ros/adapter.ts";
 import { cameraStreams } from "../streams/camera/index.ts";
-import { channelPair } from "./channel-pair.ts";
+import { channelPair } from "@robofleet/protocol/link/testing";
 
-const DEADLINE_MS = 30_000;
+const DEADLINE_MS = 60_000;
 const run = promisify(execFile);
 
 /** Why the machine has no ffmpeg to test with; false when it has one. */
@@ -52,14 +53,6 @@ export const nextFrame = async (channel: Channel): Promise<Uint8Array> => {
   return readMessage(message).data ?? assert.fail("a frame is data");
 };
 
-export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  const end = performance.now() + DEADLINE_MS;
-  while (!(await holds())) {
-    if (performance.now() > end) assert.fail(`did not come: ${what}`);
-    await systemClock.sleep(20);
-  }
-}
-
 /**
  * The camera streams of a robot, with a link and without a server. Its own directory is the first on the PATH of what it starts;
  * pauses between attempts are `haste` times shorter than a robot's.
@@ -89,7 +82,7 @@ export async function cameraRig(cameras: CameraSource[], { path: search = proces
     directory,
     topics,
     pair,
-    open: (params: unknown = {}) => pair.open("camera", "camera", params),
+    open: (params: unknown = {}) => pair.server.open("camera", "camera", params),
     /** In the place of ffmpeg; each start is written down, with the number of the process. $FFMPEG is the real one. */
     async program(lines: string): Promise<void> {
       const real = (await run("sh", ["-c", "command -v ffmpeg || true"])).stdout.trim();

@@ -1,3 +1,4 @@
+import { until } from "@robofleet/clock/testing";
 import { ROBOT_CONFIG_DEFAULT } from "../config-file/robot-config.ts";
 import fs from "node:fs";
 import os from "node:os";
@@ -32,7 +33,6 @@ export const QUICK: Partial<Timing> = {
 };
 
 export const VERIFY_SECONDS = 0.5;
-const WAIT_MS = 20_000;
 
 export interface RigOptions {
   config?: Partial<AgentConfig>;
@@ -61,16 +61,6 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
     system_root: "/",
     ...more,
   };
-}
-
-export async function until<T>(what: string, condition: () => T | undefined | false | Promise<T | undefined | false>): Promise<T> {
-  const deadline = Date.now() + WAIT_MS;
-  for (;;) {
-    const answer = await condition();
-    if (answer !== undefined && answer !== false) return answer;
-    if (Date.now() > deadline) throw new Error(`waited ${WAIT_MS} ms in vain for ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
 }
 
 /** Who the robot is to a guard of its releases. */

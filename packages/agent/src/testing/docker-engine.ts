@@ -3,8 +3,8 @@ import fs from "node:fs";
 import http from "node:http";
 import os from "node:os";
 import path from "node:path";
+import { until } from "@robofleet/clock/testing";
 
-const READY_MS = 30_000;
 const STOP_MS = 20_000;
 const CGROUPS = "/sys/fs/cgroup";
 
@@ -68,12 +68,11 @@ export class DockerEngine implements AsyncDisposable {
     for (const stream of [child.stdout, child.stderr])
       stream.setEncoding("utf8").on("data", (text: string) => (this.#output = (this.#output + text).slice(-64_000)));
     this.#ended = new Promise((resolve) => child.once("close", () => resolve()));
-    const deadline = performance.now() + READY_MS;
-    while ((await this.ask("GET", "/_ping").catch(() => undefined)) !== "OK") {
-      if (child.exitCode !== null || performance.now() > deadline)
-        throw new Error(`dockerd does not answer:\n${this.#output.slice(-4_000)}`);
-      await sleep(20);
-    }
+    const look = async (): Promise<boolean> => {
+      if (child.exitCode !== null) throw new Error(`dockerd ended:\n${this.#output.slice(-4_000)}`);
+      return (await this.ask("GET", "/_ping").catch(() => undefined)) === "OK";
+    };
+    await until("dockerd to answer", look, { detail: () => this.#output.slice(-4_000) });
   }
 
   /** Ends it: by default in good order, its containers too. */

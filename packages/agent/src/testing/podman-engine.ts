@@ -3,8 +3,7 @@ import fs from "node:fs";
 import http from "node:http";
 import os from "node:os";
 import path from "node:path";
-
-const READY_MS = 30_000;
+import { until } from "@robofleet/clock/testing";
 
 /** Why podman cannot be started here; undefined where it can. */
 export function whyNoPodman(): string | undefined {
@@ -23,13 +22,11 @@ export class PodmanEngine implements AsyncDisposable {
 
   static async start(): Promise<PodmanEngine> {
     const engine = new PodmanEngine();
-    const deadline = performance.now() + READY_MS;
-    while (!(await engine.#answers())) {
-      if (performance.now() > deadline) {
-        await engine[Symbol.asyncDispose]();
-        throw new Error("podman does not answer");
-      }
-      await new Promise((resolve) => setTimeout(resolve, 20));
+    try {
+      await until("podman to answer", () => engine.#answers());
+    } catch (error) {
+      await engine[Symbol.asyncDispose]();
+      throw error;
     }
     return engine;
   }

@@ -10,7 +10,7 @@ import { ScriptedPeer } from "../testing/scripted-peer.ts";
 import { FrameMeter } from "./frame-meter.ts";
 import { jpegSize } from "./jpeg-size.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const run = promisify(execFile);
 const NO_FFMPEG: string | false = await run("ffmpeg", ["-version"]).then(
   () => false as const,

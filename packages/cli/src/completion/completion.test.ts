@@ -3,16 +3,17 @@ import { spawnSync } from "node:child_process";
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { buildProgram } from "../program.ts";
 import { RfHome } from "../testing/run-rf.ts";
 import { ScriptedPeer } from "../testing/scripted-peer.ts";
 import { type Shell, SHELLS } from "./scripts.ts";
 import { sourceOf } from "./sources.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = path.resolve(import.meta.dirname, "../main.ts");
 /** The longest that a shell may take to complete one line. */
-const SHELL_MS_MAX = 30_000;
+const SHELL_MS_MAX = 60_000;
 
 const robots = [
   { id: "rob_1", name: "arm-1", status: "online" },
@@ -57,7 +58,7 @@ const values = async (...words: string[]): Promise<string[]> => (await complete(
 
 test("commands, verbs, flags and their values are completed", TIMEOUT, async () => {
   assert.deepEqual(await values("rob"), ["robots"]);
-  assert.deepEqual(await values("robots", "l"), ["list", "logs"]);
+  assert.deepEqual(await values("robots", "l"), ["list", "logs", "label"]);
   assert.deepEqual(await values("robots", "list", "--li"), ["--limit"]);
   assert.deepEqual(await values("deployments", "list", "--status", "rol"), ["rolling_back", "rolled_back"]);
   assert.deepEqual(await values("-o", "y"), ["yaml"]);
@@ -127,24 +128,21 @@ async function typeInto(shell: Shell, typed: string, expected: RegExp): Promise<
   const tmux = (...args: string[]): string =>
     spawnSync("tmux", ["-S", socket, ...args], { env, encoding: "utf8", timeout: SHELL_MS_MAX }).stdout;
   const { args, setup } = SESSIONS[shell];
-  const deadline = performance.now() + SHELL_MS_MAX;
-  const until = async (wanted: RegExp): Promise<string> => {
-    for (;;) {
-      const screen = tmux("capture-pane", "-p");
-      if (wanted.test(screen)) return screen;
-      if (performance.now() > deadline) throw new Error(`${shell} shows no ${wanted} but\n${screen}`);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+  let screen = "";
+  const shows = async (wanted: RegExp): Promise<string> => {
+    const look = (): boolean => wanted.test((screen = tmux("capture-pane", "-p")));
+    await until(`${shell} to show ${wanted}`, look, { deadline_ms: SHELL_MS_MAX, poll_ms: 50, detail: () => screen });
+    return screen;
   };
   const command = args.map((word) => `'${word}'`).join(" ");
   spawnSync("tmux", ["-S", socket, "new-session", "-d", "-x", "100", "-y", "30", "-c", home.directory, command], { env });
   try {
     tmux("send-keys", `${setup}; echo rea''dy`, "Enter");
-    await until(/^ready\n.*[#$%>]/m);
+    await shows(/^ready\n.*[#$%>]/m);
     tmux("send-keys", "-l", typed);
-    await until(new RegExp(typed));
+    await shows(new RegExp(typed));
     tmux("send-keys", "Tab");
-    return await until(expected);
+    return await shows(expected);
   } finally {
     tmux("kill-server");
   }

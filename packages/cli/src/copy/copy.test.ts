@@ -7,7 +7,7 @@ import type { WebSocket } from "ws";
 import { RfHome, type RfResult } from "../testing/run-rf.ts";
 import { ScriptedPeer } from "../testing/scripted-peer.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 type Request = Record<string, unknown> & { type: string };
 type Say = (answer: Record<string, unknown> | Buffer) => void;
 

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import type { Ending, Stream } from "@robofleet/sdk";
-import { drained } from "./drained.ts";
+import { drained } from "@robofleet/protocol/drained";
 
 /** A frame of the service's may be no longer. */
 const FRAME_BYTES_MAX = 60 * 1024;

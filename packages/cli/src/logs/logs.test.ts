@@ -7,7 +7,7 @@ import { RfHome } from "../testing/run-rf.ts";
 import { type Script, ScriptedPeer } from "../testing/scripted-peer.ts";
 import { readTime } from "./options.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const record = (seq: number, extra: object = {}): object => ({
   robot_id: "rob_1",

@@ -6,7 +6,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { RfHome, type RfCall, type RfResult } from "../testing/run-rf.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const LINES = '{"version":2,"width":80,"height":24}\n[0.1,"o","begin\\n"]\n[100,"o","rest\\n"]\n';
 
 /** Plays a recording whose body is sent as `body` says; Ctrl-C comes once `interrupt` says so of what was printed. */

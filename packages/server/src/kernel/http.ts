@@ -11,6 +11,7 @@ import { Idempotency } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import type { Metrics } from "./metrics.ts";
 import { ReceivingBodies } from "./receiving.ts";
+import type { PageAnswer, Pages } from "./serve-pages.ts";
 import { credentialsOf } from "./serve.ts";
 import { type Tls, TLS_OPTIONS } from "./tls/index.ts";
 
@@ -28,6 +29,8 @@ export interface Http {
   server: Server;
   idempotency: Idempotency;
   methods: Methods;
+  /** What is answered to browsers at paths that are no route; servePages says it. */
+  pages: { answer: Pages | undefined };
 }
 
 const SERVER_OPTIONS = {
@@ -49,6 +52,13 @@ const HSTS = "max-age=15768000";
 export const NO_PROXY = "this server is reached through its proxy only";
 const REQUEST_ID = /^[\w.:-]{1,100}$/;
 const URL_CHARACTERS_MAX = 8_192;
+
+const APP_OPTIONS = {
+  bodyLimit: BODY_BYTES_MAX,
+  routerOptions: { maxParamLength: URL_CHARACTERS_MAX },
+  // A call that comes over a connection in use while the server stops is one that its client could not know to send elsewhere.
+  return503OnClosing: false,
+};
 
 /** Which methods each path knows, to tell 405 from 404. */
 export class Methods {
@@ -95,8 +105,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
       return server;
     },
     trustProxy: plane.proxies.size > 0 && ((address: string) => plane.proxies.has(address)),
-    bodyLimit: BODY_BYTES_MAX,
-    routerOptions: { maxParamLength: URL_CHARACTERS_MAX },
+    ...APP_OPTIONS,
     genReqId: (request: IncomingMessage) => requestId(request) ?? nextRequestId(),
     // No hook runs for these: a URL that cannot be decoded (or is too long) is met before there is a route.
     frameworkErrors: (error, request, reply) => {
@@ -124,13 +133,20 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   });
   app.addHook("onResponse", (request, reply, next) => {
     receiving.forget(request.raw);
-    const route = (request.routeOptions.config as { route?: string }).route ?? "unknown";
+    const route = (request.routeOptions.config as { route?: string }).route ?? (shown.has(request) ? "page" : "unknown");
     options.metrics.http_requests.inc({ route, status: reply.statusCode });
     options.metrics.http_duration.observe({ route }, reply.elapsedTime / 1_000);
     next();
   });
   const methods = new Methods();
-  app.setNotFoundHandler((request, reply) => answerUnknown(plane, methods, request, reply));
+  const pages: Http["pages"] = { answer: undefined };
+  const shown = new WeakSet<FastifyRequest>();
+  app.setNotFoundHandler((request, reply) => {
+    const page = askPage(pages.answer, request);
+    if (page === undefined) return answerUnknown(plane, methods, request, reply);
+    shown.add(request);
+    return reply.code(page.status).headers(page.headers).send(page.body);
+  });
   parseJsonBodies(app);
   let streams: FastifyInstance | undefined;
   await app.register(async (instance) => {
@@ -139,11 +155,23 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     streams = instance;
   });
   if (streams === undefined) throw new Error("fastify did not register the stream routes");
-  return { app, json: app, streams, server: app.server, idempotency: new Idempotency(plane.db, plane.clock), methods };
+  return { app, json: app, streams, server: app.server, idempotency: new Idempotency(plane.db, plane.clock), methods, pages };
 }
 
 const addCommonHeaders = (request: FastifyRequest, reply: FastifyReply): void =>
   void reply.headers({ "x-request-id": request.id, "cache-control": "no-store", "x-content-type-options": "nosniff" });
+
+/** Routes are before pages, and who may connect is decided before both. */
+function askPage(answer: Pages | undefined, { method, raw, headers }: FastifyRequest): PageAnswer | undefined {
+  if (method !== "GET" && method !== "HEAD") return undefined;
+  const path = (raw.url ?? "").split("?", 1)[0] ?? "";
+  return answer?.({
+    path,
+    accept: headers.accept,
+    accept_encoding: headers["accept-encoding"]?.toString(),
+    if_none_match: headers["if-none-match"],
+  });
+}
 
 const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;

@@ -24,6 +24,33 @@ export function createMetrics() {
       registers,
     }),
     robots_connected: new Gauge({ name: "robofleet_robots_connected", help: "Robots whose link this node holds", registers }),
+    node_info: new Gauge({
+      name: "robofleet_node_info",
+      help: "1, with the id of this node and the version of its program",
+      labelNames: ["node_id", "version"] as const,
+      registers,
+    }),
+    nodes_living: new Gauge({ name: "robofleet_nodes_living", help: "Nodes on the database that live, as this one last saw", registers }),
+    bus_connected: new Gauge({
+      name: "robofleet_bus_connected",
+      help: "Whether this node hears the others; 1 where there are none",
+      registers,
+    }),
+    bus_gaps: new Counter({
+      name: "robofleet_bus_gaps_total",
+      help: "Times that hints of other nodes may have been lost, after which all is read again",
+      registers,
+    }),
+    streams_relayed: new Gauge({
+      name: "robofleet_streams_relayed",
+      help: "Viewers that came to this node and are served by the one which their robot is connected to",
+      registers,
+    }),
+    node_connections_refused: new Counter({
+      name: "robofleet_node_connections_refused_total",
+      help: "Connections to the listener for other nodes that were no living node's",
+      registers,
+    }),
     log_records: new Counter({ name: "robofleet_log_records_total", help: "Log records stored", registers }),
     log_bytes_stored: new Counter({ name: "robofleet_log_bytes_stored_total", help: "Bytes of log batches stored", registers }),
     log_bytes_dropped: new Counter({
@@ -48,3 +75,21 @@ export function createMetrics() {
 }
 
 export type Metrics = ReturnType<typeof createMetrics>;
+
+/** How the links of a node are getting on. */
+interface LinkLoad {
+  slots: { in_line: number; booked: number; rate: number };
+  work: { bytes: number; held: number };
+}
+
+/** Gauges of the links, read whenever somebody asks for the metrics. */
+export function measureLinks({ registry }: Metrics, read: () => LinkLoad): void {
+  const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => {
+    const made: Gauge = new Gauge({ name, help, registers: [registry], collect: () => made.set(value(read())) });
+  };
+  gauge("robofleet_links_in_line", "Robots that connect and wait for their turn", ({ slots }) => slots.in_line);
+  gauge("robofleet_links_booked", "Robots that were told when to come back", ({ slots }) => slots.booked);
+  gauge("robofleet_link_admissions_per_second", "Robots a second that this node lets in at most, as measured", ({ slots }) => slots.rate);
+  gauge("robofleet_link_work_bytes", "Bytes of robots' messages that wait for the database", ({ work }) => work.bytes);
+  gauge("robofleet_links_held", "Robots that are not read meanwhile, because too much waits", ({ work }) => work.held);
+}

@@ -7,7 +7,7 @@ import { setImmediate } from "node:timers/promises";
 import { startFeaturePlane } from "../features/testing/feature-plane.ts";
 import type { Http } from "./http.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A server on a port, with a route that reads a stream and one that answers at once. */
 async function listen() {

@@ -28,7 +28,7 @@ export function validator(route: RouteSpec): Validator {
   return {
     query: (raw) => {
       const value = { ...(raw as Record_) };
-      for (const text of Object.values(value)) if (typeof text === "string") checkText(text, "the query");
+      for (const text of Object.values(value).flat()) if (typeof text === "string") checkText(text, "the query");
       return query(value);
     },
     body: (raw) => {

@@ -1,17 +1,32 @@
 import { randomBytes } from "node:crypto";
-import type { Clock } from "@robofleet/clock";
+import type { Clock, Timer } from "@robofleet/clock";
 
-/** So much of a second's worth may come at once after a quiet time. */
+/** So much of a second's worth may come in at once after a quiet time. */
 const BURST_MS = 250;
+/** Whoever's turn comes this soon waits where it is: to send it away costs another handshake. Well within what an agent waits for an answer. */
+const LINE_MS = 5_000;
+const LINE_MIN = 20;
+/** A turn that did not come by then will not come in time. */
+const PATIENCE_MS = 12_000;
 /** Slots are booked no further ahead than this; whoever is beyond is told to ask again then. */
 const BOOKED_AHEAD_MS = 60_000;
-/** Whoever comes a little early is let in: clocks run differently. */
+/** Whoever comes a little early is taken: clocks run differently. */
 const EARLY_MS = 1_000;
 /** A slot is kept for so long after its time. */
-const LATE_MS = 10_000;
+const LATE_MS = 30_000;
 /** Added at random to what a robot is told, so that those with neighbouring slots do not come in step. */
 const JITTER_MS = 100;
 const SLOT_BYTES = 9;
+/** As many are let in ahead of those whose admission has ended as end in this time. */
+const AHEAD_MS = 2_000;
+const UNDER_WAY_MIN = 50;
+/** What a node manages is measured over so long, and believed to be at least this. */
+const MEASURE_MS = 1_000;
+const RATE_MIN = 5;
+/** Before it is measured slots are booked at the limit, but no more are let in at once than a slow node has served before they give up. */
+const RATE_UNPROVEN = 100;
+/** Faster than measured by so much at most: it may be more by now. */
+const RATE_AHEAD = 2;
 
 export interface Booking {
   retry_after_ms: number;
@@ -19,23 +34,52 @@ export interface Booking {
   slot?: string;
 }
 
+/** `entered`: it was let in. `in_line`: it is told when its turn comes. `later`: it is to go, and to come back. */
+type Answer = { to: "entered" } | { to: "in_line"; leave: () => void } | { to: "later"; booking: Booking };
+
+/** Somebody who wants in. */
+interface Asking {
+  /** What an earlier answer booked, if it names one. */
+  slot: string | undefined;
+  /** Called once when it is let in, at once or later. */
+  enter: () => void;
+  /** Called once instead, when its turn in the line does not come in time. */
+  sendAway: (booking: Booking) => void;
+}
+
+interface InLine extends Asking {
+  since: number;
+}
+
 /**
- * Spreads a storm of connecting robots: over the rate, each is booked the next free slot and told when that is. Whoever
- * comes at its slot is let in, so nobody asks more than twice; slots that nobody comes for expire.
+ * Spreads a storm of connecting robots over what this node manages. Whoever comes is let in while the rate is not exceeded
+ * and few admissions are under way; then a line forms, and whoever is beyond the line is booked a slot and told when that is.
+ * The rate follows the admissions that end, up to the limit: a server that is starved lets in fewer instead of having all of
+ * them give up.
  */
 export class AcceptSlots {
-  readonly #clock: Pick<Clock, "monotonic" | "random">;
-  readonly #interval_ms: number;
+  readonly #clock: Pick<Clock, "monotonic" | "random" | "setTimer">;
+  readonly #per_second: number;
   readonly #booked_max: number;
-  /** Monotonic milliseconds by slot; in the order of their times. */
+  /** Monotonic milliseconds by slot; about in the order of their times. */
   readonly #booked = new Map<string, number>();
+  readonly #line = new Set<InLine>();
+  #booked_until = -Infinity;
   #next_at = -Infinity;
+  #under_way = 0;
+  #timer: Timer | undefined;
+  #rate: number;
+  #proven: number;
+  #ended = 0;
+  #measured_from = 0;
 
   /** `per_second` 0: no limit. */
-  constructor(clock: Pick<Clock, "monotonic" | "random">, per_second: number) {
+  constructor(clock: Pick<Clock, "monotonic" | "random" | "setTimer">, per_second: number) {
     this.#clock = clock;
-    this.#interval_ms = per_second > 0 ? 1_000 / per_second : 0;
+    this.#per_second = per_second;
     this.#booked_max = Math.ceil((per_second * BOOKED_AHEAD_MS) / 1_000);
+    this.#rate = per_second;
+    this.#proven = Math.min(per_second, RATE_UNPROVEN);
   }
 
   /** Slots that are booked and not yet used. */
@@ -43,28 +87,143 @@ export class AcceptSlots {
     return this.#booked.size;
   }
 
-  /** Undefined: come in. `slot` is what an earlier answer booked, if the robot names one. */
-  ask(slot: string | undefined): Booking | undefined {
-    if (this.#interval_ms === 0) return undefined;
-    const now = this.#clock.monotonic();
-    this.#expire(now);
-    const booked_at = slot === undefined ? undefined : this.#booked.get(slot);
-    if (booked_at !== undefined && slot !== undefined) {
-      if (now < booked_at - EARLY_MS) return { retry_after_ms: Math.ceil(booked_at - now), slot };
-      this.#booked.delete(slot);
-      return undefined;
-    }
-    const at = Math.max(this.#next_at, now - BURST_MS);
-    if (at > now && this.#booked.size >= this.#booked_max)
-      return { retry_after_ms: Math.ceil(BOOKED_AHEAD_MS * (1 + this.#clock.random())) };
-    this.#next_at = at + this.#interval_ms;
-    return at <= now ? undefined : this.#book(at, now);
+  /** Who waits for its turn without having been sent away. */
+  get in_line(): number {
+    return this.#line.size;
   }
 
-  #book(at: number, now: number): Booking {
+  /** Admissions a second that this node is believed to manage. */
+  get rate(): number {
+    return this.#rate;
+  }
+
+  ask(asking: Asking): Answer {
+    if (this.#per_second === 0) return this.#enter(asking);
+    const now = this.#clock.monotonic();
+    this.#expire(now);
+    if (this.#line.size === 0) {
+      if (this.#mayEnter(now)) return this.#enter(asking);
+      this.#measureFrom(now);
+    }
+    const { slot } = asking;
+    const at = slot === undefined ? undefined : this.#booked.get(slot);
+    if (slot !== undefined && at !== undefined) {
+      if (now < at - EARLY_MS) return later(this.#bookingAt(at, now, slot));
+      if (this.#line.size >= 2 * this.#line_max) return later(this.#bookAgain(slot, now));
+      this.#booked.delete(slot);
+    } else if (this.#line.size >= this.#line_max) return later(this.#book(now));
+    return this.#queue(asking, now);
+  }
+
+  /** The admission of somebody who was let in has begun, as it has said who it is. */
+  begun(): void {
+    this.#under_way += 1;
+  }
+
+  /** It has ended, whichever way. */
+  ended(): void {
+    this.#under_way -= 1;
+    this.#ended += 1;
+    this.#measure(this.#clock.monotonic());
+    this.#advance();
+  }
+
+  /** Nobody is let in any more; those in line are sent away. */
+  close(): void {
+    this.#timer?.cancel();
+    for (const asking of this.#line) asking.sendAway(this.#book(this.#clock.monotonic()));
+    this.#line.clear();
+  }
+
+  get #line_max(): number {
+    return Math.max(LINE_MIN, (this.#proven * LINE_MS) / 1_000);
+  }
+
+  get #interval_ms(): number {
+    return 1_000 / Math.min(this.#per_second, this.#rate * RATE_AHEAD);
+  }
+
+  #mayEnter(now: number): boolean {
+    return this.#under_way < Math.max(UNDER_WAY_MIN, (this.#proven * AHEAD_MS) / 1_000) && this.#next_at <= now;
+  }
+
+  #enter({ slot, enter }: Asking): Answer {
+    if (slot !== undefined) this.#booked.delete(slot);
+    if (this.#per_second > 0) this.#next_at = Math.max(this.#next_at, this.#clock.monotonic() - BURST_MS) + this.#interval_ms;
+    enter();
+    return { to: "entered" };
+  }
+
+  #queue(asking: Asking, now: number): Answer {
+    const waiting: InLine = { ...asking, since: now };
+    this.#line.add(waiting);
+    this.#wake(now);
+    return { to: "in_line", leave: () => void this.#line.delete(waiting) };
+  }
+
+  /** Lets in from the line whom it may, and sends away whom it cannot serve in time. */
+  #advance(): void {
+    const now = this.#clock.monotonic();
+    for (const waiting of this.#line) {
+      if (this.#mayEnter(now)) {
+        this.#line.delete(waiting);
+        this.#enter(waiting);
+      } else if (now - waiting.since >= PATIENCE_MS) {
+        this.#line.delete(waiting);
+        // Nobody in line is before it.
+        waiting.sendAway(this.#book(now, 0));
+      } else break;
+    }
+    this.#wake(now);
+  }
+
+  #wake(now: number): void {
+    const [first] = this.#line;
+    if (first === undefined || this.#timer !== undefined) return;
+    // An admission that ends wakes it, too.
+    const turn_ms = Math.max(1, this.#next_at - now);
+    const in_ms = turn_ms > 1 ? turn_ms : Math.max(1, Math.min(MEASURE_MS, first.since + PATIENCE_MS - now));
+    this.#timer = this.#clock.setTimer(in_ms, () => {
+      this.#timer = undefined;
+      this.#measure(this.#clock.monotonic());
+      this.#advance();
+    });
+  }
+
+  #measureFrom(now: number): void {
+    this.#measured_from = now;
+    this.#ended = 0;
+  }
+
+  /** What ends while others wait is what the node manages; what ends while nobody does says nothing. */
+  #measure(now: number): void {
+    if (this.#line.size === 0 || now - this.#measured_from < MEASURE_MS) return;
+    const measured = (this.#ended * 1_000) / (now - this.#measured_from);
+    this.#rate = Math.min(this.#per_second, Math.max(RATE_MIN, (this.#rate + measured) / 2, measured));
+    this.#proven = Math.max(RATE_MIN, Math.min(this.#rate, measured * RATE_AHEAD));
+    this.#measureFrom(now);
+  }
+
+  #book(now: number, ahead = this.#line.size): Booking {
+    const at = Math.max(this.#booked_until, now + (ahead * 1_000) / this.#rate);
+    if (this.#booked.size >= this.#booked_max || at > now + BOOKED_AHEAD_MS)
+      return { retry_after_ms: Math.ceil(BOOKED_AHEAD_MS * (1 + this.#clock.random())) };
+    this.#booked_until = at + 1_000 / this.#rate;
     const slot = randomBytes(SLOT_BYTES).toString("base64url");
     this.#booked.set(slot, at);
-    return { retry_after_ms: Math.ceil(at - now + this.#clock.random() * JITTER_MS), slot };
+    return this.#bookingAt(at, now, slot);
+  }
+
+  /** It came at its time and the node manages less than was thought: it goes before those who book now. */
+  #bookAgain(slot: string, now: number): Booking {
+    const at = now + LINE_MS * (1 + this.#clock.random());
+    this.#booked.delete(slot);
+    this.#booked.set(slot, at);
+    return this.#bookingAt(at, now, slot);
+  }
+
+  #bookingAt(at: number, now: number, slot: string): Booking {
+    return { retry_after_ms: Math.ceil(Math.max(0, at - now) + this.#clock.random() * JITTER_MS), slot };
   }
 
   #expire(now: number): void {
@@ -74,3 +233,5 @@ export class AcceptSlots {
     }
   }
 }
+
+const later = (booking: Booking): Answer => ({ to: "later", booking });

@@ -55,11 +55,15 @@ export interface LinkSettings {
 /** The robots whose link this node holds. */
 export interface Link {
   session(robot_id: string): Session | undefined;
+  /** All of them, in no order. */
+  sessions(): Iterable<Session>;
   /** True when the message was queued for a robot of this node. */
   send(robot_id: string, message: ServerMessage): boolean;
   readonly count: number;
   /** Robots that have been heard since the last call, with the time: flushed to last_seen_at in batches. */
   takeSeen(): Map<string, { org_id: string; at: Date }>;
+  /** Tells these robots to come back, to whichever node, spread over the time that it takes to accept them; and closes. */
+  sendAway(sessions: Iterable<Session>, reason: string): void;
   /** Refuses new links, tells every robot to come back later, and closes. */
   drain(reason: string): Promise<void>;
 }

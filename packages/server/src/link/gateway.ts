@@ -6,11 +6,11 @@ import {
   CONTROL_CHANNEL,
   decodeFrame,
   FrameType,
+  type Hello,
   LINK_PROTOCOLS,
   LINK_SLOT_HEADER,
   LINK_SUBPROTOCOL,
   type Refused,
-  RETRY_AFTER_MS_HEADER,
   type SendQueue,
   type SendQueueOptions,
   type ServerMessage,
@@ -22,10 +22,13 @@ import { AcceptSlots } from "./accept-slots.ts";
 import type { Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage, storableText } from "./inbound.ts";
 import { LiveSession, sendMessage, sendOptions, sendQueueTo } from "./live-session.ts";
-import { refuseUpgrade } from "./refuse-upgrade.ts";
+import { refuseForNow, refuseUpgrade } from "./refuse-upgrade.ts";
+import { WorkBudget } from "./work-budget.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
 const NONCE_BYTES = 32;
+/** All places are taken, or nearly all of them by robots that say nothing; give or take a half. */
+const FULL_RETRY_MS = 10_000;
 /** Whoever does not answer a close is cut after this time. A spread, because the types do not know of it yet. */
 const CLOSING = { closeTimeout: 5_000 };
 /** Heartbeats that may fail to come before a link counts as half open. */
@@ -44,6 +47,8 @@ export interface GatewayContext {
   activity: Activity;
   settings: LinkSettings;
   handlers: () => LinkHandlers;
+  /** False while the other nodes may take this one for dead: what it held of a robot would count for nothing. */
+  is_held: () => boolean;
 }
 
 /** Takes the robots' sockets: challenge, hello, welcome, then frames in and messages out. Knows nothing of what they mean. */
@@ -80,8 +85,17 @@ export class Gateway implements Link {
     return this.#sessions.size;
   }
 
+  /** How robots that connect are getting on, and what messages wait. */
+  get load(): { slots: Pick<AcceptSlots, "in_line" | "booked" | "rate">; work: Pick<WorkBudget, "bytes" | "held"> } {
+    return { slots: this.#slots, work: this.#events.budget };
+  }
+
   session(robot_id: string): Session | undefined {
     return this.#sessions.get(robot_id);
+  }
+
+  sessions(): Iterable<Session> {
+    return this.#sessions.values();
   }
 
   send(robot_id: string, message: ServerMessage): boolean {
@@ -103,9 +117,9 @@ export class Gateway implements Link {
   async drain(reason: string): Promise<void> {
     this.#draining = true;
     this.#timer.cancel();
+    this.#slots.close();
     for (const ws of this.#greeted) ws.terminate();
-    const spread_ms = this.#drainSpread();
-    for (const session of this.#sessions.values()) session.goAway(Math.floor(this.#context.clock.random() * spread_ms), reason);
+    this.sendAway([...this.#sessions.values()], reason);
     // The other end answers a close in a round trip; one that does not is cut.
     const cut = this.#context.clock.setTimer(CONTROL_BUFFER_TIMEOUT_MS, () => {
       for (const session of this.#sessions.values()) session.terminate(reason);
@@ -116,27 +130,48 @@ export class Gateway implements Link {
     this.#server.close();
   }
 
+  sendAway(sessions: Iterable<Session>, reason: string): void {
+    const going = [...sessions].flatMap(({ robot_id, session_id }) => {
+      const held = this.#sessions.get(robot_id);
+      return held?.session_id === session_id ? [held] : [];
+    });
+    const spread_ms = this.#spreadOf(going.length);
+    for (const session of going) session.goAway(Math.floor(this.#context.clock.random() * spread_ms), reason);
+  }
+
   /** Takes over an upgrade request for the link's path. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, ip: string): void {
     const { settings } = this.#context;
     if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
-    if (this.#sessions.size >= settings.robots_max || this.#unauthenticated >= settings.unauthenticated_links_max) {
-      return refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; try again", { "retry-after": "10" });
-    }
+    if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is cut off", { "retry-after": "5" });
+    if (this.#sessions.size >= settings.robots_max || this.#unauthenticated >= settings.unauthenticated_links_max)
+      return refuseForNow(socket, { retry_after_ms: FULL_RETRY_MS * (0.5 + this.#context.clock.random()) });
     if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
       return refuseUpgrade(socket, 426, "http_error", `this server speaks ${LINK_SUBPROTOCOL}, and nothing that was offered`, {
         "sec-websocket-protocol": LINK_SUBPROTOCOL,
       });
     }
     const slot = request.headers[LINK_SLOT_HEADER];
-    const booking = this.#slots.ask(typeof slot === "string" ? slot : undefined);
-    if (booking !== undefined) {
-      return refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; come back at your time", {
-        "retry-after": String(Math.ceil(booking.retry_after_ms / 1_000)),
-        [RETRY_AFTER_MS_HEADER]: String(booking.retry_after_ms),
-        ...(booking.slot === undefined ? {} : { [LINK_SLOT_HEADER]: booking.slot }),
-      });
-    }
+    let leave = ignore;
+    const answer = this.#slots.ask({
+      slot: typeof slot === "string" ? slot : undefined,
+      enter: () => {
+        socket.off("close", leave).off("error", ignore);
+        if (!socket.destroyed) this.#open(request, socket, head, ip);
+      },
+      sendAway: (booking) => {
+        socket.off("close", leave).off("error", ignore);
+        refuseForNow(socket, booking);
+      },
+    });
+    if (answer.to === "later") return refuseForNow(socket, answer.booking);
+    if (answer.to === "entered") return;
+    leave = answer.leave;
+    socket.once("close", leave).on("error", ignore);
+  }
+
+  /** It is the robot's turn: the upgrade, and then the challenge. */
+  #open(request: IncomingMessage, socket: Duplex, head: Buffer, ip: string): void {
     this.#unauthenticated += 1;
     let counted = true;
     const uncount = (): void => {
@@ -149,56 +184,63 @@ export class Gateway implements Link {
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       ws.on("error", () => {}); // a close event follows
       this.#greeted.add(ws);
-      void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip).finally(uncount);
+      void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip, uncount);
       ws.once("close", () => this.#greeted.delete(ws));
     });
     socket.uncork();
   }
 
   /** Challenge → hello → welcome; anything else within the timeout ends the link. */
-  async #greet(ws: WebSocket, queue: SendQueue, ip: string): Promise<void> {
-    const { clock, log, settings, id } = this.#context;
+  async #greet(ws: WebSocket, queue: SendQueue, ip: string, heard: () => void): Promise<void> {
+    const { clock } = this.#context;
     const nonce = Buffer.from(clock.randomBytes(NONCE_BYTES)).toString("base64url");
     const timeout = clock.setTimer(HELLO_TIMEOUT_MS, () => ws.terminate());
+    const first = firstMessage(ws);
+    sendMessage(queue, { type: "challenge", nonce, protocols: [...LINK_PROTOCOLS] });
+    const hello = await first;
+    timeout.cancel();
+    heard();
+    if (hello === undefined) return;
+    if (hello.type !== "hello") return ws.close(1008, "hello must come first");
+    const end = this.#context.activity.begin();
+    this.#slots.begun();
     try {
-      const first = firstMessage(ws);
-      sendMessage(queue, { type: "challenge", nonce, protocols: [...LINK_PROTOCOLS] });
-      const hello = await first;
-      if (hello === undefined) return;
-      if (hello.type !== "hello") return ws.close(1008, "hello must come first");
-      const end = this.#context.activity.begin();
-      try {
-        const protocol = commonProtocol(hello.protocols);
-        if (protocol === undefined)
-          return refuse(ws, queue, "unsupported_protocol", `this server speaks version ${LINK_PROTOCOLS.join(", ")} of the link`);
-        const admission = await this.#context.handlers().admit(hello, nonce);
-        if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message);
-        if (ws.readyState !== ws.OPEN) return;
-        const session = new LiveSession(ws, queue, { session_id: id("sess"), org_id: admission.org_id, hello, ip, clock }, this.#events);
-        sendMessage(queue, {
-          type: "welcome",
-          protocol,
-          features: session.features,
-          session_id: session.session_id,
-          server_time: clock.now().getTime(),
-          heartbeat_seconds: settings.heartbeat_seconds,
-          health_seconds: settings.health_seconds,
-          log_flush_ms: settings.log_flush_ms,
-          acked_seq: admission.acked_seq,
-          acked_log_seq: admission.acked_log_seq,
-        });
-        this.#greeted.delete(ws);
-        this.#adopt(ws, session);
-        await this.#context.handlers().connected(session);
-      } finally {
-        end();
-      }
+      await this.#admit(ws, queue, ip, hello, nonce);
     } catch (error) {
-      log.error({ err: error }, "a robot could not be let in");
+      this.#context.log.error({ err: error }, "a robot could not be let in");
       ws.close(1011, "the server could not let the robot in");
     } finally {
-      timeout.cancel();
+      this.#slots.ended();
+      end();
     }
+  }
+
+  async #admit(ws: WebSocket, queue: SendQueue, ip: string, hello: Hello, nonce: string): Promise<void> {
+    const { clock, settings, id } = this.#context;
+    const protocol = commonProtocol(hello.protocols);
+    if (protocol === undefined)
+      return refuse(ws, queue, "unsupported_protocol", `this server speaks version ${LINK_PROTOCOLS.join(", ")} of the link`);
+    const admission = await this.#context.handlers().admit(hello, nonce);
+    if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message);
+    if (ws.readyState !== ws.OPEN) return;
+    // It may have been frozen since: the robot is another node's by now.
+    if (!this.#context.is_held()) return ws.close(1012, "the server is cut off");
+    const session = new LiveSession(ws, queue, { session_id: id("sess"), org_id: admission.org_id, hello, ip, clock }, this.#events);
+    sendMessage(queue, {
+      type: "welcome",
+      protocol,
+      features: session.features,
+      session_id: session.session_id,
+      server_time: clock.now().getTime(),
+      heartbeat_seconds: settings.heartbeat_seconds,
+      health_seconds: settings.health_seconds,
+      log_flush_ms: settings.log_flush_ms,
+      acked_seq: admission.acked_seq,
+      acked_log_seq: admission.acked_log_seq,
+    });
+    this.#greeted.delete(ws);
+    this.#adopt(ws, session);
+    await this.#context.handlers().connected(session);
   }
 
   /** The newer link of a robot wins: the older one may be half open, and nobody could tell. */
@@ -230,6 +272,7 @@ export class Gateway implements Link {
   }
 
   readonly #events = {
+    budget: new WorkBudget(),
     message: async (session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void> => {
       const end = this.#context.activity.begin();
       try {
@@ -239,25 +282,33 @@ export class Gateway implements Link {
         end();
       }
     },
-    // Not acknowledged, so it comes again on the next link.
+    // Not acknowledged, so it comes again on the next link. Of a server that stops nothing else is expected.
     failed: (session: LiveSession, error: unknown): void => {
-      this.#context.log.error({ err: error, robot_id: session.robot_id }, "a robot's message could not be taken");
+      this.#context.log[this.#draining ? "info" : "error"](
+        { err: error, robot_id: session.robot_id },
+        "a robot's message could not be taken",
+      );
       session.close(1011, "the server could not take a message");
     },
   };
 
-  #drainSpread(): number {
+  #spreadOf(robots: number): number {
     const accepts = this.#context.settings.link_accepts_per_second * DRAIN_SHARE;
-    const needed_ms = accepts > 0 ? (this.#sessions.size / accepts) * 1_000 : 0;
+    const needed_ms = accepts > 0 ? (robots / accepts) * 1_000 : 0;
     return Math.min(DRAIN_SPREAD_MS.max, Math.max(DRAIN_SPREAD_MS.min, needed_ms));
   }
 
   #cutSilent(): void {
     const limit_ms = this.#context.settings.heartbeat_seconds * 1_000 * MISSED_HEARTBEATS_MAX;
     const now = this.#context.clock.monotonic();
-    for (const session of this.#sessions.values()) if (now - session.heard_at > limit_ms) session.terminate("no heartbeat");
+    for (const session of this.#sessions.values()) {
+      if (session.paused) session.heard_at = now;
+      else if (now - session.heard_at > limit_ms) session.terminate("no heartbeat");
+    }
   }
 }
+
+const ignore = (): void => {};
 
 function refuse(ws: WebSocket, queue: SendQueue, code: Refused["code"], message: string): void {
   sendMessage(queue, { type: "refused", code, message });

@@ -1,5 +1,17 @@
 export type { Admission, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 export { Gateway } from "./gateway.ts";
 export { jsonOfRecords } from "./inbound.ts";
-export { giveUpLease, keepLease, LEASE_MS, takeLease } from "./lease.ts";
+export {
+  Lease,
+  LEASE_MS,
+  type LeaseDuties,
+  listBeats,
+  listLivingNodes,
+  listNodeStates,
+  type NodeBeat,
+  type NodeRun,
+  type NodeState,
+} from "./lease.ts";
+export { type KnownNode, type Nodes, openNodes, writeNodeAddress } from "./nodes/index.ts";
 export { refuseUpgrade } from "./refuse-upgrade.ts";
+export { watchBeats } from "./watch-beats.ts";

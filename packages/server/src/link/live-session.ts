@@ -29,6 +29,7 @@ import type { WebSocket } from "ws";
 import type { Session } from "./contract.ts";
 import { ServerFrameSocket } from "./frame-socket.ts";
 import { MessageError, parseMessage } from "./inbound.ts";
+import type { WorkBudget } from "./work-budget.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 /** A robot that does not read what it is sent is cut when this much waits for it. */
@@ -45,6 +46,8 @@ export const sendMessage = (queue: SendQueue, message: ServerMessage): boolean =
   queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
 
 export interface SessionEvents {
+  /** What the messages of all links may take. */
+  readonly budget: WorkBudget;
   /** A message arrived; resolves when it has been dealt with. */
   message(session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void>;
   failed(session: LiveSession, error: unknown): void;
@@ -99,6 +102,11 @@ export class LiveSession implements Session {
 
   knows(feature: LinkFeature): boolean {
     return this.features.includes(feature);
+  }
+
+  /** Whether it is not read at the moment, so that it cannot be heard. */
+  get paused(): boolean {
+    return this.#work?.paused ?? false;
   }
 
   get channel_room(): number {
@@ -187,8 +195,9 @@ export class LiveSession implements Session {
     if (message === undefined) return;
     const parsed = parseMessage(message);
     if (parsed.type === "hello") throw new MessageError("hello came twice");
-    this.#work ??= new WorkQueue(this.#socket);
+    this.#work ??= new WorkQueue(this.#socket, this.#events.budget);
     this.#work.add(
+      message.byteLength,
       async () => {
         await this.#events.message(this, parsed);
         if (credit > 0) this.#credit(LOG_CHANNEL, this.#log_credit?.consumed(credit));

@@ -1,6 +1,8 @@
 import type { Duplex } from "node:stream";
 import { STATUS_CODES } from "node:http";
 import type { ErrorCode } from "@robofleet/protocol";
+import { LINK_SLOT_HEADER, RETRY_AFTER_MS_HEADER } from "@robofleet/protocol/link";
+import type { Booking } from "./accept-slots.ts";
 
 /** Answers an upgrade request with an HTTP error in the API's envelope and closes the socket. */
 export function refuseUpgrade(
@@ -23,4 +25,13 @@ export function refuseUpgrade(
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n${body}`,
   );
+}
+
+/** Sends a robot away until its time, to the millisecond, with its slot if it has one. */
+export function refuseForNow(socket: Duplex, { retry_after_ms, slot }: Booking): void {
+  refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; come back at your time", {
+    "retry-after": String(Math.ceil(retry_after_ms / 1_000)),
+    [RETRY_AFTER_MS_HEADER]: String(Math.ceil(retry_after_ms)),
+    ...(slot === undefined ? {} : { [LINK_SLOT_HEADER]: slot }),
+  });
 }

@@ -1,3 +1,5 @@
+import type { Reader, WorkBudget } from "./work-budget.ts";
+
 /** Messages of one robot that may wait for the database before its socket is not read any further. */
 const WAITING_MAX = 32;
 
@@ -7,27 +9,51 @@ interface Pausable {
 }
 
 /**
- * Deals with one robot's messages one after another, and stops reading from it while too many wait: the robot keeps them
- * on its disk. After one that failed none is dealt with: to acknowledge a later report is to acknowledge those before it.
+ * Deals with one robot's messages one after another, and stops reading from it while too many wait, of its own or of all
+ * robots: it keeps them on its disk. After one that failed none is dealt with: to acknowledge a later report is to
+ * acknowledge those before it.
  */
-export class WorkQueue {
+export class WorkQueue implements Reader {
   readonly #socket: Pausable;
+  readonly #budget: WorkBudget;
   #waiting = 0;
-  #paused = false;
+  #is_full = false;
+  #is_held = false;
   #failed = false;
   #tail: Promise<void> = Promise.resolve();
 
-  constructor(socket: Pausable) {
+  constructor(socket: Pausable, budget: WorkBudget) {
     this.#socket = socket;
+    this.#budget = budget;
   }
 
-  add(work: () => Promise<void>, failed: (error: unknown) => void): void {
+  /** Whether the robot is not read at the moment: what it sends, a heartbeat too, is not heard. */
+  get paused(): boolean {
+    return this.#is_full || this.#is_held;
+  }
+
+  /** `bytes`: what the message takes while it waits. */
+  add(bytes: number, work: () => Promise<void>, failed: (error: unknown) => void): void {
     this.#waiting += 1;
-    if (this.#waiting >= WAITING_MAX && !this.#paused) {
-      this.#paused = true;
-      this.#socket.pause();
-    }
-    this.#tail = this.#tail.then(() => this.#perform(work, failed)).then(() => this.#done());
+    if (this.#waiting >= WAITING_MAX) this.#change(() => (this.#is_full = true));
+    this.#budget.take(this, bytes);
+    this.#tail = this.#tail.then(() => this.#perform(work, failed)).then(() => this.#done(bytes));
+  }
+
+  hold(): void {
+    this.#change(() => (this.#is_held = true));
+  }
+
+  goOn(): void {
+    this.#change(() => (this.#is_held = false));
+  }
+
+  #change(make: () => void): void {
+    const before = this.paused;
+    make();
+    if (this.paused === before) return;
+    if (before) this.#socket.resume();
+    else this.#socket.pause();
   }
 
   async #perform(work: () => Promise<void>, failed: (error: unknown) => void): Promise<void> {
@@ -40,11 +66,9 @@ export class WorkQueue {
     }
   }
 
-  #done(): void {
+  #done(bytes: number): void {
     this.#waiting -= 1;
-    if (this.#paused && this.#waiting <= WAITING_MAX / 4) {
-      this.#paused = false;
-      this.#socket.resume();
-    }
+    if (this.#waiting <= WAITING_MAX / 4) this.#change(() => (this.#is_full = false));
+    this.#budget.giveBack(bytes);
   }
 }

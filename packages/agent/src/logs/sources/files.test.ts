@@ -23,7 +23,7 @@ import { FileLogs, FILES_MAX } from "./files.ts";
 import { Positions } from "./positions.ts";
 import { LINE_BYTES_MAX } from "./tail.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A directory of logs and what follows it, in time of its own. */
 class Rig implements Disposable {

@@ -12,7 +12,7 @@ const DRIVER = join(import.meta.dirname, "../../testing/log-kill-driver.ts");
 /** As many lines as a run writes before it is over, and where it is killed: behind the first, around each rotation, behind the last but one. */
 const LINES = 30;
 const KILL_AT = [1, 10, 11, 20, 29];
-const WAIT_MS = 30_000;
+const WAIT_MS = 60_000;
 
 /** Runs until it kills itself or has seen the last line; `while_running` once it has started. */
 function run(task: LogKillTask, while_running: () => void): Promise<string> {

@@ -11,7 +11,7 @@ import { type RosAdapter, type RosMessage, UndecodedMessage } from "../adapter.t
 import { adapterOptions, eventually } from "../testing/adapter-options.ts";
 import { findFoxglove } from "./foxglove.ts";
 
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 120_000;
 
 const POINT =
   "float64 x\nint64 count\nstring name\nuint8[] data\nstd_msgs/Header header\n===\nMSG: std_msgs/Header\nbuiltin_interfaces/Time stamp\nstring frame_id\n";

@@ -8,7 +8,7 @@ import { eventually } from "../testing/adapter-options.ts";
 import { ROS1_MESSAGE_BYTES_MAX } from "./message-limit.ts";
 import { TcpRosSocket } from "./tcpros-socket.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const lengthOf = (length: number): Buffer => {
   const bytes = Buffer.alloc(4);

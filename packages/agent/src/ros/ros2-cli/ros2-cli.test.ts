@@ -10,7 +10,7 @@ import { adapterOptions, eventually } from "../testing/adapter-options.ts";
 import { Documents, readDocument, ROS2_DOCUMENT_CHARACTERS_MAX } from "./documents.ts";
 import { findRos2 } from "./ros2-cli.ts";
 
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 120_000;
 
 /** Prints what the real command prints; it shows that this is read, and nothing of ROS 2. */
 const STAND_IN = `#!/bin/bash

@@ -9,7 +9,7 @@ import { adapterOptions, eventually } from "../testing/adapter-options.ts";
 import { RosbridgeServer } from "../testing/rosbridge-server.ts";
 import { findRosbridge } from "./rosbridge.ts";
 
-const TIMEOUT_MS = 40_000;
+const TIMEOUT_MS = 120_000;
 
 /** What is used of roslib; its declarations cannot be resolved from a module of Node. */
 interface Ros {

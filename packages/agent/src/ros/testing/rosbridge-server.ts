@@ -27,7 +27,7 @@ export class RosbridgeServer {
   }
 
   /** Its services are named `/rosapi/topics` or `rosapi/topics` by the prefix; without one there is no rosapi. */
-  static async start(t: TestContext, service_prefix?: string): Promise<RosbridgeServer> {
+  static async start(t: Pick<TestContext, "after">, service_prefix?: string): Promise<RosbridgeServer> {
     const server = new WebSocketServer({ host: "127.0.0.1", port: 0 });
     t.after(() => {
       for (const client of server.clients) client.terminate();

@@ -6,13 +6,12 @@ import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { setTimeout as wait } from "node:timers/promises";
+import { until } from "@robofleet/clock/testing";
 import { signalGroup } from "../../runtime/process-table.ts";
 
 const ROSCORE = "/usr/bin/roscore";
 /** Debian's Python, for which its ROS is built; another may come first on the path. */
 const PYTHON = "/usr/bin/python3";
-const START_MS_MAX = 30_000;
 
 /** Why tests with a real ROS 1 cannot run here; false when they can. */
 export const NO_ROS1 = existsSync(ROSCORE) ? false : "Debian's ros-core is not installed";
@@ -105,13 +104,10 @@ async function freePort(): Promise<number> {
 }
 
 /** Resolves when roscore has set its parameters, in whichever order. */
-async function answering(uri: string): Promise<void> {
-  for (const deadline = performance.now() + START_MS_MAX; ;) {
-    if ((await hasParameter(uri, "/run_id")) && (await hasParameter(uri, "/rosdistro"))) return;
-    if (performance.now() > deadline) throw new Error("roscore did not start");
-    await wait(50);
-  }
-}
+const answering = (uri: string): Promise<boolean> =>
+  until("roscore to have started", async () => (await hasParameter(uri, "/run_id")) && (await hasParameter(uri, "/rosdistro")), {
+    poll_ms: 50,
+  });
 
 async function hasParameter(uri: string, name: string): Promise<boolean> {
   const params = ["/test", name].map((value) => `<param><value>${value}</value></param>`).join("");

@@ -3,12 +3,13 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { containersOf, imageReleases, runningTags, SKIP, startContainerRig, useEngine } from "../../testing/container-rig.ts";
 import { socketIn } from "../../local/socket-path.ts";
-import { type DeploymentsRig, until } from "../../testing/deployments-rig.ts";
+import type { DeploymentsRig } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP, tarOf } from "../../testing/images.ts";
 
-const LIMIT = { timeout: 60_000, skip: SKIP };
+const LIMIT = { timeout: 120_000, skip: SKIP };
 const engine = useEngine();
 const up = (more = "") => shellImage(`${more}\n${STAYS_UP}`);
 const saidBy = (rig: DeploymentsRig, source: string): string[] =>

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { pino } from "pino";
-import { until } from "../../testing/deployments-rig.ts";
 import { StubEngine } from "../../testing/stub-engine.ts";
 import { ContainerLog, nanoseconds } from "./container-log.ts";
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 function frame(line: string): Buffer {
   const text = Buffer.from(`${line}\n`);

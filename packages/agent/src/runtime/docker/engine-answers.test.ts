@@ -15,7 +15,7 @@ import { readContainerManifest } from "./container-manifest.ts";
 import { Images } from "./images.ts";
 import { LayerStore } from "./layer-store.ts";
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const { signal } = new AbortController();
 const json = (value: unknown) => JSON.stringify(value);
 

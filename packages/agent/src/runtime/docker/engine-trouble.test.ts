@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { SmallDisk } from "../../../../../tests/processes/small-disk.ts";
 import {
   containersOf,
@@ -13,7 +14,7 @@ import {
   startContainerRig,
   useEngine,
 } from "../../testing/container-rig.ts";
-import { DeploymentsRig, until } from "../../testing/deployments-rig.ts";
+import { DeploymentsRig } from "../../testing/deployments-rig.ts";
 import { DockerEngine } from "../../testing/docker-engine.ts";
 import { dockerArchive, imageRelease, ociArchive, shellImage, STAYS_UP, tarOf } from "../../testing/images.ts";
 import { releaseOf } from "../../testing/bundles.ts";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { StubEngine } from "../../testing/stub-engine.ts";
 import { StepAborted, StepFailure } from "../failure.ts";
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 test("a call of an engine that hangs ends at its limit, or when it is called off, also one that takes no signal", LIMIT, async () => {
   await using stub = await StubEngine.start(() => {});

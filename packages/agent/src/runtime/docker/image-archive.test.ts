@@ -5,12 +5,12 @@ import path from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
+import { until } from "@robofleet/clock/testing";
 import { extract } from "tar-stream";
-import { until } from "../../testing/deployments-rig.ts";
 import { tarOf } from "../../testing/images.ts";
 import { renameArchive, unpackedArchiveBytes } from "./image-archive.ts";
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const IMAGE = { image_id: "sha256:0", config: "config", layers: ["layer"] };
 
 async function withArchive(entries: Parameters<typeof tarOf>[0], use: (file: string) => Promise<void>): Promise<void> {

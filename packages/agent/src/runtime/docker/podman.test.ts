@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { temporaryDirectory } from "../../testing/agent-rig.ts";
 import { registryRelease } from "../../testing/container-rig.ts";
-import { DeploymentsRig, until } from "../../testing/deployments-rig.ts";
+import { DeploymentsRig } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
 import { PodmanEngine, whyNoPodman } from "../../testing/podman-engine.ts";
 

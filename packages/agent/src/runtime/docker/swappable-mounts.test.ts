@@ -24,7 +24,7 @@ test("no container gets a directory in whose place another one could put a symli
     assert.doesNotThrow(() => refuseSwappable([wanted], [other]), JSON.stringify([wanted, other]));
 });
 
-test("what other apps have of the robot is the engine's word, without what the agent gives to each", { timeout: 20_000 }, async () => {
+test("what other apps have of the robot is the engine's word, without what the agent gives to each", { timeout: 120_000 }, async () => {
   const container = (app: string, ...mounts: [Source: string, RW: boolean][]) => ({
     Labels: { [LABELS.robot]: "/state", [LABELS.app]: app },
     Mounts: [...mounts.map(([Source, RW]) => ({ Type: "bind", Source, RW })), { Type: "volume", Source: "", RW: true }],

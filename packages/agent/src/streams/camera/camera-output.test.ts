@@ -4,7 +4,7 @@ import { SimulatedClock } from "@robofleet/clock";
 import { Channel, readMessage } from "@robofleet/protocol/link";
 import { CameraOutput } from "./camera-output.ts";
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const frame = (number: number): Uint8Array => Uint8Array.of(number);
 
 /** A channel whose queue takes one message, and lets it go when the test says so. */

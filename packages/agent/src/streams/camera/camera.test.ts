@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { type Channel, readMessage } from "@robofleet/protocol/link";
-import { cameraRig, isAlive, lavfi, NO_FFMPEG, nextFrame, sizeOf, until } from "../../testing/camera-rig.ts";
+import { cameraRig, isAlive, lavfi, NO_FFMPEG, nextFrame, sizeOf } from "../../testing/camera-rig.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";
 
 const LIMIT = { timeout: 90_000 };
@@ -151,6 +152,6 @@ test("no more than eight sources run at a time", LIMIT, async () => {
   await Promise.all(open.map(nextFrame));
   assert.equal(await refusal(rig.open()), "4410 8 cameras are open already");
   open[0]!.close();
-  await until("a source that ended", () => rig.pair.open_at_robot === 7);
+  await until("a source that ended", () => rig.pair.robot.size === 7);
   await nextFrame(await rig.open());
 });

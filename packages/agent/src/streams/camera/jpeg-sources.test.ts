@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { CAMERA_FRAME_BYTES_MAX } from "@robofleet/protocol/link";
-import { cameraRig, jpegByFfmpeg, NO_FFMPEG, nextFrame, sizeOf, until } from "../../testing/camera-rig.ts";
+import { cameraRig, jpegByFfmpeg, NO_FFMPEG, nextFrame, sizeOf } from "../../testing/camera-rig.ts";
 
-const LIMIT = { timeout: 60_000, skip: NO_FFMPEG };
+const LIMIT = { timeout: 120_000, skip: NO_FFMPEG };
 
 /** A camera that speaks MJPEG over HTTP, as `send` writes it. */
 async function httpCamera(send: (response: ServerResponse) => void, status = 200) {

@@ -6,13 +6,14 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { type Channel, controlMessage, dataMessage, type FileAnswer, type FileRequest, readMessage } from "@robofleet/protocol/link";
 import { pino } from "pino";
-import { channelPair, type ChannelPair } from "../../testing/channel-pair.ts";
+import { channelPair, type ChannelPair } from "@robofleet/protocol/link/testing";
 import { filesSource } from "./index.ts";
 import { PROCESSES_MAX } from "./own-process.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 const sha256 = (bytes: Uint8Array): string => hash("sha256", bytes);
 
 async function directory(t: TestContext): Promise<string> {
@@ -31,7 +32,7 @@ class Asker {
     this.channel = channel;
   }
   static async open(pair: ChannelPair): Promise<Asker> {
-    return new Asker(await pair.open("files", "camera"));
+    return new Asker(await pair.server.open("files", "camera"));
   }
   async say(request: FileRequest): Promise<void> {
     await this.channel.write(controlMessage(request));
@@ -140,14 +141,6 @@ test("a write that was cut is gone on with where it stopped, also by another ses
   assert.ok(fs.readFileSync(target).equals(bytes));
   assert.deepEqual(fs.readdirSync(room), ["big.bin"]);
 });
-
-async function until(what: string, holds: () => boolean): Promise<void> {
-  const end = performance.now() + 20_000;
-  while (!holds()) {
-    if (performance.now() > end) assert.fail(`did not come: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
 
 test("wrong bytes, too many, too few and a full disk leave nothing, and the session goes on", LIMIT, async (t) => {
   const room = await directory(t);
@@ -307,19 +300,19 @@ test(
     assert.ok(fs.readFileSync(path.join(room, "open", "new")).equals(bytes));
     assert.notEqual(fs.statSync(path.join(room, "open", "new")).uid, 0);
     asker.channel.close();
-    await until("the session is over", () => pair.open_at_robot === 0);
+    await until("the session is over", () => pair.robot.size === 0);
 
     const crowded = robot([room], "nobody");
     const askers: Asker[] = [];
     for (let i = 0; i < PROCESSES_MAX; i += 1) askers.push(await Asker.open(crowded));
     assert.equal((await (await Asker.open(crowded)).channel.ended).code, 4429);
     for (const { channel } of askers) channel.close();
-    await until("the sessions are over", () => crowded.open_at_robot === 0);
+    await until("the sessions are over", () => crowded.robot.size === 0);
 
     const unnamed = channelPair({
       files: filesSource({ directories: ["/"], user: undefined, environment: {}, clock: systemClock, log: pino({ enabled: false }) }),
     });
-    const { code, reason } = await (await unnamed.open("files", "camera")).ended;
+    const { code, reason } = await (await unnamed.server.open("files", "camera")).ended;
     assert.equal(code, 4410);
     assert.match(reason, /runs as root: name a user/);
   },

@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import { FrameError, MESSAGE_BYTES_MAX } from "@robofleet/protocol/link";
-import { drained } from "../drained.ts";
+import { drained } from "@robofleet/protocol/drained";
 import type { MessagePort } from "./message-port.ts";
 
 const LENGTH_BYTES = 4;

@@ -9,7 +9,7 @@ const NOBODYS_UID = "54321";
 
 test(
   "a user that is in no file has a home all the same: the environment's, or the root directory",
-  { timeout: 60_000, skip: process.getuid?.() !== 0 && "needs root" },
+  { timeout: 120_000, skip: process.getuid?.() !== 0 && "needs root" },
   () => {
     const script = `
       const { findShellUser } = await import(${JSON.stringify(path.join(import.meta.dirname, "shell-user.ts"))});

@@ -4,22 +4,14 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@robofleet/protocol/link";
-import { channelPair } from "../../testing/channel-pair.ts";
+import { channelPair } from "@robofleet/protocol/link/testing";
 import type { ShellSeams } from "./open-terminal.ts";
 import { createShells, SHELLS_MAX } from "./index.ts";
 
-const LIMIT = { timeout: 60_000 };
-const DEADLINE_MS = 20_000;
+const LIMIT = { timeout: 120_000 };
 const MIB = 1024 * 1024;
-
-async function until(what: string, holds: () => boolean): Promise<void> {
-  const end = performance.now() + DEADLINE_MS;
-  while (!holds()) {
-    if (performance.now() > end) assert.fail(`did not come: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
 
 /** What a viewer has of a shell. */
 class Seen {
@@ -73,13 +65,13 @@ async function startShells(more: Partial<ShellSeams> = {}) {
     shells,
     home,
     async open(params: Partial<ShellParams> = {}): Promise<Seen> {
-      const channel = await pair.open("shell", "shell", { cols: 80, rows: 24, ...params });
+      const channel = await pair.server.open("shell", "shell", { cols: 80, rows: 24, ...params });
       opened.push(channel);
       return new Seen(channel);
     },
     /** The way to a viewer that reads only when the test does. */
     async openUnread(params: Partial<ShellParams>): Promise<Channel> {
-      const channel = await pair.open("shell", "shell", { cols: 80, rows: 24, ...params });
+      const channel = await pair.server.open("shell", "shell", { cols: 80, rows: 24, ...params });
       opened.push(channel);
       return channel;
     },

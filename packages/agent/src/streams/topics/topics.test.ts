@@ -11,7 +11,7 @@ import { eventually } from "../../ros/testing/adapter-options.ts";
 import { ScriptedRos } from "../../ros/testing/scripted-adapter.ts";
 import { streamSources } from "../index.ts";
 
-const LIMIT = { timeout: 30_000 };
+const LIMIT = { timeout: 120_000 };
 const log = pino({ level: "silent" });
 
 function startRobot(t: TestContext, streams = ROBOT_CONFIG_DEFAULT.streams) {

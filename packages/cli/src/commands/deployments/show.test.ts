@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { RfHome } from "../../testing/run-rf.ts";
 import { ScriptedPeer } from "../../testing/scripted-peer.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const AT = "2030-01-01T00:00:00.000Z";
 
 type Told = [robot_id: string, status: string, reason?: string];

@@ -1,6 +1,8 @@
+import path from "node:path";
+import { defaultTag } from "@robofleet/protocol/release-file";
 import type { Body, Client } from "@robofleet/sdk";
 import { ApiError } from "@robofleet/sdk";
-import { type Artifact, defaultTag, digestFile, readManifest } from "../../artifact.ts";
+import { type Artifact, digestFile, readManifest } from "../../artifact.ts";
 import { type ArtifactContent, lookInside } from "../../artifact-content.ts";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
@@ -68,7 +70,10 @@ async function describe(context: Context, file: string | undefined, options: Opt
   if (file !== undefined) {
     const progress = await startProgress(context.out, context.clock, "Reading", bytes);
     try {
-      return { artifact: await digestFile(file, (done, total) => progress.update(done, total)), tag: options.tag ?? defaultTag(file) };
+      return {
+        artifact: await digestFile(file, (done, total) => progress.update(done, total)),
+        tag: options.tag ?? defaultTag(path.basename(file)),
+      };
     } finally {
       progress.stop();
     }

@@ -1,18 +1,56 @@
-import type { Define } from "../../command.ts";
+import { Option } from "commander";
+import { collect, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
+import { usage } from "../../failure.ts";
 import { labelsText } from "../../labels.ts";
 import { type LimitOption, limitOption, readList } from "../../lists.ts";
 
+const STATUSES = ["online", "offline", "never_connected", "decommissioned"] as const;
+const HEALTH = ["ok", "failing", "unknown"] as const;
+const RELEASE_STATES = ["current", "behind", "failed", "unknown"] as const;
+const CONFIG_STATES = ["in_sync", "pending", "drifted", "unknown"] as const;
+
+interface Options extends LimitOption {
+  search?: string;
+  status?: (typeof STATUSES)[number];
+  health?: (typeof HEALTH)[number];
+  release?: string;
+  app?: string;
+  state?: (typeof RELEASE_STATES)[number];
+  config?: (typeof CONFIG_STATES)[number];
+  label?: string[];
+  fleet?: string;
+  site?: string;
+  sort?: "newest" | "name";
+}
+
 export const define: Define = (command, act) => {
-  limitOption(command).action(act<[LimitOption]>(run));
+  limitOption(command)
+    .option("--search <text>", "Only those with this text in their name, in any case")
+    .addOption(new Option("--status <status>", "Only those in this status").choices(STATUSES))
+    .addOption(new Option("--health <health>", "Only those that are so: failing when a check of theirs fails").choices(HEALTH))
+    .option("--release <release>", "Only those that run this release, by its tag or id")
+    .option("--app <name>", "Only those that have this app; --state is then about it")
+    .addOption(new Option("--state <state>", "Only those whose release is so").choices(RELEASE_STATES))
+    .addOption(new Option("--config <state>", "Only those whose config is so").choices(CONFIG_STATES))
+    .option("--label <key=value>", "Only those with this label; repeatable: with all of them", collect)
+    .option("--fleet <id>", "Only those of this fleet")
+    .option("--site <id>", "Only those at this site")
+    .addOption(new Option("--sort <order>", "In this order (default: newest)").choices(["newest", "name"]))
+    .action(act<[Options]>(run));
 };
 
-async function run(context: Context, options: LimitOption): Promise<void> {
+async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await readList(await context.client(), "listRobots", options.limit, {});
+  const query = queryOf(options);
+  const answer = await readList(await context.client(), "listRobots", options.limit, { query });
+  const is_filtered = Object.entries(query).some(([name, value]) => name !== "sort" && value !== undefined);
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No robots yet. Make a key with which they enrol: rf keys new --site <id> --fleet <id>");
+    if (answer.items.length === 0)
+      return out.note(
+        is_filtered ? "No robots are like that." : "No robots yet. Make a key with which they enrol: rf keys new --site <id> --fleet <id>",
+      );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAME", value: ({ name }) => name },
@@ -21,6 +59,8 @@ async function run(context: Context, options: LimitOption): Promise<void> {
       { title: "RELEASE", value: ({ current_release }) => current_release?.tag ?? "–" },
       { title: "STATE", value: ({ release_state }) => out.status(release_state) },
       { title: "CONFIG", value: ({ config_state }) => out.status(config_state) },
+      { title: "HEALTH", value: ({ health }) => out.status(health), wide: true },
+      { title: "FAILING", value: ({ failing }) => failing.join(", ") || "–", wide: true },
       { title: "SITE", value: ({ site_id }) => site_id, wide: true },
       { title: "FLEET", value: ({ fleet_id }) => fleet_id, wide: true },
       { title: "LABELS", value: ({ labels }) => labelsText(labels), wide: true },
@@ -29,4 +69,24 @@ async function run(context: Context, options: LimitOption): Promise<void> {
       { title: "ENROLLED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
     ]);
   });
+}
+
+const queryOf = (options: Options) => ({
+  q: options.search,
+  status: options.status,
+  health: options.health,
+  release_id: options.release,
+  app: options.app,
+  release_state: options.state,
+  config_state: options.config,
+  label: options.label?.map(labelQuery),
+  fleet_id: options.fleet,
+  site_id: options.site,
+  sort: options.sort,
+});
+
+function labelQuery(text: string): string {
+  const at = text.indexOf("=");
+  if (at < 1) throw usage(`--label ${text} is no label`, "Write --label zone=a.");
+  return `${text.slice(0, at)}:${text.slice(at + 1)}`;
 }

@@ -20,6 +20,7 @@ async function run(context: Context, id: string): Promise<void> {
       ["Name", robot.name],
       ["Status", out.status(robot.status)],
       ["Last seen", relative(robot.last_seen_at, context.now())],
+      ["Health", robot.failing.length === 0 ? out.status(robot.health) : line`${out.status(robot.health)}: ${robot.failing.join(", ")}`],
       ...(robot.held_at === null
         ? []
         : [["Held", `${relative(robot.held_at, context.now())}: several machines have its identity`] as const]),

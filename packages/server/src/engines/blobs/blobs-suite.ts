@@ -12,7 +12,7 @@ export interface BlobsUnderTest {
   close(): Promise<void>;
 }
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAX = { max_bytes: 10 * 1024 * 1024 };
 const sha256 = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 const refusal =

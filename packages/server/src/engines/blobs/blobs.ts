@@ -21,6 +21,8 @@ export interface Staged {
   readonly sha256: string;
   /** What arrived, before it is committed. Read the stream to its end or destroy it. */
   read(range?: BlobRange): Readable;
+  /** Does ahead what takes long of `commit(key)`: of whoever commits in a transaction. Nothing is readable yet. */
+  prepare(key: string): Promise<void>;
   /** Makes the bytes readable under `key`, durably; replaces what was there in one step. */
   commit(key: string): Promise<void>;
   /** Forgets the bytes. After `commit` it does nothing, so that it can stand in a `finally`. */
@@ -57,13 +59,15 @@ export interface Appended {
 export interface Completed {
   /** What came, before it is committed. Read the stream to its end or destroy it. */
   read(range?: BlobRange): Readable;
+  /** As `Staged.prepare`. */
+  prepare(key: string): Promise<void>;
   /** Makes the bytes readable under `key`, as `Staged.commit` does; the upload is gone then. Called again it does nothing. */
   commit(key: string): Promise<void>;
 }
 
 /**
  * Where artifacts lie. Keys are `<org_id>/<sha256>`, in general two parts of letters, digits, `.`, `_` and `-`.
- * Every method rejects with a BlobError or with what the file system said.
+ * Every method rejects with a BlobError or with what the file system or the store said.
  */
 export interface Blobs {
   /** Reads the stream to its end. When it rejects nothing is kept, and the stream is left as it was, so that an answer can still be sent. */

@@ -1,24 +1,15 @@
-import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { type FileHandle, mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
 import { syncDirectory } from "../../kernel/sync-directory.ts";
 import type { EngineLog } from "../log.ts";
-import {
-  type AppendOptions,
-  type Appended,
-  BlobError,
-  type BlobRange,
-  type Blobs,
-  type BlobStat,
-  type Completed,
-  type ReceiveOptions,
-  type Staged,
-} from "./blobs.ts";
+import { BlobError, type BlobRange, type Blobs, type BlobStat, type ReceiveOptions, type Staged } from "./blobs.ts";
 import { DirectoryUploads } from "./directory-uploads.ts";
-import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, writeFully } from "./files.ts";
+import { entriesOf, heard, ignore, isCode, refuse, statOf, writeFully } from "./files.ts";
 import { splitKey, splitPrefix } from "./keys.ts";
+import { measure } from "./measure.ts";
+import { BlobsWithUploads } from "./uploads.ts";
 
 /**
  * Blobs as files: `<directory>/blobs/<owner>/<first two characters of the name>/<name>`. Uploads in one request lie in
@@ -40,27 +31,26 @@ export async function directoryBlobs(directory: string, options: { log: EngineLo
   return new DirectoryBlobs(root, staging, uploads);
 }
 
-class DirectoryBlobs implements Blobs {
+class DirectoryBlobs extends BlobsWithUploads implements Blobs {
   readonly #root: string;
   readonly #staging: string;
-  readonly #uploads: DirectoryUploads;
   #received = 0;
 
   constructor(root: string, staging: string, uploads: string) {
+    super(new DirectoryUploads(uploads, (file, key) => this.#place(file, key)));
     this.#root = root;
     this.#staging = staging;
-    this.#uploads = new DirectoryUploads(uploads, (file, key) => this.#place(file, key));
   }
 
   async receive(stream: Readable, options: ReceiveOptions): Promise<Staged> {
-    // It may break before we come to read it; without a listener that would end the process. Reading it then reports the error.
-    stream.on("error", ignore);
+    using _ = heard(stream);
     this.#received += 1;
     const path = join(this.#staging, `${this.#received}`);
     let handle: FileHandle | undefined;
     try {
       handle = await open(path, "wx", 0o600);
-      const { size, sha256 } = await store(stream, handle, options);
+      const file = handle;
+      const { size, sha256 } = await measure(stream, options, (chunk, position) => writeFully(file, chunk, position));
       await handle.sync();
       await handle.close();
       return new StagedFile(path, size, sha256, (key) => this.#place(path, key));
@@ -68,29 +58,7 @@ class DirectoryBlobs implements Blobs {
       await handle?.close().catch(ignore);
       await rm(path, { force: true });
       return refuse(error);
-    } finally {
-      stream.off("error", ignore);
     }
-  }
-
-  append(key: string, stream: Readable, options: AppendOptions): Promise<Appended> {
-    return this.#uploads.append(key, stream, options);
-  }
-
-  uploaded(key: string): Promise<number> {
-    return this.#uploads.uploaded(key);
-  }
-
-  complete(key: string, expect: { size: number; sha256: string }): Promise<Completed> {
-    return this.#uploads.complete(key, expect);
-  }
-
-  abandon(key: string): Promise<void> {
-    return this.#uploads.abandon(key);
-  }
-
-  listUploads(): AsyncIterable<BlobStat> {
-    return this.#uploads.list();
   }
 
   async read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }> {
@@ -179,6 +147,9 @@ class StagedFile implements Staged {
     return createReadStream(this.#path, range);
   }
 
+  /** A rename takes no time. */
+  async prepare(): Promise<void> {}
+
   async commit(key: string): Promise<void> {
     if (this.#state !== "staged") throw new Error(`the upload is ${this.#state} already`);
     await this.#place(key);
@@ -190,23 +161,4 @@ class StagedFile implements Staged {
     this.#state = "discarded";
     await rm(this.#path, { force: true });
   }
-}
-
-async function store(stream: Readable, handle: FileHandle, options: ReceiveOptions): Promise<{ size: number; sha256: string }> {
-  const { max_bytes, expect, signal } = options;
-  const hash = createHash("sha256");
-  let size = 0;
-  for await (const chunk of chunksOf(stream, signal)) {
-    size += chunk.byteLength;
-    if (size > max_bytes) throw new BlobError("too_large", `more than ${max_bytes} bytes`);
-    if (expect?.size !== undefined && size > expect.size) throw new BlobError("mismatch", `more than the announced ${expect.size} bytes`);
-    hash.update(chunk);
-    await writeFully(handle, chunk, size - chunk.byteLength);
-  }
-  const sha256 = hash.digest("hex");
-  if (expect?.size !== undefined && size !== expect.size)
-    throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
-  if (expect?.sha256 !== undefined && sha256 !== expect.sha256)
-    throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
-  return { size, sha256 };
 }

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
 import { type AppendOptions, type Appended, BlobError, type BlobRange, type BlobStat, type Completed } from "./blobs.ts";
 import { syncDirectory } from "../../kernel/sync-directory.ts";
-import { chunksOf, entriesOf, ignore, isCode, refuse, statOf, writeFully } from "./files.ts";
+import { chunksOf, entriesOf, heard, isCode, refuse, statOf, writeFully } from "./files.ts";
 import { splitKey } from "./keys.ts";
 
 /** A power cut takes at most this much of what a request brought: so often it is forced to the disk. */
@@ -36,7 +36,7 @@ export class DirectoryUploads {
   }
 
   async append(key: string, stream: Readable, options: AppendOptions): Promise<Appended> {
-    stream.on("error", ignore);
+    using _ = heard(stream);
     try {
       await using handle = await this.#open(key);
       const { size } = await handle.stat();
@@ -44,8 +44,6 @@ export class DirectoryUploads {
       return await this.#write(key, handle, stream, options);
     } catch (error) {
       return refuse(error);
-    } finally {
-      stream.off("error", ignore);
     }
   }
 
@@ -73,6 +71,7 @@ export class DirectoryUploads {
     let placed = false;
     return {
       read: (range?: BlobRange) => createReadStream(file, range),
+      prepare: () => Promise.resolve(),
       commit: async (blob_key) => {
         if (placed) return;
         await this.#place(file, blob_key);

@@ -5,6 +5,12 @@ import { BlobError, type BlobStat } from "./blobs.ts";
 
 export const ignore = (): void => {};
 
+/** A stream may break before anybody comes to read it; without a listener that would end the process. Reading it then reports the error. */
+export function heard(stream: Readable): Disposable {
+  stream.on("error", ignore);
+  return { [Symbol.dispose]: () => void stream.off("error", ignore) };
+}
+
 /** Writes all of the chunk at `position`. */
 export async function writeFully(handle: FileHandle, chunk: Uint8Array, position: number): Promise<void> {
   for (let written = 0; written < chunk.byteLength;) {

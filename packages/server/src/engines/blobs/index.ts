@@ -9,3 +9,6 @@ export {
   type Staged,
 } from "./blobs.ts";
 export { directoryBlobs } from "./directory-blobs.ts";
+export { probeS3, type S3Seen, type S3Step } from "./probe-s3.ts";
+export { s3Blobs } from "./s3-blobs.ts";
+export { S3Error } from "./s3-error.ts";

@@ -11,6 +11,8 @@ export interface Bus {
   subscribe(subject: string, listener: BusListener): () => void;
   /** Called when messages may have been lost (a broken connection): read the database again. The answer ends it. */
   onGap(listener: () => void): () => void;
+  /** Whether other nodes are heard; always, where there are none. */
+  readonly connected: boolean;
   /** Delivers nothing more once it resolved. */
   close(): Promise<void>;
 }

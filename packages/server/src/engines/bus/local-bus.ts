@@ -6,9 +6,20 @@ import type { Bus, BusListener } from "./bus.ts";
 /** Messages published and not yet delivered; more means that the event loop is stuck, and then a gap is announced instead. */
 const QUEUE_MESSAGES_MAX = 100_000;
 
+export interface LocalBus extends Bus {
+  /** Announces a gap, for whoever brings messages of other nodes and knows that some are missing. */
+  lose(): void;
+}
+
+interface Listened {
+  log: EngineLog;
+  /** Counts messages until their listeners have ended. */
+  activity?: Activity | undefined;
+}
+
 /** The bus of a plane that is one process. Loses nothing but what exceeds its queue, so `onGap` listeners hear of that only. */
-export function localBus(options: { log: EngineLog; activity?: Activity | undefined; queue_messages_max?: number }): Bus {
-  const { log, activity, queue_messages_max = QUEUE_MESSAGES_MAX } = options;
+export function localBus(options: Listened & { queue_messages_max?: number }): LocalBus {
+  const { activity, queue_messages_max = QUEUE_MESSAGES_MAX } = options;
   const listeners = new Map<string, Set<BusListener>>();
   const gap_listeners = new Set<() => void>();
   let queue: Array<{ subject: string; message: JsonValue; end: (() => void) | undefined }> = [];
@@ -16,28 +27,17 @@ export function localBus(options: { log: EngineLog; activity?: Activity | undefi
   let scheduled = false;
   let closed = false;
 
-  async function tell(listener: BusListener, message: JsonValue, subject: string): Promise<void> {
-    const end = activity?.begin();
-    try {
-      await listener(message, subject);
-    } catch (error) {
-      log.error({ err: error, subject }, "a bus listener failed");
-    } finally {
-      end?.();
-    }
-  }
-
   function deliver(): void {
     const due = queue;
     queue = [];
     scheduled = false;
     for (const { subject, message, end } of due) {
-      for (const listener of closed ? [] : [...(listeners.get(subject) ?? [])]) void tell(listener, message, subject);
+      for (const listener of closed ? [] : [...(listeners.get(subject) ?? [])]) void tell(options, listener, message, subject);
       end?.();
     }
     if (!gap || closed) return;
     gap = false;
-    for (const listener of gap_listeners) void tell(listener, null, "gap");
+    for (const listener of gap_listeners) void tell(options, listener, null, "gap");
   }
 
   function schedule(): void {
@@ -47,6 +47,11 @@ export function localBus(options: { log: EngineLog; activity?: Activity | undefi
   }
 
   return {
+    connected: true,
+    lose() {
+      gap = true;
+      schedule();
+    },
     publish(subject, message) {
       if (closed || !listeners.has(subject)) return;
       if (queue.length < queue_messages_max) queue.push({ subject, message: structuredClone(message), end: activity?.begin() });
@@ -76,4 +81,15 @@ export function localBus(options: { log: EngineLog; activity?: Activity | undefi
       await new Promise((resolve) => setImmediate(resolve));
     },
   };
+}
+
+async function tell({ log, activity }: Listened, listener: BusListener, message: JsonValue, subject: string): Promise<void> {
+  const end = activity?.begin();
+  try {
+    await listener(message, subject);
+  } catch (error) {
+    log.error({ err: error, subject }, "a bus listener failed");
+  } finally {
+    end?.();
+  }
 }

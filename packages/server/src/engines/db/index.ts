@@ -3,4 +3,5 @@ export type { Db, DbEngine, SystemDb } from "./db.ts";
 export { ConnectionLost, isConnectionLost, isDiskFull, isUniqueViolation } from "./errors.ts";
 export { migrate, MIGRATIONS_DIRECTORY } from "./migrate.ts";
 export { connect, type ConnectOptions } from "./pool.ts";
+export { type DatabaseSeen, type MigrationsSeen, probeDatabase } from "./probe.ts";
 export { dumpSchema } from "./schema-dump.ts";

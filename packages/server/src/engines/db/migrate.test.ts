@@ -6,9 +6,10 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { int, row, sql } from "../../kernel/sql.ts";
 import { dumpSchema, isConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./index.ts";
+import { migrationsIn } from "./migrate.ts";
 import { createTestDatabase, silentLog } from "./testing/index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const SCHEMA_FILE = fileURLToPath(new URL("../../../schema.sql", import.meta.url));
 const countRow = row({ n: int });
 
@@ -84,6 +85,33 @@ test("a database of a newer version is refused and left alone", TIMEOUT, async (
   await migrate(database.connection, newer);
   await using older = await directoryWith({ "0001_first.sql": "create table first (id int);" });
   await assert.rejects(migrate(database.connection, older), /newer version of Robofleet.*0002_future/);
+});
+
+test(
+  "a database that is one version ahead, by a migration that says that it suits, is left as it is; two are refused",
+  TIMEOUT,
+  async () => {
+    await using database = await createTestDatabase({ empty: true });
+    const first = { "0001_first.sql": "create table first (id int);" };
+    const second = { "0002_expand_first.sql": "alter table first add column name text;" };
+    const third = { "0003_contract_first.sql": "alter table first drop column id;" };
+    await using current = await directoryWith(first);
+    await using next = await directoryWith({ ...first, ...second });
+    await using after_next = await directoryWith({ ...first, ...second, ...third });
+    await migrate(database.connection, next);
+    assert.deepEqual(await migrate(database.connection, current), []);
+    assert.deepEqual(await migrate(database.connection, after_next), ["0003_contract_first"]);
+    assert.deepEqual(await migrate(database.connection, next), []);
+    await assert.rejects(migrate(database.connection, current), /newer version of Robofleet.*0002_expand_first, 0003_contract_first/);
+  },
+);
+
+test("each migration after the first says that the version before it can run on it", async () => {
+  const names = [...(await migrationsIn(MIGRATIONS_DIRECTORY))].toSorted().slice(1);
+  assert.deepEqual(
+    names.filter((name) => !/^\d{4}_(expand|contract)_/.test(name)),
+    [],
+  );
 });
 
 test("a migration that fails leaves nothing of any that ran with it", TIMEOUT, async () => {

@@ -11,6 +11,8 @@ export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations",
 /** Holds the names of the migrations that were run. */
 export const MIGRATION_TABLE = "schema_migration";
 const FILE_NAME = /^(\d{4}_[a-z0-9_]+)\.sql$/;
+/** Of the next version, which this one can run on: it adds what the next one needs, or takes away what this one does without. */
+const NEXT_VERSION = /^\d{4}_(expand|contract)_/;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Another node may be migrating a large database; past this something is wrong there. */
 const LOCK_TIMEOUT_MS = 10 * 60_000;
@@ -18,8 +20,8 @@ const LOCK_TIMEOUT_MS = 10 * 60_000;
 /**
  * Brings a database to this program's schema: runs the files of `directory` (`0001_name.sql`, up
  * only, in order) that it has not seen, all in one transaction. Nodes that start at once wait for
- * each other. Answers the names that were run. Rejects, with nothing changed, when the database has
- * seen a migration this program does not know: it belongs to a newer version.
+ * each other. Answers the names that were run. A database of the next version, which other nodes run already, is left as it
+ * is; of one later than that, or when it does not say that it suits this one, it rejects with nothing changed.
  */
 export async function migrate(connection: DbAddress, options: { directory: string; log: EngineLog }): Promise<string[]> {
   const { directory, log } = options;
@@ -35,7 +37,11 @@ export async function migrate(connection: DbAddress, options: { directory: strin
     await client.query(`set lock_timeout to ${LOCK_TIMEOUT_MS}`);
     await client.query("select pg_advisory_lock(hashtext($1))", [MIGRATION_TABLE]);
     await client.query("set lock_timeout to 0");
-    await refuseNewer(client, known);
+    const ahead = await newerOne(client, known);
+    if (ahead !== undefined) {
+      log.warn({ migration: ahead }, "the database is one version ahead of this program");
+      return [];
+    }
     const run = await runPending(client, directory, log);
     if (run.length > 0) log.info({ migrations: run }, "database migrated");
     return run;
@@ -47,7 +53,8 @@ export async function migrate(connection: DbAddress, options: { directory: strin
   }
 }
 
-async function migrationsIn(directory: string): Promise<Set<string>> {
+/** Names of the migrations of a directory. */
+export async function migrationsIn(directory: string): Promise<Set<string>> {
   const known = new Set<string>();
   for (const file of await readdir(directory)) {
     const name = FILE_NAME.exec(file)?.[1];
@@ -58,16 +65,26 @@ async function migrationsIn(directory: string): Promise<Set<string>> {
   return known;
 }
 
-async function refuseNewer(client: pg.Client, known: ReadonlySet<string>): Promise<void> {
+/** The one migration of the next version that was run besides all that are known; undefined: there is none, or more, or another one. */
+export function oneAhead(run: readonly string[], known: ReadonlySet<string>): string | undefined {
+  const [next, ...later] = run.filter((name) => !known.has(name));
+  return next !== undefined && later.length === 0 && NEXT_VERSION.test(next) && run.length === known.size + 1 ? next : undefined;
+}
+
+/** As oneAhead; throws when the database is of a version that this one cannot run on. */
+async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<string | undefined> {
   const table = await client.query<{ present: boolean }>(`select to_regclass('public.${MIGRATION_TABLE}') is not null as present`);
-  if (table.rows[0]?.present !== true) return;
+  if (table.rows[0]?.present !== true) return undefined;
   const { rows } = await client.query<{ name: string }>(`select name from public.${MIGRATION_TABLE} order by id`);
-  const unknown = rows.map((row) => row.name).filter((name) => !known.has(name));
-  if (unknown.length > 0) {
+  const run = rows.map((row) => row.name);
+  const next = oneAhead(run, known);
+  const unknown = run.filter((name) => !known.has(name));
+  if (next === undefined && unknown.length > 0) {
     throw new Error(
       `this database belongs to a newer version of Robofleet: it has migration ${unknown.join(", ")}, which this program does not know. Start the newer version, or restore a backup from before it.`,
     );
   }
+  return next;
 }
 
 async function runPending(client: pg.Client, directory: string, log: EngineLog): Promise<string[]> {

@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { createServer, type Socket, connect as connectTcp } from "node:net";
 import { after, before, test } from "node:test";
 import { systemClock, trackActivity } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { bigint, bool, bytea, float, int, json, jsonb, list, nullable, row, sql, text, timestamptz } from "../../kernel/sql.ts";
 import { ConnectionLost, connect, type DbEngine, isConnectionLost, isUniqueViolation } from "./index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "./testing/index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const counterRow = row({ id: text, count: int });
 
 let database: TestDatabase;
@@ -236,6 +237,7 @@ test("a terminated backend is a lost connection, not a crash, and the pool goes 
   const idle_in_transaction = db.transaction(async (tx) => {
     await tx.run(insert("terminated"));
     await until(
+      "the statement to sleep",
       async () =>
         (
           await db.one(
@@ -249,7 +251,7 @@ test("a terminated backend is a lost connection, not a crash, and the pool goes 
     await tx.run(sql`select 1`);
   });
   await Promise.all([sleeping, assert.rejects(idle_in_transaction, isConnectionLost)]);
-  await until(async () => await db.ready(5_000));
+  await until("the database to answer", () => db.ready(5_000));
   assert.equal(await db.maybe(find("terminated")), undefined);
 });
 
@@ -299,11 +301,3 @@ test("activity counts queries and transactions under way", TIMEOUT, async () => 
   await assert.rejects(engine.run(sql`select 1/0`));
   assert.equal(activity.pending, 0);
 });
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 20_000;
-  while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error("the condition did not come true within 20 s");
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}

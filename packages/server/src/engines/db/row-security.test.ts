@@ -5,7 +5,7 @@ import { bool, int, row, sql, text } from "../../kernel/sql.ts";
 import { connect, type Db, type DbEngine, migrate, MIGRATIONS_DIRECTORY } from "./index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "./testing/index.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 const nameRow = row({ name: text });
 const now = new Date("2030-01-01T00:00:00Z");
 /** Tables of the service as a whole; a browser's session is its user's, who may go from org to org. */

@@ -21,7 +21,7 @@ test("a point is named after the nearest feature on the stack, else after the ke
   assert.equal(nameFromStack(["Error", pool]), "elsewhere");
 });
 
-test("a transaction passes its points in order; a lone read passes none, a lone write two", { timeout: 60_000 }, async () => {
+test("a transaction passes its points in order; a lone read passes none, a lone write two", { timeout: 120_000 }, async () => {
   const directory = mkdtempSync(path.join(tmpdir(), "robofleet-points-"));
   const log_file = path.join(directory, "points.log");
   await using database = await createTestDatabase();
@@ -55,7 +55,7 @@ test("a transaction passes its points in order; a lone read passes none, a lone 
   rmSync(directory, { recursive: true, force: true });
 });
 
-test("nothing is armed: no points of a transaction, no name, no look at the stack", { timeout: 60_000 }, async () => {
+test("nothing is armed: no points of a transaction, no name, no look at the stack", { timeout: 120_000 }, async () => {
   const before = Object.getOwnPropertyDescriptor(Error, "prepareStackTrace");
   const read: string[] = [];
   Error.prepareStackTrace = (error) => {

@@ -7,7 +7,7 @@ import { siteRoutes } from "../sites/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { auditRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 type Audit = { items: AuditEntry[]; next_cursor: string | null };
 
 test("what changes something leaves an entry: who, what, from where, and how it ended", TIMEOUT, async () => {

@@ -1,5 +1,7 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
+import { madeBefore, madeSince } from "../../kernel/id-time.ts";
 import { int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const entryRow = row({
@@ -31,8 +33,7 @@ export interface EntryFilter {
 }
 
 const matching = (filter: EntryFilter) => sql`
-    ${filter.since === undefined ? sql`` : sql`and at >= ${filter.since}`}
-    ${filter.until === undefined ? sql`` : sql`and at < ${filter.until}`}
+    ${madeSince(ID_PREFIXES.audit, filter.since)} ${madeBefore(ID_PREFIXES.audit, filter.until)}
     ${filter.action === undefined ? sql`` : sql`and action = ${filter.action}`}
     ${filter.actor_id === undefined ? sql`` : sql`and actor->>'id' = ${filter.actor_id}`}
     ${filter.token_id === undefined ? sql`` : sql`and token_id = ${filter.token_id}`}

@@ -6,7 +6,7 @@ import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { configRoutes, effectiveConfig, effectiveFiles } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 type One = { data: ConfigEntry };
 type Many = { items: ConfigEntry[]; next_cursor: string | null };
 

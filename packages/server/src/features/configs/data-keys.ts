@@ -2,11 +2,12 @@ import { createHmac, randomBytes } from "node:crypto";
 import type { Plane } from "../../context.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { httpError } from "../../kernel/fault.ts";
+import type { WrappedKey } from "../../kernel/master-keys.ts";
 import { KEY_BYTES, seal, unseal, type Bound } from "../../kernel/sealing.ts";
 import { countKeysOfOthers, insertKey, listKeys, listKeysOfOthers, setKey } from "./key-store.ts";
 
 /** What sealing needs of the plane. */
-export type Sealing = Pick<Plane, "clock" | "id" | "secrets">;
+export type Sealing = Pick<Plane, "clock" | "id" | "secrets" | "bus">;
 
 const KEY_ID = "skey";
 /** `sealed.1.<id of the data key>.<base64url>` */
@@ -91,4 +92,27 @@ export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "sec
     after = rows.at(-1)?.id ?? "";
   }
   return { rewrapped, unknown: (await countKeysOfOthers(db, secrets.current_id)).count };
+}
+
+/** Whether this server can open the data keys that there are, without encrypting any of them anew. */
+export async function countDataKeys(
+  db: SystemDb,
+  { secrets }: Pick<Plane, "secrets">,
+): Promise<{ readable: number; unknown: number; damaged: number }> {
+  const counts = { readable: 0, unknown: 0, damaged: 0 };
+  for (let after = ""; ;) {
+    // None is encrypted with the key of no name: all of them.
+    const rows = await listKeysOfOthers(db, "", after, REWRAP_ROWS_MAX);
+    for (const { org_id, id, ...key } of rows) counts[stateOf(secrets, key, [org_id, id])] += 1;
+    if (rows.length < REWRAP_ROWS_MAX) return counts;
+    after = rows.at(-1)?.id ?? "";
+  }
+}
+
+function stateOf(secrets: Plane["secrets"], key: WrappedKey, bound: Bound): "readable" | "unknown" | "damaged" {
+  try {
+    return secrets.unwrap(key, bound) === undefined ? "unknown" : "readable";
+  } catch {
+    return "damaged";
+  }
 }

@@ -6,7 +6,7 @@ import { seedRobot } from "../testing/seed-robot.ts";
 import { configRoutes } from "./index.ts";
 import { HISTORY_VERSIONS_MAX } from "./store.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 type One = { data: ConfigEntry };
 type Error_ = { error: { code: string; message: string } };
 

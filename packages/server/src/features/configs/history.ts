@@ -4,6 +4,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, Fault, notFound } from "../../kernel/fault.ts";
 import { readPage } from "../../kernel/page.ts";
+import { announce } from "../events/index.ts";
 import { openOrgSecrets, type Sealing } from "./data-keys.ts";
 import { lockNamespace } from "./schema-store.ts";
 import { entryBound } from "./sealed-value.ts";
@@ -28,6 +29,7 @@ export async function removeConfig(
     const version = entry.version + 1;
     await removeEntry(tx, org_id, id, version, actor.id, at);
     await insertVersion(tx, org_id, { config_id: id, version, change: "removed", value: null, sealed: null, rollback_of: null, actor, at });
+    announce(tx, plane, org_id, { kind: "config", id, change: "removed" });
     return { entry, schema: value_schema };
   });
 }

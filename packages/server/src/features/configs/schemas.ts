@@ -1,6 +1,7 @@
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound, printable } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import type { Sealing } from "./data-keys.ts";
 import { compileSchema, type CompiledSchema } from "./schema.ts";
 import { findSchema, lockNamespace, type SchemaRow, setSchema } from "./schema-store.ts";
@@ -21,7 +22,7 @@ export async function requireSchema(db: Db, org_id: string, namespace: string): 
  * who may set a schema could read one bit by bit from whether it fits.
  */
 export async function putSchema(
-  plane: Pick<Sealing, "clock">,
+  plane: Pick<Sealing, "clock" | "bus">,
   db: Db,
   { org_id, actor }: Caller,
   namespace: string,
@@ -37,12 +38,13 @@ export async function putSchema(
       throw conflict(`values of namespace ${printable(namespace)} break the schema: ${broken.slice(0, SHOWN_MAX).join("; ")}${more}`);
     }
     await setSchema(tx, org_id, namespace, schema, actor, plane.clock.now());
+    announce(tx, plane, org_id, { kind: "config_schema", id: namespace, change: "updated" });
     return await requireSchema(tx, org_id, namespace);
   });
 }
 
 export async function removeSchema(
-  plane: Pick<Sealing, "clock">,
+  plane: Pick<Sealing, "clock" | "bus">,
   db: Db,
   { org_id, actor }: Caller,
   namespace: string,
@@ -51,6 +53,7 @@ export async function removeSchema(
     const before = await requireSchema(tx, org_id, namespace);
     await lockNamespace(tx, org_id, namespace);
     await setSchema(tx, org_id, namespace, undefined, actor, plane.clock.now());
+    announce(tx, plane, org_id, { kind: "config_schema", id: namespace, change: "removed" });
     return before;
   });
 }

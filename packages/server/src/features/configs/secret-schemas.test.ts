@@ -9,7 +9,7 @@ import { createCredential } from "../tokens/index.ts";
 import { configRoutes, effectiveFiles } from "./index.ts";
 import { compileSchema } from "./schema.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const KEY = "api_password";
 
 /** Whatever of the two a secret is, a schema must not tell: each of these fits one of them only. */

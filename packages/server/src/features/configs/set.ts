@@ -3,6 +3,7 @@ import type { BodyOf, Routes } from "@robofleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound, printable } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { ensureOrgSecrets, type Sealing } from "./data-keys.ts";
 import { requireRegistryLogin } from "./registry-logins.ts";
 import { compileSchema, sentenceOf } from "./schema.ts";
@@ -74,7 +75,9 @@ export async function putValue(
   const entry = await putEntry(tx, org_id, { id, ...place, version, ...kept, updated_by: actor.id }, at);
   const change = rollback_of === null ? "set" : "rolled_back";
   await insertVersion(tx, org_id, { config_id: id, version, change, ...kept, rollback_of, actor, at });
-  return { entry, schema: value_schema, is_new: before === undefined || before.removed };
+  const is_new = before === undefined || before.removed;
+  announce(tx, plane, org_id, { kind: "config", id, change: is_new ? "created" : "updated" });
+  return { entry, schema: value_schema, is_new };
 }
 
 /** A key is a secret wherever it is set, or nowhere: nobody shows one by setting it once more without saying so. */

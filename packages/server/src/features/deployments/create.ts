@@ -4,6 +4,7 @@ import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { requireFileName } from "../configs/index.ts";
+import { announce } from "../events/index.ts";
 import { requireDeployable } from "../signing/index.ts";
 import { beginFanOut } from "./fan-out.ts";
 import { checkRollout } from "./rollout/check-rollout.ts";
@@ -18,6 +19,7 @@ import {
 } from "./store/deployments.ts";
 import { insertEvents } from "./store/events.ts";
 import type { DeploymentRow } from "./store/rows.ts";
+import { deploymentChange } from "./tell.ts";
 import { type CreateContext, deploymentEvent, HINT_SCHEDULED } from "./transition.ts";
 import type { RowOf } from "../../kernel/sql.ts";
 
@@ -155,6 +157,7 @@ export async function startDeployment(
     const message = late ? `queued at once: its time ${d.scheduled_at?.toISOString() ?? ""} has passed` : undefined;
     const events = [deploymentEvent(engine, inserted, 1, d.created_by, now, message === undefined ? {} : { message })];
     await insertEvents(tx, d.org_id, d.id, events);
+    announce(tx, engine, d.org_id, deploymentChange(inserted, "created", inserted.status));
     if (held && d.scheduled_at !== null) {
       await insertDue(tx, d.org_id, d.id, d.scheduled_at);
       tx.afterCommit(() => engine.bus.publish(HINT_SCHEDULED, null));

@@ -14,6 +14,7 @@ import { releaseDue } from "./schedule.ts";
 import { nextDueAt } from "./store/deployments.ts";
 import { MISSED_PER_TURN, wakeMissed, wakeMissedArtifact, wakeMissedPrevious } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
+import { UntoldRobots } from "./untold.ts";
 import { advanceRollouts } from "./waves.ts";
 import { nextStep } from "./store/waves.ts";
 import { HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, HINT_SCHEDULED } from "./transition.ts";
@@ -24,6 +25,8 @@ const SCHEDULE_EVERY_MS = 30_000;
 const ROLLOUTS_EVERY_MS = 30_000;
 const DEADLINES_EVERY_MS = 5_000;
 const REPAIR_EVERY_MS = 30_000;
+/** A robot whose hint was lost without notice is told after two of these at most. */
+const UNTOLD_EVERY_MS = 15_000;
 /** When a turn failed for one deployment, the moments of the others are looked up again. */
 const FAILED_AGAIN_SECONDS = 5;
 
@@ -60,6 +63,8 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     if (woken.some((count) => count > 0)) dispatch.wake();
     return woken.includes(MISSED_PER_TURN);
   });
+  const untold = new UntoldRobots(plane);
+  const told = background(plane, "untold robots", UNTOLD_EVERY_MS, () => untold.tell());
   const next_due = alarm(clock, () => schedule.wake());
   const schedule = background(plane, "schedule", SCHEDULE_EVERY_MS, async () => {
     next_due.set(inSeconds(plane, FAILED_AGAIN_SECONDS));
@@ -67,7 +72,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     next_due.set(more ? null : (await nextDueAt(db)).due_at);
     return more;
   });
-  const loops = [dispatch, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, schedule];
+  const loops = [dispatch, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, told, schedule];
   const subscriptions = [
     bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
     bus.subscribe(HINT_FAN_OUT, () => fan_out.wake()),
@@ -78,7 +83,10 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     bus.subscribe(HINT_FOLLOW, () => follow.wake()),
     bus.subscribe(HINT_SCHEDULED, () => schedule.wake()),
     bus.subscribe(HINT_PUSH, (message) => pushHinted(plane, message)),
-    bus.onGap(() => loops.forEach((loop) => loop.wake())),
+    bus.onGap(() => {
+      untold.missed();
+      loops.forEach((loop) => loop.wake());
+    }),
   ];
   loops.forEach((loop) => loop.wake());
   return {

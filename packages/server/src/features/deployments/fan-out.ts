@@ -2,6 +2,7 @@ import { type IdSource, idSource } from "@robofleet/clock";
 import { isTerminal } from "@robofleet/protocol";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { announce } from "../events/index.ts";
 import { eachApart } from "./each-apart.ts";
 import { expiresAt } from "./expiry.ts";
 import { countMembersOf, membersOf } from "./members.ts";
@@ -9,6 +10,7 @@ import { listUnfinishedFanOuts, lockDeployments, setFanOut, setFanOutProgress } 
 import { isLimited, wakeSlots } from "./slots.ts";
 import { ALL_NAMESPACES, type DeploymentRow } from "./store/rows.ts";
 import { insertTargets } from "./store/targets.ts";
+import { deploymentChange } from "./tell.ts";
 import { type CreateContext, endIfOver, HINT_DISPATCH, moveDeployment } from "./transition.ts";
 import { assignRobots } from "./waves.ts";
 
@@ -61,6 +63,8 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
     wave_to_assign: last && in_waves ? 0 : null,
     step_at: last && isLimited(deployment) ? now : null,
   });
+  // Not one for each target: whoever looks at them reads their list again.
+  announce(tx, engine, org_id, deploymentChange(row, "targets"));
   if (!last) {
     tx.afterCommit(() => engine.bus.publish(HINT_FAN_OUT, null));
     return row;

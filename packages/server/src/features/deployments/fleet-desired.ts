@@ -1,5 +1,6 @@
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
+import { announce } from "../events/index.ts";
 import { lockFleetDesired, setFleetConfig, setFleetDesired } from "../fleets/index.ts";
 import { HINT_FOLLOW } from "./follow-hint.ts";
 import { type Origin, repeatedBy, speaksSince } from "./origins.ts";
@@ -22,6 +23,7 @@ export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bu
   const since = speaksSince(origins, id) ?? now;
   const held_since = holder === null ? null : speaksSince(origins, holder);
   if (held_since !== null && held_since > since) return;
+  announce(tx, engine, org_id, { kind: "fleet", id: fleet_id, change: "updated" });
   tx.afterCommit(() => engine.bus.publish(HINT_FOLLOW, null));
   if (kind === "config") return void (await setFleetConfig(tx, fleet, id, now));
   const release_id = await releaseFor(tx, deployment, origins);

@@ -9,7 +9,7 @@ const waitsRow = row({ waits: bool });
 
 test(
   "whom max_unavailable holds up is found out at once in a small fleet, and once a second in a large one",
-  { timeout: 60_000 },
+  { timeout: 120_000 },
   async () => {
     await using it = await startFeaturePlane([]);
     const { plane, clock } = it;

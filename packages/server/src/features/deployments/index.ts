@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { getPosition } from "./store/robot-state.ts";
+import { listPositions } from "./store/robot-state.ts";
 
 export { type DeploymentEngine, startDeploymentEngine } from "./engine.ts";
 export { imagesOf, type ReleaseImage } from "./image-layers.ts";
@@ -12,8 +12,20 @@ export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";
 export { releaseIsDeployed as releaseInUse } from "./store/deployments.ts";
 export { mayFetch as mayFetchArtifact } from "./store/robot-state.ts";
 
-/** The highest report taken from this outbox; 0 for one that was never seen. */
-export async function reportPosition(db: Db, org_id: string, robot_id: string, outbox_id: string): Promise<number> {
-  const position = await getPosition(db, org_id, robot_id);
-  return position?.outbox_id === outbox_id ? position.outbox_seq : 0;
+/** The highest report taken from each of these outboxes; 0 for one that was never seen. */
+export async function reportPositions(
+  db: Db,
+  org_id: string,
+  outboxes: readonly { robot_id: string; outbox_id: string }[],
+): Promise<number[]> {
+  const rows = await listPositions(
+    db,
+    org_id,
+    outboxes.map(({ robot_id }) => robot_id),
+  );
+  const known = new Map(rows.map((position) => [position.robot_id, position]));
+  return outboxes.map(({ robot_id, outbox_id }) => {
+    const position = known.get(robot_id);
+    return position?.outbox_id === outbox_id ? position.outbox_seq : 0;
+  });
 }

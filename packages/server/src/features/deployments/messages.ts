@@ -1,5 +1,5 @@
 import type { Reason, TargetStatus } from "@robofleet/protocol";
-import type { DeploymentKind, DeploymentRow } from "./store/rows.ts";
+import type { DeploymentRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";
 
 /** What a reason means, as the end of a sentence for people. */
@@ -40,8 +40,9 @@ const STEPS: Record<TargetStatus, string> = {
   cancelled: "cancelled",
 };
 
-export function targetSentence(kind: DeploymentKind, change: TargetChange): string {
-  const subject = kind === "release" ? "release" : "config";
+/** What became of one robot of a deployment: "release of nav applied". */
+export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app">, change: TargetChange): string {
+  const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
   const why = change.reason === null ? "" : `: ${detail ?? REASONS[change.reason]}`;
   const again = change.to === "queued" && change.target.attempt > 0 ? " again" : "";

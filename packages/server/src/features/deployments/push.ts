@@ -1,12 +1,14 @@
 import type { Desired } from "@robofleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { Plane } from "../../context.ts";
+import { Together } from "../../kernel/together.ts";
 import { desiredOf } from "./desired.ts";
 import { addRegistryAuth } from "./registry-auth.ts";
 import { raiseGeneration } from "./store/robot-state.ts";
 
 /** Robots told in one go: two statements for all of them. */
 const PUSH_ROBOTS = 200;
+const GREETINGS_AT_ONCE = 2;
 
 /** Sends robots of this node what they are to look like. A robot that is elsewhere or away hears it when it connects. */
 export async function pushDesired(
@@ -41,16 +43,32 @@ function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, me
  */
 const ahead = new WeakMap<Session, number>();
 
+type GreetingPlane = Pick<Plane, "db" | "link" | "secrets" | "log">;
+const greetings = new WeakMap<Plane["link"], Together<string, Desired | undefined>>();
+
+/** What robots that came at the same time are to look like is read together. */
+function greetingsOf(plane: GreetingPlane): Together<string, Desired | undefined> {
+  const known = greetings.get(plane.link);
+  if (known !== undefined) return known;
+  const made = new Together<string, Desired | undefined>({
+    items_max: PUSH_ROBOTS,
+    at_once: GREETINGS_AT_ONCE,
+    work: async (org_id, robot_ids) => {
+      const wanted = await desiredOf(plane.db.forOrg(org_id), org_id, [...new Set(robot_ids)]);
+      await addRegistryAuth(plane, org_id, wanted);
+      return robot_ids.map((id) => wanted.get(id));
+    },
+  });
+  greetings.set(plane.link, made);
+  return made;
+}
+
 /** First thing a robot hears after the welcome. */
-export async function greetRobot(plane: Pick<Plane, "db" | "secrets" | "log">, session: Session): Promise<void> {
+export async function greetRobot(plane: GreetingPlane, session: Session): Promise<void> {
   const { org_id, robot_id, hello } = session;
-  const wanted = await desiredOf(plane.db.forOrg(org_id), org_id, [robot_id]);
-  const desired = wanted.get(robot_id);
+  const desired = await greetingsOf(plane).ask(org_id, robot_id);
   if (desired === undefined) return;
-  if (hello.generation <= desired.generation) {
-    await addRegistryAuth(plane, org_id, wanted);
-    return void session.send(desired);
-  }
+  if (hello.generation <= desired.generation) return void session.send(desired);
   const generation = hello.generation + 1;
   ahead.set(session, generation);
   session.send({ type: "desired", generation, apps: {}, configs: {} });

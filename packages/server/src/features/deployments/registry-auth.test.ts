@@ -13,7 +13,7 @@ import { seedRobot } from "../testing/seed-robot.ts";
 import { greetRobot, pushDesired } from "./push.ts";
 import { registryOf } from "./registry-auth.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const IMAGE = `acme/nav@sha256:${"a".repeat(64)}`;
 const LOGIN = { username: "robots", password: "pulls-only-7f3c" };
 

@@ -2,6 +2,7 @@ import { isTerminal, type Reason, REASONS } from "@robofleet/protocol";
 import type { AppReport, ConfigReport, Progress, Report, ReportBody, TargetReport } from "@robofleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { Db } from "../../kernel/db.ts";
+import { announce, type AnnouncedChange } from "../events/index.ts";
 import { deadlineOf } from "./policy.ts";
 import { applyMoves, type ReportedMove } from "./reported-moves.ts";
 import { afterReport, requestsOf, taskOf } from "./state.ts";
@@ -16,6 +17,7 @@ import {
 } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import { lockTargetsOf, setHeldByRobot, setProgress } from "./store/targets.ts";
+import { targetChange } from "./tell.ts";
 import type { Engine } from "./transition.ts";
 
 /** A durable report with whose it is. */
@@ -50,8 +52,15 @@ export async function takeReports(db: Db, engine: Engine, org_id: string, report
     const fresh = new Set((await takePositions(tx, org_id, reports, now)).map(({ robot_id }) => robot_id));
     const taken = reports.filter(({ robot_id }) => fresh.has(robot_id));
     await keepWhatIsSaid(tx, org_id, taken, now);
+    announce(tx, engine, org_id, taken.flatMap(robotChange));
     await applyMoves(tx, engine, deployments, await decideMoves(tx, engine, org_id, deployments, taken));
   });
+}
+
+/** What a robot says of itself that others see of it. */
+function robotChange({ robot_id, body: { kind } }: RobotReport): AnnouncedChange[] {
+  if (kind !== "app" && kind !== "config") return [];
+  return [{ kind: "robot", id: robot_id, change: kind === "app" ? "release" : "config" }];
 }
 
 const ofKind = <K extends ReportBody["kind"]>(reports: readonly RobotReport[], kind: K): Of<Extract<ReportBody, { kind: K }>>[] =>
@@ -164,15 +173,16 @@ export async function takeProgress(
   { target_id, attempt, bytes_done, bytes_total, waiting_for }: Progress,
 ): Promise<void> {
   // A robot that holds an update back is bounded by the deployment's expiry alone, also while it is away.
-  if (waiting_for !== undefined) {
-    await setHeldByRobot(db, org_id, { id: target_id, robot_id, attempt, waiting_for });
-    return;
-  }
-  await setProgress(db, org_id, {
-    id: target_id,
-    robot_id,
-    attempt,
-    progress: { bytes_done, bytes_total },
-    deadline_at: deadlineOf("downloading", 0, engine.clock.now()),
-  });
+  const at = { id: target_id, robot_id, attempt };
+  const deadline_at = deadlineOf("downloading", 0, engine.clock.now());
+  const moved =
+    waiting_for === undefined
+      ? await setProgress(db, org_id, { ...at, progress: { bytes_done, bytes_total }, deadline_at })
+      : await setHeldByRobot(db, org_id, { ...at, waiting_for });
+  announce(
+    db,
+    engine,
+    org_id,
+    moved.map((target) => targetChange({ ...target, id: target_id, robot_id }, "progress")),
+  );
 }

@@ -1,10 +1,11 @@
 import { isTerminal } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
-import type { Db } from "../../kernel/db.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { Together } from "../../kernel/together.ts";
 import { arrivalsOf } from "./arrivals.ts";
 import { RETURN_SECONDS } from "./policy.ts";
 import { lockDeployments } from "./store/deployments.ts";
-import { listOpenOfRobot, lockTargets, wakeWaitingForArtifact, wakeWaitingForRobot } from "./store/targets.ts";
+import { listOpenOfRobot, lockTargets, wakeWaitingForArtifact, wakeWaitingForRobots } from "./store/targets.ts";
 import { type Engine, HINT_DISPATCH, moveTargets } from "./transition.ts";
 
 /** A robot is removed: whatever is under way for it ends, in the caller's transaction. */
@@ -34,8 +35,33 @@ export async function artifactStored(db: Db, engine: Engine, org_id: string, rel
   if ((await wakeWaitingForArtifact(db, org_id, release_id)) > 0) db.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }
 
+const WOKEN_MAX = 500;
+const WOKEN_AT_ONCE = 2;
+type WakingEngine = Engine & { db: SystemDb };
+const wakings = new WeakMap<Engine["bus"], Together<string, void>>();
+
+/** Robots that came at the same time are looked at together. */
+function wakingsOf(engine: WakingEngine): Together<string, void> {
+  const known = wakings.get(engine.bus);
+  if (known !== undefined) return known;
+  const made = new Together<string, void>({
+    items_max: WOKEN_MAX,
+    at_once: WOKEN_AT_ONCE,
+    work: async (org_id, robot_ids) => {
+      // A transaction, as it tries again when it and whoever ends these targets wait for each other.
+      const woken = await engine.db
+        .forOrg(org_id)
+        .transaction((tx) => wakeWaitingForRobots(tx, org_id, robot_ids, RETURN_SECONDS, engine.clock.now()));
+      if (woken > 0) engine.bus.publish(HINT_DISPATCH, null);
+      return robot_ids.map(() => undefined);
+    },
+  });
+  wakings.set(engine.bus, made);
+  return made;
+}
+
 /** A robot came online, and its presence is committed: its queued targets may go, and it is looked at whether it has what its fleet has. */
-export async function robotOnline(db: Db, engine: Engine, org_id: string, robot_id: string): Promise<void> {
+export async function robotOnline(engine: WakingEngine, org_id: string, robot_id: string): Promise<void> {
   arrivalsOf(engine).add(org_id, robot_id);
-  if ((await wakeWaitingForRobot(db, org_id, robot_id, RETURN_SECONDS, engine.clock.now())) > 0) engine.bus.publish(HINT_DISPATCH, null);
+  await wakingsOf(engine).ask(org_id, robot_id);
 }

@@ -2,6 +2,7 @@ import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { parseTime } from "../../kernel/time.ts";
+import { announce } from "../events/index.ts";
 import { expiresAt } from "./expiry.ts";
 import { beginFanOut } from "./fan-out.ts";
 import { isLimited } from "./slots.ts";
@@ -10,6 +11,7 @@ import { listDue, lockDeployments, postponeDue, takeDue } from "./store/deployme
 import { insertEventsOfMany } from "./store/events.ts";
 import { type LeavesShelf, leaveShelf } from "./store/leave-shelf.ts";
 import type { DeploymentRow } from "./store/rows.ts";
+import { deploymentChange } from "./tell.ts";
 import { type CreateContext, deploymentEvent, HINT_DISPATCH, moveDeployment } from "./transition.ts";
 
 const DUE_PER_TURN = 100;
@@ -65,6 +67,12 @@ function releaseToRobots(db: Db, engine: CreateContext, org_id: string, ids: rea
       tx,
       org_id,
       queued.map((row) => ({ deployment_id: row.id, ...deploymentEvent(engine, row, row.event_seq, SYSTEM, now) })),
+    );
+    announce(
+      tx,
+      engine,
+      org_id,
+      queued.map((row) => deploymentChange(row, "status", row.status)),
     );
     tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
     return others;

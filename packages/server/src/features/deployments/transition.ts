@@ -7,6 +7,7 @@ import { recordTimelineMany } from "../timeline/index.ts";
 import { deploymentSentence, targetSentence } from "./messages.ts";
 import { keepFleetDesired } from "./fleet-desired.ts";
 import { type Settled, settle } from "./settle.ts";
+import { announceEvents } from "./tell.ts";
 import { COUNTED_EVERY_MS, isCountedSeldom, wakeSlots } from "./slots.ts";
 import { counterOf, type Counts, isActive, isOver, mayDispatch } from "./state.ts";
 import { beginDeployments } from "./store/begin-deployments.ts";
@@ -90,6 +91,7 @@ export async function moveTargets(
   if (moved) events.push(deploymentEvent(engine, row, row.event_seq, changes.at(-1)?.actor ?? actor, now));
   if (notes > 0) events.push(deploymentEvent(engine, row, row.event_seq, SYSTEM, now, { kind: "deployment.note", message: STOPPED }));
   await insertEvents(tx, org_id, id, events);
+  announceEvents(tx, engine, row, events);
   if (step) tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
   if (moved) await keepFleetDesired(tx, engine, row);
   await followUp(tx, engine, row, changes, actor);
@@ -123,10 +125,9 @@ export async function moveToDispatched(
     if (row === undefined) throw new Error("a deployment has gone under a lock");
     const moved = row.status !== deployment.status;
     const event = targetEvent(engine, row, row.event_seq - (moved ? 1 : 0), change, actor, now);
-    return [event, ...(moved ? [deploymentEvent(engine, row, row.event_seq, actor, now)] : [])].map((one) => ({
-      ...one,
-      deployment_id: row.id,
-    }));
+    const own = [event, ...(moved ? [deploymentEvent(engine, row, row.event_seq, actor, now)] : [])];
+    announceEvents(tx, engine, row, own);
+    return own.map((one) => ({ ...one, deployment_id: row.id }));
   });
   await insertEventsOfMany(tx, org_id, events);
   await recordTimelineMany(
@@ -172,10 +173,12 @@ const targetEvent = (engine: Engine, row: DeploymentRow, seq: number, change: Ta
   target_status: change.to,
   robot_id: change.target.robot_id,
   reason: change.reason,
-  message: targetSentence(row.kind, change),
+  message: targetSentence(row, change),
   actor: change.actor ?? actor,
   data: { target_id: change.target.id, attempt: change.attempt ?? change.target.attempt, ...change.data },
 });
+
+const capitalised = (sentence: string): string => `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`;
 
 /** What stands of a robot's change in its own timeline. */
 const timelineOf = (deployment: DeploymentRow, change: TargetChange, actor: Actor) => ({
@@ -183,7 +186,7 @@ const timelineOf = (deployment: DeploymentRow, change: TargetChange, actor: Acto
   robot_id: change.target.robot_id,
   kind: `${deployment.kind === "release" ? "deployment" : "config"}.${change.to}`,
   actor: change.to === "dispatched" ? deployment.created_by : (change.actor ?? actor),
-  summary: targetSentence(deployment.kind, change),
+  summary: capitalised(targetSentence(deployment, change)),
   data: { deployment_id: deployment.id, release_id: deployment.release_id, reason: change.reason },
 });
 
@@ -226,7 +229,9 @@ export async function moveDeployment(
     { status: to, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at: isTerminal(to) ? now : null },
     now,
   );
-  await insertEvents(tx, row.org_id, row.id, [deploymentEvent(engine, row, row.event_seq, actor, now)]);
+  const event = deploymentEvent(engine, row, row.event_seq, actor, now);
+  await insertEvents(tx, row.org_id, row.id, [event]);
+  announceEvents(tx, engine, row, [event]);
   await keepFleetDesired(tx, engine, row);
   return row;
 }
@@ -248,7 +253,9 @@ export async function noteDeployment(
     { status, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at: null },
     now,
   );
-  await insertEvents(tx, org_id, id, [deploymentEvent(engine, row, row.event_seq, actor, now, { kind: "deployment.note", message })]);
+  const event = deploymentEvent(engine, row, row.event_seq, actor, now, { kind: "deployment.note", message });
+  await insertEvents(tx, org_id, id, [event]);
+  announceEvents(tx, engine, row, [event]);
   return row;
 }
 

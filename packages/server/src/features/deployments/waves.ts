@@ -1,6 +1,7 @@
 import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
+import { announce } from "../events/index.ts";
 import { eachApart } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { type NextStep, nextStep, type WaveFacts } from "./rollout/next-step.ts";
@@ -24,6 +25,7 @@ import {
   setWaveProgress,
   setWaveTimes,
 } from "./store/waves.ts";
+import { deploymentChange } from "./tell.ts";
 import { type Engine, HINT_DISPATCH, moveTargets } from "./transition.ts";
 
 /** Targets of one transaction. */
@@ -156,6 +158,8 @@ async function takeStep(
   const { org_id, id, current_wave } = deployment;
   const now = engine.clock.now();
   const whole = (row: DeploymentRow) => ({ row, chunk_full: false });
+  // Those that are opened have events of their own.
+  if (step.do !== "open") announce(tx, engine, org_id, deploymentChange(deployment, "waves"));
   switch (step.do) {
     case "open":
       return openTargets(tx, engine, deployment, step.gated);

@@ -2,7 +2,8 @@ import type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } 
 import { wireTime } from "../../kernel/time.ts";
 import { wholeRollout } from "./rollout/whole-rollout.ts";
 import type { Counts } from "./state.ts";
-import type { DeploymentRow, EventRow, TargetRow } from "./store/rows.ts";
+import type { DeploymentRow, EventRow } from "./store/rows.ts";
+import type { NamedTargetRow } from "./store/targets.ts";
 
 type CountedRow = Pick<
   DeploymentRow,
@@ -68,10 +69,11 @@ export const configDeploymentToWire = (row: DeploymentRow): ConfigDeployment => 
   ...commonToWire(row),
 });
 
-export const targetToWire = (row: TargetRow): DeploymentTarget => ({
+export const targetToWire = (row: NamedTargetRow): DeploymentTarget => ({
   id: row.id,
   deployment_id: row.deployment_id,
   robot_id: row.robot_id,
+  robot_name: row.robot_name,
   wave: row.wave,
   status: row.status,
   reason: row.reason,

@@ -5,6 +5,7 @@ import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
 import { insertKey } from "./store.ts";
@@ -45,6 +46,7 @@ export async function createKey(
       created_by: caller.actor,
       at,
     });
+    announce(tx, plane, org_id, { kind: "enrollment_key", id: key.id, change: "created", fleet_id });
     return { ...toWire(key, at), key: secret };
   });
 }

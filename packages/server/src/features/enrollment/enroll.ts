@@ -5,6 +5,7 @@ import { isUniqueViolation } from "../../engines/db/index.ts";
 import { robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { Fault, forbidden, unauthorized } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { shareFleet } from "../fleets/index.ts";
 import { insertRobot } from "../robots/index.ts";
 import { latestStatement } from "../signing/index.ts";
@@ -102,6 +103,11 @@ async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, 
     at,
   });
   await insertRobotKey(tx, org_id, robot_id, public_key, at);
+  const { site_id } = fleet;
+  announce(tx, plane, org_id, [
+    { kind: "robot", id: robot_id, change: "created", fleet_id, site_id, places: [{ fleet_id, site_id }] },
+    { kind: "enrollment_key", id: key_id, change: "updated", fleet_id },
+  ]);
   await recordTimeline(tx, plane, {
     org_id,
     robot_id,

@@ -3,14 +3,14 @@ import { test } from "node:test";
 import type { Enrolled, EnrollmentKey, NewEnrollmentKey, Robot, TimelineEntry } from "@robofleet/protocol/routes";
 import type { Session } from "../../link/index.ts";
 import { fleetRoutes } from "../fleets/index.ts";
-import { admit, closeRemovedRobots, robotConnected, robotRoutes } from "../robots/index.ts";
+import { closeRemovedRobots, createAdmission, robotConnected, robotRoutes } from "../robots/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { enrollRobot, fakeSession, type Identity, makePlace, newIdentity, signedHello } from "../testing/places.ts";
 import { timelineRoutes } from "../timeline/index.ts";
 import { enrollmentRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 async function withRobot() {
   const sessions = new Map<string, Session>();
@@ -25,11 +25,12 @@ async function withRobot() {
   const robot = async () => (await it.call<{ data: Robot }>("GET", `/api/robots/${robot_id}`, { token })).body.data;
   const timeline = async () =>
     (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${robot_id}/timeline`, { token })).body.items.map(({ kind }) => kind);
+  const admit = createAdmission(it.plane, (_db, _org_id, outboxes) => Promise.resolve(outboxes.map(() => 0)));
   const admission = async (who: Identity, nonce = "nonce") => {
-    const answer = await admit(it.plane, signedHello(who, robot_id, nonce), nonce, () => Promise.resolve(0));
+    const answer = await admit(signedHello(who, robot_id, nonce), nonce);
     return answer.admitted ? "admitted" : answer.code;
   };
-  return { it, token, org_id, place, robot_id, identity, sessions, unwatch, replace, enroll, robot, timeline, admission };
+  return { it, token, org_id, place, robot_id, identity, sessions, unwatch, replace, enroll, robot, timeline, admit, admission };
 }
 
 test(
@@ -72,11 +73,11 @@ test(
 );
 
 test("a link that was let in with the old key and is written down after the change is closed", TIMEOUT, async () => {
-  const { it, org_id, robot_id, identity, replace, enroll, robot, unwatch } = await withRobot();
+  const { it, org_id, robot_id, identity, replace, enroll, robot, unwatch, admit } = await withRobot();
   await using _ = it;
   const { key } = (await replace()).body.data;
   const hello = signedHello(identity, robot_id, "nonce");
-  assert.equal((await admit(it.plane, hello, "nonce", () => Promise.resolve(0))).admitted, true);
+  assert.equal((await admit(hello, "nonce")).admitted, true);
   await enroll(key, newIdentity().public_key);
   const late = fakeSession("sess_1", org_id, hello);
   await robotConnected(it.plane, late);

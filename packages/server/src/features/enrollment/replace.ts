@@ -5,6 +5,7 @@ import type { Plane } from "../../context.ts";
 import { type Caller, robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, forbidden, notFound, printable } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { endLinkOfReplaced, giveRobotKey, lockRobot } from "../robots/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { keyHash, SECRET_BYTES } from "./create.ts";
@@ -21,7 +22,7 @@ export const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot
     if (robot === undefined) throw notFound("robot", robot_id);
     if (robot.decommissioned) throw conflict(`robot ${robot_id} is decommissioned: enrol its new computer as a new robot`);
     const at = plane.clock.now();
-    await revokeReplacements(tx, org_id, robot_id, at);
+    const revoked = await revokeReplacements(tx, org_id, robot_id, at);
     const secret = SECRET_PREFIXES.enrollment_key + randomBytes(SECRET_BYTES).toString("hex");
     const { site_id, fleet_id, name } = robot;
     const key = await insertKey(tx, {
@@ -37,6 +38,10 @@ export const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot
       created_by: actor,
       at,
     });
+    announce(tx, plane, org_id, [
+      ...revoked.map((old) => ({ kind: "enrollment_key" as const, id: old.id, change: "updated", robot_id })),
+      { kind: "enrollment_key", id: key.id, change: "created", robot_id, fleet_id },
+    ]);
     return { ...toWire(key, at), key: secret };
   });
 
@@ -63,6 +68,10 @@ export async function takePlace(
     summary: "A new computer took the robot's place; the key of the one before is refused",
     data: { enrollment_key_id: key_id },
   });
+  announce(tx, plane, org_id, [
+    { kind: "robot", id: robot_id, change: "updated" },
+    { kind: "enrollment_key", id: key_id, change: "updated", robot_id },
+  ]);
   endLinkOfReplaced(plane, tx, robot_id);
   return { name: robot.name };
 }

@@ -4,6 +4,7 @@ import { notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
+import { announce } from "../events/index.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
 import { createKey } from "./create.ts";
@@ -46,6 +47,8 @@ export function enrollmentRoutes(http: Http, plane: Plane): void {
     const now = plane.clock.now();
     const key = await revokeKey(db, caller.org_id, params.id, now);
     if (key === undefined) throw notFound("enrollment key", params.id);
+    if (key.revoked_at?.getTime() === now.getTime())
+      announce(db, plane, caller.org_id, { kind: "enrollment_key", id: key.id, change: "updated", fleet_id: key.fleet_id });
     return { data: toWire(key, now) };
   });
 

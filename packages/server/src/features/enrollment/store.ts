@@ -29,15 +29,18 @@ export interface KeyFilter {
 }
 
 /** The status is derived, here as in wire.ts: what was decided by a person comes before what time or use did. */
+const NOTHING = sql``;
+
 export const listKeys = (db: Db, caller: Caller, filter: KeyFilter, now: Date, { after, limit }: Window): Promise<KeyRow[]> => {
-  const { status = null, site_id = null, fleet_id = null } = filter;
+  const { status, site_id, fleet_id } = filter;
+  const of_status = sql`and ${status ?? null} = case
+    when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired'
+    when max_uses > 0 and uses >= max_uses then 'exhausted' else 'active' end`;
   return db.many(sql(keyRow)`
     select ${keyRow} from enrollment_key
     where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} ${visible(caller, "site_id", "fleet_id")}
-      and (${site_id}::text is null or site_id = ${site_id}) and (${fleet_id}::text is null or fleet_id = ${fleet_id})
-      and (${status}::text is null or ${status} = case
-        when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired'
-        when max_uses > 0 and uses >= max_uses then 'exhausted' else 'active' end)
+      ${site_id === undefined ? NOTHING : sql`and site_id = ${site_id}`} ${fleet_id === undefined ? NOTHING : sql`and fleet_id = ${fleet_id}`}
+      ${status === undefined ? NOTHING : of_status}
     order by id desc limit ${limit}`);
 };
 
@@ -68,10 +71,11 @@ export const revokeKey = (db: Db, org_id: string, id: string, now: Date): Promis
     where org_id = ${org_id} and id = ${id} returning ${keyRow}`);
 
 /** Keys for this robot's new computer that nobody used: a newer one takes their place. */
-export const revokeReplacements = (db: Db, org_id: string, robot_id: string, now: Date): Promise<number> =>
-  db.run(sql`
+export const revokeReplacements = (db: Db, org_id: string, robot_id: string, now: Date): Promise<{ id: string }[]> =>
+  db.many(sql(row({ id: text }))`
     update enrollment_key set revoked_at = ${now}, updated_at = ${now}
-    where org_id = ${org_id} and robot_id = ${robot_id} and revoked_at is null and uses = 0`);
+    where org_id = ${org_id} and robot_id = ${robot_id} and revoked_at is null and uses = 0
+    returning id`);
 
 /** Takes one use, if there is one: two that want the last one at once wait for each other here, and one gets it. */
 export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>

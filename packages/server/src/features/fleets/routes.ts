@@ -7,6 +7,7 @@ import { conflict, notFound, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
+import { announce } from "../events/index.ts";
 import { requireSite } from "../sites/index.ts";
 import {
   deleteFleet,
@@ -38,7 +39,7 @@ export function fleetRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.createFleet, async (_, { body, caller, db }) => {
     const { name, site_id, follow = true } = body;
     const fleet = { org_id: caller.org_id, id: plane.id(ID_PREFIXES.fleet), site_id, name, follow, at: plane.clock.now() };
-    return created(routes.createFleet.path, { data: await create(db, fleet) });
+    return created(routes.createFleet.path, { data: await create(plane, db, fleet) });
   });
 
   serve(http, plane, routes.getFleet, async (_, { params, caller, db }) => ({
@@ -47,18 +48,24 @@ export function fleetRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.updateFleet, async (_, { params, body, caller, db }) => {
     if (body.name !== undefined || body.follow !== undefined) {
-      await orTaken(body.name ?? "", updateFleet(db, caller.org_id, params.id, body, plane.clock.now()));
+      const changed = await orTaken(body.name ?? "", updateFleet(db, caller.org_id, params.id, body, plane.clock.now()));
+      if (changed > 0) announce(db, plane, caller.org_id, { kind: "fleet", id: params.id, change: "updated" });
     }
     return { data: toWire(await readFleet(db, caller.org_id, params.id)) };
   });
 
-  serve(http, plane, routes.deleteFleet, async (_, { params, caller, db }) => ({ data: await remove(db, caller.org_id, params.id) }));
+  serve(http, plane, routes.deleteFleet, async (_, { params, caller, db }) => ({
+    data: await remove(plane, db, caller.org_id, params.id),
+  }));
 }
 
-async function create(db: Db, fleet: NewFleet): Promise<Fleet> {
+async function create(plane: Plane, db: Db, fleet: NewFleet): Promise<Fleet> {
+  const { org_id, id, site_id, name } = fleet;
   return await db.transaction(async (tx) => {
-    await requireSite(tx, fleet.org_id, fleet.site_id);
-    return toWire(await orTaken(fleet.name, insertFleet(tx, fleet)));
+    await requireSite(tx, org_id, site_id);
+    const made = await orTaken(name, insertFleet(tx, fleet));
+    announce(tx, plane, org_id, { kind: "fleet", id, change: "created", site_id });
+    return toWire(made);
   });
 }
 
@@ -69,12 +76,14 @@ async function readFleet(db: Db, org_id: string, id: string): Promise<FleetRow> 
 }
 
 /** Answers the fleet as it was, and deletes its enrolment keys too. 409 while a robot is in it; decommissioned ones do not count. */
-async function remove(db: Db, org_id: string, id: string): Promise<Fleet> {
+async function remove(plane: Plane, db: Db, org_id: string, id: string): Promise<Fleet> {
   return await db.transaction(async (tx) => {
     if ((await lockFleet(tx, org_id, id)) === undefined) throw notFound("fleet", id);
     const fleet = await readFleet(tx, org_id, id);
     if (await hasRobots(tx, org_id, id)) throw conflict(`fleet ${id} still has robots; move or delete them first`);
     await deleteFleet(tx, org_id, id);
+    const { site_id } = fleet;
+    announce(tx, plane, org_id, { kind: "fleet", id, change: "removed", site_id, places: [{ site_id, fleet_id: id }] });
     return toWire(fleet);
   });
 }

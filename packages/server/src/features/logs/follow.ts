@@ -18,6 +18,10 @@ export class LiveBatch {
     this.records = records;
   }
 
+  get first_seq(): number {
+    return this.records[0]?.seq ?? 0;
+  }
+
   get last_seq(): number {
     return this.records.at(-1)?.seq ?? 0;
   }

@@ -5,4 +5,4 @@ export { type LogFilter, LogMatch } from "./match.ts";
 export { readBehind, readTail, scanLogs } from "./read.ts";
 export { startLogRetention } from "./retention.ts";
 export { logRoutes } from "./routes.ts";
-export { type BatchKey, logPosition, robotsOfFleet } from "./store.ts";
+export { type BatchKey, logPosition, logPositions, robotsOfFleet } from "./store.ts";

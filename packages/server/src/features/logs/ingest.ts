@@ -1,9 +1,10 @@
 import type { LogRecordBody, Logs } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
+import { Together } from "../../kernel/together.ts";
 import { jsonOfRecords, type Session } from "../../link/index.ts";
 import { pack } from "./codec.ts";
 import { publishBatch } from "./follow.ts";
-import { insertBatch, logPosition } from "./store.ts";
+import { insertBatch, insertBatches, logPosition, type NewBatch } from "./store.ts";
 import { countStored } from "./usage.ts";
 
 /** How far the log of a link was taken; the database decides when this is stale. */
@@ -17,6 +18,33 @@ const taken_by_session = new WeakMap<Session, Taken>();
 const ATTEMPTS_MAX = 5;
 /** Batches of a link never go back in time unless the clock was set back by more than this. */
 const CLOCK_BACK_MS_MAX = 10_000;
+
+/** Flushes of one statement, and statements at the same time, each of another org: whoever reads finds a connection, too. */
+const BATCH_FLUSHES_MAX = 64;
+const BATCHES_AT_ONCE = 3;
+
+const intakes = new WeakMap<Plane["link"], Together<NewBatch, boolean>>();
+
+/** What comes while others are being written is written together: a commit each would be what a server manages. */
+function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
+  const known = intakes.get(link);
+  if (known !== undefined) return known;
+  const made = new Together<NewBatch, boolean>({
+    items_max: BATCH_FLUSHES_MAX,
+    at_once: BATCHES_AT_ONCE,
+    nameOf: ({ robot_id }) => robot_id,
+    concernsAll: (error) => db_errors.isConnectionLost(error) || db_errors.isDiskFull(error),
+    work: async (org_id, batches) => {
+      const [first] = batches;
+      const own = db.forOrg(org_id);
+      if (batches.length === 1 && first !== undefined) return [(await insertBatch(own, first)) > 0];
+      const stored = await insertBatches(own, org_id, batches);
+      return batches.map(({ robot_id }) => stored.has(robot_id));
+    },
+  });
+  intakes.set(link, made);
+  return made;
+}
 
 /**
  * Stores a flush of a robot's log once, acknowledges it and hands it to followers. Records up to the position are
@@ -37,7 +65,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     // A link that was replaced may belong to another machine with another spool: it must not take the position over.
     if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
     const packed = pack(records, as_given ? jsonOfRecords(records) : undefined);
-    const stored = await insertBatch(plane.db.forOrg(org_id), {
+    const is_stored = await intakeOf(plane).ask(org_id, {
       org_id,
       robot_id,
       outbox_id: hello.outbox_id,
@@ -50,7 +78,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
       record_count: records.length,
       ...packed,
     });
-    if (stored === 0) {
+    if (!is_stored) {
       taken_by_session.delete(session);
       continue;
     }

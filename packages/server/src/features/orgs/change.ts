@@ -3,6 +3,7 @@ import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { HINT_SUSPENDED } from "../robots/index.ts";
 import { nameTaken } from "./request.ts";
 import { findOrg, lockOrg, type OrgRow, type OrgSettings, switchOrg, updateOrg } from "./store.ts";
@@ -23,6 +24,7 @@ export const resume = (plane: Plane, db: Db, id: string): Promise<Org> => change
 async function change(plane: Plane, db: Db, id: string, from: "active" | "suspended", to: "active" | "suspended"): Promise<Org> {
   const org = await switchOrg(db, id, from, to, plane.clock.now());
   if (org !== undefined) {
+    announce(db, plane, id, { kind: "org", id, change: "status", status: to });
     if (to === "suspended") db.afterCommit(() => plane.bus.publish(HINT_SUSPENDED, null));
     return toWire(org);
   }
@@ -36,7 +38,9 @@ export async function changeOwnOrg(plane: Plane, db: Db, id: string, body: BodyO
     const org = await lockOrg(tx, id);
     const name = body.name ?? org.name;
     try {
-      return toOwnWire(await updateOrg(tx, id, { name, settings: merged(org.settings, body.settings) }, plane.clock.now()));
+      const changed = await updateOrg(tx, id, { name, settings: merged(org.settings, body.settings) }, plane.clock.now());
+      announce(tx, plane, id, { kind: "org", id, change: "updated" });
+      return toOwnWire(changed);
     } catch (error) {
       if (isUniqueViolation(error)) throw nameTaken(name);
       throw error;

@@ -8,7 +8,7 @@ import { seedRobot } from "../testing/seed-robot.ts";
 import { createCredential, tokenRoutes } from "../tokens/index.ts";
 import { orgRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ADMIN = "service-admin-token";
 const start = () => startFeaturePlane([orgRoutes, tokenRoutes], { admin_token: ADMIN });
 

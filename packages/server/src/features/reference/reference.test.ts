@@ -7,7 +7,7 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { referenceRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const SNAPSHOT = new URL("../../../../../tests/snapshots/openapi.json", import.meta.url);
 const STATIC = new URL("../../../static/docs/", import.meta.url);
 

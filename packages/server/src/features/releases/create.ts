@@ -5,6 +5,7 @@ import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, printable } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { requireSignatureOf } from "../signing/index.ts";
 import { checkContainerManifest } from "./container-manifest.ts";
 import { findReleaseByTag, insertRelease, noteReferenced, type ReleaseRow, setSignature } from "./store.ts";
@@ -19,7 +20,7 @@ type Body = BodyOf<Routes["createRelease"]>;
 
 /** Creates a release, or answers the one of this tag when it has the same content: a push that broke off can be repeated. */
 export async function createRelease(
-  plane: Pick<Plane, "clock" | "id">,
+  plane: Pick<Plane, "clock" | "id" | "bus">,
   db: Db,
   { org_id, actor }: Caller,
   body: Body,
@@ -61,13 +62,17 @@ export async function createRelease(
     const made = await insertRelease(db, org_id, wanted, plane.clock.now());
     if (made !== undefined) {
       await noteReferenced(db, org_id, artifact_sha256);
+      announce(db, plane, org_id, { kind: "release", id: made.id, change: "created" });
       return { release: made, is_new: true };
     }
     const existing = await findReleaseByTag(db, org_id, tag);
     if (existing !== undefined) {
       const same = requireSame(existing, body, { app, kind });
       const is_signed = signature === undefined || isDeepStrictEqual(signature, same.signature);
-      return { release: is_signed ? same : await setSignature(db, org_id, same.id, signature, plane.clock.now()), is_new: false };
+      if (is_signed) return { release: same, is_new: false };
+      const release = await setSignature(db, org_id, same.id, signature, plane.clock.now());
+      announce(db, plane, org_id, { kind: "release", id: release.id, change: "updated" });
+      return { release, is_new: false };
     }
     // It was deleted between the two statements.
   }

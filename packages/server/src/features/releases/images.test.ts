@@ -10,7 +10,7 @@ import { startBlobSweep } from "./index.ts";
 import { configOf, dockerArchive, ociEntries, tarOf } from "@robofleet/protocol/image-archive/testing";
 import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const IMAGE = { kind: "container_image" };
 type Rig = Awaited<ReturnType<typeof startReleaseRig>>;
 

@@ -7,7 +7,7 @@ import { seedRobot } from "../testing/seed-robot.ts";
 import { startBlobSweep } from "./index.ts";
 import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const BYTES = Buffer.from("the bytes of the release");
 
 test("201 for a new release, 200 for the same content again, 409 that says what differs for other content", TIMEOUT, async () => {

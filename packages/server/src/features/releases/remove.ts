@@ -3,11 +3,12 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound, printable } from "../../kernel/fault.ts";
 import { releaseInUse } from "../deployments/index.ts";
+import { announce } from "../events/index.ts";
 import { findFleetWith } from "../fleets/index.ts";
 import { deleteRelease, lockRelease, noteUnreferenced, type ReleaseRow } from "./store.ts";
 
 /** Deletes a release that no robot needs; its artifact goes a day later, unless another release names it. */
-export const removeRelease = (plane: Pick<Plane, "clock">, db: Db, { org_id }: Caller, id: string): Promise<ReleaseRow> =>
+export const removeRelease = (plane: Pick<Plane, "clock" | "bus">, db: Db, { org_id }: Caller, id: string): Promise<ReleaseRow> =>
   db.transaction(async (tx) => {
     const release = await lockRelease(tx, org_id, id);
     if (release === undefined) throw notFound("release", id);
@@ -24,6 +25,7 @@ export const removeRelease = (plane: Pick<Plane, "clock">, db: Db, { org_id }: C
       );
     }
     await deleteRelease(tx, org_id, id);
+    announce(tx, plane, org_id, { kind: "release", id, change: "removed" });
     await noteUnreferenced(tx, org_id, release.artifact_sha256, plane.clock.now());
     return release;
   });

@@ -3,12 +3,13 @@ import { randomBytes } from "node:crypto";
 import { type ClientRequest, request } from "node:http";
 import { Readable } from "node:stream";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { Upload } from "tus-js-client";
 import { int, jsonb, nullable, row, sql, text } from "../../kernel/sql.ts";
 import { startBlobSweep } from "./index.ts";
-import { sha256, startReleaseRig, until } from "./testing/release-rig.ts";
+import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const SIZE = 3_000_000;
 const MIB = 1024 * 1024;
 type Rig = Awaited<ReturnType<typeof startReleaseRig>>;
@@ -135,9 +136,9 @@ test("a cut in the middle of a part loses nothing that came; the rest makes it w
     const { offset } = await upload.look();
     const cut = upload.open(offset);
     cut.write(upload.bytes.subarray(offset, end));
-    await until(async () => (await upload.kept()) === end);
+    await until("the part to be written", async () => (await upload.kept()) === end);
     cut.destroy();
-    await until(async () => (await upload.look()).status === 200);
+    await until("the cut to be noticed", async () => (await upload.look()).status === 200);
     assert.equal((await upload.look()).offset, end);
   }
   const done = await upload.patch(2_000_001);
@@ -193,7 +194,7 @@ test("while one brings bytes another is told 423; one that fell silent is replac
   await upload.start();
   const first = upload.open(0);
   first.write(upload.bytes.subarray(0, MIB));
-  await until(async () => (await upload.kept()) === MIB);
+  await until("the first bytes to be written", async () => (await upload.kept()) === MIB);
   const refused = await upload.look();
   assert.deepEqual([refused.status, refused.headers.get("retry-after")], [423, "1"]);
   assert.equal((await upload.patch(MIB)).status, 423);
@@ -328,7 +329,7 @@ test("an upload that nobody went on with for a day is dropped, one that somebody
   await rig.clock.advance({ seconds: 3_596 });
   const held = open.open(10);
   held.write("x");
-  await until(async () => (await open.kept()) === 11);
+  await until("the byte to be written", async () => (await open.kept()) === 11);
   // Past the day, and not so long that the upload is cut for its slowness.
   await rig.clock.advance({ seconds: 8 });
   sweep.wake();
@@ -342,6 +343,40 @@ test("an upload that nobody went on with for a day is dropped, one that somebody
   await sweep.settled();
   assert.deepEqual(await uploadKeys(rig), [`${rig.org.org_id}/${open.id}`]);
   held.destroy();
+  await sweep.stop();
+});
+
+test("a request that comes while the sweep looks at its upload waits for the sweep", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const [upload, other] = [await makeUpload(rig), await makeUpload(rig)];
+  await upload.start();
+  await upload.patch(0, 10);
+  await rig.clock.advance({ hours: 25 });
+  await other.start();
+  const sweep = startBlobSweep(rig.plane);
+  // Somebody goes on with the upload just when the sweep would drop it: the sweep waits for the row.
+  const held = Promise.withResolvers<void>();
+  const locked = Promise.withResolvers<void>();
+  const lock = rig.plane.db.transaction(async (tx) => {
+    const later = new Date(rig.clock.now().getTime() + 3_600_000);
+    await tx.run(sql`update artifact_upload set expires_at = ${later} where org_id = ${rig.org.org_id} and release_id = ${upload.id}`);
+    locked.resolve();
+    await held.promise;
+  });
+  await locked.promise;
+  sweep.wake();
+  const waiting = row({ waiting: int });
+  await until("the sweep to wait for a row", async () => {
+    const found = await rig.plane.db.one(sql(waiting)`
+      select count(*)::int as waiting from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
+    return found.waiting > 0;
+  });
+  const looked = upload.look();
+  // By the time that later requests are answered, this one has come to the sweep.
+  for (let n = 0; n < 3; n += 1) assert.equal((await other.look()).status, 200);
+  held.resolve();
+  assert.deepEqual(await looked.then(({ status, offset }) => [status, offset]), [200, 10]);
+  await lock;
   await sweep.stop();
 });
 

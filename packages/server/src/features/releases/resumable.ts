@@ -5,13 +5,14 @@ import type { Plane } from "../../context.ts";
 import { BlobError } from "../../engines/blobs/index.ts";
 import type { AuditNote } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, conflict, httpError, notFound, printable } from "../../kernel/fault.ts";
+import { badRequest, conflict, Fault, httpError, notFound, printable } from "../../kernel/fault.ts";
 import { Answer } from "../../kernel/serve.ts";
 import { Room } from "./room.ts";
 import { deleteExpiredUpload, deleteUpload, findUpload, insertUpload, keepUpload, listExpiredUploads } from "./store-uploads.ts";
 import type { ReleaseRow } from "./store.ts";
 import { type Headers, readCount, requireOffsetBody } from "./tus.ts";
-import { imagesIn, keepArtifact, requireUploadable, toFault, useStored } from "./upload.ts";
+import { UploadHolds } from "./upload-holds.ts";
+import { blobKey, imagesIn, keepArtifact, requireUploadable, toFault, useStored } from "./upload.ts";
 import { toWire } from "./wire.ts";
 
 const EXPIRES_AFTER_MS = 24 * 3_600_000;
@@ -24,6 +25,8 @@ const SWEEP_ROWS_MAX = 500;
 interface Holder {
   /** Monotonic, of the last byte; undefined while it does what must not be cut short. */
   moved_at: number | undefined;
+  /** The sweep, which is done in a moment: whoever comes meanwhile waits for it. */
+  is_sweep: boolean;
   stop: () => void;
   ended: Promise<void>;
 }
@@ -59,11 +62,14 @@ export function resumableUploads(plane: Plane): ResumableUploads {
 class ResumableUploads {
   readonly room: Room;
   readonly #plane: Plane;
+  /** In this process. */
   readonly #holders = new Map<string, Holder>();
+  readonly #holds: UploadHolds;
 
   constructor(plane: Plane) {
     this.#plane = plane;
     this.room = new Room(plane);
+    this.#holds = new UploadHolds(plane, QUIET_MS);
   }
 
   /** Promises room to the upload. Throws 413 when there is none, 400 when its length is not the release's. */
@@ -147,8 +153,10 @@ class ResumableUploads {
   /** Drops the upload. */
   async end(db: Db, org_id: string, release_id: string): Promise<Answer<never>> {
     await requireUploadable(db, org_id, release_id);
-    return await this.#alone(org_id, release_id, async () => {
+    return await this.#alone(org_id, release_id, async (holder) => {
       if ((await findUpload(db, org_id, release_id)) === undefined) throw notFound("upload of release", release_id);
+      // The transaction of the request has the row from here on: a renewal would wait for it.
+      holder.moved_at = -Infinity;
       await this.#drop(db, org_id, release_id);
       return new Answer<never>(204, "");
     });
@@ -180,6 +188,7 @@ class ResumableUploads {
     try {
       const completed = await this.#plane.blobs.complete(uploadKey(org_id, id), { size, sha256 });
       const images = await imagesIn(release, (range) => completed.read(range));
+      await completed.prepare(blobKey(org_id, sha256));
       const stored = await keepArtifact(this.#plane, db, org_id, { release, images, commit: (key) => completed.commit(key) });
       tell(audit, "finished", size);
       return stored;
@@ -202,24 +211,29 @@ class ResumableUploads {
   }
 
   /** Runs `work` while nobody else works on the upload; throws 423 when somebody does, and takes it from one who fell silent. */
-  async #alone<T>(org_id: string, release_id: string, work: (holder: Holder, signal: AbortSignal) => Promise<T>): Promise<T> {
+  async #alone<T>(
+    org_id: string,
+    release_id: string,
+    work: (holder: Holder, signal: AbortSignal) => Promise<T>,
+    is_sweep = false,
+  ): Promise<T> {
     const key = uploadKey(org_id, release_id);
     const before = this.#holders.get(key);
-    if (before?.moved_at !== undefined && this.#plane.clock.monotonic() - before.moved_at >= QUIET_MS) {
+    if (before?.is_sweep === true) await before.ended;
+    else if (before?.moved_at !== undefined && this.#plane.clock.monotonic() - before.moved_at >= QUIET_MS) {
       before.stop();
       await before.ended;
     }
-    if (this.#holders.has(key)) {
-      throw httpError(423, `another request is uploading the artifact of release ${release_id}`, {
-        "retry-after": String(LOCKED_RETRY_SECONDS),
-      });
-    }
+    if (this.#holders.has(key)) throw locked(release_id);
     const stopping = new AbortController();
     const ended = Promise.withResolvers<void>();
-    const holder: Holder = { moved_at: undefined, stop: () => stopping.abort(), ended: ended.promise };
+    const holder: Holder = { moved_at: undefined, is_sweep, stop: () => stopping.abort(), ended: ended.promise };
     this.#holders.set(key, holder);
+    const hold = { movedAt: () => holder.moved_at, lost: holder.stop };
     try {
-      return await work(holder, stopping.signal);
+      const done = await this.#holds.while({ org_id, release_id }, hold, () => work(holder, stopping.signal));
+      if (done === undefined) throw locked(release_id);
+      return done.value;
     } finally {
       this.#holders.delete(key);
       ended.resolve();
@@ -227,9 +241,16 @@ class ResumableUploads {
   }
 
   async #unlessHeld(org_id: string, release_id: string, work: () => Promise<void>): Promise<void> {
-    if (!this.#holders.has(uploadKey(org_id, release_id))) await this.#alone(org_id, release_id, work);
+    if (this.#holders.has(uploadKey(org_id, release_id))) return;
+    await this.#alone(org_id, release_id, work, true).catch((error: unknown) => {
+      // Another node works on it.
+      if (!(error instanceof Fault) || error.status !== 423) throw error;
+    });
   }
 }
+
+const locked = (release_id: string): Fault =>
+  httpError(423, `another request is uploading the artifact of release ${release_id}`, { "retry-after": String(LOCKED_RETRY_SECONDS) });
 
 const offsetHeaders = (offset: number, size: number, expires_at?: Date): Record<string, string> => ({
   "upload-offset": String(offset),

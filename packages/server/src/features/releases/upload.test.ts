@@ -6,10 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
+import { until } from "@robofleet/clock/testing";
 import { LIMIT_DEFAULTS } from "../../config.ts";
-import { sha256, startReleaseRig, until } from "./testing/release-rig.ts";
+import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const BYTES = Buffer.from("the bytes of the release");
 const NOTHING = { keys: [], staging: [] };
 const run = promisify(execFile);
@@ -65,9 +66,9 @@ test("a killed upload keeps nothing, and the push works again", TIMEOUT, async (
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const { socket } = await rig.open(id, BYTES.length);
   socket.write(BYTES.subarray(0, 5));
-  await until(async () => (await rig.kept()).staging.length === 1);
+  await until("the first bytes to be written", async () => (await rig.kept()).staging.length === 1);
   socket.destroy();
-  await until(async () => (await rig.kept()).staging.length === 0);
+  await until("what was written to be gone", async () => (await rig.kept()).staging.length === 0);
   assert.equal(await rig.state(id), "awaiting_upload");
   assert.equal((await rig.put(id, BYTES)).status, 200);
 });
@@ -105,9 +106,9 @@ test("a client that asks first is told to go on only when its upload is wanted",
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const wanted = await rig.open(id, BYTES.length, "expect: 100-continue\r\n");
-  await until(() => wanted.received() === "HTTP/1.1 100 Continue\r\n\r\n");
+  await until("to be told to go on", () => wanted.received() === "HTTP/1.1 100 Continue\r\n\r\n");
   wanted.socket.write(BYTES);
-  await until(() => /HTTP\/1\.1 200 [\s\S]*"stored"/.test(wanted.received()));
+  await until("the answer", () => /HTTP\/1\.1 200 [\s\S]*"stored"/.test(wanted.received()));
   wanted.socket.destroy();
   for (const [release_id, length, status] of [
     [id, BYTES.length, 200],

@@ -5,6 +5,7 @@ import { BlobError, type BlobRange, type Completed } from "../../engines/blobs/i
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, diskFull, notFound, printable } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { artifactStored } from "../deployments/index.ts";
 import type { Room } from "./room.ts";
 import { insertImages, isImage } from "./store-layers.ts";
@@ -51,6 +52,7 @@ export async function receiveArtifact(plane: Plane, room: Room, request: UploadR
       };
       try {
         const images = await imagesIn(release, (range) => staged.read(range));
+        await staged.prepare(blobKey(org_id, sha256));
         return await keepArtifact(plane, db, org_id, { release, images, commit: once }, taken);
       } finally {
         await staged.discard();
@@ -149,6 +151,7 @@ export const keepArtifact = (
 async function markStored(plane: Plane, tx: Db, org_id: string, id: string): Promise<ReleaseRow> {
   await artifactStored(tx, plane, org_id, id);
   await deleteUpload(tx, org_id, id);
+  announce(tx, plane, org_id, { kind: "release", id, change: "status", status: "stored" });
   return await setStored(tx, org_id, id, plane.clock.now());
 }
 

@@ -3,6 +3,7 @@ import { type Caller, SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import type { Session } from "../../link/index.ts";
+import { announce } from "../events/index.ts";
 import { countTimeline, recordTimeline, recordTimelineMany } from "../timeline/index.ts";
 import { holdRobot, lockRobot, releaseRobot } from "./store.ts";
 
@@ -30,7 +31,7 @@ interface Duplicate {
 /** Tells of both machines in the timeline; the third time in ten minutes the robot is held. */
 export async function tellDuplicate(
   tx: Db,
-  plane: Pick<Plane, "id" | "clock">,
+  plane: Pick<Plane, "id" | "clock" | "bus">,
   { session, older, older_run }: Duplicate,
 ): Promise<{ held: boolean }> {
   const { org_id, robot_id } = session;
@@ -53,6 +54,7 @@ export async function tellDuplicate(
   const entries = await countTimeline(tx, org_id, robot_id, DUPLICATE, new Date(now.getTime() - WINDOW_MS));
   if (entries < DUPLICATES_MAX * ENTRIES_EACH) return { held: false };
   await holdRobot(tx, org_id, robot_id, now);
+  announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "updated", status: "held" });
   await recordTimeline(tx, plane, {
     ...common,
     kind: "robot.held",
@@ -70,5 +72,6 @@ export const releaseHold = (plane: Plane, db: Db, { org_id, actor }: Caller, rob
     if (robot === undefined) throw notFound("robot", robot_id);
     if (robot.decommissioned) throw conflict(`robot ${robot_id} is decommissioned`);
     if ((await releaseRobot(tx, org_id, robot_id, plane.clock.now())) === 0) return;
+    announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "updated", status: "released" });
     await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.released", actor, summary: "The robot is let in again" });
   });

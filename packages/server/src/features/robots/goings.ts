@@ -2,7 +2,7 @@ import type { Plane } from "../../context.ts";
 import { inHalves } from "../../kernel/in-halves.ts";
 import { LEASE_MS, type Session } from "../../link/index.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
-import { disconnection } from "./disconnection.ts";
+import { announceOffline, disconnection } from "./disconnection.ts";
 import { setOffline } from "./store-presence.ts";
 
 /** Goings of one transaction: few enough that whoever waits for one of the robots' rows does not wait long. */
@@ -24,7 +24,7 @@ interface Waiting extends Going {
   reject: (error: unknown) => void;
 }
 
-type GoingsPlane = Pick<Plane, "db" | "db_errors" | "clock" | "id" | "node" | "log">;
+type GoingsPlane = Pick<Plane, "db" | "db_errors" | "clock" | "id" | "node" | "log" | "bus">;
 
 /**
  * Writes that links are gone, each alone when nothing else is going on, and together whatever ends while others are being
@@ -119,6 +119,7 @@ export class Goings {
         node,
         Array.from(by_robot.keys(), (id) => ({ org_id, id })),
       );
+      announceOffline(tx, this.#plane, gone);
       const entries = gone.flatMap((robot) => {
         const going = by_robot.get(robot.id);
         return going === undefined ? [] : [disconnection(robot, going.reason, { session_id: going.session.session_id })];

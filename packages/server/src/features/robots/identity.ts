@@ -3,9 +3,10 @@ import { linkChallengeText, type Hello } from "@robofleet/protocol/link";
 import type { RobotCaller } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { forbidden, unauthorized } from "../../kernel/fault.ts";
+import { Together } from "../../kernel/together.ts";
 import type { Admission } from "../../link/index.ts";
-import { reportPosition } from "../deployments/index.ts";
-import { findIdentity } from "./store.ts";
+import { reportPositions } from "../deployments/index.ts";
+import { findIdentities, findIdentity, type IdentityRow } from "./store.ts";
 
 /** What stands before the 32 raw bytes in the SPKI form of an Ed25519 key (RFC 8410). */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
@@ -28,7 +29,7 @@ const HELD = "several machines have this robot's identity; an operator must deci
 const signed_with = new WeakMap<Hello, Buffer>();
 /**
  * The key that a hello was let in with, once: the robot may have another one by the time its presence is written. Not kept
- * any longer, as its 32 bytes lie in what the database's socket read, which would stay in memory as long as the link.
+ * any longer: thousands are idle.
  */
 export function takeKeyOfHello(hello: Hello): Buffer | undefined {
   const public_key = signed_with.get(hello);
@@ -36,32 +37,64 @@ export function takeKeyOfHello(hello: Hello): Buffer | undefined {
   return public_key;
 }
 
-/** How far an outbox of a robot has been taken. */
-export type Position = (db: Db, org_id: string, robot_id: string, outbox_id: string) => Promise<number>;
+/** An outbox of a robot, as its hello names it. */
+interface Outbox {
+  robot_id: string;
+  outbox_id: string;
+}
+/** How far these outboxes of an org's robots have been taken, in their order. */
+type Positions = (db: Db, org_id: string, outboxes: readonly Outbox[]) => Promise<number[]>;
+
+type Acked = Pick<Extract<Admission, { admitted: true }>, "acked_seq" | "acked_log_seq">;
+
+const LOOK_UPS_MAX = 1_000;
+const AT_ONCE = 2;
 
 /**
- * Lets a robot's link in when it signed the nonce with the key that it enrolled with, and says how far its reports and
- * logs are known. The position of the logs is handed in: logs are kept by a feature that knows robots, not the reverse.
+ * What lets a robot's link in when it signed the nonce with the key that it enrolled with, and says how far its reports and
+ * logs are known. Robots that come at the same time are looked up together. The positions of the logs are handed in: logs are
+ * kept by a feature that knows robots, not the reverse.
  */
-export async function admit({ db: system }: { db: SystemDb }, hello: Hello, nonce: string, logPosition: Position): Promise<Admission> {
-  const identity = await findIdentity(system, hello.robot_id);
-  if (identity === undefined) return { admitted: false, code: "unknown_robot", message: "no such robot; enrol it first" };
-  if (!isSignedBy(identity.public_key, linkChallengeText(hello.robot_id, nonce), hello.signature)) {
-    return { admitted: false, code: "bad_signature", message: "the signature is not this robot's" };
-  }
+export function createAdmission({ db }: { db: SystemDb }, logPositions: Positions): (hello: Hello, nonce: string) => Promise<Admission> {
+  const options = { items_max: LOOK_UPS_MAX, at_once: AT_ONCE };
+  const identities = new Together<string, IdentityRow | undefined>({
+    ...options,
+    work: async (_, robot_ids) => {
+      const rows = new Map((await findIdentities(db, [...new Set(robot_ids)])).map((identity) => [identity.robot_id, identity]));
+      return robot_ids.map((id) => rows.get(id));
+    },
+  });
+  const positions = new Together<Outbox, Acked>({
+    ...options,
+    work: async (org_id, outboxes) => {
+      const own = db.forOrg(org_id);
+      const [reports, logs] = await Promise.all([reportPositions(own, org_id, outboxes), logPositions(own, org_id, outboxes)]);
+      return outboxes.map((_outbox, i) => ({ acked_seq: reports[i] ?? 0, acked_log_seq: logs[i] ?? 0 }));
+    },
+  });
+  return async (hello, nonce) => {
+    const identity = await identities.ask("", hello.robot_id);
+    const refusal = refusalOf(identity, hello, nonce);
+    if (identity === undefined || refusal !== undefined) return { admitted: false, ...(refusal ?? UNKNOWN) };
+    signed_with.set(hello, Buffer.from(identity.public_key));
+    // Not for good: it comes back every half minute or so, and is let in again when the org is.
+    if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
+    const { org_id, robot_id } = identity;
+    return { admitted: true, org_id, ...(await positions.ask(org_id, { robot_id, outbox_id: hello.outbox_id })) };
+  };
+}
+
+type Refusal = Omit<Extract<Admission, { admitted: false }>, "admitted">;
+const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enrol it first" };
+
+function refusalOf(identity: IdentityRow | undefined, hello: Hello, nonce: string): Refusal | undefined {
+  if (identity === undefined) return UNKNOWN;
+  if (!isSignedBy(identity.public_key, linkChallengeText(hello.robot_id, nonce), hello.signature))
+    return { code: "bad_signature", message: "the signature is not this robot's" };
   // After the signature: only the robot itself learns that it was removed.
-  if (identity.decommissioned) return { admitted: false, code: "decommissioned", message: "this robot was decommissioned" };
-  if (identity.held) return { admitted: false, code: "held", message: HELD };
-  signed_with.set(hello, identity.public_key);
-  // Not for good: it comes back every half minute or so, and is let in again when the org is.
-  if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
-  const { org_id, robot_id } = identity;
-  const db = system.forOrg(org_id);
-  const [acked_seq, acked_log_seq] = await Promise.all([
-    reportPosition(db, org_id, robot_id, hello.outbox_id),
-    logPosition(db, org_id, robot_id, hello.outbox_id),
-  ]);
-  return { admitted: true, org_id, acked_seq, acked_log_seq };
+  if (identity.decommissioned) return { code: "decommissioned", message: "this robot was decommissioned" };
+  if (identity.held) return { code: "held", message: HELD };
+  return undefined;
 }
 
 /** Resolves a signed HTTP request of a robot. Throws 403 while it is held or its org is suspended, 401 otherwise, with one message for every cause: who cannot sign learns nothing. */

@@ -1,5 +1,5 @@
-export { admit, authenticateRobot } from "./identity.ts";
-export { flushSeen, robotConnected, robotDisconnected, sweepDeadNodes } from "./presence.ts";
+export { authenticateRobot, createAdmission } from "./identity.ts";
+export { compareLinks, flushSeen, robotConnected, robotDisconnected, sweepDeadNodes } from "./presence.ts";
 export { closeRemovedRobots, endLinkOfReplaced, ROBOT_REMOVED } from "./remove.ts";
 export { requireRobot, robotRoutes } from "./routes.ts";
 export { HINT_SUSPENDED, startSuspensionWatch } from "./suspended.ts";

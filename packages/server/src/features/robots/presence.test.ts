@@ -1,18 +1,31 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { httpRequestText } from "@robofleet/protocol/link";
 import type { Robot, TimelineEntry } from "@robofleet/protocol/routes";
-import { int, row, sql } from "../../kernel/sql.ts";
+import { type Caller, SYSTEM } from "../../kernel/caller.ts";
+import { int, row, sql, text } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
 import { enrollmentRoutes } from "../enrollment/index.ts";
 import { fleetRoutes } from "../fleets/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
-import { enrollRobot, fakeSession, helloOf, makePlace, newIdentity, signedHello, signText } from "../testing/places.ts";
+import { enrollRobot, type FakeSession, fakeSession, helloOf, makePlace, newIdentity, signedHello, signText } from "../testing/places.ts";
 import { timelineRoutes } from "../timeline/index.ts";
-import { admit, authenticateRobot, flushSeen, robotConnected, robotDisconnected, robotRoutes, sweepDeadNodes } from "./index.ts";
+import {
+  authenticateRobot,
+  compareLinks,
+  createAdmission,
+  flushSeen,
+  robotConnected,
+  robotDisconnected,
+  robotRoutes,
+  sweepDeadNodes,
+} from "./index.ts";
+import { removeRobot } from "./remove.ts";
+import { giveRobotKey } from "./store.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 async function withRobot() {
   const sessions = new Map<string, Session>();
@@ -34,7 +47,8 @@ async function withRobot() {
   return { it, token, org_id, place, robot_id, identity, robot, timeline, kinds, session, sessions };
 }
 
-const position = (value: number) => () => Promise.resolve(value);
+const position = (value: number) => (_db: unknown, _org_id: string, outboxes: readonly unknown[]) =>
+  Promise.resolve(outboxes.map(() => value));
 
 test("a hello signed with the enrolled key is admitted, with the positions of its outbox", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity } = await withRobot();
@@ -42,16 +56,21 @@ test("a hello signed with the enrolled key is admitted, with the positions of it
   await it.plane.db.run(sql`
     insert into robot_desired (org_id, robot_id, outbox_id, outbox_seq, updated_at) values (${org_id}, ${robot_id}, 'outbox-1', 41, ${it.clock.now()})`);
   const hello = signedHello(identity, robot_id, "nonce");
-  assert.deepEqual(await admit(it.plane, hello, "nonce", position(7)), { admitted: true, org_id, acked_seq: 41, acked_log_seq: 7 });
-  const other = await admit(it.plane, { ...hello, outbox_id: "outbox-2" }, "nonce", position(0));
+  assert.deepEqual(await createAdmission(it.plane, position(7))(hello, "nonce"), {
+    admitted: true,
+    org_id,
+    acked_seq: 41,
+    acked_log_seq: 7,
+  });
+  const other = await createAdmission(it.plane, position(0))({ ...hello, outbox_id: "outbox-2" }, "nonce");
   assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0 });
 });
 
 test("refused: an unknown robot, another nonce's signature, another key's, rubbish, a decommissioned robot", TIMEOUT, async () => {
   const { it, token, robot_id, identity } = await withRobot();
   await using _ = it;
-  const code = async (hello: Parameters<typeof admit>[1], nonce = "nonce") => {
-    const admission = await admit(it.plane, hello, nonce, position(0));
+  const code = async (hello: Parameters<ReturnType<typeof createAdmission>>[0], nonce = "nonce") => {
+    const admission = await createAdmission(it.plane, position(0))(hello, nonce);
     return admission.admitted ? "admitted" : admission.code;
   };
   const good = signedHello(identity, robot_id, "nonce");
@@ -142,7 +161,7 @@ test("three times in ten minutes: held, let in neither by link nor by request un
   await using _ = it;
   const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
   const admitted = async () => {
-    const admission = await admit(it.plane, signedHello(identity, robot_id, "nonce"), "nonce", position(0));
+    const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), "nonce");
     return admission.admitted ? "admitted" : admission.code;
   };
   const text = httpRequestText(robot_id, "GET", "/x", 1);
@@ -226,15 +245,15 @@ test("last_seen_at is written for many robots at once and never goes back", TIME
   await flushSeen(it.plane, new Map());
 });
 
-const putNode = (it: FeaturePlane, id: string, epoch: number, lease_ms: number) =>
+const putNode = (it: FeaturePlane, id: string, epoch: number, is_over: boolean) =>
   it.plane.db.run(sql`
-    insert into node (id, epoch, lease_expires_at, started_at) values (${id}, ${epoch}, ${new Date(it.clock.now().getTime() + lease_ms)}, ${it.clock.now()})`);
+    insert into node (id, epoch, beat, is_over, started_at) values (${id}, ${epoch}, 1, ${is_over}, ${it.clock.now()})`);
 
 test("robots of dead nodes and of this node's earlier runs become offline, those of living ones stay", TIMEOUT, async () => {
   const { it, token, org_id, place, robot_id } = await withRobot();
   await using _ = it;
-  await putNode(it, "node_dead", 1, 0);
-  await putNode(it, "node_alive", 5, 60_000);
+  await putNode(it, "node_dead", 1, true);
+  await putNode(it, "node_alive", 5, false);
   const held = { node_dead: 1, node_alive: 5, node_alive_before: 4, node_gone: 1, node_a: 0 };
   const robots = new Map<string, string>();
   for (const [name, epoch] of Object.entries(held)) {
@@ -267,11 +286,55 @@ test("a robot of this node without a link becomes offline, one with a link stays
   const lost = await enrollRobot(it, place);
   await it.plane.db.run(sql`
     update robot set node_id = ${it.plane.node.id}, node_epoch = ${it.plane.node.epoch} where org_id = ${org_id} and id = ${lost.robot_id}`);
-  await sweepDeadNodes(it.plane);
+  await compareLinks(it.plane);
   assert.equal((await robot()).status, "online");
   assert.deepEqual(await it.plane.db.many(sql`select node_id from robot where org_id = ${org_id} and id = ${lost.robot_id}`), [
     { node_id: null },
   ]);
+});
+
+test("links whose robots are not shown as connected here are ended, each for its reason; others stay", TIMEOUT, async () => {
+  const { it, token, org_id, place, sessions } = await withRobot();
+  await using _ = it;
+  const links: Record<string, FakeSession> = {};
+  for (const name of ["stays", "marked_away", "elsewhere", "removed", "replaced"]) {
+    const { robot_id } = await enrollRobot(it, place);
+    const link = fakeSession(`sess_${name}`, org_id, helloOf(robot_id));
+    sessions.set(robot_id, link);
+    links[name] = link;
+    await robotConnected(it.plane, link);
+  }
+  const set = (name: string, change: ReturnType<typeof sql>) =>
+    it.plane.db.run(sql`update robot set ${change} where org_id = ${org_id} and id = ${links[name]?.robot_id ?? ""}`);
+  await set("marked_away", sql`node_id = null, node_epoch = null, session_id = null`);
+  await set("elsewhere", sql`node_id = 'node_b', node_epoch = 1, session_id = 'sess_b'`);
+  // Nobody hears the hint.
+  const mute = { ...it.plane.bus, publish: () => {} };
+  await removeRobot({ ...it.plane, bus: mute }, it.plane.db.forOrg(org_id), { org_id, actor: SYSTEM } as Caller, links.removed!.robot_id);
+  const { public_key } = newIdentity();
+  const { enrollment_key_id } = await it.plane.db.one(
+    sql(row({ enrollment_key_id: text }))`select enrollment_key_id from robot where id = ${links.replaced!.robot_id}`,
+  );
+  const key = { public_key: Buffer.from(public_key, "base64"), enrollment_key_id };
+  await giveRobotKey(it.plane.db, { org_id, id: links.replaced!.robot_id, ...key, platform: undefined, at: it.clock.now() });
+  // One that is only coming is left alone.
+  const coming = fakeSession("sess_coming", org_id, helloOf((await enrollRobot(it, place)).robot_id));
+  sessions.set(coming.robot_id, coming);
+  assert.equal(await compareLinks(it.plane), false);
+  assert.deepEqual(Object.fromEntries(Object.entries({ ...links, coming }).map(([name, { closed }]) => [name, closed?.code])), {
+    stays: undefined,
+    marked_away: 1012,
+    elsewhere: 1012,
+    removed: 4404,
+    replaced: 4404,
+    coming: undefined,
+  });
+  assert.match(links.replaced?.closed?.reason ?? "", /another computer/);
+  // A going says that the robot is offline where it was replaced, and nothing of one that is another node's.
+  for (const name of ["elsewhere", "replaced"]) await robotDisconnected(it.plane, links[name]!, "closed");
+  const status = async (name: string) =>
+    (await it.call<{ data: Robot }>("GET", `/api/robots/${links[name]?.robot_id}`, { token })).body.data.status;
+  assert.deepEqual([await status("elsewhere"), await status("replaced")], ["online", "offline"]);
 });
 
 test("a robot that comes while it is being swept stays online", TIMEOUT, async () => {
@@ -283,7 +346,7 @@ test("a robot that comes while it is being swept stays online", TIMEOUT, async (
   let swept: Promise<unknown> | undefined;
   await it.plane.db.transaction(async (tx) => {
     await tx.run(sql`update robot set session_id = 'sess_2' where org_id = ${org_id} and id = ${robot_id}`);
-    swept = sweepDeadNodes(plane);
+    swept = compareLinks(plane);
     await untilOneWaits(it);
   });
   await swept;
@@ -293,11 +356,9 @@ test("a robot that comes while it is being swept stays online", TIMEOUT, async (
 
 /** Resolves when a backend of this test's database waits for a row. */
 async function untilOneWaits({ plane }: FeaturePlane): Promise<void> {
-  const deadline = performance.now() + 20_000;
-  for (;;) {
+  await until("a backend to wait for a row", async () => {
     const { n } = await plane.db.one(sql(row({ n: int }))`
       select count(*)::int as n from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
-    if (n > 0) return;
-    if (performance.now() > deadline) throw new Error("waited in vain for a backend to wait for a row");
-  }
+    return n > 0;
+  });
 }

@@ -1,13 +1,11 @@
 import type { Plane } from "../../context.ts";
-import { robotActor } from "../../kernel/caller.ts";
 import type { Link, Session } from "../../link/index.ts";
-import { recordTimeline, recordTimelineMany } from "../timeline/index.ts";
-import { disconnection } from "./disconnection.ts";
-import { isDuplicate, tellDuplicate } from "./duplicates.ts";
+import { recordTimelineMany } from "../timeline/index.ts";
+import { Comings } from "./comings.ts";
+import { announceOffline, disconnection } from "./disconnection.ts";
 import { Goings } from "./goings.ts";
-import { takeKeyOfHello } from "./identity.ts";
-import { CLOSE_REMOVED, CLOSE_REMOVED_REASON } from "./remove.ts";
-import { listOnlineOf, setOffline, setOfflineOfDeadNodes, setOnline, type Seen, updateSeen } from "./store-presence.ts";
+import { CLOSE_REMOVED, CLOSE_REMOVED_REASON, CLOSE_REPLACED_REASON } from "./remove.ts";
+import { listOnlineOf, listRemovedAmong, setOffline, setOfflineOfDeadNodes, type Seen, updateSeen } from "./store-presence.ts";
 
 const SEEN_ROWS_MAX = 5_000;
 const SWEEP_ROWS_MAX = 5_000;
@@ -17,19 +15,23 @@ interface Holder {
   session: Session;
   /** False once its link has closed. */
   is_open: boolean;
+  /** Whether its coming is in the database. */
+  is_written: boolean;
   work: Promise<void>;
 }
 
 interface Presences {
   holders: Map<string, Holder>;
   goings: Goings;
+  comings: Comings;
 }
 
 const presences = new WeakMap<Link, Presences>();
 
 function presencesOf(plane: Plane): Presences {
   let known = presences.get(plane.link);
-  if (known === undefined) presences.set(plane.link, (known = { holders: new Map(), goings: new Goings(plane) }));
+  if (known === undefined)
+    presences.set(plane.link, (known = { holders: new Map(), goings: new Goings(plane), comings: new Comings(plane) }));
   return known;
 }
 
@@ -42,8 +44,10 @@ export async function robotConnected(plane: Plane, session: Session): Promise<vo
   const known = presencesOf(plane).holders;
   const before = known.get(session.robot_id);
   const work = settled(before?.work).then(() => connect(plane, session, before?.is_open === true ? before.session : undefined));
-  known.set(session.robot_id, { session, is_open: true, work });
+  const holder = { session, is_open: true, is_written: false, work };
+  known.set(session.robot_id, holder);
   await work;
+  holder.is_written = true;
 }
 
 /** Waits for the end of earlier work; how it ended concerned those who asked for it. */
@@ -52,23 +56,7 @@ const settled = async (work: Promise<void> | undefined): Promise<void> => {
 };
 
 async function connect(plane: Plane, session: Session, older: Session | undefined): Promise<void> {
-  const { org_id, robot_id, session_id, hello, ip } = session;
-  const public_key = takeKeyOfHello(hello);
-  const is_welcome = await plane.db.forOrg(org_id).transaction(async (tx) => {
-    const runs = await setOnline(tx, { org_id, node: plane.node, session_id, hello, public_key }, plane.clock.now());
-    if (runs === undefined) return false;
-    const { agent_version, boot_id } = hello;
-    await recordTimeline(tx, plane, {
-      org_id,
-      robot_id,
-      kind: "robot.connected",
-      actor: robotActor(robot_id),
-      summary: "The robot connected",
-      data: { session_id, ip, agent_version, boot_id },
-    });
-    return !(isDuplicate(runs, hello.run_id) && (await tellDuplicate(tx, plane, { session, older, older_run: runs[0] })).held);
-  });
-  if (!is_welcome) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
+  if (!(await presencesOf(plane).comings.record(session, older))) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
 }
 
 /** The link is gone: the robot is offline, unless a newer link holds it, on this node or another. */
@@ -79,7 +67,7 @@ export async function robotDisconnected(plane: Plane, session: Session, reason: 
   const isNewest = () => known.get(session.robot_id)?.session === session;
   // The socket may close while its coming is still being written.
   const work = settled(holder.work).then(() => goings.record({ session, reason, isNewest }));
-  const ending = { session, is_open: false, work };
+  const ending = { session, is_open: false, is_written: false, work };
   known.set(session.robot_id, ending);
   try {
     await work;
@@ -94,25 +82,11 @@ export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id
   for (let from = 0; from < rows.length; from += SEEN_ROWS_MAX) await updateSeen(plane.db, rows.slice(from, from + SEEN_ROWS_MAX));
 }
 
-/**
- * Robots shown as online that no living link holds become offline: those of nodes that died, and those of this node
- * whose going could not be written. Answers true when there may be more.
- */
+/** Robots of nodes that died become offline. Answers true when there may be more. */
 export async function sweepDeadNodes(plane: Plane): Promise<boolean> {
-  const { holders } = presencesOf(plane);
-  const lost = (await listOnlineOf(plane.db, plane.node)).filter(({ id }) => plane.link.session(id) === undefined && !holders.has(id));
-  if (lost.length > 0) {
-    await plane.db.transaction(async (tx) => {
-      const gone = await setOffline(tx, plane.node, lost.slice(0, SWEEP_ROWS_MAX));
-      await recordTimelineMany(
-        tx,
-        plane,
-        gone.map((robot) => disconnection(robot, "the link was lost")),
-      );
-    });
-  }
   const swept = await plane.db.transaction(async (tx) => {
-    const gone = await setOfflineOfDeadNodes(tx, plane.node, plane.clock.now(), SWEEP_ROWS_MAX);
+    const gone = await setOfflineOfDeadNodes(tx, plane.node, SWEEP_ROWS_MAX);
+    announceOffline(tx, plane, gone);
     await recordTimelineMany(
       tx,
       plane,
@@ -120,5 +94,55 @@ export async function sweepDeadNodes(plane: Plane): Promise<boolean> {
     );
     return gone.length;
   });
-  return swept === SWEEP_ROWS_MAX || lost.length > SWEEP_ROWS_MAX;
+  return swept === SWEEP_ROWS_MAX;
+}
+
+/**
+ * Compares the links of this node with what the database says of them. A robot that is shown as online here and has no link
+ * becomes offline: its going could not be written. A link whose robot is not shown here is ended, so that the robot comes
+ * back as what it is: the other nodes took this one for dead, it is connected elsewhere, or the hint that it was removed or
+ * replaced was lost. Answers true when there may be more.
+ */
+export async function compareLinks(plane: Plane): Promise<boolean> {
+  const { holders } = presencesOf(plane);
+  // Before the rows are read: a link that comes meanwhile has none among them.
+  const written = [...holders.values()].filter(({ is_open, is_written }) => is_open && is_written);
+  const online = await listOnlineOf(plane.db, plane.node);
+  const lost = online.filter(({ id }) => plane.link.session(id) === undefined && !holders.has(id));
+  if (lost.length > 0) {
+    await plane.db.transaction(async (tx) => {
+      const gone = await setOffline(tx, plane.node, lost.slice(0, SWEEP_ROWS_MAX));
+      announceOffline(tx, plane, gone);
+      await recordTimelineMany(
+        tx,
+        plane,
+        gone.map((robot) => disconnection(robot, "the link was lost")),
+      );
+    });
+  }
+  const shown = new Map(online.map(({ id, session_id }) => [id, session_id]));
+  const strange = written.filter(
+    (holder) => shown.get(holder.session.robot_id) !== holder.session.session_id && holders.get(holder.session.robot_id) === holder,
+  );
+  if (strange.length > 0) await endStrange(plane, strange, shown);
+  return lost.length > SWEEP_ROWS_MAX;
+}
+
+async function endStrange(plane: Plane, strange: readonly Holder[], shown: ReadonlyMap<string, string | null | undefined>): Promise<void> {
+  const removed = new Set(
+    (
+      await listRemovedAmong(
+        plane.db,
+        strange.map(({ session: { org_id, robot_id: id } }) => ({ org_id, id })),
+      )
+    ).map(({ id }) => id),
+  );
+  const away: Session[] = [];
+  for (const { session } of strange) {
+    if (removed.has(session.robot_id)) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
+    else if (shown.get(session.robot_id) === null) session.close(CLOSE_REMOVED, CLOSE_REPLACED_REASON);
+    else away.push(session);
+  }
+  plane.log.warn({ robots: strange.length, sent_away: away.length }, "links were ended whose robots are not shown as connected here");
+  plane.link.sendAway(away, "the server was taken for dead");
 }

@@ -4,11 +4,13 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { notFound } from "../../kernel/fault.ts";
 import { endTargetsOfRobot } from "../deployments/index.ts";
+import { announce } from "../events/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { decommissionRobot, lockRobot } from "./store.ts";
 
 export const CLOSE_REMOVED = CLOSE.robot_removed;
 export const CLOSE_REMOVED_REASON = "robot removed";
+export const CLOSE_REPLACED_REASON = "another computer took this robot's place";
 /** Told to every node when a robot was decommissioned, as {org_id, robot_id}. */
 export const ROBOT_REMOVED = "rf.robots.removed";
 
@@ -25,6 +27,8 @@ export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id
     // What was handed to it between the two: nothing is from here on.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.decommissioned", actor, summary: "The robot was decommissioned" });
+    const { site_id, fleet_id } = robot;
+    announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "removed", site_id, fleet_id });
     tx.afterCommit(() => plane.bus.publish(ROBOT_REMOVED, { org_id, robot_id }));
   });
 }
@@ -42,7 +46,7 @@ export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link">): () => vo
     plane.link.session((message as { robot_id: string }).robot_id)?.close(CLOSE_REMOVED, reason);
   const unsubscribe = [
     plane.bus.subscribe(ROBOT_REMOVED, close(CLOSE_REMOVED_REASON)),
-    plane.bus.subscribe(ROBOT_REPLACED, close("another computer took this robot's place")),
+    plane.bus.subscribe(ROBOT_REPLACED, close(CLOSE_REPLACED_REASON)),
   ];
   return () => unsubscribe.forEach((end) => end());
 }

@@ -12,7 +12,7 @@ import type { Session } from "../../link/index.ts";
 import { closeRemovedRobots, robotConnected, robotRoutes } from "./index.ts";
 import { configState, releaseState } from "./wire.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const start = (sessions = new Map<string, Session>()) =>
   startFeaturePlane([siteRoutes, fleetRoutes, enrollmentRoutes, robotRoutes, timelineRoutes], { sessions });
 
@@ -38,6 +38,8 @@ test("200: a robot as it is before it ever connected", TIMEOUT, async () => {
     fleet_id: place.fleet.id,
     status: "never_connected",
     last_seen_at: null,
+    health: "unknown",
+    failing: [],
     held_at: null,
     labels: {},
     agent_version: null,

@@ -1,15 +1,17 @@
 import { type Robot, routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
-import { notFound } from "../../kernel/fault.ts";
+import { badRequest, notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { serve } from "../../kernel/serve.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
+import { changeRobots } from "./bulk.ts";
 import { releaseHold } from "./duplicates.ts";
 import { removeRobot } from "./remove.ts";
-import { findPlace, findRobot, listRobots, type RobotPlace } from "./store.ts";
+import { findPlace, findRobot, type RobotPlace } from "./store.ts";
+import { findRelease, listRobots, type RobotKey } from "./store-list.ts";
 import { changeRobot } from "./update.ts";
 import { toWire } from "./wire.ts";
 
@@ -18,15 +20,21 @@ export function robotRoutes(http: Http, plane: Plane): void {
     const { org_id } = caller;
     if (query.fleet_id !== undefined) await requireFleet(db, org_id, query.fleet_id);
     if (query.site_id !== undefined) await requireSite(db, org_id, query.site_id);
-    const filter = { ...query, label: query.label === undefined ? undefined : readLabel(query.label) };
+    const release = query.release_id === undefined ? undefined : await findRelease(db, org_id, query.release_id);
+    if (query.release_id !== undefined && release === undefined) throw notFound("release", query.release_id);
+    const { label = [], sort = "newest" } = query;
+    const filter = { ...query, release, labels: [label].flat().map(readLabel) };
+    if (contradict(filter.labels)) return { items: [], next_cursor: null };
     return readPage(
       query,
       [routes.listRobots.name, org_id],
-      (window) => listRobots(db, caller, filter, window),
-      ({ id }) => id,
+      ({ after, limit }) => listRobots(db, caller, filter, { sort, after: after === null ? null : readKey(after), limit }),
+      ({ id, name }) => JSON.stringify(sort === "name" ? { id, name } : { id }),
       toWire,
     );
   });
+
+  serve(http, plane, routes.bulkUpdateRobots, async (_, { body, caller, db }) => ({ items: await changeRobots(plane, db, caller, body) }));
 
   serve(http, plane, routes.getRobot, async (_, { params, caller, db }) => ({ data: await readRobot(db, caller.org_id, params.id) }));
 
@@ -45,6 +53,21 @@ export function robotRoutes(http: Http, plane: Plane): void {
     return { data: await readRobot(db, caller.org_id, params.id) };
   });
 }
+
+/** The cursor is ours, and bound to its list: a key of another form was made up. */
+function readKey(text: string): RobotKey {
+  try {
+    const { id, name } = JSON.parse(text) as Partial<Record<"id" | "name", unknown>>;
+    if (typeof id === "string" && (name === undefined || typeof name === "string")) return name === undefined ? { id } : { id, name };
+  } catch {
+    // Told below.
+  }
+  throw badRequest("cursor is not one that a list answered");
+}
+
+/** No robot has two values of one label. */
+const contradict = (labels: readonly { key: string; value: string }[]): boolean =>
+  labels.some(({ key, value }) => labels.some((other) => other.key === key && other.value !== value));
 
 function readLabel(text: string): { key: string; value: string } {
   const colon = text.indexOf(":");

@@ -1,11 +1,23 @@
 import type { Platform } from "@robofleet/protocol/link";
-import { type Caller, visible } from "../../kernel/caller.ts";
-import { containing } from "../../kernel/contains.ts";
+import type { Robot } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { bool, bytea, json, jsonb, nullable, row, type RowOf, sql, type Statement, text, timestamptz } from "../../kernel/sql.ts";
+import {
+  bool,
+  bytea,
+  json,
+  jsonb,
+  list,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  type Statement,
+  text,
+  textOf,
+  timestamptz,
+} from "../../kernel/sql.ts";
 
-const robotRow = row({
+export const robotRow = row({
   id: text,
   name: text,
   site_id: text,
@@ -42,35 +54,25 @@ export interface ConfigColumn {
   pending: number;
   in_sync: number;
 }
-const shownRow = row({ ...robotRow.columns, apps: jsonb<AppColumn[]>(), configs: jsonb<ConfigColumn>() });
+const shownRow = row({
+  ...robotRow.columns,
+  apps: jsonb<AppColumn[]>(),
+  configs: jsonb<ConfigColumn>(),
+  health: textOf<Robot["health"]>(),
+  failing: jsonb<string[]>(),
+});
 export type ShownRobotRow = RowOf<typeof shownRow>;
 
 export type RobotStatus = "online" | "offline" | "never_connected" | "decommissioned";
-export interface RobotFilter {
-  status?: RobotStatus | undefined;
-  fleet_id?: string | undefined;
-  site_id?: string | undefined;
-  label?: { key: string; value: string } | undefined;
-  q?: string | undefined;
-}
-
-const STATUS_CONDITIONS: Record<RobotStatus | "any", Statement<unknown>> = {
-  // Decommissioned robots are shown to those who ask for them.
-  any: sql`and decommissioned_at is null`,
-  online: sql`and decommissioned_at is null and node_id is not null`,
-  offline: sql`and decommissioned_at is null and node_id is null and last_seen_at is not null`,
-  never_connected: sql`and decommissioned_at is null and last_seen_at is null`,
-  decommissioned: sql`and decommissioned_at is not null`,
-};
-const NOTHING = sql``;
-
 /** With each robot of the page (a common table expression) what it runs and whether its configs are what they should be. */
-const shown = (page: Statement<unknown>): Statement<ShownRobotRow> =>
-  // reads: robot_app, release, robot_config
+export const shown = (page: Statement<unknown>, order: Statement<unknown>): Statement<ShownRobotRow> =>
+  // reads: robot_app, release, robot_config, health_snapshot
   sql(shownRow)`
     with page as (${page})
-    select ${robotRow.of("page")}, coalesce(apps.list, '[]') as apps, configs.counts as configs
+    select ${robotRow.of("page")}, coalesce(apps.list, '[]') as apps, configs.counts as configs,
+      coalesce(health.state, 'unknown') as health, coalesce(health.failing, '[]') as failing
     from page
+    left join health_snapshot health on health.org_id = page.org_id and health.robot_id = page.id
     cross join lateral (
       select json_agg(json_build_object(
         'app', a.app, 'status', a.status, 'under_way', a.target_id is not null, 'failed', a.failed_release_id is not null,
@@ -86,24 +88,10 @@ const shown = (page: Statement<unknown>): Statement<ShownRobotRow> =>
         'pending', count(*) filter (where c.reported_sha256 is distinct from c.sha256 and (c.target_id is not null or c.reported_version is distinct from c.version)),
         'drifted', count(*) filter (where c.reported_sha256 <> c.sha256 and c.target_id is null and c.reported_version = c.version)) as counts
       from robot_config c where c.org_id = page.org_id and c.robot_id = page.id) configs
-    order by page.id desc`;
-
-export function listRobots(db: Db, caller: Caller, filter: RobotFilter, { after, limit }: Window): Promise<ShownRobotRow[]> {
-  const { status = "any", fleet_id, site_id, label, q } = filter;
-  return db.many(
-    shown(sql`
-      select org_id, ${robotRow} from robot
-      where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} ${STATUS_CONDITIONS[status]} ${visible(caller, "site_id", "fleet_id")}
-        ${fleet_id === undefined ? NOTHING : sql`and fleet_id = ${fleet_id}`}
-        ${site_id === undefined ? NOTHING : sql`and site_id = ${site_id}`}
-        ${label === undefined ? NOTHING : sql`and labels @> ${json({ [label.key]: label.value })}::jsonb`}
-        ${q === undefined ? NOTHING : sql`and name ~ ${containing(q)}`}
-      order by id desc limit ${limit}`),
-  );
-}
+    order by ${order}`;
 
 export const findRobot = (db: Db, org_id: string, id: string): Promise<ShownRobotRow | undefined> =>
-  db.maybe(shown(sql`select org_id, ${robotRow} from robot where org_id = ${org_id} and id = ${id}`));
+  db.maybe(shown(sql`select org_id, ${robotRow} from robot where org_id = ${org_id} and id = ${id}`, sql`page.id`));
 
 const placeRow = row({ id: text, name: text, site_id: text, fleet_id: text, online: bool, decommissioned: bool });
 export type RobotPlace = RowOf<typeof placeRow>;
@@ -157,7 +145,7 @@ export interface NewComputer {
 export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id, platform, at }: NewComputer): Promise<number> =>
   db.run(sql`
     update robot set public_key = ${public_key}, enrollment_key_id = ${enrollment_key_id}, platform = coalesce(${json(platform)}::jsonb, platform),
-      held_at = null, runs = '[]', updated_at = ${at}
+      held_at = null, runs = '[]', session_id = null, updated_at = ${at}
     where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
 
 export interface NewRobot {
@@ -182,11 +170,15 @@ export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
 
 const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool, held: bool, suspended: bool });
 
-/** Whose identity this is: the one look-up of a robot that knows no org yet. */
-export const findIdentity = (db: Db, robot_id: string): Promise<RowOf<typeof identityRow> | undefined> =>
+export type IdentityRow = RowOf<typeof identityRow>;
+
+/** Whose identity each of these is: the one look-up of robots that knows no org yet. */
+export const findIdentities = (db: Db, robot_ids: readonly string[]): Promise<IdentityRow[]> =>
   // reads: robot_key, org
-  db.maybe(sql(identityRow)`
+  db.many(sql(identityRow)`
     select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned, r.held_at is not null as held,
       o.status = 'suspended' as suspended
     from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id join org o on o.id = r.org_id
-    where k.robot_id = ${robot_id}`);
+    where k.robot_id = any(${list(robot_ids)}::text[])`);
+
+export const findIdentity = async (db: Db, robot_id: string): Promise<IdentityRow | undefined> => (await findIdentities(db, [robot_id]))[0];

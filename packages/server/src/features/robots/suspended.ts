@@ -14,10 +14,10 @@ export function startSuspensionWatch(plane: Plane): { stop(): Promise<void> } {
   const watch = background(plane, "suspended orgs", LOOK_EVERY_MS, async () => {
     for (const { id } of await listOnlineOfSuspended(plane.db, plane.node)) plane.link.session(id)?.close(CLOSE.role_lost, ORG_SUSPENDED);
   });
-  const unsubscribe = plane.bus.subscribe(HINT_SUSPENDED, () => watch.wake());
+  const subscriptions = [plane.bus.subscribe(HINT_SUSPENDED, () => watch.wake()), plane.bus.onGap(() => watch.wake())];
   return {
     stop: async () => {
-      unsubscribe();
+      subscriptions.forEach((unsubscribe) => unsubscribe());
       await watch.stop();
     },
   };

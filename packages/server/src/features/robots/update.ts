@@ -4,6 +4,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import { followFleet } from "../deployments/index.ts";
+import { announce, type AnnouncedChange } from "../events/index.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { lockRobot, updateRobot } from "./store.ts";
@@ -26,7 +27,12 @@ export async function changeRobot(
     const fleet = fleet_id === undefined ? undefined : await requireFleet(tx, org_id, fleet_id);
     const place = fleet === undefined ? undefined : { site_id: fleet.site_id, fleet_id: fleet.id };
     await updateRobot(tx, org_id, robot_id, { name, labels, place }, plane.clock.now());
-    if (fleet === undefined || fleet.id === robot.fleet_id) return;
+    const from = { site_id: robot.site_id, fleet_id: robot.fleet_id };
+    if (place === undefined || fleet === undefined || fleet.id === robot.fleet_id) {
+      announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "updated", ...from });
+      return;
+    }
+    announce(tx, plane, org_id, moved(robot_id, from, place));
     await followFleet(tx, plane, org_id, [robot_id]);
     await recordTimeline(tx, plane, {
       org_id,
@@ -34,7 +40,20 @@ export async function changeRobot(
       kind: "robot.moved",
       actor,
       summary: `The robot was moved to fleet ${fleet.name}`,
-      data: { from: { site_id: robot.site_id, fleet_id: robot.fleet_id }, to: { site_id: fleet.site_id, fleet_id: fleet.id } },
+      data: { from, to: place },
     });
   });
 }
+
+type RobotAt = { site_id: string; fleet_id: string };
+
+/** A robot that was moved, for who sees where it came from and for who sees where it is now. */
+export const moved = (robot_id: string, from: RobotAt, to: RobotAt): AnnouncedChange => ({
+  kind: "robot",
+  id: robot_id,
+  change: "moved",
+  ...to,
+  from_fleet_id: from.fleet_id,
+  from_site_id: from.site_id,
+  places: [to, from],
+});

@@ -15,6 +15,8 @@ export function toWire(robot: ShownRobotRow): Robot {
     fleet_id: robot.fleet_id,
     status: statusOf(robot),
     last_seen_at: wireTime(robot.last_seen_at),
+    health: robot.health,
+    failing: robot.failing,
     held_at: wireTime(robot.held_at),
     labels: robot.labels,
     agent_version: robot.agent_version,

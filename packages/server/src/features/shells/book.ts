@@ -1,13 +1,11 @@
 import { ID_PREFIXES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { Endings } from "../../kernel/endings.ts";
+import { announce } from "../events/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { Recorder } from "./recorder.ts";
 import { endSession, insertSession, listOrphans, type NewSession, type SessionEnd } from "./store.ts";
-
-const SWEEP_ROWS_MAX = 500;
-/** Ends that wait for the database to come back; beyond, a session is told as aborted when the server starts again. */
-const UNTOLD_MAX = 10_000;
 
 /** Who opens what, as the request says it. */
 export interface ShellRequest {
@@ -51,11 +49,11 @@ export class ShellBook {
   readonly #plane: Plane;
   /** Those that have not been told to have ended. */
   readonly #open = new Set<Promise<void>>();
-  /** Ends that the database was not there for. */
-  readonly #untold = new Map<string, () => Promise<void>>();
+  readonly #endings: Endings;
 
   constructor(plane: Plane) {
     this.#plane = plane;
+    this.#endings = new Endings(plane, "shell");
   }
 
   /** Writes that a shell is about to open; it must not open when this throws. `onFailure`: it cannot be recorded any more. */
@@ -68,6 +66,7 @@ export class ShellBook {
     const where = app === null ? "A shell" : `A shell in ${app}`;
     await plane.db.forOrg(org_id).transaction(async (tx) => {
       await insertSession(tx, session, plane.node);
+      announce(tx, plane, org_id, { kind: "shell_session", id, change: "created", robot_id, status: "open" });
       const data = { session_id: id, app };
       await recordTimeline(tx, plane, { org_id, robot_id, actor, kind: "shell.opened", summary: `${where} was opened`, data });
     });
@@ -87,35 +86,20 @@ export class ShellBook {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#open.add(promise);
     return new ShellSession(id, recorder, async (end) => {
-      await this.#ended(session, { ...end, ended_at: plane.clock.now() });
+      const ended = { ...end, ended_at: plane.clock.now() };
+      await this.#endings.tell(id, () => tellEnd(plane, session, ended));
       this.#open.delete(promise);
       resolve();
     });
   }
 
-  async #ended(session: Ended, end: SessionEnd): Promise<void> {
-    const tell = (): Promise<void> => tellEnd(this.#plane, session, end);
-    try {
-      await tell();
-    } catch (error) {
-      this.#plane.log.error({ err: error, session_id: session.id }, "the end of a shell could not be written");
-      if (this.#untold.size < UNTOLD_MAX) this.#untold.set(session.id, tell);
-    }
-  }
-
   /** Tells of the ends that could not be written, and of shells whose server is gone: when they ended is not known. */
   async sweep(): Promise<void> {
-    for (const [id, tell] of this.#untold) {
-      await tell();
-      this.#untold.delete(id);
-    }
-    const { db, node, clock } = this.#plane;
-    for (let found = SWEEP_ROWS_MAX; found === SWEEP_ROWS_MAX;) {
-      const orphans = await listOrphans(db, node, clock.now(), SWEEP_ROWS_MAX);
-      for (const session of orphans)
-        await tellEnd(this.#plane, session, { status: "aborted", exit_code: null, reason: "server_lost", ended_at: null });
-      found = orphans.length;
-    }
+    const { db, node } = this.#plane;
+    await this.#endings.sweep(
+      (rows_max) => listOrphans(db, node, rows_max),
+      (session) => tellEnd(this.#plane, session, { status: "aborted", exit_code: null, reason: "server_lost", ended_at: null }),
+    );
   }
 
   /** Resolves when the end of each that was opened so far is written. */
@@ -132,6 +116,7 @@ const tellEnd = (plane: Plane, session: Ended, end: SessionEnd): Promise<void> =
     const duration_seconds = end.ended_at === null ? null : (end.ended_at.getTime() - started_at.getTime()) / 1_000;
     const { status, exit_code, reason } = end;
     const data = { session_id: id, status, exit_code, reason, duration_seconds };
+    announce(tx, plane, org_id, { kind: "shell_session", id, change: "status", robot_id, status });
     await recordTimeline(tx, plane, { org_id, robot_id, actor, kind: "shell.closed", summary: summaryOf(end), data });
   });
 

@@ -10,7 +10,7 @@ import { readPage } from "../../kernel/page.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { requireRobot } from "../robots/index.ts";
-import { chunksAfter, findSession, listSessions, type SessionRow } from "./store.ts";
+import { chunksAfter, findSession, listAllSessions, listSessions, type SessionRow } from "./store.ts";
 
 /** Pieces of a recording that are read at a time: none is larger than what a recorder holds. */
 const CHUNKS_AT_A_TIME = 8;
@@ -22,6 +22,18 @@ export function shellRoutes(http: Http, plane: Plane): void {
     await requireRobot(db, caller.org_id, params.id);
     const read = listSessions.bind(undefined, db, caller.org_id, params.id);
     return await readPage(query, [listed.name, caller.org_id, params.id], read, ({ id }) => id, toWire);
+  });
+  const all = routes.listAllShellSessions;
+  serve(http, plane, all, async (_, { caller, query, db }) => {
+    if (query.robot_id !== undefined) await requireRobot(db, caller.org_id, query.robot_id);
+    const read = listAllSessions.bind(undefined, db, caller, query);
+    return await readPage(
+      query,
+      [all.name, caller.org_id],
+      read,
+      ({ id }) => id,
+      (row) => ({ ...toWire(row), robot_name: row.robot_name }),
+    );
   });
   serve(http, plane, routes.getShellSession, async (_, { caller, params, db }) => ({
     data: toWire(await requireSession(db, caller.org_id, params.id)),

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { ShellSession as Wire } from "@robofleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
@@ -9,8 +10,7 @@ import { RECORDER_CHARACTERS_MAX } from "./recorder.ts";
 import { dropRecordings } from "./retention.ts";
 import { appendChunk, endSession } from "./store.ts";
 
-const TIMEOUT = { timeout: 60_000 };
-const DEADLINE_MS = 20_000;
+const TIMEOUT = { timeout: 120_000 };
 
 async function startBook() {
   const it = await startFeaturePlane([shellRoutes]);
@@ -33,14 +33,6 @@ async function startBook() {
     (await it.call<{ items: Wire[] }>("GET", `/api/robots/${robot_id}/shell-sessions`, { token })).body.items;
   const recording = (id: string) => it.call<string>("GET", `/api/shell-sessions/${id}/recording`, { token });
   return { it, plane: it.plane, token, request, sessions, recording, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
-}
-
-async function until(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
-  const end = performance.now() + DEADLINE_MS;
-  while (!(await holds())) {
-    if (performance.now() > end) assert.fail(`did not come: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 test("a session is known before it opens, its arguments to nobody but readers of the recording", TIMEOUT, async () => {

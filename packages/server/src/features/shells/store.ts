@@ -1,4 +1,5 @@
 import type { Actor } from "@robofleet/protocol/routes";
+import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bigint, bool, bytea, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
@@ -96,6 +97,26 @@ export const listSessions = (db: Db, org_id: string, robot_id: string, { after, 
     select ${sessionRow} from shell_session
     where org_id = ${org_id} and robot_id = ${robot_id} and id < ${after ?? BEHIND_ALL_IDS} order by id desc limit ${limit}`);
 
+const namedRow = row({ ...sessionRow.columns, robot_name: text });
+export type NamedSessionRow = RowOf<typeof namedRow>;
+
+export interface SessionFilter {
+  robot_id?: string | undefined;
+  actor_id?: string | undefined;
+  status?: SessionRow["status"] | undefined;
+}
+
+/** Of all the robots that the caller sees, newest first. */
+export const listAllSessions = (db: Db, caller: Caller, { robot_id, actor_id, status }: SessionFilter, { after, limit }: Window) =>
+  // reads: robot
+  db.many(sql(namedRow)`
+    select ${sessionRow.of("s")}, r.name as robot_name from shell_session s join robot r on r.org_id = s.org_id and r.id = s.robot_id
+    where s.org_id = ${caller.org_id} and s.id < ${after ?? BEHIND_ALL_IDS} ${visible(caller, "r.site_id", "r.fleet_id")}
+      ${robot_id === undefined ? sql`` : sql`and s.robot_id = ${robot_id}`}
+      ${actor_id === undefined ? sql`` : sql`and s.actor->>'id' = ${actor_id}`}
+      ${status === undefined ? sql`` : sql`and s.status = ${status}`}
+    order by s.id desc limit ${limit}`);
+
 const chunkRow = row({ seq: int, bytes: bytea });
 
 export const chunksAfter = (db: Db, org_id: string, session_id: string, after: number, limit: number): Promise<RowOf<typeof chunkRow>[]> =>
@@ -103,13 +124,13 @@ export const chunksAfter = (db: Db, org_id: string, session_id: string, after: n
     select ${chunkRow} from shell_recording where org_id = ${org_id} and session_id = ${session_id} and seq > ${after} order by seq limit ${limit}`);
 
 /** Those that nodes held which do not live any more. */
-export const listOrphans = (db: Db, self: NodeRun, now: Date, limit: number): Promise<SessionRow[]> =>
+export const listOrphans = (db: Db, self: NodeRun, limit: number): Promise<SessionRow[]> =>
   // reads: node
   db.many(sql(sessionRow)`
     -- across orgs: whoever finds them tells them
     select ${sessionRow} from shell_session s
     where status = 'open' and not (node_id = ${self.id} and node_epoch = ${self.epoch})
-      and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and n.lease_expires_at > ${now})
+      and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and not n.is_over)
     order by org_id, id limit ${limit}`);
 
 const keptRow = row({ org_id: text, id: text, recording_bytes: bigint });

@@ -5,6 +5,7 @@ import { isUniqueViolation } from "../../engines/db/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, type Fault } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { AHEAD_MAX_MS } from "./limits.ts";
 import { findLatest, insertStatement, listStatements } from "./store.ts";
 import { trustOf } from "./verify.ts";
@@ -15,7 +16,7 @@ import { toWire } from "./wire.ts";
  * that nobody is told of a change that robots refuse. 400 says what is wrong with it, 409 that somebody else was first.
  */
 export async function changeKeys(
-  plane: Pick<Plane, "clock">,
+  plane: Pick<Plane, "clock" | "bus">,
   db: Db,
   { org_id, actor }: Caller,
   { statement, start_over = false }: BodyOf<Routes["changeSigningKeys"]>,
@@ -34,6 +35,7 @@ export async function changeKeys(
       if (said.serial !== serial + 1) throw outrun(said.serial, serial);
       const taken = nextTrust(start_over ? startedOver(serial, said) : latest && trustOf(latest), org_id, statement);
       if ("refusal" in taken) throw badRequest(`field statement: ${taken.refusal}`);
+      announce(tx, plane, org_id, { kind: "signing_keys", id: org_id, change: "updated" });
       await insertStatement(tx, org_id, { serial: said.serial, statement, created_by: actor, created_at: now });
       return toWire(org_id, await listStatements(tx, org_id, 0));
     });

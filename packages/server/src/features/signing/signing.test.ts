@@ -17,7 +17,7 @@ import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { signingRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const NOW = "2030-01-01T00:00:00.000Z";
 
 interface Key {

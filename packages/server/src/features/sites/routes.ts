@@ -8,6 +8,7 @@ import { conflict, notFound, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
+import { announce } from "../events/index.ts";
 import { deleteSite, findSite, hasFleets, insertSite, listSites, lockSite, renameSite, shareSite, type SiteRow } from "./store.ts";
 import { toWire } from "./wire.ts";
 
@@ -24,17 +25,22 @@ export function siteRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.createSite, async (_, { body, caller, db }) => {
     const site = { org_id: caller.org_id, id: plane.id(ID_PREFIXES.site), name: body.name, at: plane.clock.now() };
-    return created(routes.createSite.path, { data: toWire(await orTaken(body.name, insertSite(db, site))) });
+    const made = await orTaken(body.name, insertSite(db, site));
+    announce(db, plane, caller.org_id, { kind: "site", id: site.id, change: "created" });
+    return created(routes.createSite.path, { data: toWire(made) });
   });
 
   serve(http, plane, routes.getSite, async (_, { params, caller, db }) => ({ data: toWire(await readSite(db, caller, params.id)) }));
 
   serve(http, plane, routes.updateSite, async (_, { params, body, caller, db }) => {
-    if (body.name !== undefined) await orTaken(body.name, renameSite(db, caller.org_id, params.id, body.name, plane.clock.now()));
+    if (body.name !== undefined) {
+      const renamed = await orTaken(body.name, renameSite(db, caller.org_id, params.id, body.name, plane.clock.now()));
+      if (renamed > 0) announce(db, plane, caller.org_id, { kind: "site", id: params.id, change: "updated" });
+    }
     return { data: toWire(await readSite(db, caller, params.id)) };
   });
 
-  serve(http, plane, routes.deleteSite, async (_, { params, caller, db }) => ({ data: await remove(db, caller, params.id) }));
+  serve(http, plane, routes.deleteSite, async (_, { params, caller, db }) => ({ data: await remove(plane, db, caller, params.id) }));
 }
 
 async function readSite(db: Db, caller: Caller, id: string): Promise<SiteRow> {
@@ -44,13 +50,14 @@ async function readSite(db: Db, caller: Caller, id: string): Promise<SiteRow> {
 }
 
 /** Answers the site as it was. 409 while a fleet is there. */
-async function remove(db: Db, caller: Caller, id: string): Promise<Site> {
+async function remove(plane: Plane, db: Db, caller: Caller, id: string): Promise<Site> {
   const { org_id } = caller;
   return await db.transaction(async (tx) => {
     if ((await lockSite(tx, org_id, id)) === undefined) throw notFound("site", id);
     const site = await readSite(tx, caller, id);
     if (await hasFleets(tx, org_id, id)) throw conflict(`site ${id} still has fleets; delete or move them first`);
     await deleteSite(tx, org_id, id);
+    announce(tx, plane, org_id, { kind: "site", id, change: "removed", places: [{ site_id: id, fleet_id: null }] });
     return toWire(site);
   });
 }

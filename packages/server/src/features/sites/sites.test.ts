@@ -6,7 +6,7 @@ import { fleetRoutes } from "../fleets/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
 import { siteRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const start = () => startFeaturePlane([siteRoutes, fleetRoutes]);
 
 async function createSite(it: FeaturePlane, token: string, name: string): Promise<Site> {

@@ -3,10 +3,11 @@ import { once } from "node:events";
 import { test, type TestContext } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { until } from "@robofleet/clock/testing";
 import { CAMERA_FRAME_BYTES_MAX, type Channel, controlMessage, dataMessage, type StreamSource } from "@robofleet/protocol/link";
 import { channelPair } from "@robofleet/protocol/link/testing";
 import { WebSocket } from "ws";
-import { startRig, until } from "./testing/rig.ts";
+import { startRig } from "./testing/rig.ts";
 
 const LIMIT = { timeout: 120_000 };
 const KIB = 1024;

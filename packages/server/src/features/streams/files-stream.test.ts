@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { type Channel, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
 import { channelPair } from "@robofleet/protocol/link/testing";
 import { WebSocket } from "ws";
 import { row, sql, text } from "../../kernel/sql.ts";
-import { startRig, until } from "./testing/rig.ts";
+import { startRig } from "./testing/rig.ts";
 
-test("what is told is what the robot did, however early the next was asked for", { timeout: 60_000 }, async () => {
+test("what is told is what the robot did, however early the next was asked for", { timeout: 120_000 }, async () => {
   await using it = await startRig();
   const asked: unknown[] = [];
   let robot: Channel | undefined;

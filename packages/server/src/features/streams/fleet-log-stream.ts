@@ -2,25 +2,33 @@ import type { LogRecord } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { mayInWholeOrg } from "../../kernel/caller.ts";
 import { wireTime } from "../../kernel/time.ts";
-import { fleetScan, followLogs, type LiveBatch, robotsOfFleet, scanLogs } from "../logs/index.ts";
+import type { Nodes } from "../../link/index.ts";
+import { fleetScan, scanLogs } from "../logs/index.ts";
+import { FleetFollowers } from "./fleet-followers.ts";
 import type { StartStream } from "./stream-kind.ts";
 import { type LogWish, readLogWish } from "./log-query.ts";
-import { sendMatching, STORED_RECORDS, wantedOf } from "./log-stream.ts";
+import { STORED_RECORDS, wantedFlush, type WantedFlush } from "./log-stream.ts";
 import { RecordSender } from "./record-sender.ts";
-import { Collected, SentBatches } from "./sent-batches.ts";
+import { OtherShares } from "./relay/other-shares.ts";
+import { Collected, flushKey, type FlushKey, SentBatches } from "./sent-batches.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Stored records that one who was cut off is sent at most. */
 const REPLAYED_RECORDS_MAX = 2_000;
-/** Robots that are moved in, or enrolled, are heard of after this. */
+/** Robots that are moved in, or enrolled, and servers that come are heard of after this. */
 const MEMBERS_EVERY_MS = 5_000;
 /** For one who may not see the robots of other places: one that is moved out is not seen longer than this. */
 const MEMBERS_EVERY_MS_LIMITED = 1_000;
+/** What other servers are to know of the query. */
+const LIVE_QUERY: readonly string[] = ["level", "source", "q"];
+/** So far apart the clocks of two servers may be without a record being missed when one of them comes back. */
+const CLOCKS_APART_MS = 10_000;
 
-/** The logs of all robots of a fleet that are connected to this server, as one stream. It does not end when some of them, or all, are offline. */
+/** The logs of all robots of a fleet that are connected, as one stream. It does not end when some of them, or all, are offline. */
 export function prepareFleetLogs(query: URLSearchParams): StartStream {
   const wish = readLogWish(query);
-  return ({ plane }, viewer) => new FleetLogStream(plane, viewer, wish).start();
+  const live = new URLSearchParams([...query].filter(([name]) => LIVE_QUERY.includes(name)));
+  return ({ plane, nodes }, viewer) => new FleetLogStream(plane, nodes, viewer, wish, live).start();
 }
 
 class FleetLogStream {
@@ -29,74 +37,108 @@ class FleetLogStream {
   readonly #wish: LogWish;
   readonly #sender: RecordSender;
   readonly #sent = new SentBatches();
-  readonly #follows = new Map<string, () => void>();
-  #collected: Collected | undefined = new Collected();
+  readonly #every_ms: number;
+  readonly #followers: FleetFollowers;
+  /** Of robots that are connected to other servers. */
+  readonly #others: OtherShares | undefined;
+  #collected: Collected<WantedFlush> | undefined = new Collected();
+  /** All robots were heard at this time. */
+  #heard_all_at: Date;
 
-  constructor(plane: Plane, viewer: Viewer, wish: LogWish) {
+  constructor(plane: Plane, nodes: Nodes | undefined, viewer: Viewer, wish: LogWish, live: URLSearchParams) {
     this.#plane = plane;
     this.#viewer = viewer;
     this.#wish = wish;
     this.#sender = new RecordSender(plane, viewer);
+    const { caller, kind, robot_id: fleet_id } = viewer.admitted;
+    const { org_id } = caller;
+    const look_every_ms = mayInWholeOrg(caller, kind.role) ? MEMBERS_EVERY_MS : MEMBERS_EVERY_MS_LIMITED;
+    this.#every_ms = look_every_ms;
+    this.#heard_all_at = plane.clock.now();
+    this.#followers = new FleetFollowers(plane, { org_id, fleet_id }, (batch) => this.#take(wantedFlush(wish, batch)));
+    const asked = { wish: { org_id, fleet_id, look_every_ms }, query: live.toString() };
+    this.#others = nodes && new OtherShares(plane, nodes, asked, (flush) => this.#take(flush));
   }
 
   async start(): Promise<void> {
-    const { caller, kind } = this.#viewer.admitted;
-    const every_ms = mayInWholeOrg(caller, kind.role) ? MEMBERS_EVERY_MS : MEMBERS_EVERY_MS_LIMITED;
-    const again = this.#plane.clock.every(every_ms, () =>
-      this.#followMembers().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not look who is in a fleet")),
-    );
+    const { after } = this.#wish;
     this.#viewer.onEnd = () => {
-      again.cancel();
-      for (const end of this.#follows.values()) end();
-      this.#follows.clear();
+      this.#followers.end();
+      this.#others?.end();
     };
     if (!this.#viewer.open) return this.#viewer.onEnd();
-    await this.#followMembers();
-    await this.#sendStored();
-    const collected = this.#collected?.batches ?? [];
-    this.#collected = undefined;
-    for (const batch of collected) this.#sendBatch(batch);
+    this.#followers.every(this.#every_ms, () => this.#look());
+    await this.#followers.look();
+    await this.#lookAtOthers();
+    await this.#sendStored(after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
+    this.#sendCollected();
   }
 
-  async #followMembers(): Promise<void> {
-    const { caller, robot_id: fleet_id } = this.#viewer.admitted;
-    const members = new Set(await robotsOfFleet(this.#plane.db.forOrg(caller.org_id), caller.org_id, fleet_id));
-    if (!this.#viewer.open) return;
-    for (const robot_id of members) {
-      if (this.#follows.has(robot_id)) continue;
-      const end = followLogs(this.#plane, caller.org_id, robot_id, (batch) => this.#take(batch), { hurry: false });
-      this.#follows.set(robot_id, end);
-    }
-    for (const [robot_id, end] of this.#follows) {
-      if (members.has(robot_id)) continue;
-      end();
-      this.#follows.delete(robot_id);
-    }
+  async #look(): Promise<void> {
+    await this.#followers.look();
+    const since = new Date(this.#heard_all_at.getTime() - CLOCKS_APART_MS);
+    if (!(await this.#lookAtOthers()) || this.#collected !== undefined) return;
+    // What a server stored that could not be heard: what comes live waits meanwhile.
+    this.#collected = new Collected();
+    await this.#sendStored(since, REPLAYED_RECORDS_MAX).finally(() => this.#sendCollected());
   }
 
-  async #sendStored(): Promise<void> {
+  /** Whether there is one that was not heard before. */
+  async #lookAtOthers(): Promise<boolean> {
+    if (this.#others === undefined) return false;
+    const now = this.#plane.clock.now();
+    const { came, complete } = await this.#others.look();
+    if (complete) this.#heard_all_at = now;
+    return came > 0;
+  }
+
+  async #sendStored(after: Date | undefined, records_max: number): Promise<void> {
     const { caller, robot_id: fleet_id } = this.#viewer.admitted;
-    const { match, after } = this.#wish;
     const db = this.#plane.db.forOrg(caller.org_id);
     const scan = fleetScan(db, this.#plane.clock, caller.org_id, fleet_id, { since: undefined, until: undefined }, after);
-    const { records, next, batches } = await scanLogs(scan, match, undefined, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
-    for (const batch of batches) this.#sent.add(batch);
+    const { records, next, batches } = await scanLogs(scan, this.#wish.match, undefined, records_max);
+    const flushes = batches.map(flushKey);
+    const isSent = sentBefore(flushes, this.#sent);
+    for (const flush of flushes) this.#sent.add(flush);
     const [oldest] = records.slice(-1);
     if (after !== undefined && next !== undefined && oldest !== undefined)
       await this.#viewer.send(JSON.stringify(leftOut(oldest, after, wireTime(this.#plane.clock.now()))));
-    for (const record of records.toReversed()) await this.#viewer.send(JSON.stringify(record));
+    for (const record of records.toReversed()) if (!isSent(record)) await this.#viewer.send(JSON.stringify(record));
   }
 
-  #take(batch: LiveBatch): void {
-    if (this.#collected === undefined) return this.#sendBatch(batch);
-    const wanted = wantedOf(this.#wish, batch);
-    if (wanted.length === 0 || this.#collected.add(batch)) return;
-    for (const i of wanted) this.#sender.drop(batch.robot_id, batch.records[i]!.seq);
+  #take(flush: WantedFlush): void {
+    if (this.#collected === undefined) return this.#send(flush);
+    const bytes = flush.lines.reduce((sum, line) => sum + line.length, 0);
+    if (bytes === 0 || this.#collected.add(flush, bytes)) return;
+    for (const seq of flush.seqs) this.#sender.drop(flush.robot_id, seq);
   }
 
-  #sendBatch(batch: LiveBatch): void {
-    if (!this.#sent.has(batch)) sendMatching(this.#sender, this.#wish, batch);
+  #sendCollected(): void {
+    const collected = this.#collected?.batches ?? [];
+    this.#collected = undefined;
+    for (const flush of collected) this.#send(flush);
   }
+
+  #send(flush: WantedFlush): void {
+    if (this.#sent.has(flush)) return;
+    // Without others nothing is read again.
+    if (this.#others !== undefined) this.#sent.add(flush);
+    this.#sender.send(flush.robot_id, flush.seqs, flush.lines);
+  }
+}
+
+/** Which records of these flushes were sent when this was asked. */
+function sentBefore(flushes: readonly FlushKey[], sent: SentBatches): (record: LogRecord) => boolean {
+  const known = flushes.filter((flush) => sent.has(flush));
+  if (known.length === 0) return () => false;
+  const firsts = Map.groupBy(flushes, ({ robot_id, received_at }) => `${robot_id} ${received_at}`);
+  const before = new Set(known);
+  return ({ robot_id, received_at, seq }) => {
+    const of_then = firsts.get(`${robot_id} ${received_at}`) ?? [];
+    // Of flushes that came in the same millisecond, the one that holds it begins last before it.
+    const holds = of_then.filter(({ first_seq }) => first_seq <= seq).toSorted((a, b) => b.first_seq - a.first_seq)[0];
+    return holds !== undefined && before.has(holds);
+  };
 }
 
 /** In the place of stored records that are too many to be sent again. */

@@ -4,16 +4,16 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { type Channel, ChannelRefused, readMessage } from "@robofleet/protocol/link";
 import { channelPair } from "@robofleet/protocol/link/testing";
 import { WebSocket, WebSocketServer } from "ws";
 import type { Admitted } from "./admit.ts";
 import { Hub } from "./hub.ts";
 import { LatestSlot } from "./latest-slot.ts";
-import { until } from "./testing/rig.ts";
 import { Viewer, VIEWER_RECEIVE_BYTES } from "./viewer.ts";
 
-const LIMIT = { timeout: 30_000 };
+const LIMIT = { timeout: 120_000 };
 const MIB = 1024 * 1024;
 
 /** Viewers at both ends of real sockets. */

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { LIMIT_DEFAULTS } from "../../config.ts";
 import { ingestLogs } from "../logs/index.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
 import { requireChannel } from "./limits.ts";
-import { flush, startRig, type TestViewer, until } from "./testing/rig.ts";
+import { flush, startRig, type TestViewer } from "./testing/rig.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 type Rig = Awaited<ReturnType<typeof startRig>>;
 
 const limit = ({ plane }: Rig, limits: Partial<typeof plane.settings.limits>): void => {

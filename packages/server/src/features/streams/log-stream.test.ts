@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { ServerMessage } from "@robofleet/protocol/link";
 import { createCredential } from "../tokens/index.ts";
 import { sql } from "../../kernel/sql.ts";
 import { ingestLogs } from "../logs/index.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
-import { flush, range, record, startRig, until } from "./testing/rig.ts";
+import { flush, range, record, startRig } from "./testing/rig.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 test("a viewer gets only what it filters for, of the stored records and of the live ones", TIMEOUT, async () => {
   await using it = await startRig();

@@ -3,7 +3,7 @@ import { type BatchKey, followLogs, type LiveBatch, readBehind, readTail } from 
 import type { StartStream } from "./stream-kind.ts";
 import { type LogWish, readLogWish } from "./log-query.ts";
 import { RecordSender } from "./record-sender.ts";
-import { Collected, SentBatches } from "./sent-batches.ts";
+import { bytesOfBatch, Collected, type FlushKey, flushKey, SentBatches } from "./sent-batches.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Records that a viewer is sent when it comes. */
@@ -47,7 +47,7 @@ class LogStream {
   async #sendTail(): Promise<BatchKey | undefined> {
     const { caller, robot_id } = this.#viewer.admitted;
     const tail = await readTail(this.#plane.db.forOrg(caller.org_id), caller.org_id, robot_id, this.#wish.match, STORED_RECORDS);
-    for (const batch of tail.batches) this.#sent.add(batch);
+    for (const batch of tail.batches) this.#sent.add(flushKey(batch));
     for (const record of tail.records) await this.#viewer.send(JSON.stringify(record));
     return tail.head;
   }
@@ -64,7 +64,7 @@ class LogStream {
       const read = await readBehind(db, caller.org_id, robot_id, behind, this.#wish.match);
       if (read.more) this.#live = undefined;
       for (const batch of read.batches) {
-        this.#sent.add(batch);
+        this.#sent.add(flushKey(batch));
         for (const line of batch.lines) await this.#viewer.send(line);
       }
       behind = read.batches.at(-1) ?? behind;
@@ -78,18 +78,19 @@ class LogStream {
 
   #take(batch: LiveBatch): void {
     if (this.#live === "send") this.#sendBatch(batch);
-    else if (this.#live?.add(batch) === false) this.#live = undefined;
+    else if (this.#live?.add(batch, bytesOfBatch(batch)) === false) this.#live = undefined;
   }
 
   #sendBatch(batch: LiveBatch): void {
     // A flush is heard of a moment after it is stored: it may be among those that were read before.
     if (this.#sent.has(batch)) return;
-    sendMatching(this.#sender, this.#wish, batch);
+    const { robot_id, seqs, lines } = wantedFlush(this.#wish, batch);
+    this.#sender.send(robot_id, seqs, lines);
   }
 }
 
 /** Which records of a flush are wanted, as places in it. */
-export const wantedOf = ({ match }: LogWish, { records }: LiveBatch): number[] =>
+const wantedOf = ({ match }: LogWish, { records }: LiveBatch): number[] =>
   match.all
     ? [...records.keys()]
     : records
@@ -97,13 +98,16 @@ export const wantedOf = ({ match }: LogWish, { records }: LiveBatch): number[] =
         .filter((i) => match.holds(records[i]!))
         .toArray();
 
-/** Sends the records of a flush that are wanted. */
-export function sendMatching(sender: RecordSender, wish: LogWish, batch: LiveBatch): void {
-  const { robot_id, records, lines } = batch;
+/** What a viewer is sent of one flush of a robot. */
+export interface WantedFlush extends FlushKey {
+  seqs: readonly number[];
+  /** The records of these numbers, as JSON. */
+  lines: readonly string[];
+}
+
+export function wantedFlush(wish: LogWish, batch: LiveBatch): WantedFlush {
+  const { robot_id, received_at, first_seq, records, lines } = batch;
   const indices = wantedOf(wish, batch);
-  sender.send(
-    robot_id,
-    indices.map((i) => records[i]!.seq),
-    wish.match.all ? lines : indices.map((i) => lines[i]!),
-  );
+  const seqs = indices.map((i) => records[i]!.seq);
+  return { robot_id, received_at, first_seq, seqs, lines: wish.match.all ? lines : indices.map((i) => lines[i]!) };
 }

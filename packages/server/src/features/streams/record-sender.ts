@@ -14,11 +14,45 @@ interface Gap {
   to_seq: number;
 }
 
+/** Records that were left out, robot by robot, until somebody is told. */
+export class Gaps {
+  readonly #gaps = new Map<string, Gap>();
+
+  get none(): boolean {
+    return this.#gaps.size === 0;
+  }
+
+  add(robot_id: string, seq: number): void {
+    const gap = this.#gaps.get(robot_id);
+    if (gap === undefined) this.#gaps.set(robot_id, { count: 1, from_seq: seq, to_seq: seq });
+    else {
+      gap.count += 1;
+      gap.to_seq = seq;
+    }
+  }
+
+  /** Takes all of them, as records that stand in the place of those left out. */
+  take(now: string): LogRecord[] {
+    const records = Array.from(this.#gaps, ([robot_id, gap]): LogRecord => ({
+      robot_id,
+      seq: gap.to_seq,
+      at: now,
+      received_at: now,
+      level: "warn",
+      source: "robofleet",
+      message: `${gap.count} records dropped`,
+      fields: { gap },
+    }));
+    this.#gaps.clear();
+    return records;
+  }
+}
+
 /** Sends records to a viewer as they come, and in the place of those that it was too slow for how many they were, robot by robot. */
 export class RecordSender {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
-  readonly #gaps = new Map<string, Gap>();
+  readonly #gaps = new Gaps();
 
   constructor(plane: Plane, viewer: Viewer) {
     this.#plane = plane;
@@ -34,7 +68,7 @@ export class RecordSender {
     socket.cork();
     for (const [i, line] of lines.entries()) {
       const seq = seqs[i] ?? 0;
-      if (ws.bufferedAmount + line.length > (this.#gaps.size === 0 ? VIEWER_BYTES_MAX : RESUME_BYTES)) this.drop(robot_id, seq);
+      if (ws.bufferedAmount + line.length > (this.#gaps.none ? VIEWER_BYTES_MAX : RESUME_BYTES)) this.drop(robot_id, seq);
       else {
         this.#tellGaps();
         ws.send(line);
@@ -45,30 +79,11 @@ export class RecordSender {
 
   /** Leaves a record out; it is told of with the next that is sent, or as soon as the viewer has read. */
   drop(robot_id: string, seq: number): void {
-    const gap = this.#gaps.get(robot_id);
-    if (gap === undefined) this.#gaps.set(robot_id, { count: 1, from_seq: seq, to_seq: seq });
-    else {
-      gap.count += 1;
-      gap.to_seq = seq;
-    }
+    this.#gaps.add(robot_id, seq);
   }
 
   #tellGaps(): void {
-    if (this.#gaps.size === 0 || !this.#viewer.open) return;
-    const now = wireTime(this.#plane.clock.now());
-    for (const [robot_id, gap] of this.#gaps) {
-      const record: LogRecord = {
-        robot_id,
-        seq: gap.to_seq,
-        at: now,
-        received_at: now,
-        level: "warn",
-        source: "robofleet",
-        message: `${gap.count} records dropped`,
-        fields: { gap },
-      };
-      this.#viewer.ws.send(JSON.stringify(record));
-    }
-    this.#gaps.clear();
+    if (this.#gaps.none || !this.#viewer.open) return;
+    for (const record of this.#gaps.take(wireTime(this.#plane.clock.now()))) this.#viewer.ws.send(JSON.stringify(record));
   }
 }

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { type Channel, controlMessage, dataMessage, type StreamSource } from "@robofleet/protocol/link";
 import { channelPair } from "@robofleet/protocol/link/testing";
 import { WebSocket } from "ws";
-import { startRig, until } from "./testing/rig.ts";
+import { startRig } from "./testing/rig.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 
 interface Echoed {
   skipped?: number;

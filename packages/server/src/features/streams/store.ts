@@ -1,6 +1,6 @@
 import type { AuditEntry } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
-import { json, jsonb, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bigint, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 /** What both entries of a stream say. */
 export type StreamEntry = Omit<AuditEntry, "action" | "status">;
@@ -24,11 +24,21 @@ export const deleteOpenStream = (db: Db, org_id: string, id: string): Promise<nu
   db.run(sql`delete from open_stream where org_id = ${org_id} and id = ${id}`);
 
 /** Those that nodes held which do not live any more. */
-export const listOrphans = (db: Db, self: NodeRun, now: Date, limit: number): Promise<OpenStream[]> =>
+export const listOrphans = (db: Db, self: NodeRun, limit: number): Promise<OpenStream[]> =>
   // reads: node
   db.many(sql(openRow)`
     -- across orgs: whoever finds them tells them
     select ${openRow} from open_stream s
     where not (node_id = ${self.id} and node_epoch = ${self.epoch})
-      and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and n.lease_expires_at > ${now})
+      and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and not n.is_over)
     order by org_id, id limit ${limit}`);
+
+const presenceRow = row({ node_id: nullable(text), node_epoch: nullable(bigint) });
+
+/** The run of the node that a robot is connected to; undefined: to none. */
+export async function nodeOfRobot(db: Db, org_id: string, robot_id: string): Promise<{ node_id: string; node_epoch: number } | undefined> {
+  // reads: robot
+  const at = await db.maybe(sql(presenceRow)`select ${presenceRow} from robot where org_id = ${org_id} and id = ${robot_id}`);
+  const { node_id = null, node_epoch = null } = at ?? {};
+  return node_id === null || node_epoch === null ? undefined : { node_id, node_epoch };
+}

@@ -1,5 +1,6 @@
 import type { AccessRow, FleetStreamName, Role, StreamName } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
+import type { Nodes } from "../../link/index.ts";
 import type { ShellBook } from "../shells/index.ts";
 import type { Hub } from "./hub.ts";
 import type { Viewer } from "./viewer.ts";
@@ -7,6 +8,8 @@ import type { Viewer } from "./viewer.ts";
 /** What the streams of a server have in common. */
 export interface StreamContext {
   plane: Plane;
+  /** Other servers of the installation, where there may be any. */
+  nodes?: Nodes | undefined;
   hub: Hub;
   /** Every viewer of this server. */
   viewers: ReadonlySet<Viewer>;

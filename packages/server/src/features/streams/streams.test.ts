@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { LogRecord } from "@robofleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import { ingestLogs } from "../logs/index.ts";
 import { ROBOT_REMOVED } from "../robots/index.ts";
-import { flush, range, record, startRig, until } from "./testing/rig.ts";
+import { flush, range, record, startRig } from "./testing/rig.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 test("a viewer gets the last 100 stored records, then each new one, and the robot is told that it is followed", TIMEOUT, async () => {
   await using it = await startRig();

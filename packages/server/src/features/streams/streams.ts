@@ -5,13 +5,14 @@ import { WebSocketServer } from "ws";
 import type { Plane } from "../../context.ts";
 import { httpError } from "../../kernel/fault.ts";
 import { type Http, toFault } from "../../kernel/http.ts";
-import { refuseUpgrade } from "../../link/index.ts";
+import { type Nodes, refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
 import { ShellBook } from "../shells/index.ts";
 import { Hub } from "./hub.ts";
 import type { StreamContext } from "./stream-kind.ts";
 import { tooMany } from "./limits.ts";
 import { OpenViewers } from "./open-viewers.ts";
+import { type Arrival, decodeAdmission, decodeHeader, FLEET_SHARE_PATH, FleetShares, readmit, Relays } from "./relay/index.ts";
 import { CLOSED_ABNORMALLY, endOf, StreamBook } from "./tell.ts";
 import { sweepTickets } from "./tickets.ts";
 import { Viewer } from "./viewer.ts";
@@ -37,73 +38,115 @@ interface UpgradeAnswer {
   headers: Record<string, string>;
 }
 
-/** The WebSockets of viewers: what a robot logs, sees and says, live, and the way into it. */
-export function createStreams(plane: Plane): Streams {
-  const book = new StreamBook(plane);
-  const viewers = new OpenViewers(book);
-  const answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
-  const context: StreamContext = { plane, hub: new Hub(), viewers: viewers.all, shells: new ShellBook(plane) };
-  const watch = watchViewers(plane, viewers.all);
-  let draining = false;
-  const server = createServer((request) => answers.get(request));
+/**
+ * The WebSockets of viewers: what a robot logs, sees and says, live, and the way into it. With other nodes, a viewer is admitted where
+ * it comes and served where its robot is.
+ */
+export const createStreams = (plane: Plane, nodes?: Nodes): Streams => new ViewerStreams(plane, nodes);
 
-  const refuseWhenDraining = (): void => {
-    if (draining) throw httpError(503, "the server is stopping", { "retry-after": "5" });
-  };
+class ViewerStreams implements Streams {
+  readonly #plane: Plane;
+  readonly #book: StreamBook;
+  readonly #viewers: OpenViewers;
+  readonly #answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
+  readonly #context: StreamContext;
+  readonly #watch: { stop(): void };
+  readonly #server = createServer((request) => this.#answers.get(request));
+  /** To other nodes, and for them. */
+  readonly #relays: Relays | undefined;
+  readonly #shares: FleetShares;
+  #draining = false;
 
-  async function open(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+  constructor(plane: Plane, nodes: Nodes | undefined) {
+    this.#plane = plane;
+    this.#book = new StreamBook(plane);
+    this.#viewers = new OpenViewers(this.#book);
+    this.#context = { plane, nodes, hub: new Hub(), viewers: this.#viewers.all, shells: new ShellBook(plane) };
+    this.#watch = watchViewers(plane, this.#viewers.all);
+    this.#relays = nodes && new Relays(plane, nodes);
+    this.#shares = new FleetShares(plane);
+    nodes?.onUpgrade((request, socket, head) => void this.#open(request, socket, head, "node"));
+  }
+
+  routes(http: Http): void {
+    plainRoutes(http, this.#plane);
+  }
+
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
+    if (streamOf(targetOf(request).path) === undefined) return false;
+    socket.on("error", () => socket.destroy());
+    void this.#open(request, socket, head, "viewer");
+    return true;
+  }
+
+  async sweep(): Promise<void> {
+    await this.#book.sweep();
+    await this.#context.shells.sweep();
+    await sweepTickets(this.#plane);
+  }
+
+  async drain(): Promise<void> {
+    this.#draining = true;
+    this.#watch.stop();
+    this.#shares.close();
+    await Promise.all([this.#viewers.drain(this.#plane), this.#relays?.drain()]);
+    await this.#context.shells.settled();
+  }
+
+  /** Answers an upgrade request in any case. */
+  async #open(request: IncomingMessage, socket: Duplex, head: Buffer, from: "viewer" | "node"): Promise<void> {
     const seen: Seen = {};
-    const request_id = plane.id("req");
+    const arrival: Arrival = { request, socket, head, request_id: this.#plane.id("req") };
     const headers = (): Record<string, string> => ({
-      "X-Request-Id": request_id,
+      "X-Request-Id": arrival.request_id,
       "Cache-Control": "no-store",
       ...(seen.org_id === undefined ? {} : { "X-Service-Org-Id": seen.org_id }),
     });
     try {
-      refuseWhenDraining();
-      const admitted = await admitViewer(plane, request, seen);
+      this.#refuseWhenDraining();
+      if (from === "node") return await this.#openForNode(arrival, seen, headers);
+      const admitted = await admitViewer(this.#plane, request, seen);
       checkHandshake(request);
-      const told = await book.opened(request, admitted, request_id);
-      let is_open = false;
-      answers.set(request, { admitted, headers: headers() });
-      if (!draining && !socket.destroyed)
-        server.handleUpgrade(request, socket, head, (ws) => {
-          is_open = true;
-          const viewer = new Viewer(admitted, ws, socket, request_id);
-          viewers.add(viewer, told);
-          void serveViewer(context, viewer, admitted);
-        });
-      if (is_open) return;
-      // The socket went meanwhile, or the server is stopping.
-      await book.closed(told, endOf(draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
-      refuseWhenDraining();
+      if ((await this.#relays?.take(arrival, admitted)) !== true) await this.#serveHere(arrival, admitted, headers());
     } catch (error) {
-      const { status, code, message, headers: extra } = toFault(plane, error);
-      if (status >= 500) plane.log.error({ err: error, status }, "a stream could not be opened");
+      const { status, code, message, headers: extra } = toFault(this.#plane, error);
+      if (status >= 500) this.#plane.log.error({ err: error, status }, "a stream could not be opened");
       refuseUpgrade(socket, status, code, message, { ...headers(), ...extra });
     }
   }
 
-  return {
-    routes: (http) => plainRoutes(http, plane),
-    upgrade(request, socket, head) {
-      if (streamOf(targetOf(request).path) === undefined) return false;
-      socket.on("error", () => socket.destroy());
-      void open(request, socket, head);
-      return true;
-    },
-    async sweep() {
-      await book.sweep();
-      await context.shells.sweep();
-      await sweepTickets(plane);
-    },
-    async drain() {
-      draining = true;
-      watch.stop();
-      await viewers.drain(plane);
-      await context.shells.settled();
-    },
-  };
+  /** What another node has admitted is served here in any case: nothing is handed on twice. */
+  async #openForNode(arrival: Arrival, seen: Seen, headers: () => Record<string, string>): Promise<void> {
+    const { request, socket, head } = arrival;
+    const { path, query } = targetOf(request);
+    if (path === FLEET_SHARE_PATH) return this.#shares.upgrade(request, socket, head, decodeHeader(request), query);
+    const admission = decodeAdmission(request);
+    arrival.request_id = admission.request_id;
+    const admitted = await readmit(this.#plane, request, admission, seen);
+    checkHandshake(request);
+    await this.#serveHere(arrival, admitted, headers());
+  }
+
+  async #serveHere({ request, socket, head, request_id }: Arrival, admitted: Admitted, headers: Record<string, string>): Promise<void> {
+    const told = await this.#book.opened(request, admitted, request_id);
+    let is_open = false;
+    this.#answers.set(request, { admitted, headers });
+    if (!this.#draining && !socket.destroyed)
+      this.#server.handleUpgrade(request, socket, head, (ws) => {
+        is_open = true;
+        const viewer = new Viewer(admitted, ws, socket, request_id);
+        this.#viewers.add(viewer, told);
+        void serveViewer(this.#context, viewer, admitted);
+      });
+    if (is_open) return;
+    // The socket went meanwhile, or the server is stopping.
+    await this.#book.closed(told, endOf(this.#draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
+    this.#refuseWhenDraining();
+  }
+
+  #refuseWhenDraining(): void {
+    if (this.#draining) throw httpError(503, "the server is stopping", { "retry-after": "5" });
+  }
 }
 
 function createServer(answerOf: (request: IncomingMessage) => UpgradeAnswer | undefined): WebSocketServer {

@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { CLOSE } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import { appendAudit, pathWithoutQuery, sessionOf, userAgentOf } from "../../kernel/audit.ts";
+import { Endings } from "../../kernel/endings.ts";
 import type { Admitted } from "./admit.ts";
 import { deleteOpenStream, insertOpenStream, listOrphans, type OpenStream, type StreamEntry } from "./store.ts";
 
@@ -13,9 +14,6 @@ export interface StreamEnd {
 
 /** The server that held it was killed, or its machine went. */
 const SERVER_LOST: StreamEnd = { code: null, reason: "server_lost" };
-/** Ends that wait for the database to come back; beyond, a stream is told as lost when the server starts again. */
-const UNTOLD_MAX = 10_000;
-const SWEEP_ROWS_MAX = 500;
 
 const OF_SERVER = new Map<number, string>(Object.entries(CLOSE).map(([reason, code]) => [code, reason]));
 /** What WebSockets call a connection that went without a close. */
@@ -33,11 +31,11 @@ export function endOf(ended_with: number | undefined, code: number, broke_protoc
 /** What the audit knows of streams: each that was opened is told to have closed, once. */
 export class StreamBook {
   readonly #plane: Plane;
-  /** Ends that the database was not there for. */
-  readonly #untold = new Map<string, () => Promise<void>>();
+  readonly #endings: Endings;
 
   constructor(plane: Plane) {
     this.#plane = plane;
+    this.#endings = new Endings(plane, "stream");
   }
 
   /** Writes that a stream is opened, before anything of it is: who watched is known also when the server dies meanwhile. */
@@ -68,27 +66,16 @@ export class StreamBook {
   /** Writes that it is over, how, and after how long. While that cannot be written, the sweep tries again. */
   async closed(open: OpenStream, end: StreamEnd): Promise<void> {
     const duration_seconds = (this.#plane.clock.now().getTime() - open.opened_at.getTime()) / 1_000;
-    const tell = (): Promise<void> => writeClosed(this.#plane, open, end, duration_seconds);
-    try {
-      await tell();
-    } catch (error) {
-      this.#plane.log.error({ err: error, request_id: open.id }, "the end of a stream could not be written into the audit");
-      if (this.#untold.size < UNTOLD_MAX) this.#untold.set(open.id, tell);
-    }
+    await this.#endings.tell(open.id, () => writeClosed(this.#plane, open, end, duration_seconds));
   }
 
   /** Tells of the ends that could not be written, and of streams whose server is gone: when they ended is not known. */
   async sweep(): Promise<void> {
-    for (const [id, tell] of this.#untold) {
-      await tell();
-      this.#untold.delete(id);
-    }
-    const { db, node, clock } = this.#plane;
-    for (let found = SWEEP_ROWS_MAX; found === SWEEP_ROWS_MAX;) {
-      const orphans = await listOrphans(db, node, clock.now(), SWEEP_ROWS_MAX);
-      for (const open of orphans) await writeClosed(this.#plane, open, SERVER_LOST, null);
-      found = orphans.length;
-    }
+    const { db, node } = this.#plane;
+    await this.#endings.sweep(
+      (rows_max) => listOrphans(db, node, rows_max),
+      (open) => writeClosed(this.#plane, open, SERVER_LOST, null),
+    );
   }
 }
 

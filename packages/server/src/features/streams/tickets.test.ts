@@ -6,7 +6,7 @@ import { int, row, sql } from "../../kernel/sql.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { startRig } from "./testing/rig.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 type Rig = Awaited<ReturnType<typeof startRig>>;
 const STREAMS = Object.keys(streamPaths) as StreamName[];
 

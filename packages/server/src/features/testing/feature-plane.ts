@@ -37,6 +37,8 @@ export interface FeaturePlane extends AsyncDisposable {
   plane: Plane;
   clock: SimulatedClock;
   portal: PortalAuthenticator;
+  /** Where it listens. */
+  url: string;
   /** An active org with a token of the role. */
   org(options?: { role?: Role; name?: string }): Promise<{ org_id: string; token: string; token_id: string }>;
   /** One request through the whole of HTTP; `T` is what the caller believes to get. */
@@ -56,8 +58,9 @@ export async function startFeaturePlane(
   options: { admin_token?: string; sessions?: Map<string, Session>; robot?: (plane: Plane) => Plane["authenticators"]["robot"] } = {},
 ): Promise<FeaturePlane> {
   const database = await createTestDatabase();
-  const db = await database.connect();
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  // So that `advance` waits for what timers ask of the database.
+  const db = await database.connect({ activity: clock.activity });
   const portal = createPortalAuthenticator({ db, clock, limits: LIMIT_DEFAULTS });
   const sessions = options.sessions ?? new Map<string, Session>();
   const metrics = createMetrics();
@@ -85,11 +88,19 @@ export async function startFeaturePlane(
     },
     bus: localBus({ log: silentLog }),
     blobs: { freeBytes: () => Promise.resolve(1e12) },
-    link: { session: (id: string) => sessions.get(id), count: sessions.size },
+    link: {
+      session: (id: string) => sessions.get(id),
+      sessions: () => sessions.values(),
+      sendAway: (some: Iterable<Session>, reason: string) => {
+        for (const session of some) session.close(1012, reason);
+      },
+      count: sessions.size,
+    },
     metrics,
     secrets: new MasterKeys([Buffer.alloc(32, 7)]),
     settings: { limits: LIMIT_DEFAULTS },
     node: { id: "node_a", epoch: 1 },
+    stopping: new AbortController().signal,
   } as unknown as Plane;
   const http = await createHttp(plane, { tls: undefined, metrics });
   for (const routes of features) routes(http, plane);
@@ -101,6 +112,7 @@ export async function startFeaturePlane(
     plane,
     clock,
     portal,
+    url: url_of_server,
     async org({ role = "admin", name } = {}) {
       orgs += 1;
       const org_id = plane.id("org");

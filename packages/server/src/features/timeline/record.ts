@@ -2,6 +2,7 @@ import type { Clock, IdSource } from "@robofleet/clock";
 import { ID_PREFIXES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
+import { announce } from "../events/index.ts";
 import { insertEntries } from "./store.ts";
 
 export interface TimelineRecord {
@@ -15,7 +16,7 @@ export interface TimelineRecord {
   data?: Record<string, unknown>;
 }
 
-type Stamps = { id: IdSource; clock: Pick<Clock, "now"> };
+type Stamps = { id: IdSource; clock: Pick<Clock, "now"> } & Parameters<typeof announce>[1];
 
 /** Writes one entry on a robot's timeline, in the caller's transaction: what happened and that it is told are one. */
 export const recordTimeline = (db: Db, plane: Stamps, record: TimelineRecord): Promise<void> => recordTimelineMany(db, plane, [record]);
@@ -24,8 +25,13 @@ export const recordTimeline = (db: Db, plane: Stamps, record: TimelineRecord): P
 export async function recordTimelineMany(db: Db, plane: Stamps, records: readonly TimelineRecord[]): Promise<void> {
   if (records.length === 0) return;
   const at = plane.clock.now();
-  await insertEntries(
-    db,
-    records.map((record) => ({ ...record, data: record.data ?? {}, id: plane.id(ID_PREFIXES.event), at })),
-  );
+  const entries = records.map((record) => ({ ...record, data: record.data ?? {}, id: plane.id(ID_PREFIXES.event), at }));
+  await insertEntries(db, entries);
+  for (const [org_id, own] of Map.groupBy(entries, (entry) => entry.org_id))
+    announce(
+      db,
+      plane,
+      org_id,
+      own.map(({ id, robot_id }) => ({ kind: "timeline", id, change: "created", robot_id })),
+    );
 }

@@ -5,7 +5,7 @@ import type { Http } from "../../kernel/http.ts";
 import { PAGE_ROWS_MAX, readPage } from "../../kernel/page.ts";
 import { serve } from "../../kernel/serve.ts";
 import { parseTime, wireTime } from "../../kernel/time.ts";
-import { type EntryRow, robotExists, selectEntries } from "./store.ts";
+import { type EntryRow, fleetExists, robotExists, selectEntries, selectOrgEntries } from "./store.ts";
 
 /** Entries of an answer when the request says neither `limit` nor `cursor`. */
 const TIMELINE_ENTRIES_SHOWN = 200;
@@ -27,6 +27,25 @@ export function timelineRoutes(http: Http, plane: Plane): void {
       (window) => selectEntries(db, caller.org_id, params.id, filter, window),
       (entry) => entry.id,
       toWire,
+    );
+  });
+
+  const all = routes.listTimeline;
+  serve(http, plane, all, async (_plane, { caller, query, db }) => {
+    const { org_id } = caller;
+    if (query.robot_id !== undefined && !(await robotExists(db, org_id, query.robot_id))) throw notFound("robot", query.robot_id);
+    if (query.fleet_id !== undefined && !(await fleetExists(db, org_id, query.fleet_id))) throw notFound("fleet", query.fleet_id);
+    const filter = {
+      ...query,
+      since: query.since === undefined ? undefined : parseTime(query.since),
+      until: query.until === undefined ? undefined : parseTime(query.until),
+    };
+    return await readPage(
+      { ...query, limit: query.limit ?? (query.cursor === undefined ? TIMELINE_ENTRIES_SHOWN : PAGE_ROWS_MAX) },
+      [all.name, org_id],
+      (window) => selectOrgEntries(db, caller, filter, window),
+      (entry) => entry.id,
+      (row) => ({ ...row, at: wireTime(row.at) }),
     );
   });
 }

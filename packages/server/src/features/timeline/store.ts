@@ -1,7 +1,12 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
+import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import type { Window } from "../../kernel/page.ts";
-import { int, json, jsonb, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { madeBefore, madeSince } from "../../kernel/id-time.ts";
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { int, json, jsonb, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+
+const NOTHING = sql``;
 
 const entryRow = row({
   id: text,
@@ -26,6 +31,49 @@ export const insertEntries = (db: Db, entries: readonly NewEntry[]) =>
     from jsonb_to_recordset(${json(entries)}::jsonb)
       as e (org_id text, robot_id text, id text, at timestamptz, kind text, actor jsonb, summary text, data jsonb)`);
 
+const robotEntryRow = row({ ...entryRow.columns, robot_id: text, robot_name: text });
+export type RobotEntryRow = RowOf<typeof robotEntryRow>;
+
+export interface OrgFilter extends EntryFilter {
+  robot_id?: string | undefined;
+  fleet_id?: string | undefined;
+}
+
+/** Of so few robots each one's latest entries are read; of more, the org's latest, until enough are of theirs. */
+const FEW_ROBOTS = 1_000;
+
+/** Of all the robots that the caller sees, newest first. */
+export async function selectOrgEntries(db: Db, caller: Caller, filter: OrgFilter, { after, limit }: Window): Promise<RobotEntryRow[]> {
+  const { org_id } = caller;
+  const { kind, since, until, robot_id, fleet_id } = filter;
+  const seen = sql`${visible(caller, "r.site_id", "r.fleet_id")}
+    ${robot_id === undefined ? NOTHING : sql`and r.id = ${robot_id}`} ${fleet_id === undefined ? NOTHING : sql`and r.fleet_id = ${fleet_id}`}`;
+  const wanted = sql`e.id < ${after ?? BEHIND_ALL_IDS}
+    ${kind === undefined ? NOTHING : sql`and e.kind = ${kind}`}
+    ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)}`;
+  const all = robot_id === undefined && fleet_id === undefined && seesWholeOrg(caller);
+  const few = all
+    ? []
+    : await db.many(sql(row({ id: text }))`
+    -- reads: robot
+    select r.id from robot r where r.org_id = ${org_id} ${seen} limit ${FEW_ROBOTS + 1}`);
+  if (!all && few.length <= FEW_ROBOTS) {
+    // reads: robot
+    return await db.many(sql(robotEntryRow)`
+      select ${entryRow.of("e")}, r.id as robot_id, r.name as robot_name
+      from robot r cross join lateral (
+        select * from timeline_entry e where e.org_id = ${org_id} and e.robot_id = r.id and ${wanted} order by e.id desc limit ${limit}) e
+      where r.org_id = ${org_id} and r.id = any(${list(few.map(({ id }) => id))}::text[]) order by e.id desc limit ${limit}`);
+  }
+  // The inner limit keeps it from being a join that reads all of both.
+  return await db.many(sql(robotEntryRow)`
+    -- reads: robot
+    select ${entryRow.of("e")}, e.robot_id, r.name as robot_name
+    from timeline_entry e cross join lateral (
+      select r.name from robot r where r.org_id = e.org_id and r.id = e.robot_id ${seen} limit 1) r
+    where e.org_id = ${org_id} and ${wanted} order by e.id desc limit ${limit}`);
+}
+
 export interface EntryFilter {
   kind?: string | undefined;
   since?: Date | undefined;
@@ -37,8 +85,7 @@ export const selectEntries = (db: Db, org_id: string, robot_id: string, { kind, 
   db.many(sql(entryRow)`
     select ${entryRow} from timeline_entry where org_id = ${org_id} and robot_id = ${robot_id}
     ${kind === undefined ? sql`` : sql`and kind = ${kind}`}
-    ${since === undefined ? sql`` : sql`and at >= ${since}`}
-    ${until === undefined ? sql`` : sql`and at < ${until}`}
+    ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)}
     ${after === null ? sql`` : sql`and id < ${after}`}
     order by id desc limit ${limit}`);
 
@@ -53,3 +100,8 @@ export const robotExists = async (db: Db, org_id: string, robot_id: string): Pro
   (await db.maybe(sql(row({ id: text }))`
     -- reads: robot
     select id from robot where org_id = ${org_id} and id = ${robot_id}`)) !== undefined;
+
+export const fleetExists = async (db: Db, org_id: string, fleet_id: string): Promise<boolean> =>
+  (await db.maybe(sql(row({ id: text }))`
+    -- reads: fleet
+    select id from fleet where org_id = ${org_id} and id = ${fleet_id}`)) !== undefined;

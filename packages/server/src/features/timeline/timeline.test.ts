@@ -6,7 +6,7 @@ import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { recordTimeline, recordTimelineMany, timelineRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 type Timeline = { items: TimelineEntry[]; next_cursor: string | null };
 
 test("a timeline without parameters is the latest 200 entries, newest first, and its cursor leads to the rest", TIMEOUT, async () => {

@@ -5,7 +5,7 @@ import { nullable, row, sql, text, timestamptz } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { createCredential, tokenRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const wholeRow = row({ whole: text });
 const usedRow = row({ last_used_at: nullable(timestamptz) });
 

@@ -4,6 +4,7 @@ import type { Plane } from "../../context.ts";
 import { type Caller, highestRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, forbidden, notFound } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { createCredential, newSecret } from "./create.ts";
 import { checkScopes } from "./scopes.ts";
 import { findToken, lockToken, rotateToken } from "./store-manage.ts";
@@ -43,6 +44,7 @@ export async function issueToken(plane: Plane, db: Db, caller: Caller, body: Bod
     });
     const token = await findToken(tx, org_id, id);
     if (token === undefined) throw new Error("a token that was just made is not there");
+    announce(tx, plane, org_id, { kind: "token", id, change: "created" });
     return { ...toWire(token, plane.clock.now()), token: secret };
   });
 }
@@ -57,6 +59,7 @@ export async function rotate(plane: Plane, db: Db, org_id: string, id: string, o
     if (status !== "active") throw conflict(`token ${id} is ${status}; make another one`);
     const { secret, hash, prefix } = newSecret(token.kind);
     const previous_until = new Date(now.getTime() + overlap_seconds * 1_000);
+    announce(tx, plane, org_id, { kind: "token", id, change: "updated" });
     return { ...toWire(await rotateToken(tx, org_id, id, { hash, prefix, previous_until, at: now }), now), token: secret };
   });
 }

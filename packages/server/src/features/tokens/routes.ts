@@ -7,6 +7,7 @@ import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
+import { announce } from "../events/index.ts";
 import { issueToken, requireMember, rotate } from "./issue.ts";
 import { findToken, listTokens, revokeToken, type TokenRow } from "./store-manage.ts";
 import { getCredential, listOrgOfToken, listOrgsOfUser } from "./store.ts";
@@ -39,7 +40,10 @@ export function tokenRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.revokeToken, async (_, { params, caller, db }) => {
     const now = plane.clock.now();
-    return { data: toWire(found(await revokeToken(db, caller.org_id, params.id, now), params.id), now) };
+    const token = found(await revokeToken(db, caller.org_id, params.id, now), params.id);
+    if (token.revoked_at?.getTime() === now.getTime())
+      announce(db, plane, caller.org_id, { kind: "token", id: token.id, change: "updated" });
+    return { data: toWire(token, now) };
   });
 
   serve(http, plane, routes.rotateToken, async (_, { params, body, caller, db }) => ({

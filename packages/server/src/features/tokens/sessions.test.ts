@@ -10,7 +10,7 @@ import { type FeaturePlane, type Reply, startFeaturePlane } from "../testing/fea
 import { SESSIONS_OF_TOKEN_MAX } from "./store-sessions.ts";
 import { createCredential, sessionRoutes, sweepSessions, tokenRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const HOST = "fleet.test";
 const ORIGIN = `http://${HOST}`;
 const PATH = "/api/auth/session";

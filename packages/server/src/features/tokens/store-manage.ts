@@ -22,6 +22,8 @@ const tokenRow = row({
 });
 export type TokenRow = RowOf<typeof tokenRow>;
 
+const NOTHING = sql``;
+
 export type TokenStatus = "active" | "expired" | "revoked";
 export interface TokenFilter {
   status?: TokenStatus | undefined;
@@ -30,12 +32,12 @@ export interface TokenFilter {
 
 /** The status is derived, here as in wire.ts: what a person decided comes before what time did. */
 export const listTokens = (db: Db, org_id: string, filter: TokenFilter, now: Date, { after, limit }: Window): Promise<TokenRow[]> => {
-  const { status = null, user_id = null } = filter;
+  const { status, user_id } = filter;
+  const of_status = sql`and ${status ?? null} = case when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired' else 'active' end`;
   return db.many(sql(tokenRow)`
     select ${tokenRow} from credential
-    where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} and (${user_id}::text is null or user_id = ${user_id})
-      and (${status}::text is null or ${status} = case
-        when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired' else 'active' end)
+    where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${user_id === undefined ? NOTHING : sql`and user_id = ${user_id}`}
+      ${status === undefined ? NOTHING : of_status}
     order by id desc limit ${limit}`);
 };
 
@@ -64,10 +66,10 @@ export const rotateToken = (
     where org_id = ${org_id} and id = ${id} returning ${tokenRow}`);
 
 /** Ends what the user holds for this org. A token for every org of the user stays: this one is no longer among them. */
-export const revokeTokensOfUser = (db: Db, org_id: string, user_id: string, now: Date): Promise<number> =>
-  db.run(sql`
+export const revokeTokensOfUser = (db: Db, org_id: string, user_id: string, now: Date): Promise<{ id: string }[]> =>
+  db.many(sql(row({ id: text }))`
     update credential set revoked_at = ${now}, updated_at = ${now}
-    where org_id = ${org_id} and user_id = ${user_id} and not every_org and revoked_at is null`);
+    where org_id = ${org_id} and user_id = ${user_id} and not every_org and revoked_at is null returning id`);
 
 const anyRow = row({ present: bool });
 

@@ -6,7 +6,7 @@ import { type Reply, startFeaturePlane } from "../testing/feature-plane.ts";
 import { userRoutes } from "../users/index.ts";
 import { tokenRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const SECRET = /^rf_(org|user)_[0-9a-f]{64}$/;
 
 /** One of the two, as the status says. */

@@ -4,6 +4,7 @@ import type { Plane } from "../../context.ts";
 import type { Grant } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
+import { announce } from "../events/index.ts";
 import { checkScopes, hasAdminToken, revokeTokensOfUser } from "../tokens/index.ts";
 import {
   addAccount,
@@ -34,6 +35,7 @@ export async function addUser(
     await setGrant(tx, org_id, id, { role: body.role, scopes }, at);
     const user = await readUser(tx, org_id, id);
     if (before !== undefined) await keepAnAdmin(plane, tx, org_id, before, user.grants);
+    announce(tx, plane, org_id, { kind: "user", id, change: before === undefined ? "created" : "updated" });
     return { is_new: before === undefined, user: toWire(user) };
   });
 }
@@ -56,6 +58,7 @@ export async function changeUser(plane: Plane, db: Db, org_id: string, id: strin
       for (const grant of grants) await setGrant(tx, org_id, id, grant, at);
       await keepAnAdmin(plane, tx, org_id, user, grants);
     }
+    announce(tx, plane, org_id, { kind: "user", id, change: "updated" });
     return toWire(await readUser(tx, org_id, id));
   });
 }
@@ -67,7 +70,11 @@ export async function removeUser(plane: Plane, db: Db, org_id: string, id: strin
     const user = await readUser(tx, org_id, id);
     await dropGrantsExcept(tx, org_id, id, []);
     await keepAnAdmin(plane, tx, org_id, user, []);
-    await revokeTokensOfUser(tx, org_id, id, plane.clock.now());
+    const revoked = await revokeTokensOfUser(tx, org_id, id, plane.clock.now());
+    announce(tx, plane, org_id, [
+      { kind: "user", id, change: "removed" },
+      ...revoked.map((token) => ({ kind: "token" as const, id: token.id, change: "updated" })),
+    ]);
     return toWire(user);
   });
 }

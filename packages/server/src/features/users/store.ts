@@ -3,7 +3,7 @@ import type { Grant } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { bool, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bool, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, timestamptz } from "../../kernel/sql.ts";
 
 const userRow = row({
   id: text,
@@ -19,7 +19,7 @@ const anyRow = row({ present: bool });
 const idRow = row({ id: text });
 
 /** Users of the org, as the org sees them: since when, with which grants, and when a token of theirs for it was used. */
-const membersOf = (org_id: string) =>
+const membersOf = (org_id: string, which: Statement<unknown> = sql``) =>
   // reads: credential
   sql`
     select u.id, u.email, u.name, m.grants, m.created_at, greatest(u.updated_at, m.updated_at) as updated_at,
@@ -27,7 +27,7 @@ const membersOf = (org_id: string) =>
     from user_account u join (
       select user_id, jsonb_agg(jsonb_build_object('role', role, 'scopes', scopes)) as grants, min(created_at) as created_at,
         max(updated_at) as updated_at
-      from membership where org_id = ${org_id} group by user_id) m on m.user_id = u.id`;
+      from membership where org_id = ${org_id} ${which} group by user_id) m on m.user_id = u.id`;
 
 export const listUsers = (
   db: Db,
@@ -35,13 +35,17 @@ export const listUsers = (
   filter: { q?: string | undefined; role?: Role | undefined },
   { after, limit }: Window,
 ): Promise<UserRow[]> => {
-  const pattern = filter.q === undefined ? null : containing(filter.q);
-  const role = filter.role ?? null;
-  return db.many(sql(userRow)`
-    select ${userRow} from (${membersOf(org_id)}) as member
-    where id < ${after ?? BEHIND_ALL_IDS} and (${pattern}::text is null or name ~ ${pattern} or email ~ ${pattern})
-      and (${role}::text is null or grants @> jsonb_build_array(jsonb_build_object('role', ${role}::text)))
-    order by id desc limit ${limit}`);
+  const { q, role } = filter;
+  const named =
+    q === undefined
+      ? sql``
+      : sql`and exists (select from user_account a where a.id = user_id and (a.name ~ ${containing(q)} or a.email ~ ${containing(q)}))`;
+  // Who is on the page first, from where it starts: the org may have many more.
+  const page = sql`
+    select distinct user_id from membership
+    where org_id = ${org_id} and user_id < ${after ?? BEHIND_ALL_IDS} ${role === undefined ? sql`` : sql`and role = ${role}`} ${named}
+    order by user_id desc limit ${limit}`;
+  return db.many(sql(userRow)`select ${userRow} from (${membersOf(org_id, sql`and user_id in (${page})`)}) as member order by id desc`);
 };
 
 export const findUser = (db: Db, org_id: string, id: string): Promise<UserRow | undefined> =>

@@ -7,7 +7,7 @@ import { type Reply, startFeaturePlane } from "../testing/feature-plane.ts";
 import { tokenRoutes } from "../tokens/index.ts";
 import { userRoutes } from "./index.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ADA = { email: "Ada@Example.org", name: "Ada Lovelace", role: "operator" };
 
 /** One of the two, as the status says. */

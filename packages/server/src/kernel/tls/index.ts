@@ -6,7 +6,9 @@ import type { Tls } from "./contract.ts";
 import { ownCertificate } from "./own-certificate.ts";
 
 export { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
+export { readPair } from "./certificate-files.ts";
 export { authorityFile } from "./own-authority.ts";
+export { type RunCertificate, runCertificate } from "./run-certificate.ts";
 
 /** What the settings ask for; undefined without TLS. Throws when there is nothing to begin with. */
 export async function openTls(

@@ -2,20 +2,15 @@ import { createPrivateKey, type KeyObject, webcrypto, X509Certificate } from "no
 import { mkdir, readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import path from "node:path";
-import type * as x509Library from "@peculiar/x509";
 import { fingerprintOf } from "@robofleet/protocol/authority";
 import { writeDurably } from "../write-durably.ts";
 import type { KeyPair } from "./contract.ts";
+import { BACKDATED_MS, loadX509, P256, pemOf, serial, SIGNED_BY } from "./x509.ts";
 
 const DAY_MS = 86_400_000;
 const CA_DAYS = 10 * 365 + 2;
 /** Short, because it is made anew by itself: browsers and phones refuse one that lives over 398 days. */
 const LEAF_DAYS = 90;
-/** The clocks of robots run behind, and some start at the time of the last shutdown. */
-const BACKDATED_MS = DAY_MS;
-
-const P256 = { name: "ECDSA", namedCurve: "P-256" } as const;
-const SIGNED_BY = { name: "ECDSA", hash: "SHA-256" } as const;
 
 /** A certificate authority of this server alone. Its key is in the data directory and leaves it never. */
 export interface OwnAuthority {
@@ -51,21 +46,10 @@ export async function openAuthority(data_directory: string, now: Date): Promise<
   return { pem, file, fingerprint: fingerprintOf(pem), issue: (names, at) => issue({ pem, key, certificate }, names, at) };
 }
 
-/** The library is loaded when it is needed: 150 ms that only a server with an authority of its own takes. */
-async function loadX509(): Promise<typeof x509Library> {
-  await import("reflect-metadata");
-  return import("@peculiar/x509");
-}
-
 async function newKeyPem(): Promise<string> {
   const { privateKey } = await webcrypto.subtle.generateKey(P256, true, ["sign", "verify"]);
   return pemOf(privateKey);
 }
-
-const pemOf = async (key: webcrypto.CryptoKey): Promise<string> =>
-  createPrivateKey({ key: Buffer.from(await webcrypto.subtle.exportKey("pkcs8", key)), format: "der", type: "pkcs8" })
-    .export({ type: "pkcs8", format: "pem" })
-    .toString();
 
 /** Both halves in the form that the library takes. */
 async function cryptoKeys(key: KeyObject): Promise<webcrypto.CryptoKeyPair> {
@@ -129,13 +113,6 @@ async function issue(signer: Signer, names: readonly string[], now: Date): Promi
   });
   // The authority goes along, so that a client that does not know it yet can show its fingerprint.
   return { cert: `${certificate.toString("pem")}\n${signer.pem}`, key: await pemOf(keys.privateKey) };
-}
-
-/** Positive, 16 bytes, unpredictable. */
-function serial(): string {
-  const bytes = webcrypto.getRandomValues(new Uint8Array(16));
-  bytes[0] = (bytes[0]! & 0x3f) | 0x40;
-  return Buffer.from(bytes).toString("hex");
 }
 
 async function readIfThere(file: string): Promise<string | undefined> {

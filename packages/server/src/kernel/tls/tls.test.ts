@@ -9,6 +9,7 @@ import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { connect, type SecureVersion, type TLSSocket } from "node:tls";
 import { SimulatedClock, systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
 import { readPresented } from "@robofleet/protocol/authority";
 import { createLog } from "../log.ts";
 import { certificateFiles, readPair } from "./certificate-files.ts";
@@ -16,7 +17,7 @@ import { type Tls, TLS_OPTIONS } from "./contract.ts";
 import { openAuthority } from "./own-authority.ts";
 import { ownCertificate } from "./own-certificate.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 const NOW = new Date();
 const DAY_MS = 86_400_000;
 
@@ -61,14 +62,6 @@ async function shown(port: number): Promise<{ serial: string; names: string }> {
   const { serialNumber, subjectaltname = "" } = socket.getPeerCertificate();
   socket.destroy();
   return { serial: serialNumber, names: subjectaltname };
-}
-
-async function until(what: string, look: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 30_000;
-  while (!(await look())) {
-    if (performance.now() > deadline) throw new Error(`waited in vain for: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }
 
 test(

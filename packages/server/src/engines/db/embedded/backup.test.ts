@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { appendFile, copyFile, mkdir, open, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { backup, type Connection, type Embedded, restore } from "./index.ts";
 import { withClient } from "./connect.ts";
 import { run } from "./run.ts";
-import { copyDatabase, scratch, startOn, until } from "./testing/scratch.ts";
+import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";
 
 const TIMEOUT = 120_000;
 

@@ -7,7 +7,7 @@ import { withClient } from "./connect.ts";
 import { run } from "./run.ts";
 import { scratch, startOn } from "./testing/scratch.ts";
 
-const TIMEOUT = 60_000;
+const TIMEOUT = 120_000;
 const sources = findSources();
 const { embedded } = sources;
 const withoutPackage = embedded === undefined ? "the embedded PostgreSQL package is not installed" : false;

@@ -78,6 +78,15 @@ export async function chooseBinaries(directory: string, sources: BinarySources =
   );
 }
 
+/** Where the binaries are that `chooseBinaries` would take, as far as that can be told without making links. Refuses as it does. */
+export async function findBinaries(directory: string, sources: BinarySources = findSources()): Promise<Omit<Binaries, "environment">> {
+  const wanted = await readMajor(directory);
+  const bin = sources.embedded === undefined ? undefined : path.join(sources.embedded, "bin");
+  const may_be_embedded =
+    bin !== undefined && (wanted ?? EMBEDDED_MAJOR) === EMBEDDED_MAJOR && (await isExecutable(path.join(bin, "postgres")));
+  return may_be_embedded ? { major: EMBEDDED_MAJOR, bin } : await chooseBinaries(directory, { ...sources, embedded: undefined });
+}
+
 /** Binaries of the system's packages, newest first. */
 async function listSystem(root: string): Promise<Binaries[]> {
   const names = await readdir(root).catch(() => []);

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { chmod, lstat, mkdir, readdir, readlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { withClient } from "./connect.ts";
-import { endServer, holdServer, scratch, spawnServer, startOn, until } from "./testing/scratch.ts";
+import { endServer, holdServer, scratch, spawnServer, startOn } from "./testing/scratch.ts";
 
-const TIMEOUT = 60_000;
+const TIMEOUT = 120_000;
 
 describe("the database's directory", () => {
   test("a kill in the middle of initdb leaves no half database, and the next start makes a whole one", { timeout: TIMEOUT }, async () => {

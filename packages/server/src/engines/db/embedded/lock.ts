@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
+import { access, type FileHandle, open } from "node:fs/promises";
 import { errorCode, Refusal } from "./refusal.ts";
 import { run } from "./run.ts";
 
@@ -45,6 +45,19 @@ export async function lockDirectory(directory: string): Promise<Lock> {
   await handle.truncate(0);
   await handle.write(`${process.pid}\n`, 0);
   return { release: () => handle.close() };
+}
+
+/** Who holds the lock of a database's directory, in words; undefined when nobody does, or when it was never locked. */
+export async function lockHolder(directory: string): Promise<string | undefined> {
+  const file = `${directory}.lock`;
+  const there = await access(file).then(
+    () => true,
+    () => false,
+  );
+  // Held by us for the moment in which we look: the kernel tells it in no other way that works in containers too.
+  const handle = there ? await tryLock(file) : undefined;
+  await handle?.close();
+  return there && handle === undefined ? await readHolder(file) : undefined;
 }
 
 async function describeHolder(directory: string): Promise<string> {

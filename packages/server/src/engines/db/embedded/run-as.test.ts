@@ -7,7 +7,7 @@ import { chooseRunAs } from "./run-as.ts";
 import { run } from "./run.ts";
 import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";
 
-const TIMEOUT = 60_000;
+const TIMEOUT = 120_000;
 const isRoot = process.getuid?.() === 0;
 const needsRoot = isRoot ? false : "only root can change users";
 const needsNamespaces =

@@ -3,11 +3,12 @@ import { spawn } from "node:child_process";
 import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { withClient } from "./connect.ts";
 import { findPostgresOn } from "./postmaster.ts";
-import { copyDatabase, endServer, holdServer, quietLog, scratch, startOn, until } from "./testing/scratch.ts";
+import { copyDatabase, endServer, holdServer, quietLog, scratch, startOn } from "./testing/scratch.ts";
 
-const TIMEOUT = 60_000;
+const TIMEOUT = 120_000;
 
 describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
   let template: Awaited<ReturnType<typeof scratch>>;

@@ -54,9 +54,21 @@ export const setObserved = (db: Db, org_id: string, observed: readonly { robot_i
     from unnest(${list(observed.map((o) => o.robot_id))}::text[], ${list(observed.map((o) => o.generation))}::bigint[]) as o (robot_id, generation)
     where d.org_id = ${org_id} and d.robot_id = o.robot_id`);
 
-const positionRow = row({ outbox_id: text, outbox_seq: bigint });
-export const getPosition = (db: Db, org_id: string, robot_id: string) =>
-  db.maybe(sql(positionRow)`select ${positionRow} from robot_desired where org_id = ${org_id} and robot_id = ${robot_id}`);
+const unobservedRow = row({ org_id: text, robot_id: text, generation: bigint });
+
+/** Robots that are connected to the node and have not said that they know what they are to look like: no more than it has links. */
+export const listUnobserved = (db: Db, node: { id: string; epoch: number }) =>
+  // reads: robot
+  db.many(sql(unobservedRow)`
+    -- across orgs: each node looks after its own robots
+    select d.org_id, d.robot_id, d.generation from robot r join robot_desired d on d.org_id = r.org_id and d.robot_id = r.id
+    where r.node_id = ${node.id} and r.node_epoch = ${node.epoch} and d.generation > d.observed_generation`);
+
+const positionRow = row({ robot_id: text, outbox_id: text, outbox_seq: bigint });
+export const listPositions = (db: Db, org_id: string, robot_ids: readonly string[]) =>
+  db.many(
+    sql(positionRow)`select ${positionRow} from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`,
+  );
 
 /**
  * Moves the positions of taken reports forward, each robot's once, and locks them in the order of the robots. Answers the

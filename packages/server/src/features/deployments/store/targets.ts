@@ -2,8 +2,9 @@ import type { Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
+import { containing } from "../../../kernel/contains.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bool, int, json, jsonb, list, row, sql, text } from "../../../kernel/sql.ts";
+import { bool, int, json, jsonb, list, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
 import { reachedTargets } from "./reach.ts";
 import { type TargetRow, targetRow } from "./rows.ts";
 
@@ -140,19 +141,37 @@ export const listOpenOfRobot = (db: Db, org_id: string, robot_id: string) =>
     select ${targetRow} from deployment_target
     where org_id = ${org_id} and robot_id = ${robot_id} and status not in ('applied', 'failed', 'rolled_back', 'cancelled')`);
 
-export const listTargetRows = (
-  db: Db,
-  caller: Caller,
-  deployment_id: string,
-  f: { status?: string | undefined; robot_id?: string | undefined },
-  { after, limit }: Window,
-) =>
-  db.many(sql(targetRow)`
-    select ${targetRow} from deployment_target where org_id = ${caller.org_id} and deployment_id = ${deployment_id} ${reachedTargets(caller)}
-    ${f.status === undefined ? sql`` : sql`and status = ${f.status}`}
-    ${f.robot_id === undefined ? sql`` : sql`and robot_id = ${f.robot_id}`}
-    ${after === null ? sql`` : sql`and id < ${after}`}
-    order by id desc limit ${limit}`);
+const namedTargetRow = row({ ...targetRow.columns, robot_name: text });
+export type NamedTargetRow = RowOf<typeof namedTargetRow>;
+
+export interface TargetFilter {
+  status?: string | undefined;
+  robot_id?: string | undefined;
+  wave?: number | undefined;
+  /** Part of the robot's name. */
+  q?: string | undefined;
+}
+
+// In the text, so that the plan may use the index of these: few, as long as all goes well.
+const ENDED_BADLY: Partial<Record<string, Statement<unknown>>> = {
+  failed: sql`and deployment_target.status = 'failed'`,
+  rolled_back: sql`and deployment_target.status = 'rolled_back'`,
+  cancelled: sql`and deployment_target.status = 'cancelled'`,
+};
+
+/** Targets of a deployment, the newest first, each with its robot's name: decommissioned robots keep theirs. */
+export const listTargetRows = (db: Db, caller: Caller, deployment_id: string, f: TargetFilter, { after, limit }: Window) =>
+  // reads: robot
+  db.many(sql(namedTargetRow)`
+    select ${targetRow.of("deployment_target")}, named.name as robot_name
+    from deployment_target join robot named on named.org_id = deployment_target.org_id and named.id = deployment_target.robot_id
+    where deployment_target.org_id = ${caller.org_id} and deployment_target.deployment_id = ${deployment_id} ${reachedTargets(caller)}
+    ${f.status === undefined ? sql`` : (ENDED_BADLY[f.status] ?? sql`and deployment_target.status = ${f.status}`)}
+    ${f.robot_id === undefined ? sql`` : sql`and deployment_target.robot_id = ${f.robot_id}`}
+    ${f.wave === undefined ? sql`` : sql`and deployment_target.wave = ${f.wave}`}
+    ${f.q === undefined ? sql`` : sql`and named.name ~ ${containing(f.q)}`}
+    ${after === null ? sql`` : sql`and deployment_target.id < ${after}`}
+    order by deployment_target.id desc limit ${limit}`);
 
 export interface TargetChange {
   target: TargetRow;
@@ -198,12 +217,12 @@ export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], wa
     where t.org_id = ${org_id} and t.id = c.id and t.status = 'queued'`);
 
 /** What waits for the robot may go; what it is to go back from has so many seconds from now on, and those in which it is watched. */
-export const wakeWaitingForRobot = (db: Db, org_id: string, robot_id: string, return_seconds: number, now: Date) =>
+export const wakeWaitingForRobots = (db: Db, org_id: string, robot_ids: readonly string[], return_seconds: number, now: Date) =>
   db.run(sql`
     update deployment_target t set waiting_for = null, deadline_at = case when status = 'queued' then deadline_at else
       ${now}::timestamptz + make_interval(secs => ${return_seconds}::int + coalesce((
         select verify_seconds from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id), 0)) end
-    where org_id = ${org_id} and robot_id = ${robot_id} and ((status = 'queued' and waiting_for = 'robot_online') or (status = 'rolling_back' and reverting))`);
+    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and ((status = 'queued' and waiting_for = 'robot_online') or (status = 'rolling_back' and reverting))`);
 
 /** A target that somebody else holds is being ended or woken there: to wait for it here could be to wait for each other. */
 export const wakeWaitingForArtifact = (db: Db, org_id: string, release_id: string) =>
@@ -263,26 +282,31 @@ export const listLate = (db: Db, now: Date, limit: number) =>
     sql(lateRow)`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} order by deadline_at limit ${limit}`,
   );
 
+/** What those who watch are told of a target that something happened to. */
+const seenRow = row({ deployment_id: text, kind: textOf<"release" | "config">(), status: textOf<TargetStatus>() });
+
 /** Download progress; it also starts the step's timeout anew, unless the robot is to stop. */
 export const setProgress = (
   db: Db,
   org_id: string,
   p: { id: string; robot_id: string; attempt: number; progress: { bytes_done: number; bytes_total: number }; deadline_at: Date | null },
 ) =>
-  db.run(sql`
+  db.many(sql(seenRow)`
     update deployment_target t set progress = ${json(p.progress)},
       deadline_at = case when exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null) then deadline_at
         when reverting then greatest(deadline_at, ${p.deadline_at}) else ${p.deadline_at} end
-    where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and (status in ('dispatched', 'downloading') or (status = 'rolling_back' and reverting))`);
+    where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and (status in ('dispatched', 'downloading') or (status = 'rolling_back' and reverting))
+    returning deployment_id, kind, status`);
 
 /** The robot does not let its step begin: no deadline until it does, but that of its window, unless it is to acknowledge a cancellation. */
 export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
-  db.run(sql`
+  db.many(sql(seenRow)`
     update deployment_target t set waiting_for = ${t.waiting_for}, deadline_at = (
       select a.install_until + interval '10 minutes' from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id)
     where org_id = ${org_id} and id = ${t.id} and robot_id = ${t.robot_id} and attempt = ${t.attempt}
       and status in ('dispatched', 'downloading', 'staged', 'rolling_back') and deadline_at is not null
-      and not exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null)`);
+      and not exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null)
+    returning deployment_id, kind, status`);
 
 /** What staged targets wait for until then: their window or, while that is open, nothing. */
 export const setHeldForWindow = (db: Db, org_id: string, ids: readonly string[], waiting_for: "window" | null, deadline_at: Date) =>

@@ -83,14 +83,3 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
     },
   };
 }
-
-const DEADLINE_MS = 15_000;
-
-/** Waits until the condition holds; what it looks at is real, so no clock of the test moves it. */
-export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + DEADLINE_MS;
-  while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`not within ${DEADLINE_MS} ms: ${holds.toString()}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}

@@ -12,8 +12,6 @@ import { fakeSession, helloOf } from "../../testing/places.ts";
 import { seedRobot } from "../../testing/seed-robot.ts";
 import { createStreams, type Streams, ticketRoutes } from "../index.ts";
 
-const DEADLINE_MS = 20_000;
-
 export const record = (seq: number, extra: Partial<LogRecordBody> = {}): LogRecordBody => ({
   seq,
   at: "2030-01-01T00:00:00.000Z",
@@ -28,14 +26,6 @@ export const flush = (from: number, to: number, extra: Partial<LogRecordBody> = 
   type: "logs" as const,
   records: range(from, to).map((seq) => record(seq, extra)),
 });
-
-export async function until(what: string, holds: () => boolean): Promise<void> {
-  const end = performance.now() + DEADLINE_MS;
-  while (!holds()) {
-    if (performance.now() > end) assert.fail(`did not come: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
 
 export class TestViewer {
   readonly ws: WebSocket;

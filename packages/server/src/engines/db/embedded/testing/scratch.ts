@@ -34,15 +34,6 @@ export async function copyDatabase(from: string, to: string): Promise<void> {
   if (code !== 0) throw new Error(`copying the database failed: ${output}`);
 }
 
-/** Polls a condition; fails after 30 s. */
-export async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 30_000;
-  while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error(`waited 30 s in vain until ${what}`);
-    await systemClock.sleep(20);
-  }
-}
-
 export interface HeldServer {
   child: ChildProcess;
   pid: number;

@@ -1,0 +1,19 @@
+import { changeRobots } from "../../bulk-robots.ts";
+import { addExamples, type Define } from "../../command.ts";
+import type { Context } from "../../context.ts";
+
+interface Options {
+  fleet: string;
+}
+
+export const define: Define = (command, act) => {
+  command
+    .description("Move robots to another fleet, and with it to that fleet's site. They get what the fleet has, unless it does not follow.")
+    .argument("<id...>", "Ids of robots")
+    .requiredOption("--fleet <id>", "The fleet that they move to")
+    .action(act<[string[], Options]>(run));
+  addExamples(command, ["rf robots move rob_… rob_… --fleet fleet_…"]);
+};
+
+const run = (context: Context, ids: string[], { fleet }: Options): Promise<void> =>
+  changeRobots(context, ids, { fleet_id: fleet }, "Moved");

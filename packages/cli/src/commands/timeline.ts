@@ -1,0 +1,54 @@
+import { addExamples, type Define } from "../command.ts";
+import type { Context } from "../context.ts";
+import { relative } from "../duration.ts";
+import { type LimitOption, limitOption, readList } from "../lists.ts";
+import { readTime, type TimeOption } from "../logs/options.ts";
+
+/** Entries shown when nothing says how many. */
+const SHOWN = 50;
+
+interface Options extends LimitOption {
+  kind?: string;
+  robot?: string;
+  fleet?: string;
+  since?: TimeOption;
+  until?: TimeOption;
+}
+
+export const define: Define = (command, act) => {
+  limitOption(
+    command
+      .description(`Show what happened to the robots of your org, the newest first: ${SHOWN} entries, or as many as --limit says.`)
+      .option("--kind <kind>", "Only this, such as robot.connected or deployment.failed")
+      .option("--robot <id>", "Only of this robot")
+      .option("--fleet <id>", "Only of robots of this fleet")
+      .option("--since <time>", "Only from then on: 10m, 2h, 3d ago, or RFC 3339", readTime)
+      .option("--until <time>", "Only before then", readTime),
+  ).action(act<[Options]>(run));
+  addExamples(command, ["rf timeline --since 1h", "rf timeline --kind robot.moved --fleet fleet_…"]);
+};
+
+async function run(context: Context, options: Options): Promise<void> {
+  const { out } = context;
+  const query = {
+    kind: options.kind,
+    robot_id: options.robot,
+    fleet_id: options.fleet,
+    since: options.since?.(context.now()),
+    until: options.until?.(context.now()),
+  };
+  const answer = await readList(await context.client(), "listTimeline", options.limit ?? SHOWN, { query });
+  await out.result(answer, async () => {
+    if (answer.items.length === 0) return out.note("Nothing of that kind happened.");
+    await out.table(answer.items, [
+      { title: "TIME", value: ({ at }) => at },
+      { title: "AGO", value: ({ at }) => out.paint("quiet", relative(at, context.now())) },
+      { title: "ROBOT", value: ({ robot_name }) => robot_name },
+      { title: "KIND", value: ({ kind }) => kind },
+      { title: "BY", value: ({ actor }) => actor.name ?? actor.type },
+      { title: "WHAT", value: ({ summary }) => summary },
+      { title: "ROBOT ID", value: ({ robot_id }) => robot_id, wide: true },
+    ]);
+    if (answer.next_cursor !== null && options.limit === undefined) out.note("There are more: --limit, --since, --kind.");
+  });
+}

@@ -1,0 +1,33 @@
+import { adminTokenCheck, proxiesCheck } from "./checks/access.ts";
+import { artifactsCheck } from "./checks/artifacts.ts";
+import { busCheck } from "./checks/bus.ts";
+import { dataDirectoryCheck } from "./checks/data-directory.ts";
+import { databaseCheck, migrationsCheck } from "./checks/database.ts";
+import { embeddedCheck } from "./checks/embedded.ts";
+import { listenCheck } from "./checks/listen.ts";
+import { memoryCheck, nodeCheck, openFilesCheck } from "./checks/machine.ts";
+import { nodesCheck } from "./checks/nodes.ts";
+import { secretsKeyCheck } from "./checks/secrets-key.ts";
+import { settingsCheck } from "./checks/settings.ts";
+import { tlsCheck } from "./checks/tls.ts";
+import type { Check } from "./context.ts";
+
+/** In the order in which they are told. */
+export const CHECKS: readonly Check[] = [
+  settingsCheck,
+  nodeCheck,
+  openFilesCheck,
+  memoryCheck,
+  dataDirectoryCheck,
+  listenCheck,
+  tlsCheck,
+  proxiesCheck,
+  adminTokenCheck,
+  embeddedCheck,
+  databaseCheck,
+  migrationsCheck,
+  secretsKeyCheck,
+  artifactsCheck,
+  busCheck,
+  nodesCheck,
+];

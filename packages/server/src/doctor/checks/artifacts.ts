@@ -1,0 +1,89 @@
+import { stat } from "node:fs/promises";
+import path from "node:path";
+import { probeS3, type S3Seen, type S3Step } from "../../engines/blobs/index.ts";
+import type { Settings } from "../../config.ts";
+import type { Check } from "../context.ts";
+import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
+import { shownTime } from "../shown.ts";
+import { writeDenied } from "./data-directory.ts";
+
+const CLOCK_WARNING_MS = 60_000;
+const LOOPBACK = /^http:\/\/(localhost|127\.|\[::1\])/;
+
+export const artifactsCheck: Check = {
+  name: "artifacts",
+  async check({ settings, wrong_parts, clock, signal }) {
+    if (wrong_parts.has("artifacts")) return [skipped("see settings")];
+    if (settings.blobs === undefined) return await lookAtDirectory(settings);
+    return judgeS3(await probeS3(settings.blobs, { clock, signal }), settings.blobs);
+  },
+};
+
+async function lookAtDirectory({ data_directory }: Settings): Promise<Seen[]> {
+  const directory = path.resolve(data_directory, "blobs");
+  const there = await stat(directory).then(
+    () => true,
+    () => false,
+  );
+  if (!there) return [ok(`${directory} is made at the first start`)];
+  const denied = await writeDenied(directory);
+  if (denied === undefined) return [ok(directory)];
+  return [problem(`${directory} cannot be written (${denied})`, "it must belong to the user who starts the server")];
+}
+
+/** As Amazon names them; other stores have the same words, or one for all. */
+const PERMISSIONS: Readonly<Record<S3Step, string>> = {
+  list: "s3:ListBucket",
+  write: "s3:PutObject",
+  read: "s3:GetObject",
+  copy: "s3:GetObject and s3:PutObject",
+  "begin an upload of parts": "s3:PutObject",
+  "copy a part": "s3:GetObject and s3:PutObject",
+  "complete an upload": "s3:PutObject",
+  "list uploads": "s3:ListBucketMultipartUploads",
+  delete: "s3:DeleteObject",
+};
+
+type Place = NonNullable<Settings["blobs"]>;
+
+const DENIED = new Set(["AccessDenied", "Forbidden"]);
+
+export function judgeS3(seen: S3Seen, place: Place): Seen[] {
+  const where = `s3://${place.bucket}${place.prefix === "" ? "" : `/${place.prefix}`} at ${place.endpoint ?? `Amazon, ${place.region}`}`;
+  const found: Seen[] = seen.failed.map(({ step, error }) => {
+    if (DENIED.has(error.reason)) return problem(`${where}: may not ${step}`, `give the credentials ${PERMISSIONS[step]} below the prefix`);
+    return problem(`${where}: ${error.message}`, HINTS[error.reason] ?? "what ROBOFLEET_BLOBS_URL and AWS_… say must be so in the store");
+  });
+  if (seen.left.length > 0)
+    found.push(
+      warning(`what this check wrote could not be removed: ${seen.left.join(", ")}`, "remove it below the prefix when the store lets you"),
+    );
+  const ahead = seen.clock_ahead_ms;
+  if (ahead !== undefined && Math.abs(ahead) > CLOCK_WARNING_MS)
+    found.push(
+      warning(
+        `the store's clock is ${shownTime(Math.abs(ahead))} ${ahead > 0 ? "ahead of" : "behind"} this machine's`,
+        "set this machine's by NTP (timedatectl): past 15 minutes stores refuse every request",
+      ),
+    );
+  if (place.endpoint?.startsWith("http:") === true && !LOOPBACK.test(place.endpoint))
+    found.push(
+      warning(
+        `artifacts go to and from ${place.endpoint} in the clear`,
+        "an endpoint with https://, unless the network in between is your own",
+      ),
+    );
+  if (found.some(({ status }) => status === "problem")) return found;
+  return [ok(`${where}: written in ${shownTime(seen.write_ms ?? 0)}, read, copied, joined of parts, removed`), ...found];
+}
+
+const HINTS: Readonly<Record<string, string>> = {
+  NoSuchBucket: "make the bucket, or correct its name in ROBOFLEET_BLOBS_URL",
+  ECONNREFUSED: "nothing listens there: correct endpoint= in ROBOFLEET_BLOBS_URL",
+  ENOTFOUND: "there is no such host: correct endpoint= in ROBOFLEET_BLOBS_URL, or add path_style=1 where buckets are no host names",
+  RequestTimeTooSkewed: "set this machine's clock by NTP (timedatectl)",
+  NotImplemented: "this store does not know what artifacts need: choose another",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "NODE_EXTRA_CA_CERTS names a file of further authorities to trust",
+  SELF_SIGNED_CERT_IN_CHAIN: "NODE_EXTRA_CA_CERTS names a file of further authorities to trust",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "NODE_EXTRA_CA_CERTS names a file of further authorities to trust",
+};

@@ -1,0 +1,107 @@
+import { type NatsSeen, probeNats } from "../../engines/bus/index.ts";
+import type { Settings } from "../../config.ts";
+import type { Check } from "../context.ts";
+import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
+import { shownBytes, shownTime } from "../shown.ts";
+
+const VERSION_MIN = [2, 9] as const;
+/** What one transaction tells at most, with its envelope. */
+const PAYLOAD_BYTES_MIN = 1_000_000;
+const ROUND_TRIP_SLOW_MS = 50;
+const LOOPBACK = /^(localhost|127\.|\[::1\])/;
+
+export const busCheck: Check = {
+  name: "bus",
+  async check({ settings, wrong_parts, clock, timeout_ms, signal }) {
+    if (wrong_parts.has("bus")) return [skipped("see settings")];
+    if (settings.bus === undefined) return [skipped("ROBOFLEET_BUS_URL is not set: right for a server that is alone")];
+    // A little less than the check has, so that the other servers' findings are not lost with one that is silent.
+    const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
+    return [...judgeUse(settings), ...judgeBus(seen, settings.bus.credentials !== undefined)];
+  },
+};
+
+function judgeUse({ database_url }: Settings): Seen[] {
+  if (database_url !== undefined) return [];
+  return [
+    warning(
+      "several servers tell each other of changes in one database, and this one has its own",
+      "set DATABASE_URL, or leave ROBOFLEET_BUS_URL out",
+    ),
+  ];
+}
+
+export function judgeBus(servers: readonly NatsSeen[], has_credentials: boolean): Seen[] {
+  const reached = servers.filter(({ failure }) => failure === undefined);
+  const found = servers.flatMap((server) =>
+    server.failure === undefined ? judgeServer(server, has_credentials) : [judgeFailure(server, reached.length > 0)],
+  );
+  if (found.some(({ status }) => status === "problem") || reached.length === 0) return found;
+  const said = reached.map(
+    (server) => `${server.server}, NATS ${server.version}, ${shownTime(server.round_trip_ms ?? 0)} to itself and back`,
+  );
+  return [ok(said.join("; ")), ...found];
+}
+
+function judgeFailure({ server, failure }: NatsSeen, others_are_there: boolean): Seen {
+  if (failure?.refused === true)
+    return problem(
+      `${server} refuses the credentials in ROBOFLEET_BUS_URL`,
+      "correct them; special characters in user and password are written as %41",
+    );
+  const seen = `${server} ${reasonOf(failure?.reason ?? "")}`;
+  if (others_are_there) return warning(seen, "the others are there; take it out of ROBOFLEET_BUS_URL if it is gone for good");
+  return problem(
+    seen,
+    "is nats-server running there, and does a firewall let 4222 through? Until it is, what other servers change arrives minutes later",
+  );
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "cannot be reached: nothing listens there",
+  ENOTFOUND: "cannot be reached: there is no such host",
+  ETIMEDOUT: "cannot be reached: no answer",
+  EHOSTUNREACH: "cannot be reached: there is no way to it",
+};
+const reasonOf = (reason: string): string => REASONS[reason] ?? (/^(does not answer|closed)/.test(reason) ? reason : `fails: ${reason}`);
+
+function judgeServer(seen: NatsSeen, has_credentials: boolean): Seen[] {
+  const { server, version, max_payload, forbidden, round_trip_ms } = seen;
+  const found: Seen[] = [];
+  if (!isAtLeast(version))
+    found.push(problem(`${server} is NATS ${version}; ${VERSION_MIN.join(".")} or newer is needed`, "upgrade nats-server"));
+  for (const words of new Set(forbidden))
+    found.push(
+      problem(
+        `${server} says: ${words}`,
+        "allow its user to publish and subscribe on <name>.>, where <name> is the last part of ROBOFLEET_BUS_URL, robofleet without one",
+      ),
+    );
+  if (forbidden.length === 0 && round_trip_ms === undefined)
+    found.push(problem(`${server} took a message and did not bring it back`, "its log says why"));
+  if (max_payload < PAYLOAD_BYTES_MIN)
+    found.push(
+      warning(
+        `${server} takes messages of ${shownBytes(max_payload)} at most: after larger ones every server reads everything again`,
+        "max_payload: 1MB, its default",
+      ),
+    );
+  if (has_credentials && !seen.wants_credentials)
+    found.push(
+      warning(
+        `${server} lets in whoever comes, without credentials`,
+        "give it an authorization section: whoever can speak there can make servers read again",
+      ),
+    );
+  if (has_credentials && !seen.is_encrypted && !LOOPBACK.test(server))
+    found.push(warning(`credentials go to ${server} in the clear`, "tls:// instead of nats://, unless the network in between is your own"));
+  if (round_trip_ms !== undefined && round_trip_ms > ROUND_TRIP_SLOW_MS)
+    found.push(warning(`a message takes ${shownTime(round_trip_ms)} through ${server}`, "put servers and NATS into one data centre"));
+  return found;
+}
+
+/** Whether a version such as `2.10.3-beta` is new enough. */
+function isAtLeast(version: string): boolean {
+  const [major = 0, minor = 0] = version.split(".").map((part) => Number.parseInt(part, 10));
+  return major > VERSION_MIN[0] || (major === VERSION_MIN[0] && minor >= VERSION_MIN[1]);
+}

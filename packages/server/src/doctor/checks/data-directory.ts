@@ -1,0 +1,129 @@
+import { access, constants, mkdtemp, rmdir, stat, statfs } from "node:fs/promises";
+import path from "node:path";
+import { refuseUnfinished } from "../../engines/db/backup/index.ts";
+import { errorCode, lockHolder, Refusal } from "../../engines/db/embedded/index.ts";
+import type { Check, DoctorContext } from "../context.ts";
+import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
+import { shownBytes } from "../shown.ts";
+
+export const dataDirectoryCheck: Check = {
+  name: "data directory",
+  async check({ settings, wrong_parts }) {
+    if (wrong_parts.has("data")) return [skipped("see settings")];
+    const directory = path.resolve(settings.data_directory);
+    const there = await nearest(directory);
+    if (!there.is_directory) return [problem(`${there.place} is no directory`, "choose another with --data")];
+    const is_new = there.place !== directory;
+    const denied = await writeDenied(there.place);
+    if (denied !== undefined)
+      return [
+        problem(
+          is_new
+            ? `${directory} is not there, and cannot be made in ${there.place} (${denied})`
+            : `${directory} cannot be written (${denied})`,
+          "it must belong to the user who starts the server: chown it, start the server as its owner, or choose another with --data",
+        ),
+      ];
+    const found = [ok(is_new ? `${directory} is made at the first start` : `${directory} can be written`)];
+    try {
+      await refuseUnfinished(directory);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      found.push(problem("a restore has begun to fill it, and has not ended", error.message));
+    }
+    return [
+      ...found,
+      ...(await readHolder(directory, settings.database_url !== undefined)),
+      ...judgeDisk(await statfs(there.place), settings),
+    ];
+  },
+};
+
+/** The directory, or what there is of its path. */
+async function nearest(directory: string): Promise<{ place: string; is_directory: boolean }> {
+  const found = await stat(directory).catch((error: unknown) => {
+    if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR") return undefined;
+    // What cannot be looked at is not made anew either.
+    return { isDirectory: () => true };
+  });
+  const parent = path.dirname(directory);
+  if (found !== undefined || parent === directory) return { place: directory, is_directory: found?.isDirectory() ?? false };
+  return await nearest(parent);
+}
+
+/** Why nothing can be made there: by trying, because access(2) does not know of read-only mounts of containers, quotas and the like. */
+export async function writeDenied(directory: string): Promise<string | undefined> {
+  try {
+    await access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
+    await rmdir(await mkdtemp(path.join(directory, ".robofleet-doctor-")));
+    return undefined;
+  } catch (error) {
+    return errorCode(error) ?? String(error);
+  }
+}
+
+async function readHolder(directory: string, has_database_url: boolean): Promise<Seen[]> {
+  const holder = await lockHolder(path.join(directory, "postgres"));
+  if (holder === undefined) return [];
+  return [
+    warning(
+      `a server runs on it now (${holder})`,
+      has_database_url
+        ? "it uses the embedded database; stop it before another one starts here with DATABASE_URL"
+        : "what is checked here is what a second start would find; a second server needs another --data",
+    ),
+  ];
+}
+
+interface FileSystem {
+  type: number;
+  bsize: number;
+  bavail: number;
+  files: number;
+  ffree: number;
+}
+
+/** Magic numbers of statfs(2), of file systems on which a database is not safe, slow, or gone with the machine. */
+const DOUBTFUL: ReadonlyMap<number, readonly [name: string, why: string]> = new Map([
+  [0x01021994, ["tmpfs", "in memory: all of it is gone when the machine stops"]],
+  [0x858458f6, ["ramfs", "in memory: all of it is gone when the machine stops"]],
+  [0x794c7630, ["overlay", "a container's own layer: all of it is gone when the container is removed"]],
+  [0x6969, ["NFS", "a network file system: locks and durable writes depend on how it is mounted, and the database is slow on it"]],
+  [0x517b, ["SMB", "a network file system: the database is not safe on it"]],
+  [0xfe534d42, ["SMB", "a network file system: the database is not safe on it"]],
+  [0xff534d42, ["CIFS", "a network file system: the database is not safe on it"]],
+  [0x01021997, ["9p", "a directory of the host by 9p: the database is slow on it, and may not be safe"]],
+  [0x00c36400, ["Ceph", "a network file system: the database is slow on it"]],
+  [0x65735546, ["FUSE", "a file system of a program: whether writes are durable depends on it"]],
+]);
+const FILES_FREE_MIN = 10_000;
+
+/** Room, and whether what is written stays. */
+export function judgeDisk(disk: FileSystem, { limits, database_url, blobs }: DoctorContext["settings"]): Seen[] {
+  const findings: Seen[] = [];
+  const doubt = DOUBTFUL.get(disk.type >>> 0);
+  if (doubt !== undefined)
+    findings.push(
+      warning(
+        `it is on ${doubt[0]}, ${doubt[1]}`,
+        database_url !== undefined && blobs !== undefined
+          ? "little is kept there with DATABASE_URL and ROBOFLEET_BLOBS_URL: node-id, and secrets.key and tls/ unless they are given"
+          : "choose a local disk, or a volume, with --data",
+      ),
+    );
+  const free = disk.bavail * disk.bsize;
+  const wanted = limits.free_disk_bytes_min;
+  const room = `${shownBytes(free)} are free`;
+  if (free < wanted)
+    findings.push(problem(`${room}; uploads are refused below free_disk_bytes_min=${wanted}`, "make room, or use a larger disk"));
+  else if (free < 4 * wanted)
+    findings.push(
+      warning(`${room}, and uploads leave ${shownBytes(wanted)} of them`, "make room soon: the database grows with logs and history"),
+    );
+  else findings.push(ok(room));
+  if (disk.files > 0 && disk.ffree < FILES_FREE_MIN)
+    findings.push(
+      warning(`only ${disk.ffree} more files fit on its file system`, "remove files, or make the file system with more inodes"),
+    );
+  return findings;
+}

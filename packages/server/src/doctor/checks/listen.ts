@@ -1,0 +1,124 @@
+import { createServer, isIP } from "node:net";
+import { request as requestPlain } from "node:http";
+import { request as requestTls } from "node:https";
+import { addressText, type HostPort, reachableHost } from "../../link/nodes/address.ts";
+import type { Check, DoctorContext } from "../context.ts";
+import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
+
+/** What there is at an address when it is taken. */
+export type Occupant = "robofleet" | "unknown";
+
+export const listenCheck: Check = {
+  name: "address",
+  async check(context) {
+    const { settings, wrong_parts } = context;
+    const found: Seen[] = [];
+    let occupant: Occupant | undefined;
+    if (wrong_parts.has("listen")) found.push(skipped("see settings"));
+    else {
+      const failure = await tryListen(settings.listen);
+      if (failure === "EADDRINUSE") occupant = await whoAnswers(context);
+      found.push(failure === undefined ? ok(`${addressText(settings.listen)} is free`) : judgeListen(settings.listen, failure, occupant));
+    }
+    // Not at the same time: they might be the same.
+    return wrong_parts.has("nodes") ? found : [...found, ...(await lookAtNodes(settings, occupant))];
+  },
+};
+
+/** Where the other servers connect. Of a server of ours that runs here now, this is taken as well. */
+async function lookAtNodes({ nodes, listen }: DoctorContext["settings"], occupant: Occupant | undefined): Promise<Seen[]> {
+  if (nodes === undefined) return [];
+  const told = { host: nodes.address?.host ?? reachableHost(nodes.listen.host), port: nodes.address?.port || nodes.listen.port };
+  const failure = await tryListen(nodes.listen);
+  if (failure !== undefined) return [judgeListen(nodes.listen, failure, occupant, "--node-listen")];
+  return [...judgeNodeAddress(nodes.listen, told, listen)];
+}
+
+/** `told` is what the others connect to. */
+export function judgeNodeAddress(node_listen: HostPort, told: HostPort, listen: HostPort): Seen[] {
+  const at = addressText(node_listen);
+  const overlap = node_listen.host === listen.host || [node_listen.host, listen.host].some((host) => WILDCARDS.has(host));
+  if (node_listen.port !== 0 && node_listen.port === listen.port && overlap)
+    return [problem(`--node-listen ${at} and --listen ${addressText(listen)} are the same port`, "give them different ones")];
+  if (isLoopback(told.host))
+    return [
+      warning(
+        `other servers are told to connect to ${addressText(told)}, where they find themselves`,
+        "name an address of this machine that they reach with --node-address, unless all are on this machine",
+      ),
+    ];
+  return [ok(`other servers: ${at} is free, and they are told ${addressText(told)}`)];
+}
+
+const WILDCARDS: ReadonlySet<string> = new Set(["0.0.0.0", "::"]);
+const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|::1)$/.test(host);
+
+/** Why it cannot be listened on, as a code of the system; undefined when it can. */
+async function tryListen({ host, port }: HostPort): Promise<string | undefined> {
+  const server = createServer();
+  try {
+    return await new Promise((resolve) => {
+      server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+      server.listen({ host, port }, () => resolve(undefined));
+    });
+  } finally {
+    server.close();
+  }
+}
+
+export function judgeListen(address: HostPort, code: string, occupant: Occupant | undefined, flag = "--listen"): Seen {
+  const at = addressText(address);
+  if (code === "EADDRINUSE" && occupant === "robofleet")
+    return warning(
+      flag === "--listen"
+        ? `a Robofleet server answers at ${at} already`
+        : `a Robofleet server that runs here seems to listen at ${at} for the others`,
+      `nothing, if it is the one that you ask about; a second one needs another ${flag}`,
+    );
+  if (code === "EADDRINUSE")
+    return problem(
+      `${at} is in use by another process`,
+      `ss -ltnp 'sport = :${address.port}' tells which; or choose another with ${flag} HOST:PORT`,
+    );
+  if (code === "EACCES")
+    return problem(
+      `${at} may not be listened on by this user`,
+      `ports below 1024 need a right (AmbientCapabilities=CAP_NET_BIND_SERVICE in a systemd unit); or choose a higher one with ${flag} HOST:PORT`,
+    );
+  if (code === "EADDRNOTAVAIL")
+    return problem(`this machine has no address ${address.host}`, "ip address tells those that it has; 0.0.0.0 is all of them");
+  return problem(`${at} cannot be listened on (${code})`, `choose another with ${flag} HOST:PORT`);
+}
+
+/** By what it answers at /healthz, in plain or over TLS. */
+async function whoAnswers({ settings, clock, timeout_ms, signal }: DoctorContext): Promise<Occupant> {
+  const { host, port } = settings.listen;
+  const wildcard = host === "0.0.0.0" || host === "::";
+  const asked = { host: wildcard ? (isIP(host) === 6 ? "::1" : "127.0.0.1") : host, port };
+  const answers = await Promise.all([requestPlain, requestTls].map((request) => askHealth(request, asked, { clock, timeout_ms, signal })));
+  // By its proxy only: it says so itself.
+  return answers.some((text) => /^\{"status":"ok"\}$|reached through its proxy only/.test(text)) ? "robofleet" : "unknown";
+}
+
+const ANSWER_BYTES_MAX = 4_096;
+
+function askHealth(
+  request: typeof requestPlain | typeof requestTls,
+  at: { host: string; port: number },
+  { clock, timeout_ms, signal }: Pick<DoctorContext, "clock" | "timeout_ms" | "signal">,
+): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  // Whoever it is is told nothing, and nothing that it says is trusted.
+  const asking = request({ ...at, path: "/healthz", signal, rejectUnauthorized: false, agent: false }, (answer) => {
+    let text = "";
+    answer.setEncoding("utf8").on("data", (more: string) => {
+      text += more;
+      if (text.length > ANSWER_BYTES_MAX) asking.destroy();
+    });
+    answer.on("close", () => resolve(text.trim()));
+  });
+  asking.on("error", () => resolve(""));
+  asking.end();
+  const late = clock.setTimer(timeout_ms / 2, () => asking.destroy());
+  return promise.finally(() => late.cancel());
+}

@@ -1,0 +1,110 @@
+import { readFile, stat } from "node:fs/promises";
+import { connect } from "../../engines/db/index.ts";
+import { errorCode } from "../../engines/db/embedded/index.ts";
+import { countDataKeys } from "../../features/configs/index.ts";
+import { masterKeyFile, MasterKeyError, type MasterKeys, parseMasterKeys } from "../../kernel/master-keys.ts";
+import type { Check, DoctorContext, Reached } from "../context.ts";
+import { ok, problem, type Seen, warning } from "../finding.ts";
+
+const OPENSSL = "`openssl rand -hex 32` makes one";
+const silent = { info() {}, warn() {}, error() {} };
+
+export const secretsKeyCheck: Check = {
+  name: "secrets key",
+  async check(context) {
+    const { settings, database } = context;
+    const found = await readKeys(settings);
+    if ("problem" in found) return [found.problem];
+    const warnings = await judgePlace(settings, found);
+    const reached = await database();
+    const counts = await countIn(reached, found.keys, context);
+    return [judgeKeys(found, counts), ...warnings];
+  },
+};
+
+interface FoundKeys {
+  /** Undefined: none yet. */
+  keys: MasterKeys | undefined;
+  where: string;
+  file: string | undefined;
+}
+
+async function readKeys({
+  data_directory,
+  secrets_key,
+  secrets_key_file,
+}: DoctorContext["settings"]): Promise<FoundKeys | { problem: Seen }> {
+  const given = secrets_key === undefined ? secrets_key_file : undefined;
+  const file = secrets_key === undefined ? (given ?? masterKeyFile(data_directory)) : undefined;
+  const where = file ?? "ROBOFLEET_SECRETS_KEY";
+  try {
+    const text = secrets_key ?? (await readFile(where, "utf8"));
+    return { keys: parseMasterKeys(text, where), where, file };
+  } catch (error) {
+    if (error instanceof MasterKeyError) return { problem: problem(error.message, OPENSSL) };
+    if (errorCode(error) === "ENOENT" && given === undefined) return { keys: undefined, where, file: undefined };
+    const reason = errorCode(error) === "ENOENT" ? "is not there" : `cannot be read (${errorCode(error) ?? String(error)})`;
+    return {
+      problem: problem(
+        `${where} ${reason}`,
+        given === undefined ? "it must belong to the server's user" : "correct ROBOFLEET_SECRETS_KEY_FILE, or the rights of the file",
+      ),
+    };
+  }
+}
+
+async function judgePlace(settings: DoctorContext["settings"], { file }: FoundKeys): Promise<Seen[]> {
+  const found: Seen[] = [];
+  if (file !== undefined && ((await stat(file)).mode & 0o004) !== 0)
+    found.push(warning(`${file} can be read by every user of this machine`, `chmod o-rwx ${file}`));
+  const is_shared = settings.database_url !== undefined && settings.bus !== undefined;
+  if (is_shared && settings.secrets_key === undefined && settings.secrets_key_file === undefined)
+    found.push(
+      warning(
+        "several servers on one database need the same key, and each makes one of its own in its data directory",
+        "give all of them ROBOFLEET_SECRETS_KEY or ROBOFLEET_SECRETS_KEY_FILE",
+      ),
+    );
+  return found;
+}
+
+type Counts = Awaited<ReturnType<typeof countDataKeys>>;
+
+/** Undefined when the database cannot be asked, or has no tables yet. */
+async function countIn(reached: Reached, keys: MasterKeys | undefined, { clock }: DoctorContext): Promise<Counts | undefined> {
+  if (!("seen" in reached) || !reached.seen.may_serve_orgs) return undefined;
+  const { migrations } = reached.seen;
+  if (migrations === undefined || migrations.is_new || migrations.unknown.length > 0) return undefined;
+  const db = await connect({ connection: reached.address, pool_size: 2, clock, log: silent });
+  try {
+    // With no key at hand none can be opened.
+    return await countDataKeys(db, { secrets: keys ?? parseMasterKeys("0".repeat(64), "no key") });
+  } finally {
+    await db.close();
+  }
+}
+
+export function judgeKeys({ keys, where }: Pick<FoundKeys, "keys" | "where">, counts: Counts | undefined): Seen {
+  const lost = (counts?.unknown ?? 0) + (counts?.damaged ?? 0);
+  const orgs = lost === 1 ? "the secrets of one data key" : `the secrets of ${lost} data keys`;
+  if (keys === undefined && lost > 0)
+    return problem(
+      `there is no key, and the database holds ${orgs}`,
+      `bring ${where} back from a backup, or give the key as ROBOFLEET_SECRETS_KEY; the next start would make another`,
+    );
+  if (keys === undefined) return ok("made at the first start");
+  if (counts !== undefined && counts.damaged > 0)
+    return problem(
+      `${counts.damaged} data keys in the database are damaged, or not of this key although they say so`,
+      "restore the database from a backup",
+    );
+  if (lost > 0)
+    return problem(
+      `${orgs} cannot be read: encrypted with another key than in ${where}`,
+      "put the key of before behind this one, on a line of its own or after a comma",
+    );
+  if (counts === undefined) return ok(`${where} holds one; not compared with the database`);
+  return ok(
+    `${where} opens ${counts.readable === 0 ? "what the database holds: no data key yet" : `all ${counts.readable} data keys of the database`}`,
+  );
+}

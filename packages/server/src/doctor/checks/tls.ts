@@ -1,0 +1,142 @@
+import { X509Certificate } from "node:crypto";
+import { readFile, stat } from "node:fs/promises";
+import path from "node:path";
+import { rootCertificates } from "node:tls";
+import { authorityFile, readPair } from "../../kernel/tls/index.ts";
+import type { Check, DoctorContext } from "../context.ts";
+import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
+import { errorCode } from "../../engines/db/embedded/index.ts";
+
+const DAY_MS = 86_400_000;
+const ENDS_SOON_DAYS = 14;
+const SERVER_AUTH = "1.3.6.1.5.5.7.3.1";
+
+export const tlsCheck: Check = {
+  name: "TLS",
+  async check({ settings, wrong_parts, clock }) {
+    if (wrong_parts.has("tls")) return [skipped("see settings")];
+    const { tls, behind_proxy } = settings;
+    if (tls === undefined)
+      return [ok(behind_proxy.length > 0 ? "none here: the proxy speaks it" : "none: only this machine is listened to")];
+    if (tls.mode === "auto") return await lookAtOwn(settings, clock.now());
+    return await lookAtFiles(tls, clock.now());
+  },
+};
+
+async function lookAtFiles(files: { cert_file: string; key_file: string }, now: Date): Promise<Seen[]> {
+  try {
+    const { cert } = await readPair(files);
+    return [...judgeChain(parseChain(cert), now), ...(await judgeKeyFile(files.key_file))];
+  } catch (error) {
+    const code = errorCode(error);
+    const file = (error as NodeJS.ErrnoException).path ?? files.cert_file;
+    if (code === "ENOENT") return [problem(`there is no ${file}`, "correct --tls-cert and --tls-key")];
+    if (code === "EACCES") return [problem(`${file} may not be read by this user`, "give the server's user the right to read it")];
+    return [
+      problem(
+        error instanceof Error ? error.message : String(error),
+        "both in PEM form, the chain from the server's certificate upwards, the key of just that certificate and without a passphrase",
+      ),
+    ];
+  }
+}
+
+async function judgeKeyFile(file: string): Promise<Seen[]> {
+  const { mode } = await stat(file);
+  if ((mode & 0o004) === 0) return [];
+  return [warning(`${file} can be read by every user of this machine`, `chmod o-rwx ${file}`)];
+}
+
+/** The authority that the server makes by itself. */
+async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now: Date): Promise<Seen[]> {
+  const file = authorityFile(data_directory);
+  const further = tls?.mode === "auto" && tls.names.length > 0 ? `; further names: ${tls.names.join(", ")}` : "";
+  const pem = await readFile(file, "utf8").catch((error: unknown) => {
+    if (errorCode(error) === "ENOENT") return undefined;
+    throw error;
+  });
+  if (pem === undefined) return [ok(`a certificate authority is made at the first start${further}`)];
+  const key_file = path.join(path.dirname(file), "ca-key.pem");
+  try {
+    await readPair({ cert_file: file, key_file });
+  } catch (error) {
+    return [
+      problem(
+        `the server's own authority cannot be used: ${(error as Error).message}`,
+        `restore ${path.dirname(file)} from a backup; removing it makes a new authority, whose fingerprint every robot must be given`,
+      ),
+    ];
+  }
+  const { validToDate } = new X509Certificate(pem);
+  const days = daysUntil(validToDate, now);
+  if (days <= 0)
+    return [problem(`${file} has expired`, "remove it with its key and start again, then give its new fingerprint to robots and people")];
+  return [ok(`the server's own authority, for ${days} days${further}`), ...(await judgeKeyFile(key_file))];
+}
+
+/** Every certificate of a PEM file, in its order. */
+export const parseChain = (pem: string): X509Certificate[] =>
+  [...pem.matchAll(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g)].map(([one]) => new X509Certificate(one));
+
+const daysUntil = (then: Date, now: Date): number => Math.floor((then.getTime() - now.getTime()) / DAY_MS);
+const nameOf = (certificate: X509Certificate): string =>
+  /CN=([^\n]+)/.exec(certificate.subject)?.[1] ?? certificate.subject.split("\n").join(", ");
+
+/** Dates, names, purpose, and whether each certificate is signed by the one behind it. */
+export function judgeChain(chain: readonly X509Certificate[], now: Date): Seen[] {
+  const [leaf, ...rest] = chain;
+  if (leaf === undefined) return [problem("the file holds no certificate", "give the chain in PEM form")];
+  const findings = chain.flatMap((certificate, at) =>
+    judgeDates(certificate, at === 0 ? "the certificate" : `${nameOf(certificate)} in the chain`, now),
+  );
+  if (leaf.subjectAltName === undefined)
+    findings.push(
+      problem(
+        "the certificate names no host in subjectAltName",
+        "have one made with the names and addresses under which the server is reached: nobody looks at its common name any more",
+      ),
+    );
+  if (leaf.keyUsage !== undefined && leaf.keyUsage.length > 0 && !leaf.keyUsage.includes(SERVER_AUTH))
+    findings.push(problem("the certificate is not for servers", "have one made with the extended key usage serverAuth"));
+  for (const [at, certificate] of rest.entries()) {
+    const signed = chain[at];
+    if (signed !== undefined && !isSignedBy(signed, certificate))
+      findings.push(
+        problem(
+          `${nameOf(signed)} is not signed by ${nameOf(certificate)}, which follows it`,
+          "put the chain in order: the server's certificate, then each one's issuer",
+        ),
+      );
+  }
+  const last = chain.at(-1) ?? leaf;
+  if (!isSignedBy(last, last) && !isKnownRoot(last))
+    findings.push(
+      warning(
+        `the chain ends with ${nameOf(last)}, whose issuer is no public root`,
+        "append the intermediate certificates (fullchain.pem), unless those who connect have the issuer as --ca-file",
+      ),
+    );
+  if (findings.length > 0) return findings;
+  return [ok(`${leaf.subjectAltName?.replaceAll(/DNS:|IP Address:/g, "") ?? ""}, for ${daysUntil(leaf.validToDate, now)} days`)];
+}
+
+function judgeDates(certificate: X509Certificate, what: string, now: Date): Seen[] {
+  const days = daysUntil(certificate.validToDate, now);
+  const ends = certificate.validToDate.toISOString().slice(0, 10);
+  if (certificate.validFromDate > now)
+    return [
+      problem(`${what} is valid from ${certificate.validFromDate.toISOString().slice(0, 10)} only`, "is the clock of this machine right?"),
+    ];
+  if (certificate.validToDate <= now)
+    return [problem(`${what} expired on ${ends}`, "renew it; the server takes the new files without a restart")];
+  if (days < ENDS_SOON_DAYS)
+    return [warning(`${what} expires on ${ends}, in ${days} days`, "renew it; the server takes the new files without a restart")];
+  return [];
+}
+
+const isSignedBy = (signed: X509Certificate, issuer: X509Certificate): boolean =>
+  signed.checkIssued(issuer) && signed.verify(issuer.publicKey);
+
+/** Signed by a root that this machine's Node trusts. */
+const isKnownRoot = (certificate: X509Certificate): boolean =>
+  rootCertificates.some((pem) => isSignedBy(certificate, new X509Certificate(pem)));

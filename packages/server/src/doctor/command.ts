@@ -1,0 +1,65 @@
+import { systemClock } from "@robofleet/clock";
+import { type Command, InvalidArgumentError } from "commander";
+import packageJson from "../../package.json" with { type: "json" };
+import { environment, type ServeFlags } from "../config.ts";
+import { type Flag, SERVE_FLAGS } from "../flags.ts";
+import type { Finding } from "./finding.ts";
+import type { Screen } from "./print.ts";
+
+/** What `robofleet doctor` takes besides the flags of `serve`; docs/reference/settings.md is made of the same words. */
+export const DOCTOR_FLAGS: readonly Flag[] = [
+  { flags: "--json", meaning: "one JSON document instead of lines" },
+  { flags: "--timeout <time>", meaning: "how long each check may take, such as 5s or 500ms (default: 5s)" },
+];
+
+const HELP = `
+Give it the same flags and environment as serve. It starts no server and changes nothing that stays: what it writes to try a
+directory or an S3 store it removes again, and it sends the bus one message that nobody else reads. No password or key is shown.
+
+Exit codes: 0 nothing is wrong (there may be warnings), 1 the server would not work so, 2 doctor itself was called wrongly.`;
+
+const TIMEOUT_MS = 5_000;
+const TIMEOUT_MS_MAX = 600_000;
+const EXIT = { healthy: 0, problems: 1, usage: 2 } as const;
+
+type DoctorFlags = ServeFlags & { json?: boolean; timeout?: number };
+
+/** Adds `robofleet doctor`. The checks are loaded when they are asked for: a server has no use for them. */
+export function addDoctor(program: Command): void {
+  const doctor = program.command("doctor").description("check what serve would start with, and say what is wrong and how to mend it");
+  for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
+    if (repeatable) doctor.option(flags, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
+    else doctor.option(flags, meaning);
+  }
+  for (const { flags, meaning } of DOCTOR_FLAGS) {
+    if (flags.startsWith("--timeout")) doctor.option(flags, meaning, readTimeout);
+    else doctor.option(flags, meaning);
+  }
+  doctor
+    .addHelpText("after", HELP)
+    .exitOverride((error) => process.exit(error.exitCode === 0 ? EXIT.healthy : EXIT.usage))
+    .action(async ({ json = false, timeout = TIMEOUT_MS, ...flags }: DoctorFlags) =>
+      process.exit(await runDoctor(flags, { json, timeout_ms: timeout })),
+    );
+}
+
+function readTimeout(text: string): number {
+  const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m)$/.exec(text) ?? [];
+  const ms = Number(number) * { ms: 1, s: 1_000, m: 60_000 }[unit as "ms" | "s" | "m"];
+  if (!(ms > 0 && ms <= TIMEOUT_MS_MAX)) throw new InvalidArgumentError("expected a time such as 5s, 500ms or 1m, 10m at most");
+  return ms;
+}
+
+async function runDoctor(flags: ServeFlags, { json, timeout_ms }: { json: boolean; timeout_ms: number }): Promise<number> {
+  const [{ examine }, { countStatuses, printFindings, summarize }] = await Promise.all([import("./examine.ts"), import("./print.ts")]);
+  const env = environment();
+  const { isTTY: is_terminal, columns } = process.stdout;
+  const screen: Screen = { colors: is_terminal && !env["NO_COLOR"] && env["TERM"] !== "dumb", columns: is_terminal ? columns : undefined };
+  const print = (text: string): void => void process.stdout.write(text);
+  const told = json ? () => {} : (findings: readonly Finding[]) => print(printFindings(findings, screen));
+  const findings = await examine({ flags, env, clock: systemClock, timeout_ms, told });
+  const counts = countStatuses(findings);
+  if (json) print(`${JSON.stringify({ version: packageJson.version, ...counts, findings }, null, 2)}\n`);
+  else print(`\n${summarize(findings)}\n`);
+  return counts.problems > 0 ? EXIT.problems : EXIT.healthy;
+}

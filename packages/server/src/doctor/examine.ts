@@ -1,0 +1,97 @@
+import path from "node:path";
+import type { Clock } from "@robofleet/clock";
+import type { ServeFlags, Settings } from "../config.ts";
+import { probeDatabase } from "../engines/db/index.ts";
+import { Refusal, runningDatabase } from "../engines/db/embedded/index.ts";
+import { CHECKS } from "./checks.ts";
+import type { Check, DoctorContext, Reached } from "./context.ts";
+import { type Finding, problem, type Seen } from "./finding.ts";
+import { readAllSettings } from "./read-settings.ts";
+import { said, secretsOf, shownTime } from "./shown.ts";
+
+export interface ExamineOptions {
+  flags: ServeFlags;
+  env: NodeJS.ProcessEnv;
+  clock: Clock;
+  /** Of each check. */
+  timeout_ms: number;
+  /** All of them unless told. */
+  checks?: readonly Check[];
+  /** Told of the findings of each check, in the order of the checks. */
+  told?: (findings: readonly Finding[]) => void;
+}
+
+/** A check whose time is up may put away what it made for so long, and no longer than it had. */
+const GRACE_MS = 2_000;
+
+/** Makes every check, all at once, and answers what they found in their order. Never rejects; nothing that it makes stays. */
+export async function examine({ flags, env, clock, timeout_ms, checks = CHECKS, told }: ExamineOptions): Promise<Finding[]> {
+  const { settings, wrong_parts, errors } = readAllSettings(flags, env);
+  const reached = once(() => reachDatabase(settings, { clock, timeout_ms }));
+  const context = { settings, wrong_parts, wrong_settings: errors, env, clock, timeout_ms, database: reached };
+  const running = checks.map((check) => runCheck(check, context));
+  const findings: Finding[] = [];
+  for (const one of running) {
+    const found = await one;
+    told?.(found);
+    findings.push(...found);
+  }
+  return findings;
+}
+
+/** One check within its time; what it throws is a problem too. */
+export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, context: Omit<DoctorContext, "signal">): Promise<Finding[]> {
+  const { clock, settings } = context;
+  const timeout_ms = Math.max(context.timeout_ms, timeout_ms_min);
+  const abort = new AbortController();
+  const ended = new AbortController();
+  const work = (async () => await check({ ...context, timeout_ms, signal: abort.signal }))().catch((error: unknown) => [
+    unexpected(error, settings),
+  ]);
+  const late = clock.sleep(timeout_ms, ended.signal).then(() => undefined);
+  let found: Seen[] | undefined = await Promise.race([work, late]);
+  if (found === undefined) {
+    abort.abort();
+    // Two looks may need one after the other: what a check says in the time that it has to clean up is better than silence.
+    found = await Promise.race([work, clock.sleep(Math.min(GRACE_MS, timeout_ms), ended.signal).then(() => undefined)]);
+    found ??= [
+      problem(
+        `no answer within ${shownTime(timeout_ms)}`,
+        "a firewall may be in between, or it takes long here: --timeout 30s waits longer",
+      ),
+    ];
+  }
+  ended.abort();
+  return found.map((one) => ({ check: name, ...one }));
+}
+
+function unexpected(error: unknown, { database_url }: Settings): Seen {
+  if (error instanceof Refusal) return problem(error.message, "see what stands there");
+  return problem(
+    `this could not be looked at: ${said(error, secretsOf(database_url))}`,
+    "what it says may tell why; else it is a fault of this program",
+  );
+}
+
+/** The settings' database; else the embedded one, when it runs just now. */
+async function reachDatabase(
+  { database_url, data_directory }: Settings,
+  { clock, timeout_ms }: { clock: Clock; timeout_ms: number },
+): Promise<Reached> {
+  const address = database_url ?? (await runningDatabase(path.join(path.resolve(data_directory), "postgres")).catch(() => undefined));
+  if (address === undefined) return { absent: "the embedded one is started by serve, and looked at while it runs" };
+  const abort = new AbortController();
+  const late = clock.setTimer(timeout_ms, () => abort.abort());
+  try {
+    return { address, seen: await probeDatabase(address, { clock, timeout_ms, signal: abort.signal }) };
+  } catch (error) {
+    return { failure: abort.signal.aborted ? new Error(`no answer within ${shownTime(timeout_ms)}`) : error };
+  } finally {
+    late.cancel();
+  }
+}
+
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => (made ??= make());
+}

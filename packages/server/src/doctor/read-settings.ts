@@ -1,0 +1,81 @@
+import { readSettings, type ServeFlags, type Settings } from "../config.ts";
+
+/** A part of the settings that is right or wrong by itself. */
+export type Part = "data" | "listen" | "tls" | "proxies" | "artifacts" | "bus" | "nodes" | "limits" | "others";
+
+interface PartOf {
+  part: Part;
+  flags: readonly (keyof ServeFlags)[];
+  variables: readonly string[];
+}
+
+const PARTS: readonly PartOf[] = [
+  { part: "data", flags: ["data"], variables: ["ROBOFLEET_DATA"] },
+  { part: "listen", flags: ["listen"], variables: ["ROBOFLEET_LISTEN"] },
+  {
+    part: "tls",
+    flags: ["tls", "tlsName", "tlsCert", "tlsKey"],
+    variables: ["ROBOFLEET_TLS", "ROBOFLEET_TLS_NAMES", "ROBOFLEET_TLS_CERT", "ROBOFLEET_TLS_KEY"],
+  },
+  { part: "proxies", flags: ["behindProxy"], variables: ["ROBOFLEET_BEHIND_PROXY"] },
+  { part: "artifacts", flags: [], variables: ["ROBOFLEET_BLOBS_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] },
+  { part: "bus", flags: [], variables: ["ROBOFLEET_BUS_URL"] },
+  { part: "nodes", flags: ["nodeListen", "nodeAddress"], variables: ["ROBOFLEET_NODE_LISTEN", "ROBOFLEET_NODE_ADDRESS"] },
+  { part: "limits", flags: ["limit"], variables: [] },
+  { part: "others", flags: ["logLevel"], variables: ["ROBOFLEET_LOG_LEVEL"] },
+  { part: "others", flags: ["dashboard"], variables: ["ROBOFLEET_DASHBOARD"] },
+  { part: "others", flags: ["crashAtFailpoint"], variables: ["ROBOFLEET_FAILPOINT", "ROBOFLEET_FAILPOINT_LOG"] },
+];
+
+export interface ReadSettings {
+  /** What holds without the wrong parts. */
+  settings: Settings;
+  wrong_parts: ReadonlySet<Part>;
+  /** Everything that `serve` would refuse, in its words. */
+  errors: readonly string[];
+}
+
+/** Reads flags and environment as `serve` does, and goes on where `serve` ends: behind the first thing that is wrong. */
+export function readAllSettings(flags: ServeFlags, env: NodeJS.ProcessEnv): ReadSettings {
+  const [rest_flags, rest_env] = [{ ...flags }, { ...env }];
+  const wrong_parts = new Set<Part>();
+  const errors: string[] = [];
+  for (const one of PARTS) {
+    const found = errorsOf(one, flags, env);
+    if (found.length === 0) continue;
+    errors.push(...found);
+    wrong_parts.add(one.part);
+    for (const flag of one.flags) delete rest_flags[flag];
+    for (const variable of one.variables) delete rest_env[variable];
+  }
+  const whole = attempt(rest_flags, rest_env);
+  if (typeof whole !== "string") return { settings: whole, wrong_parts, errors };
+  // Each part by itself is right: they do not go together. Without TLS that is wrong anyway, nobody need be told that it is missing.
+  if (!wrong_parts.has("tls") && !wrong_parts.has("proxies")) errors.push(whole);
+  delete rest_flags.listen;
+  delete rest_env["ROBOFLEET_LISTEN"];
+  wrong_parts.add("listen");
+  const without_listen = attempt(rest_flags, rest_env);
+  return { settings: typeof without_listen === "string" ? readSettings({}, {}) : without_listen, wrong_parts, errors };
+}
+
+function errorsOf({ part, flags: names, variables }: PartOf, flags: ServeFlags, env: NodeJS.ProcessEnv): string[] {
+  const only_env = Object.fromEntries(variables.map((name) => [name, env[name]]));
+  if (part === "limits") return (flags.limit ?? []).flatMap((limit) => errorOf({ limit: [limit] }, {}));
+  const only: ServeFlags = Object.fromEntries(names.flatMap((name) => (flags[name] === undefined ? [] : [[name, flags[name]]])));
+  // Whether an address may be listened on is a matter of the other parts.
+  return errorOf(part === "listen" ? { ...only, tls: "auto" } : only, only_env);
+}
+
+function errorOf(flags: ServeFlags, env: NodeJS.ProcessEnv): string[] {
+  const read = attempt(flags, env);
+  return typeof read === "string" ? [read] : [];
+}
+
+function attempt(flags: ServeFlags, env: NodeJS.ProcessEnv): Settings | string {
+  try {
+    return readSettings(flags, env);
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}

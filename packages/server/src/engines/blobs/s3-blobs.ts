@@ -1,0 +1,176 @@
+import { randomBytes } from "node:crypto";
+import { Readable } from "node:stream";
+import type { Clock, Timer } from "@robofleet/clock";
+import type { EngineLog } from "../log.ts";
+import { BlobError, type BlobRange, type Blobs, type BlobStat, type ReceiveOptions, type Staged } from "./blobs.ts";
+import { heard } from "./files.ts";
+import { splitKey, splitPrefix } from "./keys.ts";
+import { measure } from "./measure.ts";
+import { blobObject, BLOBS, S3Context } from "./s3-context.ts";
+import { S3Error } from "./s3-error.ts";
+import { STAGING, sweepLeftovers } from "./s3-leftovers.ts";
+import { Placement } from "./s3-placement.ts";
+import { readPieces } from "./s3-read.ts";
+import { type Segment, SegmentWriter } from "./s3-segments.ts";
+import { openS3, type S3Settings } from "./s3-store.ts";
+import { readSegments, S3Uploads } from "./s3-uploads.ts";
+import { BlobsWithUploads } from "./uploads.ts";
+
+const SWEEP_EVERY_MS = 6 * 3_600_000;
+
+/**
+ * Blobs in an S3-compatible store: `blobs/<owner>/<name>` each, below the prefix of the settings. Several servers may use one
+ * place. Rejects with an S3Error when the store refuses us; one that does not answer is only warned of, since it may come
+ * back before anybody needs it.
+ */
+export async function s3Blobs(settings: S3Settings, options: { clock: Clock; log: EngineLog }): Promise<Blobs> {
+  const store = await openS3(settings, options.log);
+  try {
+    await store.check();
+  } catch (error) {
+    if (!(error instanceof S3Error) || error.stays) {
+      store.close();
+      throw error;
+    }
+    options.log.warn({ err: error }, "the S3 store does not answer; artifacts can be neither stored nor fetched until it does");
+  }
+  return new S3Blobs(new S3Context(store, options));
+}
+
+class S3Blobs extends BlobsWithUploads implements Blobs {
+  readonly #context: S3Context;
+  readonly #sweeper: Timer;
+  #sweeping: Promise<void>;
+
+  constructor(context: S3Context) {
+    super(new S3Uploads(context));
+    this.#context = context;
+    this.#sweeping = this.#sweep();
+    this.#sweeper = context.clock.every(SWEEP_EVERY_MS, () => (this.#sweeping = this.#sweep()));
+  }
+
+  async receive(stream: Readable, options: ReceiveOptions): Promise<Staged> {
+    using _ = heard(stream);
+    const directory = `${STAGING}/${randomBytes(12).toString("hex")}`;
+    const writer = new SegmentWriter(this.#context.store, directory, { at: 0, bytes_max: options.max_bytes });
+    try {
+      const { size, sha256 } = await measure(stream, options, (chunk) => writer.write(chunk));
+      const segments = (await writer.finish()).toSorted((a, b) => a.start - b.start);
+      return new StagedSegments(this.#context, segments, size, sha256);
+    } catch (error) {
+      const written = await writer.cease();
+      await this.#context.forget(written.map(({ key }) => key));
+      throw error;
+    }
+  }
+
+  async read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }> {
+    const { store, clock } = this.#context;
+    const object = blobObject(key);
+    const outside = (): BlobError => new BlobError("bad_range", `bytes ${range?.start} to ${range?.end} of blob ${key}`);
+    if (range !== undefined && !(range.start >= 0 && range.start <= range.end)) throw outside();
+    const { body, size, etag } = await store.get(object, range).catch((error: unknown) => {
+      if (error instanceof S3Error && error.reason === "NoSuchKey") throw new BlobError("not_found", `no blob ${key}`);
+      throw error instanceof S3Error && error.status === 416 ? outside() : error;
+    });
+    // S3 cuts a range at the end of the object.
+    if (range !== undefined && range.end >= size) {
+      body.destroy();
+      throw outside();
+    }
+    if (size > 0)
+      return { stream: readPieces(store, clock, [{ key: object, etag, ...(range ?? { start: 0, end: size - 1 }) }], body), size };
+    body.destroy();
+    return { stream: Readable.from([]), size };
+  }
+
+  async stat(key: string): Promise<BlobStat | undefined> {
+    const found = await this.#context.store.head(blobObject(key));
+    return found === undefined ? undefined : { key, size: found.size, stored_at: found.stored_at };
+  }
+
+  async delete(key: string): Promise<void> {
+    await this.#context.store.remove(blobObject(key));
+  }
+
+  async *list(prefix: string): AsyncGenerator<BlobStat> {
+    const owner = splitPrefix(prefix);
+    for await (const { key: object, size, stored_at } of this.#context.store.list(
+      owner === undefined ? `${BLOBS}/` : `${BLOBS}/${owner}/`,
+    )) {
+      const key = object.slice(BLOBS.length + 1);
+      if (isKey(key)) yield { key, size, stored_at };
+    }
+  }
+
+  /** Infinity, when the store answers; rejects when it does not, so that whoever asks whether we are ready is told. */
+  async freeBytes(): Promise<number> {
+    await this.#context.store.check();
+    return Infinity;
+  }
+
+  async close(): Promise<void> {
+    this.#sweeper.cancel();
+    await this.#sweeping;
+    await this.#context.settled();
+    this.#context.store.close();
+  }
+
+  async #sweep(): Promise<void> {
+    await sweepLeftovers(this.#context).catch((error: unknown) => {
+      this.#context.log.warn({ err: error }, "leftovers in the S3 store could not be swept");
+    });
+  }
+}
+
+/** What came in one request, as segments of its own. */
+class StagedSegments implements Staged {
+  readonly size: number;
+  readonly sha256: string;
+  readonly #context: S3Context;
+  readonly #segments: readonly Segment[];
+  readonly #placement: Placement;
+  #state: "staged" | "committed" | "discarded" = "staged";
+
+  constructor(context: S3Context, segments: readonly Segment[], size: number, sha256: string) {
+    this.#context = context;
+    this.#segments = segments;
+    this.#placement = new Placement(context.store, segments);
+    this.size = size;
+    this.sha256 = sha256;
+  }
+
+  read(range?: BlobRange): Readable {
+    return readSegments(this.#context, this.#segments, range);
+  }
+
+  async prepare(key: string): Promise<void> {
+    if (this.#state !== "staged") throw new Error(`the upload is ${this.#state} already`);
+    await this.#placement.prepare(blobObject(key));
+  }
+
+  async commit(key: string): Promise<void> {
+    if (this.#state !== "staged") throw new Error(`the upload is ${this.#state} already`);
+    await this.#placement.commit(blobObject(key));
+    this.#state = "committed";
+    await this.#context.forget(this.#segments.map((segment) => segment.key));
+  }
+
+  async discard(): Promise<void> {
+    if (this.#state !== "staged") return;
+    this.#state = "discarded";
+    await this.#placement.cancel().catch((error: unknown) => {
+      this.#context.log.warn({ err: error }, "a copy in the S3 store could not be aborted; it is swept later");
+    });
+    await this.#context.forget(this.#segments.map((segment) => segment.key));
+  }
+}
+
+function isKey(key: string): boolean {
+  try {
+    splitKey(key);
+    return true;
+  } catch {
+    return false;
+  }
+}

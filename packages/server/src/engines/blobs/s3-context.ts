@@ -1,0 +1,46 @@
+import type { Clock } from "@robofleet/clock";
+import type { EngineLog } from "../log.ts";
+import { splitKey } from "./keys.ts";
+import { removeAll } from "./s3-segments.ts";
+import type { S3Store } from "./s3-store.ts";
+
+export const BLOBS = "blobs";
+
+/** Where the blob of a key lies. Rejects with `bad_key`. */
+export function blobObject(key: string): string {
+  const { owner, name } = splitKey(key);
+  return `${BLOBS}/${owner}/${name}`;
+}
+
+/** What the parts of the S3 store share. */
+export class S3Context {
+  readonly store: S3Store;
+  readonly clock: Clock;
+  readonly log: EngineLog;
+  readonly #removals = new Set<Promise<void>>();
+
+  constructor(store: S3Store, options: { clock: Clock; log: EngineLog }) {
+    this.store = store;
+    this.clock = options.clock;
+    this.log = options.log;
+  }
+
+  /**
+   * Removes what nobody needs any more. Resolves with the first removed, the others go meanwhile: whoever commits holds a
+   * transaction. What fails is swept later, so it is no error.
+   */
+  async forget(keys: readonly string[]): Promise<void> {
+    const [first = "", ...rest] = keys;
+    const warn = (error: unknown): void => this.log.warn({ err: error }, "objects of an upload could not be removed; they are swept later");
+    await removeAll(this.store, first === "" ? [] : [first]).catch(warn);
+    if (rest.length === 0) return;
+    const removal = removeAll(this.store, rest).catch(warn);
+    this.#removals.add(removal);
+    void removal.finally(() => this.#removals.delete(removal));
+  }
+
+  /** Resolves when nothing is being removed. */
+  async settled(): Promise<void> {
+    while (this.#removals.size > 0) await Promise.all(this.#removals);
+  }
+}

@@ -1,0 +1,84 @@
+import { once } from "node:events";
+import { PassThrough, type Readable } from "node:stream";
+import type { Clock } from "@robofleet/clock";
+import type { S3Store } from "./s3-store.ts";
+
+/** A stretch of an object, both ends included. */
+export interface Piece {
+  key: string;
+  start: number;
+  end: number;
+  /** Of the object that is meant; another one under the same key is not read in its place. */
+  etag?: string | undefined;
+}
+
+/** A store that sends nothing for this long has forgotten us. */
+const QUIET_MS = 30_000;
+/** Cuts in a row, without a byte between them, that reading survives. */
+const CUTS_MAX = 3;
+const PAUSE_MS = 200;
+
+/**
+ * The pieces one after the other. A connection that is cut in the middle is opened again where it stopped, so that a robot's
+ * download of an hour does not hang on one connection to the store. `opened` is the first piece's body, where it is there already.
+ */
+export function readPieces(store: S3Store, clock: Clock, pieces: readonly Piece[], opened?: Readable): Readable {
+  const out = new PassThrough();
+  const stopping = new AbortController();
+  out.once("close", () => stopping.abort());
+  pump({ store, clock, out, signal: stopping.signal }, pieces, opened).then(
+    () => void (out.destroyed || out.end()),
+    (error: unknown) => out.destroy(error instanceof Error ? error : new Error(String(error))),
+  );
+  return out;
+}
+
+interface Pump {
+  store: S3Store;
+  clock: Clock;
+  out: PassThrough;
+  signal: AbortSignal;
+}
+
+async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | undefined): Promise<void> {
+  let body = opened;
+  context.signal.addEventListener("abort", () => void body?.destroy(), { once: true });
+  for (const piece of pieces) {
+    let at = piece.start;
+    let cuts = 0;
+    while (at <= piece.end && !context.signal.aborted) {
+      try {
+        body ??= (await context.store.get(piece.key, { start: at, end: piece.end }, piece.etag)).body;
+        for await (const chunk of awaited(context.clock, body)) {
+          at += chunk.byteLength;
+          cuts = 0;
+          if (context.signal.aborted) return;
+          if (!context.out.write(chunk)) await once(context.out, "drain", { signal: context.signal });
+        }
+        if (at <= piece.end) throw new Error("the answer of the S3 store ended early");
+      } catch (error) {
+        if (context.signal.aborted) return;
+        cuts += 1;
+        if (cuts > CUTS_MAX || isRefusal(error)) throw error;
+        await context.clock.sleep(PAUSE_MS * cuts, context.signal);
+      } finally {
+        body?.destroy();
+        body = undefined;
+      }
+    }
+  }
+}
+
+const isRefusal = (error: unknown): boolean => error instanceof Error && "stays" in error && error.stays === true;
+
+/** The body's chunks; throws when the next one does not come. */
+async function* awaited(clock: Clock, body: Readable): AsyncGenerator<Buffer> {
+  const chunks = body[Symbol.asyncIterator]();
+  for (;;) {
+    // Only while we wait: a slow reader of ours is no fault of the store.
+    const late = clock.setTimer(QUIET_MS, () => body.destroy(new Error(`the S3 store sent nothing for ${QUIET_MS} ms`)));
+    const { done, value } = await chunks.next().finally(() => late.cancel());
+    if (done === true) return;
+    yield value as Buffer;
+  }
+}

@@ -1,0 +1,187 @@
+import { createHash, type Hash } from "node:crypto";
+import type { Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { type AppendOptions, type Appended, BlobError, type BlobRange, type BlobStat, type Completed } from "./blobs.ts";
+import { chunksOf, heard } from "./files.ts";
+import { splitKey } from "./keys.ts";
+import { blobObject, type S3Context } from "./s3-context.ts";
+import { Placement } from "./s3-placement.ts";
+import { readPieces } from "./s3-read.ts";
+import { bytesOf, chainOf, removeAll, type Segment, segmentBytes, SegmentWriter } from "./s3-segments.ts";
+import type { S3Object } from "./s3-store.ts";
+
+export const UPLOADS = "uploads";
+/** Digests kept ready. An upload whose digest was dropped is read once more at its end. */
+const DIGESTS_MAX = 1_000;
+
+interface Digest {
+  hash: Hash;
+  /** Which segments it is the digest of: another server may have gone on with the upload, or begun it anew. */
+  chain: string;
+}
+
+const nameOf = (chain: readonly Segment[]): string => {
+  const hash = createHash("sha256");
+  for (const { key } of chain) hash.update(`${key}\n`);
+  return hash.digest("hex");
+};
+
+/** The bytes of segments that follow each other, or a range of them. */
+export function readSegments({ store, clock }: S3Context, chain: readonly Segment[], range?: BlobRange): Readable {
+  const { start: from, end: to } = range ?? { start: 0, end: bytesOf(chain) - 1 };
+  const pieces = chain
+    .filter(({ start, end }) => start <= to && end > from)
+    .map(({ key, start, end }) => ({ key, start: Math.max(from - start, 0), end: Math.min(to, end - 1) - start }));
+  return readPieces(store, clock, pieces);
+}
+
+/**
+ * Resumable uploads as objects `uploads/<owner>/<name>/<first byte>-<byte after the last>-<chance>`, since S3 cannot append.
+ * What the store has acknowledged is all there is to know of an upload, and no object is written twice: whatever crashes
+ * between two calls, the segments that follow each other are bytes that came.
+ */
+export class S3Uploads {
+  readonly #context: S3Context;
+  readonly #digests = new Map<string, Digest>();
+
+  constructor(context: S3Context) {
+    this.#context = context;
+  }
+
+  async append(key: string, stream: Readable, options: AppendOptions): Promise<Appended> {
+    using _ = heard(stream);
+    const { chain, strays } = await this.#find(key);
+    const size = bytesOf(chain);
+    if (size !== options.offset) throw new BlobError("bad_range", `the upload has ${size} bytes, not ${options.offset}`);
+    if (size > options.max_bytes) throw new BlobError("too_large", `more than ${options.max_bytes} bytes`);
+    // Before anything is added: what was without a beginning must not get one.
+    await removeAll(this.#context.store, strays);
+    return await this.#write(key, chain, stream, options);
+  }
+
+  async uploaded(key: string): Promise<number> {
+    return bytesOf((await this.#find(key)).chain);
+  }
+
+  async complete(key: string, expect: { size: number; sha256: string }): Promise<Completed> {
+    const { chain, strays } = await this.#find(key);
+    const size = bytesOf(chain);
+    if (size !== expect.size) throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
+    const known = this.#digests.get(key);
+    const sha256 = known?.chain === nameOf(chain) ? known.hash.copy().digest("hex") : await this.#digestOf(chain);
+    if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
+    const placement = new Placement(this.#context.store, chain);
+    let placed = false;
+    return {
+      read: (range?: BlobRange) => readSegments(this.#context, chain, range),
+      prepare: async (blob_key) => {
+        if (!placed) await placement.prepare(blobObject(blob_key));
+      },
+      commit: async (blob_key) => {
+        if (placed) return;
+        await placement.commit(blobObject(blob_key));
+        placed = true;
+        this.#digests.delete(key);
+        await this.#context.forget([...chain.map((segment) => segment.key), ...strays]);
+      },
+    };
+  }
+
+  async abandon(key: string): Promise<void> {
+    this.#digests.delete(key);
+    const { chain, strays } = await this.#find(key);
+    await removeAll(this.#context.store, [...chain.map((segment) => segment.key), ...strays]);
+  }
+
+  async *list(): AsyncGenerator<BlobStat> {
+    for await (const { directory, objects } of groupsOf(this.#context.store.list(`${UPLOADS}/`))) {
+      const size = bytesOf(chainOf(objects).chain);
+      if (size > 0) yield { key: directory.slice(UPLOADS.length + 1), size, stored_at: newestOf(objects) };
+    }
+  }
+
+  async #find(key: string): Promise<{ chain: Segment[]; strays: string[] }> {
+    return chainOf(await Array.fromAsync(this.#context.store.list(`${directoryOf(key)}/`)));
+  }
+
+  async #write(key: string, chain: readonly Segment[], stream: Readable, options: AppendOptions): Promise<Appended> {
+    const { store } = this.#context;
+    const { offset, max_bytes } = options;
+    const hash = this.#takeDigest(key, chain);
+    const last = chain.at(-1);
+    const is_short = last !== undefined && last.end - last.start < segmentBytes(max_bytes);
+    const tail = is_short ? await buffer(readSegments(this.#context, chain, { start: last.start, end: last.end - 1 })) : undefined;
+    const writer = new SegmentWriter(store, directoryOf(key), { at: offset, bytes_max: max_bytes, tail });
+    let size = offset;
+    const keep = async (): Promise<void> => {
+      const written = await writer.finish();
+      if (is_short && written.length > 0) await this.#context.forget([last.key]);
+      if (hash !== undefined) this.#keepDigest(key, { hash, chain: nameOf(chainAfter(chain, written)) });
+    };
+    try {
+      for await (const chunk of chunksOf(stream, options.signal)) {
+        if (size + chunk.byteLength > max_bytes) throw new BlobError("too_large", `more than ${max_bytes} bytes`);
+        await writer.write(chunk);
+        hash?.update(chunk);
+        size += chunk.byteLength;
+        options.on_bytes?.(chunk.byteLength);
+      }
+    } catch (error) {
+      if (!(error instanceof BlobError)) {
+        await writer.cease();
+        throw error;
+      }
+      await keep();
+      if (error.code !== "interrupted") throw error;
+      return { size, whole: false };
+    }
+    await keep();
+    return { size, whole: true };
+  }
+
+  /** The digest of the upload so far, to go on with; it is not known any more until what follows is kept. */
+  #takeDigest(key: string, chain: readonly Segment[]): Hash | undefined {
+    const known = this.#digests.get(key);
+    this.#digests.delete(key);
+    if (chain.length === 0) return createHash("sha256");
+    return known?.chain === nameOf(chain) ? known.hash : undefined;
+  }
+
+  #keepDigest(key: string, digest: Digest): void {
+    const [oldest] = this.#digests.keys();
+    if (this.#digests.size >= DIGESTS_MAX && oldest !== undefined) this.#digests.delete(oldest);
+    this.#digests.set(key, digest);
+  }
+
+  async #digestOf(chain: readonly Segment[]): Promise<string> {
+    const hash = createHash("sha256");
+    for await (const chunk of readSegments(this.#context, chain)) hash.update(chunk as Buffer);
+    return hash.digest("hex");
+  }
+}
+
+/** What lies there when `written` has come: it may begin with a longer form of the last segment. */
+function chainAfter(chain: readonly Segment[], written: readonly Segment[]): Segment[] {
+  const in_order = written.toSorted((a, b) => a.start - b.start);
+  const from = in_order[0]?.start ?? Infinity;
+  return [...chain.filter(({ start }) => start < from), ...in_order];
+}
+
+function directoryOf(key: string): string {
+  const { owner, name } = splitKey(key);
+  return `${UPLOADS}/${owner}/${name}`;
+}
+
+/** Objects by the directory that they lie in; S3 lists those of one directory together. */
+export async function* groupsOf(objects: AsyncIterable<S3Object>): AsyncGenerator<{ directory: string; objects: S3Object[] }> {
+  let group: { directory: string; objects: S3Object[] } | undefined;
+  for await (const object of objects) {
+    const directory = object.key.slice(0, object.key.lastIndexOf("/"));
+    if (group !== undefined && group.directory !== directory) yield group;
+    if (group?.directory !== directory) group = { directory, objects: [] };
+    group.objects.push(object);
+  }
+  if (group !== undefined) yield group;
+}
+
+export const newestOf = (objects: readonly S3Object[]): Date => new Date(Math.max(...objects.map(({ stored_at }) => stored_at.getTime())));

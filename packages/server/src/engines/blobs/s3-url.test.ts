@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readS3Url } from "./s3-url.ts";
+
+test("a place in an S3 store is read from its URL", () => {
+  assert.deepEqual(readS3Url("s3://robots/fleet/prod/?endpoint=http://10.0.0.1:9000&region=eu-central-1&path_style=1"), {
+    bucket: "robots",
+    prefix: "fleet/prod",
+    endpoint: "http://10.0.0.1:9000",
+    region: "eu-central-1",
+    path_style: true,
+  });
+  assert.deepEqual(readS3Url("s3://my.robots"), {
+    bucket: "my.robots",
+    prefix: "",
+    endpoint: undefined,
+    region: undefined,
+    path_style: false,
+  });
+});
+
+test("what is no such URL is refused in one sentence that does not repeat it", () => {
+  for (const [text, why] of [
+    ["/var/secret-word", /^expected s3:\/\/bucket/],
+    ["https://bucket/secret-word", /^expected s3:\/\/bucket/],
+    ["s3://", /^the bucket/],
+    ["s3://A_B/secret-word", /^the bucket/],
+    ["s3://bucket:9000/secret-word", /^the bucket/],
+    ["s3://key:secret-word@bucket", /AWS_SECRET_ACCESS_KEY/],
+    ["s3://bucket/.hidden/secret-word", /^the prefix/],
+    ["s3://bucket/a//secret-word", /^the prefix/],
+    ["s3://bucket/secret%20word", /^the prefix/],
+    ["s3://bucket#secret-word", /nothing after #/],
+    ["s3://bucket?secret-word=1", /has a parameter that there is not/],
+    ["s3://bucket?region=a&region=secret-word", /region twice/],
+    ["s3://bucket?endpoint=secret-word", /^endpoint: expected/],
+    ["s3://bucket?endpoint=https://key:secret-word@host", /^endpoint: expected/],
+    ["s3://bucket?endpoint=ftp://secret-word", /^endpoint: expected/],
+    ["s3://bucket?region=secret-word%20", /^region: expected/],
+    ["s3://bucket?path_style=secret-word", /^path_style: expected/],
+  ] as const) {
+    assert.throws(
+      () => readS3Url(text),
+      (error) =>
+        error instanceof Error && why.test(error.message) && !error.message.includes("secret-word") && !error.message.includes("\n"),
+      text,
+    );
+  }
+});

@@ -1,0 +1,129 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, request as send, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
+import { startFauxqs } from "fauxqs";
+import type { S3Settings } from "../s3-store.ts";
+
+const BUCKET = "robofleet";
+
+export interface S3Request {
+  method: string;
+  /** Path and query. */
+  url: string;
+}
+
+/**
+ * What goes wrong with a request: the connection is closed without an answer (`close`), after the request was carried out
+ * (`lost`), or in the middle of the answer's body (`cut`); or the store answers with an error.
+ */
+export type Fault = "close" | "lost" | "cut" | { status: number; body: string };
+
+/** An answer as S3 gives it. */
+export const s3Fault = (status: number, code: string, more = ""): Fault => ({
+  status,
+  body: `<?xml version="1.0" encoding="UTF-8"?><Error><Code>${code}</Code><Message>planned</Message>${more}</Error>`,
+});
+
+/** A store that speaks S3, with faults when the test asks for them. It knows what was begun of parts and not ended. */
+export class S3ForTests implements AsyncDisposable {
+  /** Asked for every request. */
+  fault: (request: S3Request) => Fault | undefined | Promise<Fault | undefined> = () => undefined;
+  readonly requests: S3Request[] = [];
+  /** Ids of objects of parts that were begun, with their keys. */
+  readonly begun = new Map<string, { key: string; at: Date }>();
+  readonly #proxy = createServer((request, response) => void this.#serve(request, response).catch(() => response.destroy()));
+  readonly #store: Awaited<ReturnType<typeof startFauxqs>>;
+  #places = 0;
+
+  private constructor(store: Awaited<ReturnType<typeof startFauxqs>>) {
+    this.#store = store;
+  }
+
+  static async start({ host = "127.0.0.1" }: { host?: string } = {}): Promise<S3ForTests> {
+    const store = await startFauxqs({ port: 0, logger: false, init: { buckets: [BUCKET] } });
+    const made = new S3ForTests(store);
+    made.#proxy.listen(0, host);
+    await once(made.#proxy, "listening");
+    return made;
+  }
+
+  /** Settings of a place that nothing lies in yet. */
+  place(): S3Settings {
+    this.#places += 1;
+    const { address, port } = this.#proxy.address() as AddressInfo;
+    return {
+      bucket: BUCKET,
+      prefix: `place/${this.#places}`,
+      endpoint: `http://${address}:${port}`,
+      region: "us-east-1",
+      path_style: true,
+      credentials: { access_key_id: "AKIATESTKEYID", secret_access_key: "the-secret-of-the-test", session_token: undefined },
+    };
+  }
+
+  /** No faults, and nothing remembered. */
+  reset(): void {
+    this.fault = () => undefined;
+    this.requests.splice(0);
+    this.begun.clear();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#proxy.closeAllConnections();
+    this.#proxy.close();
+    await this.#store.stop();
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { method = "", url = "", headers } = request;
+    request.on("error", () => {});
+    this.requests.push({ method, url });
+    const fault = await this.fault({ method, url });
+    if (fault === "close") return void request.socket.destroy();
+    if (typeof fault === "object") {
+      request.resume();
+      response.writeHead(fault.status, { "content-type": "application/xml" }).end(method === "HEAD" ? undefined : fault.body);
+      return;
+    }
+    const query = new URL(url, "http://store").searchParams;
+    if (method === "GET" && query.has("uploads")) return this.#listBegun(response, query.get("prefix") ?? "");
+    const body = await buffer(request);
+    const forwarded = send({ port: this.#store.port, method, path: url, headers: { ...headers, "content-length": body.length } });
+    forwarded.end(body);
+    const [answer] = (await once(forwarded, "response")) as [IncomingMessage];
+    const content = await buffer(answer);
+    const { statusCode: status = 500 } = answer;
+    this.#note(method, url, query, status, content.toString("latin1", 0, 4_096));
+    if (fault === "lost") return void request.socket.destroy();
+    response.writeHead(status, answer.headers);
+    if (fault !== "cut") return void response.end(content);
+    response.write(content.subarray(0, Math.ceil(content.length / 2)), () => request.socket.destroy());
+  }
+
+  #note(method: string, url: string, query: URLSearchParams, status: number, content: string): void {
+    const id = query.get("uploadId");
+    if (status >= 300) return;
+    if (method === "POST" && query.has("uploads")) {
+      const begun = /<UploadId>([^<]+)</.exec(content)?.[1] ?? "";
+      this.begun.set(begun, { key: new URL(url, "http://store").pathname.slice(BUCKET.length + 2), at: new Date() });
+    } else if (id !== null && (method === "POST" || method === "DELETE")) this.begun.delete(id);
+  }
+
+  /** The store of the tests does not list them; others do. */
+  #listBegun(response: ServerResponse, prefix: string): void {
+    const uploads = [...this.begun].filter(([, { key }]) => key.startsWith(prefix));
+    const rows = uploads.map(
+      ([id, { key, at }]) => `<Upload><Key>${key}</Key><UploadId>${id}</UploadId><Initiated>${at.toISOString()}</Initiated></Upload>`,
+    );
+    response.writeHead(200, { "content-type": "application/xml" });
+    response.end(`<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>${rows.join("")}</ListMultipartUploadsResult>`);
+  }
+}
+
+/** Bytes that say where they stand: those from `start` on, of one endless upload. Both are multiples of 8. */
+export function patternAt(start: number, length: number): Buffer {
+  const bytes = Buffer.alloc(length);
+  for (let at = 0; at < length; at += 8) bytes.writeDoubleBE(start + at, at);
+  return bytes;
+}

@@ -1,0 +1,300 @@
+import { randomBytes } from "node:crypto";
+import type { connect, Msg, NatsConnection, NodeConnectionOptions, Subscription } from "@nats-io/transport-node";
+import type { Activity, Clock, Timer } from "@robofleet/clock";
+import type { JsonValue } from "@robofleet/protocol";
+import type { EngineLog } from "../log.ts";
+import type { Bus, BusListener } from "./bus.ts";
+import { localBus, type LocalBus } from "./local-bus.ts";
+import { type NatsAddress, natsSubject } from "./nats-address.ts";
+import { greets } from "./nats-greeting.ts";
+import { Outbox } from "./nats-outbox.ts";
+
+export interface NatsBusOptions {
+  address: NatsAddress;
+  clock: Clock;
+  log: EngineLog;
+  activity?: Activity | undefined;
+  /** Told at the start and with every change. */
+  onConnected?: (connected: boolean) => void;
+  /** Of one message in bytes; NATS' own limit, 1 MiB unless configured, counts beside it. */
+  message_bytes_max?: number;
+  /** Messages on their way out, kept or not confirmed yet. */
+  outgoing_messages_max?: number;
+  ping_every_ms?: number;
+}
+
+/** What one transaction changes is some 800 KB at most. */
+const MESSAGE_BYTES_MAX = 1_000_000;
+const OUTGOING_MESSAGES_MAX = 10_000;
+const OUTGOING_BYTES_MAX = 16 * 1024 ** 2;
+/** The third ping in a row that finds no answer ends the connection: a frozen server is known after 10 to 15 seconds. */
+const PING_EVERY_MS = 5_000;
+const PINGS_MISSED_MAX = 2;
+const CONNECT_TIMEOUT_MS = 5_000;
+/** Between attempts: twice as long each time, and less by up to a half so that nodes do not come together. */
+const RETRY_MIN_MS = 100;
+const RETRY_MAX_MS = 5_000;
+/** A connection that stood for so long was a good one: the next attempts begin with the short wait. */
+const STABLE_MS = 10_000;
+/** However often something is lost, readers read again once in this time. */
+const GAP_EVERY_MS = 1_000;
+/** How long what was published last may take on its way out when we close. */
+const CLOSE_FLUSH_MS = 1_000;
+/** Different complaints of the server that one connection logs. */
+const COMPLAINTS_MAX = 20;
+
+type State = "connected" | "unreachable" | "refused";
+type Dial = typeof connect;
+
+interface Heard {
+  listeners: number;
+  subscription: Subscription | undefined;
+}
+
+/**
+ * The bus of several nodes, on NATS core. Hints inside of this process go the short way of the local bus, whether NATS is there or not;
+ * the others hear them through NATS, which does not send us our own. So the order is that of each publisher, and none between two.
+ * Answers at once: the connection is made in the background, for as long as it takes, each time that it is lost.
+ */
+export async function natsBus(options: NatsBusOptions): Promise<Bus> {
+  // Loaded here: a server that is alone does without, 70 ms and 2 MB of heap.
+  const { connect: dial } = await import("@nats-io/transport-node");
+  return new NatsBus(dial, options);
+}
+
+class NatsBus implements Bus {
+  /** Of this run, in all that it sends: NATS forgets whose a message was when its connection is gone. */
+  readonly #id = randomBytes(9).toString("base64url");
+  readonly #dial: Dial;
+  readonly #options: NatsBusOptions;
+  readonly #log: EngineLog;
+  readonly #gap_subject: string;
+  readonly #local: LocalBus;
+  readonly #outbox: Outbox;
+  readonly #heard = new Map<string, Heard>();
+  readonly #ending = new AbortController();
+  #connection: NatsConnection | undefined;
+  #state: State | undefined;
+  #gap_wait: Timer | undefined;
+  #gap_due = false;
+  #closing: Promise<void> | undefined;
+
+  constructor(dial: Dial, options: NatsBusOptions) {
+    this.#dial = dial;
+    this.#options = options;
+    this.#log = options.log;
+    this.#gap_subject = `${options.address.prefix}.gap`;
+    this.#local = localBus(options);
+    this.#outbox = new Outbox({
+      messages_max: options.outgoing_messages_max ?? OUTGOING_MESSAGES_MAX,
+      bytes_max: OUTGOING_BYTES_MAX,
+      announcement: { subject: this.#gap_subject, payload: encode({ from: this.#id }) },
+    });
+    options.onConnected?.(false);
+    void this.#run();
+  }
+
+  get connected(): boolean {
+    return this.#state === "connected";
+  }
+
+  publish(subject: string, message: JsonValue): void {
+    if (this.#ending.signal.aborted) return;
+    this.#local.publish(subject, message);
+    const payload = encode({ from: this.#id, message });
+    if (payload.length <= (this.#options.message_bytes_max ?? MESSAGE_BYTES_MAX))
+      return this.#outbox.send(natsSubject(this.#options.address.prefix, subject), payload);
+    this.#log.warn({ subject, bytes: payload.length }, "a message is too large for the bus: other servers are told to read again");
+    this.#outbox.owe();
+  }
+
+  subscribe(subject: string, listener: BusListener): () => void {
+    const endLocal = this.#local.subscribe(subject, listener);
+    const heard = this.#heard.get(subject) ?? { listeners: 0, subscription: undefined };
+    this.#heard.set(subject, heard);
+    heard.listeners += 1;
+    if (heard.listeners === 1) this.#listen(subject, heard);
+    let ended = false;
+    return () => {
+      if (ended) return;
+      ended = true;
+      endLocal();
+      heard.listeners -= 1;
+      if (heard.listeners > 0) return;
+      this.#heard.delete(subject);
+      heard.subscription?.unsubscribe();
+    };
+  }
+
+  onGap(listener: () => void): () => void {
+    return this.#local.onGap(listener);
+  }
+
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
+    this.#ending.abort();
+    this.#gap_wait?.cancel();
+    const connection = this.#connection;
+    await this.#local.close();
+    if (connection === undefined) return;
+    const sent = new AbortController();
+    await Promise.race([connection.flush().catch(() => {}), this.#options.clock.sleep(CLOSE_FLUSH_MS, sent.signal)]);
+    sent.abort();
+    await connection.close();
+  }
+
+  /** Not by the client's own reconnecting: it waits for a frozen server to take what is written before it gives a connection up. */
+  async #run(): Promise<void> {
+    const { clock, address } = this.#options;
+    const { signal } = this.#ending;
+    let failures = 0;
+    for (let turn = Math.floor(clock.random() * address.servers.length); !signal.aborted; turn += 1) {
+      const server = address.servers[turn % address.servers.length];
+      const since = clock.monotonic();
+      const connection = server && (await this.#connect(server));
+      if (connection !== undefined) await this.#serve(connection);
+      failures = connection !== undefined && clock.monotonic() - since > STABLE_MS ? 0 : failures + 1;
+      const wait = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(failures, 10));
+      await clock.sleep(wait * (0.5 + clock.random() / 2), signal);
+    }
+  }
+
+  async #connect(server: NatsAddress["servers"][number]): Promise<NatsConnection | undefined> {
+    const { address, clock, ping_every_ms: pingInterval = PING_EVERY_MS } = this.#options;
+    const options: NodeConnectionOptions = {
+      servers: [server.host.includes(":") ? `[${server.host}]:${server.port}` : `${server.host}:${server.port}`],
+      name: "robofleet",
+      reconnect: false,
+      noEcho: true,
+      ignoreClusterUpdates: true,
+      timeout: CONNECT_TIMEOUT_MS,
+      pingInterval,
+      maxPingOut: PINGS_MISSED_MAX,
+      ...address.credentials,
+      ...(address.tls ? { tls: {} } : {}),
+    };
+    try {
+      await greets(server, { clock, timeout_ms: CONNECT_TIMEOUT_MS, signal: this.#ending.signal });
+      const connection = await this.#dial(options);
+      if (!this.#ending.signal.aborted) return connection;
+      await connection.close();
+    } catch (error) {
+      this.#away(error);
+    }
+    return undefined;
+  }
+
+  /** Until the connection is gone. */
+  async #serve(connection: NatsConnection): Promise<void> {
+    this.#connection = connection;
+    void this.#watch(connection);
+    // All before anything is awaited: what is kept goes out first, and we miss nothing from here on.
+    this.#subscribe(this.#gap_subject, () => this.#gap());
+    for (const [subject, heard] of this.#heard) this.#listen(subject, heard);
+    this.#outbox.attach(connection);
+    connection.flush().then(
+      () => this.#arrived(connection),
+      () => {},
+    );
+    const error = await connection.closed();
+    this.#connection = undefined;
+    this.#outbox.detach();
+    for (const heard of this.#heard.values()) heard.subscription = undefined;
+    this.#away(error);
+  }
+
+  #arrived(connection: NatsConnection): void {
+    if (this.#connection !== connection || this.#ending.signal.aborted) return;
+    this.#become("connected", () => this.#log.info({ server: connection.getServer() }, "the bus is connected"));
+    // What was told before this moment we did not hear.
+    this.#gap();
+  }
+
+  #away(error: unknown): void {
+    const reason = error instanceof Error ? error.message : "the connection ended";
+    const refused = error instanceof Error && (error.name === "AuthorizationError" || error.name === "UserAuthenticationExpiredError");
+    if (refused) this.#become("refused", () => this.#log.error({ reason }, "the bus refuses the credentials in ROBOFLEET_BUS_URL"));
+    else
+      this.#become("unreachable", () =>
+        this.#log.warn({ reason }, "the bus cannot be reached: what other servers tell arrives late until it can"),
+      );
+  }
+
+  #become(state: State, say: () => void): void {
+    if (this.#state === state || this.#ending.signal.aborted) return;
+    const before = this.connected;
+    this.#state = state;
+    if (this.connected !== before) this.#options.onConnected?.(this.connected);
+    say();
+  }
+
+  async #watch(connection: NatsConnection): Promise<void> {
+    const complaints = new Set<string>();
+    for await (const status of connection.status()) {
+      if (status.type === "staleConnection") void connection.close();
+      if (status.type !== "error" || this.#ending.signal.aborted) continue;
+      const reason = status.error.message;
+      if (complaints.size < COMPLAINTS_MAX && !complaints.has(reason)) this.#log.warn({ reason }, "the bus refused something");
+      complaints.add(reason);
+      this.#gap();
+    }
+  }
+
+  #listen(subject: string, heard: Heard): void {
+    heard.subscription = this.#subscribe(natsSubject(this.#options.address.prefix, subject), ({ message }) => {
+      if (message !== undefined) this.#local.publish(subject, message);
+    });
+  }
+
+  #subscribe(nats_subject: string, take: (told: Envelope) => void): Subscription | undefined {
+    try {
+      return this.#connection?.subscribe(nats_subject, { callback: (error, message) => this.#hear(error, message, take) });
+    } catch {
+      // The connection has just closed: the next one subscribes.
+      return undefined;
+    }
+  }
+
+  #hear(error: Error | null, message: Msg, take: (told: Envelope) => void): void {
+    // The server refused the subscription, and #watch has heard of it.
+    if (error !== null) return;
+    const told = decode(message);
+    if (told === undefined) {
+      if (this.#gap_wait === undefined) this.#log.warn({ subject: message.subject }, "a message on the bus could not be read");
+      this.#gap();
+    } else if (told.from !== this.#id) take(told);
+  }
+
+  /** Tells at once, and once more for all that is lost in the time after. */
+  #gap(): void {
+    this.#gap_due = true;
+    if (this.#gap_wait !== undefined || this.#ending.signal.aborted) return;
+    this.#gap_due = false;
+    this.#local.lose();
+    this.#gap_wait = this.#options.clock.setTimer(GAP_EVERY_MS, () => {
+      this.#gap_wait = undefined;
+      if (this.#gap_due) this.#gap();
+    });
+  }
+}
+
+interface Envelope {
+  /** The bus that sent it. */
+  from: string;
+  /** None: others missed something. */
+  message?: JsonValue;
+}
+
+const encode = (envelope: Envelope): Uint8Array => Buffer.from(JSON.stringify(envelope));
+
+function decode(message: Msg): Envelope | undefined {
+  try {
+    const told = message.json<Partial<Envelope> | null>();
+    return typeof told?.from === "string" ? (told as Envelope) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,103 @@
+import { randomBytes } from "node:crypto";
+import type { Clock } from "@robofleet/clock";
+import type { NatsAddress } from "./nats-address.ts";
+import { greets } from "./nats-greeting.ts";
+
+/** What one look at one server of a NATS address found. */
+export interface NatsSeen {
+  /** `host:port` */
+  server: string;
+  /** Why there is no connection, in a few words; the rest is then of no use. */
+  failure?: { refused: boolean; reason: string };
+  version: string;
+  /** bytes */
+  max_payload: number;
+  wants_credentials: boolean;
+  is_encrypted: boolean;
+  /** What it forbids us to do on our own subjects, in its words. */
+  forbidden: readonly string[];
+  /** Of a message that we published until we heard it; undefined: it never came. */
+  round_trip_ms: number | undefined;
+}
+
+interface ProbeOptions {
+  clock: Pick<Clock, "monotonic" | "setTimer" | "sleep">;
+  timeout_ms: number;
+  signal: AbortSignal;
+}
+
+/** Looks at every server of the address: connects to it, and says a word on a subject of its own to itself. Never rejects. */
+export async function probeNats(address: NatsAddress, options: ProbeOptions): Promise<NatsSeen[]> {
+  return await Promise.all(address.servers.map((server) => probeServer(address, server, options)));
+}
+
+async function probeServer(address: NatsAddress, { host, port }: NatsAddress["servers"][number], options: ProbeOptions): Promise<NatsSeen> {
+  const at = host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+  const nothing = { server: at, version: "", max_payload: 0, wants_credentials: false, is_encrypted: false, forbidden: [] };
+  try {
+    return { ...nothing, ...(await converse(address, { host, port, at }, options)) };
+  } catch (error) {
+    const { name = "", message = "" } = error instanceof Error ? error : {};
+    const refused = name === "AuthorizationError" || name === "UserAuthenticationExpiredError";
+    return { ...nothing, failure: { refused, reason: message || "the connection ended" }, round_trip_ms: undefined };
+  }
+}
+
+async function converse(
+  address: NatsAddress,
+  { host, port, at }: { host: string; port: number; at: string },
+  { clock, timeout_ms, signal }: ProbeOptions,
+): Promise<Omit<NatsSeen, "server">> {
+  const { connect } = await import("@nats-io/transport-node");
+  await greets({ host, port }, { clock, timeout_ms, signal });
+  const connection = await connect({
+    servers: [at],
+    name: "robofleet doctor",
+    reconnect: false,
+    ignoreClusterUpdates: true,
+    timeout: timeout_ms,
+    ...address.credentials,
+    ...(address.tls ? { tls: {} } : {}),
+  });
+  const cut = (): void => void connection.close();
+  signal.addEventListener("abort", cut, { once: true });
+  try {
+    const forbidden: string[] = [];
+    const heard = Promise.withResolvers<void>();
+    void (async () => {
+      for await (const status of connection.status()) {
+        if (status.type !== "error") continue;
+        forbidden.push(status.error.message);
+        heard.resolve();
+      }
+    })();
+    const subject = `${address.prefix}.doctor.${randomBytes(9).toString("base64url")}`;
+    const since = clock.monotonic();
+    let answered: number | undefined;
+    connection.subscribe(subject, {
+      max: 1,
+      callback: (error) => {
+        if (error === null) answered = clock.monotonic();
+        heard.resolve();
+      },
+    });
+    connection.publish(subject, "");
+    const waited = new AbortController();
+    await Promise.race([heard.promise, clock.sleep(timeout_ms, AbortSignal.any([signal, waited.signal]))]);
+    // What it refuses it says before it answers this, also when we heard ourselves.
+    await connection.flush().catch(() => {});
+    waited.abort();
+    const { info } = connection;
+    return {
+      version: info?.version ?? "",
+      max_payload: info?.max_payload ?? 0,
+      wants_credentials: info?.auth_required === true,
+      is_encrypted: address.tls || info?.tls_required === true,
+      forbidden,
+      round_trip_ms: answered === undefined ? undefined : answered - since,
+    };
+  } finally {
+    signal.removeEventListener("abort", cut);
+    await connection.close().catch(() => {});
+  }
+}

@@ -1,0 +1,106 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
+import { type NatsAddress, parseNatsUrl } from "../nats-address.ts";
+import { greets } from "../nats-greeting.ts";
+
+const program = [...(process.env.PATH ?? "").split(":"), "/usr/sbin"]
+  .map((directory) => path.join(directory, "nats-server"))
+  .find((file) => existsSync(file));
+
+/** For tests: why those with a real NATS do not run; false when they do. */
+export const SKIP_NATS: string | false = program === undefined && "nats-server is not installed (apt-get install nats-server)";
+
+/** A port that nobody listens on. */
+export async function freePort(host = "127.0.0.1"): Promise<number> {
+  const server = createServer().listen(0, host);
+  await new Promise((resolve) => server.once("listening", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return typeof address === "object" && address !== null ? address.port : 0;
+}
+
+/** A real NATS on this machine, with its address and its directory for itself. */
+export class NatsServer implements AsyncDisposable {
+  readonly host: string;
+  readonly port: number;
+  readonly #directory: string;
+  #process: ChildProcess | undefined;
+
+  private constructor(host: string, port: number, directory: string) {
+    this.host = host;
+    this.port = port;
+    this.#directory = directory;
+  }
+
+  /** `config` in NATS' own words. With `start: false` it is first started by `restart`. */
+  static async start({
+    config = "",
+    host = "127.0.0.1",
+    start = true,
+  }: { config?: string; host?: string; start?: boolean } = {}): Promise<NatsServer> {
+    const directory = await mkdtemp(path.join(tmpdir(), "robofleet-nats-"));
+    const server = new NatsServer(host, await freePort(host), directory);
+    await writeFile(path.join(directory, "nats.conf"), `listen: "${host}:${server.port}"\n${config}\n`);
+    if (start) await server.restart();
+    return server;
+  }
+
+  /** As it stands in ROBOFLEET_BUS_URL; `user` with its password. */
+  url({ user, prefix = "robofleet", port = this.port }: { user?: string; prefix?: string; port?: number } = {}): string {
+    return `nats://${user === undefined ? "" : `${user}@`}${this.host}:${port}/${prefix}`;
+  }
+
+  address(of: Parameters<NatsServer["url"]>[0] = {}): NatsAddress {
+    const address = parseNatsUrl(this.url(of));
+    if (address === undefined) throw new Error("the URL of the test's NATS is none");
+    return address;
+  }
+
+  /** Kills it, if it runs, and starts it again on the same port. */
+  async restart(): Promise<void> {
+    await this.kill();
+    if (program === undefined) throw new Error("nats-server is not installed");
+    const started = spawn(program, ["-c", path.join(this.#directory, "nats.conf")], { cwd: this.#directory, stdio: "ignore" });
+    this.#process = started;
+    await until("nats-server to answer", () => {
+      if (started.exitCode !== null) throw new Error(`nats-server did not start: exit ${started.exitCode}`);
+      return greets(
+        { host: this.host, port: this.port },
+        { clock: systemClock, timeout_ms: 1_000, signal: AbortSignal.timeout(2_000) },
+      ).then(
+        () => true,
+        () => false,
+      );
+    });
+  }
+
+  /** kill -9. */
+  async kill(): Promise<void> {
+    const running = this.#process;
+    this.#process = undefined;
+    if (running === undefined || running.exitCode !== null || running.signalCode !== null) return;
+    const ended = new Promise((resolve) => running.once("exit", resolve));
+    running.kill("SIGKILL");
+    await ended;
+  }
+
+  /** SIGSTOP: it keeps its connections and answers nothing. */
+  freeze(): void {
+    this.#process?.kill("SIGSTOP");
+  }
+
+  thaw(): void {
+    this.#process?.kill("SIGCONT");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,46 @@
+import type { Plane } from "../../context.ts";
+import { pushDesired } from "./push.ts";
+import { listUnobserved } from "./store/robot-state.ts";
+
+/**
+ * Robots of this node that may not have heard of what they are to look like, because the hint to their node was lost. One
+ * that has heard of it says so in a moment: who has not at two looks in a row is told again, once for each generation.
+ */
+export class UntoldRobots {
+  readonly #plane: Pick<Plane, "db" | "link" | "log" | "secrets" | "node">;
+  #known = new Map<string, { generation: number; is_told: boolean }>();
+
+  #is_gap = false;
+
+  constructor(plane: Pick<Plane, "db" | "link" | "log" | "secrets" | "node">) {
+    this.#plane = plane;
+  }
+
+  /** Hints were lost for certain: the next look is as good as a second one. */
+  missed(): void {
+    this.#is_gap = true;
+  }
+
+  async tell(): Promise<void> {
+    const { db, link, node } = this.#plane;
+    const is_gap = this.#is_gap;
+    this.#is_gap = false;
+    const known = new Map<string, { generation: number; is_told: boolean }>();
+    const late: { org_id: string; robot_id: string }[] = [];
+    for (const { org_id, robot_id, generation } of await listUnobserved(db, node)) {
+      if ((link.session(robot_id)?.hello.generation ?? generation) >= generation) continue;
+      const before = this.#known.get(robot_id);
+      const is_late = is_gap || before?.generation === generation;
+      const was_told = before?.generation === generation && before.is_told;
+      if (is_late && !was_told) late.push({ org_id, robot_id });
+      known.set(robot_id, { generation, is_told: is_late || was_told });
+    }
+    this.#known = known;
+    for (const [org_id, robots] of Map.groupBy(late, (robot) => robot.org_id))
+      await pushDesired(
+        this.#plane,
+        org_id,
+        robots.map(({ robot_id }) => robot_id),
+      );
+  }
+}

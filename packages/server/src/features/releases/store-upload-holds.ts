@@ -1,0 +1,49 @@
+import type { SystemDb } from "../../kernel/db.ts";
+import { bigint, nullable, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+import type { NodeRun } from "../../link/index.ts";
+
+/** An upload, across orgs: who works on it is asked before anything of an org. */
+export interface UploadName {
+  org_id: string;
+  release_id: string;
+}
+
+const holdRow = row({ holder: nullable(text), holder_beat: bigint });
+export type Hold = RowOf<typeof holdRow>;
+
+/**
+ * 1 when the holder has it from now on: nobody had, whoever had it is `silent` and has not moved since, or its process is no
+ * more. A hold of this very process is left over, since the process knows its own.
+ */
+export const takeHold = (
+  db: SystemDb,
+  { org_id, release_id }: UploadName,
+  self: NodeRun,
+  holder: string,
+  silent: Hold | undefined,
+): Promise<number> =>
+  // reads: node
+  db.run(sql`
+    update artifact_upload u set holder = ${holder}, holder_node = ${self.id}, holder_epoch = ${self.epoch}, holder_beat = u.holder_beat + 1
+    where u.org_id = ${org_id} and u.release_id = ${release_id} and (
+      u.holder is null or (u.holder_node = ${self.id} and u.holder_epoch = ${self.epoch})
+      or (u.holder = ${silent?.holder ?? null} and u.holder_beat = ${silent?.holder_beat ?? null})
+      or not exists (select from node n where n.id = u.holder_node and n.epoch = u.holder_epoch and not n.is_over))`);
+
+export const findHold = (db: SystemDb, { org_id, release_id }: UploadName): Promise<Hold | undefined> =>
+  db.maybe(sql(holdRow)`select ${holdRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
+
+/** 0 when somebody else has taken it, or it is no more. */
+export const renewHold = (db: SystemDb, { org_id, release_id }: UploadName, holder: string): Promise<number> =>
+  db.run(sql`
+    update artifact_upload set holder_beat = holder_beat + 1
+    where org_id = ${org_id} and release_id = ${release_id} and holder = ${holder}`);
+
+/** Waits for nobody: a row that somebody has locked is being taken, or dropped by the transaction of the holder itself. */
+export const giveUpHold = (db: SystemDb, { org_id, release_id }: UploadName, holder: string): Promise<number> =>
+  db.run(sql`
+    with held as (
+      select org_id, release_id from artifact_upload
+      where org_id = ${org_id} and release_id = ${release_id} and holder = ${holder} for update skip locked)
+    update artifact_upload u set holder = null, holder_node = null, holder_epoch = null
+    from held where u.org_id = held.org_id and u.release_id = held.release_id`);

@@ -1,0 +1,156 @@
+import type { Robot } from "@robofleet/protocol/routes";
+import { type Caller, visible } from "../../kernel/caller.ts";
+import { containing } from "../../kernel/contains.ts";
+import type { Db } from "../../kernel/db.ts";
+import { BEHIND_ALL_IDS } from "../../kernel/page.ts";
+import { json, row, sql, type Statement, text } from "../../kernel/sql.ts";
+import { type RobotStatus, robotRow, shown, type ShownRobotRow } from "./store.ts";
+
+export interface RobotFilter {
+  status?: RobotStatus | undefined;
+  fleet_id?: string | undefined;
+  site_id?: string | undefined;
+  labels: readonly { key: string; value: string }[];
+  q?: string | undefined;
+  health?: Robot["health"] | undefined;
+  /** A release that the robot runs, and the app that it is a release of. */
+  release?: { id: string; app: string } | undefined;
+  app?: string | undefined;
+  release_state?: Robot["release_state"] | undefined;
+  config_state?: Robot["config_state"] | undefined;
+}
+
+export type Sort = "newest" | "name";
+
+/** The last robot of the page before. */
+export interface RobotKey {
+  id: string;
+  /** Only where robots stand by name. */
+  name?: string;
+}
+
+const STATUS_CONDITIONS: Record<RobotStatus | "any", Statement<unknown>> = {
+  // Decommissioned robots are shown to those who ask for them.
+  any: sql`and r.decommissioned_at is null`,
+  online: sql`and r.decommissioned_at is null and r.node_id is not null`,
+  offline: sql`and r.decommissioned_at is null and r.node_id is null and r.last_seen_at is not null`,
+  // last_seen_at is null exactly where connected_at is, which is indexed: last_seen_at must not be, it changes with every heartbeat.
+  never_connected: sql`and r.decommissioned_at is null and r.last_seen_at is null and r.connected_at is null`,
+  decommissioned: sql`and r.decommissioned_at is not null`,
+};
+const NOTHING = sql``;
+
+/**
+ * Robots in the order asked for, behind `after`. Each state that is looked for is read from an index that is in the order of
+ * robots' ids, from where the page starts: what is rare is found without looking at every robot.
+ */
+export function listRobots(
+  db: Db,
+  caller: Caller,
+  filter: RobotFilter,
+  { sort, after, limit }: { sort: Sort; after: RobotKey | null; limit: number },
+): Promise<ShownRobotRow[]> {
+  const { status = "any", fleet_id, site_id, labels, q } = filter;
+  const from = sort === "newest" ? (after?.id ?? BEHIND_ALL_IDS) : BEHIND_ALL_IDS;
+  const [joins, conditions] = [joinsOf(filter, sort, from), conditionsOf(filter, sort)];
+  return db.many(
+    shown(
+      sql`
+      select r.org_id, ${robotRow.of("r")} from robot r ${joins}
+      where r.org_id = ${caller.org_id} ${STATUS_CONDITIONS[status]} ${visible(caller, "r.site_id", "r.fleet_id")}
+        ${fleet_id === undefined ? NOTHING : sql`and r.fleet_id = ${fleet_id}`}
+        ${site_id === undefined ? NOTHING : sql`and r.site_id = ${site_id}`}
+        ${labels.length === 0 ? NOTHING : sql`and r.labels @> ${json(Object.fromEntries(labels.map(({ key, value }) => [key, value])))}::jsonb`}
+        ${q === undefined ? NOTHING : sql`and r.name ~ ${containing(q)}`} ${conditions}
+        ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}
+      limit ${limit}`,
+      sort === "newest" ? sql`page.id desc` : sql`page.name collate "C", page.id`,
+    ),
+  );
+}
+
+const behindName = (after: RobotKey | null): Statement<unknown> =>
+  after === null ? NOTHING : sql`and (r.name collate "C", r.id) > (${after.name ?? ""}, ${after.id})`;
+
+/** Tables in which a robot must have a row, one at most of each. */
+function joinsOf({ health, release, app, release_state, config_state }: RobotFilter, sort: Sort, from: string): Statement<unknown> {
+  const of_app = app ?? "main";
+  return sql`
+    ${
+      release === undefined
+        ? NOTHING
+        : sql`-- reads: robot_app
+          join robot_app runs on runs.org_id = r.org_id and runs.robot_id = r.id and runs.robot_id < ${from} and runs.app = ${release.app} and runs.current_release_id = ${release.id}`
+    }
+    ${
+      app === undefined && (release_state === undefined || release_state === "unknown")
+        ? NOTHING
+        : sql`-- reads: robot_app
+          join robot_app a on a.org_id = r.org_id and a.robot_id = r.id and a.robot_id < ${from} and a.app = ${of_app} ${release_state === undefined ? NOTHING : APP_STATES[release_state]}`
+    }
+    ${
+      health === undefined || health === "unknown"
+        ? NOTHING
+        : sql`-- reads: health_snapshot
+          join health_snapshot h on h.org_id = r.org_id and h.robot_id = r.id and h.robot_id < ${from} ${HEALTH_STATES[health]}`
+    }
+    ${
+      config_state === undefined || config_state === "unknown" || sort === "name"
+        ? NOTHING
+        : sql`-- reads: robot_config
+          join (select distinct org_id, robot_id from robot_config where ${CONFIG_STATES[config_state]} and robot_id < ${from} order by org_id, robot_id desc) c
+            on c.org_id = r.org_id and c.robot_id = r.id`
+    }`;
+}
+
+// Each state stands in the text, so that the plan is made for how frequent it is.
+const APP_STATES: Record<Robot["release_state"], Statement<unknown>> = {
+  current: sql`and a.state = 'current'`,
+  behind: sql`and a.state = 'behind'`,
+  failed: sql`and a.state = 'failed'`,
+  unknown: sql`and a.state = 'unknown'`,
+};
+const HEALTH_STATES = { ok: sql`and h.state = 'ok'`, failing: sql`and h.state = 'failing'` };
+const CONFIG_STATES = { drifted: sql`state = 'drifted'`, pending: sql`state = 'pending'`, in_sync: sql`state = 'in_sync'` };
+
+/** Rows that a robot must not have: its config is as its worst namespace is. By name, one of the state is looked for robot by robot. */
+function conditionsOf({ app, health, release_state, config_state }: RobotFilter, sort: Sort): Statement<unknown> {
+  return sql`
+    ${
+      release_state === "unknown" && app === undefined
+        ? sql`-- reads: robot_app
+          and not exists (select from robot_app a where a.org_id = r.org_id and a.robot_id = r.id and a.app = 'main' and a.state <> 'unknown')`
+        : NOTHING
+    }
+    ${
+      health === "unknown"
+        ? sql`-- reads: health_snapshot
+          and not exists (select from health_snapshot h where h.org_id = r.org_id and h.robot_id = r.id)`
+        : NOTHING
+    }
+    ${
+      config_state === undefined || config_state === "unknown" || sort === "newest"
+        ? NOTHING
+        : sql`-- reads: robot_config
+          and exists (select from robot_config c where c.org_id = r.org_id and c.robot_id = r.id and c.${CONFIG_STATES[config_state]})`
+    }
+    ${
+      config_state === undefined || config_state === "drifted"
+        ? NOTHING
+        : sql`-- reads: robot_config
+          and not exists (select from robot_config w where w.org_id = r.org_id and w.robot_id = r.id and ${WORSE[config_state]})`
+    }`;
+}
+
+const WORSE = {
+  pending: sql`w.state = 'drifted'`,
+  in_sync: sql`w.state in ('drifted', 'pending')`,
+  unknown: sql`w.state <> 'unknown'`,
+};
+
+const releaseRow = row({ id: text, app: text });
+
+/** By its id or its tag: no tag is of the form of an id. */
+export const findRelease = (db: Db, org_id: string, id_or_tag: string): Promise<{ id: string; app: string } | undefined> =>
+  // reads: release
+  db.maybe(sql(releaseRow)`select id, app from release where org_id = ${org_id} and (id = ${id_or_tag} or tag = ${id_or_tag})`);

@@ -1,0 +1,54 @@
+import type { Timer } from "@robofleet/clock";
+import type { Plane } from "../../context.ts";
+import { followLogs, type LogListener, robotsOfFleet } from "../logs/index.ts";
+
+export interface FollowedFleet {
+  org_id: string;
+  fleet_id: string;
+}
+
+/** Hears of what the robots of a fleet log that are connected to this node. */
+export class FleetFollowers {
+  readonly #plane: Plane;
+  readonly #fleet: FollowedFleet;
+  readonly #take: LogListener;
+  readonly #follows = new Map<string, () => void>();
+  #again: Timer | undefined;
+  #over = false;
+
+  constructor(plane: Plane, fleet: FollowedFleet, take: LogListener) {
+    this.#plane = plane;
+    this.#fleet = fleet;
+    this.#take = take;
+  }
+
+  /** Follows who is in the fleet now; those who have left it not any more. */
+  async look(): Promise<void> {
+    const { org_id, fleet_id } = this.#fleet;
+    const members = new Set(await robotsOfFleet(this.#plane.db.forOrg(org_id), org_id, fleet_id));
+    if (this.#over) return;
+    for (const robot_id of members) {
+      if (this.#follows.has(robot_id)) continue;
+      this.#follows.set(robot_id, followLogs(this.#plane, org_id, robot_id, this.#take, { hurry: false }));
+    }
+    for (const [robot_id, end] of this.#follows) {
+      if (members.has(robot_id)) continue;
+      end();
+      this.#follows.delete(robot_id);
+    }
+  }
+
+  /** Does `work`, which looks, at this interval. */
+  every(ms: number, work: () => Promise<void>): void {
+    this.#again = this.#plane.clock.every(ms, () =>
+      work().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not look who is in a fleet")),
+    );
+  }
+
+  end(): void {
+    this.#over = true;
+    this.#again?.cancel();
+    for (const end of this.#follows.values()) end();
+    this.#follows.clear();
+  }
+}

@@ -1,0 +1,74 @@
+import type { IncomingMessage } from "node:http";
+import type { Plane } from "../../../context.ts";
+import { authenticateAgain } from "../../../kernel/authenticate.ts";
+import { requireRole } from "../../../kernel/caller.ts";
+import { badRequest } from "../../../kernel/fault.ts";
+import { type Admitted, type Seen, targetOf } from "../admit.ts";
+import { STREAM_KINDS } from "../kinds.ts";
+import { decodeHeader, encodeHeader } from "./header.ts";
+
+/** Of the query: who asked has been found out, and nobody else is to read it. */
+const CREDENTIALS = ["token", "ticket", "org_id"];
+
+/** What the node that admitted a viewer tells the one that serves it. No secret: the proof is there as its hash. */
+interface Admission {
+  kind: string;
+  robot_id: string;
+  org_id: string;
+  held: { by: "token" | "session"; hash: string };
+  ip: string;
+  decommissioned: boolean;
+  request_id: string;
+}
+
+/** Path and query of the request by which a viewer is handed on. */
+export function targetWithoutCredentials(request: IncomingMessage): string {
+  const { path, query } = targetOf(request);
+  for (const name of CREDENTIALS) query.delete(name);
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
+}
+
+export function encodeAdmission({ kind, robot_id, caller, held, ip, decommissioned }: Admitted, request_id: string): string {
+  const admission: Admission = {
+    kind: kind.name,
+    robot_id,
+    org_id: caller.org_id,
+    held: { by: held.by, hash: held.hash.toString("base64url") },
+    ip,
+    decommissioned,
+    request_id,
+  };
+  return encodeHeader(admission);
+}
+
+/** What another node says of a viewer. Throws 400 when it says nothing that this version understands. */
+export function decodeAdmission(request: IncomingMessage): Admission {
+  const admission = decodeHeader(request);
+  if (!isAdmission(admission)) throw badRequest("a server of another version handed this stream on in a way that this one does not know");
+  return admission;
+}
+
+function isAdmission(value: unknown): value is Admission {
+  if (typeof value !== "object" || value === null) return false;
+  const { kind, robot_id, org_id, held, ip, decommissioned, request_id } = value as Partial<Admission>;
+  return (
+    [kind, robot_id, org_id, ip, request_id, held?.hash].every((one) => typeof one === "string") &&
+    (held?.by === "token" || held?.by === "session") &&
+    typeof decommissioned === "boolean"
+  );
+}
+
+/**
+ * A viewer that another node has admitted, as one of our own. Who it is is asked anew by what it showed there: nodes tell each other
+ * whom they let in, not what those may.
+ */
+export async function readmit(plane: Plane, request: IncomingMessage, admission: Admission, seen: Seen): Promise<Admitted> {
+  const { robot_id, org_id, ip, decommissioned } = admission;
+  const kind = STREAM_KINDS.find(({ name }) => name === admission.kind);
+  if (kind === undefined) throw badRequest(`this server does not know the stream ${admission.kind}`);
+  seen.org_id = org_id;
+  const held = { by: admission.held.by, hash: Buffer.from(admission.held.hash, "base64url") };
+  const caller = await authenticateAgain(plane, held, org_id);
+  requireRole(caller, kind.role);
+  return { kind, caller, held, robot_id, decommissioned, ip, start: kind.prepare(targetOf(request).query) };
+}

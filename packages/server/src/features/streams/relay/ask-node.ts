@@ -1,0 +1,51 @@
+import { type IncomingMessage, request as httpRequest } from "node:http";
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import type { Clock } from "@robofleet/clock";
+
+/** Beyond it the node that serves a viewer is taken to have failed. It writes to the database before it answers. */
+export const ANSWER_TIMEOUT_MS = 10_000;
+const REFUSAL_BYTES_MAX = 64 * 1024;
+
+export type NodeAnswer =
+  | { upgraded: true; lines: string; socket: Socket; head: Buffer }
+  /** The whole of an HTTP response, which ends with the connection. */
+  | { upgraded: false; response: Buffer };
+
+/** Asks a node for a WebSocket. Rejects when it does not answer, or ends the connection before. */
+export function askNode(
+  socket: TLSSocket,
+  { path, headers }: { path: string; headers: Record<string, string> },
+  clock: Pick<Clock, "setTimer">,
+): Promise<NodeAnswer> {
+  const { promise, resolve, reject } = Promise.withResolvers<NodeAnswer>();
+  const late = clock.setTimer(ANSWER_TIMEOUT_MS, () => reject(new Error("does not answer")));
+  const outgoing = httpRequest({
+    path,
+    headers: { ...headers, connection: "Upgrade", upgrade: "websocket" },
+    createConnection: () => socket,
+  });
+  outgoing.on("error", (error: NodeJS.ErrnoException) => reject(new Error(error.code ?? error.message)));
+  outgoing.once("upgrade", (response, upgraded, head) => resolve({ upgraded: true, lines: linesOf(response), socket: upgraded, head }));
+  outgoing.once("response", (response) => void readRefusal(response).then(resolve, reject));
+  outgoing.end();
+  promise.catch(() => socket.destroy());
+  return promise.finally(() => late.cancel());
+}
+
+/** Status line and headers as they came, with the empty line behind. */
+function linesOf({ statusCode, statusMessage, rawHeaders }: IncomingMessage): string {
+  const headers = rawHeaders.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${rawHeaders[i + 1]}\r\n`] : []));
+  return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n${headers.join("")}\r\n`;
+}
+
+async function readRefusal(response: IncomingMessage): Promise<NodeAnswer> {
+  const parts: Buffer[] = [Buffer.from(linesOf(response), "latin1")];
+  let bytes = 0;
+  for await (const part of response as AsyncIterable<Buffer>) {
+    bytes += part.length;
+    if (bytes > REFUSAL_BYTES_MAX) throw new Error("its refusal is too long");
+    parts.push(part);
+  }
+  return { upgraded: false, response: Buffer.concat(parts) };
+}

@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, createServer, connect, type Socket } from "node:net";
+import { test } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
+import { closeFrame } from "./frame-walk.ts";
+import { JoinedSockets } from "./joined-sockets.ts";
+
+const LIMIT = { timeout: 120_000 };
+const MIB = 1024 * 1024;
+
+/** Two connected ends of a TCP connection. */
+async function socketPair(): Promise<[Socket, Socket]> {
+  const server = createServer({ allowHalfOpen: true });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const accepted = once(server, "connection") as Promise<[Socket]>;
+  const one = connect({ port: (server.address() as AddressInfo).port, host: "127.0.0.1", allowHalfOpen: true });
+  await once(one, "connect");
+  const [other] = await accepted;
+  server.close();
+  for (const socket of [one, other]) socket.on("error", () => {});
+  return [one, other];
+}
+
+/** A viewer and a node, with two sockets in between that are joined. */
+async function startRig(head: Buffer = Buffer.alloc(0)) {
+  const [viewer, viewer_here] = await socketPair();
+  const [node, node_here] = await socketPair();
+  const joined = new JoinedSockets({ viewer: viewer_here, node: node_here, head }, systemClock);
+  const heard: Buffer[] = [];
+  viewer.on("data", (bytes: Buffer) => heard.push(bytes));
+  return {
+    viewer,
+    node,
+    viewer_here,
+    node_here,
+    joined,
+    heard: () => Buffer.concat(heard),
+    [Symbol.dispose]: () => [viewer, node, viewer_here, node_here].forEach((socket) => socket.destroy()),
+  };
+}
+
+/** A frame of up to 65,535 bytes. */
+function frame(bytes: number, fill: number): Buffer {
+  const header = Buffer.from([0x82, 126, 0, 0]);
+  header.writeUInt16BE(bytes, 2);
+  return Buffer.concat([header, Buffer.alloc(bytes, fill)]);
+}
+
+const CLOSED = closeFrame(1013, "the server is stopping");
+
+test(
+  "bytes go through both ways as they are, what came with the answer first, and an end of one is the end of the other",
+  LIMIT,
+  async () => {
+    using it = await startRig(frame(3, 1));
+    it.node.write(frame(500, 2));
+    const said: Buffer[] = [];
+    it.node.on("data", (bytes: Buffer) => said.push(bytes));
+    it.viewer.write("anything at all");
+    await until("both have heard", () => it.heard().length === 511 && Buffer.concat(said).toString() === "anything at all");
+    assert.deepEqual(it.heard(), Buffer.concat([frame(3, 1), frame(500, 2)]));
+    const ended = once(it.node, "end");
+    it.viewer.end();
+    await ended;
+    it.node.end();
+    await it.joined.ended;
+  },
+);
+
+test("a viewer that reads nothing stops the node, holds no more than a chunk, and then gets every byte", LIMIT, async () => {
+  using it = await startRig();
+  it.viewer.pause();
+  // More than both kernels' buffers take.
+  const chunk = frame(60_000, 7);
+  const count = Math.ceil((96 * MIB) / chunk.length);
+  for (let i = 0; i < count; i += 1) it.node.write(chunk);
+  let waiting = 0;
+  it.node_here.on("data", () => (waiting = Math.max(waiting, it.viewer_here.writableLength)));
+  await until("the node is not read any more", () => it.node_here.isPaused());
+  assert.ok(it.node.writableLength > 0);
+  assert.ok(waiting < MIB, `${waiting} bytes wait`);
+  it.viewer.resume();
+  await until("all has come", () => it.viewer.bytesRead === count * chunk.length, { progress: () => it.viewer.bytesRead });
+});
+
+test("an end that is asked for comes behind the frame that is on its way, and nothing behind it", LIMIT, async () => {
+  using it = await startRig();
+  const [first, second] = [frame(1_000, 1), frame(1_000, 2)];
+  it.node.write(first.subarray(0, 10));
+  await until("it has begun", () => it.heard().length === 10);
+  it.joined.end(1013, "the server is stopping");
+  it.node.write(Buffer.concat([first.subarray(10), second]));
+  await once(it.viewer, "end");
+  assert.deepEqual(it.heard(), Buffer.concat([first, CLOSED]));
+  it.viewer.end();
+  await it.joined.ended;
+});
+
+test("a node that goes between two frames is a close with a code; in the middle of one it is a cut", LIMIT, async () => {
+  using whole = await startRig();
+  whole.node.write(frame(10, 1));
+  await until("the frame", () => whole.heard().length === 14);
+  whole.node.destroy();
+  await once(whole.viewer, "end");
+  assert.deepEqual(whole.heard().subarray(14), closeFrame(1013, "the robot's server went away"));
+  whole.viewer.end();
+  await whole.joined.ended;
+
+  using half = await startRig();
+  half.node.write(frame(10, 1).subarray(0, 8));
+  await until("half a frame", () => half.heard().length === 8);
+  half.node.resetAndDestroy();
+  await once(half.viewer, "end");
+  assert.equal(half.heard().length, 8);
+  await half.joined.ended;
+});
+
+test(
+  "a node that has closed by itself is not followed by a second close, and a viewer that does not answer one is cut",
+  LIMIT,
+  async () => {
+    using it = await startRig();
+    const own = closeFrame(4409, "agent offline");
+    it.node.end(own);
+    // It never ends its side.
+    await once(it.viewer, "end");
+    assert.deepEqual(it.heard(), own);
+    await it.joined.ended;
+    assert.equal(it.viewer_here.destroyed, true);
+  },
+);

@@ -1,0 +1,87 @@
+import { WebSocket } from "ws";
+import type { Plane } from "../../../context.ts";
+import type { KnownNode, Nodes } from "../../../link/index.ts";
+import type { WantedFlush } from "../log-stream.ts";
+import { decodeFlush, FLEET_SHARE_PATH, SHARE_READY, type ShareWish } from "./fleet-share.ts";
+import { encodeHeader, NODE_HEADER } from "./header.ts";
+
+const OPEN_TIMEOUT_MS = 5_000;
+/** A robot sends at most 64 KiB at once, which may be compressed. */
+const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
+
+/** What robots of a fleet log that are connected to other nodes. */
+export class OtherShares {
+  readonly #plane: Plane;
+  readonly #nodes: Nodes;
+  readonly #wish: ShareWish;
+  readonly #query: string;
+  readonly #take: (flush: WantedFlush) => void;
+  readonly #open = new Map<string, WebSocket>();
+  #over = false;
+
+  constructor(plane: Plane, nodes: Nodes, asked: { wish: ShareWish; query: string }, take: (flush: WantedFlush) => void) {
+    this.#plane = plane;
+    this.#nodes = nodes;
+    this.#wish = asked.wish;
+    this.#query = asked.query;
+    this.#take = take;
+  }
+
+  /** Connects to the nodes that it is not connected to, and leaves those that are dead. Answers how many came, and whether all are there. */
+  async look(): Promise<{ came: number; complete: boolean }> {
+    const nodes = new Map((await this.#nodes.others()).map((node) => [`${node.id} ${node.epoch}`, node]));
+    for (const [key, ws] of this.#open) if (!nodes.has(key)) ws.terminate();
+    const missing = [...nodes].filter(([key]) => !this.#open.has(key));
+    const came = await Promise.all(missing.map(([key, node]) => this.#connect(key, node)));
+    return { came: came.filter(Boolean).length, complete: nodes.keys().every((key) => this.#open.has(key)) };
+  }
+
+  end(): void {
+    this.#over = true;
+    for (const ws of this.#open.values()) ws.terminate();
+  }
+
+  /** Whether it is there now. */
+  async #connect(key: string, node: KnownNode): Promise<boolean> {
+    try {
+      const socket = await this.#nodes.connect(node);
+      const ws = new WebSocket(`ws://node${FLEET_SHARE_PATH}?${this.#query}`, {
+        createConnection: () => socket,
+        headers: { [NODE_HEADER]: encodeHeader(this.#wish) },
+        perMessageDeflate: false,
+        maxPayload: MESSAGE_BYTES_MAX,
+      });
+      await this.#ready(ws);
+      if (this.#over || ws.readyState !== ws.OPEN) {
+        ws.terminate();
+        return false;
+      }
+      this.#open.set(key, ws);
+      ws.once("close", () => this.#open.delete(key));
+      return true;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#plane.log.warn({ node_id: node.id, address: node.address, reason }, "a fleet's log cannot be had from another server");
+      return false;
+    }
+  }
+
+  /** Resolves when everything is heard from then on. */
+  async #ready(ws: WebSocket): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const late = this.#plane.clock.setTimer(OPEN_TIMEOUT_MS, () => ws.terminate());
+    ws.on("message", (data: Buffer) => {
+      const text = data.toString("utf8");
+      if (text === SHARE_READY) return resolve();
+      try {
+        this.#take(decodeFlush(text));
+      } catch {
+        // Of another version.
+        ws.terminate();
+      }
+    });
+    ws.on("error", reject);
+    ws.once("close", () => reject(new Error("closed the connection")));
+    await promise.finally(() => late.cancel());
+  }
+}

@@ -1,0 +1,142 @@
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { Timer } from "@robofleet/clock";
+import { CLOSE } from "@robofleet/protocol";
+import type { Plane } from "../../../context.ts";
+import { httpError } from "../../../kernel/fault.ts";
+import type { KnownNode, Nodes } from "../../../link/index.ts";
+import type { Admitted } from "../admit.ts";
+import { nodeOfRobot } from "../store.ts";
+import { encodeAdmission, targetWithoutCredentials } from "./admission.ts";
+import { askNode, type NodeAnswer } from "./ask-node.ts";
+import { NODE_HEADER } from "./header.ts";
+import { JoinedSockets } from "./joined-sockets.ts";
+
+/** How soon a viewer hears that the node which serves it is dead, beside what it takes to know that it is. */
+const LOOK_EVERY_MS = 3_000;
+
+/** The upgrade request of a viewer that is let in. */
+export interface Arrival {
+  request: IncomingMessage;
+  socket: Duplex;
+  head: Buffer;
+  /** Another one when another node was asked in vain. */
+  request_id: string;
+}
+
+/** Viewers that came here and whose robot another node holds: that one serves them, and here the bytes go through. */
+export class Relays {
+  readonly #plane: Plane;
+  readonly #nodes: Nodes;
+  readonly #open = new Map<JoinedSockets, KnownNode>();
+  readonly #look: Timer;
+  #draining = false;
+
+  constructor(plane: Plane, nodes: Nodes) {
+    this.#plane = plane;
+    this.#nodes = nodes;
+    this.#look = plane.clock.every(LOOK_EVERY_MS, () => this.#endLost());
+  }
+
+  /**
+   * Hands a viewer to the node that its robot is connected to. False: there is none, or it cannot be reached, and it is for us to
+   * serve it; otherwise it has been answered. Throws the Fault that the client is answered.
+   */
+  async take(arrival: Arrival, admitted: Admitted): Promise<boolean> {
+    const node = await this.#nodeOf(admitted);
+    if (node === undefined) return false;
+    const answer = await this.#ask(node, arrival, admitted);
+    if (answer === undefined) return false;
+    const { socket } = arrival;
+    if (!answer.upgraded) {
+      socket.once("finish", () => socket.destroy());
+      socket.end(answer.response);
+      return true;
+    }
+    if (this.#draining || socket.destroyed) {
+      answer.socket.destroy();
+      if (this.#draining) throw httpError(503, "the server is stopping", { "retry-after": "5" });
+      return true;
+    }
+    this.#join(node, arrival, answer);
+    return true;
+  }
+
+  /** Sends all away, and resolves when they have gone. */
+  async drain(): Promise<void> {
+    this.#draining = true;
+    this.#look.cancel();
+    const open = [...this.#open.keys()];
+    for (const joined of open) joined.end(CLOSE.draining, "the server is stopping");
+    await Promise.all(open.map(({ ended }) => ended));
+  }
+
+  #join(node: KnownNode, { socket, head }: Arrival, answer: NodeAnswer & { upgraded: true }): void {
+    const { metrics, clock } = this.#plane;
+    // As the WebSocket library does: what is sent is small, and silence is no fault.
+    (socket as Socket).setTimeout(0);
+    (socket as Socket).setNoDelay(true);
+    socket.write(answer.lines, "latin1");
+    if (head.length > 0) socket.unshift(head);
+    const joined = new JoinedSockets({ viewer: socket, node: answer.socket, head: answer.head }, clock);
+    this.#open.set(joined, node);
+    metrics.streams_relayed.set(this.#open.size);
+    void joined.ended.then(() => {
+      this.#open.delete(joined);
+      metrics.streams_relayed.set(this.#open.size);
+    });
+  }
+
+  async #nodeOf({ kind, robot_id, caller }: Admitted): Promise<KnownNode | undefined> {
+    const { db, link, node } = this.#plane;
+    if (kind.of !== "robot" || link.session(robot_id)?.org_id === caller.org_id) return undefined;
+    const at = await nodeOfRobot(db.forOrg(caller.org_id), caller.org_id, robot_id);
+    if (at === undefined || (at.node_id === node.id && at.node_epoch === node.epoch)) return undefined;
+    const others = await this.#nodes.others();
+    return others.find(({ id, epoch }) => id === at.node_id && epoch === at.node_epoch);
+  }
+
+  async #ask(node: KnownNode, arrival: Arrival, admitted: Admitted): Promise<NodeAnswer | undefined> {
+    const { clock, log, id } = this.#plane;
+    const { request, request_id } = arrival;
+    const headers = { ...passedOn(request), host: node.address, [NODE_HEADER]: encodeAdmission(admitted, request_id) };
+    try {
+      const socket = await this.#nodes.connect(node);
+      return await askNode(socket, { path: targetWithoutCredentials(request), headers }, clock);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      log.warn(
+        { node_id: node.id, address: node.address, reason, request_id },
+        "a stream could not be had from the server that its robot is connected to",
+      );
+      // The other one may have written it down under the first.
+      arrival.request_id = id("req");
+      return undefined;
+    }
+  }
+
+  /** A node that froze, or that the network lost, ends nothing by itself. */
+  async #endLost(): Promise<void> {
+    if (this.#open.size === 0) return;
+    for (const joined of this.#open.keys()) joined.cutStuck();
+    let living: Set<string>;
+    try {
+      living = new Set((await this.#nodes.others()).map(keyOf));
+    } catch {
+      // A database that does not answer says nothing about nodes.
+      return;
+    }
+    for (const [joined, node] of this.#open) if (!living.has(keyOf(node))) joined.end(CLOSE.draining, "the robot's server went away");
+  }
+}
+
+const keyOf = ({ id, epoch }: KnownNode): string => `${id} ${epoch}`;
+
+/** What of a viewer's own headers the node is told that serves it. */
+function passedOn({ headers }: IncomingMessage): Record<string, string> {
+  const passed = Object.entries(headers).flatMap(([name, value]) =>
+    typeof value === "string" && (name.startsWith("sec-websocket-") || name === "user-agent") ? [[name, value] as const] : [],
+  );
+  return Object.fromEntries(passed);
+}

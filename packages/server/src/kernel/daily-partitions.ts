@@ -1,0 +1,93 @@
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import type { Db } from "./db.ts";
+import { dayLiteral, identifier, row, sql, text } from "./sql.ts";
+
+const DAY_MS = 86_400_000;
+const DAYS_AHEAD = 7;
+
+/** A table in partitions by day, `NAME_YYYYMMDD`, with one, `NAME_default`, for what no day takes. */
+export interface DailyTable {
+  name: string;
+  /** The time that says into which day a row belongs. */
+  column: string;
+  /** Whoever makes or drops partitions holds this lock: any number that nothing else locks. */
+  lock: number;
+}
+
+/** Makes the partitions of the coming days and drops those of days before the last `days`, beside today. Two nodes may do it at the same time. */
+export async function keepPartitions(
+  { db, clock, log }: { db: Db; clock: Pick<Clock, "now">; log: Logger },
+  table: DailyTable,
+  days: number,
+): Promise<{ oldest: Date }> {
+  const today = Math.floor(clock.now().getTime() / DAY_MS) * DAY_MS;
+  const present = await listPartitions(db, table);
+  for (let ahead = 0; ahead <= DAYS_AHEAD; ahead += 1) {
+    const day = new Date(today + ahead * DAY_MS);
+    if (!present.includes(nameOf(table, day))) await makePartition(db, table, day);
+  }
+  const oldest = new Date(today - days * DAY_MS);
+  for (const name of present) {
+    const day = dayOf(table, name);
+    if (day === undefined || day >= oldest) continue;
+    await exclusively(db, table, (tx) => tx.run(sql`drop table if exists ${identifier(name)}`));
+    log.info({ partition: name }, "dropped an old partition");
+  }
+  await db.run(sql`
+    -- across orgs: retention is the same for everybody
+    delete from ${identifier(defaultOf(table))} where ${identifier(table.column)} < ${oldest}`);
+  return { oldest };
+}
+
+const defaultOf = ({ name }: DailyTable): string => `${name}_default`;
+
+/** Names of all partitions, the default one among them, in order. */
+async function listPartitions(db: Db, { name }: DailyTable): Promise<string[]> {
+  const rows = await db.many(sql(row({ relname: text }))`
+    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = to_regclass(${name}) order by c.relname`);
+  return rows.map(({ relname }) => relname);
+}
+
+/** One node at a time, and not waiting long for a lock: everyone who writes into the table would wait behind it. */
+const exclusively = <T>(db: Db, { lock }: DailyTable, work: (tx: Db) => Promise<T>): Promise<T> =>
+  db.transaction(async (tx) => {
+    await tx.run(sql`set local lock_timeout = '5s'`);
+    await tx.run(sql`select pg_advisory_xact_lock(${lock}::bigint)`);
+    return await work(tx);
+  });
+
+const makePartition = (db: Db, table: DailyTable, day: Date): Promise<void> =>
+  exclusively(db, table, async (tx) => {
+    const name = nameOf(table, day);
+    // Another node may have been faster.
+    if (!(await listPartitions(tx, table)).includes(name)) await createPartition(tx, table, name, day);
+  });
+
+/** And moves there what the default partition took of the day. */
+async function createPartition(tx: Db, table: DailyTable, name: string, from: Date): Promise<void> {
+  const to = new Date(from.getTime() + DAY_MS);
+  const [parent, rest, made, column] = [table.name, defaultOf(table), name, table.column].map(identifier) as [
+    ReturnType<typeof identifier>,
+    ReturnType<typeof identifier>,
+    ReturnType<typeof identifier>,
+    ReturnType<typeof identifier>,
+  ];
+  await tx.run(sql`create table ${made} (like ${parent} including all)`);
+  // It must not take more of this day meanwhile.
+  await tx.run(sql`lock table ${rest} in share row exclusive mode`);
+  await tx.run(sql`
+    -- across orgs: a partition holds a day of everybody
+    with moved as (delete from ${rest} where ${column} >= ${from} and ${column} < ${to} returning *)
+    insert into ${made} select * from moved`);
+  // Attached, not made in place: that would lock out everyone who reads or writes.
+  await tx.run(sql`alter table ${parent} attach partition ${made} for values from (${dayLiteral(from)}) to (${dayLiteral(to)})`);
+}
+
+const nameOf = ({ name }: DailyTable, day: Date): string => `${name}_${day.toISOString().slice(0, 10).replaceAll("-", "")}`;
+
+function dayOf({ name }: DailyTable, partition: string): Date | undefined {
+  const [, year, month, day] = /^(\d{4})(\d{2})(\d{2})$/.exec(partition.slice(name.length + 1)) ?? [];
+  return year === undefined ? undefined : new Date(`${year}-${month}-${day}T00:00:00Z`);
+}

@@ -1,0 +1,88 @@
+import { inHalves } from "./in-halves.ts";
+
+export interface TogetherOptions<T, R> {
+  /** Items of one piece of work. */
+  items_max: number;
+  /** Pieces of work under way, each of another key: all else finds a connection to the database, too. */
+  at_once: number;
+  /** Does it for all items, in one go, and answers for each, in their order. It may be asked for fewer of them again when it failed. */
+  work: (key: string, items: readonly T[]) => Promise<readonly R[]>;
+  /** Two items of the same name are never in one piece of work; absent: any may be. */
+  nameOf?: (item: T) => string;
+  /** Whether an error is no item's fault, so that it is not looked for; absent: no error is an item's fault, as with what only reads. */
+  concernsAll?: (error: unknown) => boolean;
+}
+
+interface Waiting<T, R> {
+  item: T;
+  resolve: (answer: R) => void;
+  reject: (error: unknown) => void;
+}
+
+/**
+ * Does what is asked at once when nothing else of its key is under way, and together whatever is asked meanwhile. Thousands
+ * that come at the same moment are a few pieces of work, and one that comes alone waits for nothing.
+ */
+export class Together<T, R> {
+  readonly #options: TogetherOptions<T, R>;
+  /** By key; the one that has waited longest comes first. */
+  readonly #waiting = new Map<string, Waiting<T, R>[]>();
+  readonly #busy = new Set<string>();
+
+  constructor(options: TogetherOptions<T, R>) {
+    this.#options = options;
+  }
+
+  /** Rejects with what the work threw for this item, or for all. How many may wait is whoever asks to bound. */
+  ask(key: string, item: T): Promise<R> {
+    const { promise, resolve, reject } = Promise.withResolvers<R>();
+    const queue = this.#waiting.get(key);
+    if (queue === undefined) this.#waiting.set(key, [{ item, resolve, reject }]);
+    else queue.push({ item, resolve, reject });
+    this.#begin();
+    return promise;
+  }
+
+  #begin(): void {
+    for (const [key, queue] of this.#waiting) {
+      if (this.#busy.size === this.#options.at_once) return;
+      if (this.#busy.has(key)) continue;
+      const [some, left] = this.#take(queue);
+      // What is left comes after the keys that wait already.
+      this.#waiting.delete(key);
+      if (left.length > 0) this.#waiting.set(key, left);
+      this.#busy.add(key);
+      void this.#perform(key, some).then(() => {
+        this.#busy.delete(key);
+        this.#begin();
+      });
+    }
+  }
+
+  #take(queue: Waiting<T, R>[]): [some: Waiting<T, R>[], left: Waiting<T, R>[]] {
+    const { items_max, nameOf } = this.#options;
+    if (nameOf === undefined) return [queue.splice(0, items_max), queue];
+    const [some, left, names]: [Waiting<T, R>[], Waiting<T, R>[], Set<string>] = [[], [], new Set()];
+    for (const waiting of queue) {
+      const name = nameOf(waiting.item);
+      if (some.length === items_max || names.has(name)) left.push(waiting);
+      else some.push(waiting);
+      names.add(name);
+    }
+    return [some, left];
+  }
+
+  /** Never rejects. */
+  #perform(key: string, waiting: readonly Waiting<T, R>[]): Promise<void> {
+    const { work, concernsAll = () => true } = this.#options;
+    const answer = async (some: readonly Waiting<T, R>[]): Promise<void> => {
+      const answers = await work(
+        key,
+        some.map(({ item }) => item),
+      );
+      if (answers.length !== some.length) throw new Error("work that was done together has not an answer for each");
+      for (const [i, { resolve }] of some.entries()) resolve(answers[i] as R);
+    };
+    return inHalves(waiting, answer, { concernsAll, failed: (some, error) => some.forEach(({ reject }) => reject(error)) });
+  }
+}

@@ -1,0 +1,178 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Clock, SimulatedClock, trackActivity } from "@robofleet/clock";
+import { localBus } from "../engines/bus/index.ts";
+import { createTestDatabase, silentLog } from "../engines/db/testing/index.ts";
+import type { SystemDb } from "../kernel/db.ts";
+import { createLog } from "../kernel/log.ts";
+import { sql } from "../kernel/sql.ts";
+import { Lease, LEASE_MS, listLivingNodes } from "./lease.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const MINUTES_MS = 60_000;
+
+/** Nodes on one database and one bus, with one time that passes and wall clocks of their own. */
+async function startNodes() {
+  const database = await createTestDatabase();
+  const activity = trackActivity();
+  const time = new SimulatedClock({ at: "2030-01-01T00:00:00Z", activity });
+  const db = await database.connect({ activity });
+  const bus = localBus({ log: silentLog, activity });
+  const own = new AsyncDisposableStack();
+  const nodes = new Map<string, Node>();
+  const start = async (id: string, { skew_ms = 0, off_bus = false } = {}): Promise<Node> => {
+    const clock = skewed(time, skew_ms);
+    const state = { lost: false };
+    const guarded = {
+      ...db,
+      many: (...args: Parameters<SystemDb["many"]>) => (state.lost ? Promise.reject(new Error("no database")) : db.many(...args)),
+      run: db.run.bind(db),
+      one: db.one.bind(db),
+    } as unknown as SystemDb;
+    const lease = await Lease.take({ db: guarded, clock, log: createLog({ level: "silent" }) }, id);
+    const told = { changed: 0, cut_off: 0, superseded: 0 };
+    const kept = lease.keep({
+      bus: off_bus ? { publish: () => {}, subscribe: () => () => {}, connected: false } : bus,
+      changed: () => void (told.changed += 1),
+      cutOff: () => void (told.cut_off += 1),
+      superseded: () => void (told.superseded += 1),
+    });
+    own.defer(() => kept.stop());
+    const node = { lease, told, state, stop: () => kept.stop() };
+    nodes.set(id, node);
+    return node;
+  };
+  const living = async () => (await listLivingNodes(db)).map(({ id }) => id);
+  return {
+    time,
+    db,
+    start,
+    living,
+    async [Symbol.asyncDispose]() {
+      await own.disposeAsync();
+      await bus.close();
+      await db.close();
+      await database.drop();
+    },
+  };
+}
+
+interface Node {
+  lease: Lease;
+  told: { changed: number; cut_off: number; superseded: number };
+  state: { lost: boolean };
+  stop(): Promise<void>;
+}
+
+const skewed = (time: SimulatedClock, skew_ms: number): Clock => ({
+  now: () => new Date(time.now().getTime() + skew_ms),
+  monotonic: () => time.monotonic() + Math.abs(skew_ms) * 7,
+  setTimer: (ms, work) => time.setTimer(ms, work),
+  every: (ms, work) => time.every(ms, work),
+  sleep: (ms, signal) => time.sleep(ms, signal),
+  random: () => time.random(),
+  randomBytes: (count) => time.randomBytes(count),
+});
+
+test("clocks that differ by ten minutes: nobody takes a living node for dead, and a dead one is found in time", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const ahead = await it.start("node_ahead", { skew_ms: 5 * MINUTES_MS });
+  const behind = await it.start("node_behind", { skew_ms: -5 * MINUTES_MS });
+  const third = await it.start("node_third");
+  await it.time.advance({ minutes: 2 });
+  assert.deepEqual(await it.living(), ["node_ahead", "node_behind", "node_third"]);
+  assert.deepEqual(
+    [ahead.told, behind.told, third.told].map(({ changed }) => changed),
+    [0, 0, 0],
+  );
+  await third.stop();
+  await it.time.advance({ milliseconds: LEASE_MS - 3_000 });
+  assert.ok((await it.living()).includes("node_third"));
+  await it.time.advance({ milliseconds: 15_000 - (LEASE_MS - 3_000) });
+  assert.deepEqual(await it.living(), ["node_ahead", "node_behind"]);
+  // One of them was first, and each looks at presence every few seconds besides.
+  assert.equal(ahead.told.changed + behind.told.changed, 1);
+  assert.equal(third.lease.is_held, false);
+});
+
+test("a node that stopped in good order is over at once; its next run is another one", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const first = await it.start("node_a");
+  await first.stop();
+  await first.lease.giveUp();
+  assert.deepEqual(await it.living(), []);
+  const second = await it.start("node_a");
+  assert.deepEqual([first.lease.node.epoch, second.lease.node.epoch], [1, 2]);
+  await first.lease.giveUp();
+  assert.deepEqual(await listLivingNodes(it.db), [{ id: "node_a", epoch: 2 }]);
+});
+
+test("a node that cannot renew knows it before the others, and is told to send its robots away when they say so", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const cut = await it.start("node_cut");
+  const other = await it.start("node_other");
+  await it.time.advance({ seconds: 4 });
+  cut.state.lost = true;
+  for (let waited = 0; cut.lease.is_held; waited += 1) {
+    assert.ok(waited < 20, "it went on holding its lease");
+    assert.ok((await it.living()).includes("node_cut"), "the others were first");
+    await it.time.advance({ seconds: 1 });
+  }
+  await it.time.advance({ seconds: 15 - 9 });
+  assert.deepEqual(await it.living(), ["node_other"]);
+  assert.ok(cut.told.cut_off > 0);
+  assert.deepEqual([other.told.cut_off, other.lease.is_held], [0, true]);
+  cut.state.lost = false;
+  const { changed } = cut.told;
+  await it.time.advance({ seconds: 4 });
+  assert.ok(cut.told.changed > changed, "it looks at what it holds");
+  assert.equal(cut.lease.is_held, true);
+  assert.deepEqual(await it.living(), ["node_cut", "node_other"]);
+});
+
+test(
+  "a node that hears neither the database nor the bus sends its robots away by itself; without the database alone it waits",
+  TIMEOUT,
+  async () => {
+    await using it = await startNodes();
+    const deaf = await it.start("node_deaf", { off_bus: true });
+    const single = await it.start("node_single");
+    deaf.state.lost = true;
+    single.state.lost = true;
+    await it.time.advance({ seconds: 30 });
+    assert.equal(deaf.lease.is_held, false);
+    assert.ok(deaf.told.cut_off > 0);
+    assert.equal(single.lease.is_held, false);
+    assert.equal(single.told.cut_off, 0);
+  },
+);
+
+test("a database that was away for all of them makes nobody dead", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const nodes = [await it.start("node_a"), await it.start("node_b")];
+  await it.time.advance({ seconds: 10 });
+  for (const { state } of nodes) state.lost = true;
+  await it.time.advance({ minutes: 5 });
+  // One has it back sooner than the other.
+  nodes[0]!.state.lost = false;
+  await it.time.advance({ seconds: 6 });
+  nodes[1]!.state.lost = false;
+  await it.time.advance({ seconds: 30 });
+  assert.deepEqual(await it.living(), ["node_a", "node_b"]);
+  assert.deepEqual(
+    nodes.map(({ told }) => told.cut_off),
+    [0, 0],
+  );
+});
+
+test("of two processes under one node's id the older one ends, and says nothing of the newer one's robots", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const older = await it.start("node_a");
+  const newer = await it.start("node_a");
+  await it.time.advance({ seconds: 20 });
+  assert.deepEqual([older.told, newer.told.superseded], [{ changed: 0, cut_off: 0, superseded: 1 }, 0]);
+  assert.deepEqual([older.lease.is_held, newer.lease.is_held], [false, true]);
+  await it.db.run(sql`delete from node`);
+  await it.time.advance({ seconds: 4 });
+  assert.equal(newer.told.superseded, 1);
+});

@@ -1,0 +1,27 @@
+import { connect, type TLSSocket } from "node:tls";
+import type { Clock } from "@robofleet/clock";
+import type { RunCertificate } from "../../kernel/tls/index.ts";
+import { parseAddress } from "./address.ts";
+import { nodeTls, peerFingerprint, steady } from "./node-tls.ts";
+import type { KnownNode } from "./store-nodes.ts";
+
+/** A node on the same network answers in milliseconds; one that does not in this time is not waited for. */
+export const CONNECT_TIMEOUT_MS = 3_000;
+
+/** Connects to a node and makes sure that it is that one. Rejects with a reason for the log; nothing has been sent then. */
+export function connectNode(node: KnownNode, pair: RunCertificate, clock: Pick<Clock, "setTimer">): Promise<TLSSocket> {
+  const address = parseAddress(node.address);
+  if (address === undefined) return Promise.reject(new Error("its address cannot be read"));
+  const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
+  const socket = connect({ ...address, ...nodeTls(pair), checkServerIdentity: () => undefined });
+  const late = clock.setTimer(CONNECT_TIMEOUT_MS, () => reject(new Error("does not answer")));
+  socket.on("error", (error: NodeJS.ErrnoException) => reject(new Error(error.code ?? error.message)));
+  socket.once("close", () => reject(new Error("closed the connection")));
+  socket.once("secureConnect", () => {
+    if (peerFingerprint(socket) !== node.tls_fingerprint) return reject(new Error("has another certificate"));
+    steady(socket);
+    resolve(socket);
+  });
+  promise.catch(() => socket.destroy());
+  return promise.finally(() => late.cancel());
+}

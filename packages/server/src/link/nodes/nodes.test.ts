@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { request as httpRequest } from "node:http";
+import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
+import { test } from "node:test";
+import { connect, type TLSSocket } from "node:tls";
+import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
+import { createTestDatabase } from "../../engines/db/testing/index.ts";
+import type { Db } from "../../kernel/db.ts";
+import { createLog } from "../../kernel/log.ts";
+import { type KeyPair, runCertificate } from "../../kernel/tls/index.ts";
+import { sql } from "../../kernel/sql.ts";
+import { openNodes } from "./nodes.ts";
+import { parseAddress } from "./address.ts";
+import { writeNodeAddress } from "./store-nodes.ts";
+
+const LIMIT = { timeout: 60_000 };
+const log = createLog({ level: "silent" });
+const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
+
+/** A database with rows of nodes, and those that listen. */
+async function startRig() {
+  const own = new AsyncDisposableStack();
+  const database = own.use(await createTestDatabase());
+  const db = await database.connect();
+  let refused = 0;
+  const add = async (id: string): Promise<void> => {
+    await db.run(sql`insert into node (id, epoch, beat, is_over, started_at) values (${id}, 1, 1, false, ${systemClock.now()})`);
+  };
+  const open = async (id: string) => {
+    await add(id);
+    const context = { db, clock: systemClock, log, node: { id, epoch: 1 }, onRefused: () => void (refused += 1) };
+    const nodes = await openNodes(context, ANY);
+    own.defer(() => nodes.close());
+    return nodes;
+  };
+  return { db: db as Db, add, open, refused: () => refused, [Symbol.asyncDispose]: () => own.disposeAsync() };
+}
+
+/** Status of what the other end answers to a request; undefined: it was cut. */
+function ask(socket: TLSSocket): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    const outgoing = httpRequest({ path: "/", createConnection: () => socket });
+    outgoing.once("response", (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+    outgoing.once("error", () => resolve(undefined));
+    outgoing.end();
+  });
+}
+
+/** Connects as somebody who may have no certificate, or one that nobody knows. */
+async function strangerAsks(address: string, pair: Partial<KeyPair>): Promise<number | undefined> {
+  const socket = connect({ ...parseAddress(address)!, ...pair, rejectUnauthorized: false });
+  socket.on("error", () => {});
+  const met = await Promise.race([once(socket, "secureConnect").then(() => true), once(socket, "close").then(() => false)]).catch(
+    () => false,
+  );
+  try {
+    return met ? await ask(socket) : undefined;
+  } finally {
+    socket.destroy();
+  }
+}
+
+test(
+  "two nodes that find each other in the database connect, both ends proved, and one hands the other an upgrade request",
+  LIMIT,
+  async () => {
+    await using rig = await startRig();
+    const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
+    const [to_b] = await a.others();
+    assert.deepEqual(
+      (await a.others()).map(({ id }) => id),
+      ["node_b"],
+    );
+    assert.equal(await ask(await a.connect(to_b!)), 404);
+    const came = new Promise<string>((resolve) =>
+      b.onUpgrade((request, socket) => {
+        resolve(`${request.url} ${request.headers["sec-websocket-key"]}`);
+        socket.end("HTTP/1.1 418 no\r\n\r\n");
+      }),
+    );
+    const socket = await a.connect(to_b!);
+    const outgoing = httpRequest({
+      path: "/x",
+      headers: { connection: "Upgrade", upgrade: "websocket", "sec-websocket-key": "k" },
+      createConnection: () => socket,
+    });
+    outgoing.on("error", () => {});
+    outgoing.end();
+    assert.equal(await came, "/x k");
+    socket.destroy();
+    assert.equal(rig.refused(), 0);
+  },
+);
+
+test("who shows no certificate, one that no node has, or that of a node which is over is cut without an answer", LIMIT, async () => {
+  await using rig = await startRig();
+  const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
+  const [to_b] = await a.others();
+  assert.equal(await strangerAsks(to_b!.address, {}), undefined);
+  const stranger = await runCertificate(systemClock.now());
+  assert.equal(await strangerAsks(to_b!.address, stranger), undefined);
+  assert.equal(rig.refused(), 2);
+  // The same one, once the database has it.
+  await rig.add("node_c");
+  await writeNodeAddress(rig.db, { id: "node_c", epoch: 1 }, { address: "127.0.0.1:1", tls_fingerprint: stranger.fingerprint });
+  assert.equal(await strangerAsks(to_b!.address, stranger), 404);
+  await rig.db.run(sql`update node set is_over = true where id = 'node_c'`);
+  await until("the dead node's certificate is refused", async () => (await strangerAsks(to_b!.address, stranger)) === undefined);
+  assert.equal(rig.refused(), 3);
+  assert.deepEqual(
+    (await b.others()).map(({ id }) => id),
+    ["node_a"],
+  );
+});
+
+test("TLS before 1.3 and what is no TLS are refused", LIMIT, async () => {
+  await using rig = await startRig();
+  const a = await rig.open("node_a");
+  await rig.open("node_b");
+  const [to_b] = await a.others();
+  const old = connect({ ...parseAddress(to_b!.address)!, rejectUnauthorized: false, maxVersion: "TLSv1.2" });
+  const [error] = (await once(old, "error")) as [NodeJS.ErrnoException];
+  assert.match(error.code ?? "", /PROTOCOL_VERSION/);
+  const plain: Socket = createConnection(parseAddress(to_b!.address)!);
+  plain.on("error", () => {});
+  let answered = "";
+  plain.on("data", (bytes: Buffer) => (answered += bytes.toString("latin1")));
+  plain.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+  await once(plain, "close");
+  assert.doesNotMatch(answered, /HTTP/);
+  await until("both are counted", () => rig.refused() === 2);
+});
+
+test("a node that has another certificate than the database says, or does not listen, is not spoken to", LIMIT, async () => {
+  await using rig = await startRig();
+  const a = await rig.open("node_a");
+  await rig.open("node_b");
+  const [to_b] = await a.others();
+  const { fingerprint } = await runCertificate(systemClock.now());
+  await assert.rejects(a.connect({ ...to_b!, tls_fingerprint: fingerprint }), /another certificate/);
+  await assert.rejects(a.connect({ ...to_b!, address: "127.0.0.1:1" }), /ECONNREFUSED/);
+  await assert.rejects(a.connect({ ...to_b!, address: "nowhere" }), /cannot be read/);
+  const frozen = createServer().listen(0, "127.0.0.1");
+  await once(frozen, "listening");
+  const address = `127.0.0.1:${(frozen.address() as AddressInfo).port}`;
+  await assert.rejects(a.connect({ ...to_b!, address }), /does not answer/);
+  frozen.close();
+});
+
+test("a node that closes is told to nobody else, and its port is free", LIMIT, async () => {
+  await using rig = await startRig();
+  const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
+  const [to_b] = await a.others();
+  await b.close();
+  await assert.rejects(a.connect(to_b!), /ECONNREFUSED/);
+  await writeNodeAddress(rig.db, to_b!, undefined);
+  assert.deepEqual(await a.others(), []);
+});

@@ -1,0 +1,60 @@
+import type { TLSSocket } from "node:tls";
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import type { Db } from "../../kernel/db.ts";
+import { runCertificate } from "../../kernel/tls/index.ts";
+import type { NodeRun } from "../lease.ts";
+import { addressText, type HostPort, reachableHost } from "./address.ts";
+import { connectNode } from "./connect-node.ts";
+import { KnownNodes } from "./known-nodes.ts";
+import { NodeListener, type NodeUpgrade } from "./node-listener.ts";
+import { type KnownNode, writeNodeAddress } from "./store-nodes.ts";
+
+export interface NodesContext {
+  db: Db;
+  clock: Clock;
+  log: Logger;
+  node: NodeRun;
+  /** Called for each connection that is refused. */
+  onRefused: () => void;
+}
+
+export interface NodesSettings {
+  listen: HostPort;
+  /** Where others reach it; undefined: found out. A port of 0 is the one that is listened on. */
+  address: HostPort | undefined;
+}
+
+/** The other nodes of this installation: who lives, a way to connect to them, and where they connect to us. */
+export interface Nodes {
+  /** Those that live at this moment, without this one. Rejects when the database does not answer. */
+  others(): Promise<KnownNode[]>;
+  /** Connects to a node, both ends proved. Rejects with a reason for the log. */
+  connect(node: KnownNode): Promise<TLSSocket>;
+  /** Who takes the upgrade requests of other nodes. */
+  onUpgrade(take: NodeUpgrade): void;
+  close(): Promise<void>;
+}
+
+/** Listens for the other nodes, and tells them where. Rejects when it cannot listen there. */
+export async function openNodes(context: NodesContext, { listen, address }: NodesSettings): Promise<Nodes> {
+  const { db, clock, log, node, onRefused } = context;
+  const known = new KnownNodes({ db, clock });
+  const pair = await runCertificate(clock.now());
+  const knows = async (fingerprint: string): Promise<boolean> => (await known.byFingerprint(fingerprint)) !== undefined;
+  const listener = await NodeListener.open({ listen, pair, knows, log, onRefused });
+  const reached = addressText({ host: address?.host ?? reachableHost(listen.host), port: address?.port || listener.port });
+  try {
+    await writeNodeAddress(db, node, { address: reached, tls_fingerprint: pair.fingerprint });
+  } catch (error) {
+    await listener.close();
+    throw error;
+  }
+  log.info({ port: listener.port, address: reached }, "listening for other servers");
+  return {
+    others: async () => (await known.list()).filter(({ id, epoch }) => id !== node.id || epoch !== node.epoch),
+    connect: (to) => connectNode(to, pair, clock),
+    onUpgrade: (take) => listener.onUpgrade(take),
+    close: () => listener.close(),
+  };
+}

@@ -1,0 +1,62 @@
+import path from "node:path";
+import { type Clock, systemClock } from "@robofleet/clock";
+import type { Command } from "commander";
+import { readStore } from "./config.ts";
+import { connect } from "./engines/db/index.ts";
+import { Refusal, runningDatabase } from "./engines/db/embedded/index.ts";
+import { createLog } from "./kernel/log.ts";
+import { LEASE_MS, listBeats, listNodeStates, type NodeState, watchBeats } from "./link/index.ts";
+
+/** A server of the database; `is_alive`: it said so while we looked. */
+export type ListedNode = NodeState & { is_alive: boolean };
+
+/** Two renewals, so that a busy server has said that it lives. */
+const WATCH_MS = LEASE_MS * 0.7;
+
+/** Adds `robofleet nodes`. */
+export function addNodes(program: Command): void {
+  program
+    .command("nodes")
+    .description("list the servers on the database; takes some seconds, in which each says that it lives")
+    .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
+    .option("--json", "one JSON document instead of a table")
+    .action(async ({ data, json }: { data?: string; json?: boolean }) => {
+      const nodes = await listNodes(readStore(data), systemClock);
+      process.stdout.write(json === true ? `${JSON.stringify(nodes, null, 2)}\n` : nodeTable(nodes));
+    });
+}
+
+async function listNodes({ data_directory, database_url }: ReturnType<typeof readStore>, clock: Clock): Promise<ListedNode[]> {
+  const directory = path.join(path.resolve(data_directory), "postgres");
+  const connection = database_url ?? (await runningDatabase(directory));
+  if (connection === undefined) throw new Refusal(`no server runs on ${data_directory}; set DATABASE_URL for a database that others run`);
+  const db = await connect({ connection, pool_size: 2, clock, log: createLog({ level: "warn" }) });
+  try {
+    const watched = await watchBeats(() => listBeats(db), { clock, within_ms: WATCH_MS });
+    const alive = new Set(watched.flatMap(({ id, is_alive }) => (is_alive ? [id] : [])));
+    return (await listNodeStates(db)).map((node) => ({ ...node, is_alive: alive.has(node.id) }));
+  } finally {
+    await db.close();
+  }
+}
+
+const TITLES = ["ID", "VERSION", "ADDRESS", "ROBOTS", "STARTED", "STATE"] as const;
+
+export function nodeTable(nodes: readonly ListedNode[]): string {
+  if (nodes.length === 0) return "no server runs on this database\n";
+  const rows = nodes.map(({ id, version, address, robots, started_at, is_alive }) => [
+    id,
+    version ?? "-",
+    address ?? "-",
+    String(robots),
+    started_at.toISOString().replace(/\.\d+/, ""),
+    is_alive ? "alive" : "silent",
+  ]);
+  const widths = TITLES.map((title, at) => Math.max(title.length, ...rows.map((row) => row[at]?.length ?? 0)));
+  const line = (cells: readonly string[]): string =>
+    `${cells
+      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
+      .join("  ")
+      .trimEnd()}\n`;
+  return [TITLES, ...rows].map(line).join("");
+}

@@ -1,0 +1,37 @@
+import type { Plane } from "./context.ts";
+import { compareLinks, sweepDeadNodes } from "./features/robots/index.ts";
+import type { Streams } from "./features/streams/index.ts";
+import { background } from "./kernel/background.ts";
+import type { Lease } from "./link/index.ts";
+
+const DEAD_SWEEP_EVERY_MS = 5_000;
+/** A hint that was lost without notice is made up for as often. */
+const LINKS_COMPARED_EVERY_MS = 15_000;
+
+export interface LeaseWatch {
+  lease: Lease;
+  fail: (why: string) => void;
+}
+
+/** What this node does for being one of several. */
+export async function watchNodes(plane: Plane, streams: Streams, { lease, fail }: LeaseWatch): Promise<{ stop(): Promise<void> }[]> {
+  const sweep = async (): Promise<boolean> => {
+    const more = await sweepDeadNodes(plane);
+    await streams.sweep();
+    return more;
+  };
+  await sweep();
+  const dead = background(plane, "dead nodes", DEAD_SWEEP_EVERY_MS, sweep);
+  const links = background(plane, "links", LINKS_COMPARED_EVERY_MS, () => compareLinks(plane));
+  const unsubscribe = plane.bus.onGap(() => links.wake());
+  const kept = lease.keep({
+    bus: plane.bus,
+    changed: () => {
+      dead.wake();
+      links.wake();
+    },
+    cutOff: () => plane.link.sendAway(plane.link.sessions(), "the server is cut off"),
+    superseded: () => fail("another process runs under this node's id"),
+  });
+  return [kept, dead, links, { stop: async () => unsubscribe() }];
+}

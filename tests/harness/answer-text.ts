@@ -1,0 +1,8 @@
+/** The whole body, or of one that does not end what comes first. */
+export async function answerText(response: Response): Promise<string> {
+  if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true || response.body === null) return response.text();
+  const reader = response.body.getReader();
+  const { value } = await reader.read();
+  await reader.cancel();
+  return new TextDecoder().decode(value);
+}

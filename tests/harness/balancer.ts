@@ -1,0 +1,83 @@
+import net from "node:net";
+
+/**
+ * A balancer in front of several servers: each connection goes to the next of them, past those that refuse it. It knows nothing
+ * of HTTP, as one that passes TLS on.
+ */
+export class Balancer implements AsyncDisposable {
+  readonly #targets: () => readonly string[];
+  readonly #server: net.Server;
+  /** And for those to a server, to which. */
+  readonly #sockets = new Map<net.Socket, string | undefined>();
+  #turn = 0;
+
+  private constructor(targets: () => readonly string[]) {
+    this.#targets = targets;
+    this.#server = net.createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (client) => void this.#accept(client));
+  }
+
+  /** `targets` are http(s) addresses, asked for anew with each connection. */
+  static async start(targets: () => readonly string[], host = "127.0.0.1"): Promise<Balancer> {
+    const balancer = new Balancer(targets);
+    await new Promise<void>((resolve, reject) => balancer.#server.once("error", reject).listen(0, host, resolve));
+    return balancer;
+  }
+
+  /** With the scheme of the servers, whose address it takes the place of. */
+  get url(): string {
+    const { protocol } = new URL(this.#targets()[0] ?? "http://nobody");
+    const { address, port } = this.#server.address() as net.AddressInfo;
+    return `${protocol}//${address}:${port}`;
+  }
+
+  /** Tears down what goes to one of the servers. */
+  cut(target: string): void {
+    for (const [socket, its] of this.#sockets) if (its === target) socket.resetAndDestroy();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets.keys()) socket.destroy();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  async #accept(client: net.Socket): Promise<void> {
+    this.#keep(client);
+    const targets = this.#targets();
+    const first = (this.#turn += 1);
+    for (let tried = 0; tried < targets.length; tried += 1) {
+      const target = targets[(first + tried) % targets.length]!;
+      const server = await connect(target);
+      if (server === undefined) continue;
+      this.#keep(server, target);
+      join(client, server);
+      join(server, client);
+      client.resume();
+      return;
+    }
+    client.resetAndDestroy();
+  }
+
+  #keep(socket: net.Socket, target?: string): void {
+    this.#sockets.set(socket, target);
+    socket.once("close", () => this.#sockets.delete(socket));
+    // Kept from the process; whoever is joined to it learns it by the close.
+    socket.on("error", () => {});
+  }
+}
+
+/** One end goes as the other did: in good order, or torn down. */
+function join(from: net.Socket, to: net.Socket): void {
+  from.pipe(to);
+  from.once("close", (failed) => {
+    if (failed || !from.readableEnded) to.resetAndDestroy();
+  });
+}
+
+/** Undefined: nobody listens there. */
+function connect(target: string): Promise<net.Socket | undefined> {
+  const { hostname, port } = new URL(target);
+  return new Promise((resolve) => {
+    const socket = net.connect({ host: hostname, port: Number(port), allowHalfOpen: true, noDelay: true });
+    socket.once("connect", () => resolve(socket)).once("error", () => resolve(undefined));
+  });
+}

@@ -1,0 +1,28 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
+import { createLog, type RunningPlane, startPlane as startServer } from "@robofleet/server";
+import type { Harness } from "./index.ts";
+
+export type SecondNode = Pick<RunningPlane, "plane" | "url"> & AsyncDisposable;
+
+/** A second server on the database of the first, with a data directory of its own. */
+export async function secondNode(first: Harness): Promise<SecondNode> {
+  const data_directory = await mkdtemp(path.join(tmpdir(), "robofleet-second-"));
+  const settings = { ...first.plane.settings, data_directory, listen: { host: "127.0.0.1", port: 0 } };
+  const log = createLog({ level: "silent" });
+  const node = await startServer({ settings, clock: systemClock, log, database: first.database, check_rows: true });
+  return {
+    plane: node.plane,
+    url: node.url,
+    async [Symbol.asyncDispose]() {
+      await node.stop();
+      await rm(data_directory, { recursive: true, force: true });
+    },
+  };
+}
+
+export const connected = (first: Harness, second: Pick<RunningPlane, "plane">): Promise<true> =>
+  until("both nodes to be on the bus", () => first.plane.bus.connected && second.plane.bus.connected);

@@ -1,0 +1,32 @@
+import { systemClock } from "@robofleet/clock";
+import { Fleet } from "../../packages/swarm/src/fleet/fleet.ts";
+import { swarmLog } from "../../packages/swarm/src/fleet/log.ts";
+import { readFleetOptions, type SwarmFlags } from "../../packages/swarm/src/fleet/options.ts";
+
+/** A swarm that loses all its links at once on SIGUSR2, and says each second how many it has. Its flags: JSON, first argument. */
+const LOOK_MS = 250;
+const ending = new AbortController();
+const say = (line: string): void => void process.stderr.write(`${line}\n`);
+const options = readFleetOptions(JSON.parse(process.argv[2] ?? "{}") as SwarmFlags);
+const fleet = new Fleet(options, {
+  clock: systemClock,
+  log: swarmLog(say, false, systemClock),
+  signal: ending.signal,
+  waiting: (reason) => say(`waiting for the server: ${reason}`),
+});
+process.on("SIGUSR2", () => {
+  for (const robot of fleet.robots) robot.cut();
+  process.stdout.write("cut\n");
+});
+let said = -1;
+const telling = setInterval(() => {
+  if (fleet.connected === said) return;
+  said = fleet.connected;
+  process.stdout.write(`connected ${said}\n`);
+}, LOOK_MS);
+process.once("SIGTERM", () => {
+  ending.abort();
+  clearInterval(telling);
+  void fleet.stop().finally(() => process.exit(0));
+});
+await fleet.start();
