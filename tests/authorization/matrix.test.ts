@@ -115,7 +115,9 @@ function linesOf(route: Route): Line[] {
   const needed = row.access;
   if (row.outside === "allowed") return [{ ...common, name, on: "shared", needed, ask: ask() }];
   if (row.outside === "forbidden") return [{ ...common, name, on: "whole", needed, ask: ask() }];
-  const lines: Line[] = row.outside === "filtered" ? [{ ...common, name, on: "list", needed, ask: ask() }] : [];
+  // A stream of events is filtered too, and has no items to look at: features/events and scenarios/events look at what comes.
+  const on = route.produces === "text/event-stream" ? "shared" : "list";
+  const lines: Line[] = row.outside === "filtered" ? [{ ...common, name, on, needed, ask: ask() }] : [];
   for (const { in: place, field, kind, role } of row.objects) {
     if (place === "params") lines.push({ ...common, name, on: kind === "site" ? "site" : "object", needed: role, ask: ask() });
     else {
@@ -203,14 +205,28 @@ function outcomeOf(line: Line, { status }: Reply): Outcome | "broken" {
 
 /** A list holds what the caller sees and nothing else of what there is. */
 function checkList(line: Line, column: Column, reply: Reply): void {
-  const path = line.route?.path ?? "";
-  const listed = new Set(reply.items.map(({ id }) => id));
+  const name = line.route?.name;
+  if (name === "getOverview")
+    return assert.equal((reply.data.robots as { total: number }).total >= 1, column.sees.length > 0 || column.base !== column.from);
+  if (name === "bulkUpdateRobots") return checkBulk(column, reply);
+  const path = name === "listTimeline" ? "robot_id" : (line.route?.path ?? "");
+  const listed = new Set(reply.items.map((item) => (name === "listTimeline" ? item.robot_id : item.id)));
   const seen = new Set(column.sees.map(({ ids }) => ids[path]));
   for (const things of [ground.a, ground.sibling, ground.b]) {
     const id = things.ids[path];
     assert.ok(id, path);
     assert.equal(listed.has(id), seen.has(id), `${line.name} ${column.name}: ${id}`);
   }
+}
+
+/** Who may ask at all is told of each robot what became of it. */
+function checkBulk({ on, from }: Column, { items }: Reply): void {
+  const wanted = on.object === undefined ? ["not_found"] : isEnough(on.object, "operator") ? ["changed", "unchanged"] : ["forbidden"];
+  const [item] = items;
+  assert.ok(
+    item?.robot_id === from.ids.robot_id && wanted.includes(String(item?.outcome)),
+    `${JSON.stringify(items)} instead of ${wanted.join()}`,
+  );
 }
 
 /** How many cells are asked at once. */

@@ -1,9 +1,9 @@
 import { generateKeyPairSync, hash, randomUUID } from "node:crypto";
+import { until } from "@robofleet/clock/testing";
 import type { TObject, TSchema } from "typebox";
 import type { Route } from "@robofleet/protocol/routes";
 import { publicKeyOf, type SignedText, signTrust } from "@robofleet/protocol/signatures";
 import type { HarnessOrg } from "../harness/index.ts";
-import { until } from "../processes/process.ts";
 import type { SimulatedRobot } from "@robofleet/swarm";
 
 /** One of everything that an org can have. */
@@ -117,6 +117,7 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     schema: {},
     stream: "logs",
     version: 1,
+    robot_ids: [things.ids.robot_id],
     public_key: generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64"),
     statement: firstStatement(things.ids.org_id ?? ""),
     ...things.ids,
@@ -135,7 +136,7 @@ function firstStatement(org_id: string): SignedText {
 const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Object.entries(schema?.properties ?? {});
 
 /** Ids that are only compared: who acted, by which token and on what may be gone, and the audit still tells. */
-const isCompared = (route: Route, name: string): boolean => route.path.includes("/audit") && name.endsWith("_id");
+const isCompared = (route: Route, name: string): boolean => name === "actor_id" || (route.path.includes("/audit") && name.endsWith("_id"));
 
 /** Names of the fields of a route that take an id of something: `path`, or the name of a query or body field. */
 export function idFields(route: Route): { place: "path" | "query" | "body"; name: string }[] {
@@ -164,9 +165,12 @@ export function sampleRequest(
   const namespace = set?.place === "path" ? encodeURIComponent(set.value) : "default";
   const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", namespace);
   const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};
+  // Everybody's first entries are in it.
+  if (route.name === "listTimeline") query.limit = "1000";
   if (route.body === undefined) return { path, query, body: undefined };
   const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(route, name, things)]));
   if ("robot_id" in route.body.properties && !TARGETS.includes(set?.name ?? "")) body.robot_id = things.ids.robot_id;
+  if (route.name === "bulkUpdateRobots") body.labels = { set: { sample: "1" } };
   if (route.name === "createStreamTicket" && set?.name === "fleet_id") body.stream = "fleet_logs";
   if (set?.place === "body") Object.assign(body, KINDS[set.name]?.beside, { [set.name]: set.value });
   return { path, query, body };

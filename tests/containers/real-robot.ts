@@ -1,9 +1,9 @@
 import { hash, randomUUID } from "node:crypto";
+import { until } from "@robofleet/clock/testing";
 import { isTerminal } from "@robofleet/protocol";
 import type { Client } from "@robofleet/sdk";
 import type { DockerEngine } from "../../packages/agent/src/testing/docker-engine.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
-import { until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 /** Makes a release of an image archive, or of an image in a registry, and uploads what is to be uploaded. Answers its id. */

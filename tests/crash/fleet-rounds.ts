@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import path from "node:path";
+import { until } from "@robofleet/clock/testing";
 import { AgentRefused, AgentUnreachable, askAgent } from "../../packages/agent/src/local/client.ts";
-import { until } from "../processes/process.ts";
 import type { Data, Ledger } from "./ledger.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -180,7 +180,7 @@ async function askRobot(scenario: Scenario, method: string, address: string, bod
           throw error;
         },
       ),
-    scenario.ledger.deaths,
+    { progress: scenario.ledger.deaths },
   );
 }
 

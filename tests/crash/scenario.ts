@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { hash, randomBytes, randomUUID } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
+import { until } from "@robofleet/clock/testing";
 import { isTerminal } from "@robofleet/protocol";
 import { dockerArchive } from "@robofleet/protocol/image-archive/testing";
 import type { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, STAYS } from "../processes/app-bundle.ts";
-import { until } from "../processes/process.ts";
 import type { Data, Ledger } from "./ledger.ts";
 
 const NUDGE_AFTER_MS = 2_500;
@@ -72,7 +72,7 @@ export class Scenario {
       const { text } = await this.ledger.send("GET", "/api/robots?status=online");
       return (JSON.parse(text) as { items: Data[] }).items[0]?.id;
     };
-    this.robot_id = await until("the robot to be online", look, this.ledger.deaths);
+    this.robot_id = await until("the robot to be online", look, { progress: this.ledger.deaths });
     assert.equal(await this.deploy("one"), "applied");
   }
 
@@ -93,9 +93,11 @@ export class Scenario {
       const { status } = (await this.ledger.get(path)) as Data & { status: DeploymentStatus };
       return isTerminal(status) && status;
     };
-    const status = await until(`${path} to end`, look, this.ledger.deaths, END_MS).catch(async (error: unknown) => {
-      throw new Error(await this.#explain(path), { cause: error });
-    });
+    const status = await until(`${path} to end`, look, { progress: this.ledger.deaths, deadline_ms: END_MS }).catch(
+      async (error: unknown) => {
+        throw new Error(await this.#explain(path), { cause: error });
+      },
+    );
     this.ended.push(path);
     return status;
   }
@@ -109,7 +111,7 @@ export class Scenario {
         await nudge();
         return look();
       },
-      this.ledger.deaths,
+      { progress: this.ledger.deaths },
     );
   }
 
@@ -139,7 +141,7 @@ export class Scenario {
       };
       return more.length === 0 && current_release?.tag === only && only !== undefined && only;
     };
-    return until("one version to run, and the server to know which", look, this.ledger.deaths);
+    return until("one version to run, and the server to know which", look, { progress: this.ledger.deaths });
   }
 
   /** Throws when a workload was ever started while another one, or a child of it, still ran. */

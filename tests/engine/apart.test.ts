@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
@@ -9,13 +10,6 @@ const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
 const countRow = row({ count: int });
-const until = async (what: string, look: () => Promise<boolean>): Promise<void> => {
-  const deadline = performance.now() + 20_000;
-  while (!(await look())) {
-    if (performance.now() > deadline) throw new Error(`waited in vain for: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-};
 /** Backends of this test's database that wait for a row. */
 const waiting = async ({ db }: Harness): Promise<number> =>
   (

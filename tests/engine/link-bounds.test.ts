@@ -8,7 +8,7 @@ import { answerChallenge } from "../../packages/swarm/src/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 
 const AT = "2030-01-01T00:00:00Z";
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A link that was upgraded and challenged, and has said nothing yet. */
 async function strange(plane: Harness): Promise<WebSocket> {

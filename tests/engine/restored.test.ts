@@ -11,14 +11,20 @@ async function backUp({ db }: Harness): Promise<() => Promise<void>> {
   await db.run(sql`create table robot_app_then as select * from robot_app`);
   await db.run(sql`create table robot_config_then as select * from robot_config`);
   await db.run(sql`create table robot_desired_then as select * from robot_desired`);
+  // By the columns that are not computed from others.
+  await db.run(sql`
+    create function put_back(name text) returns void language plpgsql as $$
+      declare kept text := (select string_agg(quote_ident(column_name), ', ') from information_schema.columns
+        where table_schema = current_schema() and table_name = name and is_generated = 'NEVER');
+      begin
+        execute format('delete from %I', name);
+        execute format('insert into %I (%s) select %s from %I', name, kept, kept, name || '_then');
+      end $$`);
   return () =>
     db.transaction(async (tx) => {
-      await tx.run(sql`delete from robot_app`);
-      await tx.run(sql`insert into robot_app select * from robot_app_then`);
-      await tx.run(sql`delete from robot_config`);
-      await tx.run(sql`insert into robot_config select * from robot_config_then`);
-      await tx.run(sql`delete from robot_desired`);
-      await tx.run(sql`insert into robot_desired select * from robot_desired_then`);
+      await tx.run(sql`select put_back('robot_app')`);
+      await tx.run(sql`select put_back('robot_config')`);
+      await tx.run(sql`select put_back('robot_desired')`);
     });
 }
 

@@ -1,27 +1,36 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { startPlane } from "../harness/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Ledger } from "../crash/ledger.ts";
-import { until } from "../processes/process.ts";
 import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 import { Http } from "../spec/http.ts";
 
 const AT_ONCE = 500;
 const MAX_USES = 10;
 const RUNS = promiseSize({ test: 3, full: 100 });
+const RUNS_OVER_TWO = promiseSize({ test: 1, full: 100 });
 const KILLED_RUNS = promiseSize({ test: 1, full: 20 });
 const KILLS = 2;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 
 const strangers = (): string[] => Array.from({ length: AT_ONCE }, () => randomBytes(32).toString("base64"));
 
-test(`${AT_ONCE} robots at once with a key for ${MAX_USES}, ${RUNS} times: exactly ${MAX_USES} enrol each time`, LIMIT, async (t) => {
-  await using plane = await startPlane();
+test(`${AT_ONCE} robots at once with a key for ${MAX_USES}, ${RUNS} times: exactly ${MAX_USES} enrol each time`, LIMIT, (t) =>
+  atOnce(t, 1, RUNS),
+);
+
+test(`${AT_ONCE} robots at once over two nodes with a key for ${MAX_USES}, ${RUNS_OVER_TWO} times: the same`, LIMIT, (t) =>
+  atOnce(t, 2, RUNS_OVER_TWO),
+);
+
+async function atOnce(t: TestContext, nodes: number, runs: number): Promise<void> {
+  await using plane = await startPlane({ nodes });
   const nobody = new Http(plane, undefined);
-  for (let run = 0; run < RUNS; run += 1) {
+  for (let run = 0; run < runs; run += 1) {
     const fleet_id = await plane.fleet();
     const key = await plane.enrollmentKey({ fleet_id, max_uses: MAX_USES });
     const replies = await Promise.all(strangers().map((public_key) => nobody.post("/agent/enroll", { key, public_key })));
@@ -29,49 +38,60 @@ test(`${AT_ONCE} robots at once with a key for ${MAX_USES}, ${RUNS} times: exact
     assert.equal(replies.filter(({ status }) => status === 403).length, AT_ONCE - MAX_USES);
     assert.equal((await plane.api.listRobots({ query: { fleet_id } })).items.length, MAX_USES);
   }
-  provePromise(t, 5, `${AT_ONCE} enrolments at once with a key for ${MAX_USES}: exactly ${MAX_USES} robots in each of ${RUNS} runs`);
-});
+  const where = nodes === 1 ? "one node" : `${nodes} nodes`;
+  provePromise(
+    t,
+    5,
+    `${AT_ONCE} enrolments at once on ${where} with a key for ${MAX_USES}: exactly ${MAX_USES} robots in each of ${runs} runs`,
+  );
+}
 
 test(
   `the same with kill -9 of the server in between, ${KILLED_RUNS} times: who is told that it enrolled has, and nobody beyond ${MAX_USES}`,
   LIMIT,
-  async (t) => {
-    await using database = await createTestDatabase();
-    await using server = await ServerProcess.start({
-      env: { DATABASE_URL: databaseUrl(database.connection) },
-      args: ["--limit", "unknown_requests_per_minute=1000000"],
-    });
-    const { token } = await server.org("Enrolments");
-    const desk = new Ledger(() => server.url, token);
-    const nobody = new Ledger(() => server.url);
-    const site = await desk.post("/api/sites", { name: "Yard" });
-    let kills = 0;
-    for (let run = 0; run < KILLED_RUNS; run += 1) {
-      const fleet = await desk.post("/api/fleets", { name: `Fleet ${run}`, site_id: site.id });
-      const made = await desk.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id, max_uses: MAX_USES });
-      const key = String(made["key"]);
-      let answered = 0;
-      const replies = Promise.all(
-        strangers().map(async (public_key) => {
-          const answer = await nobody.send("POST", "/agent/enroll", { key, public_key });
-          answered += 1;
-          return answer;
-        }),
-      );
-      for (let kill = 1; kill <= KILLS; kill += 1) {
-        // Somewhere in the crowd: some have their answer, most do not.
-        await until("some answers", () => answered >= kill * 3 || answered === AT_ONCE);
-        await server.program.kill();
-        await server.restart();
-        kills += 1;
-      }
-      const statuses = (await replies).map(({ status }) => status);
-      // A robot whose first answer was lost hears 200 the second time.
-      assert.equal(statuses.filter((status) => status === 201 || status === 200).length, MAX_USES);
-      assert.equal(statuses.filter((status) => status === 403).length, AT_ONCE - MAX_USES);
-      const { text } = await desk.send("GET", `/api/robots?fleet_id=${fleet.id}`);
-      assert.equal((JSON.parse(text) as { items: unknown[] }).items.length, MAX_USES);
-    }
-    provePromise(t, 5, `with ${kills} kill -9 of the server in between: exactly ${MAX_USES} robots in each of ${KILLED_RUNS} runs`);
-  },
+  (t) => withKills(t, 1),
 );
+
+test(`the same with kill -9 of one of two nodes in between, ${KILLED_RUNS} times`, LIMIT, (t) => withKills(t, 2));
+
+async function withKills(t: TestContext, nodes: number): Promise<void> {
+  await using database = await createTestDatabase();
+  await using server = await ServerProcess.start({
+    nodes,
+    env: { DATABASE_URL: databaseUrl(database.connection) },
+    args: ["--limit", "unknown_requests_per_minute=1000000"],
+  });
+  const { token } = await server.org("Enrolments");
+  const desk = new Ledger(() => server.url, token);
+  const nobody = new Ledger(() => server.url);
+  const site = await desk.post("/api/sites", { name: "Yard" });
+  let kills = 0;
+  for (let run = 0; run < KILLED_RUNS; run += 1) {
+    const fleet = await desk.post("/api/fleets", { name: `Fleet ${run}`, site_id: site.id });
+    const made = await desk.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id, max_uses: MAX_USES });
+    const key = String(made["key"]);
+    let answered = 0;
+    const replies = Promise.all(
+      strangers().map(async (public_key) => {
+        const answer = await nobody.send("POST", "/agent/enroll", { key, public_key });
+        answered += 1;
+        return answer;
+      }),
+    );
+    for (let kill = 1; kill <= KILLS; kill += 1) {
+      // Somewhere in the crowd: some have their answer, most do not.
+      await until("some answers", () => answered >= kill * 3 || answered === AT_ONCE);
+      await server.program.kill();
+      await server.restart();
+      kills += 1;
+    }
+    const statuses = (await replies).map(({ status }) => status);
+    // A robot whose first answer was lost hears 200 the second time.
+    assert.equal(statuses.filter((status) => status === 201 || status === 200).length, MAX_USES);
+    assert.equal(statuses.filter((status) => status === 403).length, AT_ONCE - MAX_USES);
+    const { text } = await desk.send("GET", `/api/robots?fleet_id=${fleet.id}`);
+    assert.equal((JSON.parse(text) as { items: unknown[] }).items.length, MAX_USES);
+  }
+  const who = nodes === 1 ? "the server" : `one of ${nodes} nodes`;
+  provePromise(t, 5, `with ${kills} kill -9 of ${who} in between: exactly ${MAX_USES} robots in each of ${KILLED_RUNS} runs`);
+}

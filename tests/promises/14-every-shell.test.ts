@@ -4,10 +4,11 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { WebSocket } from "ws";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
-import { processesNaming, until } from "../processes/process.ts";
+import { processesNaming } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const ROUNDS = promiseSize({ test: 2, full: 12 });

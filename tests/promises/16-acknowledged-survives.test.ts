@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import pg from "pg";
 import { seededRandom } from "@robofleet/clock";
 import type { Ledger } from "../crash/ledger.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
-import { until } from "../processes/process.ts";
 import type { ServerProcess } from "../processes/server-process.ts";
 import { databaseOf, killPostgres, startUnderFire, Writers } from "./writes-under-fire.ts";
 

@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { type Truthy, until } from "@robofleet/clock/testing";
 import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
 import { OUTBOX_REPORTS_MAX } from "../../packages/agent/src/spool/outbox.ts";
 import { agentConfig } from "../../packages/agent/src/testing/agent-rig.ts";
@@ -74,15 +75,13 @@ class Robot implements AsyncDisposable {
   }
 
   /** Lets virtual time pass, a second at a time, until something is so. */
-  async until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
-    const deadline = performance.now() + WAIT_MS;
-    for (;;) {
-      const seen = await look();
-      if (seen !== undefined && seen !== false) return seen;
-      if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms for: ${what}\n${this.lines.slice(-20).join("")}`);
-      await this.plane.advance({ seconds: 1 });
-      await new Promise((resolve) => setTimeout(resolve, this.counted ? 5 : 50));
-    }
+  until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<Truthy<T>> {
+    return until(what, look, {
+      deadline_ms: WAIT_MS,
+      poll_ms: this.counted ? 5 : 50,
+      meanwhile: () => this.plane.advance({ seconds: 1 }),
+      detail: () => this.lines.slice(-20).join(""),
+    });
   }
 
   /** An hour's lines, printed and read. */

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { isTerminal } from "@robofleet/protocol";
 import type { Deployment, DeploymentTarget } from "@robofleet/protocol/routes";
 import type { Client } from "@robofleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SwarmProcess } from "../processes/swarm-process.ts";
 
-const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
+const LIMIT = { timeout: promiseSize({ test: 480_000, full: 1_800_000 }) };
 const ROBOTS = promiseSize({ test: 100, full: 1_000 });
 /** With a tenth of the robots, ten times the percentages: the first wave is ten robots in either size. */
 const FIRST_WAVE_PERCENT = promiseSize({ test: 10, full: 1 });
@@ -57,7 +57,7 @@ function ended(fleet: Fleet, id: string): Promise<Deployment> {
       moved = decided(seen) * ROBOTS * 10 + (await online(fleet));
       return isTerminal(seen.status) && seen;
     },
-    () => moved,
+    { progress: () => moved },
   );
 }
 
@@ -78,7 +78,7 @@ async function killThrice(server: ServerProcess, deployments: readonly [Fleet, s
         back = (await Promise.all(deployments.map(([fleet]) => online(fleet)))).reduce((sum, one) => sum + one, 0);
         return done >= count;
       },
-      () => done * ROBOTS * 10 + back,
+      { progress: () => done * ROBOTS * 10 + back },
     );
     const open = (await Promise.all(deployments.map(([fleet, id]) => read(fleet, id)))).some(({ status }) => !isTerminal(status));
     assert.ok(open, "the kill came too late");
@@ -139,11 +139,7 @@ test("a release that fails on too many robots stops itself, and leaves the robot
   swarms.use(many.swarm);
   for (const fleet of [few, many]) {
     let count = 0;
-    await until(
-      "all robots to be online",
-      async () => (count = await online(fleet)) === ROBOTS,
-      () => count,
-    );
+    await until("all robots to be online", async () => (count = await online(fleet)) === ROBOTS, { progress: () => count });
   }
   for (const tag of ["one", "two", "three"]) await pushBundle(api, tag, await appBundle());
   const firsts = [await deploy(few, "one"), await deploy(many, "one")] as const;

@@ -5,6 +5,7 @@ import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { type Route, routes } from "@robofleet/protocol/routes";
 import { makeThings, sampleRequest, type Things } from "../authorization/sample-requests.ts";
+import { answerText } from "../harness/answer-text.ts";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { allowed, anyParameter, bent, type Known } from "../hostile/arbitraries.ts";
@@ -89,7 +90,7 @@ async function send(route: Route, { path, query, body, headers }: Generated): Pr
     ...(with_body ? { body: JSON.stringify(body) } : {}),
     signal: AbortSignal.timeout(30_000),
   });
-  const answer = await response.text();
+  const answer = await answerText(response);
   statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
   assert.ok(response.status < 500, `${route.method} ${path} answered ${response.status} ${answer.slice(0, 500)}`);
   if (response.status >= 400) assert.doesNotMatch(answer, /\n\s+at |pg_|relation |syntax error at/);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { createClient } from "@robofleet/sdk";
 import { WebSocket } from "ws";
 import { connect } from "../../packages/server/src/engines/db/index.ts";
@@ -12,7 +13,6 @@ import { filesWithSecrets, secretsInText, tablesWithSecrets } from "../harness/s
 import { provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { until } from "../processes/process.ts";
 import { RfHome } from "../processes/rf.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 

@@ -3,9 +3,9 @@ import { hash } from "node:crypto";
 import { request } from "node:http";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
+import { until } from "@robofleet/clock/testing";
 import type { Client } from "@robofleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
-import { until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { Probe, type ProbeTarget, quantile, SlowClients, type SlowReport, socketsOf } from "./slow-clients.ts";
 

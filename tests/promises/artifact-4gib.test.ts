@@ -5,12 +5,13 @@ import { open, readdir, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { Client } from "@robofleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Proxy } from "../harness/proxy.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { MemoryWatch } from "../processes/memory.ts";
-import { Program, until } from "../processes/process.ts";
+import { Program } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const MIB = 1024 * 1024;
@@ -49,16 +50,7 @@ async function digestOf(file: string): Promise<string> {
 }
 
 const inMib = (bytes: number): string => `${(bytes / MIB).toFixed(1)} MiB`;
-const waitFor = (what: string, look: () => boolean | Promise<boolean>): Promise<boolean> => {
-  const deadline = performance.now() + STEP_MS;
-  return (async () => {
-    for (;;) {
-      if (await look()) return true;
-      if (performance.now() > deadline) throw new Error(`waited ${STEP_MS} ms in vain for: ${what}`);
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
-  })();
-};
+const waitFor = (what: string, look: () => boolean | Promise<boolean>): Promise<true> => until(what, look, { deadline_ms: STEP_MS });
 
 const started = (program: Program): Promise<true> =>
   program.until("the first of its output", () => program.child.pid !== undefined && (true as const));

@@ -2,11 +2,13 @@ import assert from "node:assert/strict";
 import { hash, randomBytes, randomUUID } from "node:crypto";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "@robofleet/clock/testing";
 import type { Client } from "@robofleet/sdk";
 import pg from "pg";
 import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
-import { until } from "../processes/process.ts";
-import { ServerProcess } from "../processes/server-process.ts";
+import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
+import { standInNode } from "../processes/stand-in-node.ts";
 
 const LIMITS = ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"];
 const API_AT_ONCE = 16;
@@ -45,11 +47,14 @@ export class DueDeployments implements AsyncDisposable {
     this.#release = parts.release;
   }
 
-  static async start(robots: number, env: Record<string, string> = {}): Promise<DueDeployments> {
+  /** On one server with its own PostgreSQL, or on several nodes of which the first is the one that is killed. */
+  static async start(robots: number, env: Record<string, string> = {}, nodes = 1): Promise<DueDeployments> {
     await using own = new AsyncDisposableStack();
-    const server = own.use(await ServerProcess.start({ args: LIMITS, env }));
+    const shared = nodes > 1 ? own.use(await createTestDatabase()).connection : undefined;
+    const of_database = shared === undefined ? undefined : { DATABASE_URL: databaseUrl(shared) };
+    const server = own.use(await ServerProcess.start({ args: LIMITS, env: { ...env, ...of_database }, nodes }));
     const { api } = await server.org("Schedules");
-    const connection = await runningDatabase(path.join(server.data, "postgres"));
+    const connection = shared ?? (await runningDatabase(path.join(server.data, "postgres")));
     assert.ok(connection !== undefined, "the server's database runs");
     const client = new pg.Client({ ...connection, ssl: false });
     await client.connect();
@@ -67,7 +72,7 @@ export class DueDeployments implements AsyncDisposable {
       headers: { "content-type": "application/octet-stream" },
     });
     // Robots that are connected to another server, as this one sees it: they are given what they are to install, and nobody answers.
-    await client.query("insert into node values ('node_elsewhere', 1, now() + interval '1 day', now())");
+    own.use(await standInNode({ ...connection, ssl: false }, "node_elsewhere"));
     await client.query(
       `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)
        select $1, 'rob_' || lpad(n::text, 26, '0'), 'cart-' || n, $2, $3, decode(md5(n::text) || md5(n::text || 'b'), 'hex'), '["file"]',
@@ -133,11 +138,7 @@ export class DueDeployments implements AsyncDisposable {
   /** Resolves when no more than `count` are held. */
   async untilHeld(count: number): Promise<void> {
     let held = await this.held();
-    await until(
-      `${count} deployments at most to be held`,
-      async () => (held = await this.held()) <= count,
-      () => held,
-    );
+    await until(`${count} deployments at most to be held`, async () => (held = await this.held()) <= count, { progress: () => held });
   }
 
   /** Resolves when each that fired was handed to its robot. */
@@ -150,7 +151,7 @@ export class DueDeployments implements AsyncDisposable {
       );
       return (queued = rows[0]!.queued) === 0;
     };
-    return until("what is due to be dispatched", look, () => queued).then(() => {});
+    return until("what is due to be dispatched", look, { progress: () => queued }).then(() => {});
   }
 
   /** kill -9 at a moment, and a start; answers from when until when nobody was there. */
@@ -163,22 +164,27 @@ export class DueDeployments implements AsyncDisposable {
   }
 
   /** What became of each. */
-  async fired(): Promise<Fired[]> {
-    const { rows } = await this.#client.query<Fired>(
-      `select d.id, d.scheduled_at as due_at, min(e.at) filter (where e.kind = 'deployment.queued') as queued_at,
-         min(e.at) filter (where e.kind = 'target.dispatched') as dispatched_at,
-         count(*) filter (where e.kind = 'deployment.queued')::int as queued,
-         count(*) filter (where e.kind = 'target.dispatched' and e.data ->> 'attempt' = '1')::int as dispatched
-       from deployment d join deployment_event e on (e.org_id, e.deployment_id) = (d.org_id, d.id)
-       where d.org_id = $1 group by d.org_id, d.id, d.scheduled_at`,
-      [this.#org_id],
-    );
-    return rows;
+  fired(): Promise<Fired[]> {
+    return listFired(this.#client, this.#org_id);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#own.disposeAsync();
   }
+}
+
+/** What became of each deployment of an org that was scheduled. */
+export async function listFired(client: pg.Client, org_id: string): Promise<Fired[]> {
+  const { rows } = await client.query<Fired>(
+    `select d.id, d.scheduled_at as due_at, min(e.at) filter (where e.kind = 'deployment.queued') as queued_at,
+       min(e.at) filter (where e.kind = 'target.dispatched') as dispatched_at,
+       count(*) filter (where e.kind = 'deployment.queued')::int as queued,
+       count(*) filter (where e.kind = 'target.dispatched' and e.data ->> 'attempt' = '1')::int as dispatched
+     from deployment d join deployment_event e on (e.org_id, e.deployment_id) = (d.org_id, d.id)
+     where d.org_id = $1 and d.scheduled_at is not null group by d.org_id, d.id, d.scheduled_at`,
+    [org_id],
+  );
+  return rows;
 }
 
 /** Each was queued once, handed over once, and not before its time by the server's clock. */

@@ -1,9 +1,9 @@
 import { hash, randomBytes } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
+import { until } from "@robofleet/clock/testing";
 import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { type Data, Ledger } from "../crash/ledger.ts";
-import { until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 /** A server with its own PostgreSQL, an org in it, and a client that writes down what it is told. */

@@ -3,17 +3,19 @@ import { appendFileSync, copyFileSync, existsSync, globSync, mkdtempSync, readdi
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
+import { oneNodeOnly } from "../harness/nodes.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { runCommand, startCommand } from "../processes/server-command.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 120_000, skip: oneNodeOnly("the backup of an embedded database") };
 
 let server: ServerProcess;
 let place = "";
 let good = "";
 
 before(async () => {
+  if (LIMIT.skip !== false) return;
   place = mkdtempSync(path.join(tmpdir(), "robofleet-cut-"));
   good = path.join(place, "good");
   server = await ServerProcess.start({ args: ["--tls", "auto"] });

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { isTerminal } from "@robofleet/protocol";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle, STAYS } from "../processes/app-bundle.ts";
-import { until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SmallDisk } from "../processes/small-disk.ts";
 

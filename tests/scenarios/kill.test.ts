@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { isTerminal } from "@robofleet/protocol";
 import type { Client } from "@robofleet/sdk";
+import { oneNodeOnly } from "../harness/nodes.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { processesNaming, until } from "../processes/process.ts";
+import { processesNaming } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
@@ -122,7 +124,9 @@ test("a scheduled deployment is held across a kill -9 and a stop of the server, 
   assert.equal(items.filter(({ target_status }) => target_status === "dispatched").length, 1);
 });
 
-test("a second server on the same data is refused with a clear message, and the first goes on", LIMIT, async () => {
+const ALONE = { ...LIMIT, skip: oneNodeOnly("the lock of an embedded database") };
+
+test("a second server on the same data is refused with a clear message, and the first goes on", ALONE, async () => {
   const second = server.run("127.0.0.1:0");
   const { code } = await second.ended;
   assert.equal(code, 2, second.output);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { StreamName } from "@robofleet/protocol/paths";
 import { OpenStream } from "../harness/open-stream.ts";
 import { promiseSize } from "../harness/promise.ts";
@@ -7,7 +8,6 @@ import { RobotSurroundings } from "../harness/robot-surroundings.ts";
 import { STREAM_NAMES } from "../harness/stream-target.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { Measures } from "../processes/measure.ts";
-import { until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const MIB = 1024 * 1024;

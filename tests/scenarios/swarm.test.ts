@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { isTerminal } from "@robofleet/protocol";
 import type { Client } from "@robofleet/sdk";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { until } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SwarmProcess } from "../processes/swarm-process.ts";
 

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ADMIN_TOKEN } from "../harness/index.ts";
+import { checkTime } from "../harness/promise.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
 import { idSource } from "@robofleet/clock";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { documentOf, RfHome } from "../processes/rf.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 const plane = await sharedPlane();
 
 test("the bootstrap token of an approved org has the form rf_org_ and hexadecimal digits, and is its admin", LIMIT, async () => {
@@ -82,14 +83,14 @@ test("logging out of rf leaves the token valid", LIMIT, async () => {
   assert.equal((await httpOf(plane, secret).get("/api/me")).status, 200);
 });
 
-test("a token that was revoked is refused within two seconds", LIMIT, async () => {
+test("a token that was revoked is refused within two seconds", LIMIT, async (t) => {
   const secret = await plane.token();
   const http = httpOf(plane, secret);
   const { id } = (await http.get("/api/me")).data.token as { id: string };
   await plane.db.run(sql`update credential set revoked_at = ${plane.clock.now()} where id = ${id}`);
   const revoked_at = performance.now();
   await plane.until("the refusal", async () => (await http.get("/api/me")).status === 401);
-  assert.ok(performance.now() - revoked_at < 2_000);
+  checkTime(t, "the token was refused", performance.now() - revoked_at, 2_000);
   assert.match((await http.get("/api/me")).refusal, /^401 unauthorized: the token was revoked/);
 });
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { hash, randomUUID } from "node:crypto";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import { runningTags, SKIP, useEngine } from "../../packages/agent/src/testing/container-rig.ts";
 import { dockerArchive, shellImage, STAYS_UP } from "../../packages/agent/src/testing/images.ts";
-import { until } from "../processes/process.ts";
 import { realRobot, sharedPlane } from "./spec-plane.ts";
 
 const LIMIT = { timeout: 120_000, skip: SKIP };

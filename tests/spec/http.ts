@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { answerText } from "../harness/answer-text.ts";
 import type { Harness } from "../harness/index.ts";
 
 export type Item = Record<string, unknown>;
@@ -75,7 +76,7 @@ export class Http {
       },
       ...(content === undefined ? {} : { body: content }),
     });
-    return new Reply(response.status, response.headers, await response.text());
+    return new Reply(response.status, response.headers, await answerText(response));
   }
 
   get(path: string, headers: Record<string, string> = {}): Promise<Reply> {

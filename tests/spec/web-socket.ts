@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { WebSocket } from "ws";
 
-const WAIT_MS = 20_000;
+const WAIT_MS = 60_000;
 
 export interface Opened {
   ws: WebSocket;

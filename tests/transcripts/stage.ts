@@ -7,7 +7,7 @@ import { ADMIN_TOKEN, type Harness, type HarnessOrg, startPlane } from "../harne
 import { type Printed, Names } from "./transcript.ts";
 
 /** The longest that one line of a transcript may take. */
-const LINE_MS_MAX = 30_000;
+const LINE_MS_MAX = 60_000;
 
 type Robot = Awaited<ReturnType<HarnessOrg["enrollRobot"]>>;
 

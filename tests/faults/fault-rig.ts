@@ -1,0 +1,201 @@
+import type { TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { type Client, createClient } from "@robofleet/sdk";
+import { SimulatedRobot, Swarm } from "@robofleet/swarm";
+import { Ledger } from "../crash/ledger.ts";
+import { Balancer } from "../harness/balancer.ts";
+import { spreadFetch } from "../harness/nodes.ts";
+import { promiseSize } from "../harness/promise.ts";
+import { NatsAndS3 } from "../harness/nats-and-s3.ts";
+import { FaultNode } from "./fault-node.ts";
+import { FaultNetwork, skipNetworks } from "./network.ts";
+import { PostgresServer, SKIP_POSTGRES } from "./postgres-server.ts";
+import { SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+
+const NODES = 3;
+const ROBOTS = promiseSize({ test: 5, full: 20 });
+const HEALTH_EVERY_MS = 500;
+const ADMIN_TOKEN = "the-admin-token-of-the-fault-tests";
+
+/** Why no fault can be made on this machine; false when all can. */
+export const skipFaults = (): string | false => SKIP_NATS || SKIP_POSTGRES || skipNetworks();
+
+/** The same for a fault that costs more than `npm test` has: it is made at the full size of the promises. */
+export const skipUnlessFull = (): string | false =>
+  promiseSize({ test: 0, full: 1 }) === 0 ? "made by npm run promises, for its time" : skipFaults();
+
+export interface FaultRigOptions {
+  /** Added to the environment of each node. */
+  env?: (node: number) => Record<string, string>;
+  /** Simulated robots, connected through the balancer. */
+  robots?: number;
+  /** A copy of the database that can take its place. */
+  standby?: boolean;
+}
+
+/** Three nodes on machines of their own with PostgreSQL, NATS and S3 beside them, and before them a balancer that asks /readyz. */
+export class FaultRig implements AsyncDisposable {
+  readonly network: FaultNetwork;
+  readonly postgres: PostgresServer;
+  readonly standby: PostgresServer | undefined;
+  readonly services: NatsAndS3;
+  readonly nodes: readonly FaultNode[];
+  readonly swarm: Swarm;
+  api!: Client;
+  org_id = "";
+  token = "";
+  /** For robots to enrol with. */
+  key = "";
+  ledger!: Ledger;
+  robots: SimulatedRobot[] = [];
+  /** Where the nodes find PostgreSQL: the standby, once it has taken over. */
+  #primary: string;
+  readonly #own: AsyncDisposableStack;
+  readonly #healthy: Set<FaultNode>;
+  #balancer!: Balancer;
+
+  private constructor(
+    own: AsyncDisposableStack,
+    parts: Pick<FaultRig, "network" | "postgres" | "standby" | "services" | "nodes">,
+    primary: string,
+  ) {
+    this.#own = own;
+    this.network = parts.network;
+    this.postgres = parts.postgres;
+    this.standby = parts.standby;
+    this.services = parts.services;
+    this.nodes = parts.nodes;
+    this.#primary = primary;
+    this.#healthy = new Set(parts.nodes);
+    this.swarm = new Swarm({ url: "", reconnects: true });
+  }
+
+  static async start({ env = () => ({}), robots = ROBOTS, standby = false }: FaultRigOptions = {}): Promise<FaultRig> {
+    await using own = new AsyncDisposableStack();
+    const network = own.use(new FaultNetwork());
+    const { addresses } = network;
+    const postgres = own.use(await PostgresServer.start(addresses.postgres));
+    const copy = standby ? own.use(await postgres.addStandby(addresses.standby)) : undefined;
+    const services = own.use(await NatsAndS3.start(addresses.nats, addresses.s3));
+    // A database that may move is reached through what knows where it is, as in life through HAProxy or a virtual address.
+    const where = { primary: postgres.url() };
+    const door = standby ? own.use(await Balancer.start(() => [where.primary], addresses.test)) : undefined;
+    const DATABASE_URL =
+      door === undefined ? postgres.url() : postgres.url(addresses.test).replace(/:\d+\//, `:${new URL(door.url).port}/`);
+    const shared = { ...services.env, DATABASE_URL, SERVICE_ADMIN_TOKEN: ADMIN_TOKEN };
+    const nodes: FaultNode[] = [];
+    for (let number = 0; number < NODES; number += 1)
+      nodes.push(own.use(new FaultNode(network.addMachine(), addresses.test, { ...shared, ...env(number) })));
+    const [first, ...others] = nodes;
+    // The first makes the tables.
+    await first?.up();
+    await Promise.all(others.map((node) => node.up()));
+    const rig = new FaultRig(own.move(), { network, postgres, standby: copy, services, nodes }, where.primary);
+    rig.#moveDatabase = (url) => (where.primary = url);
+    try {
+      await rig.#begin(robots);
+      return rig;
+    } catch (error) {
+      await rig[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  #moveDatabase: (url: string) => void = () => {};
+
+  /** From now on the nodes are led to the standby. */
+  leadToStandby(): void {
+    if (this.standby !== undefined) this.#moveDatabase((this.#primary = this.standby.url()));
+  }
+
+  /** Where clients reach the service. */
+  get url(): string {
+    return this.#balancer.url;
+  }
+
+  /** The database that counts now. */
+  get database(): PostgresServer {
+    return this.standby !== undefined && this.#primary === this.standby.url() ? this.standby : this.postgres;
+  }
+
+  /** The node that holds a robot's link, by the database. */
+  async nodeOf(robot_id: string): Promise<FaultNode> {
+    return until("a node to hold the robot", async () => {
+      const [row] = await this.database.query<{ node_id: string | null }>(`select node_id from robot where id = '${robot_id}'`);
+      return this.nodes.find(({ id }) => id === row?.node_id);
+    });
+  }
+
+  /** Whether the others take a node for dead. */
+  async isOver(node: FaultNode): Promise<boolean> {
+    return (await this.database.query(`select 1 from node where id = '${node.id}' and is_over`)).length === 1;
+  }
+
+  /** Links of robots that the nodes hold, by each of them. */
+  async links(): Promise<number> {
+    let count = 0;
+    for (const { url } of this.nodes) {
+      const answer = await fetch(`${url}/metrics`, { headers: { "x-service-admin-token": ADMIN_TOKEN } });
+      count += Number(/^robofleet_robots_connected (\d+)$/m.exec(await answer.text())?.[1]);
+    }
+    return count;
+  }
+
+  /** Robots that count as online. */
+  async online(): Promise<number> {
+    return (await this.api.listRobots({ query: { status: "online", limit: 1_000 } })).items.length;
+  }
+
+  async #begin(robots: number): Promise<void> {
+    this.#balancer = this.#own.use(await Balancer.start(() => this.#served().map(({ url }) => url)));
+    this.#watchHealth();
+    const admin = createClient({ base_url: this.url, admin_token: ADMIN_TOKEN, fetch: spreadFetch });
+    const { id } = (await admin.createOrg({ body: { name: "Faults" } })).data;
+    this.org_id = id;
+    this.token = (await admin.approveOrg({ params: { id } })).data.token ?? "";
+    this.api = createClient({ base_url: this.url, token: this.token, fetch: spreadFetch });
+    this.ledger = new Ledger(() => this.url, this.token);
+    const site_id = (await this.api.createSite({ body: { name: "Yard" } })).data.id;
+    const fleet_id = (await this.api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+    this.key = (await this.api.createEnrollmentKey({ body: { site_id, fleet_id } })).data.key ?? "";
+    this.swarm.url = this.url;
+    this.#own.defer(() => this.swarm.stop());
+    for (let number = 1; number <= robots; number += 1) {
+      const robot = await SimulatedRobot.enroll(this.swarm, { key: this.key, name: `cart-${number}` });
+      await robot.connect();
+      this.robots.push(robot);
+    }
+  }
+
+  /** When nobody says that it is ready, all are tried: that the machine is slow is no outage. */
+  #served(): readonly FaultNode[] {
+    return this.#healthy.size > 0 ? [...this.#healthy] : this.nodes;
+  }
+
+  /** As a balancer does: who is not ready gets no connections, and those that it has are ended. */
+  #watchHealth(): void {
+    let ended = false;
+    const watch = async (node: FaultNode): Promise<void> => {
+      while (!ended) {
+        const ready = await node.ready();
+        if (ready) this.#healthy.add(node);
+        else if (this.#healthy.delete(node)) this.#balancer.cut(node.url);
+        await new Promise((resolve) => setTimeout(resolve, HEALTH_EVERY_MS));
+      }
+    };
+    const watching = this.nodes.map(watch);
+    this.#own.defer(async () => {
+      ended = true;
+      await Promise.all(watching);
+    });
+  }
+
+  /** Says what each node logged last when a test fails. */
+  explain(t: TestContext): void {
+    for (const node of this.nodes) t.diagnostic(`${node.url}: ${node.words}`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#own.disposeAsync();
+  }
+}

@@ -1,0 +1,15 @@
+import { test } from "node:test";
+import { provePromise } from "../harness/promise.ts";
+import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
+import { underFault } from "./under-fault.ts";
+
+test(
+  "a node is cut off from NATS: it serves its robots, and is told again what it missed",
+  { skip: skipUnlessFull(), timeout: 400_000 },
+  async (t) => {
+    await using rig = await FaultRig.start();
+    const { nats } = rig.network.addresses;
+    const figures = await underFault(t, rig, { begin: ({ machine }) => machine.cut(nats), end: ({ machine }) => machine.heal(nats) });
+    provePromise(t, 16, `one of three nodes cut off from NATS under load: ${figures}`);
+  },
+);

@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { provePromise } from "../harness/promise.ts";
+import { until } from "@robofleet/clock/testing";
+import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
+import { underFault } from "./under-fault.ts";
+
+const FROZEN_MS = 60_000;
+
+test(
+  "a node is frozen for a minute: the others take its robots over, and none has two owners when it thaws",
+  { skip: skipUnlessFull(), timeout: 400_000 },
+  async (t) => {
+    await using rig = await FaultRig.start();
+    let frozen_at = 0;
+    const figures = await underFault(t, rig, {
+      begin: (node) => {
+        frozen_at = performance.now();
+        node.freeze();
+      },
+      end: async (node) => {
+        await until("the others to take it for dead", () => rig.isOver(node));
+        await until("the minute to pass", () => performance.now() > frozen_at + FROZEN_MS, { deadline_ms: 2 * FROZEN_MS });
+        node.thaw();
+        await until("it to be back", () => node.ready());
+      },
+    });
+    const robots = await rig.online();
+    await until("each robot to have one owner", async () => (await rig.links()) === robots);
+    assert.equal(await rig.online(), robots);
+    provePromise(t, 16, `one of three nodes frozen for ${FROZEN_MS / 1_000} s under load: ${figures}`);
+  },
+);

@@ -1,0 +1,19 @@
+import { test } from "node:test";
+import { provePromise } from "../harness/promise.ts";
+import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
+import { underFault } from "./under-fault.ts";
+
+test(
+  "PostgreSQL fails over to its synchronous standby: nothing acknowledged is lost",
+  { skip: skipUnlessFull(), timeout: 400_000 },
+  async (t) => {
+    await using rig = await FaultRig.start({ standby: true });
+    const begin = async (): Promise<void> => {
+      await rig.postgres.down("SIGQUIT");
+      await rig.standby?.promote();
+      rig.leadToStandby();
+    };
+    const figures = await underFault(t, rig, { begin });
+    provePromise(t, 22, `PostgreSQL of three nodes failed over to its standby under load: ${figures}`);
+  },
+);

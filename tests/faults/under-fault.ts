@@ -1,0 +1,221 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import type { TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { OpenStream } from "../harness/open-stream.ts";
+import { RobotSurroundings } from "../harness/robot-surroundings.ts";
+import { AgentProcess } from "../processes/agent-process.ts";
+import { pushBundle } from "../processes/app-bundle.ts";
+import { checkOnce, listFired } from "../promises/due-deployments.ts";
+import type { FaultNode } from "./fault-node.ts";
+import type { FaultRig } from "./fault-rig.ts";
+
+/** A fault that is not over for a client after so long fails the test, whatever the machine is busy with; the goal is 15 s. */
+const RECOVERED_MS_MAX = 120_000;
+const WRITERS = 4;
+const WRITE_EVERY_MS = 50;
+const DUE_AFTER_MS = 4_000;
+const DUE_EVERY_MS = 1_000;
+const VIEWERS = 3;
+const STREAM = "logs";
+/** A viewer whose stream says nothing of its end must see it broken: no close frame came (1006). */
+const CLOSED_CODES = [1001, 1006, 1011, 1012, 1013, 4401, 4409, 4410, 4429, 4500, 4503];
+
+export interface Fault {
+  /** Makes it; the node is the one that holds the link of the robot whose streams are watched. */
+  begin: (node: FaultNode) => Promise<void> | void;
+  /** Ends it, once the service has recovered; without it there is nothing to end. */
+  end?: (node: FaultNode) => Promise<void> | void;
+  /** While it lasts nobody can recover: recovery is measured from its end. */
+  until_end?: boolean;
+}
+
+/**
+ * Makes a fault under load, and checks what must hold whatever breaks: what was acknowledged is there, what was scheduled is
+ * dispatched once, robots are online again, streams that end are closed and can be opened again. Answers the figures in words.
+ */
+export async function underFault(t: TestContext, rig: FaultRig, { begin, end, until_end = false }: Fault): Promise<string> {
+  try {
+    const around = await RobotSurroundings.start(t);
+    const args = ["--config", around.writeConfig()];
+    await using watched = new AgentProcess({ url: rig.url, key: rig.key, name: "watched", args });
+    const robots = rig.robots.length + 1;
+    const robot_id = await until("the watched robot", () => findRobot(rig, "watched"));
+    await until("all robots to be online", async () => (await rig.online()) === robots);
+    const viewers = new Viewers(rig, robot_id, around);
+    await viewers.open();
+    const writing = new Writing(rig);
+    const scheduled = await schedule(rig);
+    const node = await rig.nodeOf(robot_id);
+
+    let since = performance.now();
+    const took = (): number => Math.round(performance.now() - since);
+    await begin(node);
+    if (until_end) {
+      await end?.(node);
+      since = performance.now();
+    }
+    const recovered = { writes_ms: 0, robots_ms: 0, streams_ms: 0 };
+    await Promise.all([
+      writing.goesOn().then(() => (recovered.writes_ms = took())),
+      backOnline(rig, robots).then(() => (recovered.robots_ms = took())),
+      viewers.work().then(() => (recovered.streams_ms = took())),
+    ]);
+    const words = `writes after ${recovered.writes_ms} ms, robots online after ${recovered.robots_ms} ms, streams after ${recovered.streams_ms} ms`;
+    t.diagnostic(`recovered: ${words} (goal: 15 s); ends of streams: ${viewers.ends.join(", ") || "none"}`);
+    if (!until_end) await end?.(node);
+    await backOnline(rig, robots);
+    await viewers.work();
+    const written = await writing.end();
+    await checkScheduled(rig, scheduled);
+    const replayed = await rig.ledger.checkReplays();
+    const there = await rig.ledger.checkResources();
+    assert.ok(written > 0 && there >= written, `${there} of ${written} acknowledged writes are there`);
+    t.diagnostic(
+      `${written} writes acknowledged (in vain: ${inVain(rig)}), ${replayed} replayed byte-equal; ${scheduled} scheduled, each dispatched once`,
+    );
+    viewers.close();
+    assert.equal(watched.program.running, true);
+    return `${words}; ${written} acknowledged writes, 0 lost; ${scheduled} scheduled, each dispatched once`;
+  } catch (error) {
+    rig.explain(t);
+    throw error;
+  }
+}
+
+/** Tries of the writers that got no answer, or one that says to come again. */
+function inVain({ ledger }: FaultRig): string {
+  const statuses = Map.groupBy(ledger.refusals, ({ status }) => status);
+  return [`${ledger.cut_off} cut off`, ...Array.from(statuses, ([status, { length }]) => `${length} answered ${status}`)].join(", ");
+}
+
+async function findRobot(rig: FaultRig, name: string): Promise<string | undefined> {
+  return (await rig.api.listRobots({ query: { status: "online" } })).items.find((robot) => robot.name === name)?.id;
+}
+
+/** Each has a link, as itself and as the service see it. */
+const backOnline = (rig: FaultRig, robots: number): Promise<true> =>
+  until("all robots to be online", async () => rig.robots.every(({ connected }) => connected) && (await rig.online()) === robots, {
+    despite_errors: true,
+    deadline_ms: RECOVERED_MS_MAX,
+  });
+
+/** A deployment for each simulated robot, due one after the other from shortly after now. Answers how many. */
+async function schedule(rig: FaultRig): Promise<number> {
+  const release = await pushBundle(rig.api, "due", Buffer.from("what is due"), { kind: "file" });
+  const from_ms = Date.now() + DUE_AFTER_MS;
+  for (const [place, { id }] of rig.robots.entries()) {
+    const scheduled_at = new Date(from_ms + place * DUE_EVERY_MS).toISOString();
+    await rig.api.createDeployment({ body: { release, robot_id: id, scheduled_at }, idempotency_key: randomUUID() });
+  }
+  return rig.robots.length;
+}
+
+async function checkScheduled(rig: FaultRig, count: number): Promise<void> {
+  const client = await rig.database.connect();
+  try {
+    const ended = async (): Promise<number> => {
+      const { rows } = await client.query<{ count: number }>(
+        "select count(*)::int as count from deployment where org_id = $1 and status = 'applied'",
+        [rig.org_id],
+      );
+      return rows[0]?.count ?? 0;
+    };
+    await until("what is due to be applied", async () => (await ended()) === count, { deadline_ms: RECOVERED_MS_MAX, progress: Date.now });
+    checkOnce(await listFired(client, rig.org_id), count);
+  } finally {
+    await client.end();
+  }
+}
+
+/** Clients that write all the time, and write down what was acknowledged. */
+class Writing {
+  #done = 0;
+  #ended = false;
+  readonly #rig: FaultRig;
+  readonly #work: Promise<unknown>;
+
+  constructor(rig: FaultRig) {
+    this.#rig = rig;
+    this.#work = Promise.all(Array.from({ length: WRITERS }, (_, writer) => this.#write(writer)));
+    // Told by whoever awaits the end.
+    this.#work.catch(() => {});
+  }
+
+  /** Resolves when each writer could write again from now on. */
+  async goesOn(): Promise<void> {
+    const before = this.#done;
+    await until("writes to succeed", () => this.#done > before + 2 * WRITERS, { deadline_ms: RECOVERED_MS_MAX });
+  }
+
+  async end(): Promise<number> {
+    this.#ended = true;
+    await this.#work;
+    return this.#done;
+  }
+
+  async #write(writer: number): Promise<void> {
+    for (let n = 0; !this.#ended; n += 1) {
+      await this.#rig.ledger.post("/api/sites", { name: `Site ${writer}-${n}` });
+      this.#done += 1;
+      await new Promise((resolve) => setTimeout(resolve, WRITE_EVERY_MS));
+    }
+  }
+}
+
+/** Viewers of one robot, through the balancer and so on different nodes, who come back when their stream ends. */
+class Viewers {
+  /** The codes with which streams ended. */
+  readonly ends: number[] = [];
+  #streams: OpenStream[] = [];
+  readonly #rig: FaultRig;
+  readonly #robot_id: string;
+  readonly #around: RobotSurroundings;
+
+  constructor(rig: FaultRig, robot_id: string, around: RobotSurroundings) {
+    this.#rig = rig;
+    this.#robot_id = robot_id;
+    this.#around = around;
+  }
+
+  async open(): Promise<void> {
+    for (let viewer = 0; viewer < VIEWERS; viewer += 1) this.#streams.push(await this.#opened());
+    await this.work();
+  }
+
+  /** Resolves when each sees what the robot logs, over a stream that it may have had to open anew. */
+  async work(): Promise<void> {
+    this.#streams = await Promise.all(this.#streams.map((stream) => this.#works(stream)));
+  }
+
+  close(): void {
+    for (const { ws } of this.#streams) ws.terminate();
+  }
+
+  async #works(stream: OpenStream): Promise<OpenStream> {
+    const deadline = performance.now() + RECOVERED_MS_MAX;
+    for (let now = stream; ; now = await this.#opened()) {
+      const works = await Promise.race([
+        now.round().then(
+          () => true,
+          () => false,
+        ),
+        now.closed.then(() => false),
+      ]);
+      if (works) return now;
+      assert.ok(!now.open, "a stream that says nothing stays open");
+      const { code, reason } = await now.closed;
+      assert.ok(CLOSED_CODES.includes(code), `a stream ended with ${code} ${reason}`);
+      this.ends.push(code);
+      assert.ok(performance.now() < deadline, "no stream works");
+    }
+  }
+
+  #opened(): Promise<OpenStream> {
+    const { url, token } = this.#rig;
+    return until("a stream to be opened", () => OpenStream.open(url, STREAM, this.#robot_id, this.#around, { query: { token } }), {
+      despite_errors: true,
+      deadline_ms: RECOVERED_MS_MAX,
+    });
+  }
+}

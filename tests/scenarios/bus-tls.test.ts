@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { createLog } from "@robofleet/server";
+import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+import { openTls } from "../../packages/server/src/kernel/tls/index.ts";
+import { Program } from "../processes/process.ts";
+
+const ECHO = "packages/server/src/engines/bus/testing/echo-process.ts";
+
+test(
+  "tls:// connects to a NATS whose authority is trusted, and to no other and none that speaks plain",
+  { skip: SKIP_NATS, timeout: 60_000 },
+  async (t) => {
+    const directory = await mkdtemp(path.join(tmpdir(), "robofleet-bus-tls-"));
+    t.after(() => rm(directory, { recursive: true, force: true }));
+    const listen = { host: "127.0.0.1", port: 0 };
+    const context = { clock: systemClock, log: createLog({ level: "silent" }) };
+    const tls = await openTls({ tls: { mode: "auto", names: [] }, listen, data_directory: directory }, context);
+    t.after(() => tls?.stop());
+    assert.ok(tls?.authority);
+    const [cert_file, key_file] = [path.join(directory, "cert.pem"), path.join(directory, "key.pem")];
+    await writeFile(cert_file, tls.pair.cert);
+    await writeFile(key_file, tls.pair.key);
+    await using secure = await NatsServer.start({ config: `tls { cert_file: "${cert_file}", key_file: "${key_file}" }` });
+    await using plain = await NatsServer.start();
+    const trusting = { NODE_EXTRA_CA_CERTS: tls.authority.file };
+    for (const [port, env, said] of [
+      [secure.port, trusting, /the bus is connected/],
+      [secure.port, {}, /the bus cannot be reached.*certificate/],
+      [plain.port, trusting, /the bus cannot be reached.*tls/],
+    ] as const) {
+      const program = new Program(ECHO, [`tls://localhost:${port}`], env);
+      await program.until("it says how it went", () => program.output.includes("\n"));
+      await program.kill();
+      assert.match(program.output, said);
+    }
+  },
+);

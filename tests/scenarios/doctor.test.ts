@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import packageJson from "../../packages/server/package.json" with { type: "json" };
+import { runCommand } from "../processes/server-command.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+
+const LIMIT = { timeout: 240_000 };
+
+interface Told {
+  problems: number;
+  warnings: number;
+  findings: { check: string; status: string; seen: string; hint?: string }[];
+}
+
+async function temporary(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-checked-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return path.join(directory, "data");
+}
+
+async function askDoctor(args: readonly string[], env: Record<string, string> = {}): Promise<{ code: number | null; told: Told }> {
+  const { code, output } = await runCommand(["doctor", "--json", "--timeout", "60s", ...args], env);
+  return { code, told: JSON.parse(output) as Told };
+}
+
+test("doctor beside a server that runs finds nothing wrong with it, and says that it runs", LIMIT, async () => {
+  await using server = await ServerProcess.start({ nodes: 1, args: ["--tls", "auto"] });
+  const { code, told } = await askDoctor(["--data", server.data, "--listen", new URL(server.url).host, "--tls", "auto"]);
+  const failed = told.findings.filter(({ status }) => status === "problem");
+  assert.deepEqual([code, told.problems, failed], [0, 0, []]);
+  const seen = (check: string): string => told.findings.flatMap((one) => (one.check === check ? [one.seen] : [])).join("\n");
+  assert.match(seen("data directory"), /a server runs on it now/);
+  assert.match(seen("address"), /a Robofleet server answers at 127\.0\.0\.1:\d+ already/);
+  assert.match(seen("TLS"), /the server's own authority, for \d+ days/);
+  assert.match(seen("database"), /^embedded, PostgreSQL \d+/);
+  assert.equal(seen("migrations"), "up to date");
+
+  const id = readFileSync(path.join(server.data, "node-id"), "utf8").trim();
+  const { output } = await runCommand(["nodes", "--data", server.data]);
+  assert.match(
+    output,
+    new RegExp(`^ID +VERSION +ADDRESS +ROBOTS +STARTED +STATE\\n${id} +${packageJson.version} +- +0 +[0-9T:Z-]+ +(alive|silent)\\n$`),
+  );
+  // On a machine that is busy enough a server is too late to be seen at once.
+  await until("the server is seen alive", async () => {
+    const [node] = JSON.parse((await runCommand(["nodes", "--json", "--data", server.data])).output) as { id: string; is_alive: boolean }[];
+    return node?.id === id && node.is_alive;
+  });
+});
+
+test("doctor tells problems by exit code 1 and its own wrong use by 2, and shows no password", LIMIT, async (t) => {
+  const data = await temporary(t);
+  const env = { DATABASE_URL: "postgres://fleet:geheim-1@127.0.0.1:1/x", ROBOFLEET_BUS_URL: "nats://fleet:geheim-2@127.0.0.1:1" };
+  const secrets = { SERVICE_ADMIN_TOKEN: "geheim-3", ROBOFLEET_SECRETS_KEY: "geheim-4" };
+  const { code, told } = await askDoctor(["--data", data, "--listen", "127.0.0.1:0"], { ...env, ...secrets });
+  assert.equal(code, 1);
+  assert.deepEqual(
+    told.findings.filter(({ status }) => status === "problem").map(({ check }) => check),
+    ["database", "secrets key", "bus"],
+  );
+  const lines = await runCommand(["doctor", "--data", data, "--listen", "127.0.0.1:0"], { ...env, ...secrets });
+  assert.equal(lines.code, 1);
+  assert.match(lines.output, /\n3 problems, \d+ warnings?\n$/);
+  assert.ok(!`${lines.output}${JSON.stringify(told)}`.includes("geheim"));
+  assert.ok(!lines.output.includes("\u001b"), "colours are for terminals");
+  const wrong = [["--timeout", "soon"], ["--nonsense"], ["--listen"]].map((args) => runCommand(["doctor", ...args]));
+  assert.deepEqual(
+    (await Promise.all(wrong)).map((one) => one.code),
+    [2, 2, 2],
+  );
+  const help = await runCommand(["doctor", "--help"]);
+  assert.equal(help.code, 0);
+  assert.match(help.output, /changes nothing that stays/);
+});
+
+test("a server that cannot start names doctor", LIMIT, async (t) => {
+  const data = await temporary(t);
+  const refused = await runCommand(["serve", "--data", data, "--listen", "0.0.0.0:0"]);
+  assert.equal(refused.code, 2);
+  assert.match(refused.output, /\nrobofleet: robofleet doctor, with the same flags and environment, says more\n$/);
+  const away = await runCommand(["serve", "--data", data, "--listen", "127.0.0.1:0"], {
+    DATABASE_URL: "postgres://fleet:geheim@127.0.0.1:1/x",
+  });
+  assert.equal(away.code, 1);
+  assert.match(
+    away.output,
+    /^robofleet: the database cannot be reached: connect ECONNREFUSED 127\.0\.0\.1:1\nrobofleet: robofleet doctor/m,
+  );
+  assert.ok(!away.output.includes("geheim"));
+  assert.ok(!(await runCommand(["fingerprint", "--data", data])).output.includes("doctor"));
+});

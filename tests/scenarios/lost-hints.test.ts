@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { createClient } from "@robofleet/sdk";
+import { SimulatedRobot } from "@robofleet/swarm";
+import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
+import { connected, secondNode } from "../harness/second-node.ts";
+
+const OPTIONS = { skip: SKIP_NATS, timeout: 180_000 };
+/** More than a node keeps for a NATS that is away: what comes after them is lost. */
+const MESSAGES = 10_001;
+
+test("hints that were lost while NATS was away are made up for on the node that holds the robots' links", OPTIONS, async () => {
+  await using nats = await NatsServer.start();
+  await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
+  await using second = await secondNode(first);
+  await connected(first, second);
+  const of = async (where: typeof first.default_org) => {
+    const robot = await where.enrollRobot({ online: false });
+    first.swarm.url = second.url;
+    await robot.connect();
+    first.swarm.url = first.url;
+    return robot;
+  };
+  const suspended_org = await first.org("Suspended");
+  const told = await of(first.default_org);
+  const removed = await of(first.default_org);
+  const replaced = await of(first.default_org);
+  const suspended = await of(suspended_org);
+  const stays = await of(first.default_org);
+  const release = await first.release();
+  await nats.kill();
+  await until("both nodes to know", () => !first.plane.bus.connected && !second.plane.bus.connected);
+  for (let n = 0; n < MESSAGES; n += 1) first.plane.bus.publish("rf.test.nobody", n);
+
+  const { id } = await first.deploy(release, { robot_id: told.id });
+  await first.api.deleteRobot({ params: { id: removed.id } });
+  const { key } = (await first.api.replaceRobot({ params: { id: replaced.id } })).data;
+  assert.ok(key !== null);
+  await SimulatedRobot.enroll(first.swarm, { key });
+  const admin = createClient({ base_url: first.url, admin_token: ADMIN_TOKEN });
+  await admin.suspendOrg({ params: { id: suspended_org.id } });
+  await nats.restart();
+  await connected(first, second);
+
+  const isTold = () => told.received.some(({ apps }) => Object.values(apps).some(({ deployment_id }) => deployment_id === id));
+  await until("the robot to be told of its deployment", isTold);
+  for (const [what, robot] of Object.entries({ removed, replaced, suspended }))
+    await until(`the link of the ${what} robot to end`, () => !robot.connected && second.plane.link.session(robot.id) === undefined);
+  assert.equal(stays.connected, true);
+  assert.ok(second.plane.link.session(stays.id));
+});
+
+test("a robot's removal that nobody heard of, while NATS was well, ends its link too", OPTIONS, async () => {
+  await using nats = await NatsServer.start();
+  await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
+  await using second = await secondNode(first);
+  await connected(first, second);
+  const robot = await first.enrollRobot({ online: false });
+  first.swarm.url = second.url;
+  await robot.connect();
+  first.plane.bus.publish = () => {};
+  await first.api.deleteRobot({ params: { id: robot.id } });
+  await until("the robot's link to end", () => !robot.connected);
+  assert.equal(second.plane.link.session(robot.id), undefined);
+});

@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { copyFile, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { SimulatedRobot, Swarm } from "@robofleet/swarm";
+import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { nullable, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
+import { Program } from "../processes/process.ts";
+import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
+
+const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
+
+/** Two servers as processes on one database and one NATS, with robots that are connected to the first. */
+async function twoNodes() {
+  await using own = new AsyncDisposableStack();
+  const database = await createTestDatabase();
+  own.defer(() => database.drop());
+  const db = await database.connect();
+  const nats = own.use(await NatsServer.start());
+  const env = { DATABASE_URL: databaseUrl(database.connection), ROBOFLEET_BUS_URL: nats.url(), ROBOFLEET_NODE_LISTEN: "127.0.0.1:0" };
+  const first = own.use(await ServerProcess.start({ env }));
+  const second = own.use(await ServerProcess.start({ env }));
+  const { api } = await second.org("Two nodes");
+  const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id, label: "carts" }, idempotency_key: randomUUID() })).data;
+  assert.ok(key !== null);
+  const swarm = new Swarm({ url: first.url, reconnects: true });
+  own.defer(() => swarm.stop());
+  const robots = await Promise.all(["one", "two", "three"].map((name) => SimulatedRobot.enroll(swarm, { key, name })));
+  for (const robot of robots) await robot.connect();
+  const statuses = async () => (await api.listRobots({})).items.map(({ status }) => status);
+  const allAre = (status: string) => async () => (await statuses()).every((one) => one === status);
+  const nodesOf = async () =>
+    (await db.many(sql(row({ node_id: nullable(text) }))`select distinct node_id from robot where decommissioned_at is null`)).map(
+      ({ node_id }) => node_id,
+    );
+  await until("all to be online", allAre("online"));
+  return { first, second, env, api, swarm, robots, allAre, nodesOf, own: own.move() };
+}
+
+test("a server that was frozen for longer than its lease: its robots count as offline, and come back when it thaws", OPTIONS, async () => {
+  const it = await twoNodes();
+  await using _ = it.own;
+  const { first, second, swarm, robots } = it;
+  const [before] = await it.nodesOf();
+  first.program.child.kill("SIGSTOP");
+  try {
+    // Robots of a server that is silent do not come by themselves yet: they have missed a heartbeat or two.
+    await until("the other server to take them for offline", it.allAre("offline"));
+    assert.ok(second.program.output.includes("a node fell silent"));
+    swarm.url = second.url;
+  } finally {
+    first.program.child.kill("SIGCONT");
+  }
+  await until("all to be online again", it.allAre("online"));
+  const nodes = await it.nodesOf();
+  assert.equal(nodes.length, 1);
+  assert.notEqual(nodes[0], before, "they are the other server's");
+  assert.ok(first.program.output.includes("the lease was renewed late"));
+  assert.ok(robots.every(({ connected }) => connected));
+  // It is a server like any other again.
+  swarm.url = first.url;
+  await robots[0]?.close();
+  await robots[0]?.connect();
+  await until("one on each", async () => (await it.nodesOf()).length === 2);
+});
+
+test("a server whose id another process took ends by itself, with an exit code, and its robots go", OPTIONS, async () => {
+  const it = await twoNodes();
+  await using _ = it.own;
+  const { first, second, swarm } = it;
+  swarm.url = second.url;
+  const data = await mkdtemp(path.join(tmpdir(), "robofleet-same-id-"));
+  it.own.defer(() => rm(data, { recursive: true, force: true }));
+  await copyFile(path.join(first.data, "node-id"), path.join(data, "node-id"));
+  const twin = new Program("packages/server/src/main.ts", ["serve", "--data", data, "--listen", "127.0.0.1:0"], it.env);
+  it.own.defer(async () => void (await twin.stop()));
+  assert.equal((await first.program.ended).code, 1);
+  assert.match(first.program.output, /another process runs under this node's id/);
+  await until("all to be online", it.allAre("online"));
+  assert.ok(twin.running);
+  assert.equal((await it.nodesOf()).length, 1);
+});

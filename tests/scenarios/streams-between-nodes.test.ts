@@ -1,0 +1,263 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import type { LogRecord } from "@robofleet/protocol/routes";
+import { WebSocket } from "ws";
+import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+import { row, sql, text } from "../../packages/server/src/kernel/sql.ts";
+import { ADMIN_TOKEN, type Harness, startPlane } from "../harness/index.ts";
+import { LiveRobot } from "../harness/live-robot.ts";
+import { OpenStream } from "../harness/open-stream.ts";
+import { Proxy } from "../harness/proxy.ts";
+import { RobotSurroundings } from "../harness/robot-surroundings.ts";
+import { secondNode, type SecondNode } from "../harness/second-node.ts";
+import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
+import { opened, type Opened, refused } from "../spec/web-socket.ts";
+
+const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
+const SUBPROTOCOL = "robofleet.shell.v1";
+const NODES = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
+
+/** Two servers on one database; a robot with everything around it is connected to the first, and viewers come to the second. */
+class TwoNodes implements AsyncDisposable {
+  readonly first: Harness;
+  readonly second: SecondNode;
+  readonly robot: LiveRobot;
+  readonly around: RobotSurroundings;
+  /** Between the two. */
+  readonly line: Proxy;
+  readonly #own: AsyncDisposableStack;
+
+  private constructor(own: AsyncDisposableStack, parts: Pick<TwoNodes, "first" | "second" | "robot" | "around" | "line">) {
+    this.#own = own;
+    this.first = parts.first;
+    this.second = parts.second;
+    this.robot = parts.robot;
+    this.around = parts.around;
+    this.line = parts.line;
+  }
+
+  static async start(t: TestContext): Promise<TwoNodes> {
+    await using own = new AsyncDisposableStack();
+    const nats = own.use(await NatsServer.start());
+    const first = own.use(await startPlane({ nodes: 1, settings: { bus: nats.address(), nodes: NODES } }));
+    const second = own.use(await secondNode(first));
+    const line = own.use(await lineTo(first));
+    const around = await RobotSurroundings.start(t);
+    const robot = own.use(await LiveRobot.start(first, { robot: around.robot }));
+    return new TwoNodes(own.move(), { first, second, robot, around, line });
+  }
+
+  get token(): string {
+    return this.first.default_org.admin_token;
+  }
+
+  /** Where a stream is had from the second. */
+  url(name: (typeof STREAM_NAMES)[number], query: Record<string, string> = { token: this.token }): string {
+    return this.second.url + streamTarget(name, this.robot.id, { ...this.around.query(name), ...query });
+  }
+
+  open(name: (typeof STREAM_NAMES)[number], token = this.token): Promise<OpenStream> {
+    return OpenStream.open(this.second.url, name, this.robot.id, this.around, { query: { token } });
+  }
+
+  async relayed(): Promise<number> {
+    const answer = await fetch(`${this.second.url}/metrics`, { headers: { "x-service-admin-token": ADMIN_TOKEN } });
+    return Number(/^robofleet_streams_relayed (\d+)$/m.exec(await answer.text())?.[1]);
+  }
+
+  /** What the audit tells of streams, the oldest first. */
+  async told(): Promise<{ action: string; request_id: string; status: number | null; path: string; reason: unknown }[]> {
+    const { items } = await this.first.api.listAudit({ query: { limit: 200 } });
+    const of_streams = items.filter(({ action }) => action.startsWith("stream.")).toReversed();
+    return of_streams.map(({ action, request_id, status, path, data }) => ({ action, request_id, status, path, reason: data.reason }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#own.disposeAsync();
+  }
+}
+
+/** Puts a line that can be cut between a node and those that connect to it. */
+async function lineTo({ db, plane }: Harness): Promise<Proxy> {
+  const { address } = await db.one(sql(row({ address: text }))`select address from node where id = ${plane.node.id}`);
+  const line = await Proxy.start(`http://${address}`);
+  await db.run(sql`update node set address = ${`127.0.0.1:${line.port}`} where id = ${plane.node.id}`);
+  return line;
+}
+
+test("a viewer that comes to one server has every stream of a robot whose link another holds", OPTIONS, async (t) => {
+  await using it = await TwoNodes.start(t);
+  assert.equal(it.second.plane.link.session(it.robot.id), undefined);
+  const streams = await Promise.all(STREAM_NAMES.map((name) => it.open(name)));
+  for (const stream of streams) await stream.round();
+  assert.equal(await it.relayed(), STREAM_NAMES.length);
+  assert.equal(it.line.open, STREAM_NAMES.length);
+  await Promise.all(streams.map((stream) => stream.end()));
+  await until("no stream goes through any more", async () => (await it.relayed()) === 0 && it.line.open === 0);
+
+  // A shell to its exit, with what only its own protocol tells.
+  const answered: string[] = [];
+  const shell = new WebSocket(it.url("shell").replace(/^http/, "ws"), [SUBPROTOCOL], { headers: { "user-agent": "a viewer" } });
+  shell.on("upgrade", ({ headers }) => answered.push(String(headers["x-request-id"]), String(headers["x-service-org-id"])));
+  let shown = "";
+  const controls: unknown[] = [];
+  shell.on("message", (data: Buffer, binary) => void (binary ? (shown += data.toString()) : controls.push(JSON.parse(data.toString()))));
+  const closed = once(shell, "close") as Promise<[number, Buffer]>;
+  await once(shell, "open");
+  assert.equal(shell.protocol, SUBPROTOCOL);
+  shell.send(JSON.stringify({ type: "resize", cols: 99, rows: 33 }));
+  shell.send(Buffer.from("stty size\r"));
+  await until("the new size", () => shown.includes("33 99"));
+  shell.send(Buffer.from("exit 7\r"));
+  const [code, reason] = await closed;
+  assert.deepEqual([code, reason.toString(), controls], [1000, "exit 7", [{ type: "exit", code: 7 }]]);
+
+  // The audit tells of each once, as of a viewer of its own.
+  const both = STREAM_NAMES.length + 1;
+  const told = await until("every end is told", async () => {
+    const all = await it.told();
+    return all.filter(({ action }) => action === "stream.closed").length === both && all;
+  });
+  assert.equal(told.length, 2 * both);
+  assert.equal(answered[1], it.first.default_org.id);
+  assert.deepEqual(
+    told.filter(({ request_id }) => request_id === answered[0]).map(({ action, path, reason }) => [action, path, reason]),
+    [
+      ["stream.opened", `/api/robots/${it.robot.id}/shell/ws`, undefined],
+      ["stream.closed", `/api/robots/${it.robot.id}/shell/ws`, "ended"],
+    ],
+  );
+});
+
+test("who may not watch is refused where it comes, and who may no longer is sent away where its robot is", OPTIONS, async (t) => {
+  await using it = await TwoNodes.start(t);
+  const stranger = await it.first.org();
+  assert.equal((await refused(it.url("logs", { token: stranger.admin_token }))).status, 404);
+  assert.equal((await refused(it.url("logs", { token: "nobody" }))).status, 401);
+  assert.equal((await refused(it.url("logs", { token: it.token, colour: "red" }))).status, 400);
+  assert.equal(it.line.accepted, 0);
+
+  const { ticket } = (await it.first.api.createStreamTicket({ body: { stream: "logs", robot_id: it.robot.id } })).data;
+  assert.ok(ticket !== null);
+  const by_ticket = await opened(it.url("logs", { ticket }));
+  assert.equal((await refused(it.url("logs", { ticket }))).status, 401);
+  by_ticket.ws.close();
+  await by_ticket.closed;
+
+  const issued = (await it.first.api.createToken({ body: { label: "short-lived", role: "viewer" } })).data;
+  assert.ok(issued.token !== null);
+  const watching = await it.open("logs", issued.token);
+  await watching.round();
+  await it.first.api.revokeToken({ params: { id: issued.id } });
+  assert.equal((await watching.closed).code, 4401);
+  const last = await until("its end", async () => (await it.told()).find(({ status }) => status === 4401));
+  assert.equal(last.reason, "token_revoked");
+
+  // Without its link the robot is offline, wherever one asks.
+  const left = await it.open("camera");
+  const camera = it.url("camera");
+  await it.robot.stop();
+  assert.equal((await left.closed).code, 4409);
+  const late = await opened(camera);
+  assert.deepEqual(await late.closed, { code: 4409, reason: "agent offline" });
+});
+
+test(
+  "when the way between two servers, or one of the two, goes, viewers are closed with a code that says: come again",
+  OPTIONS,
+  async (t) => {
+    await using it = await TwoNodes.start(t);
+    const torn = await it.open("logs");
+    await torn.round();
+    it.line.reset();
+    assert.deepEqual(await torn.closed, { code: 1013, reason: "the robot's server went away" });
+
+    // No way at all: as if the robot were away.
+    it.line.refuse(true);
+    assert.deepEqual(await (await opened(it.url("camera"))).closed, { code: 4409, reason: "agent offline" });
+    it.line.refuse(false);
+
+    // The others take it for dead; nothing else tells.
+    const frozen = await it.open("logs");
+    await frozen.round();
+    await it.first.db.run(sql`update node set address = null where id = ${it.first.plane.node.id}`);
+    assert.deepEqual(await frozen.closed, { code: 1013, reason: "the robot's server went away" });
+    await it.first.db.run(sql`update node set address = ${`127.0.0.1:${it.line.port}`} where id = ${it.first.plane.node.id}`);
+
+    const shell = await it.open("shell");
+    await shell.round();
+    await it.first.stop();
+    assert.deepEqual(await shell.closed, { code: 1013, reason: "the server is stopping" });
+  },
+);
+
+test("a server that stops sends viewers of other servers' robots away too, and those hear of it at once", OPTIONS, async (t) => {
+  await using it = await TwoNodes.start(t);
+  const stream = await it.open("logs");
+  await stream.round();
+  const stopped = it.second[Symbol.asyncDispose]();
+  assert.deepEqual(await stream.closed, { code: 1013, reason: "the server is stopping" });
+  const closed = await until("its end", async () => (await it.told()).find(({ action }) => action === "stream.closed"));
+  assert.equal(closed.reason, "connection_lost");
+  await stopped;
+});
+
+const seqsOf = (frames: readonly (string | Buffer)[], robot_id: string): number[] =>
+  frames.map((frame) => JSON.parse(String(frame)) as LogRecord).flatMap((record) => (record.robot_id === robot_id ? [record.seq] : []));
+
+test(
+  "the log of a fleet is that of its robots on every server, each record once and in order, also after the way between was cut",
+  OPTIONS,
+  async (t) => {
+    await using it = await TwoNodes.start(t);
+    const { first, second } = it;
+    const fleet_id = await first.homeFleet();
+    const here = await first.enrollRobot({ fleet_id });
+    const there = await first.enrollRobot({ fleet_id, online: false });
+    first.swarm.url = second.url;
+    await there.connect();
+    const robots = [here, there];
+    let count = 0;
+    const logAll = (): void => {
+      for (let i = 0; i < 20; i += 1) {
+        count += 1;
+        for (const robot of robots) robot.log(`record ${count}`);
+      }
+    };
+    logAll();
+    const path = `/api/fleets/${fleet_id}/logs/ws?token=${it.token}`;
+    const viewers = await Promise.all([first.url, second.url].map((url) => opened(url + path)));
+    const complete = (): Promise<unknown> =>
+      until("each has every record of both once, in order", () =>
+        viewers.every(({ frames }) =>
+          robots.every(({ id }) => {
+            const seqs = seqsOf(frames, id);
+            return seqs.length >= count && seqs.every((seq, i) => seq === i + 1);
+          }),
+        ),
+      );
+    await complete();
+    logAll();
+    await complete();
+    // What is logged while one server does not hear the other is not missing.
+    it.line.reset();
+    logAll();
+    await complete();
+    it.line.refuse(true);
+    it.line.reset();
+    logAll();
+    it.line.refuse(false);
+    await complete();
+    const [, { ws, frames, closed }] = viewers as [Opened, Opened];
+    ws.close();
+    await closed;
+    const ended = frames.length;
+    logAll();
+    await until("the other still has both", () => seqsOf(viewers[0]!.frames, there.id).length === count);
+    assert.equal(frames.length, ended);
+    await until("nobody asks any more", () => it.line.open === 0);
+    viewers[0]!.ws.close();
+  },
+);

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+import { EventReader } from "../harness/event-reader.ts";
+import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
+import { connected, secondNode } from "../harness/second-node.ts";
+import { checkTime } from "../harness/promise.ts";
+
+const OPTIONS = { skip: SKIP_NATS, timeout: 120_000 };
+const BOUND_MS = 2_000;
+
+const bearer = (token: string): Record<string, string> => ({ authorization: `Bearer ${token}` });
+
+test("two nodes on one database and one NATS: what changes on one is an event on the other, at once", OPTIONS, async (t) => {
+  await using nats = await NatsServer.start();
+  await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
+  await using second = await secondNode(first);
+  await connected(first, second);
+  using reader = await EventReader.open(second.url, bearer(first.default_org.admin_token));
+  const began = performance.now();
+  const site = await first.site("Told");
+  await reader.until("the site that the other node made", ({ data }) => data.id === site);
+  const took = performance.now() - began;
+  checkTime(t, "the change was an event on the other", took, BOUND_MS);
+});
+
+test("a token that is revoked on one node ends its stream on the other", OPTIONS, async (t) => {
+  await using nats = await NatsServer.start();
+  await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
+  await using second = await secondNode(first);
+  await connected(first, second);
+  const issued = (await first.api.createToken({ body: { label: "short-lived", role: "viewer" } })).data;
+  assert.ok(issued.token !== null);
+  using reader = await EventReader.open(second.url, bearer(issued.token));
+  const began = performance.now();
+  await first.api.revokeToken({ params: { id: issued.id } });
+  const took = (await reader.ended) - began;
+  checkTime(t, "the stream ended", took, BOUND_MS);
+});
+
+test("a deployment that is made on one node reaches at once the robot whose link the other holds", OPTIONS, async (t) => {
+  await using nats = await NatsServer.start();
+  await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
+  await using second = await secondNode(first);
+  await connected(first, second);
+  const robot = await first.enrollRobot({ online: false });
+  first.swarm.url = second.url;
+  await robot.connect();
+  // The first may be found by what its node does for a robot that arrives.
+  for (let n = 1; n <= 3; n += 1) {
+    const release = await first.release();
+    const began = performance.now();
+    const { id } = await first.deploy(release, { robot_id: robot.id });
+    await first.until("the robot is told", () =>
+      robot.received.some(({ apps }) => Object.values(apps).some(({ deployment_id }) => deployment_id === id)),
+    );
+    const took = performance.now() - began;
+    checkTime(t, "the robot was told", took, BOUND_MS);
+  }
+});
+
+test("when NATS dies readers are told that they missed something, and nodes stay ready and say what is wrong", OPTIONS, async () => {
+  await using nats = await NatsServer.start();
+  await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
+  await using second = await secondNode(first);
+  await connected(first, second);
+  using reader = await EventReader.open(second.url, bearer(first.default_org.admin_token));
+  const look = async (what: "readyz" | "metrics"): Promise<{ status: number; text: string }> => {
+    const answer = await fetch(`${second.url}/${what}`, { headers: { "x-service-admin-token": ADMIN_TOKEN } });
+    return { status: answer.status, text: await answer.text() };
+  };
+  const metric = async (name: string): Promise<number> =>
+    Number(new RegExp(`^${name} (\\d+)$`, "m").exec((await look("metrics")).text)?.[1]);
+  assert.equal(await metric("robofleet_bus_connected"), 1);
+  assert.equal(await metric("robofleet_nodes_living"), 2);
+  assert.ok((await look("metrics")).text.includes(`robofleet_node_info{node_id="${second.plane.node.id}",version="`));
+  const gaps = await metric("robofleet_bus_gaps_total");
+  await nats.kill();
+  await first.until("both nodes know", () => !first.plane.bus.connected && !second.plane.bus.connected);
+  const { status, text } = await look("readyz");
+  assert.equal(status, 200);
+  const ready = JSON.parse(text) as { node_id: string; checks: { bus: string } };
+  assert.deepEqual([ready.node_id, ready.checks.bus], [second.plane.node.id, "not connected"]);
+  assert.equal(await metric("robofleet_bus_connected"), 0);
+  const site = await first.site("Nobody was told");
+  assert.ok((await first.api.getSite({ params: { id: site } })).data);
+  await nats.restart();
+  await connected(first, second);
+  await reader.until("the reader is told that it missed something", ({ event }) => event === "lost");
+  assert.ok((await metric("robofleet_bus_gaps_total")) > gaps);
+});
