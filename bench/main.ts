@@ -1,108 +1,102 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { parseArgs } from "node:util";
-import { pageOf, tableOf } from "./report.ts";
-import { describeMachine, LATEST, mergeResults, readResults, type Results, thisMachine } from "./results.ts";
+import { ROWS } from "./all-rows.ts";
+import { compareResults, comparisonTable } from "./compare.ts";
+import { type BenchOptions, readOptions } from "./options.ts";
+import { pageOf, REASONS_FILE, reasonsIn } from "./page.ts";
+import { tableOf } from "./report.ts";
+import { describeMachine, LATEST, mergeResults, readResults, type Results, thisMachine, UNWRITTEN } from "./results.ts";
 import { withRig } from "./rig.ts";
 import type { Row, RowResult } from "./row.ts";
-import { acceptPlain, acceptTls } from "./rows/accept.ts";
-import { camera } from "./rows/camera.ts";
-import { dueDeployments } from "./rows/due-deployments.ts";
-import { fanOut } from "./rows/fan-out.ts";
-import { fleetDeployment } from "./rows/fleet-deployment.ts";
-import { heartbeat } from "./rows/heartbeat.ts";
-import { getRobot, listRobots, postSite } from "./rows/http.ts";
-import { idleMemory, idleMemoryTls } from "./rows/idle-memory.ts";
-import { logFollow } from "./rows/log-follow.ts";
-import { logIngest } from "./rows/log-ingest.ts";
-import { pgFloor } from "./rows/pg-floor.ts";
-import { portForward } from "./rows/port-forward.ts";
-import { startUp } from "./rows/start-up.ts";
-import { swarm } from "./rows/swarm.ts";
+import { commitNow, keepRun } from "./runs.ts";
 
 /** `npm run bench`: what we do and the limit beside it, measured by turns in one run. */
 
-const ROWS: readonly Row[] = [
-  getRobot,
-  listRobots,
-  postSite,
-  pgFloor,
-  acceptPlain,
-  acceptTls,
-  heartbeat,
-  idleMemory,
-  idleMemoryTls,
-  fanOut,
-  logIngest,
-  logFollow,
-  portForward,
-  camera,
-  fleetDeployment,
-  dueDeployments,
-  swarm,
-  startUp,
-];
-const PAGE = path.resolve(import.meta.dirname, "../docs/reference/bench.md");
+const ROOT = path.resolve(import.meta.dirname, "..");
+const PAGE = path.join(ROOT, "docs/reference/performance.md");
+const BASELINE = path.join(path.dirname(LATEST), "baseline.json");
 
-const { values } = parseArgs({
-  options: {
-    only: { type: "string", multiple: true },
-    json: { type: "string" },
-    compare: { type: "string" },
-    profile: { type: "string" },
-    quick: { type: "boolean", default: false },
-    write: { type: "boolean", default: false },
-    help: { type: "boolean", default: false },
-  },
-});
-if (values.help) {
-  process.stdout.write(`npm run bench [-- OPTIONS]
+const help = (): string => `npm run bench [-- OPTIONS]
 
-  --only NAME     that row; may be repeated
-  --compare FILE  show what changed since earlier results
-  --json FILE     add the results to a file (always: bench/results/latest.json)
-  --write         write docs/reference/bench.md from bench/results/latest.json, with what was just measured
-  --profile DIR   write the CPU profiles of the server and the limits there
-  --quick         few rounds and robots: to see that the rows run
+  --only NAME        that row; may be repeated
+  --skip NAME        not that row; may be repeated
+  --full             also what takes long, and growth to a million robots
+  --growth SIZES     robots in the database for the rows of growth: 10k,100k,1M
+  --write            write docs/reference/performance.md and bench/results/latest.json, and keep the run in bench/results/runs
+  --compare [WITH]   show what changed since latest, baseline or a file. Without a row to measure: from there to what was measured last
+  --json             show the results, or the comparison, as JSON
+  --out FILE         add the results to a file (without --write always to bench/results/unwritten.json)
+  --profile DIR      write CPU profiles of the server and the limits there
+  --quick            few rounds and robots: to see that the rows run
 
-${ROWS.map(({ name, about }) => `  ${name.padEnd(20)}${about}`).join("\n")}
-`);
-  process.exit(0);
+${ROWS.map(({ name, about, only_full }) => `  ${name.padEnd(20)}${about}${only_full === true ? " (with --full)" : ""}`).join("\n")}
+`;
+
+/** What a row is expected to take that has not been measured yet. */
+const UNKNOWN_S = 90;
+
+/** Without a line break, so that what follows stands beside it; none of it where the output is to be JSON. */
+const say = (text: string): void => void process.stderr.write(text);
+
+function announce({ rows }: BenchOptions, latest: Results): void {
+  const seconds = rows.reduce((sum, { name }) => sum + (latest[name]?.took_s ?? UNKNOWN_S), 0);
+  const load = os.loadavg().map((one) => one.toFixed(2));
+  say(`${describeMachine(thisMachine())}; load ${load.join(" ")}\n${rows.length} rows, about ${Math.ceil(seconds / 60)} minutes\n`);
 }
-const unknown = (values.only ?? []).filter((name) => !ROWS.some((row) => row.name === name));
-if (unknown.length > 0) {
-  process.stderr.write(`bench: no row is called ${unknown.join(", ")}; known are ${ROWS.map(({ name }) => name).join(", ")}\n`);
+
+async function measure(row: Row, { quick, profile, growth }: BenchOptions): Promise<Results> {
+  const [[load = Number.NaN], started] = [os.loadavg(), performance.now()];
+  const measured_at = new Date().toISOString();
+  say(`${row.name} (load ${load.toFixed(2)}): ${row.about} …\n`);
+  const found: RowResult[] = [];
+  // A server of its own for each row: none inherits the memory or the tables of another.
+  await withRig({ ...row.server, quick, profile, growth }, async (rig) => {
+    found.push(...[await row.run(rig)].flat());
+  });
+  const [load_end = Number.NaN] = os.loadavg();
+  const took_s = Math.round((performance.now() - started) / 1_000);
+  const { area, about } = row;
+  return { [row.name]: { area, about, measured_at, machine: thisMachine(), load, load_end, took_s, quick, lines: found } };
+}
+
+async function writePage(): Promise<void> {
+  const reasons = reasonsIn(await readFile(path.join(ROOT, REASONS_FILE), "utf8"));
+  await writeFile(PAGE, pageOf(await readResults(LATEST), reasons));
+}
+
+async function main(options: BenchOptions): Promise<void> {
+  const latest = await readResults(LATEST).catch(() => ({}));
+  const { compare } = options;
+  const earlier =
+    compare === undefined ? undefined : compare === "latest" ? latest : await readResults(compare === "baseline" ? BASELINE : compare);
+  const [begun_at, load_begin, commit] = [new Date().toISOString(), os.loadavg(), commitNow()];
+  const results: Results = {};
+  if (options.rows.length > 0) announce(options, latest);
+  for (const row of options.rows) {
+    Object.assign(results, await measure(row, options));
+    // After each row, so that a run that is broken off is not lost.
+    await mergeResults(options.write ? LATEST : UNWRITTEN, results);
+    if (options.write) await writePage();
+  }
+  const shown = options.rows.length > 0 ? results : latest;
+  if (earlier !== undefined) {
+    const changes = compareResults(shown, earlier);
+    process.stdout.write(options.json ? `${JSON.stringify(changes, null, 2)}\n` : `${comparisonTable(changes)}\n`);
+  } else process.stdout.write(options.json ? `${JSON.stringify({ rows: results }, null, 2)}\n` : `${tableOf(results)}\n`);
+  if (options.out !== undefined) await mergeResults(options.out, results);
+  if (!options.write) return;
+  const ended_at = new Date().toISOString();
+  const file = await keepRun({ begun_at, ended_at, commit, machine: thisMachine(), load_begin, load_end: os.loadavg(), rows: results });
+  say(`written: ${path.relative(process.cwd(), PAGE)}, ${path.relative(process.cwd(), file)}\n`);
+}
+
+let options: BenchOptions;
+try {
+  options = readOptions(process.argv.slice(2), ROWS);
+} catch (error) {
+  process.stderr.write(`bench: ${(error as Error).message}\n`);
   process.exit(2);
 }
-const rows = values.only === undefined ? ROWS : ROWS.filter(({ name }) => values.only?.includes(name));
-const earlier = values.compare === undefined ? undefined : await readResults(values.compare);
-const machine = thisMachine();
-process.stdout.write(
-  `${describeMachine(machine)}; load ${os
-    .loadavg()
-    .map((one) => one.toFixed(2))
-    .join(" ")}\n`,
-);
-
-const results: Results = {};
-for (const row of rows) {
-  const [load = Number.NaN] = os.loadavg();
-  const measured_at = new Date().toISOString();
-  process.stdout.write(`${row.name} (load ${load.toFixed(2)}): ${row.about} …\n`);
-  // A server of its own for each row: none inherits the memory or the tables of another.
-  await withRig({ ...row.server, quick: values.quick, profile: values.profile }, async (rig) => {
-    const result = await row.run(rig);
-    const lines: readonly RowResult[] = "unit" in result ? [result] : result;
-    results[row.name] = { about: row.about, measured_at, machine, load, quick: values.quick, lines };
-  });
-  // After each row, so that a run that is broken off is not lost.
-  await mergeResults(LATEST, results);
-}
-
-process.stdout.write(`${tableOf(results, earlier)}\n`);
-if (values.json !== undefined) await mergeResults(values.json, results);
-if (values.write) {
-  await writeFile(PAGE, pageOf(await readResults(LATEST)));
-  process.stdout.write(`written: ${path.relative(process.cwd(), PAGE)}\n`);
-}
+if (options.help) process.stdout.write(help());
+else await main(options);

@@ -1,7 +1,8 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import type { RowResult } from "./row.ts";
+import type { Sample } from "./measure.ts";
+import type { Area, RowResult } from "./row.ts";
 
 /** Where a row was measured, and what else the machine did. */
 export interface Machine {
@@ -14,11 +15,15 @@ export interface Machine {
 
 /** A row as it was measured last. */
 export interface Measured {
+  area: Area;
   about: string;
   measured_at: string;
   machine: Machine;
   /** Load average of the last minute when the row began. */
   load: number;
+  /** The same when it was over: our own work is in it. */
+  load_end?: number;
+  took_s: number;
   /** Too few rounds to mean much. */
   quick: boolean;
   lines: readonly RowResult[];
@@ -27,7 +32,10 @@ export interface Measured {
 /** Rows by name. */
 export type Results = Record<string, Measured>;
 
+/** What was measured for the page, which says what it says. */
 export const LATEST = path.join(import.meta.dirname, "results", "latest.json");
+/** What was measured without `--write`. */
+export const UNWRITTEN = path.join(import.meta.dirname, "results", "unwritten.json");
 
 export function thisMachine(): Machine {
   const [cpu] = os.cpus();
@@ -54,5 +62,27 @@ export async function readResults(file: string): Promise<Results> {
 export async function mergeResults(file: string, results: Results): Promise<void> {
   const before = await readResults(file).catch(() => ({}));
   await mkdir(path.dirname(file), { recursive: true });
-  await writeFile(file, `${JSON.stringify({ rows: { ...before, ...results } }, null, 2)}\n`);
+  await writeFile(file, `${JSON.stringify({ rows: { ...before, ...rounded(results) } }, null, 1)}\n`);
+}
+
+const DIGITS = 4;
+const short = (value: number): number => Number(value.toPrecision(DIGITS));
+const shortSample = ({ median, min, max }: Sample): Sample => ({ median: short(median), min: short(min), max: short(max) });
+
+/** With as many digits as mean something: what is kept is small, and the page says what is kept. */
+export function rounded(results: Results): Results {
+  return Object.fromEntries(
+    Object.entries(results).map(([name, row]) => [name, { ...row, load: short(row.load), lines: row.lines.map(roundedLine) }]),
+  );
+}
+
+function roundedLine({ ours, limit, ratio, ours_cpu_us, limit_cpu_us, ...line }: RowResult): RowResult {
+  return {
+    ...line,
+    ...(ours && { ours: shortSample(ours) }),
+    ...(limit && { limit: shortSample(limit) }),
+    ...(ratio !== undefined && { ratio: short(ratio) }),
+    ...(ours_cpu_us && { ours_cpu_us: shortSample(ours_cpu_us) }),
+    ...(limit_cpu_us && { limit_cpu_us: shortSample(limit_cpu_us) }),
+  };
 }

@@ -30,6 +30,7 @@ export interface ServerOptions {
 /** Certificate of 127.0.0.1 as `--tls auto` makes it, for our server and for the limits. */
 export interface Certificate {
   ca: string;
+  ca_file: string;
   cert_file: string;
   key_file: string;
 }
@@ -39,6 +40,8 @@ export interface Rig {
   readonly server: Program;
   /** Fewer rounds and robots: to see that a row runs. */
   readonly quick: boolean;
+  /** Robots in the database, for rows that look at how work grows with them; the smallest first. */
+  readonly growth: readonly number[];
   readonly certificate: Certificate | undefined;
   api: Client;
   token: string;
@@ -52,6 +55,8 @@ export interface Rig {
 
 export interface RigOptions extends ServerOptions {
   quick: boolean;
+  /** Robots in the database, for rows that look at how work grows with them; the smallest first. */
+  growth: readonly number[];
   /** Directory that the CPU profiles of the server and of what is started beside it are written to. */
   profile: string | undefined;
 }
@@ -79,11 +84,9 @@ export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<v
   };
   const certificate = options.tls === true ? await makeCertificate(data) : undefined;
   const scheme = certificate === undefined ? "http" : "https";
-  // Broken off, it leaves nothing running and nothing behind.
-  const broken_off = (): void => {
-    void clear(programs, data).then(() => process.exit(130));
-  };
-  for (const signal of SIGNALS) process.once(signal, broken_off);
+  const leave = (): Promise<void> => clear(programs, data);
+  open_rigs.add(leave);
+  for (const signal of SIGNALS) process.on(signal, breakOff);
   try {
     const listen = `127.0.0.1:${await freePort()}`;
     const serve = (): Promise<Program> => begin(serverArguments(options, data, listen, certificate), `${scheme}://${listen}`, {});
@@ -98,6 +101,7 @@ export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<v
         return database;
       },
       quick: options.quick,
+      growth: options.growth,
       certificate,
       api: createClient({ base_url: server.url, token, ca: certificate?.ca }),
       token,
@@ -115,12 +119,22 @@ export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<v
       },
     });
   } finally {
-    for (const signal of SIGNALS) process.off(signal, broken_off);
-    await clear(programs, data);
+    await leave();
+    open_rigs.delete(leave);
+    if (open_rigs.size === 0) for (const signal of SIGNALS) process.off(signal, breakOff);
   }
 }
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+/** A row may have several at a time. */
+const open_rigs = new Set<() => Promise<void>>();
+
+/** Broken off, the bench leaves nothing running and nothing behind. */
+function breakOff(): void {
+  const all = Array.from(open_rigs, (leave) => leave());
+  open_rigs.clear();
+  if (all.length > 0) void Promise.allSettled(all).then(() => process.exit(130));
+}
 
 async function clear(programs: ReadonlySet<Program>, data: string): Promise<void> {
   for (const program of [...programs].toReversed()) await program.stop();
@@ -165,10 +179,15 @@ async function makeCertificate(data: string): Promise<Certificate> {
   const now = new Date();
   const authority = await openAuthority(directory, now);
   const { cert, key } = await authority.issue(["127.0.0.1"], now);
-  const [cert_file, key_file] = [path.join(directory, "cert.pem"), path.join(directory, "key.pem")];
+  const [ca_file, cert_file, key_file] = [
+    path.join(directory, "bench-ca.pem"),
+    path.join(directory, "cert.pem"),
+    path.join(directory, "key.pem"),
+  ];
+  await writeFile(ca_file, authority.pem);
   await writeFile(cert_file, cert);
   await writeFile(key_file, key);
-  return { ca: authority.pem, cert_file, key_file };
+  return { ca: authority.pem, ca_file, cert_file, key_file };
 }
 
 async function approveOrg(url: string, ca: string | undefined): Promise<{ token: string; org_id: string }> {

@@ -12,6 +12,7 @@ import {
 import { LINK_PATH } from "@robofleet/protocol/paths";
 import pg from "pg";
 import { WebSocket } from "ws";
+import { standInNode } from "../tests/processes/stand-in-node.ts";
 import type { Rig } from "./rig.ts";
 
 export interface BenchRobot {
@@ -54,7 +55,8 @@ export async function insertFleet(rig: Rig, count: number, online: "online" | "o
   const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
   const client = new pg.Client(rig.database);
   await client.connect();
-  await client.query("insert into node values ('node_bench', 1, now() + interval '1 day', now()) on conflict do nothing");
+  // Lives until its database ends.
+  if (online === "online") await standInNode(rig.database, "node_bench");
   await client.query(
     `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)
      select $1, 'rob_' || lpad(n::text, 26, '0'), 'bench-' || n, $2, $3, decode(md5(n::text) || md5(n::text || 'b'), 'hex'), '["app_bundle"]',

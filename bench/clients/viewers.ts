@@ -6,8 +6,16 @@ export type ViewersOrder =
   /** `stuck` ones read the answer to their upgrade and then nothing. */
   { do: "open"; url: string; count: number; stuck: number } | { do: "bytes" } | { do: "close" };
 
+/** A pong, masked by zeros. The server ends who is silent for long, and these do not read its pings. */
+const PONG = Buffer.from([0x8a, 0x80, 0, 0, 0, 0]);
+const PONG_EVERY_MS = 10_000;
+
 let sockets: net.Socket[] = [];
 let bytes = 0;
+
+setInterval(() => {
+  for (const socket of sockets) if (socket.writable) socket.write(PONG);
+}, PONG_EVERY_MS).unref();
 
 function open(url: string, stuck: boolean): Promise<void> {
   const { hostname, port, pathname, search } = new URL(url);

@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import { CONTROL_CHANNEL, encodeFrame, FRAME_HEADER_BYTES, FrameType, type Hello, linkChallengeText } from "@robofleet/protocol/link";
 import pg from "pg";
 import { listDesiredApps } from "../../packages/server/src/features/deployments/store/robot-state.ts";
-import { setOnline } from "../../packages/server/src/features/robots/store-presence.ts";
+import { setOnline } from "../../packages/server/src/features/robots/store-comings.ts";
 import { findIdentity } from "../../packages/server/src/features/robots/store.ts";
 import { insertEntries } from "../../packages/server/src/features/timeline/store.ts";
 import { listener } from "../listener.ts";
@@ -64,7 +64,7 @@ async function letIn(pool: pg.Pool, socket: Duplex, hello: Hello, nonce: string)
   const now = new Date();
   const session_id = `sess_${randomBytes(13).toString("hex")}`;
   await client.query("begin");
-  await client.query(statementOf((db) => setOnline(db, { org_id, node: { id: "bench", epoch: 1 }, session_id, hello, public_key }, now)));
+  await client.query(statementOf((db) => setOnline(db, org_id, { id: "bench", epoch: 1 }, [{ session_id, hello, public_key }], now)));
   const entry = {
     org_id,
     robot_id,

@@ -5,7 +5,8 @@
 import { hash, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { Pool } from "pg";
-import { findRobot, listRobots } from "../../packages/server/src/features/robots/store.ts";
+import { findRobot } from "../../packages/server/src/features/robots/store.ts";
+import { listRobots } from "../../packages/server/src/features/robots/store-list.ts";
 
 const database = JSON.parse(process.env.DATABASE ?? "{}") as Record<string, never>;
 const pool = new Pool({ ...database, max: 10 });
@@ -24,7 +25,10 @@ const ONE = { name: "one", text: withToken((await findRobot(capture, "org", "rob
 const everywhere = { org_id: "org", grants: [{ role: "admin" as const, scopes: [] }], limit: [] } as unknown as Parameters<
   typeof listRobots
 >[1];
-const list = (await listRobots(capture, everywhere, {}, { after: null, limit: 101 })) as unknown as { text: string; values: unknown[] };
+const list = (await listRobots(capture, everywhere, { labels: [] }, { sort: "newest", after: null, limit: 101 })) as unknown as {
+  text: string;
+  values: unknown[];
+};
 const LIST = { name: "list", text: withToken(list) };
 const INSERT = {
   name: "insert",

@@ -8,8 +8,10 @@ import { listDue } from "../../packages/server/src/features/deployments/store/de
 import { listClaimable } from "../../packages/server/src/features/deployments/store/targets.ts";
 import { pack } from "../../packages/server/src/features/logs/codec.ts";
 import { insertBatch } from "../../packages/server/src/features/logs/store.ts";
-import { findRobot, listRobots } from "../../packages/server/src/features/robots/store.ts";
+import { findRobot } from "../../packages/server/src/features/robots/store.ts";
+import { listRobots } from "../../packages/server/src/features/robots/store-list.ts";
 import { insertSite } from "../../packages/server/src/features/sites/store.ts";
+import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { type BareQuery, statementsOf } from "../statements.ts";
 
 /** What the statements are about. */
@@ -49,7 +51,11 @@ export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): Fl
   const site = (db: Db) => insertSite(db, { org_id, id: id("site"), name: id("bench"), at: new Date() });
   return [
     { name: "one robot", repeatable: true, work: (db, n) => findRobot(db, org_id, robotOf(n)) },
-    { name: "a list of 100 robots", repeatable: true, work: (db) => listRobots(db, caller, {}, { after: null, limit: 101 }) },
+    {
+      name: "a list of 100 robots",
+      repeatable: true,
+      work: (db) => listRobots(db, caller, { labels: [] }, { sort: "newest", after: null, limit: 101 }),
+    },
     {
       name: "begin and commit, with nothing between them",
       repeatable: true,
@@ -93,18 +99,8 @@ function audit(db: Db, { org_id, actor, token_id }: Caller): Promise<void> {
   });
 }
 
-const LOG_RECORDS = 50;
 /** The same bytes each time: compressing them is not the database's part. */
-const PACKED = pack(
-  Array.from({ length: LOG_RECORDS }, (_, i) => ({
-    seq: i + 1,
-    at: "2030-01-01T00:00:00.000Z",
-    level: "info" as const,
-    source: "navigation",
-    message: `goal ${i} reached after 12.4 s, 3 replans, battery at 71 %`,
-    fields: { x: 1.25, y: -3.5, attempt: 1 },
-  })),
-);
+const PACKED = pack(recordsFrom(1));
 
 /** The `nth` flush of a robot; what came before it is where its position is. */
 function storeLogs(db: Db, org_id: string, robot_id: string, nth: number): Promise<number> {
@@ -113,13 +109,13 @@ function storeLogs(db: Db, org_id: string, robot_id: string, nth: number): Promi
     org_id,
     robot_id,
     outbox_id: "bench",
-    before: nth * LOG_RECORDS,
-    first_seq: nth * LOG_RECORDS + 1,
-    last_seq: (nth + 1) * LOG_RECORDS,
+    before: nth * RECORDS_PER_BATCH,
+    first_seq: nth * RECORDS_PER_BATCH + 1,
+    last_seq: (nth + 1) * RECORDS_PER_BATCH,
     received_at: at,
     first_at: at,
     last_at: at,
-    record_count: LOG_RECORDS,
+    record_count: RECORDS_PER_BATCH,
     ...PACKED,
   });
 }

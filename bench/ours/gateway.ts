@@ -13,6 +13,7 @@ import { listener } from "../listener.ts";
 const nothing = (): Promise<void> => Promise.resolve();
 const robots = new Set<string>();
 const gateway = new Gateway({
+  is_held: () => true,
   clock: systemClock,
   id: idSource(systemClock),
   log: createLog({ level: "error" }),

@@ -94,6 +94,7 @@ function line(part: string, ours: Side, limit: Side, goal: number): RowResult {
 
 export const acceptPlain: Row = {
   name: "agent-accept-plain",
+  area: "links",
   about:
     "a robot let in, its signature and its row in the database included; beside it an upgrade by bare node:http and bare pg that do the same",
   run: (rig) => compare(rig, 1.2),
@@ -101,6 +102,7 @@ export const acceptPlain: Row = {
 
 export const acceptTls: Row = {
   name: "agent-accept-tls",
+  area: "links",
   about: "the same over TLS, a full handshake each time; beside it bare node:tls",
   server: { tls: true },
   run: (rig) => compare(rig, 1.1),

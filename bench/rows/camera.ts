@@ -94,6 +94,7 @@ async function showOnce(way: Way, count: number, frames: number): Promise<Shown>
   const arrived = await show(way, frames, FRAME_BYTES, WIRE_BYTES, count * frames);
   const [after, to] = [cpuMicroseconds(pid), performance.now()];
   const idle_us = ((cpu - idle_cpu) / (from - idle_from)) * (to - from);
+  if (arrived === 0) throw new Error(`of ${count * frames} frames none arrived: nothing was measured`);
   return { cpu_us: (after - cpu - idle_us) / arrived, part: arrived / (count * frames) };
 }
 
@@ -180,6 +181,7 @@ async function stuckLines({ ours, limit }: { ours: Way; limit: Way }, quick: boo
       ours: once(us.part * 100),
       limit: once(them.part * 100),
       unit: "%",
+      more_is_better: true,
       figure: percent(us.part),
       goal: "100 %",
       met: us.part >= 1,
@@ -204,6 +206,7 @@ async function waysOf(rig: Rig, clients: Client[]): Promise<{ ours: Way; limit: 
 
 export const camera: Row = {
   name: "camera",
+  area: "streams",
   about: `frames of 16 KB at ${FPS} a second from one robot to its viewers, by frame and viewer; beside it a relay that sends on whatever comes`,
   server: { collectable: true },
   run: async (rig) => {

@@ -90,6 +90,7 @@ async function forget(rig: Rig, client: pg.Client): Promise<void> {
 
 export const dueDeployments: Row = {
   name: "due-deployments",
+  area: "deployments",
   about: `${DEPLOYMENTS} deployments that are due at one moment, each to a robot that is online, until all are dispatched; beside it bare UPDATE … SKIP LOCKED of deployments and targets, ${BATCH} at a time`,
   run: async (rig) => {
     const count = rig.quick ? QUICK_DEPLOYMENTS : DEPLOYMENTS;

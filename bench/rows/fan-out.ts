@@ -73,6 +73,7 @@ async function tellAll(program: Program, clients: readonly ChildProcess[], robot
 
 export const fanOut: Row = {
   name: "fan-out",
+  area: "links",
   about: `a message of 1 KB to as many robots as may be connected (${robotsPossible()} here); beside it the same bytes written to as many sockets`,
   run: async (rig) => {
     const robots = rig.quick ? QUICK_ROBOTS : Math.floor(robotsPossible() / CLIENTS) * CLIENTS;

@@ -8,7 +8,7 @@ import type { Row } from "../row.ts";
 
 const ROBOTS = 100_000;
 const QUICK_ROBOTS = 12_000;
-const ROUNDS = 5;
+const ROUNDS = 4;
 const POLL_MS = 2;
 const LOOK_MS = 200;
 const LIMIT_ID = "dep_limit";
@@ -76,6 +76,7 @@ async function insertAtOnce(rig: Rig, client: pg.Client, fleet_id: string, relea
 
 export const fleetDeployment: Row = {
   name: "fleet-deployment",
+  area: "deployments",
   about: `a deployment to a fleet of ${ROBOTS} robots, from the request until all its targets are there; beside it one INSERT … SELECT of the same rows`,
   run: async (rig) => {
     const robots = rig.quick ? QUICK_ROBOTS : ROBOTS;

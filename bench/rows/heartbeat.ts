@@ -19,6 +19,7 @@ async function startSockets(rig: Rig): Promise<{ program: Program; tcp_port: num
 
 export const heartbeat: Row = {
   name: "heartbeat",
+  area: "links",
   about: "a robot's heartbeat in, and its reply; beside it a TCP server that reads the same bytes",
   run: async (rig) => {
     const { program, tcp_port } = await startSockets(rig);

@@ -5,7 +5,7 @@ import type { Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
 import { insertRobots } from "../robots.ts";
 
-const ROUNDS = 7;
+const ROUNDS = 5;
 const ROUND_MS = 2_000;
 const QUICK = { rounds: 2, round_ms: 500 };
 
@@ -34,6 +34,7 @@ async function compare(rig: Rig, request: Request, goal: number): Promise<RowRes
 
 export const getRobot: Row = {
   name: "get-robot",
+  area: "api",
   about: "GET one robot, token and database row included; beside it node:http and one prepared query",
   run: async (rig) => {
     const [robot] = await insertRobots(rig, 1);
@@ -43,6 +44,7 @@ export const getRobot: Row = {
 
 export const listRobots: Row = {
   name: "list-robots",
+  area: "api",
   about: "GET a list of 100 robots; beside it node:http and one prepared query",
   run: async (rig) => {
     await insertRobots(rig, 100);
@@ -52,6 +54,7 @@ export const listRobots: Row = {
 
 export const postSite: Row = {
   name: "post-site",
+  area: "api",
   about: "POST a validated site, durable; beside it node:http and the same INSERT",
   run: (rig) => compare(rig, { method: "POST", path: "/api/sites", body: () => JSON.stringify({ name: `bench ${randomUUID()}` }) }, 1.45),
 };

@@ -1,42 +1,30 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { WebSocket } from "ws";
-import { atRest, ratioOf, residentBytes, sample } from "../measure.ts";
+import { atRest, ratioOf, sample } from "../measure.ts";
 import type { Program, Rig } from "../rig.ts";
 import { type BenchRobot, concurrently, connectRobot, insertRobots, type Server } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
+import { settled } from "../settled.ts";
 
 const IDLE_ROBOTS = 5_000;
 /** Connected before the first look: what a server allocates once, code and pools and the room of its young objects, is no robot's. */
 const EARLIER_ROBOTS = 1_500;
 const CONNECT_AT_A_TIME = 50;
 const LEAVE_AT_A_TIME = 250;
-const RUNS = 3;
-const COLLECTIONS = 3;
-const SETTLE_MS = 1_000;
+const RUNS = 2;
+const RUNS_TLS = 1;
 /** Over plain TCP: beyond a raw WebSocket. */
 const PLAIN_KB_OVER_MAX = 8;
 /** Over TLS: all of it, the socket and its TLS state included. */
 const TLS_KB_MAX = 38;
-
-/** What is left when a process has nothing to do and no garbage. The same for ours and the limit. */
-async function settledBytes({ pid }: Program): Promise<number> {
-  for (let i = 0; i < COLLECTIONS; i += 1) {
-    await atRest(pid);
-    process.kill(pid, "SIGUSR2");
-    await sleep(SETTLE_MS);
-  }
-  await atRest(pid);
-  return residentBytes(pid);
-}
 
 /** Kilobytes by which the process grows for each connection after the first ones. */
 async function growth(program: Program, counts: { earlier: number; idle: number }, open: (i: number) => Promise<WebSocket>) {
   const connect = (from: number, count: number): Promise<WebSocket[]> =>
     concurrently(Array.from({ length: count }), CONNECT_AT_A_TIME, (_, i) => open(from + i));
   const earlier = await connect(0, counts.earlier);
-  const before = await settledBytes(program);
+  const before = (await settled(program)).resident;
   const idle = await connect(counts.earlier, counts.idle);
-  const after = await settledBytes(program);
+  const after = (await settled(program)).resident;
   const lost = [...earlier, ...idle].filter(({ readyState }) => readyState !== WebSocket.OPEN).length;
   if (lost > 0) throw new Error(`${lost} connections were lost while memory was looked at`);
   // Some at a time: each that goes is a transaction of the server.
@@ -60,7 +48,7 @@ async function measure(rig: Rig): Promise<Pick<Required<RowResult>, "ours" | "li
   const ca = rig.certificate?.ca;
   const robots: BenchRobot[] = await insertRobots(rig, counts.earlier + counts.idle);
   const [ours, limit]: [number[], number[]] = [[], []];
-  for (let i = 0; i < (rig.quick ? 1 : RUNS); i += 1) {
+  for (let i = 0; i < (rig.quick ? 1 : ca === undefined ? RUNS : RUNS_TLS); i += 1) {
     if (i > 0) await rig.restart();
     ours.push(await growth(rig.server, counts, (n) => connectRobot({ ...rig.server, ca }, robots[n] as BenchRobot, "desired")));
     const raw = await rig.start("limits/sockets", {}, { collectable: true });
@@ -73,6 +61,7 @@ async function measure(rig: Rig): Promise<Pick<Required<RowResult>, "ours" | "li
 
 export const idleMemory: Row = {
   name: "idle-memory",
+  area: "memory",
   about: `resident memory of the server for each of ${IDLE_ROBOTS} idle robots; beside it a server that only holds WebSockets`,
   server: { collectable: true },
   run: async (rig) => {
@@ -89,6 +78,7 @@ export const idleMemory: Row = {
 
 export const idleMemoryTls: Row = {
   name: "idle-memory-tls",
+  area: "memory",
   about: `the same over TLS, sockets and their TLS state included; beside it a server that only holds WebSockets over TLS`,
   server: { collectable: true, tls: true },
   run: async (rig) => {

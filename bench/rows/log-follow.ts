@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LOG_CHANNEL } from "@robofleet/protocol/link";
 import { WebSocket } from "ws";
+import { recordsFrom } from "../log-records.ts";
 import { cpuMicroseconds, sample } from "../measure.ts";
 import { connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row } from "../row.ts";
@@ -15,21 +16,11 @@ const ROUNDS = 5;
 const SHARE_MAX = 0.05;
 const ARRIVE_TIMEOUT_MS = 30_000;
 
-const recordsFrom = (seq: number) =>
-  Array.from({ length: RECORDS_PER_FLUSH }, (_, i) => ({
-    seq: seq + i,
-    at: "2030-01-01T00:00:00.000Z",
-    level: "info",
-    source: "navigation",
-    message: `goal ${seq + i} reached after 12.4 s, 3 replans, battery at 71 %`,
-    fields: { x: 1.25, y: -3.5, attempt: 1 },
-  }));
-
 /** Sends so many flushes at their time; answers the number of the last record. */
 async function ship(socket: WebSocket, from: number, flushes: number): Promise<number> {
   const start = performance.now();
   for (let i = 0; i < flushes; i += 1) {
-    sendMessage(socket, LOG_CHANNEL, { type: "logs", records: recordsFrom(from + i * RECORDS_PER_FLUSH) });
+    sendMessage(socket, LOG_CHANNEL, { type: "logs", records: recordsFrom(from + i * RECORDS_PER_FLUSH, RECORDS_PER_FLUSH) });
     await sleep(Math.max(0, start + (i + 1) * FLUSH_MS - performance.now()));
   }
   return from + flushes * RECORDS_PER_FLUSH - 1;
@@ -65,6 +56,7 @@ class Follower {
 
 export const logFollow: Row = {
   name: "log-follow",
+  area: "logs",
   about: `${RECORDS_PER_SECOND} log records a second of one robot: what a follower adds to storing them, as a share of a core`,
   run: async (rig) => {
     const flushes = ((rig.quick ? SECONDS_QUICK : SECONDS) * 1_000) / FLUSH_MS;

@@ -1,29 +1,19 @@
 import { CONTROL_CHANNEL, decodeFrame, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
 import type { WebSocket } from "ws";
+import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { cpuMicroseconds, sample } from "../measure.ts";
 import { connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row } from "../row.ts";
 
 const ROBOTS = 20;
-const RECORDS_PER_BATCH = 50;
 const BATCHES_EACH = 200;
 const BATCHES_QUICK = 20;
 const ROUNDS = 5;
 /** Microseconds of the server's CPU for a record, everything before the database. */
 const RECORD_US_MAX = 2.9;
 
-const recordsFrom = (seq: number) =>
-  Array.from({ length: RECORDS_PER_BATCH }, (_, i) => ({
-    seq: seq + i,
-    at: "2030-01-01T00:00:00.000Z",
-    level: "info",
-    source: "navigation",
-    message: `goal ${seq + i} reached after 12.4 s, 3 replans, battery at 71 %`,
-    fields: { x: 1.25, y: -3.5, attempt: 1 },
-  }));
-
 /** Sends batches, each after the one before was acknowledged as stored. */
-function ship(socket: WebSocket, from: number, batches: number): Promise<void> {
+export function ship(socket: WebSocket, from: number, batches: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let batch = 0;
     const next = (): void => sendMessage(socket, LOG_CHANNEL, { type: "logs", records: recordsFrom(from + batch * RECORDS_PER_BATCH) });
@@ -43,6 +33,7 @@ function ship(socket: WebSocket, from: number, batches: number): Promise<void> {
 
 export const logIngest: Row = {
   name: "log-ingest",
+  area: "logs",
   about: `log records in batches of ${RECORDS_PER_BATCH}, stored and acknowledged; beside it JSON.parse and COPY of the same bytes`,
   run: async (rig) => {
     const batches = rig.quick ? BATCHES_QUICK : BATCHES_EACH;

@@ -97,6 +97,7 @@ async function compare(rig: Rig, statement: FloorStatement, ours: Db, client: pg
 
 export const pgFloor: Row = {
   name: "pg-floor",
+  area: "api",
   about:
     "what the database alone takes of the product's main statements, one at a time: our stores; beside them the bare pg driver, prepared",
   run: async (rig) => {

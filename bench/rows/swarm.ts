@@ -1,60 +1,25 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { createHash, randomBytes, randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import http from "node:http";
-import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { sample } from "../measure.ts";
 import type { Program, Rig } from "../rig.ts";
 import { concurrently } from "../robots.ts";
 import type { Row } from "../row.ts";
+import { pushRelease, startSwarm, waitFor } from "../swarm.ts";
 
 const ROBOTS = 5_000;
 const QUICK_ROBOTS = 200;
-const ROUNDS = 3;
+const ROUNDS = 1;
 const ARTIFACT_BYTES = 64 * 1024;
 /** observed, app twice, and the five steps of an install that goes well. */
 const REPORTS_PER_ROBOT = 8;
 const DOWNLOADS_AT_ONCE = 100;
 const CONNECTIONS = 10;
-const POLL_MS = 50;
-const TIMEOUT_MS = 600_000;
-
-async function waitFor(what: string, look: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + TIMEOUT_MS;
-  while (!(await look())) {
-    if (performance.now() > deadline) throw new Error(`waited in vain for ${what}`);
-    await sleep(POLL_MS);
-  }
-}
-
-async function startSwarm(rig: Rig, robots: number): Promise<{ fleet_id: string; child: ChildProcess }> {
-  const { data: site } = await rig.api.createSite({ body: { name: "swarm" } });
-  const { data: fleet } = await rig.api.createFleet({ body: { name: "swarm", site_id: site.id } });
-  const { data: key } = await rig.api.createEnrollmentKey({ body: { site_id: site.id, fleet_id: fleet.id, max_uses: 0 } });
-  const args = ["packages/server/src/main.ts", "swarm", "--server", rig.server.url, "--robots", String(robots), "--seed", "1"];
-  const child = spawn(process.execPath, args, {
-    cwd: path.resolve(import.meta.dirname, "../.."),
-    stdio: ["ignore", "ignore", "inherit"],
-    env: { ...process.env, ROBOFLEET_ENROLL_KEY: key.key ?? "" },
-  });
-  await waitFor("all robots to be online", async () => (await rig.api.getFleet({ params: { id: fleet.id } })).data.online_count === robots);
-  return { fleet_id: fleet.id, child };
-}
 
 async function deploy(rig: Rig, fleet_id: string): Promise<number> {
-  const bytes = randomBytes(ARTIFACT_BYTES);
-  const { data: release } = await rig.api.createRelease({
-    body: {
-      tag: randomUUID(),
-      kind: "app_bundle",
-      artifact_sha256: createHash("sha256").update(bytes).digest("hex"),
-      artifact_size: bytes.length,
-    },
-  });
-  await (await rig.api.request("PUT", `/api/releases/${release.id}/artifact`, { body: bytes })).arrayBuffer();
+  const release = await pushRelease(rig, ARTIFACT_BYTES);
   const started = performance.now();
-  const { data } = await rig.api.createDeployment({ body: { release: release.id, fleet_id }, idempotency_key: randomUUID() });
+  const { data } = await rig.api.createDeployment({ body: { release, fleet_id }, idempotency_key: randomUUID() });
   await waitFor("all robots to be done", async () => (await rig.api.getDeployment({ params: { id: data.id } })).data.status === "applied");
   return performance.now() - started;
 }
@@ -99,6 +64,7 @@ async function limit(rig: Rig, raw: Program, robots: number, table: string): Pro
 
 export const swarm: Row = {
   name: "swarm",
+  area: "deployments",
   about:
     `${ROBOTS} robots of \`robofleet swarm\` from the request to the last \`applied\`, each fetches ${ARTIFACT_BYTES / 1024} KiB itself; beside it as many raw ` +
     `downloads, then ${REPORTS_PER_ROBOT} bare INSERTs a robot over ${CONNECTIONS} connections`,

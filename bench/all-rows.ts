@@ -1,0 +1,49 @@
+import type { Row } from "./row.ts";
+import { acceptPlain, acceptTls } from "./rows/accept.ts";
+import { camera } from "./rows/camera.ts";
+import { connectedMemory, connectedMemoryTls } from "./rows/connected-memory.ts";
+import { dashboardFirstLoad } from "./rows/dashboard-first-load.ts";
+import { dashboardLive } from "./rows/dashboard-live.ts";
+import { dashboardScroll } from "./rows/dashboard-scroll.ts";
+import { dueDeployments } from "./rows/due-deployments.ts";
+import { fanOut } from "./rows/fan-out.ts";
+import { fleetDeployment } from "./rows/fleet-deployment.ts";
+import { growth } from "./rows/growth.ts";
+import { heartbeat } from "./rows/heartbeat.ts";
+import { getRobot, listRobots, postSite } from "./rows/http.ts";
+import { idleMemory, idleMemoryTls } from "./rows/idle-memory.ts";
+import { ingest } from "./rows/ingest.ts";
+import { logFollow } from "./rows/log-follow.ts";
+import { logIngest } from "./rows/log-ingest.ts";
+import { pgFloor } from "./rows/pg-floor.ts";
+import { portForward } from "./rows/port-forward.ts";
+import { startUp } from "./rows/start-up.ts";
+import { swarm } from "./rows/swarm.ts";
+
+export const ROWS: readonly Row[] = [
+  getRobot,
+  listRobots,
+  postSite,
+  pgFloor,
+  acceptPlain,
+  acceptTls,
+  heartbeat,
+  idleMemory,
+  idleMemoryTls,
+  connectedMemory,
+  connectedMemoryTls,
+  fanOut,
+  logIngest,
+  logFollow,
+  ingest,
+  portForward,
+  camera,
+  fleetDeployment,
+  dueDeployments,
+  swarm,
+  growth,
+  startUp,
+  dashboardFirstLoad,
+  dashboardScroll,
+  dashboardLive,
+];

@@ -1,0 +1,139 @@
+import pg from "pg";
+import { pack } from "../../packages/server/src/features/logs/codec.ts";
+import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
+import type { Rig } from "../rig.ts";
+
+/** What there are few of, however large the org: they stand among the others at equal distances. */
+export const RARE = 100;
+export const ROBOTS_OF_FLEET = 50;
+export const ROBOTS_OF_SITE = 100;
+const DAYS = 20;
+/** Batches of one robot that logs much. */
+const BATCHES_OF_LOUD = 400;
+
+/** Ids that the probes ask about: in the middle, so that none of them is where lists begin. */
+export interface Filled {
+  robots: number;
+  fleet: string;
+  site: string;
+  robot: string;
+  /** A release that few robots run. */
+  rare_release: string;
+  /** A deployment to every robot. */
+  deployment: string;
+}
+
+/** `prefix_` and what an id made at that time looks like; `n` tells those of a millisecond apart. */
+const FUNCTIONS = `
+  create function bench_id(prefix text, n bigint) returns text immutable parallel safe language sql
+    return prefix || '_' || lpad(n::text, 26, '0');
+  create function bench_id_at(prefix text, at timestamptz, n bigint) returns text immutable parallel safe language sql
+    return prefix || '_' || (select string_agg(substr('0123456789abcdefghjkmnpqrstvwxyz', ((ms >> (5 * (9 - i))) & 31)::int + 1, 1), '' order by i)
+      from (select (extract(epoch from at) * 1000)::bigint as ms) t, generate_series(0, 9) i) || lpad(n::text, 16, '0');`;
+
+/** `$1` is the org, `$2` the number of robots; where there is no `$2`, `$1` is that. */
+const FILL: readonly string[] = [
+  `insert into site (org_id, id, name, created_at, updated_at)
+   select $1, bench_id('site', n), 'site ' || n, now(), now() from generate_series(0, $2::int / ${ROBOTS_OF_SITE} - 1) n`,
+  `insert into fleet (org_id, id, site_id, name, created_at, updated_at)
+   select $1, bench_id('fleet', n), bench_id('site', n * ${ROBOTS_OF_FLEET} / ${ROBOTS_OF_SITE}), 'fleet ' || n, now(), now()
+   from generate_series(0, $2::int / ${ROBOTS_OF_FLEET} - 1) n`,
+  // Each hundredth of them has one that never came, one that is gone, and one that is labelled unlike the others.
+  `insert into robot (org_id, id, name, site_id, fleet_id, labels, public_key, kinds, node_id, node_epoch, connected_at, last_seen_at, decommissioned_at, created_at, updated_at)
+   select $1, bench_id('rob', n), 'robot-' || lpad(((n * 7919::bigint) % 1000003)::text, 7, '0'), bench_id('site', n / ${ROBOTS_OF_SITE}), bench_id('fleet', n / ${ROBOTS_OF_FLEET}),
+     jsonb_build_object('zone', case when n % ($2::int / ${RARE}) = 5 then 'rare' else 'z' || n % 50 end, 'model', 'm' || n % 4), decode(md5(n::text) || md5(n::text || 'b'), 'hex'), '["app_bundle"]',
+     case when is_on then 'node_bench' end, case when is_on then 1 end, case when not is_new then now() end, case when not is_new then now() end, case when is_gone then now() end, now(), now()
+   from (select n, n % 10 < 6 and n % ($2::int / ${RARE}) not in (3, 4) as is_on, n % ($2::int / ${RARE}) = 3 as is_new, n % ($2::int / ${RARE}) = 4 as is_gone
+     from generate_series(0, $2::int - 1) n) robots`,
+  `insert into health_snapshot (org_id, robot_id, received_at, snapshot, state, failing)
+   select $1, bench_id('rob', n), now(), '{"cpu_percent": 12.5, "memory": {"used_bytes": 1200000000, "total_bytes": 8000000000}, "disks": []}',
+     case when n % ($2::int / ${RARE}) = 6 then 'failing' else 'ok' end, case when n % ($2::int / ${RARE}) = 6 then '["a disk is full"]'::jsonb else '[]' end
+   from generate_series(0, $2::int - 1) n where n % ($2::int / ${RARE}) <> 7`,
+  `insert into release (org_id, id, tag, kind, artifact_sha256, artifact_size, artifact_state, created_at, updated_at)
+   select $1, bench_id('rel', n), 'v' || n, 'app_bundle', md5(n::text) || md5(n::text), 1000, 'stored', now(), now() from generate_series(0, $2::int / 10 - 1) n`,
+  `insert into robot_app (org_id, robot_id, app, current_release_id, desired_release_id, failed_release_id, status, updated_at)
+   select $1, bench_id('rob', n), 'main', case when n % ($2::int / ${RARE}) = 8 then bench_id('rel', 1) else bench_id('rel', $2::int / 10 - 1) end,
+     case when n % ($2::int / ${RARE}) = 9 then bench_id('rel', 2) else case when n % ($2::int / ${RARE}) = 8 then bench_id('rel', 1) else bench_id('rel', $2::int / 10 - 1) end end,
+     case when n % ($2::int / ${RARE}) = 10 then bench_id('rel', 3) end, 'running', now()
+   from generate_series(0, $2::int - 1) n where n % ($2::int / ${RARE}) <> 11`,
+  `insert into robot_app (org_id, robot_id, app, current_release_id, desired_release_id, status, updated_at)
+   select $1, bench_id('rob', n), 'arm', bench_id('rel', 4), bench_id('rel', 4), 'running', now() from generate_series(0, $2::int - 1) n where n % ($2::int / ${RARE}) = 12`,
+  `insert into robot_config (org_id, robot_id, namespace, version, content, sha256, reported_version, reported_sha256, updated_at)
+   select $1, bench_id('rob', n), 'navigation', 1, '{"speed":1}', 'a', case when n % ($2::int / ${RARE}) = 14 then 0 else 1 end, case when n % ($2::int / ${RARE}) in (13, 14) then 'b' else 'a' end, now()
+   from generate_series(0, $2::int - 1) n where n % ($2::int / ${RARE}) <> 15`,
+  `insert into timeline_entry (org_id, robot_id, id, at, kind, actor, summary, data)
+   select $1, bench_id('rob', n % $2::int), bench_id_at('evt', at, n), at, case when n % (2 * $2::int / ${RARE}) = 3 then 'shell' else 'online' end, '{"type":"system","id":"system","name":"system"}', 'came online', '{}'
+   from (select n, now() - interval '${DAYS} days' * (1 - n::float8 / (2 * $2::int)) as at from generate_series(0, 2 * $2::int - 1) n) entries`,
+  `insert into audit_entry (org_id, id, at, actor, action, method, path, object_id, status, error, ip, request_id)
+   select $1, bench_id_at('aud', at, n), at, '{"type":"user","id":"usr_bench","name":"bench"}', case when n % ($2::int / ${RARE}) = 3 then 'deleteSite' else 'updateRobot' end, 'PATCH', '/api/robots/x',
+     bench_id('rob', n), 200, case when n % ($2::int / ${RARE}) = 4 then 'conflict' end, '127.0.0.1', 'req_' || n
+   from (select n, now() - interval '${DAYS} days' * (1 - n::float8 / $2::int) as at from generate_series(0, $2::int - 1) n) entries`,
+  `insert into user_account (id, email, name, created_at, updated_at)
+   select bench_id('usr', n), 'u' || n || '@example.com', 'User ' || n, now(), now() from generate_series(0, $1::int / 100 - 1) n`,
+  `insert into membership (org_id, user_id, role, created_at, updated_at) select $1, bench_id('usr', n), 'viewer', now(), now() from generate_series(0, $2::int / 100 - 1) n`,
+  `insert into credential (id, hash, kind, org_id, user_id, role, prefix, created_at, updated_at)
+   select bench_id('tok', n), decode(md5(n::text), 'hex'), 'user', $1, bench_id('usr', n), 'viewer', 'rf_user_', now(), now() from generate_series(0, $2::int / 100 - 1) n`,
+  `insert into enrollment_key (org_id, id, hash, site_id, fleet_id, max_uses, revoked_at, created_at, updated_at)
+   select $1, bench_id('key', n), decode(md5('k' || n), 'hex'), bench_id('site', n), bench_id('fleet', n), 1, case when n % ($2::int / 10000) = 0 then now() end, now(), now() from generate_series(0, $2::int / 100 - 1) n`,
+  `insert into config_entry (org_id, id, namespace, key, scope, scope_id, value, version, created_at, updated_at)
+   select $1, bench_id('cfg', n), 'navigation', 'speed', 'robot', bench_id('rob', n), '1', 1, now(), now() from generate_series(0, $2::int / 10 - 1) n`,
+  `insert into deployment (org_id, id, kind, target_kind, robot_id, fleet_id, release_id, app, status, fan_out_at, fan_out_done_at, count_total, finished_at, created_by, created_at, updated_at)
+   select $1, bench_id_at('dep', at, n), 'release', case when n % 2 = 0 then 'robot' else 'fleet' end, case when n % 2 = 0 then bench_id('rob', n) end, case when n % 2 = 1 then bench_id('fleet', n / 20) end,
+     bench_id('rel', n), 'main', case when n % ($2::int / 10 / ${RARE}) = 3 then 'failed' else 'applied' end, at, at, 1, at, '{"type":"user","id":"usr_bench","name":"bench"}', at, at
+   from (select n, now() - interval '${DAYS} days' * (1 - n::float8 / ($2::int / 10)) as at from generate_series(0, $2::int / 10 - 1) n) deployments`,
+  // One to every robot, and one whose targets wait until tomorrow, each robot of its own.
+  `insert into deployment (org_id, id, kind, target_kind, fleet_id, release_id, app, status, fan_out_at, fan_out_done_at, count_total, finished_at, created_by, created_at, updated_at)
+   values ($1, 'dep_all', 'release', 'fleet', bench_id('fleet', 0), bench_id('rel', 1), 'main', 'applied', now(), now(), $2::int, now(), '{"type":"user","id":"usr_bench","name":"bench"}', now(), now()),
+     ($1, 'dep_waits', 'release', 'fleet', bench_id('fleet', 0), bench_id('rel', 1), 'main', 'in_progress', now(), now(), $2::int, null, '{"type":"user","id":"usr_bench","name":"bench"}', now(), now())`,
+  `insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
+   select $1, 'dep_all', bench_id('tgt', n), 'release', bench_id('rob', n), 'main', bench_id('rel', 1), case when n % ($2::int / ${RARE}) = 3 then 'failed' else 'applied' end, now(), now() from generate_series(0, $2::int - 1) n`,
+  `insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, waiting_for, not_before_at, created_at, updated_at)
+   select $1, 'dep_waits', bench_id('tgt', $2::int + n), 'release', bench_id('rob', n), 'main', bench_id('rel', 1), 'queued', case when n % 10 <> 0 then 'robot_online' end, now() + interval '1 day', now(), now()
+   from generate_series(0, $2::int - 1) n`,
+  `insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, status, scheduled_at, created_by, created_at, updated_at)
+   select $1, bench_id('dep_due', n), 'release', 'robot', bench_id('rob', n), bench_id('rel', 1), 'main', 'scheduled', now() + interval '1 day', '{"type":"user","id":"usr_bench","name":"bench"}', now(), now()
+   from generate_series(0, $2::int / 10 - 1) n`,
+  `insert into deployment_due (org_id, id, due_at) select $1, bench_id('dep_due', n), now() + interval '1 day' + n * interval '1 ms' from generate_series(0, $2::int / 10 - 1) n`,
+  `insert into idempotency (org_id, method, route, key, body_hash, status, response, expires_at, created_at)
+   select $1, 'POST', '/api/sites', 'key-' || n, decode(md5(n::text), 'hex'), 201, '{}', now() + interval '1 day' + n * interval '1 ms', now() from generate_series(0, $2::int / 10 - 1) n`,
+];
+
+const LOGS = [
+  `insert into log_batch (org_id, robot_id, first_seq, last_seq, received_at, first_at, last_at, record_count, codec, records)
+   select $1, bench_id('rob', n), 1, ${RECORDS_PER_BATCH}, at, at, at, ${RECORDS_PER_BATCH}, $3, $4
+   from (select n, now() - interval '1 hour' * (1 - n::float8 / $2::int) as at from generate_series(0, $2::int - 1) n) batches`,
+  `insert into log_batch (org_id, robot_id, first_seq, last_seq, received_at, first_at, last_at, record_count, codec, records)
+   select $1, bench_id('rob', $2::int / 2), n * ${RECORDS_PER_BATCH} + 1, (n + 1) * ${RECORDS_PER_BATCH}, at, at, at, ${RECORDS_PER_BATCH}, $3, $4
+   from (select n, now() - interval '2 hours' + n * interval '10 s' as at from generate_series(0, ${BATCHES_OF_LOUD}) n) batches`,
+];
+
+/** Writes an org of so many robots into the rig's database, with what a month of them leaves there. Those online are at `node_bench`. */
+export async function fill({ database, org_id }: Rig, robots: number): Promise<Filled> {
+  const client = new pg.Client(database);
+  await client.connect();
+  try {
+    // Keys that refer to rows are right as they are made; to look each of them up takes most of the time.
+    await client.query("set session_replication_role = replica; set synchronous_commit = off; set maintenance_work_mem = '512MB'");
+    await client.query(FUNCTIONS);
+    for (const statement of FILL) {
+      const values = statement.includes("$2") ? [org_id, robots] : statement.includes("$1") ? [robots] : [];
+      await client.query(statement, values);
+    }
+    const { codec, packed } = pack(recordsFrom(1));
+    for (const statement of LOGS) await client.query(statement, [org_id, robots, codec, packed]);
+    await client.query("vacuum analyze");
+    await client.query("checkpoint");
+  } finally {
+    await client.end();
+  }
+  const id = (prefix: string, n: number): string => `${prefix}_${String(n).padStart(26, "0")}`;
+  const middle = robots / 2;
+  return {
+    robots,
+    fleet: id("fleet", middle / ROBOTS_OF_FLEET),
+    site: id("site", middle / ROBOTS_OF_SITE),
+    robot: id("rob", middle),
+    rare_release: id("rel", 1),
+    deployment: "dep_all",
+  };
+}

@@ -1,0 +1,29 @@
+import { readdirSync, readFileSync } from "node:fs";
+import type pg from "pg";
+import { cpuMicroseconds } from "./measure.ts";
+
+/** Microseconds of CPU that all processes of a PostgreSQL on this machine have used and that are still there. */
+export async function postgresCpu(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+  const server = parentOf(rows[0]?.pid ?? 0);
+  const own = readdirSync("/proc").filter((name) => /^\d+$/.test(name) && parentOf(Number(name)) === server);
+  return own.reduce((sum, pid) => sum + cpuOf(Number(pid)), 0);
+}
+
+/** 0 when it has ended meanwhile. */
+function cpuOf(pid: number): number {
+  try {
+    return cpuMicroseconds(pid);
+  } catch {
+    return 0;
+  }
+}
+
+function parentOf(pid: number): number {
+  try {
+    // pid (name) state parent …; the name may hold anything
+    return Number(readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ")[1]);
+  } catch {
+    return Number.NaN;
+  }
+}

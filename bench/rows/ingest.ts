@@ -1,0 +1,178 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+import type { WebSocket } from "ws";
+import { CONTROL_CHANNEL, LOG_CHANNEL } from "@robofleet/protocol/link";
+import { healthOf } from "../../packages/server/src/features/health/testing.ts";
+import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
+import { atRest, cpuMicroseconds, type Sample, sample } from "../measure.ts";
+import { postgresCpu } from "../postgres.ts";
+import type { Rig } from "../rig.ts";
+import { concurrently, connectRobot, insertRobots, sendMessage } from "../robots.ts";
+import type { Row, RowResult } from "../row.ts";
+import { ship } from "./log-ingest.ts";
+
+const LOGGING_ROBOTS = 200;
+const BATCHES_EACH = 30;
+const HEALTH_ROBOTS = 2_000;
+const ROUNDS = 5;
+const QUICK = { rounds: 1, logging: 20, health: 100 };
+const CONNECT_AT_A_TIME = 50;
+const POLL_MS = 2;
+const TIMEOUT_MS = 60_000;
+/** Of the highest rate that was taken: what is sent at it whether the server keeps up or not. */
+const STEADY_SHARE = 0.8;
+const STEADY_MS = 10_000;
+
+/** What a round took: operations, and CPU of the server and of PostgreSQL in µs. */
+interface Spent {
+  per_second: number;
+  server_us: number;
+  postgres_us: number;
+}
+
+async function spent(rig: Rig, client: pg.Client, operations: number, work: () => Promise<void>): Promise<Spent> {
+  await atRest(rig.server.pid);
+  const [server, postgres, started] = [cpuMicroseconds(rig.server.pid), await postgresCpu(client), performance.now()];
+  await work();
+  const seconds = (performance.now() - started) / 1_000;
+  return {
+    per_second: operations / seconds,
+    server_us: (cpuMicroseconds(rig.server.pid) - server) / operations,
+    postgres_us: ((await postgresCpu(client)) - postgres) / operations,
+  };
+}
+
+/** The rate, what an operation costs in the server, and beside it what it costs in PostgreSQL. */
+function linesOf(what: string, one: string, rounds: readonly Spent[]): RowResult[] {
+  const of = (key: keyof Spent): Sample => sample(rounds.map((round) => round[key]));
+  return [
+    { part: `${what} taken, with PostgreSQL on the same cores`, ours: of("per_second"), unit: `${what}/s`, more_is_better: true },
+    { part: `CPU of the server for a ${one}`, ours: of("server_us"), unit: "µs CPU" },
+    { part: `CPU of PostgreSQL for a ${one}`, ours: of("postgres_us"), unit: "µs CPU" },
+  ];
+}
+
+/** Each robot sends its next batch when the one before is stored, as agents do: the rate at which nothing piles up. */
+async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
+  const robots = await insertRobots(rig, rig.quick ? QUICK.logging : LOGGING_ROBOTS);
+  const links = await concurrently(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server, robot));
+  const records_each = BATCHES_EACH * RECORDS_PER_BATCH;
+  const rounds: Spent[] = [];
+  const [bytes_before, wal_before] = [await logBytes(client), await walBytes(client)];
+  let next = 1;
+  for (let i = 0; i <= (rig.quick ? QUICK.rounds : ROUNDS); i += 1) {
+    const round = await spent(rig, client, links.length * records_each, async () => {
+      await Promise.all(links.map((link) => ship(link, next, BATCHES_EACH)));
+    });
+    next += records_each;
+    if (i > 0) rounds.push(round); // the first warms up
+  }
+  const records = links.length * (next - 1);
+  const [bytes, wal] = [(await logBytes(client)) - bytes_before, (await walBytes(client)) - wal_before];
+  const rate = sample(rounds.map(({ per_second }) => per_second)).median * STEADY_SHARE;
+  const behind = await steadily(links, next, rate, rig.quick ? 1_000 : STEADY_MS);
+  for (const link of links) link.terminate();
+  return [
+    ...linesOf("records", "record", rounds),
+    { part: "bytes of table and indexes for a record", ours: sample([bytes / records]), unit: "B" },
+    { part: "bytes of write-ahead log for a record", ours: sample([wal / records]), unit: "B" },
+    {
+      part: `records not stored yet while ${Math.round(rate)} a second are sent, in ms of them: halfway, then at the end`,
+      limit: sample([behind.halfway]),
+      ours: sample([behind.end]),
+      unit: "ms",
+    },
+  ];
+}
+
+/** Sends at a rate, whatever is stored; answers what was under way halfway and at the end, in milliseconds at that rate. */
+async function steadily(
+  links: readonly WebSocket[],
+  from: number,
+  rate: number,
+  duration_ms: number,
+): Promise<{ halfway: number; end: number }> {
+  let [sent, stored] = [0, 0];
+  const taken = links.map(() => from - 1);
+  for (const [i, link] of links.entries()) {
+    link.on("message", (data: Buffer) => {
+      const seq = Number(/"type":"log_ack","seq":(\d+)/.exec(data.toString("latin1"))?.[1]);
+      if (!(seq > (taken[i] ?? 0))) return;
+      stored += seq - (taken[i] ?? 0);
+      taken[i] = seq;
+    });
+  }
+  const started = performance.now();
+  const behind_ms = (): number => ((sent - stored) * 1_000) / rate;
+  let halfway: number | undefined;
+  const next = links.map(() => from);
+  for (let turn = 0; performance.now() - started < duration_ms;) {
+    const due = ((performance.now() - started) / 1_000) * rate;
+    while (sent < due) {
+      const i = turn % links.length;
+      const [link, seq] = [links[i], next[i]];
+      if (link === undefined || seq === undefined) break;
+      sendMessage(link, LOG_CHANNEL, { type: "logs", records: recordsFrom(seq) });
+      next[i] = seq + RECORDS_PER_BATCH;
+      sent += RECORDS_PER_BATCH;
+      turn += 1;
+    }
+    if (performance.now() - started > duration_ms / 2) halfway ??= behind_ms();
+    await sleep(1);
+  }
+  const end = behind_ms();
+  const deadline = performance.now() + TIMEOUT_MS;
+  while (stored < sent && performance.now() < deadline) await sleep(POLL_MS);
+  if (stored < sent) throw new Error(`${sent - stored} records were not stored in time`);
+  return { halfway: halfway ?? end, end };
+}
+
+const numberOf = async (client: pg.Client, text: string): Promise<number> => Number((await client.query<{ n: string }>(text)).rows[0]?.n);
+const logBytes = (client: pg.Client): Promise<number> =>
+  numberOf(client, "select sum(pg_total_relation_size(inhrelid)) as n from pg_inherits where inhparent = 'log_batch'::regclass");
+const walBytes = (client: pg.Client): Promise<number> => numberOf(client, "select pg_current_wal_lsn() - '0/0'::pg_lsn as n");
+
+/** Each robot says how it is, once a round; they are not acknowledged, so the table is looked at. */
+async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> {
+  const robots = await insertRobots(rig, rig.quick ? QUICK.health : HEALTH_ROBOTS);
+  const links = await concurrently(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server, robot, "desired"));
+  const snapshot = healthOf({
+    disks: [{ mount: "/", used_bytes: 12_000_000_000, total_bytes: 64_000_000_000 }],
+    network: [{ name: "eth0", rx_bytes: 123_456_789, tx_bytes: 98_765_432, addresses: ["10.0.0.7"] }],
+    checks: [{ name: "disk", status: "ok", message: "52 GB free" }],
+    metrics: { battery_cycles: 120, motor_temperature: 41.5 },
+  });
+  const left =
+    "select count(*)::int as n from robot where id = any($1) and not exists (select from health_snapshot h where h.org_id = robot.org_id and h.robot_id = robot.id and h.received_at >= $2)";
+  const ids = robots.map(({ id }) => id);
+  const rounds: Spent[] = [];
+  for (let i = 0; i <= (rig.quick ? QUICK.rounds : ROUNDS); i += 1) {
+    const round = await spent(rig, client, links.length, async () => {
+      const begun = new Date();
+      for (const link of links) sendMessage(link, CONTROL_CHANNEL, { type: "health", snapshot: { ...snapshot, at: begun.toISOString() } });
+      const deadline = performance.now() + TIMEOUT_MS;
+      while ((await client.query<{ n: number }>({ name: "left", text: left, values: [ids, begun] })).rows[0]?.n !== 0) {
+        if (performance.now() > deadline) throw new Error("snapshots were not stored in time");
+        await sleep(POLL_MS * 10);
+      }
+    });
+    if (i > 0) rounds.push(round);
+  }
+  for (const link of links) link.terminate();
+  return linesOf("snapshots", "snapshot", rounds);
+}
+
+export const ingest: Row = {
+  name: "ingest",
+  area: "logs",
+  about: `what ${LOGGING_ROBOTS} robots that log in batches of ${RECORDS_PER_BATCH}, and ${HEALTH_ROBOTS} that say how they are, can have stored`,
+  run: async (rig) => {
+    const client = new pg.Client(rig.database);
+    await client.connect();
+    try {
+      return [...(await measureLogs(rig, client)), ...(await measureHealth(rig, client))];
+    } finally {
+      await client.end();
+    }
+  },
+};

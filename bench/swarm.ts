@@ -1,0 +1,42 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { createHash, randomBytes, randomUUID } from "node:crypto";
+import path from "node:path";
+import { until } from "@robofleet/clock/testing";
+import type { Rig } from "./rig.ts";
+
+const TIMEOUT_MS = 600_000;
+
+/** Looks until it is so. */
+export const waitFor = async (what: string, look: () => Promise<boolean>): Promise<void> =>
+  void (await until(what, look, { deadline_ms: TIMEOUT_MS, poll_ms: 50 }));
+
+/** `robofleet swarm` in a fleet of its own, its robots other ones for each seed; answers when all are online. Whoever starts it ends it. */
+export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ fleet_id: string; child: ChildProcess }> {
+  const { data: site } = await rig.api.createSite({ body: { name: `swarm ${seed}` } });
+  const { data: fleet } = await rig.api.createFleet({ body: { name: "swarm", site_id: site.id } });
+  const { data: key } = await rig.api.createEnrollmentKey({ body: { site_id: site.id, fleet_id: fleet.id, max_uses: 0 } });
+  const args = ["packages/server/src/main.ts", "swarm", "--server", rig.server.url, "--robots", String(robots), "--seed", String(seed)];
+  if (rig.certificate !== undefined) args.push("--ca-file", rig.certificate.ca_file);
+  const child = spawn(process.execPath, args, {
+    cwd: path.resolve(import.meta.dirname, ".."),
+    stdio: ["ignore", "ignore", "inherit"],
+    env: { ...process.env, ROBOFLEET_ENROLL_KEY: key.key ?? "" },
+  });
+  await waitFor("all robots to be online", async () => (await rig.api.getFleet({ params: { id: fleet.id } })).data.online_count === robots);
+  return { fleet_id: fleet.id, child };
+}
+
+/** A release with an artifact of random bytes, by its id. */
+export async function pushRelease(rig: Rig, artifact_bytes: number): Promise<string> {
+  const bytes = randomBytes(artifact_bytes);
+  const { data } = await rig.api.createRelease({
+    body: {
+      tag: randomUUID(),
+      kind: "app_bundle",
+      artifact_sha256: createHash("sha256").update(bytes).digest("hex"),
+      artifact_size: bytes.length,
+    },
+  });
+  await (await rig.api.request("PUT", `/api/releases/${data.id}/artifact`, { body: bytes })).arrayBuffer();
+  return data.id;
+}

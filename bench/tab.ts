@@ -1,0 +1,51 @@
+import { type Browser, chromium, type Page } from "playwright-core";
+import { CHROMIUM, signIn } from "../tests/harness/chromium.ts";
+import type { Rig } from "./rig.ts";
+
+/** A tab of Chromium that is signed in to the dashboard, and what it costs. */
+export class Tab implements AsyncDisposable {
+  readonly page: Page;
+  readonly #browser: Browser;
+
+  private constructor(browser: Browser, page: Page) {
+    this.#browser = browser;
+    this.page = page;
+  }
+
+  static async open(rig: Rig): Promise<Tab> {
+    if (CHROMIUM === undefined) throw new Error("Chromium is not installed");
+    const browser = await chromium.launch({
+      executablePath: CHROMIUM,
+      args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+    });
+    const context = await browser.newContext({ baseURL: rig.server.url, viewport: { width: 1_440, height: 900 } });
+    const page = await context.newPage();
+    await signIn(page, rig.token);
+    return new Tab(browser, page);
+  }
+
+  /** Notes from now on how long the page keeps its one thread at a stretch. */
+  async watchTasks(): Promise<void> {
+    await this.page.evaluate(`(() => {
+      globalThis.tasks_ms = [];
+      new PerformanceObserver((list) => tasks_ms.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: "longtask" });
+    })()`);
+  }
+
+  /** The longest since the last call, in ms; browsers tell only of those above 50. */
+  longestTask(): Promise<number> {
+    return this.page.evaluate<number>("Math.max(0, ...tasks_ms.splice(0))");
+  }
+
+  /** CPU of the tab's own process until now, all its threads, in seconds. */
+  async cpuSeconds(): Promise<number> {
+    const session = await this.#browser.newBrowserCDPSession();
+    const { processInfo } = await session.send("SystemInfo.getProcessInfo");
+    await session.detach();
+    return processInfo.filter(({ type }) => type === "renderer").reduce((sum, { cpuTime }) => sum + cpuTime, 0);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#browser.close();
+  }
+}
