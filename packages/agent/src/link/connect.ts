@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
-import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
+import { TLSSocket } from "node:tls";
+import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
 import {
   FRAME_HEADER_BYTES,
   FRAME_PAYLOAD_BYTES_MAX,
@@ -14,8 +15,10 @@ import { errorMessage } from "../http/request.ts";
 import { certificateComplaint } from "../http/trust.ts";
 import { retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
-/** Name lookup, TCP, TLS and upgrade together. */
-const CONNECT_TIMEOUT_MS = 20_000;
+/** Name lookup, TCP and TLS together: a server that shakes thousands of hands needs some time for each. */
+const CONNECT_TIMEOUT_MS = 30_000;
+/** From there to the answer: a server to which everybody comes back leaves whose turn is near in line, for 45 s at most. */
+const ANSWER_TIMEOUT_MS = 60_000;
 const REFUSAL_BYTES_MAX = 16 * 1024;
 const SLOT_CHARACTERS_MAX = 100;
 /** Not let in, no such address, no common version: it will be the same a minute later. */
@@ -62,6 +65,15 @@ export function connect({ server, ca, slot, clock, activity = idleActivity, sign
       followRedirects: false,
       ...maskingFor(server),
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
+      finishRequest: (request) => {
+        request.once("socket", (tcp) =>
+          tcp.once(tcp instanceof TLSSocket ? "secureConnect" : "connect", () => {
+            timer.cancel();
+            if (!settled) timer = giveUpAfter(ANSWER_TIMEOUT_MS, "no answer");
+          }),
+        );
+        request.end();
+      },
     });
     let settled = false;
     const settle = (failure?: ConnectFailed): void => {
@@ -74,7 +86,9 @@ export function connect({ server, ca, slot, clock, activity = idleActivity, sign
       reject(failure);
     };
     const give_up = (): void => settle(new ConnectFailed("the agent is stopping"));
-    const timer = clock.setTimer(CONNECT_TIMEOUT_MS, () => settle(new ConnectFailed(`no connection after ${CONNECT_TIMEOUT_MS / 1000} s`)));
+    const giveUpAfter = (ms: number, what: string): Timer =>
+      clock.setTimer(ms, () => settle(new ConnectFailed(`${what} after ${ms / 1000} s`)));
+    let timer = giveUpAfter(CONNECT_TIMEOUT_MS, "no connection");
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();
     // Stays on for the socket's whole life: an error is followed by close, which ends the session.

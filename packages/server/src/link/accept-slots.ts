@@ -3,13 +3,15 @@ import type { Clock, Timer } from "@robofleet/clock";
 
 /** So much of a second's worth may come in at once after a quiet time. */
 const BURST_MS = 250;
-/** Whoever's turn comes this soon waits where it is: to send it away costs another handshake. Well within what an agent waits for an answer. */
-const LINE_MS = 5_000;
+/** Whoever's turn comes this soon waits where it is: to send it away costs another handshake, and it takes no more memory than when it is in. */
+const LINE_MS = 30_000;
 const LINE_MIN = 20;
-/** A turn that did not come by then will not come in time. */
-const PATIENCE_MS = 12_000;
-/** Slots are booked no further ahead than this; whoever is beyond is told to ask again then. */
+/** A turn that did not come by then will not come in time: an agent waits a minute for its answer, as many balancers do. */
+const PATIENCE_MS = 45_000;
+/** Slots are booked no further ahead than this; whoever is beyond is told to ask again before then. */
 const BOOKED_AHEAD_MS = 60_000;
+/** Slots are booked so much faster than the node manages: who comes too soon waits in line, but nothing brings those forward who come too late. */
+const BOOKED_FASTER = 1.15;
 /** Whoever comes a little early is taken: clocks run differently. */
 const EARLY_MS = 1_000;
 /** A slot is kept for so long after its time. */
@@ -22,6 +24,10 @@ const AHEAD_MS = 2_000;
 const UNDER_WAY_MIN = 50;
 /** What a node manages is measured over so long, and believed to be at least this. */
 const MEASURE_MS = 1_000;
+/** The handshake's part of what an admission costs; a node that is busy with handshakes of those in line admits fewer, and is not slow. */
+const HANDSHAKE_SHARE = 0.25;
+/** The rate grows so much each time that it is measured while booked robots come and nobody has to wait. */
+const RATE_GROWTH = 1.25;
 const RATE_MIN = 5;
 /** Before it is measured slots are booked at the limit, but no more are let in at once than a slow node has served before they give up. */
 const RATE_UNPROVEN = 100;
@@ -54,7 +60,7 @@ interface InLine extends Asking {
 /**
  * Spreads a storm of connecting robots over what this node manages. Whoever comes is let in while the rate is not exceeded
  * and few admissions are under way; then a line forms, and whoever is beyond the line is booked a slot and told when that is.
- * The rate follows the admissions that end, up to the limit: a server that is starved lets in fewer instead of having all of
+ * The rate follows what the node gets done, up to the limit: a server that is starved lets in fewer instead of having all of
  * them give up.
  */
 export class AcceptSlots {
@@ -70,8 +76,9 @@ export class AcceptSlots {
   #timer: Timer | undefined;
   #rate: number;
   #proven: number;
+  #asked = 0;
   #ended = 0;
-  #measured_from = 0;
+  #measured_from = -Infinity;
 
   /** `per_second` 0: no limit. */
   constructor(clock: Pick<Clock, "monotonic" | "random" | "setTimer">, per_second: number) {
@@ -101,10 +108,9 @@ export class AcceptSlots {
     if (this.#per_second === 0) return this.#enter(asking);
     const now = this.#clock.monotonic();
     this.#expire(now);
-    if (this.#line.size === 0) {
-      if (this.#mayEnter(now)) return this.#enter(asking);
-      this.#measureFrom(now);
-    }
+    this.#measure(now);
+    this.#asked += 1;
+    if (this.#line.size === 0 && this.#mayEnter(now)) return this.#enter(asking);
     const { slot } = asking;
     const at = slot === undefined ? undefined : this.#booked.get(slot);
     if (slot !== undefined && at !== undefined) {
@@ -136,7 +142,7 @@ export class AcceptSlots {
   }
 
   get #line_max(): number {
-    return Math.max(LINE_MIN, (this.#proven * LINE_MS) / 1_000);
+    return Math.max(LINE_MIN, (this.#rate * LINE_MS) / 1_000);
   }
 
   get #interval_ms(): number {
@@ -155,6 +161,7 @@ export class AcceptSlots {
   }
 
   #queue(asking: Asking, now: number): Answer {
+    if (this.#line.size === 0) this.#startMeasuring(now);
     const waiting: InLine = { ...asking, since: now };
     this.#line.add(waiting);
     this.#wake(now);
@@ -190,33 +197,44 @@ export class AcceptSlots {
     });
   }
 
-  #measureFrom(now: number): void {
+  #startMeasuring(now: number): void {
     this.#measured_from = now;
+    this.#asked = 0;
     this.#ended = 0;
   }
 
-  /** What ends while others wait is what the node manages; what ends while nobody does says nothing. */
+  /**
+   * What is done while others wait is what the node manages. When nobody has to wait it may manage more, which is tried
+   * while those who were booked at that rate still come.
+   */
   #measure(now: number): void {
-    if (this.#line.size === 0 || now - this.#measured_from < MEASURE_MS) return;
-    const measured = (this.#ended * 1_000) / (now - this.#measured_from);
-    this.#rate = Math.min(this.#per_second, Math.max(RATE_MIN, (this.#rate + measured) / 2, measured));
-    this.#proven = Math.max(RATE_MIN, Math.min(this.#rate, measured * RATE_AHEAD));
-    this.#measureFrom(now);
+    const took_ms = now - this.#measured_from;
+    if (took_ms < MEASURE_MS) return;
+    if (this.#line.size > 0) this.#learn(this.#ended / (took_ms / 1_000), this.#asked / (took_ms / 1_000));
+    else if (this.#booked.size > 0) this.#rate = Math.min(this.#per_second, this.#rate * RATE_GROWTH);
+    this.#startMeasuring(now);
+  }
+
+  #learn(ended_per_second: number, asked_per_second: number): void {
+    const done = (1 - HANDSHAKE_SHARE) * ended_per_second + HANDSHAKE_SHARE * asked_per_second;
+    this.#rate = Math.min(this.#per_second, Math.max(RATE_MIN, (this.#rate + done) / 2, done));
+    this.#proven = Math.max(RATE_MIN, Math.min(this.#rate, ended_per_second * RATE_AHEAD));
   }
 
   #book(now: number, ahead = this.#line.size): Booking {
     const at = Math.max(this.#booked_until, now + (ahead * 1_000) / this.#rate);
     if (this.#booked.size >= this.#booked_max || at > now + BOOKED_AHEAD_MS)
-      return { retry_after_ms: Math.ceil(BOOKED_AHEAD_MS * (1 + this.#clock.random())) };
-    this.#booked_until = at + 1_000 / this.#rate;
+      return { retry_after_ms: Math.ceil(BOOKED_AHEAD_MS * (0.5 + this.#clock.random() / 2)) };
+    this.#booked_until = at + 1_000 / (this.#rate * BOOKED_FASTER);
     const slot = randomBytes(SLOT_BYTES).toString("base64url");
     this.#booked.set(slot, at);
     return this.#bookingAt(at, now, slot);
   }
 
-  /** It came at its time and the node manages less than was thought: it goes before those who book now. */
+  /** It came at its time and the node manages less than was thought: it comes again among those who are booked already. */
   #bookAgain(slot: string, now: number): Booking {
-    const at = now + LINE_MS * (1 + this.#clock.random());
+    const all_in_ms = (this.#booked.size * 1_000) / this.#rate;
+    const at = now + LINE_MS + this.#clock.random() * Math.min(BOOKED_AHEAD_MS, Math.max(LINE_MS, all_in_ms));
     this.#booked.delete(slot);
     this.#booked.set(slot, at);
     return this.#bookingAt(at, now, slot);
