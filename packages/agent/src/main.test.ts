@@ -19,7 +19,8 @@ function rfAgent(t: TestContext, ...args: string[]): Run {
   const child = spawn(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], { stdio: ["ignore", "ignore", "pipe"] });
   let text = "";
   child.stderr.on("data", (chunk) => (text += String(chunk)));
-  const code = once(child, "exit").then(([exit_code]) => exit_code as number | null);
+  // Not its exit: what it said last is read by then.
+  const code = once(child, "close").then(([exit_code]) => exit_code as number | null);
   t.after(() => child.kill("SIGKILL"));
   return { child, stderr: () => text, code };
 }

@@ -2,6 +2,7 @@ import { createPublicKey, verify } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { UNTIL_MS } from "@robofleet/clock/testing";
 import {
   CONTROL_CHANNEL,
   decodeFrame,
@@ -40,6 +41,8 @@ export interface LinkPeer {
   readonly behaviour: Behaviour;
   send(message: ServerMessage): void;
   goAway(retry_after_ms: number): void;
+  /** Resolves when the robot of the session in work has read everything that it was sent, and the peer what the robot sent before that. */
+  settled(): Promise<void>;
   /** Drops the connection without a goodbye. */
   drop(): void;
   readonly connected: boolean;
@@ -79,6 +82,12 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     send: (message) => sendTo(current!, message),
     goAway: (retry_after_ms) =>
       current!.send(encodeFrame(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms })))),
+    settled: async () => {
+      // WebSocket's own ping, behind all that was sent: the robot's socket answers it, and its session does not hear of it.
+      const answered = once(current!, "pong", { signal: AbortSignal.timeout(UNTIL_MS) });
+      current!.ping();
+      await answered;
+    },
     drop: () => current?.terminate(),
     get connected() {
       return current !== undefined;
