@@ -21,7 +21,7 @@ import { patternAt, s3Fault, S3ForTests } from "./testing/s3-server.ts";
 
 const MIB = 1024 * 1024;
 const SEGMENT = 8 * MIB;
-const TIMEOUT = { timeout: 90_000 };
+const TIMEOUT = { timeout: 300_000 };
 const KEY = "org_1/rel_1";
 const log = { info() {}, warn() {}, error() {} };
 const options = { clock: systemClock, log };

@@ -12,7 +12,7 @@ import { STAGING, sweepLeftovers } from "./s3-leftovers.ts";
 import { Placement } from "./s3-placement.ts";
 import { readPieces } from "./s3-read.ts";
 import { type Segment, SegmentWriter } from "./s3-segments.ts";
-import { openS3, type S3Settings } from "./s3-store.ts";
+import { openS3, type S3Patience, type S3Settings } from "./s3-store.ts";
 import { readSegments, S3Uploads } from "./s3-uploads.ts";
 import { BlobsWithUploads } from "./uploads.ts";
 
@@ -23,8 +23,8 @@ const SWEEP_EVERY_MS = 6 * 3_600_000;
  * place. Rejects with an S3Error when the store refuses us; one that does not answer is only warned of, since it may come
  * back before anybody needs it.
  */
-export async function s3Blobs(settings: S3Settings, options: { clock: Clock; log: EngineLog }): Promise<Blobs> {
-  const store = await openS3(settings, options.log);
+export async function s3Blobs(settings: S3Settings, options: { clock: Clock; log: EngineLog } & S3Patience): Promise<Blobs> {
+  const store = await openS3(settings, options.log, options);
   try {
     await store.check();
   } catch (error) {
@@ -41,6 +41,7 @@ class S3Blobs extends BlobsWithUploads implements Blobs {
   readonly #context: S3Context;
   readonly #sweeper: Timer;
   #sweeping: Promise<void>;
+  #checking: Promise<void> | undefined;
 
   constructor(context: S3Context) {
     super(new S3Uploads(context));
@@ -105,7 +106,8 @@ class S3Blobs extends BlobsWithUploads implements Blobs {
 
   /** Infinity, when the store answers; rejects when it does not, so that whoever asks whether we are ready is told. */
   async freeBytes(): Promise<number> {
-    await this.#context.store.check();
+    // Balancers ask every second, and a store that is gone keeps each of them waiting.
+    await (this.#checking ??= this.#context.store.check().finally(() => (this.#checking = undefined)));
     return Infinity;
   }
 

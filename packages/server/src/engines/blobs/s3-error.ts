@@ -26,6 +26,7 @@ export class S3Error extends Error {
   readonly reason: string;
   /** Of HTTP; undefined when no answer came. */
   readonly status: number | undefined;
+  readonly #said: string;
 
   constructor(call: string, reason: string, status: number | undefined, said: string) {
     const hint = HINTS[reason] ?? (status === undefined ? said : "");
@@ -33,6 +34,17 @@ export class S3Error extends Error {
     this.name = "S3Error";
     this.reason = reason;
     this.status = status;
+    this.#said = status === undefined ? said : "";
+  }
+
+  /** The same for another call that would meet it. */
+  during(call: string): S3Error {
+    return new S3Error(call, this.reason, this.status, this.#said);
+  }
+
+  /** Whether the store gave no answer at all. */
+  get is_silence(): boolean {
+    return this.status === undefined && !this.stays;
   }
 
   /** Whether it stays so until somebody changes a setting of the server or of the store. */

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { PassThrough, type Readable } from "node:stream";
 import type { Clock } from "@robofleet/clock";
+import { toS3Error } from "./s3-error.ts";
 import type { S3Store } from "./s3-store.ts";
 
 /** A stretch of an object, both ends included. */
@@ -12,9 +13,7 @@ export interface Piece {
   etag?: string | undefined;
 }
 
-/** A store that sends nothing for this long has forgotten us. */
-const QUIET_MS = 30_000;
-/** Cuts in a row, without a byte between them, that reading survives. */
+/** Cuts in a row, without a byte between them, that reading survives. A call that fails was tried often enough. */
 const CUTS_MAX = 3;
 const PAUSE_MS = 200;
 
@@ -47,9 +46,9 @@ async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | 
     let at = piece.start;
     let cuts = 0;
     while (at <= piece.end && !context.signal.aborted) {
+      body ??= (await context.store.get(piece.key, { start: at, end: piece.end }, piece.etag)).body;
       try {
-        body ??= (await context.store.get(piece.key, { start: at, end: piece.end }, piece.etag)).body;
-        for await (const chunk of awaited(context.clock, body)) {
+        for await (const chunk of awaited(context, body)) {
           at += chunk.byteLength;
           cuts = 0;
           if (context.signal.aborted) return;
@@ -59,7 +58,7 @@ async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | 
       } catch (error) {
         if (context.signal.aborted) return;
         cuts += 1;
-        if (cuts > CUTS_MAX || isRefusal(error)) throw error;
+        if (cuts > CUTS_MAX) throw toS3Error("GetObject", error);
         await context.clock.sleep(PAUSE_MS * cuts, context.signal);
       } finally {
         body?.destroy();
@@ -69,14 +68,12 @@ async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | 
   }
 }
 
-const isRefusal = (error: unknown): boolean => error instanceof Error && "stays" in error && error.stays === true;
-
 /** The body's chunks; throws when the next one does not come. */
-async function* awaited(clock: Clock, body: Readable): AsyncGenerator<Buffer> {
+async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): AsyncGenerator<Buffer> {
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
     // Only while we wait: a slow reader of ours is no fault of the store.
-    const late = clock.setTimer(QUIET_MS, () => body.destroy(new Error(`the S3 store sent nothing for ${QUIET_MS} ms`)));
+    const late = clock.setTimer(quiet_ms, () => body.destroy(new Error(`nothing came for ${quiet_ms} ms`)));
     const { done, value } = await chunks.next().finally(() => late.cancel());
     if (done === true) return;
     yield value as Buffer;

@@ -103,12 +103,14 @@ export class SegmentWriter {
 
   /** Resolves when there is room for more. Rejects when a segment could not be written. */
   async write(chunk: Uint8Array): Promise<void> {
+    // With the next byte, not with the next full segment, which may be minutes away.
+    this.#requireWorking();
     for (let taken = 0; taken < chunk.byteLength;) {
       taken += this.#fill(chunk.subarray(taken));
       if (this.#filled < this.#segment_bytes) continue;
       this.#send();
       while (this.#flying.size >= SEGMENTS_IN_FLIGHT) await Promise.race(this.#flying);
-      if (this.#failed !== undefined) throw this.#failed.error;
+      this.#requireWorking();
     }
   }
 
@@ -116,7 +118,7 @@ export class SegmentWriter {
   async finish(): Promise<Segment[]> {
     if (this.#has_news && this.#failed === undefined) this.#send();
     await Promise.all(this.#flying);
-    if (this.#failed !== undefined) throw this.#failed.error;
+    this.#requireWorking();
     return this.#written;
   }
 
@@ -124,6 +126,10 @@ export class SegmentWriter {
   async cease(): Promise<Segment[]> {
     await Promise.all(this.#flying);
     return this.#written;
+  }
+
+  #requireWorking(): void {
+    if (this.#failed !== undefined) throw this.#failed.error;
   }
 
   #fill(chunk: Uint8Array): number {

@@ -9,6 +9,8 @@ function sizeText(bytes: number): string {
   return unit === undefined ? `${bytes} bytes` : `${bytes} bytes (${(bytes / unit[1]).toFixed(1)} ${unit[0]})`;
 }
 
+const sumBytes = (promises: readonly { bytes: number }[]): number => promises.reduce((sum, { bytes }) => sum + bytes, 0);
+
 const UNITS = [
   ["TiB", 1024 ** 4],
   ["GiB", 1024 ** 3],
@@ -34,20 +36,20 @@ export class Room {
     const { artifact_bytes_max, free_disk_bytes_min } = settings.limits;
     await lockRoom(tx);
     const { stored, deleted, promised } = await countTaken(tx, org_id);
-    let of_org = promised;
-    // The disk is one for all orgs. What is promised and not committed yet, its transaction holds the lock for.
-    let of_all = await countAllPromised(db);
-    for (const other of this.#promised.values()) {
-      of_all += other.bytes;
-      if (other.org_id === org_id) of_org += other.bytes;
-    }
+    const others = [...this.#promised.values()];
+    const of_org = promised + sumBytes(others.filter((other) => other.org_id === org_id));
     if (stored + of_org + bytes > artifact_bytes_max) {
       throw httpError(
         413,
         `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that the artifacts of an org may take: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them of releases that were deleted less than a day ago`}, ${sizeText(of_org)} promised to uploads under way`,
       );
     }
+    // A store without an end needs no list of what is in it, which would be read under the lock.
+    if ((await blobs.freeBytes()) === Infinity) return;
+    // The disk is one for all orgs. What is promised and not committed yet, its transaction holds the lock for.
+    let of_all = (await countAllPromised(db)) + sumBytes(others);
     for await (const { size } of blobs.listUploads()) of_all -= size;
+    // After the list: what comes meanwhile counts twice rather than not at all.
     if ((await blobs.freeBytes()) - Math.max(0, of_all) - bytes < free_disk_bytes_min)
       throw httpError(413, `the server's disk has no room for ${sizeText(bytes)} more: free_disk_bytes_min of it stay free`);
   }

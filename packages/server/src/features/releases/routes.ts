@@ -9,6 +9,7 @@ import { imagesOf, mayFetchArtifact } from "../deployments/index.ts";
 import { createRelease } from "./create.ts";
 import { answerArtifact } from "./download.ts";
 import { removeRelease } from "./remove.ts";
+import { orStoreAway } from "./store-away.ts";
 import { findLayer } from "./store-layers.ts";
 import { findArtifact, findRelease, listReleases, type ReleaseRow } from "./store.ts";
 import { resumableUploads } from "./resumable.ts";
@@ -46,39 +47,41 @@ export function releaseRoutes(http: Http, plane: Plane): void {
   }));
 
   serve(http, plane, routes.putReleaseArtifact, async (_, { params, caller, headers, stream, allowBody }) => ({
-    data: toWire(await receiveArtifact(plane, uploads.room, { caller, release_id: params.id, headers, stream, allowBody })),
+    data: toWire(
+      await orStoreAway(() => receiveArtifact(plane, uploads.room, { caller, release_id: params.id, headers, stream, allowBody })),
+    ),
   }));
 
   serve(http, plane, routes.startUpload, (_, { params, caller, headers, db, audit }) =>
-    tus(headers, () => uploads.start(db, caller.org_id, params.id, headers, audit)),
+    tus(headers, () => orStoreAway(() => uploads.start(db, caller.org_id, params.id, headers, audit))),
   );
 
   serve(http, plane, routes.continueUpload, (_, { params, caller: { org_id }, headers, stream, allowBody, audit }) =>
-    tus(headers, () => uploads.continue({ org_id, release_id: params.id, headers, stream, allowBody, audit })),
+    tus(headers, () => orStoreAway(() => uploads.continue({ org_id, release_id: params.id, headers, stream, allowBody, audit }))),
   );
 
   serve(http, plane, routes.endUpload, (_, { params, caller, headers, db }) =>
-    tus(headers, () => uploads.end(db, caller.org_id, params.id)),
+    tus(headers, () => orStoreAway(() => uploads.end(db, caller.org_id, params.id))),
   );
 
   serve(http, plane, routes.getReleaseArtifact, async (_, { params, caller, headers, db, audit }) => {
     // HEAD asks how far an upload is, in the words of its protocol.
-    if (speaksTus(headers)) return await tus(headers, () => uploads.look(caller.org_id, params.id, audit));
+    if (speaksTus(headers)) return await tus(headers, () => orStoreAway(() => uploads.look(caller.org_id, params.id, audit)));
     const { tag, image, artifact_state, artifact_sha256: sha256, artifact_size: size } = await requireRelease(db, caller.org_id, params.id);
     if (artifact_state === "external")
       throw new Fault("not_found", `release ${printable(tag)} has no artifact here: it is the image ${image}`);
     if (artifact_state !== "stored") throw notFound("artifact of release", tag);
-    return await answerArtifact(plane, { org_id: caller.org_id, sha256, size, headers });
+    return await orStoreAway(() => answerArtifact(plane, { org_id: caller.org_id, sha256, size, headers }));
   });
 
   serve(http, plane, routes.getAgentArtifact, async (_, { params: { sha256 }, caller: { org_id, robot_id }, headers, db }) => {
     // Who may not have it is not told whether it exists.
     if (!(await mayFetchArtifact(db, org_id, robot_id, sha256))) throw notFound("artifact", sha256);
     const artifact = await findArtifact(db, org_id, sha256);
-    if (artifact !== undefined) return await answerArtifact(plane, { org_id, sha256, size: artifact.size, headers });
+    if (artifact !== undefined) return await orStoreAway(() => answerArtifact(plane, { org_id, sha256, size: artifact.size, headers }));
     const part = await findLayer(db, org_id, sha256);
     if (part === undefined) throw notFound("artifact", sha256);
-    return await answerArtifact(plane, { org_id, sha256, size: part.size, within: part, headers });
+    return await orStoreAway(() => answerArtifact(plane, { org_id, sha256, size: part.size, within: part, headers }));
   });
 }
 

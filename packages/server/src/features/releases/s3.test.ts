@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { request } from "node:http";
-import { after, before, test } from "node:test";
+import { after, before, beforeEach, test } from "node:test";
 import { systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
 import { configOf, dockerArchive } from "@robofleet/protocol/image-archive/testing";
@@ -17,6 +17,7 @@ type Rig = Awaited<ReturnType<typeof startReleaseRig>>;
 let s3: S3ForTests;
 before(async () => void (s3 = await S3ForTests.start()));
 after(() => s3[Symbol.asyncDispose]());
+beforeEach(() => s3.reset());
 
 /** The routes of releases with their artifacts in an S3 store. */
 async function withS3(body: (rig: Rig, blobs: Blobs, restart: () => Promise<void>) => Promise<void>): Promise<void> {
@@ -88,6 +89,39 @@ test("on S3: an upload that is cut goes on where it was, on another server too, 
     assert.equal((await tus(rig, id, "PATCH", patch(offset), bytes.subarray(offset, offset + 5))).status, 204);
     assert.equal((await tus(rig, id, "PATCH", patch(offset + 5), bytes.subarray(offset + 5))).status, 204);
     assert.equal(await rig.state(id), "stored");
+    assert.ok(Buffer.from(await (await rig.fetch(id)).arrayBuffer()).equals(bytes));
+  }),
+);
+
+test("on S3: while the store is gone uploads and downloads are 503, and an upload that one ended goes on where it was", TIMEOUT, () =>
+  withS3(async (rig) => {
+    const bytes = Buffer.alloc(20 * 1024 * 1024, "what a robot runs ");
+    const small = Buffer.from("stored before");
+    const { id } = (await rig.create("v1", bytes)).body.data;
+    const { id: stored } = (await rig.create("v0", small)).body.data;
+    assert.equal((await rig.put(stored, Uint8Array.from(small))).status, 200);
+    assert.equal((await tus(rig, id, "POST", { "upload-length": String(bytes.length) })).status, 201);
+    assert.equal((await tus(rig, id, "PATCH", patch(0), bytes.subarray(0, 9_000_000))).status, 204);
+    s3.fault = () => "reset";
+    const told = [
+      await tus(rig, id, "PATCH", patch(9_000_000), bytes.subarray(9_000_000)),
+      await tus(rig, id, "HEAD"),
+      await tus(rig, id, "POST", { "upload-length": String(bytes.length) }),
+      await tus(rig, id, "DELETE"),
+      await rig.fetch(stored),
+    ];
+    assert.deepEqual(
+      told.map(({ status, headers }) => [status, headers.get("retry-after"), headers.get("tus-resumable")]),
+      [...Array.from({ length: 4 }, () => [503, "2", "1.0.0"]), [503, "2", null]],
+    );
+    const refused = await rig.put(id, Uint8Array.from(bytes));
+    assert.deepEqual([refused.status, refused.body.error.code], [503, "http_error"]);
+    assert.match(refused.body.error.message, /^the store of artifacts does not answer; try again/);
+    s3.fault = () => undefined;
+    await until("the store to be found", async () => (await tus(rig, id, "HEAD")).status === 200);
+    const offset = Number((await tus(rig, id, "HEAD")).headers.get("upload-offset"));
+    assert.ok(offset >= 9_000_000, `${offset} bytes are kept`);
+    assert.equal((await tus(rig, id, "PATCH", patch(offset), bytes.subarray(offset))).status, 204);
     assert.ok(Buffer.from(await (await rig.fetch(id)).arrayBuffer()).equals(bytes));
   }),
 );

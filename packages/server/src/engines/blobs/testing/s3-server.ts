@@ -14,10 +14,11 @@ export interface S3Request {
 }
 
 /**
- * What goes wrong with a request: the connection is closed without an answer (`close`), after the request was carried out
- * (`lost`), or in the middle of the answer's body (`cut`); or the store answers with an error.
+ * What goes wrong with a request: the connection is closed without an answer (`close`) or torn down (`reset`), after the request was
+ * carried out (`lost`), or in the middle of the answer's body (`cut`); nothing is said any more (`silent`), or so after the head of the
+ * answer and half of its body (`stuck`); or the store answers with an error.
  */
-export type Fault = "close" | "lost" | "cut" | { status: number; body: string };
+export type Fault = "close" | "reset" | "lost" | "cut" | "silent" | "stuck" | { status: number; body: string };
 
 /** An answer as S3 gives it. */
 export const s3Fault = (status: number, code: string, more = ""): Fault => ({
@@ -35,6 +36,7 @@ export class S3ForTests implements AsyncDisposable {
   readonly #proxy = createServer((request, response) => void this.#serve(request, response).catch(() => response.destroy()));
   readonly #store: Awaited<ReturnType<typeof startFauxqs>>;
   #places = 0;
+  #at = { host: "", port: 0 };
 
   private constructor(store: Awaited<ReturnType<typeof startFauxqs>>) {
     this.#store = store;
@@ -43,19 +45,38 @@ export class S3ForTests implements AsyncDisposable {
   static async start({ host = "127.0.0.1" }: { host?: string } = {}): Promise<S3ForTests> {
     const store = await startFauxqs({ port: 0, logger: false, init: { buckets: [BUCKET] } });
     const made = new S3ForTests(store);
-    made.#proxy.listen(0, host);
-    await once(made.#proxy, "listening");
+    await made.#listen({ host, port: 0 });
     return made;
+  }
+
+  async #listen(at: { host: string; port: number }): Promise<void> {
+    this.#proxy.listen(at);
+    await once(this.#proxy, "listening");
+    const { address, port } = this.#proxy.address() as AddressInfo;
+    this.#at = { host: address, port };
+  }
+
+  /** Nobody listens any more, and the connections that there are are torn down. */
+  async down(): Promise<void> {
+    const closed = once(this.#proxy, "close");
+    this.#proxy.close();
+    this.#proxy.closeAllConnections();
+    await closed;
+  }
+
+  /** Listens where it did before. */
+  async up(): Promise<void> {
+    await this.#listen(this.#at);
   }
 
   /** Settings of a place that nothing lies in yet. */
   place(): S3Settings {
     this.#places += 1;
-    const { address, port } = this.#proxy.address() as AddressInfo;
+    const { host, port } = this.#at;
     return {
       bucket: BUCKET,
       prefix: `place/${this.#places}`,
-      endpoint: `http://${address}:${port}`,
+      endpoint: `http://${host}:${port}`,
       region: "us-east-1",
       path_style: true,
       credentials: { access_key_id: "AKIATESTKEYID", secret_access_key: "the-secret-of-the-test", session_token: undefined },
@@ -81,6 +102,8 @@ export class S3ForTests implements AsyncDisposable {
     this.requests.push({ method, url });
     const fault = await this.fault({ method, url });
     if (fault === "close") return void request.socket.destroy();
+    if (fault === "reset") return void request.socket.resetAndDestroy();
+    if (fault === "silent") return;
     if (typeof fault === "object") {
       request.resume();
       response.writeHead(fault.status, { "content-type": "application/xml" }).end(method === "HEAD" ? undefined : fault.body);
@@ -97,8 +120,8 @@ export class S3ForTests implements AsyncDisposable {
     this.#note(method, url, query, status, content.toString("latin1", 0, 4_096));
     if (fault === "lost") return void request.socket.destroy();
     response.writeHead(status, answer.headers);
-    if (fault !== "cut") return void response.end(content);
-    response.write(content.subarray(0, Math.ceil(content.length / 2)), () => request.socket.destroy());
+    if (fault !== "cut" && fault !== "stuck") return void response.end(content);
+    response.write(content.subarray(0, Math.ceil(content.length / 2)), () => fault === "cut" && request.socket.destroy());
   }
 
   #note(method: string, url: string, query: URLSearchParams, status: number, content: string): void {
