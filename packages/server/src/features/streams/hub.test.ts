@@ -20,24 +20,30 @@ const MIB = 1024 * 1024;
 async function sockets(t: TestContext): Promise<() => Promise<{ viewer: Viewer; ws: WebSocket }>> {
   const accepted = new WebSocketServer({ noServer: true });
   const server: Server = createServer();
-  const viewers: Viewer[] = [];
+  // By the path that each asks for: of two that come at once either may be the first.
+  const viewers = new Map<string, Viewer>();
   server.on("upgrade", (request, socket: Duplex, head) =>
-    accepted.handleUpgrade(request, socket, head, (ws) => void viewers.push(new Viewer({} as Admitted, ws, socket, "req_1"))),
+    accepted.handleUpgrade(
+      request,
+      socket,
+      head,
+      (ws) => void viewers.set(request.url ?? "", new Viewer({} as Admitted, ws, socket, "req_1")),
+    ),
   );
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   t.after(() => {
-    for (const { ws } of viewers) ws.terminate();
+    for (const { ws } of viewers.values()) ws.terminate();
     server.closeAllConnections();
     server.close();
   });
+  let made = 0;
   return async () => {
-    const count = viewers.length;
-    const ws = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const path = `/${(made += 1)}`;
+    const ws = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}${path}`);
     ws.on("error", () => {});
     await once(ws, "open");
-    await until("the server's end", () => viewers.length > count);
-    return { viewer: viewers.at(-1)!, ws };
+    return { viewer: await until("the server's end", () => viewers.get(path)), ws };
   };
 }
 
@@ -182,4 +188,17 @@ test("a viewer whose words wait for the robot is not cut because its answer to a
   const closed = once(viewer.ws, "close");
   viewer.ping();
   await closed;
+});
+
+test("one that has just left by itself ends as it said, whatever the server says after that", LIMIT, async (t) => {
+  const join = await sockets(t);
+  const { viewer, ws } = await join();
+  // It hears no answer, so its end is not over yet.
+  ws.pause();
+  ws.close(4000, "enough");
+  await until("its word", () => viewer.ws.readyState === viewer.ws.CLOSING);
+  const closed = once(viewer.ws, "close") as Promise<[number]>;
+  viewer.close(1013, "the server is stopping");
+  ws.resume();
+  assert.deepEqual([(await closed)[0], viewer.ended_with], [4000, undefined]);
 });

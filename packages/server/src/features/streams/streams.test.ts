@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { test } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import type { LogRecord } from "@robofleet/protocol/routes";
@@ -239,8 +240,10 @@ test("a viewer that answers no ping is cut, one that does stays", TIMEOUT, async
   for (let round = 1; round <= 2; round += 1) {
     await it.rig.clock.advance({ seconds: 30 });
     await until("a ping", () => pings >= round);
-    // A round trip of its own behind the pong.
-    alive.ws.send("x");
+    // The answer to a ping of its own comes when its pong has been heard.
+    const answered = once(alive.ws, "pong");
+    alive.ws.ping();
+    await answered;
   }
   await it.rig.clock.advance({ seconds: 30 });
   dead.ws.resume();

@@ -89,9 +89,9 @@ export class Viewer {
     this.#take = take;
   }
 
-  /** Ends the stream after what was sent before. */
+  /** Ends the stream after what was sent before; one that the viewer has just ended by itself ends as the viewer said. */
   close(code: number, reason: string): void {
-    if (this.#closing) return;
+    if (!this.open) return;
     this.ended_with = code;
     this.#ended();
     this.ws.close(code, closeReason(reason));
