@@ -243,7 +243,7 @@ test("a terminated backend is a lost connection, not a crash, and the pool goes 
           await db.one(
             sql(
               row({ n: int }),
-            )`select count(*)::int as n from pg_stat_activity where query like '%pg_sleep(30)%' and pid <> pg_backend_pid()`,
+            )`select count(*)::int as n from pg_stat_activity where datname = current_database() and query like '%pg_sleep(30)%' and pid <> pg_backend_pid()`,
           )
         ).n > 0,
     );

@@ -8,7 +8,8 @@ import { withClient } from "./connect.ts";
 import { run } from "./run.ts";
 import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";
 
-const TIMEOUT = 120_000;
+/** Ten times what the longest of them takes beside other tests, and more. */
+const TIMEOUT = 300_000;
 
 /** Moves money between two tables for as long as it may; answers how many moves were acknowledged so far. */
 function startWriting(connection: Connection): { acknowledged: () => number; stop: () => Promise<void> } {

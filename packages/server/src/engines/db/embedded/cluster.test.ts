@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { chmod, lstat, mkdir, readdir, readlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, test } from "node:test";
@@ -7,23 +8,37 @@ import { withClient } from "./connect.ts";
 import { endServer, holdServer, scratch, spawnServer, startOn } from "./testing/scratch.ts";
 
 const TIMEOUT = 120_000;
+const ATTEMPTS_MAX = 10;
+
+const halfMade = async (root: string): Promise<string | undefined> =>
+  (await readdir(root)).find((name) => name.startsWith("postgres.init-"));
+
+/** A place whose server was killed while initdb wrote: what was whole before anybody had looked is no such place. */
+async function killedInInitdb(): Promise<Awaited<ReturnType<typeof scratch>>> {
+  for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
+    const place = await scratch();
+    const server = spawnServer(place.database);
+    await until("initdb to write", async () => {
+      const name = await halfMade(place.root);
+      if (name === undefined) return (await readdir(place.root)).includes("postgres");
+      return existsSync(path.join(place.root, name, "PG_VERSION"));
+    });
+    await endServer(server, "SIGKILL");
+    if ((await halfMade(place.root)) !== undefined) return place;
+    await place[Symbol.asyncDispose]();
+  }
+  return assert.fail(`initdb was done before the kill, ${ATTEMPTS_MAX} times`);
+}
 
 describe("the database's directory", () => {
   test("a kill in the middle of initdb leaves no half database, and the next start makes a whole one", { timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    const server = spawnServer(place.database);
-    const half = async (): Promise<string | undefined> => (await readdir(place.root)).find((name) => name.startsWith("postgres.init-"));
-    await until("initdb is writing", async () => {
-      const name = await half();
-      return name !== undefined && (await readdir(path.join(place.root, name))).includes("PG_VERSION");
-    });
-    await endServer(server, "SIGKILL");
+    await using place = await killedInInitdb();
     assert.ok(!(await readdir(place.root)).includes("postgres"));
     const embedded = await startOn(place.database);
     await withClient(embedded.connection, (client) => client.query("select 1"));
     await embedded.stop();
     await until("the half-made directory is gone", async () => {
-      if ((await half()) === undefined) return true;
+      if ((await halfMade(place.root)) === undefined) return true;
       await (await startOn(place.database)).stop();
       return false;
     });
