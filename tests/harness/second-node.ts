@@ -3,15 +3,15 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
-import { createLog, type RunningPlane, startPlane as startServer } from "@robofleet/server";
+import { createLog, type RunningPlane, type Settings, startPlane as startServer } from "@robofleet/server";
 import type { Harness } from "./index.ts";
 
 export type SecondNode = Pick<RunningPlane, "plane" | "url"> & AsyncDisposable;
 
-/** A second server on the database of the first, with a data directory of its own. */
-export async function secondNode(first: Harness): Promise<SecondNode> {
+/** A second server on the database of the first, with a data directory of its own, and perhaps other settings. */
+export async function secondNode(first: Harness, other: Partial<Settings> = {}): Promise<SecondNode> {
   const data_directory = await mkdtemp(path.join(tmpdir(), "robofleet-second-"));
-  const settings = { ...first.plane.settings, data_directory, listen: { host: "127.0.0.1", port: 0 } };
+  const settings = { ...first.plane.settings, data_directory, listen: { host: "127.0.0.1", port: 0 }, ...other };
   const log = createLog({ level: "silent" });
   const node = await startServer({ settings, clock: systemClock, log, database: first.database, check_rows: true });
   return {

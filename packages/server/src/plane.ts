@@ -22,7 +22,7 @@ import { refuseUnfinished } from "./engines/db/backup/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
 import { auditRoutes } from "./features/audit/index.ts";
 import { findPlaces } from "./features/access/index.ts";
-import { configRoutes, rewrapDataKeys } from "./features/configs/index.ts";
+import { configRoutes, countDataKeys, rewrapDataKeys } from "./features/configs/index.ts";
 import {
   answerRobotAhead,
   configDeploymentRoutes,
@@ -262,10 +262,17 @@ async function openBus({ settings, clock, log, activity = idleActivity }: PlaneO
   return bus;
 }
 
-/** Says at the start what will fail later: secrets whose key is not the one that this server has. */
+/**
+ * Says at the start what will fail later: secrets whose key is not the one that this server has. Throws SettingsError when it can open
+ * none of them and is one of several servers: it would lock what the others set, and they what it sets.
+ */
 async function openSecrets(settings: Settings, db: SystemDb, log: Logger): Promise<MasterKeys> {
   const secrets = await openMasterKeys(settings);
   const { rewrapped, unknown } = await rewrapDataKeys(db, { secrets });
+  if (unknown > 0 && settings.bus !== undefined && (await countDataKeys(db, { secrets })).readable === 0)
+    throw new SettingsError(
+      "the secrets key of this server opens none of the secrets in the database, which other servers encrypted: all of them need the same, in ROBOFLEET_SECRETS_KEY or ROBOFLEET_SECRETS_KEY_FILE. If it is lost for good, see docs/guide/operating.md, The secrets key.",
+    );
   if (rewrapped > 0) log.info({ data_keys: rewrapped }, "data keys of secrets were encrypted with the new secrets key");
   if (unknown > 0)
     log.error({ data_keys: unknown }, "secrets cannot be read: they were encrypted with a secrets key that this server has not got");

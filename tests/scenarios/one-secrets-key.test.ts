@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseNatsUrl } from "../../packages/server/src/engines/bus/nats-address.ts";
+import { startPlane } from "../harness/index.ts";
+import { secondNode } from "../harness/second-node.ts";
+
+const [KEY, OTHER_KEY] = ["11".repeat(32), "22".repeat(32)];
+/** Of several servers, whether it is there or not. */
+const bus = parseNatsUrl("nats://127.0.0.1:1");
+
+test(
+  "one of several servers does not start with a secrets key that opens nothing of what the others locked",
+  { timeout: 120_000 },
+  async () => {
+    await using first = await startPlane({ nodes: 1, settings: { bus, secrets_key: KEY } });
+    // Nothing is locked yet.
+    await (await secondNode(first, { secrets_key: OTHER_KEY }))[Symbol.asyncDispose]();
+    const fleet = await first.fleet();
+    await first.api.setConfig({ body: { key: "password", secret: true, scope: "fleet", scope_id: fleet, value: "one" } });
+    await assert.rejects(secondNode(first, { secrets_key: OTHER_KEY }), {
+      message: /^the secrets key of this server opens none of the secrets in the database.*ROBOFLEET_SECRETS_KEY/,
+    });
+    // Whoever has lost the key goes on alone, and sets the secrets anew.
+    for (const settings of [{ secrets_key: OTHER_KEY, bus: undefined }, { secrets_key: KEY }, { secrets_key: `${OTHER_KEY},${KEY}` }])
+      await (await secondNode(first, settings))[Symbol.asyncDispose]();
+  },
+);
