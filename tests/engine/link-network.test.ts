@@ -36,17 +36,12 @@ interface Rig extends AsyncDisposable {
 }
 
 /** A plane and a real agent, with a bad network between them. */
-async function startRig(
-  t: TestContext,
-  options: HarnessOptions = {},
-  before: (plane: Harness) => Promise<void> = async () => {},
-): Promise<Rig> {
+async function startRig(t: TestContext, options: HarnessOptions = {}): Promise<Rig> {
   const plane = await startPlane(options);
   const proxy = await Proxy.start(() => plane.url);
   const lines: string[] = [];
   const deployments = idleDeployments();
   const config = agentConfig(proxy.url, temporaryDirectory(t), { enroll_key: await plane.enrollmentKey() });
-  await before(plane);
   const agent = await startAgent({ config, clock: systemClock, create_deployments: deployments.create, log: (line) => lines.push(line) });
   const rig: Rig = {
     plane,
@@ -149,7 +144,7 @@ test(
   "when packets vanish both ends give the link up after three heartbeats, and it comes back when they pass again",
   TIMEOUT,
   async (t) => {
-    await using rig = await startRig(t, { limits: { heartbeat_seconds: 0.4 } });
+    await using rig = await startRig(t, { limits: { heartbeat_seconds: 1 } });
     const { proxy, plane, agent } = rig;
     const session = rig.session();
     const channel = await session.openChannel("echo", "shell");
@@ -192,28 +187,48 @@ async function ask(plane: Harness, slot?: string): Promise<http.IncomingHttpHead
   return response.headers;
 }
 
-/** More than wait in line come at once; answers the headers of those that were sent away. */
-const storm = async (plane: Harness): Promise<http.IncomingHttpHeaders[]> => {
-  const answers = await Promise.all(Array.from({ length: 30 }, () => ask(plane)));
-  return answers.filter((headers) => headers !== undefined);
-};
+/** More than wait in line, of half a minute, come at once. */
+const STORM = 150;
 
 test("in a storm some wait in line, and others are told their time, come then, and are let in", TIMEOUT, async (t) => {
-  let away: http.IncomingHttpHeaders[] = [];
-  await using rig = await startRig(t, { limits: { link_accepts_per_second: 4 } }, async (plane) => void (away = await storm(plane)));
-  const [first] = away;
-  assert.ok(first !== undefined && away.length < 30, `${away.length} of 30 were sent away`);
+  await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", limits: { link_accepts_per_second: 4 } });
+  const passing = { meanwhile: () => plane.advance({ seconds: 1 }) };
+  const enroll_key = await plane.enrollmentKey();
+  const away: http.IncomingHttpHeaders[] = [];
+  let answered = 0;
+  const storm = Array.from({ length: STORM }, async () => {
+    const headers = await ask(plane);
+    answered += 1;
+    if (headers !== undefined) away.push(headers);
+  });
+  await plane.until("the line to be full", () => away.length > 0);
+  const first = away[0]!;
   assert.match(String(first[RETRY_AFTER_MS_HEADER]), /^\d+$/);
   assert.equal(Number(first["retry-after"]), Math.ceil(Number(first[RETRY_AFTER_MS_HEADER]) / 1_000));
-  const refusals = rig.lines.filter((line) => line.includes("come back at your time"));
-  assert.ok(refusals.length <= 1, rig.lines.join("\n"));
   const slot = String(first[LINK_SLOT_HEADER]);
-  // Until its time it is told the same slot, then it is let in.
-  await rig.plane.until("the slot's time", async () => {
-    const headers = await ask(rig.plane, slot);
-    if (headers !== undefined) assert.equal(headers[LINK_SLOT_HEADER], slot);
-    return headers === undefined;
+  assert.equal((await ask(plane, slot))?.[LINK_SLOT_HEADER], slot, "until its time it is told the same");
+
+  const lines: string[] = [];
+  const { clock, activity } = plane;
+  const config = agentConfig(plane.url, temporaryDirectory(t), { enroll_key });
+  const create_deployments = idleDeployments().create;
+  const agent = await startAgent({ config, clock, activity, create_deployments, log: (line) => lines.push(line) });
+  await using own = new AsyncDisposableStack();
+  own.defer(async () => {
+    let is_stopped = false;
+    const stopping = agent.stop().finally(() => (is_stopped = true));
+    await plane.until("the agent to stop", () => is_stopped, passing);
+    await stopping;
   });
+  await plane.until("all to be answered, and the robot to be let in", () => answered === STORM && agent.connected, passing);
+  await Promise.all(storm);
+  assert.ok(away.length < STORM, `${away.length} of ${STORM} were sent away`);
+  const refusals = lines.filter((line) => line.includes("come back at your time"));
+  assert.ok(refusals.length <= 1, lines.join("\n"));
+  let is_in: boolean | undefined;
+  void ask(plane, slot).then((headers) => (is_in = headers === undefined));
+  await plane.until("the slot to be used", () => is_in !== undefined, passing);
+  assert.equal(is_in, true);
 });
 
 test(
