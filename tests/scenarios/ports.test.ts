@@ -35,15 +35,17 @@ const echoService = () => service((socket) => socket.pipe(socket));
 async function forward(plane: Harness, home: RfHome, args: string[], token = plane.default_org.admin_token) {
   let output = "";
   let stop = (): void => {};
-  const ended = home.run(["robots", "forward", ...args], {
+  let is_over = false;
+  const running = home.run(["robots", "forward", ...args], {
     env: { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: token },
     on_output: (child, text) => {
       output += text;
       stop = () => child.kill("SIGINT");
     },
   });
+  const ended = running.finally(() => (is_over = true));
   const ports = (): number[] => Array.from(output.matchAll(/127\.0\.0\.1:(\d+) →/g), ([, port]) => Number(port));
-  await Promise.race([plane.until("rf to listen", () => ports().length === args.length - 1), ended]);
+  await plane.until("rf to listen, or to end", () => is_over || ports().length === args.length - 1);
   return {
     ports: ports(),
     says: (text: string): Promise<unknown> =>

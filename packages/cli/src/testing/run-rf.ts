@@ -5,7 +5,7 @@ import path from "node:path";
 
 const MAIN = path.resolve(import.meta.dirname, "../main.ts");
 /** The longest that one call may take before it counts as hung. */
-const CALL_MS_MAX = 60_000;
+const CALL_MS_MAX = 240_000;
 
 export interface RfResult {
   code: number | null;
