@@ -85,6 +85,8 @@ export function checkedFetch(url: () => string, send: typeof fetch = fetch): typ
       api,
       agent,
     }));
+    // A server that is just going is asked again by the next.
+    loaded.catch(() => (base = undefined));
     return loaded;
   };
   return async (input, init) => {

@@ -215,7 +215,8 @@ export class Harness implements AsyncDisposable {
     for (const settings of this.#settings) {
       const log = createLog({ level: settings.log_level, stream });
       const { clock, activity } = this;
-      const node = await startServer({ settings, clock, log, activity, database: this.#database.connection, check_rows: true });
+      const start = () => startServer({ settings, clock, log, activity, database: this.#database.connection, check_rows: true });
+      const node = await onceItsPortIsFree(start);
       this.#running.push(node);
       // Clients know this address: the next start listens there again.
       settings.listen = { host: settings.listen.host, port: Number(new URL(node.url).port) };
@@ -255,6 +256,16 @@ export class Harness implements AsyncDisposable {
     await this.#own.disposeAsync();
     if (leaked.length > 0) throw new Error(`a secret was left behind in: ${leaked.join(", ")}`);
   }
+}
+
+/** While a plane is down its port may be lent for a moment to somebody's connection that goes out. */
+function onceItsPortIsFree(start: () => Promise<RunningPlane>): Promise<RunningPlane> {
+  const tryOnce = (): Promise<RunningPlane | undefined> =>
+    start().catch((error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") return undefined;
+      throw error;
+    });
+  return until("the plane's port to be free", tryOnce);
 }
 
 /** Starts a plane on a database of its own; hold it by `await using`, and nothing is left of it afterwards. */

@@ -43,11 +43,17 @@ export class LiveRobot implements AsyncDisposable {
   }
 
   static async start(plane: Harness, options: LiveRobotOptions = {}): Promise<LiveRobot> {
+    const key = await (options.org ?? plane).enrollmentKey();
     const line = await Proxy.start(() => plane.url);
     const state_directory = await mkdtemp(path.join(tmpdir(), "robofleet-robot-"));
-    const robot = new LiveRobot(plane, line, state_directory, await (options.org ?? plane).enrollmentKey(), options);
-    await robot.start();
-    return robot;
+    const robot = new LiveRobot(plane, line, state_directory, key, options);
+    try {
+      await robot.start();
+      return robot;
+    } catch (error) {
+      await robot[Symbol.asyncDispose]();
+      throw error;
+    }
   }
 
   get id(): string {
