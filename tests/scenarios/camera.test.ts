@@ -24,7 +24,8 @@ const hexOf = (frames: readonly (string | Buffer)[]): string[] => frames.map((fr
 async function ffmpegWithCopy() {
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-ffmpeg-"));
   const copy = path.join(directory, "copy");
-  await writeFile(path.join(directory, "ffmpeg"), `#!/bin/sh\n'${FFMPEG}' "$@" | tee -a '${copy}'\n`);
+  // tee serves its own output first: what anybody has seen is in the copy.
+  await writeFile(path.join(directory, "ffmpeg"), `#!/bin/sh\n'${FFMPEG}' "$@" | tee -a /dev/fd/3 3>&1 >>'${copy}' | cat\n`);
   await chmod(path.join(directory, "ffmpeg"), 0o755);
   return {
     PATH: `${directory}:${process.env.PATH}`,

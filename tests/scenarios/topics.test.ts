@@ -40,7 +40,10 @@ test("rf robots topics shows of a robot's ROS 1 what rostopic shows on the robot
     assert.equal(code, 0, stderr);
     return { stdout, stderr };
   };
-  await plane.until("the talker's topics", async () => (await rf("list")).stdout.includes("/chatter"));
+  await plane.until("the talker's topics", async () => {
+    const { stdout } = await rf("list");
+    return stdout.includes("/chatter") && stdout.includes("/scan");
+  });
   const { topics, adapter, distro } = JSON.parse((await rf("list", "--json")).stdout) as Record<string, unknown>;
   assert.deepEqual([adapter, distro], ["ros1", "debian"]);
   const names = (topics as { name: string }[]).map(({ name }) => name);

@@ -72,7 +72,8 @@ test("when NATS dies readers are told that they missed something, and nodes stay
   const metric = async (name: string): Promise<number> =>
     Number(new RegExp(`^${name} (\\d+)$`, "m").exec((await look("metrics")).text)?.[1]);
   assert.equal(await metric("robofleet_bus_connected"), 1);
-  assert.equal(await metric("robofleet_nodes_living"), 2);
+  // A node lives for the others once they have seen it move.
+  await first.until("each to see the other alive", async () => (await metric("robofleet_nodes_living")) === 2);
   assert.ok((await look("metrics")).text.includes(`robofleet_node_info{node_id="${second.plane.node.id}",version="`));
   const gaps = await metric("robofleet_bus_gaps_total");
   await nats.kill();
