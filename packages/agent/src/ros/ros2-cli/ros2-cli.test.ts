@@ -68,7 +68,8 @@ test(
     await adapter.subscribe("/odom", (message) => came.push(message));
     await eventually(() => came.length === 4);
     const [chatter, odom] = [await groupOf("/chatter"), await groupOf("/odom")];
-    assert.ok(groupMembers(chatter).length >= 2 && groupMembers(odom).length >= 2);
+    // What it starts comes after what it prints.
+    await eventually(() => groupMembers(chatter).length >= 2 && groupMembers(odom).length >= 2);
     end();
     await eventually(() => groupMembers(chatter), []);
     assert.ok(groupMembers(odom).length >= 2);

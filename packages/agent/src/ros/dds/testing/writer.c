@@ -12,11 +12,13 @@
 
 static dds_entity_t participant;
 
-static dds_entity_t writer(const dds_topic_descriptor_t *type, const char *name, dds_reliability_kind_t reliability, dds_durability_kind_t durability) {
+/* With KEEP_ALL it waits for a reader that is slow; with KEEP_LAST, the default of ROS 2, a reader that is ten behind loses some. */
+static dds_entity_t writer(const dds_topic_descriptor_t *type, const char *name, dds_reliability_kind_t reliability, dds_durability_kind_t durability,
+                           dds_history_kind_t history) {
   dds_qos_t *qos = dds_create_qos();
-  dds_qset_reliability(qos, reliability, DDS_MSECS(100));
+  dds_qset_reliability(qos, reliability, history == DDS_HISTORY_KEEP_ALL ? DDS_SECS(30) : DDS_MSECS(100));
   dds_qset_durability(qos, durability);
-  dds_qset_history(qos, DDS_HISTORY_KEEP_LAST, 10);
+  dds_qset_history(qos, history, 10);
   dds_entity_t topic = dds_create_topic(participant, type, name, NULL, NULL);
   dds_entity_t made = dds_create_writer(participant, topic, qos, NULL);
   dds_delete_qos(qos);
@@ -78,15 +80,15 @@ int main(void) {
   if (participant < 0) return 1;
   const dds_reliability_kind_t reliable = DDS_RELIABILITY_RELIABLE, best_effort = DDS_RELIABILITY_BEST_EFFORT;
   const dds_topic_descriptor_t *string = &std_msgs_msg_dds__String__desc, *image = &sensor_msgs_msg_dds__CompressedImage__desc;
-  dds_entity_t chatter = writer(string, "rt/chatter", reliable, DDS_DURABILITY_VOLATILE);
-  dds_entity_t hasty = writer(string, "rt/hasty", best_effort, DDS_DURABILITY_VOLATILE);
-  dds_entity_t twice[2] = {writer(string, "rt/twice", reliable, DDS_DURABILITY_VOLATILE), writer(string, "rt/twice", best_effort, DDS_DURABILITY_VOLATILE)};
-  dds_entity_t latched = writer(string, "rt/latched", reliable, DDS_DURABILITY_TRANSIENT_LOCAL);
-  dds_entity_t images[2] = {writer(image, "rt/image", reliable, DDS_DURABILITY_VOLATILE), writer(image, "rt/image_hasty", best_effort, DDS_DURABILITY_VOLATILE)};
-  dds_entity_t reading = writer(&demo_msgs_msg_dds__Reading__desc, "rt/reading", reliable, DDS_DURABILITY_VOLATILE);
-  dds_entity_t secret = writer(&demo_msgs_msg_dds__Secret__desc, "rt/secret", reliable, DDS_DURABILITY_VOLATILE);
-  dds_entity_t leaving = writer(string, "rt/leaving", reliable, DDS_DURABILITY_VOLATILE);
-  dds_entity_t nodes = writer(&rmw_dds_common_msg_dds__ParticipantEntitiesInfo__desc, "ros_discovery_info", reliable, DDS_DURABILITY_TRANSIENT_LOCAL);
+  dds_entity_t chatter = writer(string, "rt/chatter", reliable, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_ALL);
+  dds_entity_t hasty = writer(string, "rt/hasty", best_effort, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_LAST);
+  dds_entity_t twice[2] = {writer(string, "rt/twice", reliable, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_ALL), writer(string, "rt/twice", best_effort, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_LAST)};
+  dds_entity_t latched = writer(string, "rt/latched", reliable, DDS_DURABILITY_TRANSIENT_LOCAL, DDS_HISTORY_KEEP_LAST);
+  dds_entity_t images[2] = {writer(image, "rt/image", reliable, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_LAST), writer(image, "rt/image_hasty", best_effort, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_LAST)};
+  dds_entity_t reading = writer(&demo_msgs_msg_dds__Reading__desc, "rt/reading", reliable, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_LAST);
+  dds_entity_t secret = writer(&demo_msgs_msg_dds__Secret__desc, "rt/secret", reliable, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_LAST);
+  dds_entity_t leaving = writer(string, "rt/leaving", reliable, DDS_DURABILITY_VOLATILE, DDS_HISTORY_KEEP_LAST);
+  dds_entity_t nodes = writer(&rmw_dds_common_msg_dds__ParticipantEntitiesInfo__desc, "ros_discovery_info", reliable, DDS_DURABILITY_TRANSIENT_LOCAL, DDS_HISTORY_KEEP_LAST);
   say(latched, "kept", 0);
   say_nodes(nodes);
   printf("ready\n");
