@@ -35,7 +35,7 @@ async function shell(t: TestContext, command: string, env: NodeJS.ProcessEnv, cw
   return { code, said };
 }
 
-test("every command of the guide does what it says, one after the other on one robot", { timeout: 180_000 }, async (t) => {
+test("every command of the guide does what it says, one after the other on one robot", { timeout: 300_000 }, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   const base = temporaryDirectory(t);

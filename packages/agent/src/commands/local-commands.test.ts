@@ -13,7 +13,8 @@ import { statePaths } from "../runtime/paths.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { startLinkPeer } from "../testing/link-peer.ts";
 
-const LIMIT = { timeout: 90_000 };
+/** Each command is a process that loads the agent's sources. */
+const LIMIT = { timeout: 300_000 };
 
 interface Run {
   child: ChildProcess;

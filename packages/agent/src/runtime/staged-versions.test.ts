@@ -27,7 +27,7 @@ test("a version whose removal was cut in the middle does not pass for staged, an
       const { pruneVersions } = await import(${MODULES[2]});
       armFailpoints({ spec: "prune:torn-removal", log_file: ${JSON.stringify(path.join(state, "points.log"))} });
       pruneVersions(statePaths(${JSON.stringify(state)}), "main", ["rel_new"]);`;
-    const { signal, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8", timeout: 20_000 });
+    const { signal, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8", timeout: 60_000 });
     assert.equal(signal, "SIGKILL", stderr);
     assert.match(readFileSync(path.join(state, "points.log"), "utf8"), /"killed"/);
     assert.equal(isStaged(paths, "main", "rel_old"), false);

@@ -11,7 +11,7 @@ import type { LogRecord } from "../../contract.ts";
 import { readJournalEntry } from "./journal-entry.ts";
 import { type LogSources, startLogSources } from "./index.ts";
 
-const TIMEOUT = { timeout: 90_000 };
+const TIMEOUT = { timeout: 180_000 };
 const CLOCKS_APART_MS_MAX = 120_000;
 const JOURNALD = "/lib/systemd/systemd-journald";
 
@@ -28,7 +28,8 @@ mkdir -p /run/log/journal /run/systemd/journal
 mount --bind ${journal.directory} /run/log/journal
 exec ${JOURNALD}`;
     journal.#daemon = spawn("unshare", ["--mount", "sh", "-c", script], { stdio: "ignore" });
-    await until("journald listens", () => existsSync(`/proc/${journal.#daemon?.pid}/root/run/systemd/journal/socket`));
+    // What systemd-cat writes to; the socket of entries is there before it.
+    await until("journald listens", () => existsSync(`/proc/${journal.#daemon?.pid}/root/run/systemd/journal/stdout`));
     return journal;
   }
 

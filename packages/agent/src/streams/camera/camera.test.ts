@@ -7,7 +7,7 @@ import { type Channel, readMessage } from "@robofleet/protocol/link";
 import { cameraRig, isAlive, lavfi, NO_FFMPEG, nextFrame, sizeOf } from "../../testing/camera-rig.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";
 
-const LIMIT = { timeout: 90_000 };
+const LIMIT = { timeout: 300_000 };
 const REAL = { ...LIMIT, skip: NO_FFMPEG };
 const front = { name: "front", kind: "ffmpeg" as const, input: lavfi("testsrc2=size=640x480:rate=15") };
 const drawn = { name: "test", kind: "test_picture" as const };
@@ -28,11 +28,16 @@ test("the frames are the very bytes that left ffmpeg, in order", REAL, async () 
   while (seen.length < 20) seen.push(Buffer.from(await nextFrame(channel)).toString("base64"));
   channel.close();
   // By another way than the product's: an ffmpeg frame has one end only.
-  const written = (await readFile(path.join(rig.directory, "out"))).toString("latin1");
-  const left = written
-    .split("\xff\xd9")
-    .slice(0, -1)
-    .map((part) => Buffer.from(`${part}\xff\xd9`, "latin1").toString("base64"));
+  const read = async (): Promise<string[]> => {
+    const written = (await readFile(path.join(rig.directory, "out"))).toString("latin1");
+    const frames = written.split("\xff\xd9").slice(0, -1);
+    return frames.map((frame) => Buffer.from(`${frame}\xff\xd9`, "latin1").toString("base64"));
+  };
+  // tee writes to the file last.
+  const left = await until("the last frame in the file", async () => {
+    const frames = await read();
+    return frames.includes(seen.at(-1)!) && frames;
+  });
   assert.ok(left.length >= 20);
   const places = seen.map((frame) => left.indexOf(frame));
   assert.ok(!places.includes(-1), `each came out of ffmpeg: ${places.join(" ")}`);
@@ -96,10 +101,10 @@ test("a source that dies is started again while somebody watches, and given up w
   const channel = await rig.open({ width: 320 });
   await nextFrame(channel);
   process.kill((await rig.starts())[0]!, "SIGKILL");
-  await until("another start", async () => (await rig.starts()).length === 2);
+  await until("another start", async () => (await rig.starts()).length >= 2);
   for (let i = 0; i < 20; i += 1) await nextFrame(channel);
   await rig.program('echo "the lens fell off" >&2; exit 3');
-  process.kill((await rig.starts())[1]!, "SIGKILL");
+  process.kill((await rig.starts()).at(-1)!, "SIGKILL");
   assert.equal(await refusal(Promise.resolve(channel)), "4410 ffmpeg: the lens fell off");
   assert.ok((await rig.starts()).length >= 6);
 });
