@@ -1,6 +1,9 @@
 /** The address of `robofleet serve` when nothing else is said. */
 export const DEFAULT_BASE_URL = "http://127.0.0.1:7600";
 
+/** A person waits for a Tab this long and no longer. */
+const COMPLETION_MS = 1_500;
+
 /** What the environment says; the only place of this package that reads it. */
 export interface Environment {
   token: string | undefined;
@@ -19,6 +22,8 @@ export interface Environment {
   allow_insecure_http: boolean;
   /** ROBOFLEET_PAGER or PAGER; undefined when it is not set, empty when it says that there is none. */
   pager: string | undefined;
+  /** So long a Tab waits for the service, in milliseconds. */
+  completion_ms: number;
   /** VISUAL or EDITOR. */
   editor: string | undefined;
   /** The environment that the pager runs in. */
@@ -28,18 +33,21 @@ export interface Environment {
 export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
   // An empty variable is an unset one, as in `ROBOFLEET_TOKEN= rf …`.
   const read = (name: string): string | undefined => env[name] || undefined;
+  // The end of a line comes along from a file with \r\n.
+  const readSecret = (name: string): string | undefined => env[name]?.trim() || undefined;
   return {
-    token: read("ROBOFLEET_TOKEN"),
+    token: readSecret("ROBOFLEET_TOKEN"),
     base_url: read("ROBOFLEET_BASE_URL"),
     org: read("ROBOFLEET_ORG"),
     profile: read("ROBOFLEET_PROFILE"),
-    admin_token: read("ROBOFLEET_ADMIN_TOKEN"),
+    admin_token: readSecret("ROBOFLEET_ADMIN_TOKEN"),
     config_home: read("XDG_CONFIG_HOME"),
     colors: read("NO_COLOR") === undefined && env.TERM !== "dumb",
     term: /^[\w.+-]{1,64}$/.test(env.TERM ?? "") ? env.TERM : undefined,
     debug: read("ROBOFLEET_DEBUG") !== undefined && env.ROBOFLEET_DEBUG !== "0",
     allow_insecure_http: read("ROBOFLEET_ALLOW_INSECURE_HTTP") !== undefined && env.ROBOFLEET_ALLOW_INSECURE_HTTP !== "0",
     pager: env.ROBOFLEET_PAGER ?? env.PAGER,
+    completion_ms: /^[1-9]\d{0,6}$/.test(env.ROBOFLEET_COMPLETION_MS ?? "") ? Number(env.ROBOFLEET_COMPLETION_MS) : COMPLETION_MS,
     editor: read("VISUAL") ?? read("EDITOR"),
     // As git calls it: leave when it fits on the screen, show colours, leave the text on the screen.
     pagerEnvironment: () => ({ LESS: "FRX", LV: "-c", ...env }),

@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from "@robofleet/clock";
 import type { Client } from "@robofleet/sdk";
 import type { Environment } from "./config.ts";
-import { type Access, type Flags, resolveAccess } from "./credentials.ts";
+import { type Access, type Flags, isToken, resolveAccess } from "./credentials.ts";
 import { EXIT } from "./exit-codes.ts";
 import { Failure, toFailure, usage } from "./failure.ts";
 import type { Output } from "./output.ts";
@@ -63,6 +63,13 @@ export class Context {
     const { transport: given, ...rest } = options;
     const { pin, insecure_http } = given ?? (await this.#transport(options.base_url));
     const secret = options.token ?? options.admin_token;
+    if (secret !== undefined && !isToken(secret)) {
+      const [name, hint] =
+        options.token === undefined
+          ? ["admin token", "It is from --admin-token or ROBOFLEET_ADMIN_TOKEN."]
+          : ["token", "It is from ROBOFLEET_TOKEN or the credentials file; `rf login` saves another one."];
+      throw usage(`the ${name} holds spaces or characters that a token cannot have`, hint);
+    }
     if (secret !== undefined && !insecure_http && !this.environment.allow_insecure_http) await refuseExposed(options.base_url);
     this.#pinned = pin?.fingerprint;
     const { createClient } = await import("@robofleet/sdk");

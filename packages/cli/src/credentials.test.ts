@@ -175,6 +175,16 @@ test("the token at the top of the file goes to the top's address and to no other
     assert.match(stderr, /not logged in[^]*rf login --profile lab/);
   }
   assert.deepEqual(other.asked, []);
+  const { stdout: listed } = await home.run(["profiles", "list", "--json"]);
+  assert.deepEqual(
+    (JSON.parse(listed) as { items: { name: string; token_prefix: string | null }[] }).items.map((one) => [one.name, one.token_prefix]),
+    [
+      ["default", "top"],
+      ["lab", null],
+      ["same", "top"],
+      ["org", "top"],
+    ],
+  );
   for (const profile of ["same", "org"]) {
     assert.equal((await home.run(["whoami", "--profile", profile])).code, 0);
     assert.equal(service.asked.at(-1)?.headers.authorization, "Bearer top", profile);
@@ -183,6 +193,20 @@ test("the token at the top of the file goes to the top's address and to no other
   await saved(home, `token = "top"\n[profiles.lab]\nbase_url = "${other.base_url}"\n`);
   assert.equal((await home.run(["whoami", "--profile", "lab"])).code, 4);
   assert.deepEqual(other.asked, []);
+});
+
+test("a token that cannot be sent is wrong usage, the end of its line is not part of it, and no error shows it", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  const whoami = (ROBOFLEET_TOKEN: string) => home.run(["whoami"], { env: { ...service.env, ROBOFLEET_TOKEN } });
+  assert.equal((await whoami("rf_user_a\r\n")).code, 0);
+  assert.equal(service.asked.at(-1)?.headers.authorization, "Bearer rf_user_a");
+  for (const token of ["rf_user_secret\nrf_user_b", "rf_user_secret b", "rf_user_secretł"]) {
+    const { code, stderr } = await whoami(token);
+    assert.deepEqual([code, stderr.includes("secret")], [2, false], stderr);
+    assert.match(stderr, /the token holds spaces or characters that a token cannot have\n {2}It is from ROBOFLEET_TOKEN/);
+  }
+  assert.equal(service.asked.length, 1);
 });
 
 test("logout deletes the file, and succeeds when there is none", TIMEOUT, async () => {

@@ -28,6 +28,9 @@ export interface Flags {
   profile?: string | undefined;
 }
 
+/** Whether a text can be a token: what else there is in one cannot be sent. */
+export const isToken = (text: string): boolean => /^[\u0021-\u007e]+$/.test(text);
+
 /** The values at the top of the file, by a name that no table has. */
 export const DEFAULT_PROFILE = "default";
 
@@ -60,12 +63,15 @@ export async function resolveAccess(flags: Flags, environment: Environment): Pro
   return {
     base_url,
     base_url_source,
-    token: environment.token ?? profile.token ?? (sharesAddress(profile, top) ? top.token : undefined),
+    token: environment.token ?? tokenOf(profile, top),
     org_id: flags.org ?? environment.org ?? profile.org ?? top.org,
   };
 }
 
-/** The token at the top of the file was stored for the top's address: it stands in for a profile's only where that is the same one. */
+/** A profile's token. That at the top of the file was stored for the top's address: it stands in for one only where that is the same. */
+export const tokenOf = (profile: Profile, top: Profile): string | undefined =>
+  profile.token ?? (sharesAddress(profile, top) ? top.token : undefined);
+
 const sharesAddress = (profile: Profile, top: Profile): boolean =>
   profile.base_url === undefined || originOf(profile.base_url) === originOf(top.base_url ?? DEFAULT_BASE_URL);
 

@@ -44,7 +44,7 @@ test("--follow prints a line a record, with what acts on a terminal escaped", TI
     "",
   ]);
   assert.equal(code, 0);
-  assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/logs/ws?token=rf_user_test"]);
+  assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/logs/ws"]);
 });
 
 test("--follow of a robot that is not connected prints what is stored, then `agent offline`, and exits 7", TIMEOUT, async () => {

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { createServer, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { type WebSocket, WebSocketServer } from "ws";
 import { createClient, type Stream } from "./index.ts";
 
 async function withPeer(
-  accept: (socket: WebSocket, url: string) => void,
+  accept: (socket: WebSocket, request: IncomingMessage) => void,
   work: (base_url: string, server: Server) => Promise<void>,
 ): Promise<void> {
   const server = createServer();
@@ -15,7 +15,7 @@ async function withPeer(
     if (request.url!.includes("rob_refused")) {
       const body = '{"error":{"code":"not_found","message":"robot rob_refused does not exist"}}';
       socket.end(`HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
-    } else sockets.handleUpgrade(request, socket, head, (open) => accept(open, request.url!));
+    } else sockets.handleUpgrade(request, socket, head, (open) => accept(open, request));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   try {
@@ -33,21 +33,21 @@ async function read(stream: Stream): Promise<string[]> {
   return texts;
 }
 
-test("a stream gives every frame and then its close code; the token goes in the query", { timeout: 120_000 }, async () => {
-  let asked = "";
-  const accept = (socket: WebSocket, url: string): void => {
-    asked = url;
+test("a stream gives every frame and then its close code; the token goes in a header", { timeout: 120_000 }, async () => {
+  let asked: unknown;
+  const accept = (socket: WebSocket, { url, headers }: IncomingMessage): void => {
+    asked = { url, authorization: headers.authorization };
     // More than the stream holds for a slow reader: the socket pauses, and nothing is lost.
     for (let i = 0; i < 5_000; i += 1) socket.send(String(i));
     socket.close(4409, "agent offline");
   };
   await withPeer(accept, async (base_url) => {
-    const stream = await createClient({ base_url, token: "rf_user_a" }).stream("logs", { robot_id: "rob_1" });
+    const stream = await createClient({ base_url, token: "rf_user_a", org_id: "org_1" }).stream("logs", { robot_id: "rob_1" });
     const texts = await read(stream);
     assert.equal(texts.length, 5_000);
     assert.deepEqual([texts[0], texts.at(-1)], ["0", "4999"]);
     assert.deepEqual(stream.ending, { code: 4409, reason: "agent offline" });
-    assert.equal(asked, "/api/robots/rob_1/logs/ws?token=rf_user_a");
+    assert.deepEqual(asked, { url: "/api/robots/rob_1/logs/ws?org_id=org_1", authorization: "Bearer rf_user_a" });
   });
 });
 

@@ -2,7 +2,7 @@ import { fillPath, type FleetStreamName, fleetStreamPaths, type StreamName, stre
 import { maskingFor } from "@robofleet/protocol/masking";
 import type { IncomingMessage } from "node:http";
 import type { RawData, WebSocket } from "ws";
-import { type Connection, urlOf } from "./connection.ts";
+import { type Connection, credentialHeaders, urlOf } from "./connection.ts";
 import { ApiError, unreachable } from "./errors.ts";
 import { readIncoming, readJson } from "./incoming.ts";
 import type { Query } from "./options.ts";
@@ -63,13 +63,12 @@ export async function openStream(
 ): Promise<Stream> {
   args.signal?.throwIfAborted();
   const { WebSocket: Socket } = await import("ws");
-  const query = { ...args.query, token: connection.token, org_id: connection.org_id };
-  const url = urlOf(
-    connection,
-    fillPath({ ...streamPaths, ...fleetStreamPaths }[name], { id: "fleet_id" in args ? args.fleet_id : args.robot_id }),
-    query,
-  ).replace(/^http/, "ws");
+  const path = fillPath({ ...streamPaths, ...fleetStreamPaths }[name], { id: "fleet_id" in args ? args.fleet_id : args.robot_id });
+  const url = urlOf(connection, path, { ...args.query, org_id: connection.org_id }).replace(/^http/, "ws");
+  // Not in the query, which proxies write into their logs.
+  const { authorization } = credentialHeaders(connection, path);
   const socket = new Socket(url, [...(args.protocols ?? [])], {
+    headers: authorization === undefined ? {} : { authorization },
     handshakeTimeout: HANDSHAKE_MS_MAX,
     maxPayload: FRAME_BYTES_MAX,
     perMessageDeflate: false,

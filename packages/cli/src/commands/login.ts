@@ -2,7 +2,7 @@ import { ApiError, checkBaseUrl, type Client, Unreachable } from "@robofleet/sdk
 import { addExamples, type Define } from "../command.ts";
 import { DEFAULT_BASE_URL } from "../config.ts";
 import type { Context } from "../context.ts";
-import { credentialsPath, loginTarget, saveCredentials } from "../credentials.ts";
+import { credentialsPath, isToken, loginTarget, saveCredentials } from "../credentials.ts";
 import { EXIT } from "../exit-codes.ts";
 import { Failure, usage } from "../failure.ts";
 import { askSecret } from "../secret.ts";
@@ -94,7 +94,7 @@ function checkToken(text: string, base_url: string): string {
       `No org yet? \`rf login --base-url ${base_url} --no-token\` saves the address alone, then: rf orgs create NAME`,
     );
   }
-  if (!/^[\u0021-\u007e]+$/.test(token)) throw usage("this is no token: it holds spaces or characters that a token cannot have");
+  if (!isToken(token)) throw usage("this is no token: it holds spaces or characters that a token cannot have");
   return token;
 }
 

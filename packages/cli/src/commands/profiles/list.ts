@@ -1,7 +1,7 @@
 import type { Define } from "../../command.ts";
 import { DEFAULT_BASE_URL } from "../../config.ts";
 import type { Context } from "../../context.ts";
-import { credentialsPath, DEFAULT_PROFILE, type Profile, profilesOf, toProfile } from "../../credentials.ts";
+import { credentialsPath, DEFAULT_PROFILE, type Profile, profilesOf, tokenOf, toProfile } from "../../credentials.ts";
 import { readToml, textOf } from "../../toml-file.ts";
 
 /** Of a token this much is shown: what it is, and enough to tell it from another. */
@@ -23,7 +23,7 @@ async function run(context: Context): Promise<void> {
     in_use: name === used,
     base_url: profile.base_url ?? top.base_url ?? DEFAULT_BASE_URL,
     org: profile.org ?? top.org ?? null,
-    token_prefix: (profile.token ?? top.token)?.slice(0, PREFIX_LENGTH) ?? null,
+    token_prefix: tokenOf(profile, top)?.slice(0, PREFIX_LENGTH) ?? null,
   });
   const items = [[DEFAULT_PROFILE, top] as const, ...profilesOf(content)].map(describe);
   await out.result({ items, next_cursor: null }, () =>
