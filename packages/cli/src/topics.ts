@@ -17,15 +17,17 @@ export const topics: readonly Topic[] = [
 
 export const ENVIRONMENT: readonly (readonly [string, string])[] = [
   ["ROBOFLEET_TOKEN", "token, instead of the saved one"],
-  ["ROBOFLEET_BASE_URL", "address of the service, instead of the saved one"],
-  ["ROBOFLEET_ORG", "id of the org to act in, when a token has several"],
+  ["ROBOFLEET_BASE_URL", "address, instead of the saved one"],
+  ["ROBOFLEET_ORG", "org to act in, when a token has several"],
   ["ROBOFLEET_PROFILE", "profile of the credentials file, like --profile"],
   ["ROBOFLEET_ADMIN_TOKEN", "the service's admin token, for `rf orgs`"],
-  ["ROBOFLEET_PAGER", "pager of rf, instead of PAGER; empty or cat for none"],
-  ["ROBOFLEET_DEBUG", "1: errors show where in the program they happened"],
-  ["XDG_CONFIG_HOME", "folder of robofleet/ and its files (default ~/.config)"],
+  ["ROBOFLEET_ALLOW_INSECURE_HTTP", "1: tokens may go out by plain http"],
+  ["ROBOFLEET_PAGER", "instead of PAGER; empty or cat for none"],
+  ["ROBOFLEET_DEBUG", "1: errors show where they happened"],
+  ["ROBOFLEET_COMPLETION_MS", "so long a Tab waits for the service (default 1500)"],
+  ["XDG_CONFIG_HOME", "folder of robofleet/ (default ~/.config)"],
   ["NODE_EXTRA_CA_CERTS", "PEM file of further authorities to trust"],
-  ["PAGER", "shows what is longer than the terminal (default less)"],
+  ["PAGER", "shows what is long (default less)"],
   ["VISUAL, EDITOR", "opens what rf configs edit changes"],
   ["NO_COLOR", "anything: no colours"],
 ];

@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { test } from "node:test";
 import { readSettings, SettingsError } from "./config.ts";
 
@@ -64,4 +67,36 @@ test("other servers are listened for where there is a bus, at the places that fl
     address: { host: "b", port: 2 },
   });
   for (const flags of [{ nodeListen: "7601" }, { nodeAddress: "http://b:1" }]) assert.throws(() => readSettings(flags, bus), SettingsError);
+});
+
+test("a secret is read from the file that its variable with _FILE names; a file that holds none is no unset one", (t) => {
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-settings-"));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  const write = (name: string, content: string): string => {
+    const file = path.join(directory, name);
+    writeFileSync(file, content);
+    return file;
+  };
+  const env = {
+    DATABASE_URL_FILE: write("database", "postgres://fleet:s3cret@db/x\n"),
+    SERVICE_ADMIN_TOKEN_FILE: write("admin", "  s3cret-token\r\n"),
+    ROBOFLEET_BUS_URL_FILE: write("bus", "nats://fleet:s3cret@a"),
+  };
+  const { database_url, admin_token, bus, nodes } = readSettings({}, env);
+  assert.deepEqual(
+    [database_url, admin_token, bus?.credentials, nodes?.listen.port],
+    ["postgres://fleet:s3cret@db/x", "s3cret-token", { user: "fleet", pass: "s3cret" }, 7601],
+  );
+  assert.equal(readSettings({}, { SERVICE_ADMIN_TOKEN_FILE: "" }).admin_token, undefined);
+  const refused = (wrong: NodeJS.ProcessEnv, message: RegExp): void => {
+    assert.throws(
+      () => readSettings({}, wrong),
+      (error) => error instanceof SettingsError && message.test(error.message) && !error.message.includes("s3cret"),
+    );
+  };
+  refused({ SERVICE_ADMIN_TOKEN_FILE: write("empty", " \n") }, /^SERVICE_ADMIN_TOKEN_FILE: .*empty is empty$/);
+  refused({ DATABASE_URL_FILE: path.join(directory, "none") }, /^DATABASE_URL_FILE: .*none cannot be read \(ENOENT\)$/);
+  refused({ DATABASE_URL_FILE: directory }, /^DATABASE_URL_FILE: .* cannot be read \(EISDIR\)$/);
+  refused({ ...env, DATABASE_URL: "postgres://s3cret" }, /^DATABASE_URL and DATABASE_URL_FILE are both set/);
+  refused({ ROBOFLEET_BUS_URL_FILE: write("no-bus", "http://fleet:s3cret@a") }, /^ROBOFLEET_BUS_URL: expected nats:/);
 });

@@ -1,5 +1,6 @@
 import type { FailpointOptions } from "@robofleet/clock/failpoint";
 
+import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { type NatsAddress, parseNatsUrl } from "./engines/bus/nats-address.ts";
 import { readS3Url } from "./engines/blobs/s3-url.ts";
@@ -106,17 +107,18 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
         "or --behind-proxy ADDRESS,… when a proxy in front of this server speaks TLS.",
     );
   }
+  const bus_url = readSecret("ROBOFLEET_BUS_URL", env);
   return {
     ...readStore(flags.data, env),
     blobs: readBlobs(env),
     listen,
     tls,
     behind_proxy,
-    admin_token: env.SERVICE_ADMIN_TOKEN || undefined,
+    admin_token: readSecret("SERVICE_ADMIN_TOKEN", env),
     secrets_key: env.ROBOFLEET_SECRETS_KEY || undefined,
     secrets_key_file: env.ROBOFLEET_SECRETS_KEY_FILE || undefined,
-    bus: readBus(env.ROBOFLEET_BUS_URL),
-    nodes: readNodes(flags, env),
+    bus: readBus(bus_url),
+    nodes: readNodes(flags, env, bus_url !== undefined),
     log_level: readLogLevel(flags.logLevel ?? (env.ROBOFLEET_LOG_LEVEL || "info")),
     limits: readLimits(flags.limit ?? []),
     dashboard: flags.dashboard !== false && readSwitch("ROBOFLEET_DASHBOARD", env),
@@ -131,12 +133,37 @@ export const environment = (): NodeJS.ProcessEnv => process.env;
 /** The enrolment key of `robofleet swarm`. */
 export const readEnrollKey = (env: NodeJS.ProcessEnv = process.env): string | undefined => env.ROBOFLEET_ENROLL_KEY || undefined;
 
+export const readDataDirectory = (data: string | undefined, env: NodeJS.ProcessEnv = process.env): string =>
+  data ?? env.ROBOFLEET_DATA ?? ".robofleet";
+
 /** Where a server keeps its things: all that the commands beside `serve` mind. */
 export function readStore(
   data: string | undefined,
   env: NodeJS.ProcessEnv = process.env,
 ): Pick<Settings, "data_directory" | "database_url"> {
-  return { data_directory: data ?? env.ROBOFLEET_DATA ?? ".robofleet", database_url: env.DATABASE_URL || undefined };
+  return { data_directory: readDataDirectory(data, env), database_url: readSecret("DATABASE_URL", env) };
+}
+
+/**
+ * A variable, or without white space at both ends what the file holds that `NAME_FILE` names, as containers are given secrets.
+ * A file that is missing or empty is never taken for no secret: without an admin token, say, its routes would be open.
+ */
+function readSecret(name: "DATABASE_URL" | "ROBOFLEET_BUS_URL" | "SERVICE_ADMIN_TOKEN", env: NodeJS.ProcessEnv): string | undefined {
+  const value = env[name] || undefined;
+  const file = env[`${name}_FILE`] || undefined;
+  if (file === undefined) return value;
+  if (value !== undefined) throw new SettingsError(`${name} and ${name}_FILE are both set: leave out one of them`);
+  const secret = readSecretFile(`${name}_FILE`, file);
+  if (secret === "") throw new SettingsError(`${name}_FILE: ${file} is empty`);
+  return secret;
+}
+
+function readSecretFile(variable: string, file: string): string {
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch (error) {
+    throw new SettingsError(`${variable}: ${file} cannot be read (${(error as NodeJS.ErrnoException).code ?? "unknown error"})`);
+  }
 }
 
 /** The S3 store of artifacts; undefined: they lie in the data directory. What is wrong with the URL is said without the URL. */
@@ -182,7 +209,7 @@ function readBus(url: string | undefined): NatsAddress | undefined {
 }
 
 /** Without a bus there are no other servers to listen for. */
-function readNodes(flags: ServeFlags, env: NodeJS.ProcessEnv): Settings["nodes"] {
+function readNodes(flags: ServeFlags, env: NodeJS.ProcessEnv, has_bus: boolean): Settings["nodes"] {
   const read = (flag: string, text: string): HostPort => {
     const address = parseAddress(text);
     if (address === undefined) throw new SettingsError(`${flag} ${text}: expected HOST:PORT, for example 10.0.0.7:7601`);
@@ -193,7 +220,7 @@ function readNodes(flags: ServeFlags, env: NodeJS.ProcessEnv): Settings["nodes"]
     listen: read("--node-listen", flags.nodeListen ?? (env.ROBOFLEET_NODE_LISTEN || "0.0.0.0:7601")),
     address: address === undefined ? undefined : read("--node-address", address),
   };
-  return env.ROBOFLEET_BUS_URL ? nodes : undefined;
+  return has_bus ? nodes : undefined;
 }
 
 function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {

@@ -44,6 +44,7 @@ export const SERVE_FLAGS: readonly Flag[] = [
 
 export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
   ["DATABASE_URL", "use this PostgreSQL (15 or newer) instead of the embedded one"],
+  ["DATABASE_URL_FILE", "a file that holds it"],
   [
     "ROBOFLEET_BLOBS_URL",
     "s3://bucket/prefix?endpoint=https://s3.example.com&region=…&path_style=1: keep artifacts in this S3-compatible store instead of in the data directory",
@@ -56,7 +57,9 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
     "ROBOFLEET_BUS_URL",
     "nats://[user:password@]host[:4222][,host…][/prefix] or tls://…: the NATS through which several servers on one database tell each other what changed",
   ],
+  ["ROBOFLEET_BUS_URL_FILE", "a file that holds it"],
   ["SERVICE_ADMIN_TOKEN", "token of the admin routes; unset, they are open to this machine only"],
+  ["SERVICE_ADMIN_TOKEN_FILE", "a file that holds it"],
   [
     "ROBOFLEET_SECRETS_KEY",
     "what secret configs are encrypted with, 32 bytes in hex or base64; those of before behind it (default: secrets.key in the data directory)",

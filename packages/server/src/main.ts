@@ -5,7 +5,7 @@ import { fingerprintOf } from "@robofleet/protocol/authority";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import packageJson from "../package.json" with { type: "json" };
-import { readBlobs, readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
+import { readBlobs, readDataDirectory, readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
 import { ConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { makeBackup, refuseUnfinished, restoreBackup } from "./engines/db/backup/index.ts";
 import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
@@ -52,7 +52,7 @@ program
   .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
   .action(async (flags: { data?: string }) => {
     const log = createLog({ level: "warn" });
-    await refuseUnfinished(dataDirectory(flags.data));
+    await refuseUnfinished(readDataDirectory(flags.data));
     const result = await upgradeDatabase({
       directory: databaseDirectory(flags.data),
       clock: systemClock,
@@ -71,7 +71,7 @@ program
   .description("show the fingerprint of the certificate authority that `serve --tls auto` made")
   .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
   .action((flags: { data?: string }) => {
-    const file = authorityFile(dataDirectory(flags.data));
+    const file = authorityFile(readDataDirectory(flags.data));
     if (!existsSync(file)) throw new Refusal(`there is no ${file}: the first start with --tls auto makes it`);
     print(fingerprintOf(readFileSync(file, "utf8")));
   });
@@ -82,8 +82,7 @@ addSwarm(program);
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 const warn = (line: string): void => void process.stderr.write(`robofleet: ${line}\n`);
-const dataDirectory = (data: string | undefined): string => readStore(data).data_directory;
-const databaseDirectory = (data: string | undefined): string => path.join(dataDirectory(data), "postgres");
+const databaseDirectory = (data: string | undefined): string => path.join(readDataDirectory(data), "postgres");
 
 /** The server has begun to start, and does not listen yet. */
 let is_starting = false;

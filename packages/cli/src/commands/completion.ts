@@ -6,7 +6,7 @@ export const define: Define = (command, act) => {
   command
     .description(
       "Print a script that teaches a shell to complete commands, flags, values, and the ids and names of what the service has. " +
-        "The shell asks rf at every Tab, and rf the service; when that does not answer within 1.5 seconds, nothing is said.",
+        "The shell asks rf at every Tab, and rf the service; when that does not answer within 1.5 seconds (ROBOFLEET_COMPLETION_MS), nothing is said.",
     )
     .addArgument(new Argument("<shell>", "The shell").choices(SHELLS))
     .action(act<[Shell]>(async (_context, shell) => void process.stdout.write(COMPLETION_SCRIPTS[shell])));

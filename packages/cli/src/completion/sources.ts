@@ -2,15 +2,13 @@ import { systemClock } from "@robofleet/clock";
 import { paths, type RouteName } from "@robofleet/protocol/paths";
 import type { Client } from "@robofleet/sdk";
 import type { Argument, Command, Option } from "commander";
-import { readEnvironment } from "../config.ts";
+import { type Environment, readEnvironment } from "../config.ts";
 import { Context } from "../context.ts";
 import { credentialsPath, DEFAULT_PROFILE, profilesOf } from "../credentials.ts";
 import { Output } from "../output.ts";
 import { readToml } from "../toml-file.ts";
 import type { Candidate } from "./candidate.ts";
 
-/** A person waits for a Tab this long and no longer. */
-const WAIT_MS_MAX = 1_500;
 const ROWS_MAX = 1_000;
 
 /** What a list's rows may hold that is of use here. */
@@ -47,7 +45,7 @@ type LooseCandidate = { [K in keyof Candidate]: string | null | undefined };
 
 export type Source = keyof typeof LISTS | "my_orgs" | "signing_keys" | "profiles" | "paths" | "kinds" | "files" | "ros_topics";
 
-/** By the words of the command and the name of the argument or flag; a flag of every command by its name alone. */
+/** By the noun of the command and the name of the argument or flag; what a flag is in every command by its name alone. */
 const SOURCES: Readonly<Record<string, Source>> = {
   "--robot": "robots",
   "--for-robot": "robots",
@@ -58,7 +56,7 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "--token-id": "tokens",
   "--org": "my_orgs",
   "--profile": "profiles",
-  "--kind": "kinds",
+  "releases --kind": "kinds",
   "--manifest": "files",
   "--input": "files",
   "--policy": "files",
@@ -88,8 +86,8 @@ const SOURCES: Readonly<Record<string, Source>> = {
 };
 
 export function sourceOf(command: Command, slot: Argument | Option): Source | undefined {
-  if ("long" in slot) return SOURCES[slot.long ?? ""];
   const noun = command.parent?.parent == null ? command : command.parent;
+  if ("long" in slot) return SOURCES[`${noun.name()} ${slot.long}`] ?? SOURCES[slot.long ?? ""];
   return SOURCES[`${noun.name()} ${slot.name()}`];
 }
 
@@ -110,9 +108,10 @@ export async function readSource(
       ...[...profiles].map(([value, { base_url = "" }]) => ({ value, about: base_url })),
     ];
   }
-  const client = await connect(flags);
+  const environment = readEnvironment();
+  const client = await connect(flags, environment);
   const controller = new AbortController();
-  const timer = systemClock.setTimer(WAIT_MS_MAX, () => controller.abort());
+  const timer = systemClock.setTimer(environment.completion_ms, () => controller.abort());
   try {
     if (source === "my_orgs") {
       const { orgs } = (await client.getMe({ signal: controller.signal })).data;
@@ -138,8 +137,7 @@ export async function readSource(
 }
 
 /** As a command would, with the same token over the same connections. */
-async function connect(flags: ReadonlyMap<string, string>): Promise<Client> {
-  const environment = readEnvironment();
+async function connect(flags: ReadonlyMap<string, string>, environment: Environment): Promise<Client> {
   const given = { base_url: flags.get("baseUrl"), org: flags.get("org"), profile: flags.get("profile") };
   const context = new Context(new Output({ format: "json", colors: false }), given, environment);
   const { base_url, token, org_id } = await context.access();

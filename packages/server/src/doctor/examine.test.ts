@@ -217,6 +217,20 @@ test(
   },
 );
 
+test("a secret whose file cannot be read is told, and nothing is judged by it", LIMIT, async (t) => {
+  const env = { DATABASE_URL_FILE: "/nonexistent/url", SERVICE_ADMIN_TOKEN_FILE: "/nonexistent/token" };
+  const about_secrets = ["admin token", "PostgreSQL here", "database", "other servers"];
+  const findings = await examined(t, env, {}, "settings", ...about_secrets);
+  assert.deepEqual(unwell(findings, "settings", ...about_secrets), [
+    "settings problem: DATABASE_URL_FILE: /nonexistent/url cannot be read (ENOENT)",
+    "settings problem: SERVICE_ADMIN_TOKEN_FILE: /nonexistent/token cannot be read (ENOENT)",
+  ]);
+  assert.deepEqual(
+    findings.filter(({ status }) => status === "skipped").map(({ check, seen }) => [check, seen]),
+    about_secrets.map((check) => [check, "see settings"]),
+  );
+});
+
 test("an S3 store is written, read, joined and emptied again; what it refuses is told by name", LIMIT, async (t) => {
   await using store = await S3ForTests.start();
   const place = store.place();

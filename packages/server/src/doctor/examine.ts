@@ -27,7 +27,9 @@ const GRACE_MS = 2_000;
 /** Makes every check, all at once, and answers what they found in their order. Never rejects; nothing that it makes stays. */
 export async function examine({ flags, env, clock, timeout_ms, checks = CHECKS, told }: ExamineOptions): Promise<Finding[]> {
   const { settings, wrong_parts, errors } = readAllSettings(flags, env);
-  const reached = once(() => reachDatabase(settings, { clock, timeout_ms }));
+  const reached = once(async () =>
+    wrong_parts.has("database") ? { absent: "see settings" } : await reachDatabase(settings, { clock, timeout_ms }),
+  );
   const context = { settings, wrong_parts, wrong_settings: errors, env, clock, timeout_ms, database: reached };
   const running = checks.map((check) => runCheck(check, context));
   const findings: Finding[] = [];

@@ -1,7 +1,7 @@
 import { readSettings, type ServeFlags, type Settings } from "../config.ts";
 
 /** A part of the settings that is right or wrong by itself. */
-export type Part = "data" | "listen" | "tls" | "proxies" | "artifacts" | "bus" | "nodes" | "limits" | "others";
+export type Part = "data" | "database" | "listen" | "tls" | "proxies" | "admin token" | "artifacts" | "bus" | "nodes" | "limits" | "others";
 
 interface PartOf {
   part: Part;
@@ -11,6 +11,7 @@ interface PartOf {
 
 const PARTS: readonly PartOf[] = [
   { part: "data", flags: ["data"], variables: ["ROBOFLEET_DATA"] },
+  { part: "database", flags: [], variables: ["DATABASE_URL", "DATABASE_URL_FILE"] },
   { part: "listen", flags: ["listen"], variables: ["ROBOFLEET_LISTEN"] },
   {
     part: "tls",
@@ -18,8 +19,9 @@ const PARTS: readonly PartOf[] = [
     variables: ["ROBOFLEET_TLS", "ROBOFLEET_TLS_NAMES", "ROBOFLEET_TLS_CERT", "ROBOFLEET_TLS_KEY"],
   },
   { part: "proxies", flags: ["behindProxy"], variables: ["ROBOFLEET_BEHIND_PROXY"] },
+  { part: "admin token", flags: [], variables: ["SERVICE_ADMIN_TOKEN", "SERVICE_ADMIN_TOKEN_FILE"] },
   { part: "artifacts", flags: [], variables: ["ROBOFLEET_BLOBS_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] },
-  { part: "bus", flags: [], variables: ["ROBOFLEET_BUS_URL"] },
+  { part: "bus", flags: [], variables: ["ROBOFLEET_BUS_URL", "ROBOFLEET_BUS_URL_FILE"] },
   { part: "nodes", flags: ["nodeListen", "nodeAddress"], variables: ["ROBOFLEET_NODE_LISTEN", "ROBOFLEET_NODE_ADDRESS"] },
   { part: "limits", flags: ["limit"], variables: [] },
   { part: "others", flags: ["logLevel"], variables: ["ROBOFLEET_LOG_LEVEL"] },

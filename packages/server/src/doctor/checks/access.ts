@@ -38,7 +38,10 @@ export function judgeProxies({ behind_proxy, listen }: Pick<Settings, "behind_pr
   return [ok(behind_proxy.join(", "))];
 }
 
-export const adminTokenCheck: Check = { name: "admin token", check: ({ settings }) => [judgeAdminToken(settings)] };
+export const adminTokenCheck: Check = {
+  name: "admin token",
+  check: ({ settings, wrong_parts }) => [wrong_parts.has("admin token") ? skipped("see settings") : judgeAdminToken(settings)],
+};
 
 export function judgeAdminToken({ admin_token, behind_proxy, listen }: Pick<Settings, "admin_token" | "behind_proxy" | "listen">): Seen {
   const make = "SERVICE_ADMIN_TOKEN=$(openssl rand -hex 32)";

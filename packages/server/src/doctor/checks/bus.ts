@@ -17,7 +17,8 @@ export const busCheck: Check = {
     if (settings.bus === undefined) return [skipped("ROBOFLEET_BUS_URL is not set: right for a server that is alone")];
     // A little less than the check has, so that the other servers' findings are not lost with one that is silent.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
-    return [...judgeUse(settings), ...judgeBus(seen, settings.bus.credentials !== undefined)];
+    const use = wrong_parts.has("database") ? [] : judgeUse(settings);
+    return [...use, ...judgeBus(seen, settings.bus.credentials !== undefined)];
   },
 };
 

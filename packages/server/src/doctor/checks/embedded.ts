@@ -6,7 +6,8 @@ import { ok, problem, skipped } from "../finding.ts";
 
 export const embeddedCheck: Check = {
   name: "PostgreSQL here",
-  async check({ settings }) {
+  async check({ settings, wrong_parts }) {
+    if (wrong_parts.has("database")) return [skipped("see settings")];
     if (settings.database_url !== undefined) return [skipped("not needed: DATABASE_URL names one")];
     const directory = path.join(path.resolve(settings.data_directory), "postgres");
     try {

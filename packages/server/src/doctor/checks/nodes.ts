@@ -24,7 +24,8 @@ export const nodesCheck: Check = {
   // A server says that it lives every three seconds, and a busy one a little later.
   timeout_ms_min: LEASE_MS,
   async check(context) {
-    const { settings, database, clock, timeout_ms, signal } = context;
+    const { settings, wrong_parts, database, clock, timeout_ms, signal } = context;
+    if (wrong_parts.has("database")) return [skipped("see settings")];
     const reached = await database();
     if (settings.database_url === undefined) return [skipped("an embedded database is of one server alone")];
     if (!("seen" in reached) || !reached.seen.may_serve_orgs) return [skipped("the database was not reached")];
