@@ -10,6 +10,9 @@ export interface LimitOption {
 
 export const limitOption = (command: Command): Command => command.option("--limit <n>", "Show at most this many", wholeNumber(1));
 
+/** Whether a query asks for some rows only: that there are none then says little of what there is. */
+export const isFiltered = (query: Readonly<Record<string, unknown>>): boolean => Object.values(query).some((value) => value !== undefined);
+
 /** All of a list as one answer: pages are followed to the end, or until there are `limit` rows. */
 export async function readList<N extends ListRouteName>(
   client: Client,

@@ -39,6 +39,7 @@ export const registry: readonly Group[] = [
         verb("list", "List releases", () => import("./commands/releases/list.ts")),
         verb("show", "Show a release", () => import("./commands/releases/show.ts")),
         verb("push", "Create a release and upload its artifact", () => import("./commands/releases/push.ts")),
+        verb("remove", "Remove a release that no robot needs", () => import("./commands/releases/remove.ts")),
       ]),
       noun("signing-keys", "Keys that releases are signed with", [
         verb("new", "Make a key pair, on this machine", () => import("./commands/signing-keys/new.ts")),
@@ -75,10 +76,12 @@ export const registry: readonly Group[] = [
         verb("health", "Show how a robot was over time", () => import("./commands/robots/health.ts")),
         verb("logs", "Show or follow the logs of a robot", () => import("./commands/robots/logs.ts")),
         verb("timeline", "Show what happened to a robot", () => import("./commands/robots/timeline.ts")),
+        verb("rename", "Give a robot another name", () => import("./commands/robots/rename.ts")),
         verb("label", "Set or remove labels of robots", () => import("./commands/robots/label.ts")),
         verb("move", "Move robots to another fleet", () => import("./commands/robots/move.ts")),
         verb("replace", "Create a key for the new computer of a robot", () => import("./commands/robots/replace.ts")),
         verb("admit", "Let a robot in again that was held", () => import("./commands/robots/admit.ts")),
+        verb("remove", "Decommission a robot", () => import("./commands/robots/remove.ts")),
         verb("shell", "Open a shell on a robot", () => import("./commands/robots/shell.ts")),
         verb("sessions", "List the shells of a robot, or play one", () => import("./commands/robots/sessions.ts")),
         verb("cp", "Copy files from a robot or to it", () => import("./commands/robots/cp.ts")),
@@ -90,12 +93,15 @@ export const registry: readonly Group[] = [
       noun("sites", "Places where fleets are", [
         verb("list", "List sites", () => import("./commands/sites/list.ts")),
         verb("create", "Create a site", () => import("./commands/sites/create.ts")),
+        verb("rename", "Give a site another name", () => import("./commands/sites/rename.ts")),
+        verb("remove", "Remove an empty site", () => import("./commands/sites/remove.ts")),
       ]),
       noun("fleets", "Groups of robots at a site", [
         verb("list", "List fleets", () => import("./commands/fleets/list.ts")),
         verb("show", "Show a fleet and what it has", () => import("./commands/fleets/show.ts")),
         verb("create", "Create a fleet at a site", () => import("./commands/fleets/create.ts")),
         verb("update", "Rename a fleet, switch following on or off", () => import("./commands/fleets/update.ts")),
+        verb("remove", "Remove an empty fleet", () => import("./commands/fleets/remove.ts")),
         verb("logs", "Show the latest logs of a fleet's robots", () => import("./commands/fleets/logs.ts")),
       ]),
       noun("keys", "Enrolment keys, with which robots join", [

@@ -7,6 +7,7 @@ import type { Context } from "../context.ts";
 import { usage } from "../failure.ts";
 import { printBody } from "../raw-body.ts";
 import { type LimitOption, limitOption, readList } from "../lists.ts";
+import { readTime, type TimeOption } from "../logs/options.ts";
 
 type Entry = Body<"listAudit">["items"][number];
 
@@ -15,8 +16,8 @@ const OUTCOMES = ["done", "refused"] as const;
 const SHOWN = 50;
 
 interface Options extends LimitOption, AdminOption {
-  since?: string;
-  until?: string;
+  since?: TimeOption;
+  until?: TimeOption;
   action?: string;
   actor?: string;
   tokenId?: string;
@@ -34,8 +35,8 @@ export const define: Define = (command, act) => {
           `Show who changed what and from where, the newest first: ${SHOWN} entries, or as many as --limit says. ` +
             "--export prints all of them, the oldest first, a line of JSON each.",
         )
-        .option("--since <rfc3339>", "Only from then on")
-        .option("--until <rfc3339>", "Only before then")
+        .option("--since <time>", "Only from then on: 10m, 2h, 3d ago, or RFC 3339", readTime)
+        .option("--until <time>", "Only before then", readTime)
         .option("--action <name>", "Only this operation, such as createDeployment or stream.opened")
         .option("--actor <id>", "Only by this user, token or robot")
         .option("--token-id <id>", "Only with this token")
@@ -46,12 +47,13 @@ export const define: Define = (command, act) => {
     .option("--export", "Print every entry as a line of JSON")
     .option("--service", "Acts on the service as a whole, for its administrator")
     .action(act<[Options]>(run));
-  addExamples(command, ["rf audit --outcome refused", "rf audit --export --since 2030-01-01T00:00:00Z > audit.ndjson"]);
+  addExamples(command, ["rf audit --outcome refused --since 1d", "rf audit --export --since 2030-01-01T00:00:00Z > audit.ndjson"]);
 };
 
 async function run(context: Context, options: Options): Promise<void> {
-  const { since, until, action, actor: actor_id, tokenId: token_id, object: object_id, outcome } = options;
-  const query = { since, until, action, actor_id, token_id, object_id, outcome };
+  const { action, actor: actor_id, tokenId: token_id, object: object_id, outcome } = options;
+  const now = context.now();
+  const query = { since: options.since?.(now), until: options.until?.(now), action, actor_id, token_id, object_id, outcome };
   if (options.export) {
     if (options.service) throw usage("--export is for an org's entries; those of the service are listed: rf audit --service --json");
     if (options.limit !== undefined) throw usage("--export prints every entry; --since and --until limit it");

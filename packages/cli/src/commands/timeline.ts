@@ -1,42 +1,30 @@
 import { addExamples, type Define } from "../command.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
-import { type LimitOption, limitOption, readList } from "../lists.ts";
-import { readTime, type TimeOption } from "../logs/options.ts";
+import { readList } from "../lists.ts";
+import { type TimelineOptions, timelineOptions, timelineQuery } from "../timeline-options.ts";
 
 /** Entries shown when nothing says how many. */
 const SHOWN = 50;
 
-interface Options extends LimitOption {
-  kind?: string;
+interface Options extends TimelineOptions {
   robot?: string;
   fleet?: string;
-  since?: TimeOption;
-  until?: TimeOption;
 }
 
 export const define: Define = (command, act) => {
-  limitOption(
+  timelineOptions(
     command
       .description(`Show what happened to the robots of your org, the newest first: ${SHOWN} entries, or as many as --limit says.`)
-      .option("--kind <kind>", "Only this, such as robot.connected or deployment.failed")
       .option("--robot <id>", "Only of this robot")
-      .option("--fleet <id>", "Only of robots of this fleet")
-      .option("--since <time>", "Only from then on: 10m, 2h, 3d ago, or RFC 3339", readTime)
-      .option("--until <time>", "Only before then", readTime),
+      .option("--fleet <id>", "Only of robots of this fleet"),
   ).action(act<[Options]>(run));
   addExamples(command, ["rf timeline --since 1h", "rf timeline --kind robot.moved --fleet fleet_…"]);
 };
 
 async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const query = {
-    kind: options.kind,
-    robot_id: options.robot,
-    fleet_id: options.fleet,
-    since: options.since?.(context.now()),
-    until: options.until?.(context.now()),
-  };
+  const query = { ...timelineQuery(options, context.now()), robot_id: options.robot, fleet_id: options.fleet };
   const answer = await readList(await context.client(), "listTimeline", options.limit ?? SHOWN, { query });
   await out.result(answer, async () => {
     if (answer.items.length === 0) return out.note("Nothing of that kind happened.");

@@ -1,18 +1,37 @@
+import { DEPLOYMENT_STATUSES, type DeploymentStatus } from "@robofleet/protocol";
+import { Option } from "commander";
 import type { Define } from "../../command.ts";
+import { namespaceOption } from "../../config-scope.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
+
+interface Options extends LimitOption {
+  status?: DeploymentStatus;
+  robot?: string;
+  fleet?: string;
+  namespace?: string;
+}
 
 export const define: Define = (command, act) => {
-  limitOption(command).action(act<[LimitOption]>(run));
+  limitOption(namespaceOption(command, "Only those of this namespace"))
+    .addOption(new Option("--status <status>", "Only those in this status").choices(DEPLOYMENT_STATUSES))
+    .option("--robot <id>", "Only those to this robot")
+    .option("--fleet <id>", "Only those to this fleet")
+    .action(act<[Options]>(run));
 };
 
-async function run(context: Context, options: LimitOption): Promise<void> {
+async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await readList(await context.client(), "listConfigDeployments", options.limit, {});
+  const query = { namespace: options.namespace, status: options.status, robot_id: options.robot, fleet_id: options.fleet };
+  const answer = await readList(await context.client(), "listConfigDeployments", options.limit, { query });
   await out.result(answer, () => {
     if (answer.items.length === 0)
-      return out.note("No config deployments yet. Set and deploy a value: rf configs set <key> <value> --fleet <id>");
+      return out.note(
+        isFiltered(query)
+          ? "No config deployments are like that."
+          : "No config deployments yet. Set and deploy a value: rf configs set <key> <value> --fleet <id>",
+      );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAMESPACE", value: ({ namespace }) => namespace ?? "all" },

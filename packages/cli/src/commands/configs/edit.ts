@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import process from "node:process";
+import type { Client } from "@robofleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import { type ConfigEntry, findEntry, type ScopeOptions, scopeOptions, valueText, whereOf } from "../../config-scope.ts";
 import type { Context } from "../../context.ts";
@@ -20,13 +21,29 @@ export const define: Define = (command, act) => {
 };
 
 async function run(context: Context, key: string, options: ScopeOptions): Promise<void> {
-  const { out, environment } = context;
-  const { editor } = environment;
+  const { editor } = context.environment;
   if (editor === undefined) throw usage("no editor is known: set VISUAL or EDITOR, or use rf configs set");
   const client = await context.client();
   const entry = await findEntry(client, key, options);
   if (entry.secret) throw usage("a secret is shown to nobody, so it cannot be edited: rf configs set --secret");
-  const value = await edit(editor, entry);
+  const draft = await openDraft(entry);
+  try {
+    await openEditor(editor, draft.file);
+  } catch (error) {
+    await draft.remove();
+    throw error;
+  }
+  try {
+    await setDraft(context, client, entry, draft);
+  } catch (error) {
+    throw withHint(context.failure(error), `What you wrote is kept in ${draft.file}`);
+  }
+  await draft.remove();
+}
+
+async function setDraft(context: Context, client: Client, entry: ConfigEntry, draft: Draft): Promise<void> {
+  const { out } = context;
+  const value = await draft.read();
   if (JSON.stringify(value) === JSON.stringify(entry.value)) {
     return out.result({ data: entry }, () => out.note("Nothing was changed."));
   }
@@ -41,23 +58,38 @@ async function run(context: Context, key: string, options: ScopeOptions): Promis
   );
 }
 
-/** What the editor left; a text that is no JSON is refused, and lost with the file. */
-async function edit(editor: string, entry: ConfigEntry): Promise<unknown> {
+/** A value in a file of its own. */
+interface Draft {
+  file: string;
+  /** The value that the file holds by now. Throws a Failure for what is no JSON. */
+  read(): Promise<unknown>;
+  remove(): Promise<void>;
+}
+
+async function openDraft(entry: ConfigEntry): Promise<Draft> {
   const directory = await mkdtemp(path.join(tmpdir(), "rf-"));
   const file = path.join(directory, "value.json");
-  try {
-    await writeFile(file, `${JSON.stringify(entry.value, null, 2)}\n`, { mode: 0o600 });
-    // By a shell, as git does: EDITOR may hold arguments. stdout is for the result.
-    const child = spawn("/bin/sh", ["-c", `${editor} "$1"`, "sh", file], { stdio: ["inherit", process.stderr, "inherit"] });
-    const [code] = (await once(child, "exit")) as [number | null];
-    if (code !== 0) throw new Failure(EXIT.error, `the editor ended with ${code ?? "a signal"}: nothing was set`);
-    const text = await readFile(file, "utf8");
-    try {
-      return JSON.parse(text) as unknown;
-    } catch (error) {
-      throw usage(`what was saved is no JSON, and nothing was set: ${error instanceof Error ? error.message : ""}`);
-    }
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
+  await writeFile(file, `${JSON.stringify(entry.value, null, 2)}\n`, { mode: 0o600 });
+  return {
+    file,
+    read: async () => {
+      const text = await readFile(file, "utf8");
+      try {
+        return JSON.parse(text) as unknown;
+      } catch (error) {
+        throw usage(`what was saved is no JSON, and nothing was set: ${error instanceof Error ? error.message : ""}`);
+      }
+    },
+    remove: () => rm(directory, { recursive: true, force: true }),
+  };
 }
+
+async function openEditor(editor: string, file: string): Promise<void> {
+  // By a shell, as git does: EDITOR may hold arguments. stdout is for the result.
+  const child = spawn("/bin/sh", ["-c", `${editor} "$1"`, "sh", file], { stdio: ["inherit", process.stderr, "inherit"] });
+  const [code] = (await once(child, "exit")) as [number | null];
+  if (code !== 0) throw new Failure(EXIT.error, `the editor ended with ${code ?? "a signal"}: nothing was set`);
+}
+
+const withHint = ({ exit_code, message, hints, document, cause }: Failure, hint: string): Failure =>
+  new Failure(exit_code, message, { hints: [...hints, hint], document, cause });

@@ -1,18 +1,33 @@
-import type { Define } from "../../command.ts";
-import { valueText } from "../../config-scope.ts";
+import { addExamples, type Define } from "../../command.ts";
+import { namespaceOption, readScope, type ScopeOptions, valueText } from "../../config-scope.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
+
+type Options = ScopeOptions & LimitOption & { key?: string };
 
 export const define: Define = (command, act) => {
-  limitOption(command).action(act<[LimitOption]>(run));
+  limitOption(
+    namespaceOption(command, "Only those of this namespace")
+      .option("--key <key>", "Only those of this key")
+      .option("--site <id>", "Only those that are set for this site")
+      .option("--fleet <id>", "Only those that are set for this fleet")
+      .option("--robot <id>", "Only those that are set for this robot"),
+  ).action(act<[Options]>(run));
+  addExamples(command, ["rf configs list --key speed_limit", "rf configs list --fleet fleet_… --namespace nav"]);
 };
 
-async function run(context: Context, options: LimitOption): Promise<void> {
+async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await readList(await context.client(), "listConfigs", options.limit, {});
+  const { scope, scope_id } = readScope(options);
+  // Without a place they are of all of them, those of the org too.
+  const query = { namespace: options.namespace, key: options.key, scope: scope_id === undefined ? undefined : scope, scope_id };
+  const answer = await readList(await context.client(), "listConfigs", options.limit, { query });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No config entries yet. Set one: rf configs set <key> <value>");
+    if (answer.items.length === 0)
+      return out.note(
+        isFiltered(query) ? "No config entries are like that." : "No config entries yet. Set one: rf configs set <key> <value>",
+      );
     return out.table(answer.items, [
       { title: "NAMESPACE", value: ({ namespace }) => namespace },
       { title: "KEY", value: ({ key }) => key },

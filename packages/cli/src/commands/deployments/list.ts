@@ -3,7 +3,7 @@ import { Option } from "commander";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
 
 interface Options extends LimitOption {
   status?: DeploymentStatus;
@@ -24,7 +24,10 @@ async function run(context: Context, options: Options): Promise<void> {
   const query = { status: options.status, robot_id: options.robot, fleet_id: options.fleet };
   const answer = await readList(await context.client(), "listDeployments", options.limit, { query });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No deployments. Deploy a release: rf deploy <release> --fleet <id>");
+    if (answer.items.length === 0)
+      return out.note(
+        isFiltered(query) ? "No deployments are like that." : "No deployments yet. Deploy a release: rf deploy <release> --fleet <id>",
+      );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "RELEASE", value: ({ release }) => release.tag },

@@ -1,17 +1,27 @@
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
+
+interface Options extends LimitOption {
+  site?: string;
+  search?: string;
+}
 
 export const define: Define = (command, act) => {
-  limitOption(command).action(act<[LimitOption]>(run));
+  limitOption(command)
+    .option("--site <id>", "Only those at this site")
+    .option("--search <text>", "Only those with this text in their name, in any case")
+    .action(act<[Options]>(run));
 };
 
-async function run(context: Context, options: LimitOption): Promise<void> {
+async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await readList(await context.client(), "listFleets", options.limit, {});
+  const query = { site_id: options.site, q: options.search };
+  const answer = await readList(await context.client(), "listFleets", options.limit, { query });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No fleets yet. Create one: rf fleets create <name> --site <id>");
+    if (answer.items.length === 0)
+      return out.note(isFiltered(query) ? "No fleets are like that." : "No fleets yet. Create one: rf fleets create <name> --site <id>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAME", value: ({ name }) => name },

@@ -1,17 +1,34 @@
+import { Option } from "commander";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
+
+const STATUSES = ["active", "expired", "exhausted", "revoked"] as const;
+
+interface Options extends LimitOption {
+  status?: (typeof STATUSES)[number];
+  fleet?: string;
+  site?: string;
+}
 
 export const define: Define = (command, act) => {
-  limitOption(command).action(act<[LimitOption]>(run));
+  limitOption(command)
+    .addOption(new Option("--status <status>", "Only those in this status").choices(STATUSES))
+    .option("--fleet <id>", "Only those for this fleet")
+    .option("--site <id>", "Only those for this site")
+    .action(act<[Options]>(run));
 };
 
-async function run(context: Context, options: LimitOption): Promise<void> {
+async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await readList(await context.client(), "listEnrollmentKeys", options.limit, {});
+  const query = { status: options.status, fleet_id: options.fleet, site_id: options.site };
+  const answer = await readList(await context.client(), "listEnrollmentKeys", options.limit, { query });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No enrolment keys yet. Make one: rf keys new --site <id> --fleet <id>");
+    if (answer.items.length === 0)
+      return out.note(
+        isFiltered(query) ? "No enrolment keys are like that." : "No enrolment keys yet. Make one: rf keys new --site <id> --fleet <id>",
+      );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "LABEL", value: ({ label }) => label ?? "" },

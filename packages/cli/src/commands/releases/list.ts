@@ -1,17 +1,29 @@
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { bytes, relative } from "../../duration.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
+
+interface Options extends LimitOption {
+  app?: string;
+  kind?: string;
+  search?: string;
+}
 
 export const define: Define = (command, act) => {
-  limitOption(command).action(act<[LimitOption]>(run));
+  limitOption(command)
+    .option("--app <name>", "Only those of this app")
+    .option("--kind <kind>", "Only those of this kind")
+    .option("--search <text>", "Only those with this text in their tag, in any case")
+    .action(act<[Options]>(run));
 };
 
-async function run(context: Context, options: LimitOption): Promise<void> {
+async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await readList(await context.client(), "listReleases", options.limit, {});
+  const query = { app: options.app, kind: options.kind, q: options.search };
+  const answer = await readList(await context.client(), "listReleases", options.limit, { query });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No releases yet. Push one: rf releases push <path>");
+    if (answer.items.length === 0)
+      return out.note(isFiltered(query) ? "No releases are like that." : "No releases yet. Push one: rf releases push <path>");
     return out.table(answer.items, [
       { title: "TAG", value: ({ tag }) => tag },
       { title: "APP", value: ({ app }) => app },

@@ -121,7 +121,7 @@ async function create(
     if (!(error instanceof ApiError) || error.status !== 409) throw error;
     const hints = [
       "A tag names one content for ever: push under another one with --tag <tag>.",
-      "Was it a mistake that no robot has yet? rf api DELETE /api/releases/<id> gives the tag free; `rf releases list` shows the id.",
+      "Was it a mistake that no robot has yet? `rf releases remove <tag>` gives the tag free.",
     ];
     throw new Failure(EXIT.conflict, error.message, { hints, document: error.body, cause: error });
   }
@@ -165,6 +165,6 @@ function brokenOff({ exit_code, message, hints, document }: Failure, cause: unkn
 }
 
 const ROOM = [
-  "Delete releases that nobody needs: rf api DELETE /api/releases/<id>. The room of their artifacts is free a day later.",
+  "Remove releases that nobody needs: rf releases remove <tag>. The room of their artifacts is free a day later.",
   "Whoever runs the server can allow more: robofleet serve --limit artifact_bytes_max=<bytes>",
 ];

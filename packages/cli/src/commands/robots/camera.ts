@@ -172,7 +172,7 @@ function animate({ out, clock }: Context, meter: FrameMeter): { stop(): void } {
   };
 }
 
-/** Hands on the frames until `take` answers false, the time is over (which is a failure if one is given), or the stream ends. */
+/** Hands on the frames until `take` answers false, the time since its start is over (a failure if one is given), or the stream ends. */
 async function eachFrame(
   context: Context,
   client: Client,
@@ -183,10 +183,11 @@ async function eachFrame(
 ): Promise<void> {
   const interrupted = context.interruptible();
   const over = new AbortController();
-  const timer = ms === undefined ? undefined : context.clock.setTimer(ms, () => over.abort());
+  let timer: { cancel(): void } | undefined;
   const signal = AbortSignal.any([interrupted, over.signal]);
   try {
     const stream = await client.stream("camera", { robot_id, query: queryOf(options), signal });
+    if (ms !== undefined) timer = context.clock.setTimer(ms, () => over.abort());
     let nothing_printed = true;
     for await (const { data, binary } of stream) {
       if (signal.aborted) break;

@@ -4,7 +4,7 @@ import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
 import { usage } from "../../failure.ts";
 import { labelsText } from "../../labels.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
 
 const STATUSES = ["online", "offline", "never_connected", "decommissioned"] as const;
 const HEALTH = ["ok", "failing", "unknown"] as const;
@@ -45,11 +45,12 @@ async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
   const query = queryOf(options);
   const answer = await readList(await context.client(), "listRobots", options.limit, { query });
-  const is_filtered = Object.entries(query).some(([name, value]) => name !== "sort" && value !== undefined);
   await out.result(answer, () => {
     if (answer.items.length === 0)
       return out.note(
-        is_filtered ? "No robots are like that." : "No robots yet. Make a key with which they enrol: rf keys new --site <id> --fleet <id>",
+        isFiltered({ ...query, sort: undefined })
+          ? "No robots are like that."
+          : "No robots yet. Make a key with which they enrol: rf keys new --site <id> --fleet <id>",
       );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },

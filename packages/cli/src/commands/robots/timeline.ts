@@ -1,25 +1,37 @@
-import type { Define } from "../../command.ts";
+import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
+import { isFiltered, readList } from "../../lists.ts";
+import { type TimelineOptions, timelineOptions, timelineQuery } from "../../timeline-options.ts";
 
 export const define: Define = (command, act) => {
-  command
-    .description("Show what happened to a robot: connects, deployments, configs; the newest first.")
-    .argument("<id>", "Id of the robot")
-    .action(act<[string]>(run));
+  timelineOptions(
+    command
+      .description(
+        "Show what happened to a robot: connects, deployments, configs; the newest first: 200 entries, or as many as --limit says.",
+      )
+      .argument("<id>", "Id of the robot"),
+  ).action(act<[string, TimelineOptions]>(run));
+  addExamples(command, ["rf robots timeline rob_… --since 1d", "rf robots timeline rob_… --kind robot.disconnected --limit 1000"]);
 };
 
-async function run(context: Context, id: string): Promise<void> {
+async function run(context: Context, id: string, options: TimelineOptions): Promise<void> {
   const { out } = context;
-  const answer = await (await context.client()).listRobotTimeline({ params: { id } });
-  await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("Nothing happened to this robot yet.");
-    return out.table(answer.items, [
+  const client = await context.client();
+  const args = { params: { id }, query: timelineQuery(options, context.now()) };
+  // Without a limit the service answers the newest, in one page.
+  const answer =
+    options.limit === undefined ? await client.listRobotTimeline(args) : await readList(client, "listRobotTimeline", options.limit, args);
+  await out.result(answer, async () => {
+    if (answer.items.length === 0)
+      return out.note(isFiltered(args.query) ? "Nothing of that kind happened." : "Nothing happened to this robot yet.");
+    await out.table(answer.items, [
       { title: "TIME", value: ({ at }) => at },
       { title: "AGO", value: ({ at }) => out.paint("quiet", relative(at, context.now())) },
       { title: "KIND", value: ({ kind }) => kind },
       { title: "BY", value: ({ actor }) => actor.name ?? actor.type },
       { title: "WHAT", value: ({ summary }) => summary },
     ]);
+    if (answer.next_cursor !== null && options.limit === undefined) out.note("There are older ones: --limit, --since, --kind.");
   });
 }

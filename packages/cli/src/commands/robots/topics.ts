@@ -111,18 +111,21 @@ interface Followed {
   query: Record<string, string>;
   /** Ends it as well. */
   until?: AbortSignal;
+  /** Called when the stream is open. */
+  opened?: () => void;
 }
 
 /** Hands on each message; answers when `take` says false or at `until`, and throws when the stream ends or the person does. */
 async function follow(
   context: Context,
   client: Client,
-  { robot_id, query, until }: Followed,
+  { robot_id, query, until, opened }: Followed,
   take: (echo: Echo) => Promise<boolean> | boolean,
 ): Promise<void> {
   const signal = context.interruptible();
   const over = until === undefined ? signal : AbortSignal.any([signal, until]);
   const stream = await client.stream("ros_echo", { robot_id, query, signal: over });
+  opened?.();
   let note: string | undefined;
   let nothing_printed = true;
   for await (const { data } of stream) {
@@ -179,15 +182,18 @@ async function hz(context: Context, client: Client, robot_id: string, topic: str
     left -= 1;
     if (left <= 0) enough.abort();
   };
-  if (!context.structured) out.note(line`subscribed to [${topic}]`);
-  const told = clock.every(HZ_MS, tell);
+  let told: { cancel(): void } | undefined;
+  const opened = (): void => {
+    if (!context.structured) out.note(line`subscribed to [${topic}]`);
+    told = clock.every(HZ_MS, tell);
+  };
   try {
-    await follow(context, client, { robot_id, query: { topic }, until: enough.signal }, ({ at, skipped = 0 }) => {
+    await follow(context, client, { robot_id, query: { topic }, until: enough.signal, opened }, ({ at, skipped = 0 }) => {
       meter.add(Date.parse(at), skipped);
       came += skipped + 1;
       return true;
     });
   } finally {
-    told.cancel();
+    told?.cancel();
   }
 }

@@ -1,17 +1,23 @@
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
+
+interface Options extends LimitOption {
+  search?: string;
+}
 
 export const define: Define = (command, act) => {
-  limitOption(command).action(act<[LimitOption]>(run));
+  limitOption(command).option("--search <text>", "Only those with this text in their name, in any case").action(act<[Options]>(run));
 };
 
-async function run(context: Context, options: LimitOption): Promise<void> {
+async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await readList(await context.client(), "listSites", options.limit, {});
+  const query = { q: options.search };
+  const answer = await readList(await context.client(), "listSites", options.limit, { query });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No sites yet. Create one: rf sites create <name>");
+    if (answer.items.length === 0)
+      return out.note(isFiltered(query) ? "No sites are like that." : "No sites yet. Create one: rf sites create <name>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAME", value: ({ name }) => name },

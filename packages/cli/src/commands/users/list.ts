@@ -3,7 +3,7 @@ import { Option } from "commander";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
-import { type LimitOption, limitOption, readList } from "../../lists.ts";
+import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
 import { scopesText } from "../../scopes.ts";
 
 interface Options extends LimitOption {
@@ -16,9 +16,15 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const answer = await readList(await context.client(), "listUsers", options.limit, { query: { role: options.role } });
+  const query = { role: options.role };
+  const answer = await readList(await context.client(), "listUsers", options.limit, { query });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No users yet. Let somebody in: rf users create <email> --name <name> --role <role>");
+    if (answer.items.length === 0)
+      return out.note(
+        isFiltered(query)
+          ? "No users have that role."
+          : "No users yet. Let somebody in: rf users create <email> --name <name> --role <role>",
+      );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "EMAIL", value: ({ email }) => email },

@@ -1,0 +1,21 @@
+import type { Command } from "commander";
+import { type LimitOption, limitOption } from "./lists.ts";
+import { readTime, type TimeOption } from "./logs/options.ts";
+
+export interface TimelineOptions extends LimitOption {
+  kind?: string;
+  since?: TimeOption;
+  until?: TimeOption;
+}
+
+/** Both commands that show a timeline know these. */
+export const timelineOptions = (command: Command): Command =>
+  limitOption(
+    command
+      .option("--kind <kind>", "Only this, such as robot.connected or deployment.failed")
+      .option("--since <time>", "Only from then on: 10m, 2h, 3d ago, or RFC 3339", readTime)
+      .option("--until <time>", "Only before then", readTime),
+  );
+
+/** The same as a query. */
+export const timelineQuery = ({ kind, since, until }: TimelineOptions, now: Date) => ({ kind, since: since?.(now), until: until?.(now) });
