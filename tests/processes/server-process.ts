@@ -36,7 +36,10 @@ export class ServerProcess implements AsyncDisposable {
   program: Program;
   /** Where the server answers, or what stands before all of its nodes. */
   url = "";
-  #own_url = "";
+  /** Where this node alone answers. */
+  own_url = "";
+  /** All nodes, this one first. */
+  nodes: readonly ServerProcess[] = [this];
   #spread: typeof fetch | undefined;
   #shared_database: Connection | undefined;
 
@@ -50,7 +53,7 @@ export class ServerProcess implements AsyncDisposable {
     if (nodes > 1) return ServerProcess.#startSeveral(nodes, options);
     const server = new ServerProcess(options);
     try {
-      server.url = server.#own_url = await server.#listening();
+      server.url = server.own_url = await server.#listening();
     } catch (error) {
       await server[Symbol.asyncDispose]();
       throw error;
@@ -70,8 +73,8 @@ export class ServerProcess implements AsyncDisposable {
     beside.use(own.move());
     try {
       const others = await Promise.all(Array.from({ length: count - 1 }, async () => beside.use(await ServerProcess.start(shared))));
-      const urls = [first, ...others].map((node) => node.#own_url);
-      first.url = beside.use(await Balancer.start(() => urls)).url;
+      first.nodes = [first, ...others];
+      first.url = beside.use(await Balancer.start(() => first.nodes.map(({ own_url }) => own_url))).url;
       first.#spread = spreadFetch;
       return first;
     } catch (error) {
@@ -96,7 +99,7 @@ export class ServerProcess implements AsyncDisposable {
 
   /** Starts the server again at the address that everybody knows. */
   async restart(): Promise<void> {
-    this.program = this.run(new URL(this.#own_url).host);
+    this.program = this.run(new URL(this.own_url).host);
     await this.#listening();
   }
 
@@ -142,7 +145,7 @@ export class ServerProcess implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.env = {};
     if (this.program.running) await this.program.stop();
-    else if (this.processes().length > 0 && this.#own_url !== "") {
+    else if (this.processes().length > 0 && this.own_url !== "") {
       // It was killed, and PostgreSQL outlives it by design: the next server adopts and stops it.
       await this.restart();
       await this.program.stop();

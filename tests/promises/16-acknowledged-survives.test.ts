@@ -18,8 +18,8 @@ test(
   `${WRITES} writes under kill -9 of the server and of PostgreSQL: none that was acknowledged is lost or there twice`,
   LIMIT,
   async (t) => {
-    const { server, ledger } = await startUnderFire();
-    await using _ = server;
+    await using fire = await startUnderFire();
+    const { server, ledger } = fire;
     const writers = new Writers(ledger);
     await writers.prepare();
     const random = seededRandom(16);

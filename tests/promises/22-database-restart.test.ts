@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import { checkTime, promiseSize, provePromise } from "../harness/promise.ts";
-import { killPostgres, startUnderFire, Writers } from "./writes-under-fire.ts";
+import { startUnderFire, Writers } from "./writes-under-fire.ts";
 
 const ROUNDS = promiseSize({ test: 2, full: 10 });
 const PARALLEL = 32;
@@ -10,9 +10,15 @@ const BETWEEN = 300;
 const RECOVERED_MS_MAX = 5_000;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_200_000 }) };
 
-test("PostgreSQL killed and stopped under load: back soon, nothing lost, and 503 with Retry-After meanwhile", LIMIT, async (t) => {
-  const { server, ledger } = await startUnderFire();
-  await using _ = server;
+test("PostgreSQL killed and stopped under load: back soon, nothing lost, and 503 with Retry-After meanwhile", LIMIT, (t) =>
+  restarted(t, 1),
+);
+
+test("the same under three nodes that share it", LIMIT, (t) => restarted(t, 3));
+
+async function restarted(t: TestContext, nodes: number): Promise<void> {
+  await using fire = await startUnderFire(nodes);
+  const { server, ledger } = fire;
   const writers = new Writers(ledger);
   await writers.prepare();
   const writing = writers.write(BETWEEN * (ROUNDS * 2 + 1), PARALLEL);
@@ -21,7 +27,7 @@ test("PostgreSQL killed and stopped under load: back soon, nothing lost, and 503
     await until("some writes", () => writers.done >= BETWEEN * (round + 0.5));
     const refused = ledger.refusals.length;
     // A crash, and the restart that an operator would do (fast shutdown).
-    assert.ok(killPostgres(server, round % 2 === 0 ? "SIGKILL" : "SIGINT"), "PostgreSQL runs");
+    assert.ok(fire.killPostgres(round % 2 === 0 ? "SIGKILL" : "SIGINT"), "PostgreSQL runs");
     const killed_at = performance.now();
     await until("a refusal", () => ledger.refusals.length > refused);
     const { done } = writers;
@@ -29,7 +35,7 @@ test("PostgreSQL killed and stopped under load: back soon, nothing lost, and 503
     recoveries.push(Math.round(performance.now() - killed_at));
   }
   await writing;
-  assert.equal(server.program.running, true);
+  assert.ok(server.nodes.every(({ program }) => program.running));
   assert.deepEqual([...new Set(ledger.refusals.map(({ status }) => status))], [503]);
   assert.ok(ledger.refusals.every(({ retry_after }) => Number(retry_after) > 0));
   assert.equal(ledger.cut_off, 0, "a call got no answer at all");
@@ -39,7 +45,7 @@ test("PostgreSQL killed and stopped under load: back soon, nothing lost, and 503
   provePromise(
     t,
     22,
-    `PostgreSQL killed ${ROUNDS} times and stopped ${ROUNDS} times under ${PARALLEL} writers: recovered after at most ${slowest} ms, ` +
+    `PostgreSQL of ${nodes === 1 ? "one node" : `${nodes} nodes`} killed ${ROUNDS} times and stopped ${ROUNDS} times under ${PARALLEL} writers: recovered after at most ${slowest} ms, ` +
       `${ledger.refusals.length} refusals, all 503 with Retry-After; ${replays} acknowledged writes replayed byte-equal, 0 lost`,
   );
-});
+}

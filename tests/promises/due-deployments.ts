@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
 import { hash, randomBytes, randomUUID } from "node:crypto";
-import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "@robofleet/clock/testing";
 import type { Client } from "@robofleet/sdk";
+import { SimulatedRobot, Swarm } from "@robofleet/swarm";
 import pg from "pg";
-import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
-import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
-import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
 import { standInNode } from "../processes/stand-in-node.ts";
 
 const LIMITS = ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"];
@@ -25,37 +23,52 @@ export interface Fired {
   dispatched: number;
 }
 
-/** A server on its own PostgreSQL, with a fleet that counts as connected, and deployments that come due one robot each. */
+export interface DueOptions {
+  /** Of each server. */
+  env?: Record<string, string>;
+  /** Servers; one has its own PostgreSQL. */
+  nodes?: number;
+}
+
+/** A server, or several nodes, with a fleet that counts as connected, and deployments that come due one robot each. */
 export class DueDeployments implements AsyncDisposable {
   readonly server: ServerProcess;
+  /** Those that are there, and take what is deployed to them. */
+  readonly robots: SimulatedRobot[] = [];
   readonly #own: AsyncDisposableStack;
   readonly #api: Client;
   readonly #client: pg.Client;
   readonly #org_id: string;
+  readonly #fleet: { site_id: string; fleet_id: string };
   readonly #release: { id: string; tag: string };
   #made = 0;
 
   private constructor(
     own: AsyncDisposableStack,
-    parts: { server: ServerProcess; api: Client; client: pg.Client; org_id: string; release: { id: string; tag: string } },
+    parts: {
+      server: ServerProcess;
+      api: Client;
+      client: pg.Client;
+      org_id: string;
+      fleet: { site_id: string; fleet_id: string };
+      release: { id: string; tag: string };
+    },
   ) {
     this.#own = own;
     this.server = parts.server;
     this.#api = parts.api;
     this.#client = parts.client;
     this.#org_id = parts.org_id;
+    this.#fleet = parts.fleet;
     this.#release = parts.release;
   }
 
-  /** On one server with its own PostgreSQL, or on several nodes of which the first is the one that is killed. */
-  static async start(robots: number, env: Record<string, string> = {}, nodes = 1): Promise<DueDeployments> {
+  /** `robots`: as many rows as count as connected, to a node that nobody kills, and never answer. */
+  static async start(robots: number, { env = {}, nodes = 1 }: DueOptions = {}): Promise<DueDeployments> {
     await using own = new AsyncDisposableStack();
-    const shared = nodes > 1 ? own.use(await createTestDatabase()).connection : undefined;
-    const of_database = shared === undefined ? undefined : { DATABASE_URL: databaseUrl(shared) };
-    const server = own.use(await ServerProcess.start({ args: LIMITS, env: { ...env, ...of_database }, nodes }));
+    const server = own.use(await ServerProcess.start({ args: LIMITS, env, nodes }));
     const { api } = await server.org("Schedules");
-    const connection = shared ?? (await runningDatabase(path.join(server.data, "postgres")));
-    assert.ok(connection !== undefined, "the server's database runs");
+    const connection = await server.database();
     const client = new pg.Client({ ...connection, ssl: false });
     await client.connect();
     own.defer(() => client.end());
@@ -80,7 +93,22 @@ export class DueDeployments implements AsyncDisposable {
       [org_id, site_id, fleet_id, robots],
     );
     await client.query("analyze robot");
-    return new DueDeployments(own.move(), { server, api, client, org_id, release: { id, tag } });
+    return new DueDeployments(own.move(), { server, api, client, org_id, fleet: { site_id, fleet_id }, release: { id, tag } });
+  }
+
+  /** Robots that are there, their links given to the nodes in turn, and found again when one breaks. */
+  async connectRobots(count: number): Promise<void> {
+    const { key } = (await this.#api.createEnrollmentKey({ body: { ...this.#fleet } })).data;
+    assert.ok(key !== null);
+    const swarm = new Swarm({ url: this.server.url, reconnects: true });
+    this.#own.defer(() => swarm.stop());
+    for (let number = 1; number <= count; number += 1) {
+      const robot = await SimulatedRobot.enroll(swarm, { key, name: `there-${number}` });
+      // One that is sent away by a busy node comes back by itself.
+      await robot.connect().catch(() => {});
+      this.robots.push(robot);
+    }
+    await until("the robots to be connected", () => this.robots.every(({ connected }) => connected));
   }
 
   /** By SQL: making ten thousand through the API takes longer than they are to be held. */
@@ -112,13 +140,28 @@ export class DueDeployments implements AsyncDisposable {
   }
 
   /** Through the API, as anybody does. */
-  async schedule(due_at: readonly Date[]): Promise<void> {
+  schedule(due_at: readonly Date[]): Promise<void> {
     const first = this.#made + 1;
     this.#made += due_at.length;
+    return this.#schedule(
+      due_at.map((_, place) => `rob_${String(first + place).padStart(26, "0")}`),
+      due_at,
+    );
+  }
+
+  /** The same, one for each robot that is there. */
+  scheduleForRobots(due_at: readonly Date[]): Promise<void> {
+    return this.#schedule(
+      this.robots.map(({ id }) => id),
+      due_at,
+    );
+  }
+
+  async #schedule(robot_ids: readonly string[], due_at: readonly Date[]): Promise<void> {
     let next = 0;
     const work = async (): Promise<void> => {
       for (let place = next++; place < due_at.length; place = next++) {
-        const robot_id = `rob_${String(first + place).padStart(26, "0")}`;
+        const robot_id = robot_ids[place]!;
         const scheduled_at = due_at[place]!.toISOString();
         await this.#api.createDeployment({
           body: { release: this.#release.tag, robot_id, scheduled_at },
@@ -154,13 +197,26 @@ export class DueDeployments implements AsyncDisposable {
     return until("what is due to be dispatched", look, { progress: () => queued }).then(() => {});
   }
 
-  /** kill -9 at a moment, and a start; answers from when until when nobody was there. */
-  async killAt(at: Date): Promise<{ from: Date; until: Date }> {
+  /** kill -9 at a moment, and a start; answers from when until when the server, or the node of that number, was not there. */
+  async killAt(at: Date, node = 0): Promise<{ from: Date; until: Date }> {
     await sleep(Math.max(0, at.getTime() - Date.now()));
     const from = new Date();
-    await this.server.program.kill();
-    await this.server.restart();
+    const server = this.server.nodes[node]!;
+    await server.program.kill();
+    await server.restart();
     return { from, until: new Date() };
+  }
+
+  /** Resolves when each robot that is there runs what was deployed to it; throws when one was told of more than one deployment. */
+  async untilRobotsRun(): Promise<void> {
+    await until("the robots to run it", () => this.robots.every((robot) => robot.runs() === this.#release.tag), {
+      progress: () => this.robots.filter((robot) => robot.runs() !== undefined).length,
+    });
+    for (const robot of this.robots) {
+      // A link that breaks has it told again: it is the same deployment.
+      const told = robot.received.flatMap(({ apps }) => Object.values(apps).flatMap(({ target_id }) => target_id ?? []));
+      assert.equal(new Set(told).size, 1, `robot ${robot.name} was told of ${told.join(", ")}`);
+    }
   }
 
   /** What became of each. */

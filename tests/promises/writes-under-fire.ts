@@ -1,18 +1,53 @@
 import { hash, randomBytes } from "node:crypto";
-import { globSync, readFileSync } from "node:fs";
+import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
+import { systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
-import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
+import { type Embedded, runningDatabase, startEmbedded } from "../../packages/server/src/engines/db/embedded/index.ts";
+import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts";
 import { type Data, Ledger } from "../crash/ledger.ts";
-import { ServerProcess } from "../processes/server-process.ts";
+import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 
-/** A server with its own PostgreSQL, an org in it, and a client that writes down what it is told. */
-export async function startUnderFire(): Promise<{ server: ServerProcess; ledger: Ledger }> {
-  const server = await ServerProcess.start({
-    args: ["--limit", "token_requests_per_minute=100000000", "--limit", "token_burst=100000000"],
-  });
+export interface UnderFire extends AsyncDisposable {
+  server: ServerProcess;
+  ledger: Ledger;
+  /** Ends PostgreSQL, which is started again; true when there was one to end. */
+  killPostgres: (signal: NodeJS.Signals) => boolean;
+}
+
+/** A server with its own PostgreSQL, or several nodes that share one, an org in it, and a client that writes down what it is told. */
+export async function startUnderFire(nodes = 1): Promise<UnderFire> {
+  await using own = new AsyncDisposableStack();
+  const shared = nodes > 1 ? own.use(await sharedPostgres()) : undefined;
+  const server = own.use(
+    await ServerProcess.start({
+      args: ["--limit", "token_requests_per_minute=100000000", "--limit", "token_burst=100000000"],
+      env: shared === undefined ? {} : { DATABASE_URL: databaseUrl(shared.postgres.connection) },
+      nodes,
+    }),
+  );
   const { token } = await server.org("Under fire");
-  return { server, ledger: new Ledger(() => server.url, token) };
+  const beside = own.move();
+  return {
+    server,
+    ledger: new Ledger(() => server.url, token),
+    killPostgres: (signal) => (shared === undefined ? killPostgres(server, signal) : process.kill(shared.postgres.pid, signal)),
+    [Symbol.asyncDispose]: () => beside.disposeAsync(),
+  };
+}
+
+/** One that keeps what it acknowledged, unlike that of the tests, and that this process starts again whenever it ends. */
+async function sharedPostgres(): Promise<{ postgres: Embedded } & AsyncDisposable> {
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-shared-"));
+  const postgres = await startEmbedded({ directory: path.join(directory, "postgres"), clock: systemClock, log: silentLog });
+  return {
+    postgres,
+    async [Symbol.asyncDispose]() {
+      await postgres.stop();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
 }
 
 /** Process id of the server's own postmaster; undefined while there is none. */

@@ -72,7 +72,8 @@ export const PROMISES: readonly PromiseRow[] = [
   {
     number: 18,
     promise: "A schedule fires once, on time",
-    proof: "deployments due within a minute, on one server that is killed meanwhile; and with its clock set five minutes back and forth",
+    proof:
+      "deployments due within a minute, on one server that is killed meanwhile, and on three nodes that are killed in turn; and with clocks set five minutes back and forth",
   },
   { number: 19, promise: "A deployment always ends", proof: "kill -9 at every failpoint of server and agent, and torn files" },
   {
@@ -86,7 +87,7 @@ export const PROMISES: readonly PromiseRow[] = [
     promise: "A robot alone keeps working",
     proof: "cut off for 24 virtual hours with a real workload, log spool and outbox full, a release and configs waiting; then back",
   },
-  { number: 22, promise: "The database may restart", proof: "PostgreSQL killed under load" },
+  { number: 22, promise: "The database may restart", proof: "PostgreSQL killed and stopped under load, of one server and of three nodes" },
   {
     number: 23,
     promise: "Everyone may come back at once",
