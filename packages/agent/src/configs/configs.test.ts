@@ -29,6 +29,7 @@ test("a config lands as its namespace's file, is reported applied and changed, a
   await using rig = await DeploymentsRig.start();
   const listening = 'trap "exit 0" TERM; trap "cat $ROBOFLEET_CONFIG_DIR/default.json; echo" HUP; echo ready; while :; do sleep 0.05; done';
   await rig.ended(rig.deploy(await shellRelease("v1", listening, { reload: { signal: "SIGHUP" } })));
+  await until("the workload to listen", () => rig.logs.some(({ message }) => message === "ready"));
   rig.want({}, serve(rig, "default", '{"greeting":"hej"}', "tgt_c"));
   const end = await rig.ended("tgt_c");
   assert.deepEqual([end.status, end.changed], ["applied", true]);

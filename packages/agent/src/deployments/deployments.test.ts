@@ -7,6 +7,8 @@ import { releaseOf, shellRelease, tarGz, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
 
 const options = { timeout: 120_000 };
+/** A program that ends again and again is told at its third end, well before this. */
+const UNTIL_IT_CRASHED = { verify_seconds: 50 };
 
 test("a release is fetched, unpacked, started, verified and applied, each phase reported in order", options, async () => {
   await using rig = await DeploymentsRig.start();
@@ -25,7 +27,7 @@ test("a release is fetched, unpacked, started, verified and applied, each phase 
     previous_release_id: null,
     status: "running",
   });
-  assert.ok(rig.logs.some(({ source, level, message }) => source === "main" && level === "info" && message === "up v1"));
+  await until("its words", () => rig.logs.some((one) => one.source === "main" && one.level === "info" && one.message === "up v1"));
   assert.deepEqual(fs.readdirSync(path.join(rig.state, "downloads")), []);
 });
 
@@ -60,7 +62,7 @@ test("a release that becomes unhealthy is rolled back and the old version runs a
 test("a release that keeps ending is rolled back with crash_loop and its exit code", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
-  const end = await rig.ended(rig.deploy(await shellRelease("v2", "echo dying >&2; exit 7"), { verify_seconds: 5 }));
+  const end = await rig.ended(rig.deploy(await shellRelease("v2", "echo dying >&2; exit 7"), UNTIL_IT_CRASHED));
   assert.deepEqual([end.status, end.reason], ["rolled_back", "crash_loop"]);
   assert.match(end.message ?? "", /exited with 7/);
   assert.ok(rig.logs.some(({ source, level, message }) => source === "main" && level === "error" && message === "dying"));
@@ -97,7 +99,7 @@ test("a bad release of one app leaves the other app's process alone", options, a
   await rig.ended(rig.deploy(await shellRelease("a1", WELL), { app: "arm" }));
   await rig.ended(rig.deploy(await shellRelease("b1", WELL), { app: "base" }));
   const arm = rig.processes("arm");
-  const end = await rig.ended(rig.deploy(await shellRelease("b2", "exit 1"), { app: "base" }));
+  const end = await rig.ended(rig.deploy(await shellRelease("b2", "exit 1"), { app: "base", ...UNTIL_IT_CRASHED }));
   assert.equal(end.status, "rolled_back");
   assert.equal(arm.length, 1);
   assert.deepEqual(rig.processes("arm"), arm);
@@ -125,13 +127,13 @@ test("deploying what runs already and is well ends applied, already_installed, w
 test("a target that ended is told again when it is named again, and nothing else happens", options, async () => {
   await using rig = await DeploymentsRig.start();
   const bad = await shellRelease("v1", "exit 1");
-  const target = rig.deploy(bad);
+  const target = rig.deploy(bad, UNTIL_IT_CRASHED);
   await rig.ended(target);
   const told = rig.statuses(target).length;
-  rig.deploy(bad);
+  rig.deploy(bad, UNTIL_IT_CRASHED);
   assert.deepEqual(rig.statuses(target).slice(told), ["failed"]);
   // A higher attempt is a new try.
-  rig.deploy(bad, { attempt: 2 });
+  rig.deploy(bad, { attempt: 2, ...UNTIL_IT_CRASHED });
   await until("the second attempt", () => rig.targetReports(target).some(({ attempt, status }) => attempt === 2 && status === "failed"));
 });
 

@@ -50,7 +50,7 @@ test("a program that ignores SIGTERM is killed with all its children when its ti
   const stubborn = 'trap "" TERM; sleep 1000 & while :; do sleep 0.1; done';
   await rig.ended(rig.deploy(await shellRelease("v1", stubborn, { stop_timeout_seconds: 0.2 })));
   const [leader] = rig.processes("main");
-  assert.ok(groupMembers(leader!).length >= 2);
+  await until("its child", () => groupMembers(leader!).length >= 2);
   await rig.ended(rig.deploy(await shellRelease("v2", WELL)));
   assert.deepEqual(groupMembers(leader!), []);
   assert.equal(rig.processes("main").length, 1);
@@ -60,6 +60,7 @@ test("children that outlive their leader are ended before the next start", optio
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", `sleep 1000 & ${WELL}`)));
   const [leader] = rig.processes("main");
+  await until("its child", () => groupMembers(leader!).length >= 2);
   process.kill(leader!, "SIGKILL");
   await until("the restart", () => rig.processes("main").some((pid) => pid !== leader));
   assert.deepEqual(groupMembers(leader!), []);
@@ -90,7 +91,8 @@ test("a line without an end is cut at the record's bound and says what is missin
 test("a workload sees the agent's variables, its manifest's and the machine's, and finds node", options, async () => {
   await using rig = await DeploymentsRig.start({ config: { workload_environment: { PATH: "/usr/bin:/bin", LANG: "C.UTF-8" } } });
   const script = `env; node -e 'console.log("node " + process.version)'; ${WELL}`;
-  await rig.ended(rig.deploy(await shellRelease("v1", script, { env: { SPEED: "3" } }), { app: "arm", verify_seconds: 1 }));
+  await rig.ended(rig.deploy(await shellRelease("v1", script, { env: { SPEED: "3" } }), { app: "arm" }));
+  await until("the last line", () => rig.logs.some(({ message }) => message === "up v1"));
   const lines = rig.logs.map(({ message }) => message);
   for (const line of [
     "ROBOFLEET_APP=arm",
@@ -149,9 +151,9 @@ test("hello-robot packs to the same bytes each time; 1.0.0 and 1.1.0 are applied
   await using rig = await DeploymentsRig.start();
   const [good, better, bad] = await Promise.all(HELLO_VERSIONS.map(buildHelloRobot));
   assert.equal((await buildHelloRobot("1.0.0")).sha256, good!.sha256);
-  assert.equal((await rig.ended(rig.deploy(releaseOf("hello-1.0.0", good!.bytes), { verify_seconds: 2 }))).status, "applied");
-  assert.equal((await rig.ended(rig.deploy(releaseOf("hello-1.1.0", better!.bytes), { verify_seconds: 2 }))).status, "applied");
-  const end = await rig.ended(rig.deploy(releaseOf("hello-2.0.0", bad!.bytes), { verify_seconds: 7 }));
+  assert.equal((await rig.ended(rig.deploy(releaseOf("hello-1.0.0", good!.bytes), { verify_seconds: 4 }))).status, "applied");
+  assert.equal((await rig.ended(rig.deploy(releaseOf("hello-1.1.0", better!.bytes), { verify_seconds: 4 }))).status, "applied");
+  const end = await rig.ended(rig.deploy(releaseOf("hello-2.0.0", bad!.bytes), { verify_seconds: 10 }));
   assert.deepEqual([end.status, end.reason], ["rolled_back", "health_check_failed"]);
   assert.match(end.message ?? "", /alive is .* s old, at most 3 s are healthy; release hello-1.1.0 runs again/);
   assert.equal(rig.processes("main", "hello-1.1.0").length, 1);

@@ -186,7 +186,7 @@ test("a robot out of reach goes on trying until its line is back", async () => {
 
 test("a server that hangs is cut and asked again", async () => {
   server.trouble = () => (server.requests.length === 1 ? "hang" : undefined);
-  assert.ok(fs.readFileSync(await download({ timing: { download_stall_ms: 50 } })).equals(bytes));
+  assert.ok(fs.readFileSync(await download({ timing: { download_stall_ms: 50, download_tries: 1_000 } })).equals(bytes));
 });
 
 test("a download that is called off ends at once and keeps its part for later", async () => {

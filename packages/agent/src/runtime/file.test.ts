@@ -81,6 +81,7 @@ test("a file release may signal the workload of an app", options, async () => {
   await rig.ended(
     rig.deploy(await shellRelease("v1", 'trap "exit 0" TERM; trap "echo heard" USR1; echo ready; while :; do sleep 0.05; done')),
   );
+  await until("the workload to listen", () => rig.logs.some(({ message }) => message === "ready"));
   await rig.ended(rig.deploy(file("m1", "map", { reload: { signal: "SIGUSR1" } }), { app: "map" }));
   await until("the workload to hear it", () => rig.logs.some(({ message }) => message === "heard"));
 });

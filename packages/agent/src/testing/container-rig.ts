@@ -43,6 +43,27 @@ export async function containersOf(engine: DockerEngine, state_directory: string
 export const runningTags = async (engine: DockerEngine, state_directory: string): Promise<string[]> =>
   (await containersOf(engine, state_directory)).filter(({ state }) => state === "running").map(({ tag }) => tag);
 
+/** When the containers of a robot started and ended, oldest first, as the engine says itself. */
+export async function containerEvents(
+  engine: DockerEngine,
+  state_directory: string,
+): Promise<{ tag: string; what: string; at_ms: number }[]> {
+  const filters = { event: ["start", "die"], label: [`robofleet.state=${state_directory}`] };
+  const told = await engine.ask(
+    "GET",
+    `/events?since=0&until=${Date.now() / 1_000}&filters=${encodeURIComponent(JSON.stringify(filters))}`,
+  );
+  const events = told
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as { Action: string; Actor: { Attributes: Record<string, string> }; timeNano: number });
+  return events.map(({ Action, Actor, timeNano }) => ({
+    tag: Actor.Attributes["robofleet.release"] ?? "",
+    what: Action,
+    at_ms: timeNano / 1e6,
+  }));
+}
+
 /** Release ids whose images the engine has under our names, for one robot. */
 export async function imageReleases(engine: DockerEngine, state_directory: string): Promise<string[]> {
   const owner = createHash("sha256").update(state_directory).digest("hex").slice(0, 8);

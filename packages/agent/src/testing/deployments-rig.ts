@@ -15,20 +15,17 @@ import { ReleaseGuard, type ReleaseGuardOptions } from "../signing/release-guard
 import { ArtifactServer, plainFetcher } from "./artifact-server.ts";
 import type { TestRelease } from "./bundles.ts";
 
-/** Waits that a test need not sit through. */
+/** Waits that a test need not sit through. How long others may take to answer stays a robot's: it is what a busy machine needs. */
 export const QUICK: Partial<Timing> = {
   retry_first_ms: 5,
   retry_last_ms: 50,
   download_tries: 5,
-  download_stall_ms: 1_000,
   restart_first_ms: 50,
   restart_last_ms: 500,
   probe_interval_ms: 100,
-  probe_timeout_ms: 1_000,
   probe_idle_interval_ms: 100,
   rollback_alive_ms: 150,
   drift_interval_ms: 50,
-  engine_wait_ms: 10_000,
   engine_check_ms: 200,
 };
 

@@ -8,7 +8,7 @@ import { DeploymentsRig } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
 import { PodmanEngine, whyNoPodman } from "../../testing/podman-engine.ts";
 
-const LIMIT = { timeout: 120_000, skip: whyNoPodman() };
+const LIMIT = { timeout: 300_000, skip: whyNoPodman() };
 /** Without CAP_SYS_RESOURCE the limits that podman sets by itself are refused. */
 const ulimits = { nofile: { soft: 1_024, hard: 1_024 }, nproc: { soft: 1_024, hard: 1_024 } };
 
@@ -35,7 +35,7 @@ test(
     const sick = await rig.ended(rig.deploy(await release("v2", STAYS_UP, { health: { command: ["sh", "-c", "echo sick; exit 3"] } })));
     assert.deepEqual([sick.status, sick.reason, engine.running()], ["rolled_back", "health_check_failed", ["v1"]]);
     assert.match(sick.message ?? "", /exited with 3: sick/);
-    const dying = await rig.ended(rig.deploy(await release("v3", "exit 7"), { verify_seconds: 20 }));
+    const dying = await rig.ended(rig.deploy(await release("v3", "exit 7"), { verify_seconds: 50 }));
     assert.deepEqual([dying.status, dying.reason, engine.running()], ["rolled_back", "crash_loop", ["v1"]]);
     const beside = await rig.ended(rig.deploy(await release("v4", STAYS_UP, { replace: "beside" })));
     assert.equal(beside.status, "applied");

@@ -107,12 +107,12 @@ async function proveShells(engine: TestEngine): Promise<void> {
   assert.ok(missing.exit?.["code"] === 127 || missing.exit?.["code"] === 126 || (await missing.channel.ended).code === 4410);
 }
 
-test("a shell inside of an app's container, by dockerd", { timeout: 90_000, skip: whyNoDockerd() }, async () => {
+test("a shell inside of an app's container, by dockerd", { timeout: 300_000, skip: whyNoDockerd() }, async () => {
   await using engine: TestEngine = await DockerEngine.start();
   await proveShells(engine);
 });
 
-test("a shell inside of an app's container, by podman", { timeout: 90_000, skip: whyNoPodman() }, async () => {
+test("a shell inside of an app's container, by podman", { timeout: 300_000, skip: whyNoPodman() }, async () => {
   await using engine: TestEngine = await PodmanEngine.start();
   await proveShells(engine);
 });
