@@ -23,9 +23,13 @@ export interface KillDriverTask {
 /** Where its reports go, one JSON line each, durable like the agent's outbox. */
 export const outboxOf = (state: string): string => path.join(state, "outbox.ndjson");
 
+/** Names of the places that the last process came by, one a line. */
+export const placesOf = (state: string): string => path.join(state, "places.txt");
+
 /** A process of its own that runs the deployments part: for tests that kill it. It ends on SIGTERM. */
 async function main(task: KillDriverTask): Promise<void> {
   const outbox = fs.openSync(outboxOf(task.state), "a");
+  const places = fs.openSync(placesOf(task.state), "w");
   let steps = 0;
   const report = (body: ReportBody): void => {
     fs.writeFileSync(outbox, `${JSON.stringify(body)}\n`);
@@ -48,6 +52,7 @@ async function main(task: KillDriverTask): Promise<void> {
         if (!name.startsWith(task.places ?? "")) return;
         steps += 1;
         if (steps === task.kill_at) process.kill(process.pid, "SIGKILL");
+        fs.writeFileSync(places, `${name}\n`);
       },
     },
   );

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { after } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import type { ReportBody } from "@robofleet/protocol/link";
+import { type KillDriverTask, outboxOf, placesOf } from "./kill-driver.ts";
+
+const DRIVER = path.join(import.meta.dirname, "kill-driver.ts");
+const FINAL = ["applied", "rolled_back", "failed", "cancelled"];
+
+type StartAgent = (task: KillDriverTask) => ChildProcess;
+
+/** Starts agents for the tests of a file. Dozens are: compiling their sources once each would be most of the time. */
+export function useAgents(): StartAgent {
+  const compile_cache = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-kill-cache-"));
+  after(() => fs.rmSync(compile_cache, { recursive: true, force: true }));
+  return (task) => {
+    const env = { ...process.env, NODE_COMPILE_CACHE: compile_cache };
+    return spawn(process.execPath, [DRIVER, JSON.stringify(task)], { stdio: ["ignore", "inherit", "inherit"], env });
+  };
+}
+
+export async function end(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, "exit");
+  child.kill(signal);
+  await ended;
+}
+
+const linesOf = (file: string): string[] => (fs.existsSync(file) ? fs.readFileSync(file, "utf8").split("\n").filter(Boolean) : []);
+
+/** How a target ended, by the reports of the agents on this state directory. */
+export const finalStatus = (state: string, target_id: string): string | undefined =>
+  linesOf(outboxOf(state))
+    .map((line) => JSON.parse(line) as ReportBody)
+    .flatMap((body) => (body.kind === "target" && body.target_id === target_id && FINAL.includes(body.status) ? [body.status] : []))
+    .at(-1);
+
+export interface KilledRun {
+  start: StartAgent;
+  task: Omit<KillDriverTask, "kill_at">;
+  target_id: string;
+  /** Where a run that is not killed comes by last. */
+  last_place: string;
+  /** How the target has to end, wherever the agent was killed. */
+  status: string;
+}
+
+/** Runs an agent that is killed at one place, and then another that finds what it left, to its end. `killed`: the run had such a place. */
+export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ child: ChildProcess; killed: boolean }> {
+  const { start, task, target_id, last_place, status } = run;
+  const first = start({ ...task, kill_at });
+  try {
+    const isOver = (): boolean => finalStatus(task.state, target_id) !== undefined && linesOf(placesOf(task.state)).includes(last_place);
+    await until("the kill, or the end", () => first.exitCode !== null || first.signalCode !== null || isOver());
+  } finally {
+    await end(first, "SIGTERM");
+  }
+  const killed = first.signalCode === "SIGKILL";
+  assert.ok(killed || first.exitCode === 0, `it ended by itself: ${first.signalCode ?? first.exitCode}`);
+  const child = start({ ...task, kill_at: 0 });
+  try {
+    assert.equal(
+      await until(`the end after a kill at place ${kill_at}`, () => finalStatus(task.state, target_id)),
+      status,
+      `place ${kill_at}`,
+    );
+  } catch (error) {
+    await end(child, "SIGKILL");
+    throw error;
+  }
+  return { child, killed };
+}
+
+/** Kills at one place after the other, a few runs at a time, until a run has no such place; answers how many there are. */
+export async function killEverywhere(
+  { parallel, places_max }: { parallel: number; places_max: number },
+  killAt: (place: number) => Promise<boolean>,
+): Promise<number> {
+  let next = 1;
+  let places = places_max;
+  const work = async (): Promise<void> => {
+    for (let place = next++; place < places; place = next++) if (!(await killAt(place))) places = Math.min(places, place);
+  };
+  await Promise.all(Array.from({ length: parallel }, work));
+  return places - 1;
+}
