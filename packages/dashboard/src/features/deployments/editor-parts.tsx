@@ -1,5 +1,6 @@
-import type { ReactNode } from "react";
-import type { Draft, Errors } from "./draft.ts";
+import type { ComponentProps, ReactNode } from "react";
+import { Select, TextInput } from "../../ui/index.ts";
+import { type Draft, errorAt, type Errors } from "./draft.ts";
 
 /** What each part of the editor of a rollout gets. */
 export interface EditorParts {
@@ -10,3 +11,60 @@ export interface EditorParts {
 
 /** Fields side by side where there is room. */
 export const Row = ({ children }: { children: ReactNode }) => <div className="grid gap-x-3 sm:grid-cols-2">{children}</div>;
+
+/** Fields that are written, and where the API tells what is wrong with each. */
+const PATHS = {
+  threshold: ["rollout.failure_threshold.percent", "rollout.failure_threshold.count"],
+  min_decided: ["rollout.failure_threshold.min_decided"],
+  max_parallel: ["rollout.max_parallel"],
+  unavailable: ["rollout.max_unavailable.percent", "rollout.max_unavailable.count"],
+  cron: ["rollout.window.cron"],
+  time_zone: ["rollout.window.time_zone"],
+  window_minutes: ["rollout.window.duration_minutes"],
+  scheduled_at: ["scheduled_at"],
+  expires_in: ["rollout.expires_at"],
+  max_attempts: ["rollout.max_attempts"],
+  verify: ["rollout.verify_seconds"],
+} satisfies { [field in keyof Draft]?: readonly string[] };
+
+type DraftTextProps = EditorParts & { field: keyof typeof PATHS } & Omit<ComponentProps<typeof TextInput>, "value" | "error" | "onChange">;
+
+/** A text of the draft, as it stands, with what is wrong with it. */
+export const DraftText = ({ draft, errors, onChange, field, ...rest }: DraftTextProps) => (
+  <TextInput
+    {...rest}
+    value={draft[field]}
+    onChange={(event) => onChange({ [field]: event.target.value })}
+    error={errorAt(errors, ...PATHS[field])}
+  />
+);
+
+interface DraftShareProps extends EditorParts {
+  field: "threshold" | "unavailable";
+  label: string;
+  hint: string;
+  none: string;
+  percent: { label: string; amount: string };
+  count: { label: string; amount: string };
+}
+
+/** Robots as a part, as a number, or neither; with its amount beside it. */
+export function DraftShare({ field, label, hint, none, percent, count, ...parts }: DraftShareProps) {
+  const by = parts.draft[`${field}_by`];
+  return (
+    <Row>
+      <Select
+        label={label}
+        value={by}
+        onChange={(event) => parts.onChange({ [`${field}_by`]: event.target.value })}
+        options={[
+          { value: "none", label: none },
+          { value: "percent", label: percent.label },
+          { value: "count", label: count.label },
+        ]}
+        hint={hint}
+      />
+      {by !== "none" && <DraftText {...parts} field={field} label={(by === "percent" ? percent : count).amount} inputMode="decimal" />}
+    </Row>
+  );
+}

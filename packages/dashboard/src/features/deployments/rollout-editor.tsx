@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { cx, Section, Select, TextInput } from "../../ui/index.ts";
 import { type Draft, EMPTY_DRAFT, errorAt, PRESETS } from "./draft.ts";
-import { type EditorParts, Row } from "./editor-parts.tsx";
+import { DraftShare, DraftText, type EditorParts, Row } from "./editor-parts.tsx";
 import { WaveEditor } from "./wave-editor.tsx";
 import { WindowEditor } from "./window-editor.tsx";
 
@@ -71,40 +71,27 @@ function Presets({ onChange }: Pick<EditorParts, "onChange">) {
   );
 }
 
-function Failures({ draft, errors, onChange }: EditorParts) {
+function Failures(parts: EditorParts) {
+  const { draft, onChange } = parts;
   const has_waves = draft.waves.length > 0;
   return (
     <>
-      <Row>
-        <Select
-          label="Failures that are tolerated"
-          value={draft.threshold_by}
-          onChange={(event) => onChange({ threshold_by: event.target.value as Draft["threshold_by"] })}
-          options={[
-            { value: "none", label: has_waves ? "None: the first is one too many" : "Any: nothing stops it early" },
-            { value: "percent", label: "A part of those that got it" },
-            { value: "count", label: "A number of robots" },
-          ]}
-          hint="Robots that failed or rolled back."
-        />
-        {draft.threshold_by !== "none" && (
-          <TextInput
-            label={draft.threshold_by === "percent" ? "At most, in %" : "At most, robots"}
-            inputMode="decimal"
-            value={draft.threshold}
-            onChange={(event) => onChange({ threshold: event.target.value })}
-            error={errorAt(errors, "rollout.failure_threshold.percent", "rollout.failure_threshold.count")}
-          />
-        )}
-      </Row>
+      <DraftShare
+        {...parts}
+        field="threshold"
+        label="Failures that are tolerated"
+        hint="Robots that failed or rolled back."
+        none={has_waves ? "None: the first is one too many" : "Any: nothing stops it early"}
+        percent={{ label: "A part of those that got it", amount: "At most, in %" }}
+        count={{ label: "A number of robots", amount: "At most, robots" }}
+      />
       {draft.threshold_by !== "none" && (
-        <TextInput
+        <DraftText
+          {...parts}
+          field="min_decided"
           label="Looked at once so many have ended"
           inputMode="numeric"
           placeholder="1"
-          value={draft.min_decided}
-          onChange={(event) => onChange({ min_decided: event.target.value })}
-          error={errorAt(errors, "rollout.failure_threshold.min_decided")}
           hint="So that one failure among the first two is not half of them."
         />
       )}
@@ -125,41 +112,27 @@ function Failures({ draft, errors, onChange }: EditorParts) {
   );
 }
 
-function Limits({ draft, errors, onChange }: EditorParts) {
+function Limits(parts: EditorParts) {
   return (
     <>
-      <TextInput
+      <DraftText
+        {...parts}
+        field="max_parallel"
         label="Installing at the same time, at most"
         inputMode="numeric"
         placeholder="no limit"
-        value={draft.max_parallel}
-        onChange={(event) => onChange({ max_parallel: event.target.value })}
-        error={errorAt(errors, "rollout.max_parallel")}
         hint="Robots that fetch and install. Those that are away take none of the places."
       />
-      <Row>
-        <Select
-          label="Unavailable at the same time, at most"
-          value={draft.unavailable_by}
-          onChange={(event) => onChange({ unavailable_by: event.target.value as Draft["unavailable_by"] })}
-          options={[
-            { value: "none", label: "No limit" },
-            { value: "percent", label: "A part of them" },
-            { value: "count", label: "A number of robots" },
-          ]}
-          hint="Counts those that are offline or unwell already."
-        />
-        {draft.unavailable_by !== "none" && (
-          <TextInput
-            label={draft.unavailable_by === "percent" ? "Part, in %" : "Robots"}
-            inputMode="decimal"
-            value={draft.unavailable}
-            onChange={(event) => onChange({ unavailable: event.target.value })}
-            error={errorAt(errors, "rollout.max_unavailable.percent", "rollout.max_unavailable.count")}
-          />
-        )}
-      </Row>
-      {draft.unavailable_by !== "none" && <Groups draft={draft} errors={errors} onChange={onChange} />}
+      <DraftShare
+        {...parts}
+        field="unavailable"
+        label="Unavailable at the same time, at most"
+        hint="Counts those that are offline or unwell already."
+        none="No limit"
+        percent={{ label: "A part of them", amount: "Part, in %" }}
+        count={{ label: "A number of robots", amount: "Robots" }}
+      />
+      {parts.draft.unavailable_by !== "none" && <Groups {...parts} />}
     </>
   );
 }
@@ -192,26 +165,22 @@ function Groups({ draft: { group_by }, errors, onChange }: EditorParts) {
   );
 }
 
-function Tries({ draft, errors, onChange }: EditorParts) {
-  return (
-    <Row>
-      <TextInput
-        label="Tries for each robot"
-        inputMode="numeric"
-        placeholder="3"
-        value={draft.max_attempts}
-        onChange={(event) => onChange({ max_attempts: event.target.value })}
-        error={errorAt(errors, "rollout.max_attempts")}
-        hint="When the release does not reach it."
-      />
-      <TextInput
-        label="Watch the new version for"
-        placeholder="30s"
-        value={draft.verify}
-        onChange={(event) => onChange({ verify: event.target.value })}
-        error={errorAt(errors, "rollout.verify_seconds")}
-        hint="Each robot looks at its health before it counts as applied; else it goes back by itself."
-      />
-    </Row>
-  );
-}
+const Tries = (parts: EditorParts) => (
+  <Row>
+    <DraftText
+      {...parts}
+      field="max_attempts"
+      label="Tries for each robot"
+      inputMode="numeric"
+      placeholder="3"
+      hint="When the release does not reach it."
+    />
+    <DraftText
+      {...parts}
+      field="verify"
+      label="Watch the new version for"
+      placeholder="30s"
+      hint="Each robot looks at its health before it counts as applied; else it goes back by itself."
+    />
+  </Row>
+);

@@ -1,23 +1,30 @@
 import { useId } from "react";
-import { Switch, TextInput } from "../../ui/index.ts";
-import { errorAt } from "./draft.ts";
-import { type EditorParts, Row } from "./editor-parts.tsx";
+import { Switch } from "../../ui/index.ts";
+import { DraftText, type EditorParts, Row } from "./editor-parts.tsx";
 
 const ZONES: readonly string[] = ["UTC", ...Intl.supportedValuesOf("timeZone")];
 const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** In which hours robots install, when it starts and when it gives up. */
-export function WindowEditor({ draft, errors, onChange }: EditorParts) {
+export function WindowEditor(parts: EditorParts) {
+  const { draft, onChange } = parts;
+  const at = new Date(draft.scheduled_at);
+  const utc = Number.isNaN(at.getTime()) ? undefined : at.toISOString();
   return (
     <>
       <Row>
-        <StartField draft={draft} errors={errors} onChange={onChange} />
-        <TextInput
+        <DraftText
+          {...parts}
+          field="scheduled_at"
+          label="Start at"
+          type="datetime-local"
+          hint={utc === undefined ? `Empty: now. In your zone, ${OWN_ZONE}.` : `${utc} (UTC)`}
+        />
+        <DraftText
+          {...parts}
+          field="expires_in"
           label="Give up after"
           placeholder="7d"
-          value={draft.expires_in}
-          onChange={(event) => onChange({ expires_in: event.target.value })}
-          error={errorAt(errors, "rollout.expires_at")}
           hint="What no robot has begun by then is cancelled. Counts from the start."
         />
       </Row>
@@ -27,58 +34,34 @@ export function WindowEditor({ draft, errors, onChange }: EditorParts) {
         onChange={(has_window) => onChange({ has_window, ...(has_window && draft.time_zone === "UTC" ? { time_zone: OWN_ZONE } : {}) })}
         hint="Robots download at any time, wait, and install while it is open. What was begun is finished."
       />
-      {draft.has_window && <WindowFields draft={draft} errors={errors} onChange={onChange} />}
+      {draft.has_window && <WindowFields {...parts} />}
     </>
   );
 }
 
-function StartField({ draft, errors, onChange }: EditorParts) {
-  const at = new Date(draft.scheduled_at);
-  const utc = draft.scheduled_at === "" || Number.isNaN(at.getTime()) ? undefined : at.toISOString();
-  return (
-    <TextInput
-      label="Start at"
-      type="datetime-local"
-      value={draft.scheduled_at}
-      onChange={(event) => onChange({ scheduled_at: event.target.value })}
-      error={errorAt(errors, "scheduled_at")}
-      hint={utc === undefined ? `Empty: now. In your zone, ${OWN_ZONE}.` : `${utc} (UTC)`}
-    />
-  );
-}
-
-function WindowFields({ draft, errors, onChange }: EditorParts) {
+function WindowFields(parts: EditorParts) {
   const zones = useId();
   return (
     <div className="grid gap-x-3 sm:grid-cols-3">
-      <TextInput
+      <DraftText
+        {...parts}
+        field="cron"
         label="Opens at"
         className="font-mono"
         placeholder="0 2 * * 1-5"
-        value={draft.cron}
-        onChange={(event) => onChange({ cron: event.target.value })}
-        error={errorAt(errors, "rollout.window.cron")}
         hint="Minute, hour, day of the month, month, day of the week: 0 2 * * 1-5 is 2:00 from Monday to Friday."
       />
-      <TextInput
-        label="Time zone"
-        list={zones}
-        value={draft.time_zone}
-        onChange={(event) => onChange({ time_zone: event.target.value })}
-        error={errorAt(errors, "rollout.window.time_zone")}
-        hint="Such as Europe/Berlin."
-      />
+      <DraftText {...parts} field="time_zone" label="Time zone" list={zones} hint="Such as Europe/Berlin." />
       <datalist id={zones}>
         {ZONES.map((zone) => (
           <option key={zone} value={zone} />
         ))}
       </datalist>
-      <TextInput
+      <DraftText
+        {...parts}
+        field="window_minutes"
         label="Open for, minutes"
         inputMode="numeric"
-        value={draft.window_minutes}
-        onChange={(event) => onChange({ window_minutes: event.target.value })}
-        error={errorAt(errors, "rollout.window.duration_minutes")}
         hint="Robots begin to install only in this time."
       />
     </div>
