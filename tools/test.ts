@@ -27,6 +27,8 @@ async function main(): Promise<void> {
   if (nodes !== undefined && !/^[1-9]$/.test(nodes)) return finish(NOTHING_RAN, false, `--nodes ${nodes}: expected 1 to 9`);
   // Test files run in processes of their own, which read it in tests/harness/nodes.ts.
   if (nodes !== undefined) process.env.ROBOFLEET_TEST_NODES = nodes;
+  // Hundreds of processes load the same sources: what one has compiled the others read.
+  process.env.NODE_COMPILE_CACHE ??= path.join(root, "node_modules", ".cache", "compile");
   const files = findTestFiles();
   if (files.length === 0) return finish(NOTHING_RAN, false, `no test file matches ${filters.join(" ") || FOLDERS.join(" ")}`);
   await ensureDebianPackages((line) => process.stderr.write(`robofleet: ${line}\n`));
