@@ -11,6 +11,7 @@ import { createTestDatabase } from "../../packages/server/src/engines/db/testing
 import { nullable, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 import { Program } from "../processes/process.ts";
 import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
+import { startPlane } from "../harness/index.ts";
 
 const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
 
@@ -52,7 +53,7 @@ test("a server that was frozen for longer than its lease: its robots count as of
   try {
     // Robots of a server that is silent do not come by themselves yet: they have missed a heartbeat or two.
     await until("the other server to take them for offline", it.allAre("offline"));
-    assert.ok(second.program.output.includes("a node fell silent"));
+    await second.program.until("it to say why", () => second.program.output.includes("a node fell silent"));
     swarm.url = second.url;
   } finally {
     first.program.child.kill("SIGCONT");
@@ -61,8 +62,8 @@ test("a server that was frozen for longer than its lease: its robots count as of
   const nodes = await it.nodesOf();
   assert.equal(nodes.length, 1);
   assert.notEqual(nodes[0], before, "they are the other server's");
-  assert.ok(first.program.output.includes("the lease was renewed late"));
-  assert.ok(robots.every(({ connected }) => connected));
+  await first.program.until("it to say what happened", () => first.program.output.includes("the lease was renewed late"));
+  await until("each robot to know it", () => robots.every(({ connected }) => connected));
   // It is a server like any other again.
   swarm.url = first.url;
   await robots[0]?.close();
@@ -85,4 +86,15 @@ test("a server whose id another process took ends by itself, with an exit code, 
   await until("all to be online", it.allAre("online"));
   assert.ok(twin.running);
   assert.equal((await it.nodesOf()).length, 1);
+});
+
+test("a server forgets those that have been gone for a day, and no others", { timeout: 240_000 }, async () => {
+  await using plane = await startPlane({ nodes: 1 });
+  await plane.db.run(sql`
+    insert into node (id, epoch, beat, is_over, renewed_at, started_at)
+    select id, 1, 1, is_over, now() - age, now() - interval '30 days'
+    from (values ('node_gone', true, interval '25 hours'), ('node_stopped', true, interval '23 hours')) as v (id, is_over, age)`);
+  const rows = async () => (await plane.db.many(sql(row({ id: text }))`select id from node order by id`)).map(({ id }) => id);
+  await until("it is forgotten", async () => !(await rows()).includes("node_gone"));
+  assert.deepEqual(await rows(), [plane.plane.node.id, "node_stopped"].toSorted());
 });

@@ -69,7 +69,7 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   });
 
   const release = await pushBundle(api, "nav-1", await appBundle(SPEAKS));
-  const deployed = await rf(["deploy", "nav-1", "--robot", listed.id, "--watch"]);
+  const deployed = await rf(["deploy", "nav-1", "--robot", listed.id, "--watch", "--verify", "1s"]);
   assert.equal(deployed.code, 0, told(deployed));
   assert.equal((await api.getRobot({ params: { id: listed.id } })).data.current_release?.id, release);
   let seen = false;
