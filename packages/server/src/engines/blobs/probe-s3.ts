@@ -39,7 +39,7 @@ export async function probeS3(
   settings: S3Settings,
   options: { clock: Pick<Clock, "now" | "monotonic">; signal: AbortSignal },
 ): Promise<S3Seen> {
-  const store = await openS3(settings, silent, { tries: 1 });
+  const store = await openS3(settings, silent, { tries: 1, pause_ms: 0 });
   try {
     return await new Probe(store, options).run();
   } finally {

@@ -5,6 +5,7 @@ import { after, before, beforeEach, test } from "node:test";
 import { systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
 import type { Blobs } from "./blobs.ts";
+import { probeS3 } from "./probe-s3.ts";
 import { s3Blobs } from "./s3-blobs.ts";
 import { S3Error } from "./s3-error.ts";
 import { patternAt, type S3Request, S3ForTests } from "./testing/s3-server.ts";
@@ -106,3 +107,13 @@ test("who asks whether the store is there is answered with those who asked befor
     assert.equal(s3.requests.length, 1);
   }),
 );
+
+test("what the doctor wrote without an answer is removed all the same", TIMEOUT, async () => {
+  s3.fault = ({ method }) => (method === "PUT" ? "lost" : undefined);
+  const { left, failed } = await probeS3(s3.place(), { clock: systemClock, signal: new AbortController().signal });
+  assert.deepEqual(left, []);
+  assert.deepEqual(
+    failed.map(({ step }) => step),
+    ["write"],
+  );
+});

@@ -18,6 +18,7 @@ const WORK_QUIET_FACTOR = 2;
 const WORK_MS = 45_000;
 /** Until the headers of an answer, however slowly the body of the request moves: 16 MiB at 2 Mbit/s. */
 const SEND_MS = 70_000;
+const PAUSE_MS = 1_000;
 /** The first try and two more, at most seconds apart, by the SDK's own policy: for 5xx, 429, silence and lost connections. */
 const TRIES = 3;
 /** One for each download under way; more wait for one to end. */
@@ -47,11 +48,13 @@ export interface S3Patience {
   tries?: number | undefined;
   /** A store from which nothing comes for so long has forgotten us; 10 s unless told. */
   quiet_ms?: number | undefined;
+  /** Nobody asks a store that was silent for so long; 1 s unless told. */
+  pause_ms?: number | undefined;
 }
 
 /** Loads the SDK, which a server without S3 never does: 0.3 s and 12 MB. */
 export async function openS3(settings: S3Settings, log: EngineLog, options: S3Patience = {}): Promise<S3Store> {
-  const { tries = TRIES, quiet_ms = QUIET_MS } = options;
+  const { tries = TRIES, quiet_ms = QUIET_MS, pause_ms = PAUSE_MS } = options;
   const sdk = await import("@aws-sdk/client-s3");
   const { endpoint, region, path_style, credentials } = settings;
   const quiet = (): void => {};
@@ -88,7 +91,7 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
   });
   // The body is watched by whoever reads it: a robot that takes its time is no silence of the store.
   const reading = new sdk.S3Client({ ...config, credentials: known, requestHandler: { ...bounds, requestTimeout: quiet_ms } });
-  return new S3Store(sdk, { talking, working, reading }, { ...settings, quiet_ms });
+  return new S3Store(sdk, { talking, working, reading }, { ...settings, quiet_ms, pause_ms });
 }
 
 /** One for each way to wait. */
@@ -107,14 +110,15 @@ interface Clients {
 export class S3Store {
   readonly #sdk: typeof Sdk;
   readonly #clients: Clients;
-  readonly #silence = new S3Silence();
+  readonly #silence: S3Silence;
   readonly #bucket: string;
   readonly #prefix: string;
   /** For whoever reads a body. */
   readonly quiet_ms: number;
 
-  constructor(sdk: typeof Sdk, clients: Clients, options: Pick<S3Place, "bucket" | "prefix"> & { quiet_ms: number }) {
-    const { bucket, prefix, quiet_ms } = options;
+  constructor(sdk: typeof Sdk, clients: Clients, options: Pick<S3Place, "bucket" | "prefix"> & Record<"quiet_ms" | "pause_ms", number>) {
+    const { bucket, prefix, quiet_ms, pause_ms } = options;
+    this.#silence = new S3Silence(pause_ms);
     this.quiet_ms = quiet_ms;
     this.#sdk = sdk;
     this.#clients = clients;
