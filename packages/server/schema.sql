@@ -494,6 +494,7 @@ create table node (
   epoch bigint not null,
   beat bigint not null,
   is_over boolean not null,
+  renewed_at timestamp with time zone not null default now(),
   started_at timestamp with time zone not null,
   version text,
   address text,

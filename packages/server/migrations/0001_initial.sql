@@ -780,13 +780,15 @@ create table idempotency (
 );
 create index idempotency_expiry on idempotency (expires_at) where expires_at is not null;
 
--- A server process: its epoch tells its runs apart, its beat grows as long as it lives. No times: nodes' clocks differ.
+-- A server process: its epoch tells its runs apart, its beat grows as long as it lives. Whether it lives no time says: nodes' clocks differ.
 create table node (
   id text primary key,
   epoch bigint not null,
   beat bigint not null,
   -- it stopped, or the others found it silent; whoever was not dead after all says so with its next beat
   is_over boolean not null,
+  -- when it last said that it lives, by the database's own clock: the rows of those that are long over are deleted
+  renewed_at timestamptz not null default now(),
   started_at timestamptz not null,
   -- of the program that runs, for people
   version text,

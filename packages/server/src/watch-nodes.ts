@@ -2,7 +2,7 @@ import type { Plane } from "./context.ts";
 import { compareLinks, sweepDeadNodes } from "./features/robots/index.ts";
 import type { Streams } from "./features/streams/index.ts";
 import { background } from "./kernel/background.ts";
-import type { Lease } from "./link/index.ts";
+import { deleteLongOver, type Lease } from "./link/index.ts";
 
 const DEAD_SWEEP_EVERY_MS = 5_000;
 /** A hint that was lost without notice is made up for as often. */
@@ -18,6 +18,7 @@ export async function watchNodes(plane: Plane, streams: Streams, { lease, fail }
   const sweep = async (): Promise<boolean> => {
     const more = await sweepDeadNodes(plane);
     await streams.sweep();
+    await deleteLongOver(plane.db);
     return more;
   };
   await sweep();
@@ -31,7 +32,7 @@ export async function watchNodes(plane: Plane, streams: Streams, { lease, fail }
       links.wake();
     },
     cutOff: () => plane.link.sendAway(plane.link.sessions(), "the server is cut off"),
-    superseded: () => fail("another process runs under this node's id"),
+    superseded: fail,
   });
   return [kept, dead, links, { stop: async () => unsubscribe() }];
 }

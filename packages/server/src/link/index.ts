@@ -2,6 +2,7 @@ export type { Admission, Link, LinkHandlers, LinkSettings, Session } from "./con
 export { Gateway } from "./gateway.ts";
 export { jsonOfRecords } from "./inbound.ts";
 export {
+  deleteLongOver,
   Lease,
   LEASE_MS,
   type LeaseDuties,

@@ -5,8 +5,8 @@ import { localBus } from "../engines/bus/index.ts";
 import { createTestDatabase, silentLog } from "../engines/db/testing/index.ts";
 import type { SystemDb } from "../kernel/db.ts";
 import { createLog } from "../kernel/log.ts";
-import { sql } from "../kernel/sql.ts";
-import { Lease, LEASE_MS, listLivingNodes } from "./lease.ts";
+import { row, sql, text } from "../kernel/sql.ts";
+import { deleteLongOver, Lease, LEASE_MS, listLivingNodes } from "./lease.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 const MINUTES_MS = 60_000;
@@ -22,20 +22,25 @@ async function startNodes() {
   const nodes = new Map<string, Node>();
   const start = async (id: string, { skew_ms = 0, off_bus = false } = {}): Promise<Node> => {
     const clock = skewed(time, skew_ms);
-    const state = { lost: false };
+    const state: Node["state"] = { lost: false };
     const guarded = {
       ...db,
-      many: (...args: Parameters<SystemDb["many"]>) => (state.lost ? Promise.reject(new Error("no database")) : db.many(...args)),
+      many: async (...args: Parameters<SystemDb["many"]>) => {
+        const { line } = state;
+        delete state.line;
+        await line;
+        return state.lost ? Promise.reject(new Error("no database")) : db.many(...args);
+      },
       run: db.run.bind(db),
       one: db.one.bind(db),
     } as unknown as SystemDb;
     const lease = await Lease.take({ db: guarded, clock, log: createLog({ level: "silent" }) }, id);
-    const told = { changed: 0, cut_off: 0, superseded: 0 };
+    const told: Node["told"] = { changed: 0, cut_off: 0, superseded: [] };
     const kept = lease.keep({
       bus: off_bus ? { publish: () => {}, subscribe: () => () => {}, connected: false } : bus,
       changed: () => void (told.changed += 1),
       cutOff: () => void (told.cut_off += 1),
-      superseded: () => void (told.superseded += 1),
+      superseded: (why) => void told.superseded.push(why),
     });
     own.defer(() => kept.stop());
     const node = { lease, told, state, stop: () => kept.stop() };
@@ -59,8 +64,9 @@ async function startNodes() {
 
 interface Node {
   lease: Lease;
-  told: { changed: number; cut_off: number; superseded: number };
-  state: { lost: boolean };
+  told: { changed: number; cut_off: number; superseded: string[] };
+  /** Of its way to the database: `line` holds up the next statement, and no other. */
+  state: { lost: boolean; line?: Promise<void> };
   stop(): Promise<void>;
 }
 
@@ -102,9 +108,55 @@ test("a node that stopped in good order is over at once; its next run is another
   await first.lease.giveUp();
   assert.deepEqual(await it.living(), []);
   const second = await it.start("node_a");
-  assert.deepEqual([first.lease.node.epoch, second.lease.node.epoch], [1, 2]);
+  assert.equal(second.lease.node.epoch, first.lease.node.epoch + 1);
   await first.lease.giveUp();
-  assert.deepEqual(await listLivingNodes(it.db), [{ id: "node_a", epoch: 2 }]);
+  assert.deepEqual(await listLivingNodes(it.db), [second.lease.node]);
+});
+
+test("a node that has been over for a day is forgotten, and no other; its next run is newer than any before", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const frozen = await it.start("node_frozen");
+  const living = await it.start("node_living");
+  await frozen.stop();
+  await (await it.start("node_stopped")).stop();
+  await it.time.advance({ seconds: 20 });
+  assert.deepEqual(await it.living(), ["node_living"]);
+  const rows = async () => (await it.db.many(sql(row({ id: text }))`select id from node order by id`)).map(({ id }) => id);
+  const age = (id: string, hours: number) =>
+    it.db.run(sql`update node set renewed_at = now() - make_interval(hours => ${hours}::int) where id = ${id}`);
+  await age("node_frozen", 25);
+  await age("node_stopped", 23);
+  await age("node_living", 25);
+  assert.equal(await deleteLongOver(it.db), 1);
+  assert.deepEqual(await rows(), ["node_living", "node_stopped"]);
+  await it.time.advance({ seconds: 4 });
+  await it.db.run(sql`update node set is_over = true where id = 'node_living'`);
+  assert.equal(await deleteLongOver(it.db), 0, "its renewals say when");
+  assert.deepEqual(living.told.superseded, []);
+  const next = await it.start("node_frozen");
+  assert.ok(next.lease.node.epoch > frozen.lease.node.epoch);
+});
+
+test("a renewal whose answer does not come holds up no other: the node stays alive, and notices that it is one", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const node = await it.start("node_a");
+  const other = await it.start("node_b");
+  await it.time.advance({ seconds: 10 });
+  const { promise, resolve } = Promise.withResolvers<void>();
+  node.state.line = promise;
+  const not_held_at: number[] = [];
+  for (let second = 1; second <= 30; second += 1) {
+    await it.time.advance({ seconds: 1 });
+    if (!node.lease.is_held) not_held_at.push(second);
+  }
+  const living = await it.living();
+  // What it says so late takes nothing back.
+  resolve();
+  assert.deepEqual(not_held_at, []);
+  assert.deepEqual(living, ["node_a", "node_b"]);
+  await it.time.advance({ seconds: 1 });
+  assert.ok(node.lease.is_held);
+  assert.deepEqual([node.told, other.told.changed], [{ changed: 0, cut_off: 0, superseded: [] }, 0]);
 });
 
 test("a node that cannot renew knows it before the others, and is told to send its robots away when they say so", TIMEOUT, async () => {
@@ -165,14 +217,20 @@ test("a database that was away for all of them makes nobody dead", TIMEOUT, asyn
   );
 });
 
-test("of two processes under one node's id the older one ends, and says nothing of the newer one's robots", TIMEOUT, async () => {
-  await using it = await startNodes();
-  const older = await it.start("node_a");
-  const newer = await it.start("node_a");
-  await it.time.advance({ seconds: 20 });
-  assert.deepEqual([older.told, newer.told.superseded], [{ changed: 0, cut_off: 0, superseded: 1 }, 0]);
-  assert.deepEqual([older.lease.is_held, newer.lease.is_held], [false, true]);
-  await it.db.run(sql`delete from node`);
-  await it.time.advance({ seconds: 4 });
-  assert.equal(newer.told.superseded, 1);
-});
+test(
+  "of two processes under one node's id the older one ends, and so does one that nobody knows any more; each is told once",
+  TIMEOUT,
+  async () => {
+    await using it = await startNodes();
+    const older = await it.start("node_a");
+    const newer = await it.start("node_a");
+    await it.time.advance({ seconds: 20 });
+    const superseded = ["another process runs under this node's id"];
+    assert.deepEqual([older.told, newer.told.superseded], [{ changed: 0, cut_off: 0, superseded }, []]);
+    assert.deepEqual([older.lease.is_held, newer.lease.is_held], [false, true]);
+    await it.db.run(sql`delete from node`);
+    await it.time.advance({ seconds: 4 });
+    await it.time.advance({ seconds: 20 });
+    assert.deepEqual(newer.told.superseded, ["the others have forgotten this node"]);
+  },
+);

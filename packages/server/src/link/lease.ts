@@ -16,6 +16,8 @@ export const LEASE_MS = 9_000;
 const RENEW_EVERY_MS = 3_000;
 /** Whoever could not look for so long knows nothing of the others: they may have had the same trouble. */
 const BLIND_MS = 2 * RENEW_EVERY_MS;
+/** Renewals that may wait for their answers: one more than the connection that is gone may hold up. */
+const RENEWALS_MAX = 2;
 /** Told to every node when one was found dead, as {id, epoch}. */
 const NODE_OVER = "rf.nodes.over";
 
@@ -40,8 +42,8 @@ export interface LeaseDuties {
   changed: () => void;
   /** The others take this node for dead and it cannot renew: its robots are to go elsewhere. Called again while that lasts. */
   cutOff: () => void;
-  /** Another process runs under this node's id: this one must end. Called once. */
-  superseded: () => void;
+  /** Another process runs under this node's id, or nobody knows this one any more: it must end. Called once. */
+  superseded: (why: string) => void;
 }
 
 /** Runs of nodes that live, as far as anybody knows. */
@@ -69,6 +71,10 @@ export const listNodeStates = (db: Db): Promise<NodeState[]> =>
       (select count(*)::int from robot r where r.node_id = n.id and r.node_epoch = n.epoch) as robots
     from node n where not n.is_over order by n.id`);
 
+/** Deletes the rows of nodes that have been over for a day: one whose data directory is gone never comes back. */
+export const deleteLongOver = (db: Db): Promise<number> =>
+  db.run(sql`delete from node where is_over and renewed_at < now() - interval '1 day'`);
+
 /** This run's word that it lives, and its eye on the others'. */
 export class Lease {
   readonly node: NodeRun;
@@ -79,6 +85,7 @@ export class Lease {
   #renewed_at: number;
   #looked_at: number;
   #is_superseded = false;
+  readonly #under_way = new Set<Promise<void>>();
 
   private constructor(context: LeaseContext, node: NodeRun, renewed_at: number) {
     this.#context = context;
@@ -87,14 +94,15 @@ export class Lease {
     this.#looked_at = renewed_at;
   }
 
-  /** Registers this run of the node: the epoch is higher than that of every run before. */
+  /** Registers this run of the node: the epoch is higher than that of every run before, also of one whose row was deleted. */
   static async take(context: LeaseContext, id: string): Promise<Lease> {
     const { db, clock } = context;
     const asked_at = clock.monotonic();
     const { epoch } = await db.one(sql(epochRow)`
-      insert into node (id, epoch, beat, is_over, started_at, version) values (${id}, 1, 1, false, ${clock.now()}, ${packageJson.version})
-      on conflict (id) do update set epoch = node.epoch + 1, beat = node.beat + 1, is_over = false, started_at = excluded.started_at,
-        version = excluded.version
+      insert into node (id, epoch, beat, is_over, renewed_at, started_at, version)
+      values (${id}, (extract(epoch from now()) * 1000)::bigint, 1, false, now(), ${clock.now()}, ${packageJson.version})
+      on conflict (id) do update set epoch = node.epoch + 1, beat = node.beat + 1, is_over = false, renewed_at = now(),
+        started_at = excluded.started_at, version = excluded.version
       returning epoch`);
     return new Lease(context, { id, epoch }, asked_at);
   }
@@ -107,7 +115,7 @@ export class Lease {
   /** Renews, and takes note of nodes that died. */
   keep(duties: LeaseDuties): Background {
     const { clock } = this.#context;
-    const renewing = background(this.#context, "lease", RENEW_EVERY_MS, () => this.#renew(duties));
+    const renewing = background(this.#context, "lease", RENEW_EVERY_MS, () => this.#renewInTime(duties));
     const sendAway = (): void => {
       if (!this.is_held && !this.#is_superseded) duties.cutOff();
     };
@@ -125,6 +133,8 @@ export class Lease {
         watch.cancel();
         unsubscribe();
         await renewing.stop();
+        // One that was late would say that this run lives when it has given up.
+        await Promise.all(this.#under_way);
       },
     };
   }
@@ -135,6 +145,27 @@ export class Lease {
     await this.#context.db.run(sql`update node set is_over = true where id = ${id} and epoch = ${epoch}`);
   }
 
+  /**
+   * True when it has to be asked again at once: a lost connection to the database is noticed later than the lease ends, and
+   * another connection may do. An answer that comes late counts as much.
+   */
+  async #renewInTime(duties: LeaseDuties): Promise<boolean> {
+    const { clock, log } = this.#context;
+    if (this.#under_way.size < RENEWALS_MAX) {
+      const renewal = this.#renew(duties)
+        .catch((error: unknown) => log.error({ err: error }, "the lease could not be renewed"))
+        .finally(() => this.#under_way.delete(renewal));
+      this.#under_way.add(renewal);
+    }
+    const answered = new AbortController();
+    const late = clock.sleep(RENEW_EVERY_MS, answered.signal).then(() => !answered.signal.aborted);
+    try {
+      return await Promise.race([late, ...Array.from(this.#under_way, (renewal) => renewal.then(() => false))]);
+    } finally {
+      answered.abort();
+    }
+  }
+
   async #renew(duties: LeaseDuties): Promise<void> {
     if (this.#is_superseded) return;
     const { db, clock, log } = this.#context;
@@ -142,17 +173,19 @@ export class Lease {
     const asked_at = clock.monotonic();
     // Answers what was before.
     const nodes = await db.many(sql(nodeRow)`
-      with renewed as (update node set beat = beat + 1, is_over = false where id = ${id} and epoch = ${epoch})
+      with renewed as (update node set beat = beat + 1, is_over = false, renewed_at = now() where id = ${id} and epoch = ${epoch})
       select ${nodeRow} from node where id = ${id} or not is_over`);
     const own = nodes.find((node) => node.id === id);
+    if (this.#is_superseded) return;
     if (own?.epoch !== epoch) {
       this.#is_superseded = true;
-      log.fatal({ node_id: id, epoch, newer: own?.epoch ?? null }, "another process runs under this node's id: this one ends");
-      return duties.superseded();
+      const why = own === undefined ? "the others have forgotten this node" : "another process runs under this node's id";
+      log.fatal({ node_id: id, epoch, newer: own?.epoch ?? null, why }, "this process is no node any more: it ends");
+      return duties.superseded(why);
     }
     const silent_ms = Math.round(asked_at - this.#renewed_at);
     const was_late = !this.is_held;
-    this.#renewed_at = asked_at;
+    this.#renewed_at = Math.max(this.#renewed_at, asked_at);
     if (was_late || own.is_over) log.warn({ silent_ms, was_taken_for_dead: own.is_over }, "the lease was renewed late");
     const dead = await this.#markDead(this.#look(nodes, asked_at));
     for (const node of dead) {
