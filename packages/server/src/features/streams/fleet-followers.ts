@@ -38,10 +38,10 @@ export class FleetFollowers {
     }
   }
 
-  /** Does `work`, which looks, at this interval. */
-  every(ms: number, work: () => Promise<void>): void {
+  /** Looks at this interval. */
+  every(ms: number): void {
     this.#again = this.#plane.clock.every(ms, () =>
-      work().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not look who is in a fleet")),
+      this.look().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not look who is in a fleet")),
     );
   }
 

@@ -1,3 +1,4 @@
+import type { Timer } from "@robofleet/clock";
 import type { LogRecord } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { mayInWholeOrg } from "../../kernel/caller.ts";
@@ -44,6 +45,7 @@ class FleetLogStream {
   #collected: Collected<WantedFlush> | undefined = new Collected();
   /** All robots were heard at this time. */
   #heard_all_at: Date;
+  #again: Timer | undefined;
 
   constructor(plane: Plane, nodes: Nodes | undefined, viewer: Viewer, wish: LogWish, live: URLSearchParams) {
     this.#plane = plane;
@@ -63,21 +65,26 @@ class FleetLogStream {
   async start(): Promise<void> {
     const { after } = this.#wish;
     this.#viewer.onEnd = () => {
+      this.#again?.cancel();
       this.#followers.end();
       this.#others?.end();
     };
     if (!this.#viewer.open) return this.#viewer.onEnd();
-    this.#followers.every(this.#every_ms, () => this.#look());
+    this.#followers.every(this.#every_ms);
     await this.#followers.look();
     await this.#lookAtOthers();
     await this.#sendStored(after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
     this.#sendCollected();
+    if (this.#others === undefined || !this.#viewer.open) return;
+    // Apart from the robots here: who has left the fleet is not heard any longer because a server does not answer.
+    this.#again = this.#plane.clock.every(this.#every_ms, () =>
+      this.#lookAgain().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not look which other servers there are")),
+    );
   }
 
-  async #look(): Promise<void> {
-    await this.#followers.look();
+  async #lookAgain(): Promise<void> {
     const since = new Date(this.#heard_all_at.getTime() - CLOCKS_APART_MS);
-    if (!(await this.#lookAtOthers()) || this.#collected !== undefined) return;
+    if (!(await this.#lookAtOthers())) return;
     // What a server stored that could not be heard: what comes live waits meanwhile.
     this.#collected = new Collected();
     await this.#sendStored(since, REPLAYED_RECORDS_MAX).finally(() => this.#sendCollected());
@@ -121,8 +128,8 @@ class FleetLogStream {
 
   #send(flush: WantedFlush): void {
     if (this.#sent.has(flush)) return;
-    // Without others nothing is read again.
-    if (this.#others !== undefined) this.#sent.add(flush);
+    // Without others nothing is read again, and of a flush without wanted records there is nothing to be sent twice.
+    if (this.#others !== undefined && flush.lines.length > 0) this.#sent.add(flush);
     this.#sender.send(flush.robot_id, flush.seqs, flush.lines);
   }
 }

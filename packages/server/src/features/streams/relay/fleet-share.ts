@@ -81,7 +81,7 @@ class FleetShare {
       return this.#ws.close(1011);
     }
     if (this.#ws.readyState !== this.#ws.OPEN) return this.#followers.end();
-    this.#followers.every(this.#every_ms, () => this.#followers.look());
+    this.#followers.every(this.#every_ms);
     this.#ws.send(SHARE_READY);
   }
 

@@ -27,7 +27,10 @@ export class OtherShares {
     this.#take = take;
   }
 
-  /** Connects to the nodes that it is not connected to, and leaves those that are dead. Answers how many came, and whether all are there. */
+  /**
+   * Connects to the nodes that it is not connected to, and leaves those that are dead. Answers how many came, and whether all are there.
+   * Never twice at a time: each would connect to the same ones.
+   */
   async look(): Promise<{ came: number; complete: boolean }> {
     const nodes = new Map((await this.#nodes.others()).map((node) => [`${node.id} ${node.epoch}`, node]));
     for (const [key, ws] of this.#open) if (!nodes.has(key)) ws.terminate();

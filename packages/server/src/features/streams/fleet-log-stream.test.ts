@@ -1,0 +1,144 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { sql } from "../../kernel/sql.ts";
+import { openNodes, type Session, writeNodeAddress } from "../../link/index.ts";
+import { ingestLogs } from "../logs/index.ts";
+import { fakeSession, helloOf } from "../testing/places.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { createCredential } from "../tokens/index.ts";
+import { createStreams } from "./index.ts";
+import { decodeHeader, FleetShares } from "./relay/index.ts";
+import { flush, range, startRig, TestViewer } from "./testing/rig.ts";
+
+const LIMIT = { timeout: 120_000 };
+/** As sent-batches.ts keeps them. */
+const FLUSHES_REMEMBERED = 4_096;
+/** Their flushes are stored together. */
+const CROWD = 48;
+const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
+
+/** A node that viewers of a fleet's log come to, and another one that it asks, which answers when it is let. */
+async function startNodes() {
+  await using own = new AsyncDisposableStack();
+  const it = own.use(await startRig());
+  const { db, clock, log } = it.plane;
+  const listen = async (id: string) => {
+    await db.run(sql`insert into node (id, epoch, beat, is_over, started_at) values (${id}, 1, 1, false, ${clock.now()})`);
+    const nodes = await openNodes({ db, clock, log, node: { id, epoch: 1 }, onRefused: () => {} }, ANY);
+    own.defer(() => nodes.close());
+    return nodes;
+  };
+  const [here, there] = [await listen("node_a"), await listen("node_b")];
+  const asked = { count: 0, open: 0, gate: Promise.withResolvers<void>() };
+  const shares = new FleetShares(it.plane);
+  own.defer(() => shares.close());
+  there.onUpgrade((request, socket, head) => {
+    asked.count += 1;
+    asked.open += 1;
+    socket.once("close", () => (asked.open -= 1));
+    const query = new URLSearchParams(request.url?.split("?")[1]);
+    void asked.gate.promise.then(() => shares.upgrade(request, socket, head, decodeHeader(request), query));
+  });
+  const streams = createStreams(it.plane, here);
+  const server = createServer().on("upgrade", (request, socket, head) => streams.upgrade(request, socket, head));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const viewers: TestViewer[] = [];
+  own.defer(async () => {
+    for (const { ws } of viewers) ws.terminate();
+    await streams.drain();
+    server.close();
+  });
+  const parts = own.move();
+  return {
+    ...it,
+    asked,
+    here,
+    view(token: string, query = "") {
+      const { port } = server.address() as AddressInfo;
+      const viewer = new TestViewer(`ws://127.0.0.1:${port}/api/fleets/${it.fleet_id}/logs/ws?token=${token}${query}`);
+      viewers.push(viewer);
+      return viewer;
+    },
+    [Symbol.asyncDispose]: () => parts.disposeAsync(),
+  };
+}
+
+type Nodes = Awaited<ReturnType<typeof startNodes>>;
+
+/** A token that may watch the fleet alone: whom it may see is looked up each second. */
+async function tokenOfFleet({ plane, org_id, fleet_id }: Nodes): Promise<string> {
+  const { secret } = await createCredential(plane.db, plane, { kind: "org", org_id, role: "viewer", scopes: [{ fleet_id }] });
+  return secret;
+}
+
+/** One more robot of the fleet. */
+async function anotherRobot({ plane, sessions, org_id, site_id, fleet_id }: Nodes): Promise<Session> {
+  const { robot_id } = await seedRobot(plane, org_id, { site_id, fleet_id });
+  const session = fakeSession("sess_2", org_id, helloOf(robot_id));
+  sessions.set(robot_id, session);
+  return session;
+}
+
+test(
+  "a server that takes its time is asked once, nobody who leaves the fleet is heard meanwhile, and a viewer that goes leaves nothing",
+  LIMIT,
+  async () => {
+    await using it = await startNodes();
+    const { plane, rig, session, org_id, asked } = it;
+    const moved = await anotherRobot(it);
+    const viewer = it.view(await tokenOfFleet(it));
+    await until("the other server is asked", () => asked.count === 1);
+    await rig.clock.advance({ seconds: 1 });
+    // Whatever was asked in that second has arrived when this has.
+    const [to_b] = await it.here.others();
+    (await it.here.connect(to_b!)).destroy();
+    const { fleet_id } = await seedRobot(plane, org_id, { site_id: it.site_id });
+    await plane.db.run(sql`update robot set fleet_id = ${fleet_id} where org_id = ${org_id} and id = ${moved.robot_id}`);
+    await rig.clock.advance({ seconds: 1 });
+    await ingestLogs(plane, moved, flush(1, 3));
+    await ingestLogs(plane, session, flush(1, 3));
+    asked.gate.resolve();
+    await until("the robot that stayed", () => viewer.records.length >= 3);
+    await ingestLogs(plane, session, flush(4, 4));
+    await until("its last record", () => viewer.seqs.at(-1) === 4);
+    assert.deepEqual(viewer.seqs, range(1, 4));
+    assert.ok(viewer.records.every(({ robot_id }) => robot_id === session.robot_id));
+    await rig.clock.advance({ seconds: 1 });
+    assert.equal(asked.count, 1);
+    viewer.ws.close();
+    await viewer.closed;
+    await until("nobody asks any more", () => asked.open === 0);
+  },
+);
+
+test("when a server comes back no record is sent twice, however much was logged that nobody wanted", LIMIT, async () => {
+  await using it = await startNodes();
+  const { plane, rig, session, asked } = it;
+  const [to_b] = await it.here.others();
+  await writeNodeAddress(plane.db, to_b!, undefined);
+  asked.gate.resolve();
+  const crowd: Session[] = [];
+  while (crowd.length < CROWD) crowd.push(await anotherRobot(it));
+  const viewer = it.view(await tokenOfFleet(it), "&level=error");
+  await viewer.headers;
+  const error = { level: "error" } as const;
+  await ingestLogs(plane, session, flush(1, 1, error));
+  await until("the error", () => viewer.records.length === 1);
+  for (let seq = 1; seq * CROWD <= FLUSHES_REMEMBERED + CROWD; seq += 1)
+    await Promise.all(crowd.map((one) => ingestLogs(plane, one, flush(seq, seq))));
+  // Stored by the other server: nobody here heard it.
+  const other = await anotherRobot(it);
+  await ingestLogs({ ...plane }, other, flush(1, 1, error));
+  await writeNodeAddress(plane.db, to_b!, to_b);
+  await rig.clock.advance({ seconds: 1 });
+  await until("what it stored meanwhile", () => viewer.records.some(({ robot_id }) => robot_id === other.robot_id));
+  assert.deepEqual(
+    viewer.records.map(({ robot_id }) => robot_id),
+    [session.robot_id, other.robot_id],
+  );
+});
