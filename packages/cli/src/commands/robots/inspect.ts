@@ -2,7 +2,6 @@ import type { Body } from "@robofleet/sdk";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { bytes, duration, relative } from "../../duration.ts";
-import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
   command.argument("<id>", "Id of the robot").action(act<[string]>(run));
@@ -29,7 +28,7 @@ async function show(context: Context, health: Body<"getRobotHealth">["data"]): P
     ...health.disks.map((disk) => [`Disk ${disk.mount}`, share(disk)] as const),
     ...health.network.map((network) => [`Net ${network.name}`, network.addresses.join(", ") || "–"] as const),
     ["Battery", battery === null ? undefined : `${battery.percent} %${battery.charging ? ", charging" : ""}`],
-    ["ROS", ros === null ? undefined : JSON.stringify(ros)],
+    ["ROS", ros === null ? undefined : rosText(ros)],
   ]);
   if (health.workloads.length > 0) {
     out.line();
@@ -40,7 +39,21 @@ async function show(context: Context, health: Body<"getRobotHealth">["data"]): P
       { title: "RESTARTS", value: ({ restarts }) => restarts },
     ]);
   }
-  for (const check of health.checks) out.line(line`${out.status(check.status)}  ${check.name}  ${check.message}`);
+  if (health.checks.length > 0) {
+    out.line();
+    await out.table(health.checks, [
+      { title: "CHECK", value: ({ name }) => name },
+      { title: "STATUS", value: ({ status }) => out.status(status) },
+      { title: "WHAT", value: ({ message }) => message },
+    ]);
+  }
+}
+
+/** `jazzy by dds: 3 nodes, 12 topics` */
+function rosText({ distro, adapter, nodes, topics }: NonNullable<Body<"getRobotHealth">["data"]["ros"]>): string {
+  const what = [distro, adapter == null ? undefined : `by ${adapter}`].filter((word) => word != null).join(" ");
+  const count = `${nodes.length} ${nodes.length === 1 ? "node" : "nodes"}, ${topics.length} ${topics.length === 1 ? "topic" : "topics"}`;
+  return what === "" ? count : `${what}: ${count}`;
 }
 
 const share = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): string =>

@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { RfHome } from "../../testing/run-rf.ts";
+import { ScriptedPeer } from "../../testing/scripted-peer.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+const health = {
+  robot_id: "rob_1",
+  status: "failing",
+  at: "2030-01-01T00:00:00.000Z",
+  uptime_seconds: 60,
+  cpu: { percent: 12, load_1m: 0.5, cores: 4 },
+  memory: { used_bytes: 1, total_bytes: 4 },
+  disks: [],
+  network: [],
+  battery: null,
+  ros: { distro: "jazzy", adapter: "dds", nodes: ["/nav"], topics: ["/scan", "/odom"] },
+  workloads: [],
+  checks: [
+    { name: "disk:/", status: "ok", message: "17 % used" },
+    { name: "app:main", status: "error", message: "ended\nwith 7" },
+  ],
+};
+
+async function inspect(ros: object): Promise<string[]> {
+  await using home = await RfHome.make();
+  await using peer = await ScriptedPeer.start(() => ({ body: { data: { ...health, ros } } }));
+  const { code, stdout, stderr } = await home.run(["robots", "inspect", "rob_1"], { env: peer.env });
+  assert.equal(code, 0, stderr);
+  return stdout.split("\n");
+}
+
+test("a robot's checks are a table, and of its ROS it is said how much there is", TIMEOUT, async () => {
+  const lines = await inspect(health.ros);
+  assert.match(lines.find((line) => line.startsWith("ROS")) ?? "", /^ROS +jazzy by dds: 1 node, 2 topics$/);
+  assert.deepEqual(lines.slice(lines.indexOf("") + 1), [
+    "CHECK     STATUS  WHAT",
+    "disk:/    ok      17 % used",
+    "app:main  error   ended\\nwith 7",
+    "",
+  ]);
+  const bare = await inspect({ distro: null, nodes: [], topics: [] });
+  assert.match(bare.find((line) => line.startsWith("ROS")) ?? "", /^ROS +0 nodes, 0 topics$/);
+});
