@@ -21,11 +21,23 @@ const plane = await startPlane({ limits: { event_streams_per_token_max: STREAMS_
 after(() => plane[Symbol.asyncDispose]());
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
-const open = (token: string, options: Parameters<typeof EventReader.open>[2] = {}) => EventReader.open(plane.url, bearer(token), options);
+type Options = Parameters<typeof EventReader.open>[2];
+const open = (token: string, options: Options = {}) => toldToAll(EventReader.open(plane.url, bearer(token), options));
+/** At one and the same node: no other knows what its readers had. */
+const openAtFirst = (token: string, options: Options = {}) =>
+  toldToAll(EventReader.open(plane.nodes[0]?.url ?? "", bearer(token), options));
 const shown = ({ kind, change, id }: Change): string => `${kind} ${change} ${id}`;
+
+/** What two nodes tell comes in no order: resolves when each has heard of it, that somebody listens too. */
+async function toldToAll<T>(call: Promise<T>): Promise<T> {
+  const answer = await call;
+  await plane.settle();
+  return answer;
+}
 
 /** Returns when each reader has heard of all that was changed in the org before. */
 async function caughtUp(org: HarnessOrg, ...readers: EventReader[]): Promise<void> {
+  await plane.settle();
   const namespace = randomUUID();
   await org.api.setConfigSchema({ params: { namespace }, body: { schema: {} } });
   for (const reader of readers) await reader.until("the last change", ({ data }) => data.id === namespace);
@@ -41,10 +53,10 @@ test("one change is one event, to those of the org and nobody else; without a pl
   assert.equal(here.headers["cache-control"], "no-store");
   assert.equal(here.headers["x-accel-buffering"], "no");
   assert.equal(here.headers["x-service-org-id"], ours.id);
-  const site = (await ours.api.createSite({ body: { name: "One" } })).data.id;
-  await ours.api.updateSite({ params: { id: site }, body: { name: "Two" } });
-  await ours.api.updateSite({ params: { id: site }, body: { name: "Two" } });
-  const fleet = (await ours.api.createFleet({ body: { name: "Fleet", site_id: site } })).data.id;
+  const site = (await toldToAll(ours.api.createSite({ body: { name: "One" } }))).data.id;
+  await toldToAll(ours.api.updateSite({ params: { id: site }, body: { name: "Two" } }));
+  await toldToAll(ours.api.updateSite({ params: { id: site }, body: { name: "Two" } }));
+  const fleet = (await toldToAll(ours.api.createFleet({ body: { name: "Fleet", site_id: site } }))).data.id;
   await ours.api.deleteFleet({ params: { id: fleet } });
   await caughtUp(ours, here);
   await caughtUp(theirs, there);
@@ -55,13 +67,13 @@ test("one change is one event, to those of the org and nobody else; without a pl
 
 test("a reader that comes back is told exactly what it missed, and after too long that something is lost", LIMIT, async () => {
   const org = await plane.org();
-  const first = await open(org.admin_token);
+  const first = await openAtFirst(org.admin_token);
   const before = await org.site();
   await caughtUp(org, first);
   first.close();
   await first.ended;
-  const missed = [await org.site(), await org.site(), await org.site()];
-  using second = await open(org.admin_token, { last_event_id: first.last_event_id });
+  const missed = [await toldToAll(org.site()), await toldToAll(org.site()), await toldToAll(org.site())];
+  using second = await openAtFirst(org.admin_token, { last_event_id: first.last_event_id });
   await caughtUp(org, second);
   assert.deepEqual(
     told(second),
@@ -71,7 +83,7 @@ test("a reader that comes back is told exactly what it missed, and after too lon
   assert.ok(!told(second).some((change) => change.includes(before)));
   // Of a server or an org's ring that is no more, and what nobody gave.
   for (const last_event_id of ["feed_0-1", "nonsense", `${first.last_event_id}9999`]) {
-    using other = await open(org.admin_token, { last_event_id });
+    using other = await openAtFirst(org.admin_token, { last_event_id });
     await other.until("that it lost something", ({ event }) => event === "lost");
     assert.deepEqual(other.heard[0]?.data, { resumed: false });
     await caughtUp(org, other);
@@ -91,7 +103,7 @@ test(
     using of_one = await open(await org.token({ role: "viewer", scopes: [{ fleet_id: one }] }));
     using of_two = await open(await org.token({ role: "admin", scopes: [{ fleet_id: two }] }));
     const token = (await org.api.createToken({ body: { label: "new", role: "viewer" } })).data.id;
-    await org.api.updateRobot({ params: { id: other.id }, body: { name: "renamed" } });
+    await toldToAll(org.api.updateRobot({ params: { id: other.id }, body: { name: "renamed" } }));
     await org.api.updateRobot({ params: { id: mover.id }, body: { fleet_id: two } });
     const release = await org.release();
     await caughtUp(org, admin, operator, of_one, of_two);
@@ -118,14 +130,14 @@ test("a viewer of one fleet who comes back is told of its fleet only, also of wh
   const org = await plane.org();
   const [one, two] = [await org.fleet(), await org.fleet()];
   const token = await org.token({ role: "viewer", scopes: [{ fleet_id: one }] });
-  const first = await open(token);
+  const first = await openAtFirst(token);
   await caughtUp(org, first);
   first.close();
   await first.ended;
   const mine = await org.enrollRobot({ fleet_id: one, online: false });
   await org.enrollRobot({ fleet_id: two, online: false });
   await org.api.updateRobot({ params: { id: mine.id }, body: { name: "renamed" } });
-  using second = await open(token, { last_event_id: first.last_event_id });
+  using second = await openAtFirst(token, { last_event_id: first.last_event_id });
   await caughtUp(org, second);
   assert.deepEqual(second.of("robot").map(shown), [`robot created ${mine.id}`, `robot updated ${mine.id}`]);
   assert.ok(second.of("timeline").every(({ robot_id }) => robot_id === mine.id));
@@ -261,6 +273,7 @@ test(
       announce(plane.plane.db.forOrg(org.id), plane.plane, org.id, changes);
       await new Promise((resolve) => setImmediate(resolve));
     }
+    await plane.settle();
     const grown = heldBytes() - before;
     assert.ok(grown < GROWTH_BYTES_MAX, `${grown} bytes more are held`);
     // Nobody waits for it.
