@@ -81,8 +81,11 @@ async function shell({ it, robot }: Scene): Promise<void> {
   await sees(it, page, /^\d+x\d+/m);
   const before = /^\d+x\d+/m.exec(await screen(page))?.[0];
   await page.setViewportSize({ width: 900, height: 700 });
-  await type(page, "clear; stty size | tr ' ' x");
-  await it.server.until("another size", async () => ![undefined, before].includes(/^\d+x\d+/m.exec(await screen(page))?.[0]));
+  // Keys may be there before the size is.
+  await it.server.until("another size", async () => {
+    await type(page, "clear; stty size | tr ' ' x");
+    return ![undefined, before].includes(/^\d+x\d+/m.exec(await screen(page))?.[0]);
+  });
   await page.setViewportSize({ width: 1_440, height: 900 });
   // The palette's own shortcut belongs to the shell, too.
   await page.keyboard.press("Control+k");
@@ -105,6 +108,7 @@ async function paste({ it }: Scene): Promise<void> {
   const BYTES = 1024 * 1024;
   await page.getByRole("button", { name: "Open a new shell" }).click();
   await it.server.until("a shell", async () => (await page.getByText("open", { exact: true }).count()) > 0);
+  await sees(it, page, PROMPT);
   // Raw: the line discipline of a terminal takes no line of a megabyte.
   await type(page, `stty raw -echo; echo rea''dy; head -c ${BYTES} | sha256sum | cut -c1-16; stty sane; echo don''e`);
   const text = "0123456789abcdef".repeat(BYTES / 16);
@@ -210,8 +214,10 @@ async function following({ it, robot, log_file }: Scene): Promise<void> {
   stored.resolve();
   await page.getByText(`burst ${LINES - 1}`).waitFor();
   await page.getByRole("log").hover();
-  await page.mouse.wheel(0, -20_000);
-  await page.getByText("burst 0", { exact: true }).waitFor();
+  await it.server.until("the oldest record", async () => {
+    await page.mouse.wheel(0, -20_000);
+    return (await page.getByText("burst 0", { exact: true }).count()) > 0;
+  });
   await page.context().close();
 }
 
@@ -221,7 +227,7 @@ async function camera({ it, robot }: Scene): Promise<void> {
   await page.getByText("frames a second").waitFor();
   const first = await picture(page);
   await it.server.until("another picture", async () => (await picture(page)) !== first);
-  assert.match(await page.locator("[data-camera-figures]").innerText(), /320 × 240/);
+  await page.locator("[data-camera-figures]", { hasText: "320 × 240" }).waitFor();
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save picture" }).click()]);
   assert.match(download.suggestedFilename(), /\.jpg$/);
   await axe(page);
@@ -239,9 +245,12 @@ async function topics({ it, robot, ros }: Scene): Promise<void> {
     return (await page.locator("[data-message]").count()) > 0;
   });
   await page.getByText("rosbridge").waitFor();
-  await page.getByRole("button", { name: /data 1.5/ }).click();
+  await page
+    .getByRole("button", { name: /data 1.5/ })
+    .first()
+    .click();
   await page.locator(".uplot canvas").waitFor();
-  assert.match(page.url(), /plot=data/);
+  await page.waitForURL(/plot=data/);
   await axe(page);
 }
 

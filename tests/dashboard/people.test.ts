@@ -39,7 +39,7 @@ test("an org from its request to the end of somebody's access, in the browser", 
 
   await t.test("a key is made with its site and its fleet, shown once, and a real agent that has it appears by itself", async (t) => {
     await visit(page, "/enrollment/new");
-    assert.equal(await page.getByLabel("Site").inputValue(), "Site 1");
+    await it.server.until("the one site to be chosen", async () => (await page.getByLabel("Site").inputValue()) === "Site 1");
     await button(page, "Make the key").click();
     await page.getByText("Waiting for robots").waitFor();
     const key = await secretOf(page);

@@ -34,7 +34,7 @@ test("the dashboard in Chromium, under its policy", { skip: NO_BROWSER, timeout:
       const expected = ["connect-src", "script-src-attr", "script-src-elem", "script-src-elem", "style-src-attr", "style-src-elem"];
       const refused = [];
       const all_refused = new Promise((resolve, reject) => {
-        setTimeout(() => reject(new Error("refused until now: " + refused.join(", "))), 10_000);
+        setTimeout(() => reject(new Error("refused until now: " + refused.join(", "))), 60_000);
         document.addEventListener("securitypolicyviolation", ({ effectiveDirective }) => {
           refused.push(effectiveDirective);
           if (expected.every((one) => refused.filter((each) => each === one).length >= expected.filter((each) => each === one).length)) resolve();

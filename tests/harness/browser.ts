@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { Role } from "@robofleet/protocol";
 import type { SimulatedRobot } from "@robofleet/swarm";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
@@ -11,6 +12,8 @@ import { type Harness, type HarnessOptions, startPlane } from "./index.ts";
 
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const WAIT_MS = 60_000;
+/** How long a page may be on its way to what is asked of it: drawn anew for another width, or with an answer that is just coming. */
+const DRAWN_MS = 15_000;
 const FAILURES = new Set(["the build of the dashboard failed", "there is no dashboard; the API works without it"]);
 
 /** For the `skip` of a test: says what is missing, or false. */
@@ -57,10 +60,11 @@ export async function openDashboard(t: TestContext, options: DashboardOptions = 
   if (CHROMIUM === undefined) throw new Error("Chromium is not installed: give the test { skip: NO_BROWSER }");
   const { robots = 0, theme, width, height, settings, ...rest } = options;
   const server = await startPlane({ ...rest, settings: { ...settings, dashboard: true } });
-  const endings: (() => Promise<unknown>)[] = [() => server[Symbol.asyncDispose]()];
+  const own = new AsyncDisposableStack();
+  own.use(server);
   const problems = new Problems();
   t.after(async () => {
-    for (const end of endings.toReversed()) await end();
+    await own.disposeAsync();
     problems.assertNone();
   });
   const failed = server.logged.find(({ msg }) => FAILURES.has(String(msg)));
@@ -68,8 +72,9 @@ export async function openDashboard(t: TestContext, options: DashboardOptions = 
   const browser = await chromium.launch({
     executablePath: CHROMIUM,
     args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+    timeout: WAIT_MS,
   });
-  endings.push(() => browser.close());
+  own.defer(() => browser.close());
   const as = async (role: Role | undefined, look: Look = {}): Promise<Page> => {
     const context = await newContext(browser, server.url, { theme, width, height, ...look });
     const page = await context.newPage();
@@ -105,18 +110,23 @@ const newContext = (
     timezoneId: "Europe/Berlin",
   });
 
-/** Nothing that keeps people out who cannot see, hear or point well; on the page as it stands. */
+/** Nothing that keeps people out who cannot see, hear or point well; on the page as it stands once it is drawn. */
 export async function axe(page: Page): Promise<void> {
   await page.evaluate(readFileSync(AXE, "utf8"));
+  let told: string[] = [];
+  const isWell = async (): Promise<boolean> => (told = await violations(page)).length === 0;
+  await until("a page for everybody", isWell, { deadline_ms: DRAWN_MS, detail: () => `${page.url()}\n${told.join("\n")}` });
+}
+
+async function violations(page: Page): Promise<string[]> {
   const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
   const found = await page.evaluate<{ violations: Violation[] }>(
     `axe.run(document, { runOnly: ${JSON.stringify(tags)}, resultTypes: ["violations"] })`,
   );
-  const told = found.violations.map(
+  return found.violations.map(
     ({ id, help, nodes }) =>
       `${id}: ${help}\n${nodes.map(({ html, failureSummary }) => `  ${html.slice(0, 300)}\n    ${failureSummary}`).join("\n")}`,
   );
-  assert.equal(told.length, 0, `${page.url()} has ${told.length} violations\n${told.join("\n")}`);
 }
 
 interface Violation {
@@ -127,8 +137,14 @@ interface Violation {
 
 /** The page is no wider than its window: nobody has to scroll sideways to read. */
 export async function assertFits(page: Page): Promise<void> {
-  const [wide, window] = await page.evaluate<[number, number]>("[document.documentElement.scrollWidth, window.innerWidth]");
-  assert.ok(wide <= window, `${page.url()} is ${wide} px wide in a window of ${window} px: ${(await widest(page)).join(" ← ")}`);
+  let what = "";
+  const fits = async (): Promise<boolean> => {
+    const [wide, window] = await page.evaluate<[number, number]>("[document.documentElement.scrollWidth, window.innerWidth]");
+    if (wide <= window) return true;
+    what = `${page.url()} is ${wide} px wide in a window of ${window} px: ${(await widest(page)).join(" ← ")}`;
+    return false;
+  };
+  await until("a page that fits its window", fits, { deadline_ms: DRAWN_MS, detail: () => what });
 }
 
 /** The elements that stick out furthest, innermost first. */
@@ -159,7 +175,8 @@ class Problems {
   watch(page: Page): void {
     page.on("pageerror", (error) => this.#add(`${page.url()}: ${error.stack ?? error.message}`));
     page.on("console", (message) => {
-      if (message.type() !== "error") return;
+      // Another test of this machine made or took away a network; what the browser drops for that it asks for again.
+      if (message.type() !== "error" || message.text().includes("net::ERR_NETWORK_CHANGED")) return;
       const { url } = message.location();
       // Chromium reports every answer of 4xx; which are wrong is decided below.
       if (message.text().startsWith("Failed to load resource") && new URL(url || page.url()).pathname.startsWith("/api/")) return;
