@@ -1,5 +1,6 @@
 import type { Readable } from "node:stream";
 import type * as Sdk from "@aws-sdk/client-s3";
+import { systemClock } from "@robofleet/clock";
 import type { EngineLog } from "../log.ts";
 import { BlobError, type BlobRange } from "./blobs.ts";
 import { toS3Error } from "./s3-error.ts";
@@ -176,7 +177,7 @@ export class S3Store {
   /** In the store, at once, for objects up to 5 GiB. */
   async copy(from: string, to: string): Promise<void> {
     const copy = new this.#sdk.CopyObjectCommand({ ...this.#at(to), CopySource: this.#source(from) });
-    await this.#call("CopyObject", () => this.#clients.working.send(copy, { abortSignal: AbortSignal.timeout(WORK_MS) }));
+    await this.#work("CopyObject", (abortSignal) => this.#clients.working.send(copy, { abortSignal }));
   }
 
   /** Every object whose key begins with `prefix`, in the order of keys, as S3 has it. */
@@ -215,9 +216,7 @@ export class S3Store {
       PartNumber: number,
       CopySource: this.#source(from),
     });
-    const { CopyPartResult } = await this.#call("UploadPartCopy", () =>
-      this.#clients.working.send(copy, { abortSignal: AbortSignal.timeout(WORK_MS) }),
-    );
+    const { CopyPartResult } = await this.#work("UploadPartCopy", (abortSignal) => this.#clients.working.send(copy, { abortSignal }));
     if (CopyPartResult?.ETag === undefined) throw toS3Error("UploadPartCopy", { name: "AnswerWithoutETag" });
     return { number, etag: CopyPartResult.ETag };
   }
@@ -229,7 +228,7 @@ export class S3Store {
       UploadId: id,
       MultipartUpload: { Parts: parts.map(({ number, etag }) => ({ PartNumber: number, ETag: etag })) },
     });
-    await this.#call("CompleteMultipartUpload", () => this.#clients.working.send(complete, { abortSignal: AbortSignal.timeout(WORK_MS) }));
+    await this.#work("CompleteMultipartUpload", (abortSignal) => this.#clients.working.send(complete, { abortSignal }));
   }
 
   /** Aborting what is not there is no error. */
@@ -265,6 +264,17 @@ export class S3Store {
   /** Keys hold nothing that would have to be encoded. */
   #source(key: string): string {
     return `${this.#bucket}/${this.#prefix}${key}`;
+  }
+
+  /** A call with which the store does something long by itself. */
+  async #work<T>(name: string, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const late = new AbortController();
+    const timer = systemClock.setTimer(WORK_MS, () => late.abort());
+    try {
+      return await this.#call(name, () => send(late.signal));
+    } finally {
+      timer.cancel();
+    }
   }
 
   async #call<T>(name: string, send: () => Promise<T>): Promise<T> {
