@@ -1,0 +1,242 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes, randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { type ClientRequest, type IncomingMessage, request } from "node:http";
+import { json } from "node:stream/consumers";
+import { test, type TestContext } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { spreadFetch } from "../harness/nodes.ts";
+import { checkTime, provePromise } from "../harness/promise.ts";
+import { pushBundle } from "../processes/app-bundle.ts";
+import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
+
+const MIB = 1024 * 1024;
+const BYTES = 64 * MIB;
+/** Acknowledged before the fault; of the rest, so much is on its way when it comes: more than a segment. */
+const BEFORE = 20 * MIB;
+const UNDER_WAY = 12 * MIB;
+/** Until an upload is told that the store is gone: a few tries of ten seconds. */
+const TOLD_MS = 60_000;
+const RESUMED_MS = 15_000;
+/** Uploads that begin while it is gone: more than a node has connections to the database. */
+const BEGINNING = 40;
+const WRITES = 200;
+const LIMIT = { skip: skipUnlessFull(), timeout: 400_000 };
+
+interface Fault {
+  begin: (rig: FaultRig) => Promise<void> | void;
+  end: (rig: FaultRig) => Promise<void> | void;
+}
+
+test("S3 refuses connections: uploads are told, nothing else notices, and they go on", LIMIT, (t) =>
+  withoutS3(t, { begin: ({ services }) => services.s3.down(), end: ({ services }) => services.s3.up() }),
+);
+
+test("S3 resets connections: uploads are told, nothing else notices, and they go on", LIMIT, (t) =>
+  withoutS3(t, {
+    begin: ({ services }) => void (services.s3.fault = () => "reset"),
+    end: ({ services }) => void (services.s3.fault = () => undefined),
+  }),
+);
+
+test("S3 is cut off, packets are lost: uploads are told, nothing else notices, and they go on", LIMIT, (t) =>
+  withoutS3(t, {
+    begin: ({ nodes, network }) => nodes.forEach(({ machine }) => machine.cut(network.addresses.s3)),
+    end: ({ nodes, network }) => nodes.forEach(({ machine }) => machine.heal(network.addresses.s3)),
+  }),
+);
+
+async function withoutS3(t: TestContext, { begin, end }: Fault): Promise<void> {
+  await using rig = await FaultRig.start();
+  try {
+    const bytes = randomBytes(BYTES);
+    const upload = await Upload.start(rig, bytes);
+    const first = await upload.send(0, BEFORE);
+    first.end();
+    assert.equal((await first.answer()).status, 204);
+    const due = await pushBundle(rig.api, "due", Buffer.from("what is due"), { kind: "file" });
+
+    const cut = await upload.send(BEFORE, BYTES);
+    await cut.write(UNDER_WAY);
+    await begin(rig);
+    const gone_at = performance.now();
+    cut.end();
+    requireTold(await cut.answer());
+    const told_ms = performance.now() - gone_at;
+    await beginInVain(rig);
+    await Promise.all(Array.from({ length: WRITES }, (_, n) => rig.ledger.post("/api/sites", { name: `Site ${n}` })));
+    // They are told to fetch what they cannot.
+    const deployments = await deployToAll(rig, due);
+    assert.deepEqual(rig.ledger.refusals, [], "calls that need no store were refused");
+    assert.equal(await rig.online(), rig.robots.length);
+
+    await end(rig);
+    const back_at = performance.now();
+    const resumed_ms = (await upload.goOn(BEFORE)) - back_at;
+    assert.ok((await until("the artifact", () => upload.fetch())).equals(bytes), "the artifact has other bytes");
+    for (const id of deployments)
+      await until("a robot to have fetched it", async () => (await rig.api.getDeployment({ params: { id } })).data.status === "applied");
+    await rig.ledger.checkReplays();
+    assert.equal(await rig.ledger.checkResources(), WRITES);
+    t.diagnostic(`told after ${Math.round(told_ms)} ms`);
+    checkTime(t, "the upload could go on", resumed_ms, RESUMED_MS);
+    provePromise(t, 16, `${t.name}: told after ${Math.round(told_ms)} ms, gone on after ${Math.round(resumed_ms)} ms, 0 bytes lost`);
+  } catch (error) {
+    rig.explain(t);
+    throw error;
+  }
+}
+
+interface Told {
+  status: number;
+  retry_after: string | undefined;
+  message: string;
+}
+
+function requireTold({ status, retry_after, message }: Told): void {
+  assert.deepEqual([status, retry_after], [503, "2"], message);
+  assert.match(message, /the store of artifacts does not answer/);
+}
+
+/** Uploads that begin while the store is gone: each is told, and none keeps a connection to the database from others. */
+async function beginInVain(rig: FaultRig): Promise<void> {
+  await Promise.all(
+    Array.from({ length: BEGINNING }, async () => {
+      const { id } = await release(rig, randomBytes(64));
+      const answer = await spreadFetch(`${rig.url}/api/releases/${id}/artifact`, {
+        method: "POST",
+        signal: AbortSignal.timeout(TOLD_MS),
+        headers: { ...headersOf(rig), "upload-length": "64" },
+      });
+      const { error } = (await answer.json()) as { error?: { message: string } };
+      requireTold({
+        status: answer.status,
+        retry_after: answer.headers.get("retry-after") ?? undefined,
+        message: error?.message ?? "",
+      });
+    }),
+  );
+}
+
+const release = async (rig: FaultRig, bytes: Buffer): Promise<{ id: string }> => {
+  const artifact_sha256 = createHash("sha256").update(bytes).digest("hex");
+  return (await rig.api.createRelease({ body: { tag: artifact_sha256, kind: "file", artifact_sha256, artifact_size: bytes.length } })).data;
+};
+
+async function deployToAll(rig: FaultRig, release_id: string): Promise<string[]> {
+  const made = rig.robots.map(({ id }) =>
+    rig.api.createDeployment({ body: { release: release_id, robot_id: id }, idempotency_key: randomUUID() }),
+  );
+  return (await Promise.all(made)).map(({ data }) => data.id);
+}
+
+const headersOf = ({ token }: FaultRig): Record<string, string> => ({ authorization: `Bearer ${token}`, "tus-resumable": "1.0.0" });
+
+/** An upload by tus, request by request. */
+class Upload {
+  readonly #rig: FaultRig;
+  readonly #url: string;
+  readonly #bytes: Buffer;
+
+  private constructor(rig: FaultRig, id: string, bytes: Buffer) {
+    this.#rig = rig;
+    this.#url = `${rig.url}/api/releases/${id}/artifact`;
+    this.#bytes = bytes;
+  }
+
+  static async start(rig: FaultRig, bytes: Buffer): Promise<Upload> {
+    const upload = new Upload(rig, (await release(rig, bytes)).id, bytes);
+    const headers = { ...headersOf(rig), "upload-length": String(bytes.length) };
+    assert.equal((await spreadFetch(upload.#url, { method: "POST", headers })).status, 201);
+    return upload;
+  }
+
+  /**
+   * Brings what is missing, as clients do: each node finds by itself that the store is back, and says to come again until then. Answers
+   * when the bytes began to come that were taken.
+   */
+  async goOn(acknowledged: number): Promise<number> {
+    return await until(
+      "the upload to go on",
+      async () => {
+        const offset = await this.#offset();
+        if (offset === undefined) return undefined;
+        assert.ok(offset >= acknowledged, `${offset} bytes are kept of ${acknowledged} that were acknowledged`);
+        const since = performance.now();
+        const rest = await this.send(offset, BYTES);
+        rest.end();
+        const told = await rest.answer();
+        if (told.status === 204) return since;
+        requireTold(told);
+        return undefined;
+      },
+      { deadline_ms: 2 * TOLD_MS },
+    );
+  }
+
+  /** How much is kept; undefined while nobody can say. */
+  async #offset(): Promise<number | undefined> {
+    const signal = AbortSignal.timeout(TOLD_MS);
+    const { status, headers } = await spreadFetch(this.#url, { method: "HEAD", headers: headersOf(this.#rig), signal });
+    assert.ok([200, 423, 503].includes(status), `HEAD was answered ${status}`);
+    return status === 200 ? Number(headers.get("upload-offset")) : undefined;
+  }
+
+  /** A request that is to bring the bytes from `start` to before `end`. */
+  async send(start: number, end: number): Promise<Sending> {
+    const sending = request(this.#url, {
+      method: "PATCH",
+      agent: false,
+      headers: {
+        ...headersOf(this.#rig),
+        "content-type": "application/offset+octet-stream",
+        "upload-offset": String(start),
+        "content-length": end - start,
+      },
+    });
+    return new Sending(sending, this.#bytes.subarray(start, end));
+  }
+
+  /** The artifact; undefined while the store is gone. */
+  async fetch(): Promise<Buffer | undefined> {
+    const answer = await spreadFetch(this.#url, { headers: { authorization: `Bearer ${this.#rig.token}` } });
+    const body = Buffer.from(await answer.arrayBuffer());
+    return answer.status === 503 ? undefined : body;
+  }
+}
+
+class Sending {
+  readonly #request: ClientRequest;
+  readonly #answered: Promise<Told>;
+  #left: Buffer;
+
+  constructor(sending: ClientRequest, bytes: Buffer) {
+    this.#request = sending;
+    this.#left = bytes;
+    this.#answered = once(sending, "response").then(([response]) => read(response as IncomingMessage));
+    // Told by whoever asks for the answer; what could not be sent after it is no error.
+    this.#answered.catch(() => {});
+    sending.on("error", () => {});
+  }
+
+  /** Resolves when so many bytes have been taken off our hands. */
+  async write(count: number): Promise<void> {
+    const chunk = this.#left.subarray(0, count);
+    this.#left = this.#left.subarray(count);
+    await new Promise<void>((resolve, reject) => this.#request.write(chunk, (error) => (error ? reject(error) : resolve())));
+  }
+
+  end(): void {
+    this.#request.end(this.#left);
+  }
+
+  answer(): Promise<Told> {
+    return until("the upload to be answered", () => this.#answered, { deadline_ms: TOLD_MS });
+  }
+}
+
+async function read(response: IncomingMessage): Promise<Told> {
+  const { statusCode: status = 0, headers } = response;
+  const body = status === 204 ? {} : ((await json(response)) as { error?: { message: string } });
+  return { status, retry_after: headers["retry-after"], message: body.error?.message ?? "" };
+}
