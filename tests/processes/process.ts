@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { type Truthy, until } from "@robofleet/clock/testing";
+import { type Truthy, until, type UntilOptions } from "@robofleet/clock/testing";
 
 const STOP_MS_MAX = 60_000;
 
@@ -60,12 +60,16 @@ export class Program {
   }
 
   /** Resolves with the first truthy answer of `look`; rejects when the program ends before. */
-  until<T>(what: string, look: () => T | Promise<T>): Promise<Truthy<Awaited<T>>> {
-    return until(what, async () => {
-      const seen = await look();
-      if (!seen && !this.running) throw new Error(`the program ended while this was waited for: ${what}`);
-      return seen;
-    }).catch((error: unknown) => {
+  until<T>(what: string, look: () => T | Promise<T>, options: UntilOptions = {}): Promise<Truthy<Awaited<T>>> {
+    return until(
+      what,
+      async () => {
+        const seen = await look();
+        if (!seen && !this.running) throw new Error(`the program ended while this was waited for: ${what}`);
+        return seen;
+      },
+      options,
+    ).catch((error: unknown) => {
       throw new Error(`${error instanceof Error ? error.message : String(error)}\n${this.output.slice(-4_000)}`, { cause: error });
     });
   }

@@ -139,6 +139,8 @@ export class ServerProcess implements AsyncDisposable {
     return this.program.until(
       "the server to listen",
       () => /"url":"([^"]+)","data":"[^"]+","msg":"listening"/.exec(this.program.output)?.[1],
+      // A busy machine makes its database and its keys in minutes, and it says how far it is.
+      { progress: () => this.program.output.length },
     );
   }
 

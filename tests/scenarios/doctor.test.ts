@@ -63,7 +63,7 @@ test("doctor tells problems by exit code 1 and its own wrong use by 2, and shows
     told.findings.filter(({ status }) => status === "problem").map(({ check }) => check),
     ["database", "secrets key", "bus"],
   );
-  const lines = await runCommand(["doctor", "--data", data, "--listen", "127.0.0.1:0"], { ...env, ...secrets });
+  const lines = await runCommand(["doctor", "--timeout", "60s", "--data", data, "--listen", "127.0.0.1:0"], { ...env, ...secrets });
   assert.equal(lines.code, 1);
   assert.match(lines.output, /\n3 problems, \d+ warnings?\n$/);
   assert.ok(!`${lines.output}${JSON.stringify(told)}`.includes("geheim"));

@@ -12,6 +12,8 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 const ROUNDS = 10;
+/** How long a scheduled deployment is held while the server dies and stops. */
+const HELD_MS = 12_000;
 
 let server: ServerProcess;
 let api: Client;
@@ -106,22 +108,30 @@ for (let round = 0; round < ROUNDS; round += 1) {
   });
 }
 
-test("a scheduled deployment is held across a kill -9 and a stop of the server, and dispatched once", LIMIT, async () => {
-  const old = await runs();
-  const wanted = old === "one" ? "two" : "one";
-  const id = await start(wanted, new Date(Date.now() + 12_000).toISOString());
-  const status = async (): Promise<string> => (await api.getDeployment({ params: { id } })).data.status;
-  await server.program.kill();
-  await server.restart();
-  assert.equal(await status(), "scheduled");
-  assert.equal(await server.program.stop(), 0);
-  await server.restart();
-  assert.equal(await status(), "scheduled");
-  assert.equal(await runs(), old);
-  assert.equal(await ended(id), "applied");
-  assert.equal(await runs(), wanted);
-  const { items } = await api.listDeploymentEvents({ params: { id }, query: { include: "targets" } });
-  assert.equal(items.filter(({ target_status }) => target_status === "dispatched").length, 1);
+test("a scheduled deployment is held across a kill -9 and a stop of the server, and dispatched once", { timeout: 540_000 }, async () => {
+  const status = async (id: string): Promise<string> => (await api.getDeployment({ params: { id } })).data.status;
+  // A machine on which the server is not back twice before the time has come gets more time.
+  for (let held_ms = HELD_MS, is_seen = false; !is_seen;) {
+    const old = await runs();
+    const wanted = old === "one" ? "two" : "one";
+    const made_ms = Date.now();
+    const due_ms = made_ms + held_ms;
+    const id = await start(wanted, new Date(due_ms).toISOString());
+    await server.program.kill();
+    await server.restart();
+    const after_kill = await status(id);
+    assert.equal(await server.program.stop(), 0);
+    await server.restart();
+    const seen = [after_kill, await status(id), await runs()];
+    const took_ms = Date.now() - made_ms;
+    is_seen = took_ms < held_ms;
+    held_ms = 2 * took_ms;
+    if (is_seen) assert.deepEqual(seen, ["scheduled", "scheduled", old]);
+    assert.equal(await ended(id), "applied");
+    assert.equal(await runs(), wanted);
+    const { items } = await api.listDeploymentEvents({ params: { id }, query: { include: "targets" } });
+    assert.equal(items.filter(({ target_status }) => target_status === "dispatched").length, 1);
+  }
 });
 
 const ALONE = { ...LIMIT, skip: oneNodeOnly("the lock of an embedded database") };
