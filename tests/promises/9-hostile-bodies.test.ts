@@ -89,7 +89,8 @@ interface Answer {
   text: string;
 }
 
-function send(route: Route, path: string, { bytes, headers = {} }: HostileBody): Promise<Answer> {
+function send(route: Route, path: string, body: HostileBody): Promise<Answer> {
+  const { bytes, headers = {} } = body;
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const sent = request(
     server.address + path,
@@ -107,7 +108,8 @@ function send(route: Route, path: string, { bytes, headers = {} }: HostileBody):
     },
   );
   sent.on("timeout", () => sent.destroy(new Error("no answer")));
-  sent.on("error", reject);
+  // A connection that was kept may be given up by the server as it is used again: HTTP says to ask anew.
+  sent.on("error", (error) => (sent.reusedSocket && "code" in error ? resolve(send(route, path, body)) : reject(error)));
   sent.end(bytes);
   return promise;
 }

@@ -99,27 +99,31 @@ export class Probe implements Disposable {
     const body = JSON.stringify({ name: `probe ${this.#asked} ${process.pid} ${performance.now()}` });
     const began_at = performance.now();
     const { promise, resolve } = Promise.withResolvers<void>();
-    const done = (status: number): void => {
+    this.#waiting.add(promise);
+    this.#send(writes ? body : undefined, (status) => {
       this.#times_ms.push(performance.now() - began_at);
       this.statuses.set(status, (this.statuses.get(status) ?? 0) + 1);
       this.#waiting.delete(promise);
       resolve();
-    };
+    });
+  }
+
+  #send(body: string | undefined, done: (status: number) => void): void {
     const sent = (this.#target.ca === undefined ? requestPlain : requestTls)(
-      `${this.#target.url}/api/sites${writes ? "" : "?limit=10"}`,
+      `${this.#target.url}/api/sites${body === undefined ? "?limit=10" : ""}`,
       {
-        method: writes ? "POST" : "GET",
+        method: body === undefined ? "GET" : "POST",
         agent: this.#agent,
         headers: {
           authorization: `Bearer ${this.#target.token}`,
-          ...(writes ? { "content-type": "application/json", "content-length": Buffer.byteLength(body) } : {}),
+          ...(body === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
         },
       },
       (response) => response.resume().on("end", () => done(response.statusCode ?? 0)),
     );
-    sent.on("error", () => done(0));
-    sent.end(writes ? body : undefined);
-    this.#waiting.add(promise);
+    // A connection that was kept may be given up by the server as it is used again: HTTP says to ask anew.
+    sent.on("error", () => (sent.reusedSocket ? this.#send(body, done) : done(0)));
+    sent.end(body);
   }
 
   [Symbol.dispose](): void {

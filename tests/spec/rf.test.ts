@@ -3,11 +3,13 @@ import { hash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
+import { until } from "@robofleet/clock/testing";
 import { appBundle, DIES } from "../processes/app-bundle.ts";
 import { documentOf, RfHome, type RfCall, type RfResult } from "../processes/rf.ts";
 import { httpOf, realRobot, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 90_000 };
+const LIMIT = { timeout: 240_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 const robot = await realRobot(plane);
@@ -29,10 +31,15 @@ async function showsList(args: string[], route: string, ...texts: string[]): Pro
   const shown = await rf(args);
   assert.equal(shown.code, 0, shown.stderr);
   for (const text of texts) assert.ok(shown.stdout.includes(text), `${text} is in\n${shown.stdout}`);
-  const [printed, answered] = [await json(...args), (await http.get(route)).body];
   const stable = (body: unknown): unknown =>
     JSON.parse(JSON.stringify(body, (key, value: unknown) => (/^(last_seen_at|updated_at)$/.test(key) ? null : value)));
-  assert.deepEqual(stable(printed), stable(answered));
+  let both: unknown[] = [];
+  const isSame = async (): Promise<boolean> => {
+    both = [stable(await json(...args)), stable((await http.get(route)).body)];
+    return isDeepStrictEqual(both[0], both[1]);
+  };
+  // The robot may have told something new between the two.
+  await until("both to show the same", isSame, { detail: () => JSON.stringify(both) });
 }
 
 async function fileOf(name: string, bytes: Buffer): Promise<string> {
