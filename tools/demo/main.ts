@@ -26,6 +26,9 @@ if (values.help) {
   process.exit(0);
 }
 
+// In `npm start | tee FILE` Ctrl-C ends tee first: what then cannot be printed is no reason to leave the server running.
+for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+
 const progress = new Progress(process.stdout);
 const processes = new Processes(path.join(values.data, "demo", "logs"));
 let ending: Promise<void> | undefined;
