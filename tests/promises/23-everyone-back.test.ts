@@ -126,6 +126,8 @@ async function makeRobots(server: ServerProcess, place: { org_id: string; site_i
       writeFileSync(path.join(directory, "robots.jsonl"), lines.join(""));
       states.push({ directory, robots: robots.length });
     }
+    // As autovacuum does within a minute of any enrolment of thousands.
+    await client.query("analyze");
   });
   return states;
 }
