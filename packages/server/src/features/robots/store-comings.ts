@@ -14,7 +14,7 @@ const runsRow = row({ id: text, runs: jsonb<string[]>() });
 /**
  * These links hold their robots' presence from now on; no robot twice. Answers of each robot the runs of its agent that came
  * before, the newest first; one that is absent is decommissioned, held, or has another key by now. In order of id, so that
- * it and others that lock many never wait for each other.
+ * it and others that lock many never wait for each other, and each by itself, as in setOffline.
  */
 export async function setOnline(
   db: Db,
@@ -27,14 +27,16 @@ export async function setOnline(
   const rows = await db.many(sql(runsRow)`
     with before as (
       select r.id, r.runs, v.session_id, v.agent_version, v.platform, v.kinds, v.streams, v.run_id
-      from unnest(${texts(({ hello }) => hello.robot_id)}::text[], ${texts(({ session_id }) => session_id)}::text[],
+      from (
+        select * from unnest(${texts(({ hello }) => hello.robot_id)}::text[], ${texts(({ session_id }) => session_id)}::text[],
           ${texts(({ public_key }) => public_key?.toString("hex") ?? null)}::text[], ${texts(({ hello }) => hello.agent_version)}::text[],
           ${texts(({ hello }) => JSON.stringify(hello.platform))}::text[], ${texts(({ hello }) => JSON.stringify(hello.kinds))}::text[],
           ${texts(({ hello }) => JSON.stringify(hello.streams))}::text[], ${texts(({ hello }) => hello.run_id)}::text[])
-        as v (id, session_id, public_key, agent_version, platform, kinds, streams, run_id)
-      join robot r on r.org_id = ${org_id} and r.id = v.id
-      where r.decommissioned_at is null and r.held_at is null and (v.public_key is null or r.public_key = decode(v.public_key, 'hex'))
-      order by r.id for no key update of r)
+          as v (id, session_id, public_key, agent_version, platform, kinds, streams, run_id)
+        order by id) v
+      cross join lateral (
+        select id, runs, public_key, decommissioned_at, held_at from robot where org_id = ${org_id} and id = v.id for no key update) r
+      where r.decommissioned_at is null and r.held_at is null and (v.public_key is null or r.public_key = decode(v.public_key, 'hex')))
     update robot r set node_id = ${node.id}, node_epoch = ${node.epoch}, session_id = before.session_id, connected_at = ${now}, last_seen_at = ${now},
       agent_version = before.agent_version, platform = before.platform::jsonb, kinds = before.kinds::jsonb, streams = before.streams::jsonb,
       runs = jsonb_path_query_array(jsonb_build_array(before.run_id) || (before.runs - before.run_id), '$[0 to 15]')
