@@ -7,8 +7,8 @@ import { type Truthy, until, type UntilOptions } from "@robofleet/clock/testing"
 const STOP_MS_MAX = 60_000;
 
 export const ROOT = path.resolve(import.meta.dirname, "../..");
-/** Compiling our sources is half of what a start costs. Written by every program that ends in good order. */
-const COMPILE_CACHE = path.join(ROOT, "node_modules", ".cache", "compile");
+/** What a program has of our environment, and where Node keeps compiled sources: to compile them is half of what a start costs. */
+const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE"];
 
 /** A program of ours, run from source as a process of its own, with everything that it printed. */
 export class Program {
@@ -18,13 +18,11 @@ export class Program {
 
   /** `within` stands in front of the command, such as one that enters another network namespace. */
   constructor(entry: string, args: readonly string[], env: Record<string, string> = {}, within: readonly string[] = []) {
-    const inherited = Object.fromEntries(
-      ["PATH", "HOME", "TMPDIR", "LANG"].flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])),
-    );
+    const inherited = Object.fromEntries(INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
     const [command = process.execPath, ...words] = [...within, process.execPath, path.join(ROOT, entry), ...args];
     this.child = spawn(command, words, {
       // No server of a test builds a dashboard, unless the test is about it.
-      env: { ...inherited, NODE_COMPILE_CACHE: COMPILE_CACHE, ROBOFLEET_DASHBOARD: "off", ...env },
+      env: { ...inherited, ROBOFLEET_DASHBOARD: "off", ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
     for (const stream of [this.child.stdout, this.child.stderr])

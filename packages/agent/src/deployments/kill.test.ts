@@ -8,12 +8,11 @@ import { processesWithEnvironment } from "../runtime/process-table.ts";
 import { ArtifactServer } from "../testing/artifact-server.ts";
 import { shellRelease, type TestRelease, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
-import { end, killEverywhere, type KilledRun, runKilledAt, useAgents } from "../testing/killed-agents.ts";
+import { end, killEverywhere, type KilledRun, runKilledAt } from "../testing/killed-agents.ts";
 
 const VERIFY = 0.1;
 /** More places than any run has: a run that survives this many would not have been killed at all. */
 const PLACES = { places_max: 200, parallel: 4 };
-const start = useAgents();
 
 /** Tags of what runs for the app: one for each leader of a process group. */
 function runningTags(state: string): string[] {
@@ -62,7 +61,7 @@ async function placesOf(second: TestRelease, status: string): Promise<number> {
   const target_id = "tgt_v2";
   const apps = { main: wish(second.release, target_id, 1, VERIFY) };
   const task: Case["task"] = { origin: server.origin, desired: { type: "desired", generation: 1, apps, configs: {} } };
-  const run: Case = { base: rig.state, start, task, target_id, last_place: "finish.after_report", status };
+  const run: Case = { base: rig.state, task, target_id, last_place: "finish.after_report", status };
   const places = await killEverywhere(PLACES, (place) => killAt(place, run));
   await rig.boot();
   return places;

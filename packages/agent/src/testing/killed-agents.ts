@@ -2,9 +2,7 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
-import os from "node:os";
 import path from "node:path";
-import { after } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import type { ReportBody } from "@robofleet/protocol/link";
 import { type KillDriverTask, outboxOf, placesOf } from "./kill-driver.ts";
@@ -12,17 +10,9 @@ import { type KillDriverTask, outboxOf, placesOf } from "./kill-driver.ts";
 const DRIVER = path.join(import.meta.dirname, "kill-driver.ts");
 const FINAL = ["applied", "rolled_back", "failed", "cancelled"];
 
-type StartAgent = (task: KillDriverTask) => ChildProcess;
-
-/** Starts agents for the tests of a file. Dozens are: compiling their sources once each would be most of the time. */
-export function useAgents(): StartAgent {
-  const compile_cache = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-kill-cache-"));
-  after(() => fs.rmSync(compile_cache, { recursive: true, force: true }));
-  return (task) => {
-    const env = { ...process.env, NODE_COMPILE_CACHE: compile_cache };
-    return spawn(process.execPath, [DRIVER, JSON.stringify(task)], { stdio: ["ignore", "inherit", "inherit"], env });
-  };
-}
+/** Starts an agent for a task, as a process of its own. */
+export const startAgent = (task: KillDriverTask): ChildProcess =>
+  spawn(process.execPath, [DRIVER, JSON.stringify(task)], { stdio: ["ignore", "inherit", "inherit"] });
 
 export async function end(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
@@ -41,7 +31,6 @@ export const finalStatus = (state: string, target_id: string): string | undefine
     .at(-1);
 
 export interface KilledRun {
-  start: StartAgent;
   task: Omit<KillDriverTask, "kill_at">;
   target_id: string;
   /** Where a run that is not killed comes by last. */
@@ -52,8 +41,8 @@ export interface KilledRun {
 
 /** Runs an agent that is killed at one place, and then another that finds what it left, to its end. `killed`: the run had such a place. */
 export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ child: ChildProcess; killed: boolean }> {
-  const { start, task, target_id, last_place, status } = run;
-  const first = start({ ...task, kill_at });
+  const { task, target_id, last_place, status } = run;
+  const first = startAgent({ ...task, kill_at });
   try {
     const isOver = (): boolean => finalStatus(task.state, target_id) !== undefined && linesOf(placesOf(task.state)).includes(last_place);
     await until("the kill, or the end", () => first.exitCode !== null || first.signalCode !== null || isOver());
@@ -62,7 +51,7 @@ export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ ch
   }
   const killed = first.signalCode === "SIGKILL";
   assert.ok(killed || first.exitCode === 0, `it ended by itself: ${first.signalCode ?? first.exitCode}`);
-  const child = start({ ...task, kill_at: 0 });
+  const child = startAgent({ ...task, kill_at: 0 });
   try {
     assert.equal(
       await until(`the end after a kill at place ${kill_at}`, () => finalStatus(task.state, target_id)),

@@ -10,14 +10,13 @@ import { containersOf, SKIP, useEngine } from "../../testing/container-rig.ts";
 import { wish } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
 import type { KillDriverTask } from "../../testing/kill-driver.ts";
-import { end, finalStatus, killEverywhere, runKilledAt, useAgents } from "../../testing/killed-agents.ts";
+import { end, finalStatus, killEverywhere, runKilledAt, startAgent } from "../../testing/killed-agents.ts";
 
 const VERIFY = 0.3;
 /** More places than any run has. */
 const PLACES = { places_max: 60, parallel: 3 };
 const LIMIT = { timeout: 600_000, skip: SKIP };
 const engine = useEngine();
-const start = useAgents();
 
 interface Outcome {
   status: "applied" | "rolled_back";
@@ -49,11 +48,11 @@ async function killAt(place: number, server: ArtifactServer, { status, manifest,
     places: "container.",
     config: { container_sockets: [engine().socket], keep_workloads: true },
   });
-  let child = start({ ...task(first.release, 1), kill_at: 0 });
+  let child = startAgent({ ...task(first.release, 1), kill_at: 0 });
   try {
     await until("the first image to be applied", () => finalStatus(state, "tgt_v1") === "applied");
     await end(child, "SIGKILL");
-    const run = { start, task: task(second.release, 2), target_id: "tgt_v2", last_place, status };
+    const run = { task: task(second.release, 2), target_id: "tgt_v2", last_place, status };
     const again = await runKilledAt(place, run);
     child = again.child;
     let seen = "";
