@@ -117,14 +117,15 @@ async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running:
   const live = await tryLock(`${directory}.live`);
   if (!live) return { failure: "processes of a PostgreSQL that was killed are still at work on it", held: true };
   const output = await openLogFile(directory);
-  let child: ChildProcess;
+  let spawned: Spawned;
   try {
     await clearStaleFiles(cluster);
-    child = await spawnPostgres(cluster, output.fd, live.fd);
+    spawned = await spawnPostgres(cluster, output.fd, live.fd);
   } finally {
     await output.close();
     await live.close();
   }
+  const { child, exited } = spawned;
   const { pid } = child;
   if (pid === undefined) return { failure: "it has no process id" };
   const running: Running = {
@@ -132,7 +133,7 @@ async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running:
     adopted: false,
     socketDirectory: cluster.socketDirectory,
     port: SOCKET_PORT,
-    exited: new Promise<Ending>((resolve) => child.once("exit", (code, name) => resolve({ code, signal: name }))),
+    exited,
     signal: (name) => Promise.resolve(child.kill(name)),
   };
   const verdict = await waitUntilReady(cluster, running, signal);
@@ -145,7 +146,12 @@ async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running:
   return { failure, held: HELD.test(failure) };
 }
 
-async function spawnPostgres(cluster: Cluster, output: number, live: number): Promise<ChildProcess> {
+interface Spawned {
+  child: ChildProcess;
+  exited: Promise<Ending>;
+}
+
+async function spawnPostgres(cluster: Cluster, output: number, live: number): Promise<Spawned> {
   const { binaries, directory, runAs, socketDirectory } = cluster;
   const settings = Object.entries(settingsFor(socketDirectory, cluster.parameters)).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const command = commandFor(runAs, path.join(binaries.bin, "postgres"), ["-D", directory, ...settings]);
@@ -157,9 +163,11 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
     stdio: ["ignore", output, output, live],
     ...command.account,
   });
+  // From the first moment: one that refuses its settings is gone before anything else is awaited.
+  const exited = new Promise<Ending>((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
   await once(child, "spawn");
   child.on("error", () => {}); // a signal that could not be sent: whoever sent it waits for the end anyway
-  return child;
+  return { child, exited };
 }
 
 /**

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { pbkdf2 } from "node:crypto";
 import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
 import { until } from "@robofleet/clock/testing";
 import { withClient } from "./connect.ts";
 import { findPostgresOn } from "./postmaster.ts";
@@ -220,6 +222,13 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await (await startOn(place.database)).stop();
   });
 
+  test("a PostgreSQL that is gone before its files are closed is not waited for", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    await using busy = busyThreads();
+    await assert.rejects(startOn(place.database, { parameters: { shared_buffers: "nonsense" } }), /invalid value for parameter/);
+    assert.ok(busy.rounds > 0);
+  });
+
   test("statements that fail leave no row contents in PostgreSQL's log", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
@@ -231,6 +240,26 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await embedded.stop();
     assert.doesNotMatch(await readLog(place.database), /hunter2/);
   });
+
+  /** Keeps every thread of libuv's pool at work, so that each file operation stands in line. */
+  function busyThreads(): { rounds: number } & AsyncDisposable {
+    const state = { rounds: 0, over: false };
+    const threads = Array.from({ length: 8 }, async () => {
+      while (!state.over) {
+        await promisify(pbkdf2)("", "", 20_000, 32, "sha256");
+        state.rounds += 1;
+      }
+    });
+    return {
+      get rounds() {
+        return state.rounds;
+      },
+      async [Symbol.asyncDispose]() {
+        state.over = true;
+        await Promise.all(threads);
+      },
+    };
+  }
 
   const readLog = (directory: string): Promise<string> => readFile(`${directory}.log`, "utf8");
 });
