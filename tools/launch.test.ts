@@ -102,7 +102,8 @@ test("a launcher that was killed takes its program with it, in good order", { ti
     if (output === "") child.kill("SIGKILL");
     output += chunk.toString();
   });
-  const ended = once(child.stdout, "end");
+  // Of the launcher and of its program, which holds the pipe: the end of the pipe may be heard of before the launcher's.
+  const ended = once(child, "close");
   const late = setTimeout(() => process.kill(Number(output), "SIGKILL"), TIMEOUT_MS / 2);
   await ended;
   clearTimeout(late);

@@ -1,12 +1,18 @@
 import path from "node:path";
 
-/** What a whole run came to. A cancelled test (timeout, crashed file) counts as failed, a todo as skipped. */
-export interface TestCounts {
+/** A cancelled test (timeout, crashed file) counts as failed, a todo as skipped. */
+export interface Tally {
   passed: number;
   failed: number;
   skipped: number;
+}
+
+/** What a whole run came to. */
+export interface TestCounts extends Tally {
   /** Files that hold no test at all: each counts as failed. */
   empty_files: string[];
+  /** Files that ran to their end and in which tests failed. One that crashed is in none of these. */
+  failed_files: (Tally & { file: string })[];
 }
 
 interface RunEvent {
@@ -25,18 +31,28 @@ interface RunEvent {
  */
 export default async function* countTests(events: AsyncIterable<RunEvent>): AsyncGenerator<string> {
   const empty_files: string[] = [];
+  const failed_files: TestCounts["failed_files"] = [];
   for await (const { type, data } of events) {
     if (type === "test:pass" && data.nesting === 0 && data.name !== undefined && path.resolve(data.name) === data.file) {
       empty_files.push(data.name);
     }
-    if (type !== "test:summary" || data.file !== undefined || data.counts === undefined) continue;
-    const { passed, failed, cancelled, skipped, todo } = data.counts;
+    if (type !== "test:summary" || data.counts === undefined) continue;
+    const tally = tallyOf(data.counts);
+    if (data.file !== undefined) {
+      if (tally.failed > 0) failed_files.push({ file: data.file, ...tally });
+      continue;
+    }
     const counts: TestCounts = {
-      passed: passed - empty_files.length,
-      failed: failed + cancelled + empty_files.length,
-      skipped: skipped + todo,
+      passed: tally.passed - empty_files.length,
+      failed: tally.failed + empty_files.length,
+      skipped: tally.skipped,
       empty_files,
+      failed_files,
     };
     yield `${JSON.stringify(counts)}\n`;
   }
+}
+
+function tallyOf({ passed, failed, cancelled, skipped, todo }: NonNullable<RunEvent["data"]["counts"]>): Tally {
+  return { passed, failed: failed + cancelled, skipped: skipped + todo };
 }

@@ -10,7 +10,7 @@ import { parseList } from "./debian.ts";
 
 const TIMEOUT_MS = 120_000;
 // A `node --test` started by a test would otherwise report to the outer runner instead of running.
-const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+const { NODE_TEST_CONTEXT: _, CI: __, ...env } = process.env;
 
 /** A repository that holds only the launcher, the runner and the given files. */
 async function repositoryWith(t: TestContext, files: Record<string, string>): Promise<string> {
@@ -30,9 +30,13 @@ async function repositoryWith(t: TestContext, files: Record<string, string>): Pr
 }
 
 function runTests(directory: string, ...args: string[]) {
+  return runTestsWith({}, directory, ...args);
+}
+
+function runTestsWith(more: Record<string, string>, directory: string, ...args: string[]) {
   const result = spawnSync(process.execPath, ["tools/run.mjs", "tools/test.ts", ...args], {
     cwd: directory,
-    env,
+    env: { ...env, ...more },
     encoding: "utf8",
     timeout: TIMEOUT_MS,
   });
@@ -83,6 +87,39 @@ test("no test is a failure: no file, an unmatched filter, an empty file", { time
   const crash = runTests(directory, "crash");
   assert.equal(crash.last_line, "0 passed, 1 failed, 0 skipped");
   assert.equal(crash.status, 1);
+});
+
+const FAILING_ONCE = `
+  import { existsSync, writeFileSync } from "node:fs"; import { test } from "node:test";
+  test("passes", () => {});
+  test("fails once", () => { const ran = existsSync("ran"); writeFileSync("ran", ""); if (!ran) throw new Error("as planned"); });`;
+
+test("in CI a file that failed is run once more, and told as unstable when it passes", { timeout: TIMEOUT_MS }, async (t) => {
+  const directory = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/once.test.ts": FAILING_ONCE });
+  const unstable = runTestsWith({ CI: "1" }, directory);
+  assert.match(unstable.stdout, /as planned[\s\S]*^robofleet: UNSTABLE, failed and then passed: tests\/once\.test\.ts$/m);
+  assert.equal(unstable.last_line, "3 passed, 0 failed, 1 skipped");
+  assert.equal(unstable.status, 0);
+
+  await rm(path.join(directory, "ran"));
+  const elsewhere = runTests(directory);
+  assert.equal(elsewhere.last_line, "2 passed, 1 failed, 1 skipped");
+  assert.equal(elsewhere.status, 1);
+});
+
+test("in CI what fails twice, crashes, or fails in many files has failed", { timeout: TIMEOUT_MS }, async (t) => {
+  const twice = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/b.test.ts": FAILING });
+  const failed = runTestsWith({ CI: "1" }, twice);
+  assert.equal(failed.last_line, "1 passed, 1 failed, 1 skipped");
+  assert.equal(failed.status, 1);
+
+  const crashing = await repositoryWith(t, { "tests/once.test.ts": FAILING_ONCE, "tests/crash.test.ts": `throw new Error("at import");` });
+  assert.doesNotMatch(runTestsWith({ CI: "1" }, crashing).stdout, /run once more/);
+
+  const many = await repositoryWith(t, { "tests/a.test.ts": FAILING, "tests/b.test.ts": FAILING, "tests/once.test.ts": FAILING_ONCE });
+  const broken = runTestsWith({ CI: "1" }, many);
+  assert.doesNotMatch(broken.stdout, /run once more/);
+  assert.equal(broken.last_line, "1 passed, 3 failed, 0 skipped");
 });
 
 test("SIGINT to the launcher ends the runner and the test processes under it", { timeout: TIMEOUT_MS }, async (t) => {
