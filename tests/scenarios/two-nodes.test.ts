@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { listenConnected } from "../../packages/server/src/engines/bus/testing/listening.ts";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+import { changesSubject } from "../../packages/server/src/features/events/announce.ts";
 import { EventReader } from "../harness/event-reader.ts";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { connected, secondNode } from "../harness/second-node.ts";
 import { checkTime } from "../harness/promise.ts";
+import { Proxy } from "../harness/proxy.ts";
 
 const OPTIONS = { skip: SKIP_NATS, timeout: 120_000 };
 const BOUND_MS = 2_000;
@@ -22,6 +25,19 @@ test("two nodes on one database and one NATS: what changes on one is an event on
   await reader.until("the site that the other node made", ({ data }) => data.id === site);
   const took = performance.now() - began;
   checkTime(t, "the change was an event on the other", took, BOUND_MS);
+});
+
+test("a reader is told that it is ready once the changes of other nodes reach it, not before", OPTIONS, async () => {
+  await using nats = await NatsServer.start();
+  await using line = await Proxy.start(nats.port);
+  // Its clock stands still: nothing but the answer of NATS ends the wait for it.
+  await using plane = await startPlane({ nodes: 1, at: "2030-01-01T00:00:00Z", settings: { bus: nats.address({ port: line.port }) } });
+  await using other = await listenConnected({ address: nats.address() });
+  await plane.until("the plane to be on the bus", () => plane.plane.bus.connected);
+  line.shape = { delay_ms: 300 };
+  using reader = await EventReader.open(plane.url, bearer(plane.default_org.admin_token));
+  other.bus.publish(changesSubject(plane.default_org.id), { changes: [{ kind: "site", id: "sit_told", change: "created" }] });
+  await reader.until("what was told right after it was ready", ({ data }) => data.id === "sit_told");
 });
 
 test("a token that is revoked on one node ends its stream on the other", OPTIONS, async (t) => {

@@ -137,6 +137,8 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     started.push(() => streams.drain());
     started.push(() => events.drain());
     started.push(() => announceStop(http, { clock: options.clock, stopping, ...options.settings.limits }));
+    // Whatever happens elsewhere after our first answer is heard here.
+    await plane.bus.subscribed();
     const { host, port } = options.settings.listen;
     await http.app.listen({ host, port });
     const address = http.server.address() as AddressInfo;

@@ -48,6 +48,16 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     ]);
   });
 
+  check("what is published once the subscriptions are in force is heard", async ({ publisher, subscriber }) => {
+    await settle(publisher, subscriber);
+    for (let n = 0; n < 100; n += 1) {
+      const heard = nextMessage(subscriber, `subject.${n}`);
+      await subscriber.subscribed();
+      publisher.publish(`subject.${n}`, n);
+      assert.equal(await heard, n);
+    }
+  });
+
   check("publish returns before anybody has heard", async ({ publisher, subscriber }) => {
     let heard = false;
     const done = nextMessage(subscriber, "s").then(() => (heard = true));

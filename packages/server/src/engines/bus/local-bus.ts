@@ -68,6 +68,7 @@ export function localBus(options: Listened & { queue_messages_max?: number }): L
         if (of_subject.size === 0 && listeners.get(subject) === of_subject) listeners.delete(subject);
       };
     },
+    async subscribed() {},
     onGap(listener) {
       const own = (): void => listener();
       gap_listeners.add(own);

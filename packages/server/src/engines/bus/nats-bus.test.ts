@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { SimulatedClock, systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
 import { busSuite } from "./bus-suite.ts";
 import { natsBus } from "./nats-bus.ts";
@@ -84,6 +84,26 @@ test("without a NATS at the start a node works alone, and joins the others when 
   assert.deepEqual(there.heard.slice(-1), [2]);
   assert.deepEqual(states, [false, true]);
   assert.equal(here.logged.length, 2);
+});
+
+test("a subscription that NATS does not confirm holds nobody up for long, and is a gap once it is in force", OPTIONS, async () => {
+  await using nats = await NatsServer.start();
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  await using here = await listenConnected({ address: nats.address(), clock });
+  await using there = await listenConnected({ address: nats.address() });
+  await passed(there.bus, here.bus);
+  const before = here.gaps();
+  nats.freeze();
+  const heard: unknown[] = [];
+  here.bus.subscribe("rf.late", (message) => void heard.push(message));
+  const subscribed = here.bus.subscribed();
+  await clock.advance({ seconds: 2 });
+  await subscribed;
+  assert.equal(here.gaps(), before);
+  nats.thaw();
+  await until("a gap is announced", () => here.gaps() > before);
+  there.bus.publish("rf.late", 1);
+  await until("what is published after it is heard", () => heard.length === 1);
 });
 
 test("a NATS that is frozen is given up after its pings, and nobody hears anything twice", OPTIONS, async () => {

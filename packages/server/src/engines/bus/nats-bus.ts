@@ -38,6 +38,8 @@ const RETRY_MAX_MS = 5_000;
 const STABLE_MS = 10_000;
 /** However often something is lost, readers read again once in this time. */
 const GAP_EVERY_MS = 1_000;
+/** How long a subscription may take to be confirmed before those who wait for it go on, and are told of a gap afterwards. */
+const SUBSCRIBE_TIMEOUT_MS = 2_000;
 /** How long what was published last may take on its way out when we close. */
 const CLOSE_FLUSH_MS = 1_000;
 /** Different complaints of the server that one connection logs. */
@@ -124,6 +126,24 @@ class NatsBus implements Bus {
       this.#heard.delete(subject);
       heard.subscription?.unsubscribe();
     };
+  }
+
+  async subscribed(): Promise<void> {
+    const connection = this.#connection;
+    // With each connection that is made comes a gap, when what is subscribed to by then is in force.
+    if (connection === undefined || !this.connected) return;
+    let late = false;
+    const confirmed = connection.flush().then(
+      () => {
+        if (late) this.#gap();
+      },
+      () => {},
+    );
+    const waited = new AbortController();
+    const { signal } = this.#ending;
+    await Promise.race([confirmed, this.#options.clock.sleep(SUBSCRIBE_TIMEOUT_MS, AbortSignal.any([waited.signal, signal]))]);
+    late = true;
+    waited.abort();
   }
 
   onGap(listener: () => void): () => void {

@@ -22,6 +22,8 @@ export class Feed {
   readonly #plane: FeedPlane;
   readonly #org_id: string;
   readonly #unsubscribe: () => void;
+  /** Resolves when the changes that other nodes tell of arrive. */
+  readonly #listening: Promise<void>;
   #waiting: AnnouncedChange[] = [];
   #taking = false;
 
@@ -35,20 +37,23 @@ export class Feed {
       if ("lost" in told) this.lose();
       else this.#hear(told.changes);
     });
+    this.#listening = plane.bus.subscribed();
   }
 
   /** Lets a reader in, behind the event of this id when that is possible. */
   async join(reader: Reader, last_event_id: string | undefined): Promise<void> {
     const { ring } = this;
-    const after = last_event_id === undefined ? undefined : ring.numberOf(last_event_id);
-    const resumed = after !== undefined && ring.has(after + 1);
     this.readers.add(reader);
     this.idle_since = undefined;
     reader.once("close", () => {
       this.readers.delete(reader);
       if (this.readers.size === 0) this.idle_since = this.#plane.clock.monotonic();
     });
-    // From here on what comes is looked up for it, too; what it missed may not have been.
+    // Whoever is ready reads what it shows, and must be told of all that changes after that.
+    await this.#listening;
+    const after = last_event_id === undefined ? undefined : ring.numberOf(last_event_id);
+    const resumed = after !== undefined && ring.has(after + 1);
+    // Since it was let in what comes is looked up for it, too; what it missed may not have been.
     if (resumed && isLimited(reader.caller)) await this.#place(ring.from(after + 1));
     if (resumed) reader.begin({ after, resumed, lost: false });
     else reader.begin({ after: ring.position, resumed, lost: last_event_id !== undefined });

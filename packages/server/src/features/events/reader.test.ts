@@ -67,6 +67,14 @@ test("who does not read holds little, and is told once that something is lost; t
   assert.deepEqual(idsOf(reader), ["rel_1000000"]);
 });
 
+test("a reader that is ended before it could begin is told why, and nothing else", () => {
+  const reader = new Reader(new Ring("boot", 100), { caller: viewer, held });
+  reader.finish("draining", "the server is stopping");
+  reader.begin({ after: 0, resumed: false, lost: false });
+  assert.deepEqual(eventsOf(reader), [{ event: "end", id: "", data: { code: "draining", message: "the server is stopping" } }]);
+  assert.equal(reader.errored, null);
+});
+
 test("somebody whose reach changes is told to read again", () => {
   const ring = new Ring("boot", 100);
   const reader = new Reader(ring, { caller: viewer, held });

@@ -57,7 +57,9 @@ export class Reader extends Readable {
     this.wake();
   }
 
+  /** Nothing, where it has been ended meanwhile. */
   begin({ after, resumed, lost }: Beginning): void {
+    if (this.#ended) return;
     this.#next = after + 1;
     this.#lost ||= lost;
     this.#begun = true;
