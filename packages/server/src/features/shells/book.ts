@@ -97,7 +97,7 @@ export class ShellBook {
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
     await this.#endings.sweep(
-      (rows_max) => listOrphans(db, node, rows_max),
+      (page) => listOrphans(db, node, page),
       (session) => tellEnd(this.#plane, session, { status: "aborted", exit_code: null, reason: "server_lost", ended_at: null }),
     );
   }

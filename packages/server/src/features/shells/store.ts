@@ -1,6 +1,7 @@
 import type { Actor } from "@robofleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
+import type { Orphan } from "../../kernel/endings.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bigint, bool, bytea, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
@@ -123,14 +124,15 @@ export const chunksAfter = (db: Db, org_id: string, session_id: string, after: n
   db.many(sql(chunkRow)`
     select ${chunkRow} from shell_recording where org_id = ${org_id} and session_id = ${session_id} and seq > ${after} order by seq limit ${limit}`);
 
-/** Those that nodes held which do not live any more. */
-export const listOrphans = (db: Db, self: NodeRun, limit: number): Promise<SessionRow[]> =>
+/** Those that nodes held which do not live any more, by org and id. */
+export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Orphan; limit: number }): Promise<SessionRow[]> =>
   // reads: node
   db.many(sql(sessionRow)`
     -- across orgs: whoever finds them tells them
     select ${sessionRow} from shell_session s
     where status = 'open' and not (node_id = ${self.id} and node_epoch = ${self.epoch})
       and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and not n.is_over)
+      and (org_id, id) > (${after.org_id}, ${after.id})
     order by org_id, id limit ${limit}`);
 
 const keptRow = row({ org_id: text, id: text, recording_bytes: bigint });

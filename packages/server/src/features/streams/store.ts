@@ -1,5 +1,6 @@
 import type { AuditEntry } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
+import type { Orphan } from "../../kernel/endings.ts";
 import { bigint, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 /** What both entries of a stream say. */
@@ -23,14 +24,15 @@ export const insertOpenStream = (db: Db, { org_id, id, entry, opened_at }: OpenS
 export const deleteOpenStream = (db: Db, org_id: string, id: string): Promise<number> =>
   db.run(sql`delete from open_stream where org_id = ${org_id} and id = ${id}`);
 
-/** Those that nodes held which do not live any more. */
-export const listOrphans = (db: Db, self: NodeRun, limit: number): Promise<OpenStream[]> =>
+/** Those that nodes held which do not live any more, by org and id. */
+export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Orphan; limit: number }): Promise<OpenStream[]> =>
   // reads: node
   db.many(sql(openRow)`
     -- across orgs: whoever finds them tells them
     select ${openRow} from open_stream s
     where not (node_id = ${self.id} and node_epoch = ${self.epoch})
       and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and not n.is_over)
+      and (org_id, id) > (${after.org_id}, ${after.id})
     order by org_id, id limit ${limit}`);
 
 const presenceRow = row({ node_id: nullable(text), node_epoch: nullable(bigint) });

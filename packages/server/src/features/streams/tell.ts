@@ -73,7 +73,7 @@ export class StreamBook {
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
     await this.#endings.sweep(
-      (rows_max) => listOrphans(db, node, rows_max),
+      (page) => listOrphans(db, node, page),
       (open) => writeClosed(this.#plane, open, SERVER_LOST, null),
     );
   }
