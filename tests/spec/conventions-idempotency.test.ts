@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { hash } from "node:crypto";
 import { test } from "node:test";
 import { startPlane } from "../harness/index.ts";
-import { freshKey } from "./http.ts";
+import { freshKey, untilTaken } from "./http.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 
 const LIMIT = { timeout: 90_000 };
@@ -16,7 +16,7 @@ test("200 parallel requests with one Idempotency-Key make one deployment and ans
   const before = await deployments();
   const key = freshKey();
   const replies = await Promise.all(
-    Array.from({ length: 200 }, () => http.post("/api/deployments", { release: release.id, robot_id: robot.id }, key)),
+    Array.from({ length: 200 }, () => untilTaken(() => http.post("/api/deployments", { release: release.id, robot_id: robot.id }, key))),
   );
   assert.deepEqual([...new Set(replies.map(({ status }) => status))], [201]);
   assert.equal(new Set(replies.map(({ text }) => text)).size, 1);

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { until } from "@robofleet/clock/testing";
 import { answerText } from "../harness/answer-text.ts";
 import type { Harness } from "../harness/index.ts";
 
@@ -87,6 +88,18 @@ export class Http {
     return this.send("POST", path, { body, headers });
   }
 }
+
+const BUSY_WAIT_MS = 2_000;
+/** As our clients do: whoever is told that the database has no time, in a crowd on a slow machine, comes again. */
+export const untilTaken = (ask: () => Promise<Reply>): Promise<Reply> =>
+  until(
+    "the server to have time",
+    async () => {
+      const reply = await ask();
+      return reply.status !== 503 && reply;
+    },
+    { poll_ms: BUSY_WAIT_MS },
+  );
 
 let keys = 0;
 /** A header with a key that nobody used before. */
