@@ -37,17 +37,28 @@ export class FleetNames {
     this.#context.out.note(`offline: ${names.join(", ")}${more}; they join when they come online`);
   }
 
-  /** The name of a robot, also of one that came later; says when one is heard that was offline, or was not there. */
+  /** The name of a robot, also of one that came later or has left the fleet; the id of one that is gone. */
+  async nameOf(robot_id: string): Promise<string> {
+    return (await this.#member(robot_id)).name;
+  }
+
+  /** The same; says when one is heard that was offline, or was not there. */
   async heard(robot_id: string, at_ms: number, since_ms: number): Promise<string> {
-    const known = this.#members.get(robot_id);
-    const member = known ?? { name: await this.#ask(robot_id), online: false };
-    this.#members.set(robot_id, member);
+    const member = await this.#member(robot_id);
     // What is stored may be of one that is gone since.
     if (!member.online && at_ms >= since_ms) {
       member.online = true;
       this.#context.out.note(`${plain(member.name)} is online`);
     }
     return member.name;
+  }
+
+  async #member(robot_id: string): Promise<Member> {
+    const known = this.#members.get(robot_id);
+    if (known !== undefined) return known;
+    const member = { name: await this.#ask(robot_id), online: false };
+    this.#members.set(robot_id, member);
+    return member;
   }
 
   async #ask(robot_id: string): Promise<string> {

@@ -97,6 +97,28 @@ test("--follow is opened again after a cut, where it was, and prints nothing twi
   assert.match(service.lines[1] ?? "", /after=2030-01-01T00%3A00%3A02\.000Z/);
 });
 
+test("what a fleet logged is shown with the names of its robots, and with their ids to a program", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const items = [record(1), record(2, { robot_id: "rob_left" }), record(3, { robot_id: "rob_gone" }), record(4)];
+  const script: Script = ({ line }) => {
+    if (line.includes("/api/fleets/fleet_1/logs")) return { body: { items, next_cursor: null } };
+    if (line.includes("/api/robots/rob_left")) return { body: { data: { id: "rob_left", name: "moved" } } };
+    if (line.includes("/api/robots?")) return { body: { items: [{ id: "rob_1", name: "first", status: "online" }], next_cursor: null } };
+    return { status: 404, body: { error: { code: "not_found", message: "no such robot" } } };
+  };
+  await using service = await ScriptedPeer.start(script);
+  const shown = await home.run(["fleets", "logs", "fleet_1"], { env: service.env });
+  assert.equal(shown.code, 0, shown.stderr);
+  assert.deepEqual(
+    shown.stdout.split("\n").map((text) => text.split("  ")[1]),
+    ["first", "moved", "rob_gone", "first", undefined],
+  );
+  const asked = service.lines.length;
+  const { stdout } = await home.run(["fleets", "logs", "fleet_1", "--json"], { env: service.env });
+  assert.deepEqual((JSON.parse(stdout) as { items: unknown[] }).items, items);
+  assert.equal(service.lines.length, asked + 1);
+});
+
 test("a fleet is followed with the names of its robots: who is offline is named once, who comes is told", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const script: Script = ({ line }) => {

@@ -3,7 +3,8 @@ import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { logLine } from "../../log-line.ts";
 import { checkOptions, type LogOptions, logOptions } from "../../logs/options.ts";
-import { noteMore, readLogs } from "../../logs/show.ts";
+import { type LogRecord, noteMore, readLogs } from "../../logs/show.ts";
+import type { Output } from "../../output.ts";
 
 export const define: Define = (command, act) => {
   logOptions(
@@ -22,12 +23,31 @@ async function run(context: Context, id: string, options: LogOptions): Promise<v
   if (options.export !== undefined) return (await import("../../logs/export.ts")).exportLogs(context, client, "fleets", id, options);
   if (options.follow === true) return follow(context, client, id, options);
   const answer = await readLogs(context, client, "listFleetLogs", id, options);
+  const names = await readNames(context, client, id, answer.items);
   await context.out.result(answer, () => {
-    for (const record of answer.items)
-      context.out.line(logLine(context.out, record, { robot: context.out.paintAs(record.robot_id, record.robot_id) }));
+    for (const record of answer.items) printRecord(context.out, record, names?.get(record.robot_id));
     noteMore(context, answer, options);
   });
 }
+
+/** Of the robots of these records; undefined for a program, which gets ids. */
+async function readNames(
+  context: Context,
+  client: Client,
+  fleet_id: string,
+  records: readonly LogRecord[],
+): Promise<Map<string, string> | undefined> {
+  if (context.structured || records.length === 0) return undefined;
+  const { FleetNames } = await import("../../logs/fleet-names.ts");
+  const names = await FleetNames.read(context, client, fleet_id);
+  const named = new Map<string, string>();
+  for (const { robot_id } of records) if (!named.has(robot_id)) named.set(robot_id, await names.nameOf(robot_id));
+  return named;
+}
+
+/** In a colour of the robot's own. */
+const printRecord = (out: Output, record: LogRecord, name = record.robot_id): void =>
+  out.line(logLine(out, record, { robot: out.paintAs(record.robot_id, name) }));
 
 async function follow(context: Context, client: Client, fleet_id: string, options: LogOptions): Promise<void> {
   const { followLogs } = await import("../../logs/follow.ts");
@@ -43,8 +63,7 @@ async function follow(context: Context, client: Client, fleet_id: string, option
       many: true,
       open: (query, signal) => client.stream("fleet_logs", { fleet_id, query, signal }),
       print: async (record) => {
-        const name = await names?.heard(record.robot_id, Date.parse(record.received_at), since_ms);
-        out.line(logLine(out, record, { robot: out.paintAs(record.robot_id, name ?? record.robot_id) }));
+        printRecord(out, record, await names?.heard(record.robot_id, Date.parse(record.received_at), since_ms));
       },
     },
     options,
