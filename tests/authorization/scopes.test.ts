@@ -91,7 +91,7 @@ test("a deployment to a fleet is of who reaches the fleet; a robot that was move
   const mover = await org.enrollRobot({ fleet_id: a1 });
   const release = await org.release();
   const [ours, others] = [await org.deploy(release, { fleet_id: a1 }), await org.deploy(release, { fleet_id: b })];
-  await plane.settle();
+  await plane.until("every robot to have it", async () => (await org.deployment(ours.id)).finished_at !== null);
   const http = new Http(plane, await org.token({ role: "viewer", scopes: [{ fleet_id: a1 }] }));
   assert.deepEqual(idsOf((await http.get("/api/deployments")).items), [ours.id]);
   assert.equal((await http.get(`/api/deployments/${others.id}/events`)).status, 404);

@@ -13,7 +13,7 @@ const ECHO = "packages/server/src/engines/bus/testing/echo-process.ts";
 
 test(
   "tls:// connects to a NATS whose authority is trusted, and to no other and none that speaks plain",
-  { skip: SKIP_NATS, timeout: 60_000 },
+  { skip: SKIP_NATS, timeout: 240_000 },
   async (t) => {
     const directory = await mkdtemp(path.join(tmpdir(), "robofleet-bus-tls-"));
     t.after(() => rm(directory, { recursive: true, force: true }));

@@ -40,8 +40,14 @@ test("a robot whose disk is full fails the deployment with its reason, once, and
     });
   const deploy = async (release: string) => ended(await start(release));
   assert.equal((await deploy(old)).status, "applied");
-  // The script's own children come and go.
-  const script = Math.min(...robot.workloads().map(({ pid }) => pid));
+  // The script's own children come and go, and numbers begin anew: a child may have the lower one.
+  let pids = robot.workloads().map(({ pid }) => pid);
+  await until("the children of this moment to be gone", () => {
+    const now = new Set(robot.workloads().map(({ pid }) => pid));
+    pids = pids.filter((pid) => now.has(pid));
+    return pids.length === 1;
+  });
+  const [script] = pids;
   const runsOld = (): boolean => robot.workloads().some(({ pid, env }) => pid === script && env.ROBOFLEET_RELEASE === "old");
 
   disk.fill(LEFT_BYTES);

@@ -123,7 +123,11 @@ test("a connection that is cut in the middle of vim says so, and leaves the term
   assert.match(rf.text, /agent offline/);
   assert.ok(rf.text.lastIndexOf("\u001b[?1049l") > rf.text.lastIndexOf("\u001b[?1049h"), "the screen of vim was left on");
   await robot.start();
-  const list = (await plane.api.listShellSessions({ params: { id: robot.id } })).items;
+  // The viewer is told before it is written.
+  const list = await plane.until("its end", async () => {
+    const { items } = await plane.api.listShellSessions({ params: { id: robot.id } });
+    return items.every(({ status }) => status !== "open") && items;
+  });
   assert.deepEqual(
     list.map(({ status, reason, program }) => [status, reason, program]),
     [["aborted", "agent_offline", "vim"]],

@@ -101,8 +101,10 @@ test("WebSocket /api/robots/{id}/ros/topics/echo lists what is published, and se
   assert.ok(Math.abs(Date.parse(String(when)) - Date.now()) < LIMIT.timeout);
   const health = await plane.until("ROS in the health snapshot", async () => {
     const { status, body } = await http.get(`/api/robots/${with_ros.id}/health`);
-    // The first may have been measured before ROS was found.
-    return (status === 200 && (body as { data: { ros: { adapter: string; topics: string[] } | null } }).data.ros) || undefined;
+    if (status !== 200) return undefined;
+    // The first may have been measured before ROS was found, or had answered.
+    const { ros } = (body as { data: { ros: { adapter: string; topics: string[] } | null } }).data;
+    return ros !== null && ros.topics.length > 0 && ros;
   });
   assert.deepEqual([health.adapter, health.topics], ["rosbridge", ["/chatter"]]);
   for (const { ws } of [list, stream]) ws.close();
