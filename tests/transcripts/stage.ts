@@ -109,8 +109,7 @@ export class Stage {
         this.#robot(subject).behave({ stuck_at: "downloading" });
         return;
       case "offline":
-        await this.#robot(subject).disconnect();
-        return this.#theatre.plane.settle();
+        return this.#goOffline(this.#robot(subject));
       case "until":
         await this.#theatre.plane.until(text, async () => (await this.run([subject, words].join(" "))).code === 0);
         return;
@@ -123,6 +122,12 @@ export class Stage {
     const robot = await this.#org.enrollRobot({ name, fleet_id });
     this.#robots.set(name, robot);
     this.names.set(`${name}_id`, robot.id);
+  }
+
+  async #goOffline(robot: Robot): Promise<void> {
+    await robot.disconnect();
+    const status = async (): Promise<string> => (await this.#org.api.getRobot({ params: { id: robot.id } })).data.status;
+    await this.#theatre.plane.until("the robot to be offline", async () => (await status()) === "offline");
   }
 
   #robot(name: string): Robot {

@@ -8,7 +8,7 @@ import { Answers, JSON_ANSWERS } from "./answers.ts";
 import { Stage, Theatre } from "./stage.ts";
 import { describe, parseTranscript, type Printed, type Step, writeTranscript } from "./transcript.ts";
 
-const LIMIT = { timeout: 180_000 };
+const LIMIT = { timeout: 300_000 };
 const FILES = globSync("*.txt", { cwd: import.meta.dirname }).toSorted();
 const UPDATES = process.env.UPDATE_TRANSCRIPTS === "1";
 
