@@ -6,7 +6,7 @@ import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { askRoute } from "./ask-route.ts";
 import { makeThings, sampleRequest } from "./sample-requests.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await startPlane();
 after(() => plane[Symbol.asyncDispose]());
 

@@ -6,7 +6,7 @@ import { Http } from "../spec/http.ts";
 import { opened } from "../spec/web-socket.ts";
 import { userToken } from "./columns.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await startPlane();
 after(() => plane[Symbol.asyncDispose]());
 

@@ -8,7 +8,7 @@ import { openSocket } from "../spec/web-socket.ts";
 import { askRoute, sessionHeaders } from "./ask-route.ts";
 import { makeThings, sampleRequest, type Things } from "./sample-requests.ts";
 
-const LIMIT = { timeout: 180_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await startPlane();
 after(() => plane[Symbol.asyncDispose]());
 

@@ -8,7 +8,7 @@ import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { runCommand, startCommand } from "../processes/server-command.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
-const LIMIT = { timeout: 120_000, skip: oneNodeOnly("the backup of an embedded database") };
+const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the backup of an embedded database") };
 
 let server: ServerProcess;
 let place = "";

@@ -15,7 +15,7 @@ import { rowsOf, rowsOfAndStop } from "../processes/database-rows.ts";
 import { type CommandResult, runCommand, ServingData } from "../processes/server-command.ts";
 import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 
-const LIMIT = { timeout: 120_000, skip: oneNodeOnly("the backup of artifacts in the data directory") };
+const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the backup of artifacts in the data directory") };
 
 let first: TestDatabase;
 let second: TestDatabase;

@@ -21,7 +21,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 import { databaseOf } from "../promises/writes-under-fire.ts";
 import { BusyServer, type Timed } from "./busy-server.ts";
 
-const LIMIT = { timeout: 180_000, skip: oneNodeOnly("the backup of an embedded database and of artifacts in the data directory") };
+const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the backup of an embedded database and of artifacts in the data directory") };
 /** Writes of all kinds before, and at least during, the backup. */
 const WRITES_BEFORE = 60;
 

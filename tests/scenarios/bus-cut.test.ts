@@ -5,7 +5,7 @@ import { listenConnected, passed } from "../../packages/server/src/engines/bus/t
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { Proxy } from "../harness/proxy.ts";
 
-const OPTIONS = { skip: SKIP_NATS, timeout: 120_000 };
+const OPTIONS = { skip: SKIP_NATS, timeout: 300_000 };
 const KEPT_MAX = 50;
 
 test("a node that is cut off from NATS keeps so many messages; the others hear those, and once that there were more", OPTIONS, async () => {

@@ -9,7 +9,7 @@ import { startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
 import { opened } from "../spec/web-socket.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 300_000 };
 const run = promisify(execFile);
 const FFMPEG = await run("sh", ["-c", "command -v ffmpeg"]).then(
   ({ stdout }) => stdout.trim(),

@@ -11,7 +11,7 @@ import { RfHome } from "../../packages/cli/src/testing/run-rf.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 
-const TIMEOUT = { timeout: 180_000, skip: whyNoDds() ?? false };
+const TIMEOUT = { timeout: 300_000, skip: whyNoDds() ?? false };
 const IMAGE_BYTES = 300_000;
 
 /** Makes the plane answer in the namespace, at the same address: sockets in files know no namespaces. */

@@ -8,7 +8,7 @@ import { appBundle, pushBundle, STAYS } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SmallDisk } from "../processes/small-disk.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const DISK_MB = 160;
 /** Enough for the agent to keep its books, and for nothing else. */
 const LEFT_BYTES = 2 * 1024 * 1024;

@@ -13,7 +13,7 @@ import { oneNodeOnly } from "../harness/nodes.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SmallDisk } from "../processes/small-disk.ts";
 
-const LIMIT = { timeout: 180_000, skip: oneNodeOnly("the disk of an embedded database") };
+const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the disk of an embedded database") };
 const DISK_MB = 200;
 /** Does not compress, so that it needs as much room as it has. */
 const VALUE_BYTES = 120_000;

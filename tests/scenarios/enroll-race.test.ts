@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { startPlane } from "../harness/index.ts";
 import { Http, untilTaken } from "../spec/http.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const AT_ONCE = 500;
 const MAX_USES = 10;
 

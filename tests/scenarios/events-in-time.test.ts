@@ -4,7 +4,7 @@ import { EventReader } from "../harness/event-reader.ts";
 import { startPlane } from "../harness/index.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 
-const LIMIT = { timeout: 120_000, skip: oneNodeOnly("what a reader may have missed is known to the node that it read at") };
+const LIMIT = { timeout: 300_000, skip: oneNodeOnly("what a reader may have missed is known to the node that it read at") };
 
 test(
   "every 15 s something comes, also to who sees nothing of what happens, and leads it along; after two minutes away all is lost",

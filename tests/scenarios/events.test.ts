@@ -14,7 +14,7 @@ import { oneNodeOnly } from "../harness/nodes.ts";
 import { checkTime } from "../harness/promise.ts";
 import { Http } from "../spec/http.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const BOUND_MS = 2_000;
 const STREAMS_MAX = 4;
 const plane = await startPlane({ limits: { event_streams_per_token_max: STREAMS_MAX } });

@@ -11,7 +11,7 @@ import { promiseSize } from "../harness/promise.ts";
 import { LiveRobot, type LiveRobotOptions } from "../harness/live-robot.ts";
 import { Proxy } from "../harness/proxy.ts";
 
-const TIMEOUT = { timeout: 180_000 };
+const TIMEOUT = { timeout: 300_000 };
 const MIB = 1024 * 1024;
 const sha256 = (bytes: Uint8Array): string => hash("sha256", bytes);
 /** Whoever runs these tests. */

@@ -7,7 +7,7 @@ import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/tes
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { connected, secondNode } from "../harness/second-node.ts";
 
-const OPTIONS = { skip: SKIP_NATS, timeout: 180_000 };
+const OPTIONS = { skip: SKIP_NATS, timeout: 300_000 };
 /** More than a node keeps for a NATS that is away: what comes after them is lost. */
 const MESSAGES = 10_001;
 

@@ -10,7 +10,7 @@ const bus = parseNatsUrl("nats://127.0.0.1:1");
 
 test(
   "one of several servers does not start with a secrets key that opens nothing of what the others locked",
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     await using first = await startPlane({ nodes: 1, settings: { bus, secrets_key: KEY } });
     // Nothing is locked yet.

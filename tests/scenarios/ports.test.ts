@@ -6,7 +6,7 @@ import { RfHome, type RfResult } from "../../packages/cli/src/testing/run-rf.ts"
 import { type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 300_000 };
 const MIB = 1024 * 1024;
 
 /** A service of the robot on loopback. */

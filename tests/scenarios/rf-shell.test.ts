@@ -10,7 +10,7 @@ import { type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
 import { Proxy } from "../harness/proxy.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 300_000 };
 const MAIN = path.resolve(import.meta.dirname, "../../packages/cli/src/main.ts");
 const withShell = { robot: { shell: { user: os.userInfo().username, command: ["bash", "--norc", "-i"] } } };
 

@@ -8,7 +8,7 @@ import { migrate, MIGRATIONS_DIRECTORY } from "../../packages/server/src/engines
 import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 
-const LIMIT = { timeout: 180_000 };
+const LIMIT = { timeout: 300_000 };
 
 /** As a next version would bring it: what is added may be left empty by a program that does not know it. */
 const EXPAND = `

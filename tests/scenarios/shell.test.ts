@@ -7,7 +7,7 @@ import { ROBOT_CONFIG_DEFAULT } from "../../packages/agent/src/config-file/robot
 import { type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 300_000 };
 const SUBPROTOCOL = "robofleet.shell.v1";
 const MIB = 1024 * 1024;
 

@@ -4,7 +4,7 @@ import { AgentProcess } from "../processes/agent-process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { opened } from "../spec/web-socket.ts";
 
-const LIMIT = { timeout: 180_000 };
+const LIMIT = { timeout: 300_000 };
 
 test("each stream is in the audit before it is open and after its end, also when the server was killed in between", LIMIT, async () => {
   await using server = await ServerProcess.start();

@@ -7,7 +7,7 @@ import { LiveRobot } from "../harness/live-robot.ts";
 import { OpenStream } from "../harness/open-stream.ts";
 import { RobotSurroundings } from "../harness/robot-surroundings.ts";
 
-const LIMIT = { skip: SKIP_NATS, timeout: 120_000 };
+const LIMIT = { skip: SKIP_NATS, timeout: 300_000 };
 const NODES = 3;
 const ROBOTS = 9;
 

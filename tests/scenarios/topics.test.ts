@@ -6,7 +6,7 @@ import { RfHome } from "../../packages/cli/src/testing/run-rf.ts";
 import { startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
 
-const TIMEOUT = { timeout: 180_000, skip: NO_ROS1 };
+const TIMEOUT = { timeout: 300_000, skip: NO_ROS1 };
 
 /** A latched laser scan that is the same for everybody, and a talker at 20 Hz. */
 const PUBLISHER = `

@@ -14,7 +14,7 @@ import { runCommand, ServingData, startCommand } from "../processes/server-comma
 
 const OLD = 15;
 const SYSTEM = "/usr/lib/postgresql";
-const LIMIT = { timeout: 180_000, skip: existsSync(`${SYSTEM}/${OLD}/bin/postgres`) ? false : `PostgreSQL ${OLD} is not installed` };
+const LIMIT = { timeout: 300_000, skip: existsSync(`${SYSTEM}/${OLD}/bin/postgres`) ? false : `PostgreSQL ${OLD} is not installed` };
 /** Rows that make the copy long enough to be cut. */
 const SITES = 40;
 

@@ -8,7 +8,7 @@ import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { documentOf, RfHome } from "../processes/rf.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 
 test("the bootstrap token of an approved org has the form rf_org_ and hexadecimal digits, and is its admin", LIMIT, async () => {

@@ -6,7 +6,7 @@ import { runningTags, SKIP, useEngine } from "../../packages/agent/src/testing/c
 import { dockerArchive, shellImage, STAYS_UP } from "../../packages/agent/src/testing/images.ts";
 import { realRobot, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 120_000, skip: SKIP };
+const LIMIT = { timeout: 300_000, skip: SKIP };
 const engine = useEngine();
 
 test("release kind container_image is what a release is by default, and a robot runs its container", LIMIT, async () => {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { ADMIN_TOKEN, type Harness, type HarnessOptions, startPlane } from "../harness/index.ts";
 import { Program } from "../processes/process.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const PATH = "/api/admin/orgs";
 
 /** A request as it stands: fetch would set Host and Origin by itself. */

@@ -5,7 +5,7 @@ import { startPlane } from "../harness/index.ts";
 import { freshKey, untilTaken } from "./http.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 90_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 const robot = await plane.enrollRobot();

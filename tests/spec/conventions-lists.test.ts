@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { freshKey, type Item } from "./http.ts";
 import { httpOf, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 
 const org = await plane.org();

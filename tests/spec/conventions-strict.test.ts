@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { httpOf, sharedPlane } from "./spec-plane.ts";
 import { freshKey } from "./http.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 const robot = await plane.enrollRobot();

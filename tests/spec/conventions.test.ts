@@ -4,7 +4,7 @@ import { startPlane } from "../harness/index.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 import { freshKey, Http } from "./http.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 const robot = await plane.enrollRobot();

@@ -5,7 +5,7 @@ import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { freshKey } from "./http.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 

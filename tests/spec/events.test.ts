@@ -4,7 +4,7 @@ import { rollBack } from "@robofleet/swarm";
 import { type Item } from "./http.ts";
 import { httpOf, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 

@@ -7,7 +7,7 @@ import { gzipSync } from "node:zlib";
 import { freshKey } from "./http.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 const robot = await plane.enrollRobot();

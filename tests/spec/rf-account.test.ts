@@ -6,7 +6,7 @@ import { ADMIN_TOKEN } from "../harness/index.ts";
 import { documentOf, RfHome } from "../processes/rf.ts";
 import { httpOf, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const token = plane.default_org.admin_token;
 

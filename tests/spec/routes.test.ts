@@ -7,7 +7,7 @@ import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { freshKey } from "./http.ts";
 import { anonymous, httpOf, realRobot, sharedPlane } from "./spec-plane.ts";
 
-const LIMIT = { timeout: 90_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 const robot = await realRobot(plane);

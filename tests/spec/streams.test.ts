@@ -7,7 +7,7 @@ import { freshKey } from "./http.ts";
 import { httpOf, realRobot, robotConfig, sharedPlane } from "./spec-plane.ts";
 import { opened, openSocket, refused } from "./web-socket.ts";
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 const robot = await realRobot(plane, "arm-1", [
