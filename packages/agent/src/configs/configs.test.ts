@@ -52,6 +52,17 @@ test("values that are there already are applied unchanged, and an ended target i
   assert.equal(rig.server.requests.length, 1);
 });
 
+test("what is wanted right behind something that is there already is done, too", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  rig.want({}, serve(rig, "default", "{}", "tgt_1"));
+  await rig.ended("tgt_1");
+  const newer = serve(rig, "default", '{"greeting":"hej"}', "tgt_2", { version: 2 });
+  // As when the welcome and the desired state, or two desired states, come in one piece from the network.
+  rig.deployments.announce();
+  rig.want({}, newer);
+  assert.equal((await rig.ended("tgt_2")).status, "applied");
+});
+
 test("a namespace that looks like a path stays one file in the folder", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "../../evil/x", "{}", "tgt_1"));

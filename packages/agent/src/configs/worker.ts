@@ -103,15 +103,18 @@ export class ConfigWorker {
   }
 
   #work(): void {
-    if (this.#busy !== undefined || this.#stopped) return;
-    this.#busy = this.#run().finally(() => (this.#busy = undefined));
+    if (this.#busy !== undefined || this.#stopped || this.#open() === undefined) return;
+    this.#busy = this.#run().finally(() => {
+      this.#busy = undefined;
+      // What was wished for since it looked last found it busy.
+      this.#work();
+    });
   }
 
   async #run(): Promise<void> {
     const { clock, timing, log } = this.#options;
-    for (let failures = 0; !this.#stopped;) {
-      const wish = this.#wish;
-      if (wish === undefined || this.#isDone(wish)) return;
+    let failures = 0;
+    for (let wish = this.#open(); wish !== undefined && !this.#stopped; wish = this.#open()) {
       this.#abort = new AbortController();
       try {
         await this.#bringTo(wish, this.#abort.signal);
@@ -132,6 +135,11 @@ export class ConfigWorker {
         this.#abort = undefined;
       }
     }
+  }
+
+  /** What is wanted and not done. */
+  #open(): DesiredConfig | undefined {
+    return this.#wish === undefined || this.#isDone(this.#wish) ? undefined : this.#wish;
   }
 
   #isDone(wish: DesiredConfig): boolean {
