@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import type { Clock } from "@robofleet/clock";
 import { OUTPUT_TAIL_CHARACTERS } from "./limits.ts";
 import { signalGroup } from "./process-table.ts";
@@ -24,21 +24,22 @@ export function runCommand({ argv, cwd, env, timeout_ms, clock, signal: cut }: C
   return new Promise((resolve) => {
     const [program, ...args] = argv;
     if (program === undefined) return resolve({ ok: false, message: "no command is named" });
-    const child = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+    // Without its pipes, where no descriptors are left; then it has an error to tell.
+    const child: ChildProcess = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
     let tail = "";
     let timed_out = false;
     const keep = (chunk: Buffer): void => {
       tail = (tail + chunk.toString("utf8")).slice(-OUTPUT_TAIL_CHARACTERS);
     };
-    child.stdout.on("data", keep);
-    child.stderr.on("data", keep);
+    child.stdout?.on("data", keep);
+    child.stderr?.on("data", keep);
     const end = (ok: boolean, why: string): void => {
       timer.cancel();
       cut?.removeEventListener("abort", kill);
       // Also what the command left running in the background: a probe has no business there.
       if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
-      child.stdout.destroy();
-      child.stderr.destroy();
+      child.stdout?.destroy();
+      child.stderr?.destroy();
       const words = tail.trim();
       resolve({ ok, message: words === "" ? why : `${why}: ${words}` });
     };
@@ -46,6 +47,7 @@ export function runCommand({ argv, cwd, env, timeout_ms, clock, signal: cut }: C
       if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
     };
     cut?.addEventListener("abort", kill, { once: true });
+    if (cut?.aborted) kill();
     const timer = clock.setTimer(timeout_ms, () => {
       timed_out = true;
       kill();

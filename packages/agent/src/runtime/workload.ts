@@ -74,8 +74,8 @@ export class Workload {
       return;
     }
     this.#ended = new Promise((resolve) => {
-      child.once("error", (error) => {
-        // Without a pid it never ran; with one this is a signal that could not be sent, and `exit` will follow.
+      // Each time: without a pid it never ran; with one this is a signal that could not be sent, and `exit` will follow.
+      child.on("error", (error) => {
         if (child.pid === undefined) void this.#onEnd(child, `could not be started: ${error.message}`).finally(resolve);
       });
       child.once(

@@ -97,11 +97,12 @@ export class Journal {
     const { command, environment, clock, log } = this.#options;
     const [program = "journalctl", ...args] = command;
     const started_at = clock.monotonic();
-    const child = spawn(program, [...args, ...this.#arguments()], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
+    const child: ChildProcess = spawn(program, [...args, ...this.#arguments()], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
     this.#child = child;
     const { stdout, stderr } = child;
-    boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
-    stderr.setEncoding("utf8").on("data", (text: string) => this.#say(text));
+    // None of both, where no descriptors are left: then it errs.
+    if (stdout) boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
+    stderr?.setEncoding("utf8").on("data", (text: string) => this.#say(text));
     this.#ended = new Promise((resolve) => {
       let has_ended = false;
       // A command that could not be started errs, and closes too.

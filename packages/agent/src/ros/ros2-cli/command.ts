@@ -1,7 +1,6 @@
-import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
-import type { Readable } from "node:stream";
 import type { Clock } from "@robofleet/clock";
 import { signalGroup } from "../../runtime/process-table.ts";
 import { stopGroup } from "../../runtime/stop-group.ts";
@@ -31,15 +30,18 @@ export async function findProgram(environment: Readonly<Record<string, string>>)
   return undefined;
 }
 
-/** Starts it as the leader of a process group. Python holds back what it prints into a pipe unless it is told not to. */
-export function start({ program, environment }: Ros2Command, args: readonly string[]): ChildProcessByStdio<null, Readable, null> {
+/**
+ * Starts it as the leader of a process group; without its pipe, where no descriptors are left, and then it has an error to tell. Python holds
+ * back what it prints into a pipe unless it is told not to.
+ */
+export function start({ program, environment }: Ros2Command, args: readonly string[]): ChildProcess {
   const env = { ...environment, PYTHONUNBUFFERED: "1" };
   return spawn(program, args, { env, detached: true, stdio: ["ignore", "pipe", "ignore"] });
 }
 
 /** Ends it and all that it started. */
-export async function stop(child: ChildProcessByStdio<null, Readable, null>, clock: Clock): Promise<void> {
-  child.stdout.destroy();
+export async function stop(child: ChildProcess, clock: Clock): Promise<void> {
+  child.stdout?.destroy();
   if (child.pid !== undefined) await stopGroup(child.pid, { clock, grace_ms: STOP_GRACE_MS });
 }
 
@@ -59,13 +61,13 @@ export function outputOf(
       timer.cancel();
       signal?.removeEventListener("abort", giveUp);
       if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
-      child.stdout.destroy();
+      child.stdout?.destroy();
       resolve(text);
     };
     const giveUp = (): void => end(undefined);
     const timer = command.clock.setTimer(timeout_ms, giveUp);
     signal?.addEventListener("abort", giveUp, { once: true });
-    child.stdout.on("data", (part: Buffer) => {
+    child.stdout?.on("data", (part: Buffer) => {
       bytes += part.length;
       if (bytes > OUTPUT_BYTES_MAX) return giveUp();
       parts.push(part);

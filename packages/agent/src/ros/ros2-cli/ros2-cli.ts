@@ -135,7 +135,7 @@ class Ros2Adapter implements RosAdapter {
       signal.addEventListener("abort", () => resolve(), { once: true });
       child.once("error", () => resolve());
       child.once("close", () => resolve());
-      child.stdout.on("data", (chunk: Buffer) => documents.add(chunk));
+      child.stdout?.on("data", (chunk: Buffer) => documents.add(chunk));
     });
     await stop(child, this.#clock);
     return came;

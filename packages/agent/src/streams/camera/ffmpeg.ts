@@ -1,8 +1,7 @@
-import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:fs";
 import { access } from "node:fs/promises";
 import path from "node:path";
-import type { Readable, Writable } from "node:stream";
 import type { Clock } from "@robofleet/clock";
 import { stopGroup } from "../../runtime/stop-group.ts";
 import { FRAME_SILENCE_MS, type SourceEnd, type SourceRun } from "./frame-source.ts";
@@ -79,15 +78,14 @@ const FED_FILTERS = [`select='not(mod(n,${FED_COPIES}))'`, "setpts=N/(25*TB)"];
 /** Its command line for JPEGs that it is fed as a multipart body. */
 const fedArguments = (picture: Picture): string[] => [...QUIETLY, ...FED, ...outputArguments(picture, FED_FILTERS)];
 
-type Child = ChildProcessByStdio<Writable | null, Readable, Readable>;
-
-function start(args: readonly string[], fed: boolean, environment: Readonly<Record<string, string>>): Child {
+/** Without its pipes, where no descriptors are left; then it has an error to tell. */
+function start(args: readonly string[], fed: boolean, environment: Readonly<Record<string, string>>): ChildProcess {
   return spawn("ffmpeg", args, {
     stdio: [fed ? "pipe" : "ignore", "pipe", "pipe"],
     env: { ...environment, AV_LOG_FORCE_NOCOLOR: "1" },
     // A group of its own: what it starts ends with it.
     detached: true,
-  }) as Child;
+  });
 }
 
 /** Runs ffmpeg until it ends or the signal does, and hands on its frames. Its pipe is always read: what waits there would be old. */
@@ -105,11 +103,11 @@ export interface Feeding {
 export function feedFfmpeg(run: SourceRun, options: FfmpegOptions): Feeding {
   const child = start(fedArguments(run.picture), true, options.environment);
   const ended = watchChild(child, run, options);
-  const stdin = child.stdin!;
+  const { stdin } = child;
   let busy = false;
   let newest: Uint8Array | undefined;
-  stdin.on("error", () => {});
-  stdin.on("drain", () => {
+  stdin?.on("error", () => {});
+  stdin?.on("drain", () => {
     busy = false;
     const next = newest;
     newest = undefined;
@@ -117,7 +115,7 @@ export function feedFfmpeg(run: SourceRun, options: FfmpegOptions): Feeding {
   });
   const feed = (jpeg: Uint8Array): void => {
     if (busy) newest = jpeg;
-    else {
+    else if (stdin) {
       for (let copy = 0; copy < FED_COPIES; copy += 1) {
         stdin.write(`--frame\r\nContent-Type: image/jpeg\r\nContent-Length: ${jpeg.length}\r\n\r\n`);
         stdin.write(jpeg);
@@ -128,7 +126,7 @@ export function feedFfmpeg(run: SourceRun, options: FfmpegOptions): Feeding {
   return { feed, ended };
 }
 
-async function watchChild(child: Child, { signal, frame, refused }: SourceRun, { clock }: FfmpegOptions): Promise<SourceEnd> {
+async function watchChild(child: ChildProcess, { signal, frame, refused }: SourceRun, { clock }: FfmpegOptions): Promise<SourceEnd> {
   const words = new LastWords();
   const splitter = new JpegSplitter((jpeg) => {
     silence.heard();
@@ -140,8 +138,8 @@ async function watchChild(child: Child, { signal, frame, refused }: SourceRun, {
     silent = true;
     stop();
   });
-  child.stdout.on("data", (chunk: Buffer) => splitter.push(chunk));
-  child.stderr.on("data", (chunk: Buffer) => words.push(chunk));
+  child.stdout?.on("data", (chunk: Buffer) => splitter.push(chunk));
+  child.stderr?.on("data", (chunk: Buffer) => words.push(chunk));
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
   const end = await new Promise<SourceEnd>((resolve) => {

@@ -25,16 +25,22 @@ export class PipedTerminal implements Terminal {
   constructor({ argv: [file = "", ...args], cwd, env, clock }: Program & { clock: Clock }) {
     this.#clock = clock;
     // Detached: a session of its own, so that all of it can be found and ended.
-    const child = spawn(file, args, { cwd, env: { ...env }, detached: true, stdio: ["pipe", "pipe", "pipe"] });
+    const child: ChildProcess = spawn(file, args, { cwd, env: { ...env }, detached: true, stdio: ["pipe", "pipe", "pipe"] });
+    const { stdin, stdout, stderr } = child;
+    if (!stdin || !stdout || !stderr) {
+      // Node tells it a moment later, to whoever listens.
+      child.once("error", () => {});
+      throw new Error("the robot has no descriptors left for a program's input and output");
+    }
     this.#child = child;
-    this.#stdin = child.stdin;
+    this.#stdin = stdin;
     this.#output = new OutputQueue([
-      { stream: child.stdout, error: false },
-      { stream: child.stderr, error: true },
+      { stream: stdout, error: false },
+      { stream: stderr, error: true },
     ]);
     this.#session = child.pid === undefined ? undefined : sessionOf(child.pid);
     // A program that closed its input is told nothing more.
-    child.stdin.on("error", () => {});
+    stdin.on("error", () => {});
     this.exited = new Promise((resolve) => {
       child.once("error", () => resolve({ code: SHELL_CANNOT_START }));
       child.once("exit", (code, signal) => {
