@@ -8,7 +8,7 @@ import { gzipSync } from "node:zlib";
 import { until } from "@robofleet/clock/testing";
 import { extract } from "tar-stream";
 import { tarOf } from "../../testing/images.ts";
-import { renameArchive, unpackedArchiveBytes } from "./image-archive.ts";
+import { readArchive, renameArchive, unpackedArchiveBytes } from "./image-archive.ts";
 
 const LIMIT = { timeout: 120_000 };
 const IMAGE = { image_id: "sha256:0", config: "config", layers: ["layer"] };
@@ -39,6 +39,11 @@ test("an archive's own descriptions are left out, however their names are writte
     }
     assert.deepEqual(left, ["layer", "manifest.json"]);
   });
+});
+
+test("an archive that is not there is refused, and ends nobody", LIMIT, async () => {
+  await assert.rejects(readArchive("/no/such/archive", "x64"), /is no tar: ENOENT/);
+  await new Promise((resolve) => setImmediate(resolve));
 });
 
 test("an archive that is not read to its end closes its file", LIMIT, async () => {

@@ -80,8 +80,10 @@ const entryName = ({ name }: Pick<Header, "name">): string => path.posix.resolve
 
 async function eachEntry(archive: string, use: (header: Header, content: Entry) => Promise<void>): Promise<void> {
   const entries = extract();
+  const is_gzip = await isGzip(archive);
+  // From here on without a pause: a file that cannot be read says so to whoever listens.
   const file = fs.createReadStream(archive);
-  const reading = (await isGzip(archive)) ? pipeline(file, createGunzip(), entries) : pipeline(file, entries);
+  const reading = is_gzip ? pipeline(file, createGunzip(), entries) : pipeline(file, entries);
   const using = (async (): Promise<void> => {
     for await (const entry of entries) {
       await use(entry.header, entry);
