@@ -10,9 +10,9 @@ import { drop } from "./by-hand.ts";
 
 const FILE_BYTES = 20_000_000;
 /** Slow enough that an upload is met half-way. */
-const SLOW_BYTES_PER_SECOND = 1_000_000;
+const SLOW_BYTES_PER_SECOND = 500_000;
 
-test("releases and configs in the browser", { skip: NO_BROWSER, timeout: 240_000 }, async (t) => {
+test("releases and configs in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-artifacts-"));
   t.after(() => rm(directory, { recursive: true }));
   const it = await openDashboard(t, { robots: 2 });

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rollBack, slow } from "@robofleet/swarm";
-import { axe, NO_BROWSER, openDashboard } from "../harness/browser.ts";
+import { axe, goTo, NO_BROWSER, openDashboard } from "../harness/browser.ts";
 
 const ROBOTS = 20;
 
-test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, timeout: 240_000 }, async (t) => {
+test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t, { robots: ROBOTS });
   const { server, page } = it;
   const fleet_id = await server.homeFleet();
@@ -16,7 +16,7 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
   let id = "";
 
   await t.test("waves are written, planned as they are written, and deployed", async () => {
-    await page.goto(`/deployments/new?release=1.5.0&fleet=${fleet_id}`);
+    await goTo(page, `/deployments/new?release=1.5.0&fleet=${fleet_id}`);
     await page.getByRole("button", { name: "Add a first wave" }).click();
     await page.getByLabel("Who", { exact: true }).selectOption("count");
     await page.getByLabel("Up to, robots").fill("five");
@@ -43,7 +43,7 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
 
   await t.test("a robot is found by its name", async () => {
     const [name] = [...(await server.targets(id)).values()].map(({ robot_name }) => robot_name);
-    await page.goto(`/deployments/${id}?q=${encodeURIComponent(name ?? "")}`);
+    await goTo(page, `/deployments/${id}?q=${encodeURIComponent(name ?? "")}`);
     await page
       .locator("[data-row]", { hasText: name ?? "" })
       .first()
@@ -89,7 +89,7 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
   });
 
   await t.test("two are chosen in the list and compared", async () => {
-    await page.goto("/deployments");
+    await goTo(page, "/deployments");
     const rows = page.locator("[data-row]");
     await rows.nth(1).getByLabel("Choose").click();
     await rows.nth(2).getByLabel("Choose").click();

@@ -2,7 +2,7 @@ import { test } from "node:test";
 import { axe, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
 import { makeScene } from "./scene.ts";
 
-const LIMIT = { skip: NO_BROWSER, timeout: 300_000 };
+const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
 test("pages say what is wrong, and what still holds", LIMIT, async (t) => {
   const it = await openDashboard(t);

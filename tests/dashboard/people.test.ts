@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Locator, Page } from "playwright-core";
-import { axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
+import { axe, goTo, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 import { signIn } from "../harness/chromium.ts";
 import { ADMIN_TOKEN } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
@@ -9,14 +9,14 @@ import { LiveRobot } from "../harness/live-robot.ts";
 const secretOf = async (page: Page): Promise<string> => (await page.locator("[data-secret]").textContent()) ?? "";
 const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
 
-test("an org from its request to the end of somebody's access, in the browser", { skip: NO_BROWSER, timeout: 240_000 }, async (t) => {
+test("an org from its request to the end of somebody's access, in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t, { role: undefined });
   const { page } = it;
 
   await t.test("the service's admin lets an org in; the admin token is kept nowhere", async () => {
     const asked = await page.request.post("/api/orgs", { data: { name: "Nova Farms", email: "bo@nova.example" } });
     assert.equal(asked.status(), 202);
-    await page.goto("/admin?status=pending");
+    await goTo(page, "/admin?status=pending");
     await page.getByLabel("Admin token").fill("not-the-token");
     await button(page, "Go on").click();
     await page.getByRole("alert").waitFor();

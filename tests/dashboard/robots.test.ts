@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 
-test("robots: found, watched and changed, many at once and one by one", { skip: NO_BROWSER, timeout: 240_000 }, async (t) => {
+test("robots: found, watched and changed, many at once and one by one", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t, { robots: 4 });
   const { page } = it;
   const { api } = it.org;

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { axe, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
+import { axe, goTo, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
 import { signIn } from "../harness/chromium.ts";
 
-test("the dashboard in Chromium, under its policy", { skip: NO_BROWSER, timeout: 180_000 }, async (t) => {
+test("the dashboard in Chromium, under its policy", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t);
   const nobody = await it.as(undefined);
 
   await t.test("whoever is not signed in is asked for a token, and comes back to where they wanted to go", async () => {
-    await nobody.goto("/robots?q=arm");
+    await goTo(nobody, "/robots?q=arm");
     await nobody.waitForURL("**/sign-in?**");
     await axe(nobody);
     await nobody.getByLabel("Token").fill("rf_org_nobody");

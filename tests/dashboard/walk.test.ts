@@ -5,7 +5,7 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import type { Locator, Page } from "playwright-core";
-import { type Dashboard, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
+import { type Dashboard, goTo, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 import { signIn } from "../harness/chromium.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, DIES } from "../processes/app-bundle.ts";
@@ -18,7 +18,7 @@ const VERIFY = "1s";
 
 const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
 
-test("from the first sign-in to the end of somebody's access, beside a swarm", { skip, timeout: 300_000 }, async (t) => {
+test("from the first sign-in to the end of somebody's access, beside a swarm", { skip, timeout: 400_000 }, async (t) => {
   const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-walk-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const it = await openDashboard(t, { role: undefined, robots: SWARM });
@@ -57,7 +57,7 @@ test("from the first sign-in to the end of somebody's access, beside a swarm", {
 });
 
 async function enter({ page, server }: Dashboard): Promise<void> {
-  await page.goto("/robots");
+  await goTo(page, "/robots");
   await page.waitForURL("**/sign-in?next=*");
   await page.getByLabel("Token").fill("rf_user_nonsense");
   await button(page, "Sign in").click();

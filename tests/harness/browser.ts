@@ -12,8 +12,6 @@ import { type Harness, type HarnessOptions, startPlane } from "./index.ts";
 
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const WAIT_MS = 60_000;
-/** How long a page may be on its way to what is asked of it: drawn anew for another width, or with an answer that is just coming. */
-const DRAWN_MS = 15_000;
 const FAILURES = new Set(["the build of the dashboard failed", "there is no dashboard; the API works without it"]);
 
 /** For the `skip` of a test: says what is missing, or false. */
@@ -77,8 +75,9 @@ export async function openDashboard(t: TestContext, options: DashboardOptions = 
   own.defer(() => browser.close());
   const as = async (role: Role | undefined, look: Look = {}): Promise<Page> => {
     const context = await newContext(browser, server.url, { theme, width, height, ...look });
+    // Of its pages, and of what is asked beside them.
+    context.setDefaultTimeout(WAIT_MS);
     const page = await context.newPage();
-    page.setDefaultTimeout(WAIT_MS);
     problems.watch(page);
     if (role !== undefined) await signIn(page, await server.token({ role }));
     return page;
@@ -115,7 +114,7 @@ export async function axe(page: Page): Promise<void> {
   await page.evaluate(readFileSync(AXE, "utf8"));
   let told: string[] = [];
   const isWell = async (): Promise<boolean> => (told = await violations(page)).length === 0;
-  await until("a page for everybody", isWell, { deadline_ms: DRAWN_MS, detail: () => `${page.url()}\n${told.join("\n")}` });
+  await until("a page for everybody", isWell, { detail: () => `${page.url()}\n${told.join("\n")}` });
 }
 
 async function violations(page: Page): Promise<string[]> {
@@ -144,7 +143,7 @@ export async function assertFits(page: Page): Promise<void> {
     what = `${page.url()} is ${wide} px wide in a window of ${window} px: ${(await widest(page)).join(" ← ")}`;
     return false;
   };
-  await until("a page that fits its window", fits, { deadline_ms: DRAWN_MS, detail: () => what });
+  await until("a page that fits its window", fits, { detail: () => what });
 }
 
 /** The elements that stick out furthest, innermost first. */
@@ -155,9 +154,25 @@ const widest = (page: Page): Promise<string[]> =>
     return found.map((one) => one.outerHTML.slice(0, 160));
   })()`);
 
+/** What Chromium drops its connections for: another test of this machine made or took away a network. */
+const NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED";
+
+/** Loads a page of the dashboard, again when Chromium dropped it. */
+export async function goTo(page: Page, path: string): Promise<void> {
+  const load = (): Promise<boolean> =>
+    page.goto(path).then(
+      () => true,
+      (error: unknown) => {
+        if (String(error).includes(NETWORK_CHANGED)) return false;
+        throw error;
+      },
+    );
+  await until(`${path} to load`, load);
+}
+
 /** A page of the dashboard that has loaded: its heading is there and nothing is loading any more. */
 export async function visit(page: Page, path: string): Promise<void> {
-  await page.goto(path);
+  await goTo(page, path);
   await settled(page);
 }
 
@@ -175,8 +190,8 @@ class Problems {
   watch(page: Page): void {
     page.on("pageerror", (error) => this.#add(`${page.url()}: ${error.stack ?? error.message}`));
     page.on("console", (message) => {
-      // Another test of this machine made or took away a network; what the browser drops for that it asks for again.
-      if (message.type() !== "error" || message.text().includes("net::ERR_NETWORK_CHANGED")) return;
+      // What the browser drops it asks for again.
+      if (message.type() !== "error" || message.text().includes(NETWORK_CHANGED)) return;
       const { url } = message.location();
       // Chromium reports every answer of 4xx; which are wrong is decided below.
       if (message.text().startsWith("Failed to load resource") && new URL(url || page.url()).pathname.startsWith("/api/")) return;
