@@ -52,7 +52,7 @@ class Lane implements AsyncDisposable {
     this.crasher = own.use(
       new Crasher((env) => {
         server.env = env;
-        return (server.program = server.run(new URL(server.url).host));
+        return (server.program = server.run());
       }),
     );
     this.ledger = new Ledger(

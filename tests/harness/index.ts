@@ -9,6 +9,7 @@ import { createLog, LIMIT_DEFAULTS, type Limits, type RunningPlane, type Setting
 import { Swarm } from "@robofleet/swarm";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createTestDatabase, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { freePort } from "../../packages/server/src/engines/testing/free-port.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { Balancer } from "./balancer.ts";
@@ -93,7 +94,9 @@ export class Harness implements AsyncDisposable {
     for (let node = 0; node < nodes; node += 1) {
       const data_directory = await mkdtemp(path.join(tmpdir(), "robofleet-plane-"));
       own.defer(() => rm(data_directory, { recursive: true, force: true }));
-      of_nodes.push({ data_directory, ...settings });
+      // Clients know this address: a restarted plane listens there again.
+      const { host, port } = settings.listen;
+      of_nodes.push({ data_directory, ...settings, listen: { host, port: port === 0 ? await freePort(host) : port } });
     }
     const harness = new Harness(database, await database.connect(), of_nodes, clock, activity);
     harness.#own.use(own.move());
@@ -215,11 +218,7 @@ export class Harness implements AsyncDisposable {
     for (const settings of this.#settings) {
       const log = createLog({ level: settings.log_level, stream });
       const { clock, activity } = this;
-      const start = () => startServer({ settings, clock, log, activity, database: this.#database.connection, check_rows: true });
-      const node = await onceItsPortIsFree(start);
-      this.#running.push(node);
-      // Clients know this address: the next start listens there again.
-      settings.listen = { host: settings.listen.host, port: Number(new URL(node.url).port) };
+      this.#running.push(await startServer({ settings, clock, log, activity, database: this.#database.connection, check_rows: true }));
     }
     this.#url = await this.#address();
     this.swarm.url = this.#url;
@@ -256,16 +255,6 @@ export class Harness implements AsyncDisposable {
     await this.#own.disposeAsync();
     if (leaked.length > 0) throw new Error(`a secret was left behind in: ${leaked.join(", ")}`);
   }
-}
-
-/** While a plane is down its port may be lent for a moment to somebody's connection that goes out. */
-function onceItsPortIsFree(start: () => Promise<RunningPlane>): Promise<RunningPlane> {
-  const tryOnce = (): Promise<RunningPlane | undefined> =>
-    start().catch((error: unknown) => {
-      if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") return undefined;
-      throw error;
-    });
-  return until("the plane's port to be free", tryOnce);
 }
 
 /** Starts a plane on a database of its own; hold it by `await using`, and nothing is left of it afterwards. */

@@ -4,6 +4,7 @@ import path from "node:path";
 import { type Client, createClient } from "@robofleet/sdk";
 import { type Connection, runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { freePort } from "../../packages/server/src/engines/testing/free-port.ts";
 import { Balancer } from "../harness/balancer.ts";
 import { NODES, spreadFetch } from "../harness/nodes.ts";
 import { refuseSecrets } from "../harness/secrets.ts";
@@ -11,7 +12,7 @@ import { NatsAndS3 } from "../harness/nats-and-s3.ts";
 import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
 
 export interface ServerOptions {
-  /** Host and port; by default any port of 127.0.0.1. */
+  /** Host and port, 0 for one of its own; by default one of 127.0.0.1. */
   listen?: string;
   /** Where its data directory is made, such as a small disk; by default the system's temporary directory. */
   place?: string;
@@ -30,6 +31,8 @@ export class ServerProcess implements AsyncDisposable {
   /** Added to the environment of the next start. */
   env: Record<string, string> = {};
   readonly #options: ServerOptions;
+  /** At every start. */
+  readonly #listen: string;
   readonly #programs: Program[] = [];
   /** What it shares with its other nodes, and those. */
   readonly #beside = new AsyncDisposableStack();
@@ -43,15 +46,16 @@ export class ServerProcess implements AsyncDisposable {
   #spread: typeof fetch | undefined;
   #shared_database: Connection | undefined;
 
-  private constructor(options: ServerOptions) {
+  private constructor(options: ServerOptions, listen: string) {
     this.#options = options;
+    this.#listen = listen;
     this.data = mkdtempSync(path.join(options.place ?? tmpdir(), "robofleet-server-"));
-    this.program = this.run(options.listen ?? "127.0.0.1:0");
+    this.program = this.run();
   }
 
   static async start({ nodes = NODES, ...options }: ServerOptions = {}): Promise<ServerProcess> {
     if (nodes > 1) return ServerProcess.#startSeveral(nodes, options);
-    const server = new ServerProcess(options);
+    const server = new ServerProcess(options, await withPort(options.listen ?? "127.0.0.1:0"));
     try {
       server.url = server.own_url = await server.#listening();
     } catch (error) {
@@ -84,7 +88,7 @@ export class ServerProcess implements AsyncDisposable {
   }
 
   /** Starts a server on the same data; it is not waited for. */
-  run(listen: string): Program {
+  run(listen = this.#listen): Program {
     const program = new Program(
       "packages/server/src/main.ts",
       ["serve", "--data", this.data, "--listen", listen, ...failpointFlags(this.env), ...(this.#options.args ?? [])],
@@ -99,7 +103,7 @@ export class ServerProcess implements AsyncDisposable {
 
   /** Starts the server again at the address that everybody knows. */
   async restart(): Promise<void> {
-    this.program = this.run(new URL(this.own_url).host);
+    this.program = this.run();
     await this.#listening();
   }
 
@@ -159,6 +163,12 @@ export class ServerProcess implements AsyncDisposable {
       rmSync(this.data, { recursive: true, force: true });
     }
   }
+}
+
+/** Its own port instead of any: nobody else is given it while the server is down. */
+async function withPort(listen: string): Promise<string> {
+  const host = listen.replace(/:0$/, "");
+  return host === listen ? listen : `${host}:${await freePort(host)}`;
 }
 
 /** A database of the tests, as DATABASE_URL says it. */

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, request as send, type ServerRespons
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { startFauxqs } from "fauxqs";
+import { freePort } from "../../testing/free-port.ts";
 import type { S3Settings } from "../s3-store.ts";
 
 const BUCKET = "robofleet";
@@ -45,7 +46,7 @@ export class S3ForTests implements AsyncDisposable {
   static async start({ host = "127.0.0.1" }: { host?: string } = {}): Promise<S3ForTests> {
     const store = await startFauxqs({ port: 0, logger: false, init: { buckets: [BUCKET] } });
     const made = new S3ForTests(store);
-    await made.#listen({ host, port: 0 });
+    await made.#listen({ host, port: await freePort(host) });
     return made;
   }
 

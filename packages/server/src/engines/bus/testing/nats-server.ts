@@ -1,12 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
+import { freePort } from "../../testing/free-port.ts";
 import { type NatsAddress, parseNatsUrl } from "../nats-address.ts";
 import { greets } from "../nats-greeting.ts";
 
@@ -16,26 +15,6 @@ const program = [...(process.env.PATH ?? "").split(":"), "/usr/sbin"]
 
 /** For tests: why those with a real NATS do not run; false when they do. */
 export const SKIP_NATS: string | false = program === undefined && "nats-server is not installed (apt-get install nats-server)";
-
-/** Below those that systems give to whoever asks for any: between our look and its use, and while a server is down, nobody is given it. */
-const PORTS = { from: 20_000, to: 32_000 };
-const PORTS_TRIED_MAX = 100;
-
-/** A port that nobody listens on. */
-export async function freePort(host = "127.0.0.1"): Promise<number> {
-  for (let tried = 0; tried < PORTS_TRIED_MAX; tried += 1) {
-    const port = randomInt(PORTS.from, PORTS.to);
-    const server = createServer();
-    const is_free = await new Promise<boolean>((resolve) => {
-      server.once("listening", () => resolve(true)).once("error", () => resolve(false));
-      server.listen(port, host);
-    });
-    if (!is_free) continue;
-    await new Promise((resolve) => server.close(resolve));
-    return port;
-  }
-  throw new Error(`no port from ${PORTS.from} to ${PORTS.to} is free at ${host}`);
-}
 
 /** A real NATS on this machine, with its address and its directory for itself. */
 export class NatsServer implements AsyncDisposable {

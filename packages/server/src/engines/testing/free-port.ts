@@ -1,0 +1,34 @@
+import { randomInt } from "node:crypto";
+import { createServer, type ListenOptions, type Server } from "node:net";
+
+/** Below those that systems give to whoever asks for any, and to connections that go out. */
+const PORTS = { from: 20_000, to: 32_000 };
+const PORTS_TRIED_MAX = 100;
+
+/**
+ * A port that nobody listens on, for what is stopped and started again: as long as this process lives nobody else is given it, neither by
+ * the system nor by this function in another process.
+ */
+export async function freePort(host = "127.0.0.1", { from, to } = PORTS): Promise<number> {
+  for (let tried = 0; tried < PORTS_TRIED_MAX; tried += 1) {
+    const port = randomInt(from, to);
+    // An abstract socket, which the system takes back whatever this process dies of.
+    const claim = createServer().unref();
+    if (!(await listens(claim, { path: `\0robofleet.test-port.${port}` }))) continue;
+    const look = createServer();
+    if (await listens(look, { port, host })) {
+      await closed(look);
+      return port;
+    }
+    await closed(claim);
+  }
+  throw new Error(`no port from ${from} to ${to} is free at ${host}`);
+}
+
+const listens = (server: Server, at: ListenOptions): Promise<boolean> =>
+  new Promise((resolve) => {
+    server.once("listening", () => resolve(true)).once("error", () => resolve(false));
+    server.listen(at);
+  });
+
+const closed = (server: Server): Promise<unknown> => new Promise((resolve) => server.close(resolve));

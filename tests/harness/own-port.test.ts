@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { freePort } from "../../packages/server/src/engines/testing/free-port.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+import { startPlane } from "./index.ts";
+
+const TIMEOUT = { timeout: 180_000 };
+
+/** Neither the system nor another test gives the port of this address to anybody while nobody listens there. */
+async function assertKept(url: string): Promise<void> {
+  const port = Number(new URL(url).port);
+  const [lowest_given] = readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8").split(/\s/);
+  assert.ok(port < Number(lowest_given), `the system may give port ${port} to anybody`);
+  await assert.rejects(freePort("127.0.0.1", { from: port, to: port + 1 }), /no port from/);
+}
+
+test("a plane that is stopped comes back at its address, which nobody was given meanwhile", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const urls = plane.nodes.map(({ url }) => url);
+  await plane.stop();
+  for (const url of urls) await assertKept(url);
+  await plane.restart();
+  assert.deepEqual(
+    plane.nodes.map(({ url }) => url),
+    urls,
+  );
+});
+
+test("so does a server that is a process of its own", TIMEOUT, async () => {
+  await using server = await ServerProcess.start({ nodes: 1 });
+  await server.program.stop();
+  await assertKept(server.own_url);
+  await server.restart();
+  assert.equal((await fetch(`${server.own_url}/healthz`)).status, 200);
+});
