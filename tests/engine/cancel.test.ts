@@ -19,6 +19,7 @@ test("cancel: a deployment that waits for its robot ends at once, and the robot 
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
+  await plane.settle();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   const answered = await cancel(plane, id);

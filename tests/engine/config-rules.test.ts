@@ -53,6 +53,7 @@ test(
     await using plane = await startPlane({ at: AT });
     const robot = await plane.enrollRobot();
     await robot.disconnect();
+    await plane.settle();
     await plane.api.setConfig({ body: { key: "speed", value: 1 } });
     const { id } = await plane.default_org.deployConfig({ robot_id: robot.id });
     await plane.settle();

@@ -82,6 +82,7 @@ test("values are frozen at dispatch, and a newer deployment of the same namespac
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
+  await plane.settle();
   await setValue(plane.api, "a", 1, { namespace: "one" });
   await setValue(plane.api, "b", 1, { namespace: "two" });
   const one = await plane.deployConfig({ robot_id: robot.id }, { namespace: "one" });

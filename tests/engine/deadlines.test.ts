@@ -23,6 +23,7 @@ test("expiry: a robot that stays away is given up, and hears nothing when it com
   await using plane = await startPlane({ at: AT, limits: SHORT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
+  await plane.settle();
   const { id, expires_at } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   assert.equal(expires_at, "2030-01-01T00:06:00.000Z");
   await plane.advance({ minutes: 5, seconds: 55 });

@@ -52,6 +52,7 @@ test(
     ];
     assert.ok(plain && away && twice && unfit && broken && apps);
     await away.disconnect();
+    await plane.settle();
     const [older, release, other] = [await plane.release(), await plane.release(), await plane.release({ app: "second" })];
     const due = async (robot: { id: string }, what: { id: string }) => (await plane.deploy(what, { robot_id: robot.id }, DUE)).id;
     const superseded = await due(twice, older);

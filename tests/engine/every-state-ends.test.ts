@@ -58,6 +58,7 @@ for (const [step, minutes] of STUCK) {
     assert.equal(await statusOf(plane, id, robot.id), step);
     await plane.stop();
     await robot.disconnect();
+    await plane.settle();
     await plane.restart();
     assert.equal(await statusOf(plane, id, robot.id), step);
     await plane.advance({ minutes });
@@ -71,6 +72,7 @@ test("what is scheduled, queued and cancelling when the server restarts goes on 
   const [away, slow, later] = await plane.enrollRobots(3, { fleet_id: await plane.fleet() });
   assert.ok(away && slow && later);
   await away.disconnect();
+  await plane.settle();
   const release = await plane.release();
   const waiting = await plane.deploy(release, { robot_id: away.id });
   slow.behave(stuckAt("downloading"), release.id);
@@ -80,6 +82,7 @@ test("what is scheduled, queued and cancelling when the server restarts goes on 
   await plane.api.cancelDeployment({ params: { id: called_off.id } });
   await plane.stop();
   await slow.disconnect();
+  await plane.settle();
   await plane.restart();
   await later.connect();
   const shown = async () =>
@@ -104,6 +107,7 @@ test("a target that waits for a deployment which is over goes out all the same: 
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
+  await plane.settle();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   await plane.db.run(sql`update deployment_target set waiting_for = 'previous_deployment' where deployment_id = ${id}`);

@@ -55,6 +55,7 @@ test("a fleet has what its last applied deployment brought, of each app, and the
   assert.equal((await fleetOf(plane, fleet_id)).desired["main"]?.id, one.id, "one that failed changes nothing");
   // An older one that ends after a newer one changes nothing either.
   await away.disconnect();
+  await plane.settle();
   await plane.deploy(bad, { robot_id: robot.id });
   const older = await plane.deploy(two, { fleet_id });
   await plane.settle();
@@ -88,6 +89,7 @@ test("a robot that enrols later, one that is moved in, and one that was away for
   await plane.deploy(old, { fleet_id });
   await plane.settle();
   await away.disconnect();
+  await plane.settle();
   await plane.api.setConfig({ body: { key: "speed", value: 3 } });
   const deployment = await plane.deploy(release, { fleet_id }, { rollout: { verify_seconds: 5 } });
   const config = await plane.deployConfig({ fleet_id });

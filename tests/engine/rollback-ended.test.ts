@@ -36,6 +36,7 @@ test("rollback of an ended deployment: each robot to its own release before, or 
   await plane.settle();
   assert.equal(tried.runs(), release.tag, "what came after did not stay");
   await third.disconnect();
+  await plane.settle();
   const [ended, events] = [await plane.deployment(id), await allEvents(plane, id)];
 
   const back = await rollback(plane, id);
@@ -95,6 +96,7 @@ test("rollback of an ended deployment that itself is rolled back while it runs",
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
   await away.disconnect();
+  await plane.settle();
   const back = await rollback(plane, id);
   await plane.settle();
   assert.equal(here.runs(), undefined);
@@ -134,6 +136,7 @@ test("retry: again to the robots that failed and went back, and to nobody else",
   failed.behave(rollBack("crash_loop"), release.id);
   back.behave(rollBack("health_check_failed"), release.id);
   await expired.disconnect();
+  await plane.settle();
   const { id } = await plane.deploy(release, { fleet_id }, { rollout: { verify_seconds: 7 } });
   await plane.settle();
   await assert.rejects(retry(plane, id), isConflict, "it still waits for a robot");
@@ -166,6 +169,7 @@ test("cancel by rollback: robots that install go back once they are done, those 
   installing.behave({ step_ms: { installing: 30_000 } }, release.id);
   downloading.behave({ step_ms: { downloading: 600_000 } }, release.id);
   await waiting.disconnect();
+  await plane.settle();
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
   const cancel = async (mode: "finish" | "rollback") => (await plane.api.cancelDeployment({ params: { id }, body: { mode } })).data;
@@ -192,6 +196,7 @@ test("cancel of what goes back is heard and stops nothing of it", TIMEOUT, async
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
   await gone.disconnect();
+  await plane.settle();
   await rollback(plane, id);
   const { data } = await plane.api.cancelDeployment({ params: { id } });
   assert.equal(data.status, "rolling_back");

@@ -46,9 +46,11 @@ test("rollback: of a running deployment, with a robot in every status", TIMEOUT,
   sick.behave(rollBack("crash_loop"), release.id);
   unwell.behave(rollBack("crash_loop", { rolling_back: 60_000 }), release.id);
   await away.disconnect();
+  await plane.settle();
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
   await gone.disconnect();
+  await plane.settle();
   await plane.deploy(other, { robot_id: newer.id });
   await plane.settle();
   await plane.api.deleteRobot({ params: { id: removed.id } });
@@ -101,10 +103,12 @@ test("rollback: a robot that does not come back before the deployment expires ha
   const [here, gone, waiting] = robots;
   assert.ok(here && gone && waiting);
   await waiting.disconnect();
+  await plane.settle();
   const release = await plane.release();
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
   await gone.disconnect();
+  await plane.settle();
   await rollback(plane, id);
   await plane.advance({ minutes: 25 });
   assert.equal((await plane.deployment(id)).status, "rolling_back");
@@ -128,6 +132,7 @@ test(
     const [broken, silent, late, waiting] = robots;
     assert.ok(broken && silent && late && waiting);
     await waiting.disconnect();
+    await plane.settle();
     const release = await plane.release();
     const { id } = await plane.deploy(release, { fleet_id });
     await plane.settle();
@@ -135,6 +140,7 @@ test(
     silent.behave(ignore, before.id);
     late.behave({ step_ms: { verifying: 30_000 } }, before.id);
     await late.disconnect();
+    await plane.settle();
     await rollback(plane, id);
     await plane.settle();
     assert.equal(await standing(plane, id, broken), "failed rollback_failed");
@@ -185,6 +191,7 @@ test("rollback: a robot that does not heed the call-off is given a minute; a ser
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
   await gone.disconnect();
+  await plane.settle();
   await rollback(plane, id);
   await plane.restart();
   await plane.advance({ seconds: 70 });
@@ -204,6 +211,7 @@ test("rollback: what is going back waits for nobody, and a newer deployment wait
   const [robot, waiting] = robots;
   assert.ok(robot && waiting);
   await waiting.disconnect();
+  await plane.settle();
   const [release, next] = [await plane.release(), await plane.release()];
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
@@ -249,6 +257,7 @@ test("rollback: a running deployment is not turned round where the robots would 
   const [here, away] = robots;
   assert.ok(here && away);
   await away.disconnect();
+  await plane.settle();
   const release = await plane.release();
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();

@@ -62,6 +62,7 @@ test("robots that are away neither pass nor fail a wave, and one that comes back
   const { fleet_id, robots } = await fleetOf(plane, 4);
   const [first, second] = robots as [SimulatedRobot, SimulatedRobot];
   for (const robot of [first, second]) await robot.disconnect();
+  await plane.settle();
   const id = await rollOut(plane, fleet_id, { waves: [{ count: 2, soak_seconds: 60 }] });
   await plane.advance({ minutes: 2 });
   assert.deepEqual(await wavesOf(plane, id), ["open 0/2", "pending 0/2"]);
@@ -89,6 +90,7 @@ test("a deployment that is paused gains no dispatched target, whatever happens, 
   const { fleet_id, robots } = await fleetOf(plane, 6);
   const away = robots[1] as SimulatedRobot;
   await away.disconnect();
+  await plane.settle();
   for (const robot of robots) robot.behave(slow(2_000));
   const id = await rollOut(plane, fleet_id, { waves: [{ count: 3 }], max_parallel: 1 });
   const dispatched = async (): Promise<number> =>
