@@ -30,6 +30,15 @@ interface Case extends Omit<KilledRun, "task"> {
   task: Omit<KilledRun["task"], "state">;
 }
 
+/** It may have ended since it was seen. */
+function killGroup(group: number): void {
+  try {
+    process.kill(-group, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
 /** Kills the agent at one place of a copy of the base, starts it again, and looks. Answers false when the run had no such place. */
 async function killAt(place: number, { base, ...run }: Case): Promise<boolean> {
   const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-kill-")));
@@ -45,8 +54,7 @@ async function killAt(place: number, { base, ...run }: Case): Promise<boolean> {
     }
     return killed;
   } finally {
-    for (const { group } of processesWithEnvironment({ ROBOFLEET_CONFIG_DIR: path.join(state, "configs") }))
-      process.kill(-group, "SIGKILL");
+    for (const { group } of processesWithEnvironment({ ROBOFLEET_CONFIG_DIR: path.join(state, "configs") })) killGroup(group);
     fs.rmSync(state, { recursive: true, force: true });
   }
 }

@@ -9,7 +9,8 @@ import type { CreateDeployments, DeploymentsOptions } from "../contract.ts";
 
 export function temporaryDirectory(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), "rf-agent-"));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  // What is registered later ends later: an agent that still runs may write while its directory is being removed.
+  t.after(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }));
   return directory;
 }
 

@@ -86,7 +86,7 @@ test("a service that is done first can still be told more, and one that hears th
   await told.write(dataMessage(Buffer.from("still here")));
   await told.write(EOF);
   assert.deepEqual(await told.ended, { code: 1000, reason: "" });
-  assert.equal(String(Buffer.concat(heard)), "still here");
+  await until("the service to hear it", () => String(Buffer.concat(heard)) === "still here");
 
   const asked = await pair.server.open("forward", "topics", { port: listener.port });
   for (let i = 0; i < 10; i += 1) await asked.write(dataMessage(Buffer.alloc(1000)));
