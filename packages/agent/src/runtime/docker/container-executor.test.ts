@@ -80,7 +80,7 @@ test("a first image that fails is stopped and removed, with everything that was 
 
 test("a restart by the engine's policy is counted and shown while the release runs on", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
-  const script = 'if [ -e /tmp/again ]; then trap "exit 0" TERM; while :; do sleep 0.1; done; fi; touch /tmp/again; sleep 1; exit 5';
+  const script = 'if [ -e /tmp/again ]; then trap "exit 0" TERM; while :; do sleep 0.1; done; fi; touch /tmp/again; sleep 4; exit 5';
   const end = await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(script), {}, rig.server)));
   assert.equal(end.status, "applied");
   await until("the restart to be seen", () => rig.deployments.workloads()[0]?.restarts === 1);
@@ -224,8 +224,8 @@ test("health is asked by http, by a command inside, or read from the output", LI
   ] as const;
   rig.server.setConfig("well", Buffer.from("{}"));
   for (const [tag, more, health] of good) {
-    // Long enough for three answers in a row after it has begun late.
-    const end = await rig.ended(rig.deploy(await imageRelease(tag, await late(more), { health }, rig.server), { verify_seconds: 4 }));
+    // Long enough for three answers in a row after it has begun late, of an engine that is busy too.
+    const end = await rig.ended(rig.deploy(await imageRelease(tag, await late(more), { health }, rig.server), { verify_seconds: 8 }));
     assert.deepEqual([end.status, end.message], ["applied", undefined], tag);
   }
   const bad = [

@@ -217,8 +217,19 @@ test("what an earlier agent left running is taken over as it is, and made anew w
   const [image_id] = (await engine().images()).flatMap(({ Id, RepoTags }) =>
     RepoTags?.some((name) => name.includes("rel_v1")) ? [Id] : [],
   );
-  await engine().ask("DELETE", `/containers/${other?.id}?force=1`);
-  await engine().ask("DELETE", `/images/${image_id}?force=1`);
+  // The agent may have made another container of it before the image is asked for.
+  await until("the image to be gone", async () => {
+    for (const { id } of await containersOf(engine(), rig.state))
+      await engine()
+        .ask("DELETE", `/containers/${id}?force=1`)
+        .catch(() => {});
+    return engine()
+      .ask("DELETE", `/images/${image_id}?force=1`)
+      .then(
+        () => true,
+        () => false,
+      );
+  });
   await until("it to run of an image that was brought again", async () => {
     const all = await containersOf(engine(), rig.state);
     return all[0]?.state === "running" && all[0].id !== other?.id;
