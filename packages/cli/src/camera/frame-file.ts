@@ -6,6 +6,7 @@ import path from "node:path";
 import process from "node:process";
 import type { Writable } from "node:stream";
 import type { Clock } from "@robofleet/clock";
+import { drained } from "@robofleet/protocol/drained";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 
@@ -65,8 +66,10 @@ function ofStream(stream: Writable, name: string, closes: boolean): FrameFile {
   return {
     write: async (jpeg) => {
       check();
-      if (!stream.write(jpeg)) await Promise.race([once(stream, "drain"), once(stream, "close")]).catch(() => {});
+      if (!stream.write(jpeg)) await drained(stream);
       check();
+      // Without an error: whoever read it has ended.
+      if (stream.destroyed) throw cannotWrite(name, new Error("it is closed"));
     },
     end: async () => {
       check();
