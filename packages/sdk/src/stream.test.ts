@@ -3,7 +3,9 @@ import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { type WebSocket, WebSocketServer } from "ws";
+import { openConnection } from "./connection.ts";
 import { createClient, type Stream } from "./index.ts";
+import { openStream } from "./stream.ts";
 
 async function withPeer(
   accept: (socket: WebSocket, request: IncomingMessage) => void,
@@ -60,6 +62,18 @@ test("a refusal instead of the upgrade is an ApiError with the envelope", { time
         status: 404,
         code: "not_found",
       });
+    },
+  );
+});
+
+test("a stream that is called off before its socket is made opens none", { timeout: 120_000 }, async () => {
+  await withPeer(
+    () => assert.fail("it was opened"),
+    async (base_url) => {
+      const off = new AbortController();
+      const opening = openStream(openConnection({ base_url }), "logs", { robot_id: "rob_1", signal: off.signal });
+      off.abort(new Error("interrupted"));
+      await assert.rejects(opening, /interrupted/);
     },
   );
 });

@@ -63,6 +63,8 @@ export async function openStream(
 ): Promise<Stream> {
   args.signal?.throwIfAborted();
   const { WebSocket: Socket } = await import("ws");
+  // Meanwhile it may have been called off.
+  args.signal?.throwIfAborted();
   const path = fillPath({ ...streamPaths, ...fleetStreamPaths }[name], { id: "fleet_id" in args ? args.fleet_id : args.robot_id });
   const url = urlOf(connection, path, { ...args.query, org_id: connection.org_id }).replace(/^http/, "ws");
   // Not in the query, which proxies write into their logs.
