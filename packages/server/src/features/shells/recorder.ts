@@ -93,7 +93,15 @@ export class Recorder {
     this.#lines.push(line);
     this.#characters += line.length;
     if (this.#characters >= CHUNK_CHARACTERS) void this.#flush();
-    else this.#timer ??= this.#options.plane.clock.setTimer(FLUSH_MS, () => this.#flush());
+    else this.#flushSoon();
+  }
+
+  #flushSoon(): void {
+    this.#timer ??= this.#options.plane.clock.setTimer(FLUSH_MS, () => {
+      // Also when it finds a write under way, which then sees to what has come since.
+      this.#timer = undefined;
+      void this.#flush();
+    });
   }
 
   /** One at a time; what comes meanwhile goes with the next. */
@@ -130,7 +138,7 @@ export class Recorder {
     this.#stored_bytes += bytes.length;
     if (this.#stored_bytes > RECORDING_BYTES_MAX) onFailure("its recording is full; open another shell");
     // What came while this was written waits no longer than anything else.
-    if (this.#characters > 0) this.#timer ??= plane.clock.setTimer(FLUSH_MS, () => this.#flush());
+    if (this.#characters > 0) this.#flushSoon();
   }
 
   #fail(fields: { err?: unknown }): void {
