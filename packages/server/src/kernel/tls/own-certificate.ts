@@ -76,10 +76,11 @@ class OwnCertificate implements Tls {
 
   async #look(): Promise<void> {
     const { clock, log } = this.#options;
-    const names = namesOf(this.#options);
-    const renamed = names.join() !== this.#names.join();
-    if (!renamed && this.#ends_at - clock.now().getTime() > RENEW_BEFORE_MS) return;
     try {
+      // Out of descriptors the machine does not even tell its addresses.
+      const names = namesOf(this.#options);
+      const renamed = names.join() !== this.#names.join();
+      if (!renamed && this.#ends_at - clock.now().getTime() > RENEW_BEFORE_MS) return;
       const pair = await this.authority.issue(names, clock.now());
       for (const server of this.#servers) server.setSecureContext({ ...TLS_OPTIONS, ...pair });
       this.pair = pair;

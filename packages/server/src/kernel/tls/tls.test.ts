@@ -162,6 +162,27 @@ test("a new name is in the certificate without a restart, and one that nears its
   await until("the renewal", async () => (await shown(port)).serial !== second.serial);
 });
 
+test("a machine that does not tell its names for a while keeps its certificate", LIMIT, async (t) => {
+  const data_directory = await temporary(t);
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  let failure: Error | undefined;
+  const names = ["first"];
+  const machine_names = (): string[] => {
+    if (failure !== undefined) throw failure;
+    return names;
+  };
+  const tls = await ownCertificate({ data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names });
+  const port = await listen(t, tls);
+  const first = await shown(port);
+  failure = new Error("too many open files");
+  await clock.advance({ minutes: 1 });
+  assert.deepEqual(await shown(port), first);
+  failure = undefined;
+  names.push("second");
+  await clock.advance({ minutes: 1 });
+  await until("the second name", async () => (await shown(port)).names.includes("DNS:second"));
+});
+
 interface Files {
   cert_file: string;
   key_file: string;
