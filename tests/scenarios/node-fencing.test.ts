@@ -23,8 +23,8 @@ async function twoNodes() {
   const db = await database.connect();
   const nats = own.use(await NatsServer.start());
   const env = { DATABASE_URL: databaseUrl(database.connection), ROBOFLEET_BUS_URL: nats.url(), ROBOFLEET_NODE_LISTEN: "127.0.0.1:0" };
-  const first = own.use(await ServerProcess.start({ env }));
-  const second = own.use(await ServerProcess.start({ env }));
+  const first = own.use(await ServerProcess.start({ nodes: 1, env }));
+  const second = own.use(await ServerProcess.start({ nodes: 1, env }));
   const { api } = await second.org("Two nodes");
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
   const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
