@@ -20,8 +20,9 @@ const KEYSTROKES = promiseSize({ test: 80, full: 600 });
 const KEY_EVERY_MS = promiseSize({ test: 200, full: 400 });
 /** What comes so soon after a reset does not count. */
 const AFTER_RESET_MS = 5_000;
-/** A slow machine takes long to come back: between two resets so many keys count. */
+/** A slow machine takes long to come back: between two resets so many keys count, and so many bytes of the file come. */
 const KEYS_BETWEEN = 5;
+const COPIED_BETWEEN = 30_000;
 const ECHO_P95_MS = 900;
 const ECHO_P99_MS = 1_500;
 const FRAME_GAP_MS = 2_000;
@@ -172,8 +173,8 @@ test(
     await using home = await RfHome.make();
     const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "robofleet-slow-")));
     t.after(() => rm(top, { recursive: true, force: true }));
-    // More than comes through while keys are pressed.
-    const bytes = randomBytes((KEYSTROKES * KEY_EVERY_MS * BYTES_PER_SECOND) / 1_000);
+    // More than comes through while keys are pressed, also where that takes several times as long.
+    const bytes = randomBytes((4 * KEYSTROKES * KEY_EVERY_MS * BYTES_PER_SECOND) / 1_000);
     fs.writeFileSync(path.join(top, "bag"), bytes);
     robot.line.shape = { delay_ms: DELAY_MS, bytes_per_second: { up: BYTES_PER_SECOND, down: BYTES_PER_SECOND } };
 
@@ -214,11 +215,12 @@ test(
     const counted = () => typist.echoes.filter(({ typed, ms }) => !resets.touched(typed, typed + ms));
     const began = now();
     const copied_before = partBytes();
-    let [last_reset, last_count] = [began.at, 0];
-    for (; typist.echoes.length < KEYSTROKES; await sleep(KEY_EVERY_MS)) {
+    let [last_reset, last_count, last_copied] = [began.at, 0, copied_before];
+    for (; typist.echoes.length < KEYSTROKES || resets.count === 0; await sleep(KEY_EVERY_MS)) {
       typist.press();
       if (performance.now() - last_reset < RESET_EVERY_MS || counted().length < last_count + KEYS_BETWEEN) continue;
-      [last_reset, last_count] = [performance.now(), counted().length];
+      if (partBytes() < last_copied + COPIED_BETWEEN) continue;
+      [last_reset, last_count, last_copied] = [performance.now(), counted().length, partBytes()];
       resets.at.push(last_reset);
       robot.line.reset();
     }
