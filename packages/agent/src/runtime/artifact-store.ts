@@ -4,14 +4,14 @@ import { failpoint } from "@robofleet/clock/failpoint";
 import type { DesiredRelease } from "@robofleet/protocol/link";
 import { type DownloadOptions, downloadArtifact } from "./download.ts";
 import type { StageIo } from "./executor.ts";
-import { throwIfAborted } from "./failure.ts";
+import { Turns } from "./turns.ts";
 
 export type ArtifactStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
 
 /** Downloads by digest: two apps that want the same bytes take turns, so that one file has one writer. */
 export class ArtifactStore {
   readonly #options: ArtifactStoreOptions;
-  readonly #turns = new Map<string, Promise<unknown>>();
+  readonly #turns = new Turns();
 
   constructor(options: ArtifactStoreOptions) {
     this.#options = options;
@@ -20,20 +20,13 @@ export class ArtifactStore {
   /** Fetches the artifact, hands its path to `use` (which may move it away), then deletes what is left of it. */
   async with(release: DesiredRelease, io: StageIo, use: (file: string) => Promise<void>): Promise<void> {
     const sha256 = release.artifact_sha256;
-    const before = this.#turns.get(sha256) ?? Promise.resolve();
-    const turn = before.then(async () => {
-      throwIfAborted(io.signal);
+    await this.#turns.take(sha256, io.signal, async () => {
       failpoint("download:before", "step");
       const file = await downloadArtifact({ sha256, size: release.artifact_size }, { ...this.#options, ...io });
       failpoint("download:after", "step");
       await use(file);
       failpoint("download:used", "step");
       fs.rmSync(file, { force: true });
-    });
-    const settled = turn.catch(() => {});
-    this.#turns.set(sha256, settled);
-    await turn.finally(() => {
-      if (this.#turns.get(sha256) === settled) this.#turns.delete(sha256);
     });
   }
 

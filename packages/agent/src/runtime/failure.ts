@@ -34,6 +34,21 @@ export function throwIfAborted(signal: AbortSignal): void {
   throw signal.reason instanceof StepFailure ? signal.reason : new StepAborted();
 }
 
+/** Answers what `work` does, or throws the signal's reason when that comes first, whatever becomes of the work. */
+export async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  const heard = new AbortController();
+  const aborted = new Promise<never>((_, reject) => {
+    const end = (): void => reject(signal.reason instanceof Error ? signal.reason : new StepAborted());
+    if (signal.aborted) end();
+    signal.addEventListener("abort", end, { once: true, signal: heard.signal });
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    heard.abort();
+  }
+}
+
 export function errorCode(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;

@@ -2,7 +2,7 @@ import http from "node:http";
 import type Docker from "dockerode";
 import type { Clock, Timer } from "@robofleet/clock";
 import type { Logger } from "../../contract.ts";
-import { errorCode, errorMessage, StepAborted, StepFailure, throwIfAborted } from "../failure.ts";
+import { errorCode, errorMessage, StepFailure, throwIfAborted, unlessAborted } from "../failure.ts";
 import { ENGINE_CALL_MS, ENGINE_GONE_MS, type Timing } from "../limits.ts";
 
 export interface EngineOptions {
@@ -125,21 +125,6 @@ export class Engine {
     const dial = modem.dial.bind(modem);
     modem.dial = (options, callback) => dial({ ...options, abortSignal: options.abortSignal ?? call }, callback);
     return docker;
-  }
-}
-
-/** Answers what `work` does, or throws the signal's reason when that comes first, whatever becomes of the work. */
-export async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  const heard = new AbortController();
-  const aborted = new Promise<never>((_, reject) => {
-    const end = (): void => reject(signal.reason instanceof Error ? signal.reason : new StepAborted());
-    if (signal.aborted) end();
-    signal.addEventListener("abort", end, { once: true, signal: heard.signal });
-  });
-  try {
-    return await Promise.race([work, aborted]);
-  } finally {
-    heard.abort();
   }
 }
 

@@ -5,7 +5,7 @@ import type Docker from "dockerode";
 import type { Clock, Timer } from "@robofleet/clock";
 import type { DesiredLayers } from "@robofleet/protocol/link";
 import type { StageIo } from "../executor.ts";
-import { StepFailure, throwIfAborted } from "../failure.ts";
+import { StepFailure, throwIfAborted, unlessAborted } from "../failure.ts";
 import {
   DISK_FREE_FLOOR_BYTES,
   ENGINE_MOVE_MS,
@@ -16,7 +16,7 @@ import {
   UNPACK_RATIO_MAX,
 } from "../limits.ts";
 import { freeBytes } from "../durable-file.ts";
-import { type Engine, engineFailure, engineMessage, isAway, statusOf, unlessAborted } from "./engine.ts";
+import { type Engine, engineFailure, engineMessage, isAway, statusOf } from "./engine.ts";
 import type { LayerStore } from "./layer-store.ts";
 import { type ProgressLine, readProgress } from "./progress-lines.ts";
 import { unpackedBytes } from "./unpacked-size.ts";

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { type Artifact, type DownloadOptions, downloadArtifact } from "../download.ts";
 import type { StageIo } from "../executor.ts";
-import { throwIfAborted } from "../failure.ts";
+import { Turns } from "../turns.ts";
 import { makeDirectory } from "../../disk/write-atomically.ts";
 
 export type LayerStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
@@ -13,7 +13,7 @@ export type LayerStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
  */
 export class LayerStore {
   readonly #options: LayerStoreOptions;
-  readonly #turns = new Map<string, Promise<unknown>>();
+  readonly #turns = new Turns();
 
   constructor(options: LayerStoreOptions) {
     this.#options = options;
@@ -41,17 +41,10 @@ export class LayerStore {
   }
 
   async #fetchOne(part: Artifact, io: StageIo): Promise<void> {
-    const before = this.#turns.get(part.sha256) ?? Promise.resolve();
-    const turn = before.then(async () => {
-      throwIfAborted(io.signal);
+    await this.#turns.take(part.sha256, io.signal, async () => {
       // A file of another size is none of ours: its name is its digest.
       if (!this.has(part)) fs.rmSync(this.file(part.sha256), { force: true });
       await downloadArtifact(part, { ...this.#options, ...io });
-    });
-    const settled = turn.catch(() => {});
-    this.#turns.set(part.sha256, settled);
-    await turn.finally(() => {
-      if (this.#turns.get(part.sha256) === settled) this.#turns.delete(part.sha256);
     });
   }
 
