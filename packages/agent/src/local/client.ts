@@ -1,9 +1,12 @@
 import { request, type IncomingMessage } from "node:http";
 import { errorCode } from "../disk/write-atomically.ts";
+import { KEEP_ALIVE_MS } from "./event-stream.ts";
 
 /** An agent that takes longer than this to answer is stuck. */
 const ANSWER_TIMEOUT_MS = 15_000;
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+/** Of a stream of events, in which a quiet agent says that it is there: one time that comes late is no silence. */
+const EVENTS_SILENCE_MS = 3 * KEEP_ALIVE_MS;
 
 /** Nobody answers at the socket. */
 export class AgentUnreachable extends Error {}
@@ -65,7 +68,7 @@ export async function* readEvents(socket: string, last_event_id?: string): Async
     const { error } = JSON.parse(await readText(response)) as { error: { code: string; message: string } };
     throw new AgentRefused(response.statusCode ?? 0, error.code, error.message);
   }
-  // The agent says something each quarter of a minute.
+  response.socket.setTimeout(EVENTS_SILENCE_MS);
   let text = "";
   for await (const chunk of response as AsyncIterable<Buffer>) {
     text += chunk.toString("utf8");

@@ -8,7 +8,7 @@ export const EVENT_READERS_MAX = 16;
 /** Written and not yet taken by a reader: past this it is cut, and may come back with the last id that it saw. */
 export const EVENT_BACKLOG_BYTES_MAX = 64 * 1024;
 /** A comment, so that both ends notice when the other is gone. */
-const KEEP_ALIVE_MS = 15_000;
+export const KEEP_ALIVE_MS = 15_000;
 
 export interface EventStreamOptions {
   ring: EventRing;
