@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { constants } from "node:os";
 import type { Clock } from "@robofleet/clock";
 import { isChanging } from "../deployments/app-status.ts";
@@ -126,7 +125,12 @@ export async function runLocked(place: LockPlace, request: LockRequest, wait_ms:
   }
 }
 
-async function endOf(child: ChildProcess): Promise<number> {
-  const [code, signal] = (await once(child, "exit")) as [number | null, NodeJS.Signals | null];
-  return code ?? 128 + (signal === null ? 0 : constants.signals[signal]);
-}
+/** Rejects when it could not be started. */
+const endOf = (child: ChildProcess): Promise<number> =>
+  new Promise((resolve, reject) => {
+    child.on("error", (error) => {
+      // With a pid this is a signal that it does not take of us: it goes on, and the lock has to hold.
+      if (child.pid === undefined) reject(error);
+    });
+    child.once("exit", (code, signal) => resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));
+  });
