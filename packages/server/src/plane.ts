@@ -97,6 +97,8 @@ export interface RunningPlane {
   stop(): Promise<void>;
 }
 
+/** Connections that the system holds until they are taken; whom it has no room for tries again seconds later. What Linux allows by default. */
+const BACKLOG = 4_096;
 const SEEN_FLUSH_EVERY_MS = 15_000;
 const KEY_SWEEP_EVERY_MS = 600_000;
 const SESSION_SWEEP_EVERY_MS = 3_600_000;
@@ -140,7 +142,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     // Whatever happens elsewhere after our first answer is heard here.
     await plane.bus.subscribed();
     const { host, port } = options.settings.listen;
-    await http.app.listen({ host, port });
+    await http.app.listen({ host, port, backlog: BACKLOG });
     const address = http.server.address() as AddressInfo;
     const shown = host.includes(":") ? `[${host}]` : host;
     return {

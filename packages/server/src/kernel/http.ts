@@ -9,11 +9,11 @@ import { BODY_BYTES_MAX, parseBody } from "./body.ts";
 import { diskFull, Fault, forbidden, httpError, notFound } from "./fault.ts";
 import { Idempotency } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
-import type { Metrics } from "./metrics.ts";
+import { measureHandshakes, type Metrics } from "./metrics.ts";
 import { ReceivingBodies } from "./receiving.ts";
 import type { PageAnswer, Pages } from "./serve-pages.ts";
 import { credentialsOf } from "./serve.ts";
-import { type Tls, TLS_OPTIONS } from "./tls/index.ts";
+import { HandshakeLine, paceHandshakes, type Tls, TLS_OPTIONS } from "./tls/index.ts";
 
 export interface HttpOptions {
   tls: Tls | undefined;
@@ -45,8 +45,8 @@ const SERVER_OPTIONS = {
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 /** Nothing moves on a socket that long: whoever asked does not read its answer, which takes memory meanwhile. */
 const IDLE_TIMEOUT_MS = 120_000;
-/** A client that begins TLS and falls silent holds a socket no longer than one that sends no headers. */
-const TLS_HANDSHAKE_TIMEOUT_MS = 8_000;
+/** For a client's first byte, and again for the handshake: who falls silent holds a socket no longer than 15 s in all. */
+const TLS_HANDSHAKE_TIMEOUT_MS = 7_000;
 /** Browsers then come back by HTTPS only, for half a year. */
 const HSTS = "max-age=15768000";
 export const NO_PROXY = "this server is reached through its proxy only";
@@ -74,11 +74,19 @@ export class Methods {
   }
 }
 
-function listener(tls: Tls | undefined, handler: RequestListener): Server {
+function listener(tls: Tls | undefined, handshakes: HandshakeLine, handler: RequestListener): Server {
   if (tls === undefined) return createServer(SERVER_OPTIONS, handler);
   const server = createTlsServer({ ...SERVER_OPTIONS, ...TLS_OPTIONS, ...tls.pair, handshakeTimeout: TLS_HANDSHAKE_TIMEOUT_MS }, handler);
   tls.follow(server);
+  paceHandshakes(server, handshakes, TLS_HANDSHAKE_TIMEOUT_MS);
   return server;
+}
+
+/** One for all addresses that are listened at: a name may have several. */
+function measuredHandshakes({ clock }: Pick<KernelPlane, "clock">, metrics: Metrics): HandshakeLine {
+  const line = new HandshakeLine({ clock, nextTurn: setImmediate });
+  measureHandshakes(metrics, line);
+  return line;
 }
 
 /** Behind a proxy, whoever comes around it is refused: what it says of itself would be believed. */
@@ -95,9 +103,10 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   let count = 0;
   const nextRequestId = (): string => `${run}-${(count += 1).toString(36)}`;
   const receiving = new ReceivingBodies(plane.clock, refuseLate);
+  const handshakes = measuredHandshakes(plane, options.metrics);
   const app: FastifyInstance = Fastify({
     serverFactory: (handler) => {
-      const server = listener(options.tls, handler);
+      const server = listener(options.tls, handshakes, handler);
       // Without a listener Node says "100 Continue" to everyone, before anybody has looked at the request.
       server.on("checkContinue", handler);
       server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT_MS;
@@ -117,6 +126,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     clientErrorHandler: (error, socket) => refuseRaw(error, socket),
   });
   app.setErrorHandler((error, request, reply) => sendError(plane, error, request, reply));
+  app.addHook("preClose", async () => handshakes.close());
   app.addHook("onClose", async () => receiving.close());
   app.addHook("onRequest", (request, reply, next) => {
     addCommonHeaders(request, reply);

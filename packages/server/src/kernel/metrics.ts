@@ -83,13 +83,21 @@ interface LinkLoad {
 }
 
 /** Gauges of the links, read whenever somebody asks for the metrics. */
-export function measureLinks({ registry }: Metrics, read: () => LinkLoad): void {
-  const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => {
-    const made: Gauge = new Gauge({ name, help, registers: [registry], collect: () => made.set(value(read())) });
-  };
+export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
+  const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => measure(metrics, name, help, () => value(read()));
   gauge("robofleet_links_in_line", "Robots that connect and wait for their turn", ({ slots }) => slots.in_line);
   gauge("robofleet_links_booked", "Robots that were told when to come back", ({ slots }) => slots.booked);
   gauge("robofleet_link_admissions_per_second", "Robots a second that this node lets in at most, as measured", ({ slots }) => slots.rate);
   gauge("robofleet_link_work_bytes", "Bytes of robots' messages that wait for the database", ({ work }) => work.bytes);
   gauge("robofleet_links_held", "Robots that are not read meanwhile, because too much waits", ({ work }) => work.held);
+}
+
+/** Gauges of the handshakes of TLS: 0 where there is none. */
+export function measureHandshakes(metrics: Metrics, load: { under_way: number; in_line: number }): void {
+  measure(metrics, "robofleet_tls_handshakes_under_way", "Handshakes of TLS that have begun", () => load.under_way);
+  measure(metrics, "robofleet_tls_handshakes_in_line", "Connections whose handshake waits for its turn", () => load.in_line);
+}
+
+function measure({ registry }: Metrics, name: string, help: string, value: () => number): void {
+  const made: Gauge = new Gauge({ name, help, registers: [registry], collect: () => made.set(value()) });
 }

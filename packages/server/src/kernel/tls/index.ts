@@ -6,6 +6,8 @@ import type { Tls } from "./contract.ts";
 import { ownCertificate } from "./own-certificate.ts";
 
 export { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
+export { HandshakeLine } from "./handshake-line.ts";
+export { paceHandshakes } from "./pace-handshakes.ts";
 export { readPair } from "./certificate-files.ts";
 export { authorityFile } from "./own-authority.ts";
 export { type RunCertificate, runCertificate } from "./run-certificate.ts";

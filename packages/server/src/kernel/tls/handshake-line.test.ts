@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import { type Arrival, BEGUN_EVERY_MS, BEGUN_PER_TURN_MAX, HandshakeLine, LINE_MAX, PATIENCE_MS, UNDER_WAY_MAX } from "./handshake-line.ts";
+
+/** A line whose loop turns when it is told to, and what became of those who came, by their numbers. */
+function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const awaited: (() => void)[] = [];
+  const line = new HandshakeLine({ clock, nextTurn: (work) => awaited.push(work) });
+  const begun: number[] = [];
+  const sent_away: number[] = [];
+  const arrivals: Arrival[] = [];
+  const come = (count: number): void => {
+    for (let i = 0; i < count; i += 1) {
+      const number = arrivals.length;
+      const begin = (): boolean => !gone.has(number) && begun.push(number) > 0;
+      const arrival = { begin, sendAway: () => void sent_away.push(number) };
+      arrivals.push(arrival);
+      line.join(arrival);
+    }
+  };
+  const turn = (): void => {
+    for (const work of awaited.splice(0)) work();
+  };
+  /** Until nothing more happens without anybody's doing. */
+  const settle = (): void => {
+    while (awaited.length > 0) turn();
+  };
+  return { clock, line, begun, sent_away, come, leave: (number: number) => line.leave(arrivals[number]!), turn, settle };
+}
+
+const upTo = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+
+test("only so many are under way; the others begin in the order in which they came, one for each that ends", () => {
+  const { line, begun, come, settle } = rig();
+  come(UNDER_WAY_MAX + 3);
+  settle();
+  assert.deepEqual([begun.length, line.under_way, line.in_line], [UNDER_WAY_MAX, UNDER_WAY_MAX, 3]);
+  line.ended();
+  line.ended();
+  settle();
+  assert.deepEqual(begun, upTo(UNDER_WAY_MAX + 2));
+  assert.deepEqual([line.under_way, line.in_line], [UNDER_WAY_MAX, 1]);
+  come(1);
+  line.ended();
+  line.ended();
+  settle();
+  assert.deepEqual(begun, upTo(UNDER_WAY_MAX + 4));
+});
+
+test("a turn of the loop begins a few, and none while clients connect", () => {
+  const { line, begun, come, turn } = rig();
+  come(BEGUN_PER_TURN_MAX + 1);
+  line.connected();
+  turn();
+  line.connected();
+  turn();
+  assert.deepEqual(begun, []);
+  turn();
+  assert.equal(begun.length, BEGUN_PER_TURN_MAX);
+  turn();
+  assert.equal(begun.length, BEGUN_PER_TURN_MAX + 1);
+});
+
+test("when none ends, and while clients connect all the time, they still begin at the least rate", async () => {
+  const { clock, line, begun, come, turn, settle } = rig();
+  come(UNDER_WAY_MAX + 200);
+  settle();
+  await clock.advance({ seconds: 1 });
+  const expected = UNDER_WAY_MAX + 1_000 / BEGUN_EVERY_MS;
+  assert.deepEqual([begun.length, line.under_way], [expected, expected]);
+  // Those that are too many end before more begin than that.
+  line.ended();
+  settle();
+  assert.equal(begun.length, expected);
+  while (line.under_way > 0) line.ended();
+  line.connected();
+  turn();
+  await clock.advance({ milliseconds: BEGUN_EVERY_MS });
+  assert.equal(begun.length, expected + 1);
+});
+
+test("who leaves and who is gone when its turn comes take no place", () => {
+  const { line, begun, come, leave, settle } = rig({ gone: new Set([UNDER_WAY_MAX + 1]) });
+  come(UNDER_WAY_MAX + 4);
+  settle();
+  leave(UNDER_WAY_MAX);
+  leave(0);
+  assert.equal(line.in_line, 3);
+  line.ended();
+  settle();
+  assert.deepEqual(begun.slice(UNDER_WAY_MAX), [UNDER_WAY_MAX + 2]);
+  assert.deepEqual([line.under_way, line.in_line], [UNDER_WAY_MAX, 1]);
+});
+
+test("whoever finds the line full is sent away, and so is who waited too long", async () => {
+  const { clock, line, begun, sent_away, come } = rig();
+  come(LINE_MAX + 1);
+  assert.deepEqual(sent_away, [LINE_MAX]);
+  await clock.advance({ milliseconds: PATIENCE_MS - BEGUN_EVERY_MS });
+  assert.equal(sent_away.length, 1);
+  await clock.advance({ milliseconds: 2 * BEGUN_EVERY_MS });
+  assert.equal(line.in_line, 0);
+  assert.deepEqual(begun, upTo(begun.length));
+  assert.equal(begun.length + sent_away.length, LINE_MAX + 1);
+});
+
+test("a line that closes sends everybody away, and whoever comes after", async () => {
+  const { clock, line, begun, sent_away, come, settle } = rig();
+  come(UNDER_WAY_MAX + 2);
+  settle();
+  line.close();
+  come(1);
+  line.ended();
+  settle();
+  await clock.advance({ minutes: 1 });
+  assert.equal(begun.length, UNDER_WAY_MAX);
+  assert.deepEqual(sent_away, [UNDER_WAY_MAX, UNDER_WAY_MAX + 1, UNDER_WAY_MAX + 2]);
+});

@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:https";
+import { type AddressInfo, connect as connectPlain, createServer as createPlainServer, type Socket } from "node:net";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test, type TestContext } from "node:test";
+import { connect, type TLSSocket } from "node:tls";
+import { type Clock, SimulatedClock, systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
+import { TLS_OPTIONS } from "./contract.ts";
+import { HandshakeLine, UNDER_WAY_MAX } from "./handshake-line.ts";
+import { openAuthority } from "./own-authority.ts";
+import { paceHandshakes } from "./pace-handshakes.ts";
+
+const LIMIT = { timeout: 120_000 };
+/** Longer than any test: nothing ends by itself. */
+const NEVER_MS = 600_000;
+
+interface Paced {
+  port: number;
+  line: HandshakeLine;
+  /** Connections that the server holds, whatever became of their handshakes. */
+  held: () => Promise<number>;
+}
+
+/** An HTTPS server whose handshakes are paced. On a clock that stands still none begins but in place of one that has ended. */
+async function listen(
+  t: TestContext,
+  { clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), silent_ms = NEVER_MS }: { clock?: Clock; silent_ms?: number } = {},
+): Promise<Paced> {
+  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-handshakes-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const now = new Date();
+  const pair = await (await openAuthority(directory, now)).issue(["localhost"], now);
+  const server = createServer({ ...TLS_OPTIONS, ...pair, handshakeTimeout: NEVER_MS }, (request, response) => {
+    response.end(request.url);
+  });
+  const line = new HandshakeLine({ clock, nextTurn: setImmediate });
+  paceHandshakes(server, line, silent_ms);
+  server.on("clientError", (_error, socket) => socket.destroy());
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    line.close();
+    server.close();
+    server.closeAllConnections();
+  });
+  const held = (): Promise<number> =>
+    new Promise((resolve, reject) => server.getConnections((error, count) => (error === null ? resolve(count) : reject(error))));
+  return { port: (server.address() as AddressInfo).port, line, held };
+}
+
+/** A connection that sends these bytes and nothing after them. */
+function open(t: TestContext, port: number, bytes: Buffer | string = ""): Socket {
+  const socket = connectPlain(port, "127.0.0.1");
+  t.after(() => socket.destroy());
+  socket.on("error", () => {});
+  socket.resume();
+  if (bytes.length > 0) socket.write(bytes);
+  return socket;
+}
+
+/** By a reset, too. */
+const closed = (socket: Socket): Promise<void> => new Promise((resolve) => socket.once("close", () => resolve()));
+
+/** The first message of a handshake. */
+async function clientHello(): Promise<Buffer> {
+  const server = createPlainServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = connect({ port: (server.address() as AddressInfo).port, host: "127.0.0.1" }).on("error", () => {});
+  const [accepted] = (await once(server, "connection")) as [Socket];
+  const [hello] = (await once(accepted, "data")) as [Buffer];
+  accepted.destroy();
+  client.destroy();
+  server.close();
+  return hello;
+}
+
+/** Clients that say hello and no more, as many as may be under way. */
+async function takeAllPlaces(t: TestContext, { port, line }: Paced): Promise<Socket[]> {
+  const hello = await clientHello();
+  const stuck = Array.from({ length: UNDER_WAY_MAX }, () => open(t, port, hello));
+  await until("all places to be taken", () => line.under_way === UNDER_WAY_MAX);
+  return stuck;
+}
+
+function shakeHands(t: TestContext, port: number): TLSSocket {
+  const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
+  t.after(() => socket.destroy());
+  return socket.on("error", () => {});
+}
+
+/** The body that is answered, which is the path. What is written before the handshake waits for it. */
+async function ask(socket: TLSSocket, url: string): Promise<string | undefined> {
+  socket.write(`GET ${url} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
+  const answer = Buffer.concat(await socket.toArray()).toString("latin1");
+  return answer.split("\r\n\r\n")[1];
+}
+
+test("a client is served as ever, and its place is free again", LIMIT, async (t) => {
+  const { port, line, held } = await listen(t);
+  const answers = await Promise.all(["/a", "/b", "/c"].map((url) => ask(shakeHands(t, port), url)));
+  assert.deepEqual(answers, ["/a", "/b", "/c"]);
+  assert.deepEqual([line.under_way, line.in_line], [0, 0]);
+  await until("the server to hold none", async () => (await held()) === 0);
+});
+
+test("beyond those under way clients wait, begin in their order, and leave the line when they go", LIMIT, async (t) => {
+  const paced = await listen(t);
+  const { port, line, held } = paced;
+  const stuck = await takeAllPlaces(t, paced);
+  const shaken: string[] = [];
+  const come = async (name: string): Promise<TLSSocket> => {
+    const before = line.in_line;
+    const socket = shakeHands(t, port).once("secureConnect", () => shaken.push(name));
+    await until(`${name} to be in line`, () => line.in_line === before + 1);
+    return socket;
+  };
+  const first = await come("first");
+  const second = await come("second");
+  const third = await come("third");
+  second.destroy();
+  await until("the second to have left", () => line.in_line === 2);
+  await until("the server to have let go of it", async () => (await held()) === UNDER_WAY_MAX + 2);
+  assert.deepEqual(shaken, []);
+  stuck[0]!.destroy();
+  // When the first one's handshake has ended its place is the third's.
+  assert.deepEqual(await Promise.all([ask(first, "/first"), ask(third, "/third")]), ["/first", "/third"]);
+  assert.deepEqual(shaken, ["first", "third"]);
+});
+
+test("those who begin handshakes and stop in the middle keep nobody out", LIMIT, async (t) => {
+  const paced = await listen(t, { clock: systemClock });
+  await takeAllPlaces(t, paced);
+  assert.equal(await ask(shakeHands(t, paced.port), "/in"), "/in");
+  assert.equal(paced.line.under_way, UNDER_WAY_MAX);
+});
+
+test("who says nothing takes no place and is closed, and so is who says too much before its turn", LIMIT, async (t) => {
+  const quiet = await listen(t, { silent_ms: 200 });
+  const silent = open(t, quiet.port);
+  await closed(silent);
+  assert.deepEqual([quiet.line.under_way, quiet.line.in_line], [0, 0]);
+  await until("the server to have let go of it", async () => (await quiet.held()) === 0);
+
+  const paced = await listen(t);
+  const { port, line, held } = paced;
+  await takeAllPlaces(t, paced);
+  const loud = open(t, port, "x");
+  await until("it to be in line", () => line.in_line === 1);
+  loud.write(Buffer.alloc(1024 * 1024));
+  await closed(loud);
+  assert.equal(line.in_line, 0);
+  await until("the server to have let go of it", async () => (await held()) === UNDER_WAY_MAX);
+});
+
+test("plain HTTP ends that connection and frees its place", LIMIT, async (t) => {
+  const { port, line, held } = await listen(t);
+  await closed(open(t, port, "GET / HTTP/1.1\r\nhost: x\r\n\r\n"));
+  await until("its place to be free", () => line.under_way === 0);
+  await until("the server to hold none", async () => (await held()) === 0);
+});
