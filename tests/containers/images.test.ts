@@ -5,7 +5,7 @@ import { containersOf, runningTags, SKIP, useEngine } from "../../packages/agent
 import { dockerArchive, ociArchive, shellImage, STAYS_UP, tarOf } from "../../packages/agent/src/testing/images.ts";
 import { ContainerFleet, pushImage } from "./real-robot.ts";
 
-const LIMIT = { timeout: 180_000, skip: SKIP };
+const LIMIT = { timeout: 300_000, skip: SKIP };
 const engine = useEngine();
 
 test(

@@ -14,11 +14,12 @@ const fleet = new Fleet(options, {
   signal: ending.signal,
   waiting: (reason) => say(`waiting for the server: ${reason}`),
 });
+let said = -1;
 process.on("SIGUSR2", () => {
   for (const robot of fleet.robots) robot.cut();
-  process.stdout.write("cut\n");
+  // Nobody is to take the number of before for how many are back.
+  process.stdout.write(`connected ${(said = 0)}\ncut\n`);
 });
-let said = -1;
 const telling = setInterval(() => {
   if (fleet.connected === said) return;
   said = fleet.connected;

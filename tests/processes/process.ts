@@ -15,6 +15,8 @@ export class Program {
   readonly child: ChildProcess;
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
   #output = "";
+  /** It has ended, and all that it printed has been read. */
+  #closed = false;
 
   /** `within` stands in front of the command, such as one that enters another network namespace. */
   constructor(entry: string, args: readonly string[], env: Record<string, string> = {}, within: readonly string[] = []) {
@@ -27,10 +29,10 @@ export class Program {
     });
     for (const stream of [this.child.stdout, this.child.stderr])
       stream?.setEncoding("utf8").on("data", (text: string) => (this.#output += text));
-    this.ended = once(this.child, "close").then(([code, signal]) => ({
-      code: code as number | null,
-      signal: signal as NodeJS.Signals | null,
-    }));
+    this.ended = once(this.child, "close").then(([code, signal]) => {
+      this.#closed = true;
+      return { code: code as number | null, signal: signal as NodeJS.Signals | null };
+    });
   }
 
   /** What it printed so far, on either stream. */
@@ -62,8 +64,10 @@ export class Program {
     return until(
       what,
       async () => {
+        // Asked before the look: the last of its words come before its end is known.
+        const is_over = this.#closed;
         const seen = await look();
-        if (!seen && !this.running) throw new Error(`the program ended while this was waited for: ${what}`);
+        if (!seen && is_over) throw new Error(`the program ended while this was waited for: ${what}`);
         return seen;
       },
       options,
