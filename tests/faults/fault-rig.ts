@@ -147,6 +147,7 @@ export class FaultRig implements AsyncDisposable {
   }
 
   async #begin(robots: number): Promise<void> {
+    for (const node of this.nodes) await until("a node to be ready", () => node.ready());
     this.#balancer = this.#own.use(await Balancer.start(() => this.#served().map(({ url }) => url)));
     this.#watchHealth();
     const admin = createClient({ base_url: this.url, admin_token: ADMIN_TOKEN, fetch: spreadFetch });
@@ -162,7 +163,9 @@ export class FaultRig implements AsyncDisposable {
     this.#own.defer(() => this.swarm.stop());
     for (let number = 1; number <= robots; number += 1) {
       const robot = await SimulatedRobot.enroll(this.swarm, { key: this.key, name: `cart-${number}` });
-      await robot.connect();
+      // A server that is cut off for a moment refuses it; then it comes back by itself.
+      await robot.connect().catch(() => {});
+      await until("the robot to be connected", () => robot.connected);
       this.robots.push(robot);
     }
   }
