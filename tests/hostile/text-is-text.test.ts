@@ -176,6 +176,8 @@ async function eachOf<T>(all: readonly T[], work: (one: T) => Promise<void>): Pr
 }
 
 test("rf prints each record of a list as one line of what can be seen, in every format", LIMIT, async () => {
+  // Deployments of the tests before may still be on their way to the robot.
+  await plane.settle();
   await eachOf(LISTS, async (args) => {
     const what = args.join(" ");
     const json = await visible("--json", ...args);

@@ -63,9 +63,13 @@ async function withKills(t: TestContext, nodes: number): Promise<void> {
   });
   const { token } = await server.org("Enrolments");
   const desk = new Ledger(() => server.url, token);
-  const nobody = new Ledger(() => server.url);
-  const site = await desk.post("/api/sites", { name: "Yard" });
   let kills = 0;
+  const nobody = new Ledger(
+    () => server.url,
+    undefined,
+    () => kills,
+  );
+  const site = await desk.post("/api/sites", { name: "Yard" });
   for (let run = 0; run < KILLED_RUNS; run += 1) {
     const fleet = await desk.post("/api/fleets", { name: `Fleet ${run}`, site_id: site.id });
     const made = await desk.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id, max_uses: MAX_USES });
