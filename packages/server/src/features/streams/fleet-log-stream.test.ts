@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { until } from "@robofleet/clock/testing";
+import { createLog } from "../../kernel/log.ts";
 import { sql } from "../../kernel/sql.ts";
 import { openNodes, type Session, writeNodeAddress } from "../../link/index.ts";
 import { ingestLogs } from "../logs/index.ts";
@@ -141,4 +142,27 @@ test("when a server comes back no record is sent twice, however much was logged 
     viewer.records.map(({ robot_id }) => robot_id),
     [session.robot_id, other.robot_id],
   );
+});
+
+test("what a server stored that came back is read again when the database refused it the first time", LIMIT, async () => {
+  await using it = await startNodes();
+  const { plane, rig, session, asked } = it;
+  const [to_b] = await it.here.others();
+  await writeNodeAddress(plane.db, to_b!, undefined);
+  asked.gate.resolve();
+  const viewer = it.view(await tokenOfFleet(it));
+  await viewer.headers;
+  await ingestLogs(plane, session, flush(1, 1));
+  await until("the robot here", () => viewer.records.length === 1);
+  const other = await anotherRobot(it);
+  await ingestLogs({ ...plane }, other, flush(1, 1));
+  const warned: string[] = [];
+  Object.assign(plane, { log: createLog({ level: "warn", stream: { write: (line: string) => void warned.push(line) } }) });
+  await plane.db.run(sql`alter table log_batch rename to log_batch_away`);
+  await writeNodeAddress(plane.db, to_b!, to_b);
+  const looked = { meanwhile: () => rig.clock.advance({ seconds: 1 }) };
+  await until("the reading to fail", () => warned.some((line) => line.includes("could not look which other servers there are")), looked);
+  await plane.db.run(sql`alter table log_batch_away rename to log_batch`);
+  await until("what it stored meanwhile", () => viewer.records.some(({ robot_id }) => robot_id === other.robot_id), looked);
+  assert.equal(viewer.records.length, 2);
 });

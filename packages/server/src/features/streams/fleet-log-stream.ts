@@ -45,6 +45,8 @@ class FleetLogStream {
   #collected: Collected<WantedFlush> | undefined = new Collected();
   /** All robots were heard at this time. */
   #heard_all_at: Date;
+  /** What a server stored from this time on could not be heard, and is still to be read. */
+  #missed_since: Date | undefined;
   #again: Timer | undefined;
 
   constructor(plane: Plane, nodes: Nodes | undefined, viewer: Viewer, wish: LogWish, live: URLSearchParams) {
@@ -84,10 +86,12 @@ class FleetLogStream {
 
   async #lookAgain(): Promise<void> {
     const since = new Date(this.#heard_all_at.getTime() - CLOCKS_APART_MS);
-    if (!(await this.#lookAtOthers())) return;
-    // What a server stored that could not be heard: what comes live waits meanwhile.
+    if (await this.#lookAtOthers()) this.#missed_since ??= since;
+    if (this.#missed_since === undefined) return;
+    // What comes live waits meanwhile.
     this.#collected = new Collected();
-    await this.#sendStored(since, REPLAYED_RECORDS_MAX).finally(() => this.#sendCollected());
+    await this.#sendStored(this.#missed_since, REPLAYED_RECORDS_MAX).finally(() => this.#sendCollected());
+    this.#missed_since = undefined;
   }
 
   /** Whether there is one that was not heard before. */
