@@ -73,6 +73,7 @@ import { RateLimit } from "./kernel/rate-limit.ts";
 import { openTls, type Tls } from "./kernel/tls/index.ts";
 import { Gateway, Lease, type LinkHandlers, type Nodes, openNodes, refuseUpgrade, writeNodeAddress } from "./link/index.ts";
 import { announceStop, stopHttp } from "./stop-http.ts";
+import { undoAll } from "./undo.ts";
 import { type LeaseWatch, watchNodes } from "./watch-nodes.ts";
 
 export interface PlaneOptions {
@@ -106,9 +107,7 @@ const SESSION_SWEEP_EVERY_MS = 3_600_000;
 /** Puts the plane together and starts it; on failure what was started is stopped again. */
 export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   const started: (() => Promise<unknown>)[] = [];
-  const stop = async (): Promise<void> => {
-    for (const undo of started.splice(0).toReversed()) await undo();
-  };
+  const stop = (): Promise<void> => undoAll(started.splice(0));
   try {
     // Beside the start of the database: both take seconds on a new clone.
     const dashboard = options.settings.dashboard === true ? openDashboard(options) : undefined;
