@@ -12,6 +12,7 @@ export { askOnce, EnrolmentRefused } from "./identity/enroll.ts";
 export type { RobotKey } from "./identity/identity.ts";
 export { readPlatform } from "./identity/platform.ts";
 export { backoffMs } from "./link/backoff.ts";
+export type { OpenSocket, SocketAddress } from "./link/connect.ts";
 export { Link, type LinkOptions } from "./link/link.ts";
 export { LogShipper } from "./logs/shipper.ts";
 export { agentLog } from "./logs/agent-log.ts";

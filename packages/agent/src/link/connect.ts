@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
 import {
@@ -9,7 +10,7 @@ import {
   RETRY_AFTER_MS_HEADER,
 } from "@robofleet/protocol/link";
 import { maskingFor } from "@robofleet/protocol/masking";
-import { WebSocket } from "ws";
+import { type ClientOptions, WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
 import { errorMessage } from "../http/request.ts";
 import { certificateComplaint } from "../http/trust.ts";
@@ -40,6 +41,16 @@ export class ConnectFailed extends Error {
   }
 }
 
+export interface SocketAddress {
+  host: string;
+  port: number;
+  /** By TLS. */
+  is_secure: boolean;
+}
+
+/** Opens a socket, at once or later, and hands it over while it connects. */
+export type OpenSocket = (address: SocketAddress, opened: (error: null, socket: Socket) => void) => void;
+
 export interface ConnectOptions {
   /** http or https address of the server. */
   server: string;
@@ -50,12 +61,24 @@ export interface ConnectOptions {
   clock: Clock;
   activity?: Activity;
   signal: AbortSignal;
+  /** For many robots of one process; absent: one's own, which trusts `ca`. */
+  open_socket?: OpenSocket | undefined;
   /** Called before the first message can arrive: listeners are added here. */
   on_open: (socket: WebSocket) => void;
 }
 
+/** As Node calls it: what it answers is undefined when the socket comes by the callback. */
+function connectionBy(open_socket: OpenSocket, server: string): NonNullable<ClientOptions["createConnection"]> {
+  const { protocol, hostname, port } = new URL(server);
+  const is_secure = protocol === "https:";
+  const address = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || (is_secure ? 443 : 80)), is_secure };
+  const open = (_options: unknown, opened: Parameters<OpenSocket>[1]): void => open_socket(address, opened);
+  return open as unknown as NonNullable<ClientOptions["createConnection"]>;
+}
+
 /** Opens the robot's WebSocket. Rejects with ConnectFailed. */
-export function connect({ server, ca, slot, clock, activity = idleActivity, signal, on_open }: ConnectOptions): Promise<void> {
+export function connect(options: ConnectOptions): Promise<void> {
+  const { server, ca, slot, open_socket, clock, activity = idleActivity, signal, on_open } = options;
   const ended = activity.begin();
   return new Promise<void>((resolve, reject) => {
     const socket = new WebSocket(`${server.replace(/^http/, "ws")}/agent/ws`, LINK_SUBPROTOCOL, {
@@ -64,6 +87,7 @@ export function connect({ server, ca, slot, clock, activity = idleActivity, sign
       perMessageDeflate: false,
       followRedirects: false,
       ...maskingFor(server),
+      ...(open_socket === undefined ? {} : { createConnection: connectionBy(open_socket, server) }),
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
       finishRequest: (request) => {
         request.once("socket", (tcp) =>

@@ -17,7 +17,7 @@ import type { LogShipper } from "../logs/shipper.ts";
 import type { RobotTime } from "../robot-time.ts";
 import type { Outbox } from "../spool/outbox.ts";
 import { backoffMs, slowMs } from "./backoff.ts";
-import { connect, ConnectFailed } from "./connect.ts";
+import { connect, ConnectFailed, type OpenSocket } from "./connect.ts";
 
 import { type ReportQueue, ReportSender } from "./report-sender.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
@@ -29,6 +29,8 @@ export interface LinkOptions {
   server: string;
   /** PEM of the only certificate authority that is trusted. */
   ca?: string | undefined;
+  /** For many robots of one process. */
+  open_socket?: OpenSocket;
   robot_id: string;
   key: RobotKey;
   clock: Clock;
@@ -115,12 +117,13 @@ export class Link {
 
   /** One connection from the attempt to its end. */
   async #once(): Promise<SessionEnd & { up_ms: number }> {
-    const { server, ca, clock, activity, local } = this.#options;
+    const { server, ca, open_socket, clock, activity, local } = this.#options;
     let session: Session | undefined;
     try {
       await connect({
         server,
         ca,
+        open_socket,
         clock,
         activity,
         slot: this.#slot,

@@ -5,10 +5,11 @@ import {
   type Fetcher,
   type HttpClient,
   Link,
+  type LinkOptions,
   type Logger,
   LogShipper,
+  type OpenSocket,
   readPlatform,
-  type RobotKey,
   RobotTime,
   signedFetcher,
   type StageIo,
@@ -29,6 +30,7 @@ import type { Tally } from "./tally.ts";
 export interface FleetShared {
   server: string;
   ca: string | undefined;
+  open_socket: OpenSocket;
   clock: Clock;
   log: Logger;
   http: HttpClient;
@@ -67,7 +69,7 @@ export class FleetRobot implements ConfigSide {
   #desired: Desired | undefined;
 
   constructor(shared: FleetShared, kept: KeptRobot) {
-    const { server, ca, clock, log, http } = shared;
+    const { server, ca, open_socket, clock, log, http } = shared;
     this.#shared = shared;
     this.kept = kept;
     const key = robotKey(Buffer.from(kept.key, "base64"));
@@ -86,7 +88,7 @@ export class FleetRobot implements ConfigSide {
       isUnwell: (app, { id }) => shared.isUnwell({ number: kept.number, install: kept.installs, first: kept.first[app] === id }),
       log: (app, message) => this.#say(app, message),
     });
-    this.#link = this.#makeLink({ server, ca, clock, log, key, time });
+    this.#link = this.#makeLink({ server, ca, open_socket, clock, log, key, time });
   }
 
   get connected(): boolean {
@@ -124,7 +126,7 @@ export class FleetRobot implements ConfigSide {
     return bytes.toString("utf8");
   }
 
-  #makeLink(parts: { server: string; ca: string | undefined; clock: Clock; log: Logger; key: RobotKey; time: RobotTime }): Link {
+  #makeLink(parts: Pick<LinkOptions, "server" | "ca" | "open_socket" | "clock" | "log" | "key" | "time">): Link {
     const { agent_version, run_id } = this.#shared;
     const { number, robot_id, name } = this.kept;
     const boot_id = `swarm-${run_id}`;

@@ -10,6 +10,7 @@ import { chance, failingRobots } from "./chance.ts";
 import { enrollFleet } from "./enrolment.ts";
 import { FleetRobot, type FleetShared } from "./fleet-robot.ts";
 import { type KeptRobot, RobotFile } from "./kept.ts";
+import { Opening } from "./opening.ts";
 import type { FleetOptions } from "./options.ts";
 import { Tally } from "./tally.ts";
 
@@ -125,6 +126,7 @@ export class Fleet {
     return {
       server,
       ca,
+      open_socket: new Opening(ca).open,
       clock,
       log,
       http,

@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { createServer, type Socket } from "node:net";
+import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { Opening, OPENING_MAX } from "./opening.ts";
+
+const MORE = 10;
+
+test("a bounded number of handshakes is under way at a time, and one that ends lets the next begin", { timeout: 240_000 }, async (t) => {
+  const accepted: Socket[] = [];
+  const server = createServer((socket) => accepted.push(socket.on("error", () => {})));
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  t.after(() => server.close());
+  const { port } = server.address() as { port: number };
+  const opening = new Opening(undefined);
+  const opened: Socket[] = [];
+  t.after(() => opened.forEach((socket) => socket.destroy()));
+  for (let i = 0; i < OPENING_MAX + MORE; i += 1)
+    opening.open({ host: "127.0.0.1", port, is_secure: true }, (_, socket) => opened.push(socket));
+  assert.equal(opened.length, OPENING_MAX);
+  await until("they are with the server", () => accepted.length === OPENING_MAX);
+  for (const socket of accepted.slice(0, MORE)) socket.destroy();
+  await until("as many others came", () => accepted.length === OPENING_MAX + MORE);
+  assert.equal(opened.length, OPENING_MAX + MORE);
+});
+
+test("without TLS a connection is open when it is connected", { timeout: 240_000 }, async (t) => {
+  const server = createServer((socket) => socket.on("error", () => {}));
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address() as { port: number };
+  const opening = new Opening(undefined);
+  const opened: Socket[] = [];
+  t.after(() => {
+    opened.forEach((socket) => socket.destroy());
+    server.close();
+  });
+  for (let i = 0; i < 2 * OPENING_MAX; i += 1)
+    opening.open({ host: "127.0.0.1", port, is_secure: false }, (_, socket) => opened.push(socket));
+  await until("all are open", () => opened.length === 2 * OPENING_MAX && opened.every((socket) => !socket.connecting));
+});
