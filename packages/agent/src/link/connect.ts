@@ -16,9 +16,11 @@ import { errorMessage } from "../http/request.ts";
 import { certificateComplaint } from "../http/trust.ts";
 import { retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
-/** Name lookup, TCP and TLS together: a server that shakes thousands of hands needs some time for each. */
+/** Name lookup and TCP. */
 const CONNECT_TIMEOUT_MS = 30_000;
-/** From there to the answer: a server to which everybody comes back leaves whose turn is near in line, for 45 s at most. */
+/** TLS: a server to which everybody comes back shakes hands with one after the other, with the last in 45 s. */
+const HANDSHAKE_TIMEOUT_MS = 60_000;
+/** From there to the answer: the server leaves whose turn is near in line, for 45 s at most. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const REFUSAL_BYTES_MAX = 16 * 1024;
 const SLOT_CHARACTERS_MAX = 100;
@@ -90,12 +92,11 @@ export function connect(options: ConnectOptions): Promise<void> {
       ...(open_socket === undefined ? {} : { createConnection: connectionBy(open_socket, server) }),
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
       finishRequest: (request) => {
-        request.once("socket", (tcp) =>
-          tcp.once(tcp instanceof TLSSocket ? "secureConnect" : "connect", () => {
-            timer.cancel();
-            if (!settled) timer = giveUpAfter(ANSWER_TIMEOUT_MS, "no answer");
-          }),
-        );
+        request.once("socket", (tcp) => {
+          const awaitAnswer = (): void => waitFor("answer", ANSWER_TIMEOUT_MS);
+          if (!(tcp instanceof TLSSocket)) return tcp.once("connect", awaitAnswer);
+          return tcp.once("connect", () => waitFor("TLS handshake", HANDSHAKE_TIMEOUT_MS)).once("secureConnect", awaitAnswer);
+        });
         request.end();
       },
     });
@@ -110,9 +111,13 @@ export function connect(options: ConnectOptions): Promise<void> {
       reject(failure);
     };
     const give_up = (): void => settle(new ConnectFailed("the agent is stopping"));
-    const giveUpAfter = (ms: number, what: string): Timer =>
-      clock.setTimer(ms, () => settle(new ConnectFailed(`${what} after ${ms / 1000} s`)));
-    let timer = giveUpAfter(CONNECT_TIMEOUT_MS, "no connection");
+    const giveUpAfter = (what: string, ms: number): Timer =>
+      clock.setTimer(ms, () => settle(new ConnectFailed(`no ${what} after ${ms / 1000} s`)));
+    let timer = giveUpAfter("connection", CONNECT_TIMEOUT_MS);
+    const waitFor = (what: string, ms: number): void => {
+      timer.cancel();
+      if (!settled) timer = giveUpAfter(what, ms);
+    };
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();
     // Stays on for the socket's whole life: an error is followed by close, which ends the session.

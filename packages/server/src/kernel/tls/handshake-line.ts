@@ -8,7 +8,7 @@ export const BEGUN_PER_TURN_MAX = 8;
 export const BEGUN_EVERY_MS = 10;
 /** As many as a node has robots: the last of more would be past its patience before its turn, however fast the others are. */
 export const LINE_MAX = 20_000;
-/** An agent gives up after 30 s, most balancers after a minute; whoever still waits then comes sooner by asking anew. */
+/** An agent gives up after a minute, as most balancers do; whoever still waits then comes sooner by asking anew. */
 export const PATIENCE_MS = 45_000;
 
 /** Somebody who wants to shake hands. One of the two is called, once, unless it leaves before. */
