@@ -264,6 +264,8 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
 
 /** A request that is not HTTP: answered by hand, because no request object exists. */
 function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
+  // It is being answered, and goes on sending what is wrong.
+  if (socket.writableEnded && !socket.destroyed) return;
   // Nothing can be said to whoever never finished the handshake of TLS.
   const can_hear = socket.writable && !(socket instanceof TLSSocket && socket.getProtocol() === null);
   if (error.code === "ECONNRESET" || !can_hear || /^ERR_(SSL|TLS)_/.test(error.code ?? "")) {
