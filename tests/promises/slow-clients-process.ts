@@ -1,8 +1,8 @@
-import { once } from "node:events";
-import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
 import { LINK_PATH } from "@robofleet/protocol/paths";
+import { clientHello } from "../../packages/server/src/kernel/tls/testing/client-hello.ts";
 import type { SlowOrder, SlowReport } from "./slow-clients.ts";
 
 const DRIP_MS = 1_000;
@@ -53,20 +53,6 @@ function behaviours({ token, upload_path }: SlowOrder): Record<string, Behaviour
       first: Buffer.concat([Buffer.from(head("GET", LINK_PATH, upgrade)), Buffer.of(0x81, 0x80, 0, 0, 0, 0)]),
     },
   };
-}
-
-/** The first message of a handshake, as this machine would send it. */
-async function clientHello(): Promise<Buffer> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const client = connectTls({ port: (server.address() as AddressInfo).port, host: "127.0.0.1" });
-  client.on("error", () => {});
-  const [accepted] = (await once(server, "connection")) as [Socket];
-  const [hello] = (await once(accepted, "data")) as [Buffer];
-  accepted.destroy();
-  client.destroy();
-  server.close();
-  return hello;
 }
 
 async function tlsBehaviours(of: SlowOrder): Promise<Record<string, Behaviour>> {

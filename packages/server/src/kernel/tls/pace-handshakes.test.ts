@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:https";
-import { type AddressInfo, connect as connectPlain, createServer as createPlainServer, type Socket } from "node:net";
+import { type AddressInfo, connect as connectPlain, type Socket } from "node:net";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -13,6 +13,7 @@ import { TLS_OPTIONS } from "./contract.ts";
 import { HandshakeLine, UNDER_WAY_MAX } from "./handshake-line.ts";
 import { openAuthority } from "./own-authority.ts";
 import { paceHandshakes } from "./pace-handshakes.ts";
+import { clientHello } from "./testing/client-hello.ts";
 
 const LIMIT = { timeout: 120_000 };
 /** Longer than any test: nothing ends by itself. */
@@ -64,19 +65,6 @@ function open(t: TestContext, port: number, bytes: Buffer | string = ""): Socket
 
 /** By a reset, too. */
 const closed = (socket: Socket): Promise<void> => new Promise((resolve) => socket.once("close", () => resolve()));
-
-/** The first message of a handshake. */
-async function clientHello(): Promise<Buffer> {
-  const server = createPlainServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const client = connect({ port: (server.address() as AddressInfo).port, host: "127.0.0.1" }).on("error", () => {});
-  const [accepted] = (await once(server, "connection")) as [Socket];
-  const [hello] = (await once(accepted, "data")) as [Buffer];
-  accepted.destroy();
-  client.destroy();
-  server.close();
-  return hello;
-}
 
 /** Clients that say hello and no more, as many as may be under way. */
 async function takeAllPlaces(t: TestContext, { port, line }: Paced): Promise<Socket[]> {
