@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { createServer, type Server, type Socket } from "node:net";
+import { connect as connectTcp, createServer, type Server, type Socket } from "node:net";
 import { test } from "node:test";
 import { SimulatedClock } from "@robofleet/clock";
-import { connect } from "./connect.ts";
+import { connect, type OpenSocket } from "./connect.ts";
 
 /** Takes connections and says nothing. Resolves with its address and what connects. */
 async function silentServer(): Promise<{ port: number; came: Promise<Socket>; server: Server } & AsyncDisposable> {
@@ -13,9 +13,10 @@ async function silentServer(): Promise<{ port: number; came: Promise<Socket>; se
   return { port, came, server, [Symbol.asyncDispose]: () => new Promise((closed) => server.close(() => closed())) };
 }
 
-const attempt = (server: string, clock: SimulatedClock) => {
+const attempt = (server: string, clock: SimulatedClock, open_socket?: OpenSocket) => {
   const ended: string[] = [];
-  const attempted = connect({ server, clock, signal: new AbortController().signal, on_open: () => {} }).catch((error: unknown) => {
+  const { signal } = new AbortController();
+  const attempted = connect({ server, clock, signal, open_socket, on_open: () => {} }).catch((error: unknown) => {
     ended.push((error as Error).message);
   });
   return { ended, attempted };
@@ -44,5 +45,25 @@ test("a server that does not shake hands is given a minute, in which others may 
   await clock.advance({ seconds: 1 });
   await attempted;
   assert.deepEqual(ended, ["no TLS handshake after 60 s"]);
+  socket.destroy();
+});
+
+test("whoever waits for its turn to have a socket is not timed out for that, and connects when it has one", async () => {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  await using silent = await silentServer();
+  let open = (): void => assert.fail("no socket was asked for");
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  const { ended, attempted } = attempt(`http://127.0.0.1:${silent.port}`, clock, ({ host, port }, opened) => {
+    open = () => opened(null, connectTcp({ host, port }));
+    resolve();
+  });
+  await asked;
+  await clock.advance({ minutes: 10 });
+  assert.deepEqual(ended, []);
+  open();
+  const socket = await silent.came;
+  await clock.advance({ seconds: 60 });
+  await attempted;
+  assert.deepEqual(ended, ["no answer after 60 s"]);
   socket.destroy();
 });

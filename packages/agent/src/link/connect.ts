@@ -93,6 +93,7 @@ export function connect(options: ConnectOptions): Promise<void> {
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
       finishRequest: (request) => {
         request.once("socket", (tcp) => {
+          waitFor("connection", CONNECT_TIMEOUT_MS);
           const awaitAnswer = (): void => waitFor("answer", ANSWER_TIMEOUT_MS);
           if (!(tcp instanceof TLSSocket)) return tcp.once("connect", awaitAnswer);
           return tcp.once("connect", () => waitFor("TLS handshake", HANDSHAKE_TIMEOUT_MS)).once("secureConnect", awaitAnswer);
@@ -104,19 +105,18 @@ export function connect(options: ConnectOptions): Promise<void> {
     const settle = (failure?: ConnectFailed): void => {
       if (settled) return;
       settled = true;
-      timer.cancel();
+      timer?.cancel();
       signal.removeEventListener("abort", give_up);
       if (failure === undefined) return resolve();
       socket.terminate();
       reject(failure);
     };
     const give_up = (): void => settle(new ConnectFailed("the agent is stopping"));
-    const giveUpAfter = (what: string, ms: number): Timer =>
-      clock.setTimer(ms, () => settle(new ConnectFailed(`no ${what} after ${ms / 1000} s`)));
-    let timer = giveUpAfter("connection", CONNECT_TIMEOUT_MS);
+    // From when there is a socket: one of many robots waits for its turn to have one, which comes as those before it are done.
+    let timer: Timer | undefined;
     const waitFor = (what: string, ms: number): void => {
-      timer.cancel();
-      if (!settled) timer = giveUpAfter(what, ms);
+      timer?.cancel();
+      if (!settled) timer = clock.setTimer(ms, () => settle(new ConnectFailed(`no ${what} after ${ms / 1000} s`)));
     };
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();

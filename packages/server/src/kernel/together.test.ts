@@ -1,13 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Together, type TogetherOptions } from "./together.ts";
+import { SimulatedClock } from "@robofleet/clock";
+import { PIECES_EVERY_MS, Together, type TogetherOptions } from "./together.ts";
 
 const LIMIT = { timeout: 60_000 };
 
 /** Work that is done when it is told to be; each answer is the item with its place. */
 function slow(options: Partial<TogetherOptions<string, string>> = {}) {
   const pieces: { key: string; items: readonly string[]; done: () => void; fail: (error: Error) => void }[] = [];
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const together = new Together<string, string>({
+    clock,
     items_max: 3,
     at_once: 2,
     work: (key, items) =>
@@ -16,53 +19,55 @@ function slow(options: Partial<TogetherOptions<string, string>> = {}) {
       }),
     ...options,
   });
-  return { together, pieces };
+  /** Until nothing more begins by itself. */
+  const settle = (): Promise<void> => turn().then(() => clock.advance({ milliseconds: PIECES_EVERY_MS }));
+  return { clock, together, pieces, settle };
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 test("what comes alone is done at once, and what comes meanwhile together, so many at a time", LIMIT, async () => {
-  const { together, pieces } = slow();
+  const { together, pieces, settle } = slow();
   const asked = ["a", "b", "c", "d", "e"].map((item) => together.ask("org", item));
   assert.deepEqual(
     pieces.map(({ items }) => items),
     [["a"]],
   );
   pieces[0]!.done();
-  await turn();
+  await settle();
   pieces[1]!.done();
-  await turn();
+  await settle();
   pieces[2]!.done();
   assert.deepEqual(await Promise.all(asked), ["a:0", "b:0", "c:1", "d:2", "e:0"]);
 });
 
 test("keys take turns, as many at the same time as may be", LIMIT, async () => {
-  const { together, pieces } = slow();
+  const { together, pieces, settle } = slow();
   for (const key of ["x", "x", "y", "z", "x", "z"]) void together.ask(key, key);
   assert.deepEqual(
     pieces.map(({ key }) => key),
     ["x", "y"],
   );
   pieces[0]!.done();
-  await turn();
+  await settle();
   pieces[1]!.done();
-  await turn();
+  await settle();
   assert.deepEqual(
     pieces.slice(2).map(({ key, items }) => [key, items.length]),
     [
-      ["x", 2],
       ["z", 2],
+      ["x", 2],
     ],
   );
 });
 
 test("two of one name are never done together, and keep their order", LIMIT, async () => {
-  const { together, pieces } = slow({ items_max: 10, nameOf: (item) => item.slice(0, 1) });
+  const { together, pieces, settle } = slow({ items_max: 10, nameOf: (item) => item.slice(0, 1) });
   void together.ask("org", "first");
   for (const item of ["a1", "b1", "a2", "a3", "b2"]) void together.ask("org", item);
   for (let i = 0; i < 3; i += 1) {
     pieces[i]!.done();
-    await turn();
+    await settle();
   }
   assert.deepEqual(
     pieces.map(({ items }) => items),
@@ -97,4 +102,32 @@ test("an error that is one item's fault is only that item's; one that concerns a
     ["fulfilled", "rejected", "rejected", "rejected"],
   );
   assert.equal(calls, 2);
+});
+
+test("while more is asked pieces of a key begin so far apart, and another key does not wait for that", LIMIT, async () => {
+  const { clock, together, pieces } = slow();
+  const begun = (): string[] => pieces.map(({ items }) => items.join(""));
+  for (const item of ["a", "b"]) void together.ask("org", item);
+  pieces[0]!.done();
+  await turn();
+  void together.ask("org", "c");
+  void together.ask("other", "x");
+  await clock.advance({ milliseconds: PIECES_EVERY_MS - 1 });
+  assert.deepEqual(begun(), ["a", "x"]);
+  await clock.advance({ milliseconds: 1 });
+  assert.deepEqual(begun(), ["a", "x", "bc"]);
+  pieces[2]!.done();
+  await turn();
+  void together.ask("org", "d");
+  assert.deepEqual(begun(), ["a", "x", "bc", "d"], "nothing waited when the piece before ended");
+});
+
+test("a whole piece does not wait for its time", LIMIT, async () => {
+  const { together, pieces } = slow();
+  for (const item of ["a", "b", "c"]) void together.ask("org", item);
+  pieces[0]!.done();
+  await turn();
+  assert.equal(pieces.length, 1);
+  void together.ask("org", "d");
+  assert.deepEqual(pieces[1]?.items, ["b", "c", "d"]);
 });

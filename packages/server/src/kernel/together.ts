@@ -1,6 +1,12 @@
+import { type Clock, systemClock } from "@robofleet/clock";
 import { inHalves } from "./in-halves.ts";
 
+/** From the beginning of one piece of work of a key to that of the next: each costs a transaction or more, and nobody notices so long. */
+export const PIECES_EVERY_MS = 50;
+
 export interface TogetherOptions<T, R> {
+  /** Absent: real time, whatever time the server's is. It is this machine's work that is saved, as if the database took a little longer. */
+  clock?: Pick<Clock, "monotonic" | "setTimer">;
   /** Items of one piece of work. */
   items_max: number;
   /** Pieces of work under way, each of another key: all else finds a connection to the database, too. */
@@ -25,12 +31,16 @@ interface Waiting<T, R> {
  */
 export class Together<T, R> {
   readonly #options: TogetherOptions<T, R>;
+  readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
   /** By key; the one that has waited longest comes first. */
   readonly #waiting = new Map<string, Waiting<T, R>[]>();
   readonly #busy = new Set<string>();
+  /** Keys of which some waits and a piece of work began a moment ago: still more comes together meanwhile, until it is a whole piece. */
+  readonly #resting = new Set<string>();
 
   constructor(options: TogetherOptions<T, R>) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
   }
 
   /** Rejects with what the work threw for this item, or for all. How many may wait is whoever asks to bound. */
@@ -46,17 +56,29 @@ export class Together<T, R> {
   #begin(): void {
     for (const [key, queue] of this.#waiting) {
       if (this.#busy.size === this.#options.at_once) return;
-      if (this.#busy.has(key)) continue;
+      if (this.#busy.has(key) || (this.#resting.has(key) && queue.length < this.#options.items_max)) continue;
       const [some, left] = this.#take(queue);
       // What is left comes after the keys that wait already.
       this.#waiting.delete(key);
       if (left.length > 0) this.#waiting.set(key, left);
       this.#busy.add(key);
+      const next_at = this.#clock.monotonic() + PIECES_EVERY_MS;
       void this.#perform(key, some).then(() => {
         this.#busy.delete(key);
+        if (this.#waiting.has(key)) this.#restUntil(next_at, key);
         this.#begin();
       });
     }
+  }
+
+  #restUntil(next_at: number, key: string): void {
+    const ms = next_at - this.#clock.monotonic();
+    if (ms <= 0) return;
+    this.#resting.add(key);
+    this.#clock.setTimer(ms, () => {
+      this.#resting.delete(key);
+      this.#begin();
+    });
   }
 
   #take(queue: Waiting<T, R>[]): [some: Waiting<T, R>[], left: Waiting<T, R>[]] {

@@ -11,20 +11,22 @@ export type Presence = RobotRef & Partial<RowOf<typeof presenceRow>>;
 /**
  * Ends the presence of robots that this run of this node holds, and of no others; with a session, if it is still that one's.
  * Answers those that were online. In order of id, so that it and others that lock many never wait for each other. Each is
- * locked by itself before it is looked at: a plan by statistics of a time when nobody was online would read all robots of
- * the node once for each of these.
+ * locked by itself, and all of them before they are looked at: a plan by statistics of a time when nobody was online would
+ * find each among all robots that are online, and read those once for each of these.
  */
 export const setOffline = (db: Db, node: NodeRun, robots: readonly Presence[]): Promise<RobotRef[]> =>
   db.many(sql(robotRef)`
-    with gone as (
-      select r.org_id, r.id
+    with locked as materialized (
+      select r.*, v.session_id as of_session_id
       from (
         select * from unnest(${list(robots.map(({ org_id }) => org_id))}::text[], ${list(robots.map(({ id }) => id))}::text[],
           ${list(robots.map(({ session_id }) => session_id ?? null))}::text[]) as v (org_id, id, session_id)
         order by org_id, id) v
       cross join lateral (
-        select org_id, id, node_id, node_epoch, session_id from robot where org_id = v.org_id and id = v.id for no key update) r
-      where r.node_id = ${node.id} and r.node_epoch = ${node.epoch} and (v.session_id is null or r.session_id = v.session_id))
+        select org_id, id, node_id, node_epoch, session_id from robot where org_id = v.org_id and id = v.id for no key update) r),
+    gone as (
+      select org_id, id from locked
+      where node_id = ${node.id} and node_epoch = ${node.epoch} and (of_session_id is null or session_id = of_session_id))
     update robot r set node_id = null, node_epoch = null, session_id = null
     from gone where r.org_id = gone.org_id and r.id = gone.id
     returning r.org_id, r.id`);

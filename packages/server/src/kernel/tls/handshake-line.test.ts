@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimulatedClock } from "@robofleet/clock";
-import { type Arrival, BEGUN_EVERY_MS, BEGUN_PER_TURN_MAX, HandshakeLine, LINE_MAX, PATIENCE_MS, UNDER_WAY_MAX } from "./handshake-line.ts";
+import {
+  type Arrival,
+  BEGUN_BESIDE_EVERY_MS,
+  BEGUN_EVERY_MS,
+  BEGUN_PER_TURN_MAX,
+  HandshakeLine,
+  LINE_MAX,
+  PATIENCE_MS,
+  UNDER_WAY_MAX,
+} from "./handshake-line.ts";
 
 /** A line whose loop turns when it is told to, and what became of those who came, by their numbers. */
 function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
@@ -49,18 +58,38 @@ test("only so many are under way; the others begin in the order in which they ca
   assert.deepEqual(begun, upTo(UNDER_WAY_MAX + 4));
 });
 
-test("a turn of the loop begins a few, and none while clients connect", () => {
-  const { line, begun, come, turn } = rig();
-  come(BEGUN_PER_TURN_MAX + 1);
+test("a turn of the loop begins a few, and while clients connect one at most, of which there are so many a second", async () => {
+  const { clock, line, begun, come, turn } = rig();
+  const connectedTurn = (): void => {
+    line.connected();
+    turn();
+  };
+  come(BEGUN_PER_TURN_MAX + 3);
+  connectedTurn();
+  connectedTurn();
+  assert.deepEqual(begun, [0]);
+  await clock.advance({ milliseconds: BEGUN_BESIDE_EVERY_MS });
+  connectedTurn();
+  connectedTurn();
+  assert.deepEqual(begun, [0, 1]);
+  turn();
+  assert.equal(begun.length, 2 + BEGUN_PER_TURN_MAX);
+  turn();
+  assert.equal(begun.length, 3 + BEGUN_PER_TURN_MAX);
+});
+
+test("while clients connect none begins beside as many as may be under way", async () => {
+  const { clock, line, begun, come, turn, settle } = rig();
+  come(UNDER_WAY_MAX + 2);
+  settle();
+  await clock.advance({ milliseconds: BEGUN_BESIDE_EVERY_MS });
   line.connected();
   turn();
+  assert.equal(begun.length, UNDER_WAY_MAX);
+  line.ended();
   line.connected();
   turn();
-  assert.deepEqual(begun, []);
-  turn();
-  assert.equal(begun.length, BEGUN_PER_TURN_MAX);
-  turn();
-  assert.equal(begun.length, BEGUN_PER_TURN_MAX + 1);
+  assert.equal(begun.length, UNDER_WAY_MAX + 1);
 });
 
 test("when none ends, and while clients connect all the time, they still begin at the least rate", async () => {

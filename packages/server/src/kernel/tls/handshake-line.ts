@@ -6,6 +6,8 @@ export const UNDER_WAY_MAX = 256;
 export const BEGUN_PER_TURN_MAX = 8;
 /** At least as often one begins, whoever comes and whatever becomes of those under way: who begins handshakes and stops in the middle keeps nobody out. */
 export const BEGUN_EVERY_MS = 10;
+/** While clients come, none begins sooner after the one before: as many a second as a node lets robots in, and half of the loop's time is theirs who connect. */
+export const BEGUN_BESIDE_EVERY_MS = 2;
 /** As many as a node has robots: the last of more would be past its patience before its turn, however fast the others are. */
 export const LINE_MAX = 20_000;
 /** An agent gives up after a minute, as most balancers do; whoever still waits then comes sooner by asking anew. */
@@ -30,7 +32,7 @@ export interface Turns {
  * Handshakes of TLS, in the order in which their clients came. Thousands at once would all end late, many of them after
  * their clients' patience; so only some are under way, and the others wait, at the cost of a socket each.
  *
- * The event loop takes one connection each time that it turns. So while clients come none begins but at the least rate: handshakes
+ * The event loop takes one connection each time that it turns. So while clients come few begin, and one in a turn at most: handshakes
  * make its turns long, the system's own queue of connections is full, and whoever finds it so comes seconds later, up to half a minute.
  */
 export class HandshakeLine {
@@ -98,8 +100,13 @@ export class HandshakeLine {
       this.#turn_awaited = false;
       if (!this.#connected) return this.#beginSome();
       this.#connected = false;
+      if (this.#under_way < UNDER_WAY_MAX && this.#hasNoneBegunFor(BEGUN_BESIDE_EVERY_MS)) this.#beginFirst();
       this.#awaitTurn();
     });
+  }
+
+  #hasNoneBegunFor(ms: number): boolean {
+    return this.#turns.clock.monotonic() - this.#begun_at >= ms;
   }
 
   #beginSome(): void {
@@ -133,8 +140,8 @@ export class HandshakeLine {
   }
 
   #look(): void {
+    if (this.#hasNoneBegunFor(BEGUN_EVERY_MS)) this.#beginFirst();
     const now = this.#turns.clock.monotonic();
-    if (now - this.#begun_at >= BEGUN_EVERY_MS) this.#beginFirst();
     for (const [arrival, since] of this.#line) {
       if (now - since < PATIENCE_MS) return;
       this.#line.delete(arrival);

@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Db } from "../../kernel/db.ts";
+import { int, row, sql, text } from "../../kernel/sql.ts";
+import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
+import { helloOf } from "../testing/places.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { setOnline } from "./store-comings.ts";
+import { setOffline, updateSeen } from "./store-presence.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+const ROBOTS = 3_000;
+const MOVED = 300;
+/** It is locked, found once more to be changed, and a page's worth of what is next to it. */
+const READ_FOR_EACH_MAX = 10;
+
+const idRow = row({ id: text });
+const countRow = row({ n: int });
+
+/** Robots of whom statistics say that none is online. */
+async function seedOffline({ plane }: FeaturePlane, org_id: string): Promise<string[]> {
+  const first = await seedRobot(plane, org_id);
+  await plane.db.run(sql`
+    insert into robot (org_id, id, name, site_id, fleet_id, public_key, created_at, updated_at)
+    select r.org_id, r.id || n, r.name || n, r.site_id, r.fleet_id, convert_to(r.id || n, 'UTF8'), r.created_at, r.updated_at
+    from robot r, generate_series(2, ${ROBOTS}) n where r.id = ${first.robot_id}`);
+  await plane.db.run(sql`analyze robot`);
+  return (await plane.db.many(sql(idRow)`select id from robot where org_id = ${org_id}`)).map(({ id }) => id);
+}
+
+/** How many of the robots' rows this transaction has read so far. */
+const rowsRead = async (tx: Db): Promise<number> =>
+  (
+    await tx.one(sql(countRow)`
+      select (coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::int as n from pg_stat_xact_user_tables where relname = 'robot'`)
+  ).n;
+
+test("whatever statistics say, those that come, are heard and go cost so much each, and not the more the more are online", TIMEOUT, async () => {
+  const it = await startFeaturePlane([]);
+  await using _ = it;
+  const { org_id } = await it.org();
+  const { node, db, clock } = it.plane;
+  const ids = await seedOffline(it, org_id);
+  const refs = ids.map((id) => ({ org_id, id }));
+  const comings = ids.map((id) => ({ session_id: `sess_${id}`, hello: helloOf(id), public_key: undefined }));
+  const own = db.forOrg(org_id);
+  const readBy = (work: (tx: Db) => Promise<number>, expected: number): Promise<void> =>
+    own.transaction(async (tx) => {
+      const before = await rowsRead(tx);
+      assert.equal(await work(tx), expected);
+      const read = (await rowsRead(tx)) - before;
+      assert.ok(read >= expected && read <= expected * READ_FOR_EACH_MAX, `${read} rows were read for ${expected}`);
+    });
+
+  await readBy(async (tx) => (await setOnline(tx, org_id, node, comings, clock.now())).size, ROBOTS);
+  const moved = refs.slice(0, MOVED);
+  await readBy((tx) => updateSeen(tx, moved.map((ref) => ({ ...ref, at: new Date(clock.now().getTime() + 1_000) }))), MOVED);
+  await readBy(async (tx) => (await setOffline(tx, node, moved)).length, MOVED);
+  assert.equal((await db.one(sql(countRow)`select count(*)::int as n from robot where node_id is not null`)).n, ROBOTS - MOVED);
+});
