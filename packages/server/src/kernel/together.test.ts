@@ -131,3 +131,17 @@ test("a whole piece does not wait for its time", LIMIT, async () => {
   void together.ask("org", "d");
   assert.deepEqual(pieces[1]?.items, ["b", "c", "d"]);
 });
+
+test("a whole piece that did not wait for its time is the one from which the next keeps its distance", LIMIT, async () => {
+  const { clock, together, pieces } = slow();
+  for (const item of ["a", "b", "c"]) void together.ask("org", item);
+  pieces[0]!.done();
+  await clock.advance({ milliseconds: PIECES_EVERY_MS - 1 });
+  for (const item of ["d", "e"]) void together.ask("org", item);
+  assert.deepEqual(pieces[1]?.items, ["b", "c", "d"]);
+  pieces[1].done();
+  await clock.advance({ milliseconds: PIECES_EVERY_MS - 1 });
+  assert.equal(pieces.length, 2, "the first piece's distance is over, and not the second's");
+  await clock.advance({ milliseconds: 1 });
+  assert.deepEqual(pieces[2]?.items, ["e"]);
+});

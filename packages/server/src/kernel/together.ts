@@ -1,7 +1,7 @@
-import { type Clock, systemClock } from "@robofleet/clock";
+import { type Clock, systemClock, type Timer } from "@robofleet/clock";
 import { inHalves } from "./in-halves.ts";
 
-/** From the beginning of one piece of work of a key to that of the next: each costs a transaction or more, and nobody notices so long. */
+/** From the beginning of one piece of work of a key to that of the next, while some waits: each costs a transaction or more, and nobody notices so long. */
 export const PIECES_EVERY_MS = 50;
 
 export interface TogetherOptions<T, R> {
@@ -26,7 +26,7 @@ interface Waiting<T, R> {
 }
 
 /**
- * Does what is asked at once when nothing else of its key is under way, and together whatever is asked meanwhile. Thousands
+ * Does what is asked at once when nothing else of its key is under way or waits, and together whatever is asked meanwhile. Thousands
  * that come at the same moment are a few pieces of work, and one that comes alone waits for nothing.
  */
 export class Together<T, R> {
@@ -35,8 +35,8 @@ export class Together<T, R> {
   /** By key; the one that has waited longest comes first. */
   readonly #waiting = new Map<string, Waiting<T, R>[]>();
   readonly #busy = new Set<string>();
-  /** Keys of which some waits and a piece of work began a moment ago: still more comes together meanwhile, until it is a whole piece. */
-  readonly #resting = new Set<string>();
+  /** Keys of which some waits and a piece of work began a moment ago: still more comes together until the timer fires or it is a whole piece. */
+  readonly #resting = new Map<string, Timer>();
 
   constructor(options: TogetherOptions<T, R>) {
     this.#options = options;
@@ -62,6 +62,7 @@ export class Together<T, R> {
       this.#waiting.delete(key);
       if (left.length > 0) this.#waiting.set(key, left);
       this.#busy.add(key);
+      this.#endRest(key);
       const next_at = this.#clock.monotonic() + PIECES_EVERY_MS;
       void this.#perform(key, some).then(() => {
         this.#busy.delete(key);
@@ -74,11 +75,16 @@ export class Together<T, R> {
   #restUntil(next_at: number, key: string): void {
     const ms = next_at - this.#clock.monotonic();
     if (ms <= 0) return;
-    this.#resting.add(key);
-    this.#clock.setTimer(ms, () => {
-      this.#resting.delete(key);
+    const timer = this.#clock.setTimer(ms, () => {
+      this.#endRest(key);
       this.#begin();
     });
+    this.#resting.set(key, timer);
+  }
+
+  #endRest(key: string): void {
+    this.#resting.get(key)?.cancel();
+    this.#resting.delete(key);
   }
 
   #take(queue: Waiting<T, R>[]): [some: Waiting<T, R>[], left: Waiting<T, R>[]] {
