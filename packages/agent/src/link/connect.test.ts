@@ -15,11 +15,11 @@ async function silentServer(): Promise<{ port: number; came: Promise<Socket>; se
 
 const attempt = (server: string, clock: SimulatedClock, open_socket?: OpenSocket) => {
   const ended: string[] = [];
-  const { signal } = new AbortController();
-  const attempted = connect({ server, clock, signal, open_socket, on_open: () => {} }).catch((error: unknown) => {
+  const stopping = new AbortController();
+  const attempted = connect({ server, clock, signal: stopping.signal, open_socket, on_open: () => {} }).catch((error: unknown) => {
     ended.push((error as Error).message);
   });
-  return { ended, attempted };
+  return { ended, attempted, stopping };
 };
 
 test("a server that takes the request and does not answer is given a minute, in which it may keep who connects in line", async () => {
@@ -67,3 +67,23 @@ test("whoever waits for its turn to have a socket is not timed out for that, and
   assert.deepEqual(ended, ["no answer after 60 s"]);
   socket.destroy();
 });
+
+test(
+  "an agent that stops while it waits for its turn has ended, and a socket that comes after all is destroyed",
+  { timeout: 120_000 },
+  async () => {
+    const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+    await using silent = await silentServer();
+    const { promise: asked, resolve: ask } = Promise.withResolvers<{ hand: Parameters<OpenSocket>[1]; signal: AbortSignal }>();
+    const { ended, attempted, stopping } = attempt(`http://127.0.0.1:${silent.port}`, clock, (_, hand, signal) => ask({ hand, signal }));
+    const { hand, signal } = await asked;
+    stopping.abort();
+    await attempted;
+    assert.deepEqual(ended, ["the agent is stopping"]);
+    assert.ok(signal.aborted);
+    const late = connectTcp({ host: "127.0.0.1", port: silent.port }).on("error", () => {});
+    const closed = new Promise((resolve) => late.once("close", resolve));
+    hand(null, late);
+    await closed;
+  },
+);

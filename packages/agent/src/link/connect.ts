@@ -50,8 +50,8 @@ export interface SocketAddress {
   is_secure: boolean;
 }
 
-/** Opens a socket, at once or later, and hands it over while it connects. */
-export type OpenSocket = (address: SocketAddress, opened: (error: null, socket: Socket) => void) => void;
+/** Opens a socket, at once or later, and hands it over while it connects; none after the signal, as nobody waits for it any more. */
+export type OpenSocket = (address: SocketAddress, opened: (error: null, socket: Socket) => void, signal: AbortSignal) => void;
 
 export interface ConnectOptions {
   /** http or https address of the server. */
@@ -70,11 +70,11 @@ export interface ConnectOptions {
 }
 
 /** As Node calls it: what it answers is undefined when the socket comes by the callback. */
-function connectionBy(open_socket: OpenSocket, server: string): NonNullable<ClientOptions["createConnection"]> {
+function connectionBy(open_socket: OpenSocket, { server, signal }: ConnectOptions): NonNullable<ClientOptions["createConnection"]> {
   const { protocol, hostname, port } = new URL(server);
   const is_secure = protocol === "https:";
   const address = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || (is_secure ? 443 : 80)), is_secure };
-  const open = (_options: unknown, opened: Parameters<OpenSocket>[1]): void => open_socket(address, opened);
+  const open = (_options: unknown, opened: Parameters<OpenSocket>[1]): void => open_socket(address, opened, signal);
   return open as unknown as NonNullable<ClientOptions["createConnection"]>;
 }
 
@@ -89,7 +89,7 @@ export function connect(options: ConnectOptions): Promise<void> {
       perMessageDeflate: false,
       followRedirects: false,
       ...maskingFor(server),
-      ...(open_socket === undefined ? {} : { createConnection: connectionBy(open_socket, server) }),
+      ...(open_socket === undefined ? {} : { createConnection: connectionBy(open_socket, options) }),
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
       finishRequest: (request) => {
         request.once("socket", (tcp) => {
@@ -145,7 +145,7 @@ async function refusal(response: IncomingMessage, clock: Clock): Promise<Connect
   });
 }
 
-/** The connect timeout bounds this too: it destroys the socket. */
+/** The time for the answer bounds this, too: when it is over the socket is destroyed. */
 async function firstBytes(response: IncomingMessage): Promise<string> {
   let text = "";
   try {

@@ -5,6 +5,7 @@ import { until } from "@robofleet/clock/testing";
 import { Opening, OPENING_MAX } from "./opening.ts";
 
 const MORE = 10;
+const { signal } = new AbortController();
 
 test("a bounded number of handshakes is under way at a time, and one that ends lets the next begin", { timeout: 240_000 }, async (t) => {
   const accepted: Socket[] = [];
@@ -16,7 +17,7 @@ test("a bounded number of handshakes is under way at a time, and one that ends l
   const opened: Socket[] = [];
   t.after(() => opened.forEach((socket) => socket.destroy()));
   for (let i = 0; i < OPENING_MAX + MORE; i += 1)
-    opening.open({ host: "127.0.0.1", port, is_secure: true }, (_, socket) => opened.push(socket));
+    opening.open({ host: "127.0.0.1", port, is_secure: true }, (_, socket) => opened.push(socket), signal);
   assert.equal(opened.length, OPENING_MAX);
   await until("they are with the server", () => accepted.length === OPENING_MAX);
   for (const socket of accepted.slice(0, MORE)) socket.destroy();
@@ -35,6 +36,26 @@ test("without TLS a connection is open when it is connected", { timeout: 240_000
     server.close();
   });
   for (let i = 0; i < 2 * OPENING_MAX; i += 1)
-    opening.open({ host: "127.0.0.1", port, is_secure: false }, (_, socket) => opened.push(socket));
+    opening.open({ host: "127.0.0.1", port, is_secure: false }, (_, socket) => opened.push(socket), signal);
   await until("all are open", () => opened.length === 2 * OPENING_MAX && opened.every((socket) => !socket.connecting));
+});
+
+test("for a robot that stopped while it waited nothing is opened, and whoever waits behind it comes", { timeout: 240_000 }, async (t) => {
+  const server = createServer((socket) => socket.on("error", () => {}));
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  t.after(() => server.close());
+  const { port } = server.address() as { port: number };
+  const opening = new Opening(undefined);
+  const opened: { who: string; socket: Socket }[] = [];
+  t.after(() => opened.forEach(({ socket }) => socket.destroy()));
+  const ask = (who: string, asked: AbortSignal): void =>
+    opening.open({ host: "127.0.0.1", port, is_secure: true }, (_, socket) => opened.push({ who, socket }), asked);
+  for (let i = 0; i < OPENING_MAX; i += 1) ask("first", signal);
+  const stopping = new AbortController();
+  for (let i = 0; i < MORE; i += 1) ask("stopped", stopping.signal);
+  ask("last", signal);
+  stopping.abort();
+  opened[0]!.socket.destroy();
+  await until("the last has come", () => opened.at(-1)?.who === "last");
+  assert.equal(opened.length, OPENING_MAX + 1);
 });

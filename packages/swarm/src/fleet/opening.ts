@@ -13,8 +13,8 @@ export const OPENING_MAX = 64;
  */
 export class Opening {
   readonly #tls: ConnectionOptions;
-  /** Each robot has one at most. */
-  readonly #waiting: (() => void)[] = [];
+  /** Each robot has one at most, and those that stopped meanwhile are still among them. */
+  readonly #waiting: { open: () => void; signal: AbortSignal }[] = [];
   #under_way = 0;
 
   /** `ca`: PEM of the only authority that is trusted; absent: those that the machine knows. */
@@ -22,8 +22,8 @@ export class Opening {
     this.#tls = { secureContext: createSecureContext(ca === undefined ? {} : { ca }) };
   }
 
-  readonly open: OpenSocket = (address, opened) => {
-    this.#waiting.push(() => opened(null, this.#begin(address)));
+  readonly open: OpenSocket = (address, opened, signal) => {
+    this.#waiting.push({ open: () => opened(null, this.#begin(address)), signal });
     this.#advance();
   };
 
@@ -31,8 +31,9 @@ export class Opening {
     while (this.#under_way < OPENING_MAX) {
       const next = this.#waiting.shift();
       if (next === undefined) return;
+      if (next.signal.aborted) continue;
       this.#under_way += 1;
-      next();
+      next.open();
     }
   }
 
