@@ -2,10 +2,10 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import http from "node:http";
 import https from "node:https";
-import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "@robofleet/clock/testing/free-port";
 import { createClient, type Client } from "@robofleet/sdk";
 import { openAuthority } from "../packages/server/src/kernel/tls/own-authority.ts";
 
@@ -240,16 +240,5 @@ function answers(url: string, ca: string | undefined): Promise<boolean> {
         response.resume();
         resolve(response.statusCode === 200);
       });
-  });
-}
-
-/** A port of loopback that nobody listens on at this moment. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = net.createServer().once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as net.AddressInfo;
-      server.close(() => resolve(port));
-    });
   });
 }

@@ -1,9 +1,10 @@
 import net from "node:net";
+import { freePort } from "@robofleet/clock/testing/free-port";
 import { encodeFrame, FLAG_REPLY, decodeFrame, FrameType } from "@robofleet/protocol/link";
 import type { WebSocket } from "ws";
 import { atRest, cpuMicroseconds, ratioOf, sample } from "../measure.ts";
 import { concurrently, connectRobot, insertRobots } from "../robots.ts";
-import { freePort, type Program, type Rig } from "../rig.ts";
+import { type Program, type Rig } from "../rig.ts";
 import type { Row } from "../row.ts";
 
 const CONNECT_AT_A_TIME = 50;

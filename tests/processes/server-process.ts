@@ -1,10 +1,10 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { freePort } from "@robofleet/clock/testing/free-port";
 import { type Client, createClient } from "@robofleet/sdk";
 import { type Connection, runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
-import { freePort } from "../../packages/server/src/engines/testing/free-port.ts";
 import { Balancer } from "../harness/balancer.ts";
 import { NODES, spreadFetch } from "../harness/nodes.ts";
 import { refuseSecrets } from "../harness/secrets.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import http from "node:http";
-import type { AddressInfo } from "node:net";
+import { freePort } from "@robofleet/clock/testing/free-port";
 import { ociImage, type TestImage } from "./images.ts";
 
 const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";
@@ -14,11 +14,15 @@ export class Registry implements AsyncDisposable {
   cut_blobs_after: number | undefined;
   readonly #blobs = new Map<string, Buffer>();
   readonly #manifests = new Map<string, Buffer>();
+  readonly #port: number;
   #server: http.Server | undefined;
-  #port = 0;
+
+  private constructor(port: number) {
+    this.#port = port;
+  }
 
   static async start(): Promise<Registry> {
-    const registry = new Registry();
+    const registry = new Registry(await freePort());
     await registry.open();
     return registry;
   }
@@ -39,8 +43,7 @@ export class Registry implements AsyncDisposable {
   /** Again at the same port, after it was closed. */
   async open(): Promise<void> {
     const server = http.createServer((request, response) => this.#answer(request, response));
-    await new Promise<void>((resolve) => server.listen(this.#port, "127.0.0.1", resolve));
-    this.#port = (server.address() as AddressInfo).port;
+    await new Promise<void>((resolve, reject) => server.once("error", reject).listen(this.#port, "127.0.0.1", resolve));
     this.#server = server;
   }
 

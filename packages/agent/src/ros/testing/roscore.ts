@@ -2,11 +2,11 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { until } from "@robofleet/clock/testing";
+import { freePort } from "@robofleet/clock/testing/free-port";
 import { signalGroup } from "../../runtime/process-table.ts";
 
 const ROSCORE = "/usr/bin/roscore";
@@ -31,10 +31,10 @@ export interface Ros1Process {
   stop(): Promise<void>;
 }
 
-export async function startRoscore(t: TestContext, port?: number): Promise<Roscore> {
+export async function startRoscore(t: TestContext): Promise<Roscore> {
   const directory = await mkdtemp(join(tmpdir(), "rf-roscore-"));
-  const at = port ?? (await freePort());
-  const uri = `http://127.0.0.1:${at}`;
+  const port = await freePort();
+  const uri = `http://127.0.0.1:${port}`;
   const env = {
     PATH: "/usr/bin:/bin",
     HOME: directory,
@@ -58,7 +58,7 @@ export async function startRoscore(t: TestContext, port?: number): Promise<Rosco
   };
   /** What roscore starts has groups of its own, and ends with it only if it is asked. */
   const startMaster = (): (() => Promise<void>) => {
-    const child = spawn(ROSCORE, ["-p", String(at)], { env, cwd: directory, detached: true, stdio: "ignore" });
+    const child = spawn(ROSCORE, ["-p", String(port)], { env, cwd: directory, detached: true, stdio: "ignore" });
     const ended = once(child, "exit");
     const stop = async (): Promise<void> => {
       child.kill("SIGINT");
@@ -92,15 +92,6 @@ export async function startRoscore(t: TestContext, port?: number): Promise<Rosco
       return text;
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 /** Resolves when roscore has set its parameters, in whichever order. */

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, request as send, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
+import { freePort } from "@robofleet/clock/testing/free-port";
 import { startFauxqs } from "fauxqs";
-import { freePort } from "../../testing/free-port.ts";
 import type { S3Settings } from "../s3-store.ts";
 
 const BUCKET = "robofleet";

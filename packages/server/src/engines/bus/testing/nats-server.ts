@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
-import { freePort } from "../../testing/free-port.ts";
+import { freePort } from "@robofleet/clock/testing/free-port";
 import { type NatsAddress, parseNatsUrl } from "../nats-address.ts";
 import { greets } from "../nats-greeting.ts";
 
