@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
+import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { SimulatedClock, systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
 import { busSuite } from "./bus-suite.ts";
-import { natsBus } from "./nats-bus.ts";
+import { NatsBus, natsBus } from "./nats-bus.ts";
 import { listen, listenConnected, passed } from "./testing/listening.ts";
 import { NatsServer, SKIP_NATS } from "./testing/nats-server.ts";
 
@@ -201,7 +202,6 @@ test("a message larger than NATS takes is heard here, and the others read again"
 test("what nobody can read is a gap and no end", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
-  const { connect } = await import("@nats-io/transport-node");
   const stranger = await connect({ servers: `127.0.0.1:${nats.port}` });
   const before = here.gaps();
   for (const text of ["", "{", "null", "7", '{"message":1}']) stranger.publish("robofleet.hint.rf.test", text);
@@ -243,3 +243,27 @@ test("what was published last still leaves when the bus is closed, and a closed 
   await until("the others are back", () => there.bus.connected && there.gaps() > 1);
   assert.equal(here.gaps(), gaps);
 });
+
+test("a bus that is closed while its connection is being made leaves none behind, however late", OPTIONS, async () => {
+  await using nats = await NatsServer.start();
+  const log = { info() {}, warn() {}, error() {} };
+  // So many turns of the queue after it was made: before, while and after the bus takes it.
+  for (let turns = 0; turns < 6; turns += 1) {
+    let made: NatsConnection | undefined;
+    const bus = new NatsBus(
+      async (options) => {
+        made = await connect(options);
+        void after(turns, () => bus.close());
+        return made;
+      },
+      { address: nats.address(), clock: systemClock, log },
+    );
+    await until(`the connection to be closed, after ${turns} turns`, () => made?.isClosed());
+    await bus.close();
+  }
+});
+
+async function after(turns: number, then: () => Promise<void>): Promise<void> {
+  for (let n = 0; n < turns; n += 1) await Promise.resolve();
+  await then();
+}

@@ -64,7 +64,7 @@ export async function natsBus(options: NatsBusOptions): Promise<Bus> {
   return new NatsBus(dial, options);
 }
 
-class NatsBus implements Bus {
+export class NatsBus implements Bus {
   /** Of this run, in all that it sends: NATS forgets whose a message was when its connection is gone. */
   readonly #id = randomBytes(9).toString("base64url");
   readonly #dial: Dial;
@@ -198,17 +198,17 @@ class NatsBus implements Bus {
     };
     try {
       await greets(server, { clock, timeout_ms: CONNECT_TIMEOUT_MS, signal: this.#ending.signal });
-      const connection = await this.#dial(options);
-      if (!this.#ending.signal.aborted) return connection;
-      await connection.close();
+      return await this.#dial(options);
     } catch (error) {
       this.#away(error);
+      return undefined;
     }
-    return undefined;
   }
 
   /** Until the connection is gone. */
   async #serve(connection: NatsConnection): Promise<void> {
+    // It was being made when we were closed, and nobody but us knows of it.
+    if (this.#ending.signal.aborted) return connection.close();
     this.#connection = connection;
     void this.#watch(connection);
     // All before anything is awaited: what is kept goes out first, and we miss nothing from here on.
