@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -12,6 +14,7 @@ import { digestSources } from "./sources.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const NOBODY = 65_534;
+const DESCRIPTORS = 256;
 /** Stands in for the bundler: copies what it is built of, and counts. */
 const PROGRAM = `
 import { appendFileSync, cpSync, readFileSync, writeFileSync } from "node:fs";
@@ -128,4 +131,31 @@ test("without its sources there is no dashboard, and that is said", TIMEOUT, asy
   t.after(() => rm(directory, { recursive: true, force: true }));
   const dashboard = await openDashboard({ clock: systemClock, log: createLog({ level: "silent" }) }, directory);
   assert.deepEqual(dashboard, { problem: "Its sources are not in this installation." });
+});
+
+/** Takes all that this process may still open. */
+function takeDescriptors(): number[] {
+  const held: number[] = [];
+  try {
+    for (;;) held.push(openSync("/dev/null", "r"));
+  } catch (error) {
+    assert.equal((error as NodeJS.ErrnoException).code, "EMFILE");
+  }
+  return held;
+}
+
+test("a build that finds no descriptors left is told as that, and the server goes on", TIMEOUT, async (t) => {
+  execFileSync("prlimit", [`--pid=${process.pid}`, `--nofile=${DESCRIPTORS}:`]);
+  const clone = await makeClone(t);
+  const [lines, held]: [string[], number[]] = [[], []];
+  const write = (line: string): void => {
+    lines.push(line);
+    if (line.includes("building the dashboard")) held.push(...takeDescriptors());
+  };
+  const dashboard = await openDashboard({ clock: systemClock, log: createLog({ level: "info", stream: { write } }) }, clone.directory);
+  for (const descriptor of held) closeSync(descriptor);
+  assert.ok(held.length > 0);
+  assert.match("problem" in dashboard ? dashboard.problem : "", /^Its build failed\./);
+  assert.match(lines.join(""), /spawn .+ EMFILE.*the build of the dashboard failed/);
+  assert.ok("site" in (await openDashboard({ clock: systemClock, log: createLog({ level: "silent" }) }, clone.directory)));
 });

@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
@@ -63,21 +63,22 @@ async function makeDirectory(directory: string): Promise<void> {
 
 /** In a process of its own: the bundler's memory is not kept by the server, and none of the server's secrets reach it. */
 async function runBuild({ clone, clock, log }: BuildOptions, directory: string): Promise<void> {
-  const child = spawn(process.execPath, [path.join(clone, "packages/dashboard/build.ts"), directory], {
+  const child: ChildProcess = spawn(process.execPath, [path.join(clone, "packages/dashboard/build.ts"), directory], {
     cwd: clone,
     env: { NODE_ENV: "production", NO_COLOR: "1" },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
+  // Without its pipes, where no descriptors are left; then it has an error to tell.
   for (const stream of [child.stdout, child.stderr])
-    stream.setEncoding("utf8").on("data", (text: string) => (output = (output + text).slice(-OUTPUT_BYTES_MAX)));
+    stream?.setEncoding("utf8").on("data", (text: string) => (output = (output + text).slice(-OUTPUT_BYTES_MAX)));
   let is_late = false;
   const late = clock.setTimer(BUILD_TIMEOUT_MS, () => {
     is_late = true;
     child.kill("SIGKILL");
   });
   const code = await new Promise<number | null>((resolve) => {
-    child.once("error", (error) => {
+    child.on("error", (error) => {
       output += error.message;
       resolve(null);
     });
