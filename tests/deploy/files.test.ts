@@ -9,6 +9,8 @@ import packageJson from "../../package.json" with { type: "json" };
 import { root } from "../../bin/launch.mjs";
 import { LIMIT_DEFAULTS } from "../../packages/server/src/config.ts";
 import { SERVE_FLAGS } from "../../packages/server/src/flags.ts";
+import { KEEP_ALIVE_TIMEOUT_MS } from "../../packages/server/src/kernel/http.ts";
+import { Networks } from "../../packages/server/src/kernel/networks.ts";
 
 const LIMIT = { timeout: 120_000 };
 const STOP_SECONDS_MIN = 30;
@@ -102,6 +104,29 @@ test("the image has the Node of the tests, runs as a number that is not root, an
   const files = [...text.matchAll(/"(?:\/app\/)?((?:packages|deploy)\/[^"]+)"/g)].map(([, file]) => file ?? "");
   assert.equal(files.length, 4);
   for (const file of files) assert.ok(existsSync(path.join(root, file)), file);
+});
+
+test("the balancer's fixed address is none that compose gives to a server, and is the one that servers believe", LIMIT, () => {
+  const { services, networks } = parse(read("compose/compose.yaml"), { merge: true }) as {
+    services: Record<string, { environment: Record<string, string>; networks: { front?: { ipv4_address?: string } | null } }>;
+    networks: { front: { ipam: { config: [{ subnet: string; ip_range: string }] } } };
+  };
+  const [{ subnet, ip_range }] = networks.front.ipam.config;
+  const fixed = services.balancer?.networks.front?.ipv4_address;
+  assert.ok(new Networks([subnet]).has(fixed) && !new Networks([ip_range]).has(fixed), fixed);
+  const [first = ""] = ip_range.split("/");
+  assert.ok(new Networks([subnet]).has(first), ip_range);
+  for (const name of ["server-1", "server-2"])
+    assert.ok(services[name]?.environment.ROBOFLEET_BEHIND_PROXY?.split(",").includes(fixed ?? "none"), name);
+});
+
+test("balancers end a connection that nobody uses before the server does", LIMIT, () => {
+  const seconds = KEEP_ALIVE_TIMEOUT_MS / 1_000;
+  const chart = read(`${CHART}/README.md`);
+  const idle = Number(/idle_timeout\.timeout_seconds=(\d+)/.exec(chart)?.[1]);
+  assert.ok(idle < seconds, `${idle}`);
+  const told = [chart, read("README.md"), readFileSync(path.join(root, "docs/guide/scaling.md"), "utf8")];
+  for (const text of told) assert.match(text, new RegExp(`\\b${seconds} s\\b`));
 });
 
 test("whoever ends a server waits for its drain", LIMIT, () => {

@@ -42,7 +42,8 @@ const SERVER_OPTIONS = {
   // Anything else than a WebSocket (curl offers h2c) is served as if the client had not asked.
   shouldUpgradeCallback: (request: IncomingMessage): boolean => request.headers.upgrade?.toLowerCase() === "websocket",
 };
-const KEEP_ALIVE_TIMEOUT_MS = 65_000;
+/** Longer than balancers keep a connection to a server that nobody uses: a call that comes over one just as the server ends it is lost. */
+export const KEEP_ALIVE_TIMEOUT_MS = 125_000;
 /** Nothing moves on a socket that long: whoever asked does not read its answer, which takes memory meanwhile. */
 const IDLE_TIMEOUT_MS = 120_000;
 /** For a client's first byte, and again for the handshake: who falls silent holds a socket no longer than 15 s in all. */
