@@ -121,7 +121,9 @@ async function checkScheduled(rig: FaultRig, count: number): Promise<void> {
       );
       return rows[0]?.count ?? 0;
     };
-    await until("what is due to be applied", async () => (await ended()) === count, { deadline_ms: RECOVERED_MS_MAX, progress: Date.now });
+    let seen = 0;
+    const all = async (): Promise<boolean> => (seen = await ended()) === count;
+    await until("what is due to be applied", all, { deadline_ms: RECOVERED_MS_MAX, progress: () => seen });
     checkOnce(await listFired(client, rig.org_id), count);
   } finally {
     await client.end();

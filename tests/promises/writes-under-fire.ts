@@ -1,5 +1,5 @@
 import { hash, randomBytes } from "node:crypto";
-import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
@@ -51,10 +51,19 @@ async function sharedPostgres(): Promise<{ postgres: Embedded } & AsyncDisposabl
 }
 
 /** Process id of the server's own postmaster; undefined while there is none. */
-export function postmaster(server: ServerProcess): number | undefined {
-  const [file] = globSync(path.join(server.data, "**/postmaster.pid"));
-  const pid = file === undefined ? Number.NaN : Number(readFileSync(file, "utf8").split("\n", 1)[0]);
-  return Number.isSafeInteger(pid) && server.processes().some((found) => found.pid === pid) ? pid : undefined;
+function postmaster(server: ServerProcess): number | undefined {
+  const [line] = pidFile(path.join(server.data, "postgres", "postmaster.pid")).split("\n", 1);
+  return server.processes().find(({ pid }) => pid === Number(line))?.pid;
+}
+
+/** Empty while there is none: PostgreSQL takes it away when it ends, at any moment. */
+function pidFile(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    return "";
+  }
 }
 
 /** Where the server's own PostgreSQL listens. */
