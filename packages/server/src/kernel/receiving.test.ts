@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
+import { until } from "@robofleet/clock/testing";
 import { startFeaturePlane } from "../features/testing/feature-plane.ts";
 import type { Http } from "./http.ts";
 
@@ -38,7 +38,7 @@ async function listen() {
       const send = async (more: string): Promise<void> => {
         const wanted = peer.bytesRead + more.length;
         socket.write(more);
-        while (peer.bytesRead < wanted) await setImmediate();
+        await until("what was sent to be read", () => peer.bytesRead >= wanted, { poll_ms: 1 });
       };
       return { socket, send, received: () => received, all: once(socket, "close").then(() => received) };
     },

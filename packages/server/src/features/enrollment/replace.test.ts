@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { Enrolled, EnrollmentKey, NewEnrollmentKey, Robot, TimelineEntry } from "@robofleet/protocol/routes";
 import type { Session } from "../../link/index.ts";
 import { fleetRoutes } from "../fleets/index.ts";
@@ -53,7 +54,7 @@ test(
     const fresh = newIdentity();
     const enrolled = await enroll(key, fresh.public_key);
     assert.deepEqual([enrolled.status, enrolled.body.data], [201, { robot_id, org_id, name: "Arm 7" }]);
-    assert.equal(old_link.closed?.code, 4404);
+    assert.equal((await until("the old link to be closed", () => old_link.closed)).code, 4404);
     assert.equal((await timeline())[0], "robot.replaced");
     const after = await robot();
     assert.notEqual(after.public_key_fingerprint, before.public_key_fingerprint);

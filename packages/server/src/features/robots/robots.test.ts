@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
 import type { DeploymentTarget, Robot, TimelineEntry } from "@robofleet/protocol/routes";
 import { json, sql } from "../../kernel/sql.ts";
 import { enrollmentRoutes } from "../enrollment/index.ts";
@@ -155,9 +156,8 @@ test("DELETE decommissions: the link is closed, targets end, the robot is kept b
   const stop = closeRemovedRobots(it.plane);
   const deleted = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
   assert.deepEqual([deleted.status, deleted.body.data.status], [200, "decommissioned"]);
-  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(await until("the link to be closed", () => session.closed), { code: 4404, reason: "robot removed" });
   stop();
-  assert.deepEqual(session.closed, { code: 4404, reason: "robot removed" });
   assert.deepEqual(await it.plane.db.many(sql`select status, reason from deployment_target where org_id = ${org_id}`), [
     { status: "cancelled", reason: "robot_removed" },
   ]);
