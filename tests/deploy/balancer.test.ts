@@ -13,6 +13,7 @@ import { freePort } from "@robofleet/clock/testing/free-port";
 import { createClient } from "@robofleet/sdk";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { NatsAndS3 } from "../harness/nats-and-s3.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { rowsOf } from "../processes/database-rows.ts";
@@ -140,7 +141,7 @@ test(
     }
     over = true;
     await Promise.all(working);
-    await until("the robot again", online);
+    await until("the robot again", online, { deadline_ms: ROBOT_BACK_MS });
     t.diagnostic(`${made.length * 2} calls, ${retries} of them repeated`);
     assert.equal(new Set(made).size, made.length);
     assert.equal((await rowsOf(database.connection))["public.site"]?.length, made.length + 1);

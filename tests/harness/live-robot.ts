@@ -6,6 +6,7 @@ import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "../../packages/agent/src/config-file/robot-config.ts";
 import type { AgentConfig } from "../../packages/agent/src/config.ts";
 import { agentConfig, idleDeployments } from "../../packages/agent/src/testing/agent-rig.ts";
+import { ROBOT_BACK_MS } from "./deadlines.ts";
 import type { HarnessOrg } from "./harness-org.ts";
 import type { Harness } from "./index.ts";
 import { Proxy } from "./proxy.ts";
@@ -84,7 +85,7 @@ export class LiveRobot implements AsyncDisposable {
 
   /** Resolves when the link is there, again after it was cut. */
   back(): Promise<unknown> {
-    return this.plane.until("the robot's link", () => this.connected && this.plane.holds(this.id));
+    return this.plane.until("the robot's link", () => this.connected && this.plane.holds(this.id), { deadline_ms: ROBOT_BACK_MS });
   }
 
   async stop(): Promise<void> {

@@ -6,6 +6,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import { WebSocket } from "ws";
+import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { processesNaming } from "../processes/process.ts";
@@ -55,7 +56,8 @@ test(
     };
 
     for (let round = 0; round < ROUNDS; round += 1) {
-      await until("the robot to be online", async () => (await api.getRobot({ params: { id: robot_id } })).data.status === "online");
+      const online = async () => (await api.getRobot({ params: { id: robot_id } })).data.status === "online";
+      await until("the robot to be online", online, { deadline_ms: ROBOT_BACK_MS });
       const open = await Promise.all(Array.from({ length: SHELLS }, openShell));
       // One shows something; of the others it is not known how far they came.
       await until("a shell to show something", () => open.some(({ text }) => text().includes("line 15")));

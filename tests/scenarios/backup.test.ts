@@ -11,6 +11,7 @@ import type { Client } from "@robofleet/sdk";
 import { startEmbedded } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts";
 import { Ledger } from "../crash/ledger.ts";
+import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
@@ -63,6 +64,7 @@ const online = (): Promise<string> =>
   robot.program.until(
     "the robot to be online",
     async () => (await api.listRobots({ query: { q: "cart-1" } })).items.find(({ status }) => status === "online")?.id,
+    { deadline_ms: ROBOT_BACK_MS },
   );
 
 async function deployed(tag: string): Promise<void> {

@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import { isTerminal } from "@robofleet/protocol";
 import type { Client } from "@robofleet/sdk";
+import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
@@ -14,6 +15,8 @@ const LIMIT = { timeout: 300_000 };
 const ROUNDS = 10;
 /** How long a scheduled deployment is held while the server dies and stops. */
 const HELD_MS = 12_000;
+/** Of what needs the robot, whose server has just been killed. */
+const WITH_ROBOT = { deadline_ms: ROBOT_BACK_MS };
 
 let server: ServerProcess;
 let api: Client;
@@ -50,10 +53,11 @@ const start = async (tag: string, scheduled_at?: string): Promise<string> =>
   ).data.id;
 
 async function ended(id: string): Promise<string> {
-  return until(`deployment ${id} to end`, async () => {
+  const look = async (): Promise<string | false> => {
     const { status } = (await api.getDeployment({ params: { id } })).data;
     return isTerminal(status) && status;
-  });
+  };
+  return until(`deployment ${id} to end`, look, WITH_ROBOT);
 }
 
 async function deployed(tag: string): Promise<void> {
@@ -62,12 +66,13 @@ async function deployed(tag: string): Promise<void> {
 
 /** The release that the robot runs, by its own processes: exactly one, and it is what the server says. */
 function runs(): Promise<string> {
-  return until("one version to run, and the server to know which", async () => {
+  const look = async (): Promise<string | false | undefined> => {
     const running = new Set(robot.workloads().map(({ env }) => env.ROBOFLEET_RELEASE ?? ""));
     const [only] = running;
     const { current_release, status } = (await api.getRobot({ params: { id: robot_id } })).data;
     return running.size === 1 && status === "online" && current_release?.tag === only && only;
-  });
+  };
+  return until("one version to run, and the server to know which", look, WITH_ROBOT);
 }
 
 /** Waits until the robot has come as far as this step of a deployment, or further. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { opened } from "../spec/web-socket.ts";
@@ -46,7 +47,7 @@ test("each stream is in the audit before it is open and after its end, also when
   });
 
   // A server that is asked to stop tells the end itself.
-  await robot.program.until("the robot to be back", online);
+  await robot.program.until("the robot to be back", online, { deadline_ms: ROBOT_BACK_MS });
   const drained = await opened(url);
   await server.program.stop();
   assert.equal((await drained.closed).code, 1013);

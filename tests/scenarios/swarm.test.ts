@@ -7,6 +7,7 @@ import { after, before, test } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import { isTerminal } from "@robofleet/protocol";
 import type { Client } from "@robofleet/sdk";
+import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SwarmProcess } from "../processes/swarm-process.ts";
@@ -46,11 +47,14 @@ async function deploy(tag: string, fleet_id: string): Promise<string> {
   return (await api.createDeployment({ body, idempotency_key: randomUUID() })).data.id;
 }
 
-const ended = (id: string) =>
-  until(`deployment ${id} to end`, async () => {
+/** Also when its robots have to come back for it. */
+async function ended(id: string) {
+  const look = async () => {
     const { data } = await api.getDeployment({ params: { id } });
     return isTerminal(data.status) && data.counts;
-  });
+  };
+  return until(`deployment ${id} to end`, look, { deadline_ms: ROBOT_BACK_MS });
+}
 
 test("a swarm fails as it is told, outlives a killed server, and is the same robots when it starts again", LIMIT, async () => {
   const { fleet_id, key } = await fleetOf("Carts");

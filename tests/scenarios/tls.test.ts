@@ -5,6 +5,7 @@ import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import type { Client } from "@robofleet/sdk";
+import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
@@ -115,7 +116,8 @@ test("another authority at the same address is refused by rf and robot until its
   const again = await home.run(["login", "--base-url", url], { stdin: token });
   assert.equal(again.code, 4, told(again));
   assert.ok(again.stderr.includes(second) && again.stderr.includes(first), told(again));
-  await robot.program.until("the robot to complain", () => robot.program.output.includes("another certificate authority than the pinned"));
+  const complains = () => robot.program.output.includes("another certificate authority than the pinned");
+  await robot.program.until("the robot to complain", complains, { deadline_ms: ROBOT_BACK_MS });
 
   assert.equal((await home.run(["login", "--base-url", url, "--fingerprint", second], { stdin: token })).code, 0);
   assert.equal((await home.run(["whoami"])).code, 0);
