@@ -1,12 +1,14 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDown } from "lucide-react";
-import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { type KeyboardEvent, useEffect, useLayoutEffect, useRef, useState, type WheelEvent } from "react";
+import { flushSync } from "react-dom";
 import { Button, EmptyState, ErrorState, Skeleton } from "../../ui/index.ts";
 import { LogLine } from "./log-line.tsx";
 import type { UsedLogFeed } from "./use-log-feed.ts";
 
-/** So long after a turn of the wheel or a key, and after a press on the bar, scrolling is the reader's; else it is the list's own. */
-const MOVED_MS = 1_500;
+/** Down or up, as a wheel says it too: it counts at once, since the page may scroll much later, and the list by itself in between. */
+const KEY_LEADS: Readonly<Record<string, number>> = { ArrowUp: -1, PageUp: -1, Home: -1, ArrowDown: 1, PageDown: 1, End: 1 };
+/** So long after a press, on the bar or by a finger, scrolling is the reader's; else it is the list's own. */
 const PRESSED_MS = 5_000;
 const ROW_PX = 25;
 const OVERSCAN_ROWS = 20;
@@ -57,7 +59,7 @@ function Rows({ label, feed, wanted, wrap, nameOf, empty }: LogViewProps) {
     if (is_following) virtual.scrollToEnd();
   }, [virtual, rows, height, is_following]);
   useEffect(() => virtual.measure(), [virtual, wrap]);
-  const scrolling = useScrolled({ scroller, feed, is_following, setFollowing, toEnd: () => virtual.scrollToEnd() });
+  const scrolling = useScrolled({ scroller, feed, is_following, setFollowing, list: virtual });
   useOlder(scroller, feed, is_following);
   const toEnd = (): void => {
     setFollowing(true);
@@ -108,38 +110,60 @@ function useScrolled(options: {
   feed: UsedLogFeed;
   is_following: boolean;
   setFollowing: (is_following: boolean) => void;
-  toEnd: () => void;
+  list: { scrollToEnd: () => void; cancelScroll: () => void };
 }) {
-  const { scroller, feed, is_following, setFollowing, toEnd } = options;
+  const { scroller, feed, is_following, setFollowing, list } = options;
   const { state, loadOlder, hold, follow } = feed;
   const last_top = useRef(0);
-  const readers_until = useRef(0);
-  const move = (): void => void (readers_until.current = Math.max(readers_until.current, performance.now() + MOVED_MS));
+  const was_at_end = useRef(true);
+  const pressed_until = useRef(0);
+  const press = (): void => void (pressed_until.current = performance.now() + PRESSED_MS);
+  const read = (): void => {
+    if (!is_following) return;
+    hold();
+    list.cancelScroll();
+    // At once: what scrolls next must not find that it follows.
+    flushSync(() => setFollowing(false));
+  };
+  const rejoin = (): void => {
+    if (is_following || state.buffer.is_cut || state.buffer.waiting > 0) return;
+    setFollowing(true);
+    follow();
+  };
+  const lead = (down: number): void => {
+    const element = scroller.current;
+    // Nothing is so far up that it is not the end.
+    if (element === null || element.scrollHeight - element.clientHeight < END_PX) return;
+    if (down > 0 && isAtEnd(element)) rejoin();
+    if (down >= 0) return;
+    // The list's own last step to the end may only be told after this.
+    was_at_end.current = true;
+    read();
+  };
   const onScroll = (): void => {
     const element = scroller.current;
     if (element === null) return;
-    const { scrollTop, scrollHeight, clientHeight } = element;
-    const at_end = scrollHeight - scrollTop - clientHeight < END_PX;
-    const went_up = scrollTop < last_top.current - 2 && performance.now() < readers_until.current;
+    const { scrollTop } = element;
+    const at_end = isAtEnd(element);
+    const is_back = at_end && !was_at_end.current;
+    const went_up = scrollTop < last_top.current - 2 && performance.now() < pressed_until.current;
     last_top.current = scrollTop;
-    if (is_following && went_up && !at_end) {
-      setFollowing(false);
-      hold();
-    } else if (is_following && !at_end) toEnd();
-    else if (!is_following && at_end && !state.buffer.is_cut && state.buffer.waiting === 0) {
-      setFollowing(true);
-      follow();
-    }
+    was_at_end.current = at_end;
+    if (is_following && went_up && !at_end) read();
+    else if (is_following && !at_end) list.scrollToEnd();
+    else if (is_back) rejoin();
     if (!is_following && scrollTop < AHEAD_PX && state.error === undefined) loadOlder();
   };
   return {
     onScroll,
-    onWheel: move,
-    onTouchMove: move,
-    onKeyDown: move,
-    onPointerDown: () => void (readers_until.current = performance.now() + PRESSED_MS),
+    onWheel: ({ deltaY, ctrlKey }: WheelEvent) => void (ctrlKey || lead(deltaY)),
+    onKeyDown: ({ key }: KeyboardEvent) => lead(KEY_LEADS[key] ?? 0),
+    onTouchMove: press,
+    onPointerDown: press,
   };
 }
+
+const isAtEnd = ({ scrollHeight, scrollTop, clientHeight }: HTMLElement): boolean => scrollHeight - scrollTop - clientHeight < END_PX;
 
 /** Whoever stands at the beginning when older records came gets the next ones, too: nothing scrolls there, so nobody would ask. */
 function useOlder(scroller: React.RefObject<HTMLDivElement | null>, { state, loadOlder }: UsedLogFeed, is_following: boolean): void {
