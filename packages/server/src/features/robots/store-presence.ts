@@ -50,7 +50,8 @@ export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]
 
 /**
  * Ends the presence of robots whose node does not live any more, `limit` at a time: it is over, it runs anew, or
- * it is unknown. Goes from one node to the next in the index: the robots of the living ones, which are most, are not read.
+ * it is unknown. Goes from one node to the next in the index: the robots of the living ones, which are most, are not read. In
+ * the order of that index, as a plan for any `limit` of them would look for them in the whole table.
  */
 export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, limit: number): Promise<RobotRef[]> =>
   // reads: node
@@ -59,12 +60,15 @@ export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, limit: number): Pro
       select min(node_id) from robot
       union all
       select (select min(node_id) from robot where node_id > held.node_id) from held where held.node_id is not null),
-    gone as (
+    gone as materialized (
       select r.org_id, r.id
       from held left join node n on n.id = held.node_id
-      join robot r on r.node_id = held.node_id and r.node_epoch < coalesce(n.epoch + n.is_over::int, ${Number.MAX_SAFE_INTEGER}::bigint)
-      where not (r.node_id = ${self.id} and r.node_epoch = ${self.epoch})
-      limit ${limit} for update of r skip locked)
+      cross join lateral (
+        select org_id, id from robot
+        where node_id = held.node_id and node_epoch < coalesce(n.epoch + n.is_over::int, ${Number.MAX_SAFE_INTEGER}::bigint)
+          and not (node_id = ${self.id} and node_epoch = ${self.epoch})
+        order by node_epoch limit ${limit} for update skip locked) r
+      limit ${limit})
     update robot r set node_id = null, node_epoch = null, session_id = null
     from gone where r.org_id = gone.org_id and r.id = gone.id
     returning r.org_id, r.id`);
