@@ -49,7 +49,7 @@ async function listen(t: TestContext, tls: Tls): Promise<number> {
 
 async function shakeHands(
   port: number,
-  options: { ca?: string; servername?: string; maxVersion?: SecureVersion } = {},
+  options: { ca?: string; servername?: string; maxVersion?: SecureVersion; ALPNProtocols?: string[] } = {},
 ): Promise<TLSSocket> {
   const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: options.ca !== undefined, ...options });
   await once(socket, "secureConnect");
@@ -125,6 +125,22 @@ test("a client that trusts the authority connects by any name of the machine, an
   await assert.rejects(shakeHands(port, { ca, servername: "vm", maxVersion: "TLSv1.1" }));
   const presented = await readPresented(`https://127.0.0.1:${port}`);
   assert.deepEqual([presented.trusted, presented.authority?.fingerprint], [false, tls.authority!.fingerprint]);
+});
+
+test("HTTP/1.1 is chosen among what is offered; whoever offers only something else is refused", LIMIT, async (t) => {
+  const data_directory = await temporary(t);
+  const tls = await ownCertificate({ data_directory, listen_host: "127.0.0.1", names: [], clock: systemClock, ...logged() });
+  const port = await listen(t, tls);
+  const ca = tls.authority!.pem;
+  for (const [ALPNProtocols, chosen] of [
+    [["h2", "http/1.1"], "http/1.1"],
+    [undefined, false],
+  ] as const) {
+    const socket = await shakeHands(port, { ca, servername: "localhost", ...(ALPNProtocols && { ALPNProtocols: [...ALPNProtocols] }) });
+    assert.equal(socket.alpnProtocol, chosen);
+    socket.destroy();
+  }
+  await assert.rejects(shakeHands(port, { ca, servername: "localhost", ALPNProtocols: ["h2"] }), /no.application.protocol/i);
 });
 
 test("plain HTTP on the TLS port ends that connection and nothing else", LIMIT, async (t) => {
