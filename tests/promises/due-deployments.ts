@@ -98,7 +98,7 @@ export class DueDeployments implements AsyncDisposable {
 
   /** Robots that are there, their links given to the nodes in turn, and found again when one breaks. */
   async connectRobots(count: number): Promise<void> {
-    const { key } = (await this.#api.createEnrollmentKey({ body: { ...this.#fleet } })).data;
+    const { key } = (await this.#api.createEnrollmentKey({ body: { ...this.#fleet, max_uses: count } })).data;
     assert.ok(key !== null);
     const swarm = new Swarm({ url: this.server.url, reconnects: true });
     this.#own.defer(() => swarm.stop());
