@@ -145,3 +145,20 @@ test("a whole piece that did not wait for its time is the one from which the nex
   await clock.advance({ milliseconds: 1 });
   assert.deepEqual(pieces[2]?.items, ["e"]);
 });
+
+test("what cannot be done in one piece does not wait for more", LIMIT, async () => {
+  const { clock, together, pieces } = slow({ nameOf: (item) => item.slice(0, 1) });
+  for (const item of ["a1", "b1"]) void together.ask("org", item);
+  pieces[0]!.done();
+  await turn();
+  assert.equal(pieces.length, 1);
+  void together.ask("org", "b2");
+  assert.deepEqual(pieces[1]?.items, ["b1"]);
+  void together.ask("org", "b3");
+  pieces[1].done();
+  await turn();
+  assert.deepEqual(pieces[2]?.items, ["b2"]);
+  pieces[2].done();
+  await clock.advance({ milliseconds: PIECES_EVERY_MS });
+  assert.deepEqual(pieces[3]?.items, ["b3"]);
+});

@@ -25,6 +25,12 @@ interface Waiting<T, R> {
   reject: (error: unknown) => void;
 }
 
+/** What waits of a key of which a piece of work began a moment ago: more comes together meanwhile. */
+interface Resting<T, R> {
+  queue: Waiting<T, R>[];
+  timer: Timer;
+}
+
 /**
  * Does what is asked at once when nothing else of its key is under way or waits, and together whatever is asked meanwhile. Thousands
  * that come at the same moment are a few pieces of work, and one that comes alone waits for nothing.
@@ -34,9 +40,8 @@ export class Together<T, R> {
   readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
   /** By key; the one that has waited longest comes first. */
   readonly #waiting = new Map<string, Waiting<T, R>[]>();
+  readonly #resting = new Map<string, Resting<T, R>>();
   readonly #busy = new Set<string>();
-  /** Keys of which some waits and a piece of work began a moment ago: still more comes together until the timer fires or it is a whole piece. */
-  readonly #resting = new Map<string, Timer>();
 
   constructor(options: TogetherOptions<T, R>) {
     this.#options = options;
@@ -46,45 +51,55 @@ export class Together<T, R> {
   /** Rejects with what the work threw for this item, or for all. How many may wait is whoever asks to bound. */
   ask(key: string, item: T): Promise<R> {
     const { promise, resolve, reject } = Promise.withResolvers<R>();
-    const queue = this.#waiting.get(key);
+    const rest = this.#resting.get(key);
+    const queue = rest?.queue ?? this.#waiting.get(key);
     if (queue === undefined) this.#waiting.set(key, [{ item, resolve, reject }]);
     else queue.push({ item, resolve, reject });
-    this.#begin();
+    if (rest === undefined) this.#begin();
+    else if (!this.#hasRoom(rest.queue)) this.#endRest(key);
     return promise;
   }
 
   #begin(): void {
     for (const [key, queue] of this.#waiting) {
       if (this.#busy.size === this.#options.at_once) return;
-      if (this.#busy.has(key) || (this.#resting.has(key) && queue.length < this.#options.items_max)) continue;
+      if (this.#busy.has(key)) continue;
       const [some, left] = this.#take(queue);
       // What is left comes after the keys that wait already.
       this.#waiting.delete(key);
       if (left.length > 0) this.#waiting.set(key, left);
       this.#busy.add(key);
-      this.#endRest(key);
       const next_at = this.#clock.monotonic() + PIECES_EVERY_MS;
       void this.#perform(key, some).then(() => {
         this.#busy.delete(key);
-        if (this.#waiting.has(key)) this.#restUntil(next_at, key);
+        this.#restUntil(next_at, key);
         this.#begin();
       });
     }
   }
 
   #restUntil(next_at: number, key: string): void {
+    const queue = this.#waiting.get(key);
     const ms = next_at - this.#clock.monotonic();
-    if (ms <= 0) return;
-    const timer = this.#clock.setTimer(ms, () => {
-      this.#endRest(key);
-      this.#begin();
-    });
-    this.#resting.set(key, timer);
+    if (queue === undefined || ms <= 0 || !this.#hasRoom(queue)) return;
+    this.#waiting.delete(key);
+    this.#resting.set(key, { queue, timer: this.#clock.setTimer(ms, () => this.#endRest(key)) });
   }
 
   #endRest(key: string): void {
-    this.#resting.get(key)?.cancel();
+    const rest = this.#resting.get(key);
+    if (rest === undefined) return;
+    rest.timer.cancel();
     this.#resting.delete(key);
+    this.#waiting.set(key, rest.queue);
+    this.#begin();
+  }
+
+  /** Whether one piece of work would take all of it, and more. */
+  #hasRoom(queue: readonly Waiting<T, R>[]): boolean {
+    const { items_max, nameOf } = this.#options;
+    if (queue.length >= items_max) return false;
+    return nameOf === undefined || new Set(queue.map(({ item }) => nameOf(item))).size === queue.length;
   }
 
   #take(queue: Waiting<T, R>[]): [some: Waiting<T, R>[], left: Waiting<T, R>[]] {
