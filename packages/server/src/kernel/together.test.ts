@@ -162,3 +162,11 @@ test("what cannot be done in one piece does not wait for more", LIMIT, async () 
   await clock.advance({ milliseconds: PIECES_EVERY_MS });
   assert.deepEqual(pieces[3]?.items, ["b3"]);
 });
+
+test("work that does not rest goes on as soon as the piece before has ended", LIMIT, async () => {
+  const { together, pieces } = slow({ rests: false });
+  for (const item of ["a", "b"]) void together.ask("org", item);
+  pieces[0]!.done();
+  await turn();
+  assert.deepEqual(pieces[1]?.items, ["b"]);
+});

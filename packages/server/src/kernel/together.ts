@@ -7,6 +7,8 @@ export const PIECES_EVERY_MS = 50;
 export interface TogetherOptions<T, R> {
   /** Absent: real time, whatever time the server's is. It is this machine's work that is saved, as if the database took a little longer. */
   clock?: Pick<Clock, "monotonic" | "setTimer">;
+  /** False: the next piece of work of a key begins as soon as the one before has ended, whatever each costs. */
+  rests?: boolean;
   /** Items of one piece of work. */
   items_max: number;
   /** Pieces of work under way, each of another key: all else finds a connection to the database, too. */
@@ -79,6 +81,7 @@ export class Together<T, R> {
   }
 
   #restUntil(next_at: number, key: string): void {
+    if (this.#options.rests === false) return;
     const queue = this.#waiting.get(key);
     const ms = next_at - this.#clock.monotonic();
     if (queue === undefined || ms <= 0 || !this.#hasRoom(queue)) return;

@@ -30,6 +30,8 @@ function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
   const known = intakes.get(link);
   if (known !== undefined) return known;
   const made = new Together<NewBatch, boolean>({
+    // A robot that catches up sends the next flush when one is stored.
+    rests: false,
     items_max: BATCH_FLUSHES_MAX,
     at_once: BATCHES_AT_ONCE,
     nameOf: ({ robot_id }) => robot_id,
