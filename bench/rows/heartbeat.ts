@@ -4,7 +4,7 @@ import { encodeFrame, FLAG_REPLY, decodeFrame, FrameType } from "@robofleet/prot
 import type { WebSocket } from "ws";
 import { atRest, cpuMicroseconds, ratioOf, sample } from "../measure.ts";
 import { concurrently, connectRobot, insertRobots } from "../robots.ts";
-import { type Program, type Rig } from "../rig.ts";
+import type { Program, Rig } from "../rig.ts";
 import type { Row } from "../row.ts";
 
 const CONNECT_AT_A_TIME = 50;
