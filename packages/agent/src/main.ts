@@ -1,3 +1,4 @@
+import { constants } from "node:os";
 import { systemClock } from "@robofleet/clock";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, CommanderError } from "commander";
@@ -57,7 +58,9 @@ async function run(flags: ConfigFlags): Promise<void> {
   armFailpoints(config.failpoint);
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => stopping.signal.addEventListener("abort", () => resolve()));
-  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stopping.abort());
+  // The second signal does not wait for workloads to stop: the next start of the agent finds and ends those that still run.
+  for (const signal of ["SIGTERM", "SIGINT"] as const)
+    process.on(signal, () => (stopping.signal.aborted ? process.exit(128 + constants.signals[signal]) : stopping.abort()));
   // Whoever reads our log may go away (a closed terminal, a full pipe's reader): the robot goes on.
   process.stderr.on("error", () => {});
   process.on("SIGHUP", () => {});

@@ -104,15 +104,39 @@ test("a redirect is not followed, the message names its target", async () => {
   assert.match(error.message, /redirects to https:\/\/elsewhere\.example\/api\/robots: use/);
 });
 
-test("429 and 503 are tried again after Retry-After, a POST without a key too", async () => {
+test("repeats a GET and a POST with a key after 429 and 503", async () => {
   const waits: number[] = [];
-  const peer = await startPeer((_, response, count) =>
-    count < 3 ? json(response, count === 1 ? 429 : 503, {}, { "retry-after": "0" }) : json(response, 201, { data: {} }),
-  );
+  const peer = await startPeer((seen, response, count) => {
+    if (count % 3 !== 0) return json(response, count % 3 === 1 ? 429 : 503, {}, { "retry-after": "0" });
+    return json(response, 200, seen.method === "GET" ? list : { data: {} });
+  });
   const client = createClient({ base_url: peer.base_url, on_retry: ({ wait_ms }) => waits.push(wait_ms) });
-  await client.createSite({ body: { name: "a" } });
-  assert.equal(peer.seen.length, 3);
-  assert.deepEqual(waits, [0, 0]);
+  await client.listSites();
+  await client.createSite({ body: { name: "a" }, idempotency_key: "k" });
+  assert.equal(peer.seen.length, 6);
+  assert.deepEqual(waits, [0, 0, 0, 0]);
+});
+
+test("does not repeat a POST, PATCH or DELETE without a key after a 503: the first one may have been committed", async () => {
+  const peer = await startPeer((_, response) =>
+    json(response, 503, { error: { code: "http_error", message: "no database" } }, { "retry-after": "0" }),
+  );
+  const client = createClient({ base_url: peer.base_url });
+  await assert.rejects(client.createSite({ body: { name: "a" } }), { status: 503 });
+  await assert.rejects(client.updateSite({ params: { id: "site_1" }, body: { name: "a" } }), { status: 503 });
+  await assert.rejects(client.deleteSite({ params: { id: "site_1" } }), { status: 503 });
+  assert.deepEqual(
+    peer.seen.map(({ method }) => method),
+    ["POST", "PATCH", "DELETE"],
+  );
+});
+
+test("repeats a POST without a key after a 429: nothing was executed", async () => {
+  const peer = await startPeer((_, response, count) =>
+    count === 1 ? json(response, 429, {}, { "retry-after": "0" }) : json(response, 201, { data: {} }),
+  );
+  await createClient({ base_url: peer.base_url }).createSite({ body: { name: "a" } });
+  assert.equal(peer.seen.length, 2);
 });
 
 test("a Retry-After beyond the bound is not waited for", async () => {

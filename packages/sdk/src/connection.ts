@@ -79,12 +79,18 @@ export function urlOf(connection: Connection, path: string, query: Query = {}): 
 }
 
 export interface Attempts {
-  /** Whether a call that got no answer may be made again: it cannot have done anything twice. */
+  /**
+   * Whether a second execution changes nothing: a read, a PUT, or a request with an Idempotency-Key. Only such a call is repeated
+   * after a lost connection or a 503, since the server may have committed it before it failed.
+   */
   repeatable: boolean;
   signal?: AbortSignal | undefined;
 }
 
-/** Makes a call again after 429 and 503 as Retry-After says, and after a network error where that is safe. */
+/**
+ * Repeats a call after 429, which the server sends before it executes anything, and a repeatable one also after 503 and network errors.
+ * Waits as Retry-After asks.
+ */
 export async function withRetries(connection: Connection, attempts: Attempts, attempt: () => Promise<Response>): Promise<Response> {
   for (let tried = 1; ; tried += 1) {
     const outcome = await attempt().catch((error: unknown) => error);
@@ -108,7 +114,8 @@ function nextWait(
 ): { wait_ms: number; error: Error } | undefined {
   const backoff_ms = BACKOFF_FIRST_MS * 2 ** (tried - 1) * (0.5 + connection.clock.random());
   if (outcome instanceof Unreachable) return attempts.repeatable && outcome.passing ? { wait_ms: backoff_ms, error: outcome } : undefined;
-  if (!(outcome instanceof Response) || (outcome.status !== 429 && outcome.status !== 503)) return undefined;
+  if (!(outcome instanceof Response)) return undefined;
+  if (outcome.status !== 429 && !(outcome.status === 503 && attempts.repeatable)) return undefined;
   const seconds = retryAfterSeconds(outcome.headers, connection.clock);
   if (seconds !== undefined && seconds > RETRY_AFTER_SECONDS_MAX) return undefined;
   const busy = new Error(outcome.status === 429 ? "too many requests" : "the service is not available");

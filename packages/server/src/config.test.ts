@@ -100,3 +100,23 @@ test("a secret is read from the file that its variable with _FILE names; a file 
   refused({ ...env, DATABASE_URL: "postgres://s3cret" }, /^DATABASE_URL and DATABASE_URL_FILE are both set/);
   refused({ ROBOFLEET_BUS_URL_FILE: write("no-bus", "http://fleet:s3cret@a") }, /^ROBOFLEET_BUS_URL: expected nats:/);
 });
+
+test("a limit of 0 is refused where it would stop the server or make a timer spin, and a timer has a largest value", () => {
+  const limit =
+    (text: string): (() => unknown) =>
+    (): unknown =>
+      readSettings({ limit: [text] }, {}).limits;
+  for (const text of ["heartbeat_seconds=0", "heartbeat_seconds=0.01", "health_seconds=0", "log_flush_ms=0", "database_connections=0"])
+    assert.throws(limit(text), SettingsError, text);
+  for (const text of [
+    "robots_max=-1",
+    "robots_max=0",
+    "robots_max= ",
+    "robots_max=1e400",
+    "heartbeat_seconds=4000000",
+    "drain_seconds=1e9",
+  ])
+    assert.throws(limit(text), SettingsError, text);
+  for (const text of ["drain_seconds=0", "free_disk_bytes_min=0", "org_requests_per_hour=0", "heartbeat_seconds=5"])
+    assert.doesNotThrow(limit(text), text);
+});

@@ -73,6 +73,23 @@ export const LIMIT_DEFAULTS = {
 export type LimitName = keyof typeof LIMIT_DEFAULTS;
 export type Limits = Record<LimitName, number>;
 
+/** Limits for which 0 has a meaning: off, or none. 0 in any other one would stop the server from working or make a timer spin. */
+const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
+  "free_disk_bytes_min",
+  "followers_per_robot_max",
+  "streams_kept_for_shells",
+  "org_requests_per_hour",
+  "drain_seconds",
+]);
+
+/** Limits that are timers, with their smallest and largest useful value. Node turns a timer of more than 2^31 ms into one of 1 ms. */
+const TIMER_RANGES: Partial<Record<LimitName, readonly [min: number, max: number]>> = {
+  heartbeat_seconds: [1, 3_600],
+  health_seconds: [1, 24 * 3_600],
+  log_flush_ms: [10, 60_000],
+  drain_seconds: [0, 24 * 3_600],
+};
+
 export class SettingsError extends Error {}
 
 export interface ServeFlags {
@@ -279,9 +296,17 @@ function readLimits(given: readonly string[]): Limits {
     const [name = "", text = ""] = one.split("=", 2);
     if (!(name in LIMIT_DEFAULTS))
       throw new SettingsError(`--limit ${one}: unknown limit; known are ${Object.keys(LIMIT_DEFAULTS).join(", ")}`);
-    const value = Number(text);
-    if (text === "" || !Number.isFinite(value) || value < 0) throw new SettingsError(`--limit ${one}: expected ${name}=NUMBER`);
-    limits[name as LimitName] = value;
+    limits[name as LimitName] = readLimit(name as LimitName, text, one);
   }
   return limits;
+}
+
+/** `given` is the option as it was typed, for the message. */
+function readLimit(name: LimitName, text: string, given: string): number {
+  const value = Number(text);
+  if (text.trim() === "" || !Number.isFinite(value) || value < 0) throw new SettingsError(`--limit ${given}: expected ${name}=NUMBER`);
+  const [min, max] = TIMER_RANGES[name] ?? [0, Infinity];
+  if (value < min || value > max) throw new SettingsError(`--limit ${given}: ${name} is ${min} to ${max}`);
+  if (value === 0 && !MAY_BE_ZERO.has(name)) throw new SettingsError(`--limit ${given}: ${name} must be more than 0`);
+  return value;
 }

@@ -1,9 +1,11 @@
 import { existsSync, readFileSync } from "node:fs";
+import { constants } from "node:os";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
 import { fingerprintOf } from "@robofleet/protocol/authority";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
+import type { Logger } from "pino";
 import packageJson from "../package.json" with { type: "json" };
 import { readBlobs, readDataDirectory, readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
 import { ConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
@@ -15,7 +17,7 @@ import { createLog } from "./kernel/log.ts";
 import { MasterKeyError } from "./kernel/master-keys.ts";
 import { authorityFile } from "./kernel/tls/index.ts";
 import { addNodes } from "./nodes.ts";
-import { startPlane } from "./plane.ts";
+import { type RunningPlane, startPlane } from "./plane.ts";
 import { addSwarm } from "./swarm.ts";
 
 const program = new Command("robofleet").description("The control plane for robot fleets").version(packageJson.version);
@@ -95,8 +97,11 @@ async function serve(flags: ServeFlags): Promise<void> {
   if (settings.failpoint !== undefined) log.warn({ failpoint: settings.failpoint.spec }, "this server kills itself at a failpoint");
   if (settings.failpoint_ignored) log.warn({}, "ROBOFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
   const stopped = new AbortController();
-  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => stopped.abort(signal));
+  const started: { plane?: RunningPlane } = {};
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)
+    process.on(signal, () => (stopped.signal.aborted ? void endNow(signal, started.plane, log) : stopped.abort(signal)));
   const running = await startPlane({ settings, clock: systemClock, log });
+  started.plane = running;
   is_starting = false;
   log.info({ url: running.url, data: path.resolve(settings.data_directory) }, "listening");
   if (settings.admin_token === undefined) log.warn({}, "SERVICE_ADMIN_TOKEN is not set: admin routes are open to this machine");
@@ -106,6 +111,16 @@ async function serve(flags: ServeFlags): Promise<void> {
   await running.stop();
   log.info({}, "stopped");
   if (failed !== undefined) throw new Error(`the server ended: ${failed}`);
+}
+
+/**
+ * Ends the process at the second signal, without waiting for requests under way. The embedded database is still stopped, unless the
+ * server was starting: then the next start takes over the PostgreSQL that runs.
+ */
+async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined, log: Logger): Promise<void> {
+  log.warn({ signal }, "second signal: ending without waiting for requests");
+  await running?.abort().catch((error: unknown) => log.error({ err: error }, "the database did not stop"));
+  process.exit(128 + constants.signals[signal]);
 }
 
 /** Of a start that failed only: what the error names is rarely all that is wrong. */

@@ -20,51 +20,19 @@ import {
 } from "./engines/db/index.ts";
 import { refuseUnfinished } from "./engines/db/backup/index.ts";
 import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
-import { auditRoutes } from "./features/audit/index.ts";
 import { findPlaces } from "./features/access/index.ts";
-import { configRoutes, countDataKeys, rewrapDataKeys } from "./features/configs/index.ts";
-import {
-  answerRobotAhead,
-  configDeploymentRoutes,
-  deploymentRoutes,
-  greetRobot,
-  ReportIntake,
-  robotOnline,
-  startDeploymentEngine,
-  takeProgress,
-} from "./features/deployments/index.ts";
+import { countDataKeys, rewrapDataKeys } from "./features/configs/index.ts";
+import { answerRobotAhead, greetRobot, ReportIntake, robotOnline, takeProgress } from "./features/deployments/index.ts";
 import { dashboardPages, openDashboard } from "./features/dashboard/index.ts";
-import { enrollmentRoutes } from "./features/enrollment/index.ts";
 import { createEventStreams } from "./features/events/index.ts";
-import { fleetRoutes } from "./features/fleets/index.ts";
-import { healthRoutes, ingestHealth, startHealthHistory } from "./features/health/index.ts";
-import { overviewRoutes } from "./features/overview/index.ts";
-import { ingestLogs, logPositions, logRoutes, resumeFollowing, startLogRetention } from "./features/logs/index.ts";
-import { operationRoutes } from "./features/operation/index.ts";
-import { orgRoutes } from "./features/orgs/index.ts";
-import { referenceRoutes } from "./features/reference/index.ts";
-import { releaseRoutes, startBlobSweep } from "./features/releases/index.ts";
-import {
-  authenticateRobot,
-  closeRemovedRobots,
-  createAdmission,
-  flushSeen,
-  robotConnected,
-  robotDisconnected,
-  robotRoutes,
-  startSuspensionWatch,
-} from "./features/robots/index.ts";
-import { shellRoutes, startRecordingRetention } from "./features/shells/index.ts";
-import { signingRoutes } from "./features/signing/index.ts";
-import { siteRoutes } from "./features/sites/index.ts";
-import { createStreams, type Streams, ticketRoutes } from "./features/streams/index.ts";
-import { timelineRoutes } from "./features/timeline/index.ts";
-import { createPortalAuthenticator, type PortalAuthenticator, sessionRoutes, sweepSessions, tokenRoutes } from "./features/tokens/index.ts";
-import { userRoutes } from "./features/users/index.ts";
+import { ingestHealth } from "./features/health/index.ts";
+import { ingestLogs, logPositions, resumeFollowing } from "./features/logs/index.ts";
+import { authenticateRobot, closeRemovedRobots, createAdmission, robotConnected, robotDisconnected } from "./features/robots/index.ts";
+import { createStreams } from "./features/streams/index.ts";
+import { createPortalAuthenticator, type PortalAuthenticator } from "./features/tokens/index.ts";
 import { background } from "./kernel/background.ts";
 import type { SystemDb } from "./kernel/db.ts";
-import { createHttp, type Http, mayConnect, NO_PROXY } from "./kernel/http.ts";
-import { deleteExpiredKeys } from "./kernel/idempotency.ts";
+import { createHttp, mayConnect, NO_PROXY } from "./kernel/http.ts";
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
 import { createMetrics, measureLinks, type Metrics } from "./kernel/metrics.ts";
 import { servePages } from "./kernel/serve-pages.ts";
@@ -72,9 +40,10 @@ import { clientAddress, Networks } from "./kernel/networks.ts";
 import { RateLimit } from "./kernel/rate-limit.ts";
 import { openTls, type Tls } from "./kernel/tls/index.ts";
 import { Gateway, Lease, type LinkHandlers, type Nodes, openNodes, refuseUpgrade, writeNodeAddress } from "./link/index.ts";
+import { mountRoutes } from "./mount-routes.ts";
+import { startLoops } from "./start-loops.ts";
 import { announceStop, stopHttp } from "./stop-http.ts";
 import { undoAll } from "./undo.ts";
-import { type LeaseWatch, watchNodes } from "./watch-nodes.ts";
 
 export interface PlaneOptions {
   settings: Settings;
@@ -96,13 +65,13 @@ export interface RunningPlane {
   failed: Promise<string>;
   /** Ends in good order: robots are sent away, requests under way finish, loops stop, the database is closed. */
   stop(): Promise<void>;
+  /** Stops only what would outlive this process, the embedded database, so that the process can exit during a `stop` that takes long. */
+  abort(): Promise<void>;
 }
 
 /** Connections that the system holds until they are taken; whom it has no room for tries again seconds later. What Linux allows by default. */
 const BACKLOG = 4_096;
-const SEEN_FLUSH_EVERY_MS = 15_000;
-const KEY_SWEEP_EVERY_MS = 600_000;
-const SESSION_SWEEP_EVERY_MS = 3_600_000;
+const TOKENS_SEEN_FLUSH_EVERY_MS = 15_000;
 
 /** Puts the plane together and starts it; on failure what was started is stopped again. */
 export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
@@ -112,7 +81,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     // Beside the start of the database: both take seconds on a new clone.
     const dashboard = options.settings.dashboard === true ? openDashboard(options) : undefined;
     const stopping = new AbortController();
-    const { plane, gateway, lease } = await buildPlane(options, started, stopping.signal);
+    const { plane, gateway, lease, embedded } = await buildPlane(options, started, stopping.signal);
     measureLinks(plane.metrics, () => gateway.load);
     const nodes = await meetNodes(plane, started);
     const streams = createStreams(plane, nodes);
@@ -149,6 +118,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
       url: `${options.settings.tls === undefined ? "http" : "https"}://${shown}:${address.port}`,
       failed: failed.promise,
       stop,
+      abort: async () => embedded?.stop(),
     };
   } catch (error) {
     await stop().catch(() => {});
@@ -173,12 +143,13 @@ async function buildPlane(
   options: PlaneOptions,
   started: (() => Promise<unknown>)[],
   stopping: AbortSignal,
-): Promise<{ plane: Plane; gateway: Gateway; lease: Lease }> {
+): Promise<{ plane: Plane; gateway: Gateway; lease: Lease; embedded: Embedded | undefined }> {
   const { settings, clock, log, activity = idleActivity } = options;
   const { limits } = settings;
   await mkdir(settings.data_directory, { recursive: true, mode: 0o711 });
   await refuseUnfinished(settings.data_directory);
-  const connection = options.database ?? settings.database_url ?? (await startOwnDatabase(options, started)).connection;
+  const embedded = (options.database ?? settings.database_url) === undefined ? await startOwnDatabase(options, started) : undefined;
+  const connection = embedded?.connection ?? options.database ?? settings.database_url!;
   if (options.database === undefined) await migrate(connection, { directory: MIGRATIONS_DIRECTORY, log });
   const db = await connect({ connection, pool_size: limits.database_connections, clock, log, check_rows: options.check_rows, activity });
   started.push(() => db.close());
@@ -234,9 +205,9 @@ async function buildPlane(
   late.handlers = linkHandlers(plane, reports);
   const unwatch = closeRemovedRobots(plane);
   started.push(async () => unwatch());
-  const flush_tokens = background(plane, "token use", SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
+  const flush_tokens = background(plane, "token use", TOKENS_SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
   started.push(() => flush_tokens.stop());
-  return { plane, gateway, lease };
+  return { plane, gateway, lease, embedded };
 }
 
 function sayAuthority(tls: Tls | undefined, log: Logger): void {
@@ -313,35 +284,6 @@ async function nodeId(data_directory: string): Promise<string> {
   return made;
 }
 
-function mountRoutes(http: Http, plane: Plane): void {
-  for (const mount of [
-    operationRoutes,
-    referenceRoutes,
-    orgRoutes,
-    userRoutes,
-    tokenRoutes,
-    sessionRoutes,
-    signingRoutes,
-    siteRoutes,
-    fleetRoutes,
-    overviewRoutes,
-    robotRoutes,
-    enrollmentRoutes,
-    releaseRoutes,
-    deploymentRoutes,
-    configDeploymentRoutes,
-    configRoutes,
-    healthRoutes,
-    logRoutes,
-    timelineRoutes,
-    shellRoutes,
-    ticketRoutes,
-    auditRoutes,
-  ]) {
-    mount(http, plane);
-  }
-}
-
 /** What the plane does with robots: the map names every message type that exists. */
 function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
   return {
@@ -367,28 +309,4 @@ function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
       logs: (session, message) => ingestLogs(plane, session, message),
     },
   };
-}
-
-async function startLoops(plane: Plane, streams: Streams, watch: LeaseWatch): Promise<{ stop(): Promise<void> }[]> {
-  const nodes = await watchNodes(plane, streams, watch);
-  const seen = background(plane, "last seen", SEEN_FLUSH_EVERY_MS, () => flushSeen(plane, plane.link.takeSeen()));
-  const keys = background(
-    plane,
-    "idempotency keys",
-    KEY_SWEEP_EVERY_MS,
-    async () => void (await deleteExpiredKeys(plane.db, plane.clock.now())),
-  );
-  const sessions = background(plane, "sessions", SESSION_SWEEP_EVERY_MS, async () => void (await sweepSessions(plane)));
-  return [
-    ...nodes,
-    seen,
-    keys,
-    sessions,
-    startSuspensionWatch(plane),
-    await startLogRetention(plane),
-    startRecordingRetention(plane),
-    await startHealthHistory(plane),
-    startBlobSweep(plane),
-    startDeploymentEngine(plane),
-  ];
 }
