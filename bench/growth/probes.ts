@@ -130,6 +130,6 @@ export const WORK: readonly WorkProbe[] = [
   {
     name: "logs of an old day dropped",
     prepare: makeOldDay,
-    work: (db) => keepPartitions({ db, clock: systemClock, log: quiet }, LOGS, LOG_DAYS),
+    work: (db) => keepPartitions({ db, clock: systemClock, retention_clock: systemClock, log: quiet }, LOGS, LOG_DAYS),
   },
 ];

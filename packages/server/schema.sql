@@ -559,6 +559,14 @@ alter table release enable row level security;
 create policy tenant on release using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on release to pg_database_owner;
 
+create table retention_clock (
+  id integer not null,
+  seen_at timestamp with time zone not null,
+  jumps jsonb not null default '[]'::jsonb,
+  constraint retention_clock_pkey PRIMARY KEY (id),
+  constraint retention_clock_id_check CHECK (id = 1)
+);
+
 create table robot (
   org_id text not null,
   id text not null,

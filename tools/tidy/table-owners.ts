@@ -42,6 +42,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   log_position: "features/logs",
   log_usage: "features/logs",
   idempotency: "kernel",
+  retention_clock: "kernel",
   audit_entry: "kernel",
   open_stream: "features/streams",
   stream_ticket: "features/streams",
@@ -59,4 +60,5 @@ export const WITHOUT_ORG: ReadonlySet<string> = new Set([
   "robot_key",
   "deployment_due",
   "node",
+  "retention_clock",
 ]);

@@ -14,6 +14,8 @@ export class SimulatedClock implements Clock {
   readonly random: () => number;
   #now: number;
   readonly #start: number;
+  /** How far the wall clock was set away from the time that passed. */
+  #offset = 0;
   #order = 0;
   readonly #due = new Set<Due>();
 
@@ -25,11 +27,16 @@ export class SimulatedClock implements Clock {
   }
 
   now(): Date {
-    return new Date(this.#now);
+    return new Date(this.#now + this.#offset);
   }
 
   monotonic(): number {
     return this.#now - this.#start;
+  }
+
+  /** Sets the wall clock forward, or back for a negative number; the monotonic clock and the timers stay. */
+  jump(milliseconds: number): void {
+    this.#offset += milliseconds;
   }
 
   setTimer(ms: number, work: () => unknown): Timer {

@@ -2,6 +2,7 @@ import type { Bus } from "./engines/bus/index.ts";
 import type { Blobs } from "./engines/blobs/index.ts";
 import type { DbEngine } from "./engines/db/index.ts";
 import type { KernelPlane } from "./kernel/kernel-plane.ts";
+import type { RetentionClock } from "./kernel/retention-clock.ts";
 import type { Metrics } from "./kernel/metrics.ts";
 import type { Tls } from "./kernel/tls/index.ts";
 import type { Link } from "./link/index.ts";
@@ -14,6 +15,8 @@ export interface Plane extends KernelPlane {
   blobs: Blobs;
   /** The robots whose link this node holds. */
   link: Link;
+  /** The time by which rows and files are old enough to delete; everything else uses `clock`. */
+  retention_clock: RetentionClock;
   metrics: Metrics;
   settings: Settings;
   /** Aborted once the server was told to stop; it serves on for a while. */

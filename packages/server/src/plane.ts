@@ -34,9 +34,10 @@ import { background } from "./kernel/background.ts";
 import type { SystemDb } from "./kernel/db.ts";
 import { createHttp, mayConnect, NO_PROXY } from "./kernel/http.ts";
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
-import { createMetrics, measureLinks, type Metrics } from "./kernel/metrics.ts";
+import { createMetrics, measureLinks, measureRetentionClock, type Metrics } from "./kernel/metrics.ts";
 import { servePages } from "./kernel/serve-pages.ts";
 import { clientAddress, Networks } from "./kernel/networks.ts";
+import { RetentionClock } from "./kernel/retention-clock.ts";
 import { RateLimit } from "./kernel/rate-limit.ts";
 import { openTls, type Tls } from "./kernel/tls/index.ts";
 import { Gateway, Lease, type LinkHandlers, type Nodes, openNodes, refuseUpgrade, writeNodeAddress } from "./link/index.ts";
@@ -83,6 +84,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     const stopping = new AbortController();
     const { plane, gateway, lease, embedded } = await buildPlane(options, started, stopping.signal);
     measureLinks(plane.metrics, () => gateway.load);
+    measureRetentionClock(plane.metrics, plane.retention_clock);
     const nodes = await meetNodes(plane, started);
     const streams = createStreams(plane, nodes);
     const http = await createHttp(plane, { tls: plane.tls, metrics: plane.metrics });
@@ -154,12 +156,11 @@ async function buildPlane(
   const db = await connect({ connection, pool_size: limits.database_connections, clock, log, check_rows: options.check_rows, activity });
   started.push(() => db.close());
   const secrets = await openSecrets(settings, db, log);
-  const tls = await openTls(settings, { clock, log });
-  started.push(async () => tls?.stop());
-  sayAuthority(tls, log);
+  const tls = await openOwnTls(options, started);
   const lease = await Lease.take({ db, clock, log }, await nodeId(settings.data_directory));
   started.push(() => lease.giveUp().catch(() => {}));
-  const blobs = await openBlobs(options);
+  const retention_clock = await RetentionClock.open({ db, clock, log, has_remote_database: settings.database_url !== undefined });
+  const blobs = await openBlobs(options, retention_clock);
   started.push(() => blobs.close());
   const metrics = createMetrics();
   const bus = await openBus(options, metrics);
@@ -194,6 +195,7 @@ async function buildPlane(
     bus,
     blobs,
     link: gateway,
+    retention_clock,
     metrics,
     secrets,
     settings,
@@ -210,17 +212,21 @@ async function buildPlane(
   return { plane, gateway, lease, embedded };
 }
 
-function sayAuthority(tls: Tls | undefined, log: Logger): void {
-  if (tls?.authority === undefined) return;
-  const { fingerprint, file } = tls.authority;
-  log.info({ fingerprint, file }, "the certificate authority of this server");
+async function openOwnTls({ settings, clock, log }: PlaneOptions, started: (() => Promise<unknown>)[]): Promise<Tls | undefined> {
+  const tls = await openTls(settings, { clock, log });
+  started.push(async () => tls?.stop());
+  if (tls?.authority !== undefined) {
+    const { fingerprint, file } = tls.authority;
+    log.info({ fingerprint, file }, "the certificate authority of this server");
+  }
+  return tls;
 }
 
 /** Throws SettingsError when the S3 store of the settings refuses us. */
-async function openBlobs({ settings, clock, log }: PlaneOptions): Promise<Blobs> {
+async function openBlobs({ settings, clock, log }: PlaneOptions, retention_clock: RetentionClock): Promise<Blobs> {
   if (settings.blobs === undefined) return await directoryBlobs(path.join(settings.data_directory, "blobs"), { log });
   try {
-    return await s3Blobs(settings.blobs, { clock, log });
+    return await s3Blobs(settings.blobs, { clock, retention_clock, log });
   } catch (error) {
     throw error instanceof S3Error ? new SettingsError(`artifacts cannot be kept where ROBOFLEET_BLOBS_URL says: ${error.message}`) : error;
   }

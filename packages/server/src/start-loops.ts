@@ -23,7 +23,7 @@ export async function startLoops(plane: Plane, streams: Streams, watch: LeaseWat
     plane,
     "idempotency keys",
     KEY_SWEEP_EVERY_MS,
-    async () => void (await deleteExpiredKeys(plane.db, plane.clock.now())),
+    async () => void (await deleteExpiredKeys(plane.db, plane.retention_clock.now())),
   );
   const sessions = background(plane, "sessions", SESSION_SWEEP_EVERY_MS, async () => void (await sweepSessions(plane)));
   return [
@@ -31,6 +31,7 @@ export async function startLoops(plane: Plane, streams: Streams, watch: LeaseWat
     seen,
     keys,
     sessions,
+    plane.retention_clock.start(),
     startSuspensionWatch(plane),
     await startLogRetention(plane),
     startRecordingRetention(plane),

@@ -15,19 +15,22 @@ export interface DailyTable {
   lock: number;
 }
 
-/** Makes the partitions of the coming days and drops those of days before the last `days`, beside today. Two nodes may do it at the same time. */
+/**
+ * Makes the partitions of the coming days, by the wall clock, and drops those of days before the last `days`, by the retention clock.
+ * Two nodes may do it at the same time.
+ */
 export async function keepPartitions(
-  { db, clock, log }: { db: Db; clock: Pick<Clock, "now">; log: Logger },
+  { db, clock, retention_clock, log }: { db: Db; clock: Pick<Clock, "now">; retention_clock: Pick<Clock, "now">; log: Logger },
   table: DailyTable,
   days: number,
 ): Promise<{ oldest: Date }> {
-  const today = Math.floor(clock.now().getTime() / DAY_MS) * DAY_MS;
+  const today = startOfDay(clock.now());
   const present = await listPartitions(db, table);
   for (let ahead = 0; ahead <= DAYS_AHEAD; ahead += 1) {
     const day = new Date(today + ahead * DAY_MS);
     if (!present.includes(nameOf(table, day))) await makePartition(db, table, day);
   }
-  const oldest = new Date(today - days * DAY_MS);
+  const oldest = new Date(startOfDay(retention_clock.now()) - days * DAY_MS);
   for (const name of present) {
     const day = dayOf(table, name);
     if (day === undefined || day >= oldest) continue;
@@ -39,6 +42,8 @@ export async function keepPartitions(
     delete from ${identifier(defaultOf(table))} where ${identifier(table.column)} < ${oldest}`);
   return { oldest };
 }
+
+const startOfDay = (at: Date): number => Math.floor(at.getTime() / DAY_MS) * DAY_MS;
 
 const defaultOf = ({ name }: DailyTable): string => `${name}_default`;
 

@@ -102,6 +102,16 @@ export function measureHandshakes(metrics: Metrics, load: { under_way: number; i
   measure(metrics, "robofleet_tls_handshakes_in_line", "Connections whose handshake waits for its turn", () => load.in_line);
 }
 
+/** The gauge of the clock that deletions by age use. */
+export function measureRetentionClock(metrics: Metrics, clock: { behind_ms: number }): void {
+  measure(
+    metrics,
+    "robofleet_retention_clock_behind_seconds",
+    "How far the wall clock is ahead of the time that deletions by age use; over 3600 after a wrong clock or a long stop",
+    () => clock.behind_ms / 1_000,
+  );
+}
+
 function measure({ registry }: Metrics, name: string, help: string, value: () => number): void {
   const made: Gauge = new Gauge({ name, help, registers: [registry], collect: () => made.set(value()) });
 }

@@ -23,7 +23,10 @@ const SWEEP_EVERY_MS = 6 * 3_600_000;
  * place. Rejects with an S3Error when the store refuses us; one that does not answer is only warned of, since it may come
  * back before anybody needs it.
  */
-export async function s3Blobs(settings: S3Settings, options: { clock: Clock; log: EngineLog } & S3Patience): Promise<Blobs> {
+export async function s3Blobs(
+  settings: S3Settings,
+  options: { clock: Clock; retention_clock?: Pick<Clock, "now">; log: EngineLog } & S3Patience,
+): Promise<Blobs> {
   const store = await openS3(settings, options.log, options);
   try {
     await store.check();

@@ -16,12 +16,15 @@ export function blobObject(key: string): string {
 export class S3Context {
   readonly store: S3Store;
   readonly clock: Clock;
+  /** The time by which leftovers are old. */
+  readonly retention_clock: Pick<Clock, "now">;
   readonly log: EngineLog;
   readonly #removals = new Set<Promise<void>>();
 
-  constructor(store: S3Store, options: { clock: Clock; log: EngineLog }) {
+  constructor(store: S3Store, options: { clock: Clock; retention_clock?: Pick<Clock, "now">; log: EngineLog }) {
     this.store = store;
     this.clock = options.clock;
+    this.retention_clock = options.retention_clock ?? options.clock;
     this.log = options.log;
   }
 

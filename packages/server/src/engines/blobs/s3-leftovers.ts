@@ -7,8 +7,8 @@ export const STAGING = "staging";
 const LEFTOVER_MS = 24 * 3_600_000;
 
 /** Removes what crashes left behind a day ago: what was received and not committed, uploads without a beginning, copies that never became an object. */
-export async function sweepLeftovers({ store, clock, log }: S3Context): Promise<void> {
-  const before = new Date(clock.now().getTime() - LEFTOVER_MS);
+export async function sweepLeftovers({ store, retention_clock, log }: S3Context): Promise<void> {
+  const before = new Date(retention_clock.now().getTime() - LEFTOVER_MS);
   let objects_removed = 0;
   for (const directory of [STAGING, UPLOADS]) {
     for await (const { objects } of groupsOf(store.list(`${directory}/`))) {

@@ -164,11 +164,12 @@ class ResumableUploads {
 
   /** Drops uploads that nobody went on with for a day, and bytes of uploads that are no more. */
   async sweep(): Promise<void> {
-    const { db, blobs, clock, log } = this.#plane;
-    for (const upload of await listExpiredUploads(db, clock.now(), SWEEP_ROWS_MAX)) {
+    const { db, blobs, retention_clock, log } = this.#plane;
+    const now = retention_clock.now();
+    for (const upload of await listExpiredUploads(db, now, SWEEP_ROWS_MAX)) {
       const { org_id, release_id } = upload;
       await this.#unlessHeld(org_id, release_id, async () => {
-        if ((await deleteExpiredUpload(db, upload, clock.now())) === 0) return;
+        if ((await deleteExpiredUpload(db, upload, now)) === 0) return;
         await blobs.abandon(uploadKey(org_id, release_id));
         log.info({ org_id, release_id }, "unfinished upload removed");
       });

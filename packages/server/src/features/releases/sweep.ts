@@ -22,8 +22,8 @@ export function startBlobSweep(plane: Plane): Background {
   });
 }
 
-async function sweepBlobs({ db, blobs, clock, log }: Plane): Promise<void> {
-  const before = new Date(clock.now().getTime() - UNREFERENCED_HOURS * 3_600_000);
+async function sweepBlobs({ db, blobs, retention_clock, log }: Plane): Promise<void> {
+  const before = new Date(retention_clock.now().getTime() - UNREFERENCED_HOURS * 3_600_000);
   for (;;) {
     const due = await listUnreferenced(db, before, BATCH_ROWS_MAX);
     for (const key of due) {

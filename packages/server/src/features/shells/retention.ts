@@ -11,9 +11,9 @@ export const startRecordingRetention = (plane: Plane): Background => background(
 
 /** Once; two nodes may do it at the same time. */
 export async function dropRecordings(plane: Plane): Promise<void> {
-  const { db, clock, settings } = plane;
+  const { db, retention_clock, settings } = plane;
   const { shell_recording_days, shell_recording_bytes_max } = settings.limits;
-  const before = new Date(clock.now().getTime() - shell_recording_days * DAY_MS);
+  const before = new Date(retention_clock.now().getTime() - shell_recording_days * DAY_MS);
   for (let found = BATCH_ROWS_MAX; found === BATCH_ROWS_MAX;) {
     const old = await listKeptBefore(db, before, BATCH_ROWS_MAX);
     for (const recording of old) await drop(plane, recording);

@@ -89,5 +89,5 @@ export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): 
 }
 
 /** Deletes the tickets that nobody comes with any more. */
-export const sweepTickets = ({ db, clock }: Plane): Promise<number> =>
-  deleteExpiredTickets(db, new Date(clock.now().getTime() - KNOWN_AFTER_END_MS));
+export const sweepTickets = ({ db, retention_clock }: Plane): Promise<number> =>
+  deleteExpiredTickets(db, new Date(retention_clock.now().getTime() - KNOWN_AFTER_END_MS));

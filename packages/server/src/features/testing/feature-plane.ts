@@ -13,6 +13,7 @@ import { MasterKeys } from "../../kernel/master-keys.ts";
 import { createMetrics } from "../../kernel/metrics.ts";
 import { Networks } from "../../kernel/networks.ts";
 import type { HeldProof } from "../../kernel/proof.ts";
+import { RetentionClock } from "../../kernel/retention-clock.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
@@ -64,6 +65,7 @@ export async function startFeaturePlane(
   const portal = createPortalAuthenticator({ db, clock, limits: LIMIT_DEFAULTS });
   const sessions = options.sessions ?? new Map<string, Session>();
   const metrics = createMetrics();
+  const retention_clock = await RetentionClock.open({ db, clock, log: createLog({ level: "silent" }), has_remote_database: false });
   const plane = {
     clock,
     id: idSource(clock),
@@ -97,6 +99,7 @@ export async function startFeaturePlane(
       count: sessions.size,
     },
     metrics,
+    retention_clock,
     secrets: new MasterKeys([Buffer.alloc(32, 7)]),
     settings: { limits: LIMIT_DEFAULTS },
     node: { id: "node_a", epoch: 1 },

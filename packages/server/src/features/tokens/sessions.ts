@@ -96,7 +96,7 @@ function sessionOf({ session }: Caller): WebSession {
 }
 
 /** Deletes the sessions that ended a day ago. */
-export function sweepSessions({ db, clock, settings }: Plane): Promise<number> {
-  const then = new Date(clock.now().getTime() - KNOWN_AFTER_END_MS);
+export function sweepSessions({ db, retention_clock, settings }: Plane): Promise<number> {
+  const then = new Date(retention_clock.now().getTime() - KNOWN_AFTER_END_MS);
   return deleteEndedSessions(db, { expired: then, idle: idleSince(then, settings.limits) });
 }

@@ -1,0 +1,122 @@
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import { background, type Background } from "./background.ts";
+import { type ClockHistory, type ForwardJump, HOLD_MS, observe, trustedTime, untrustedMs } from "./clock-history.ts";
+import type { Db } from "./db.ts";
+import { json, jsonb, row, sql, timestamptz } from "./sql.ts";
+
+const SAVE_EVERY_MS = 600_000;
+/** Restarts and time synchronization stay below this. */
+const WORTH_AN_ERROR_MS = 3_600_000;
+const historyRow = row({ seen_at: timestamptz, jumps: jsonb<ForwardJump[]>() });
+
+interface RetentionClockOptions {
+  db: Db;
+  clock: Clock;
+  log: Logger;
+  /** The database runs on a machine of its own, whose clock is a second opinion. */
+  has_remote_database: boolean;
+}
+
+/**
+ * The time that deletions by age use. It is the wall clock, without forward jumps that have not held for a day on the monotonic clock:
+ * a start or a jump to a wrong time deletes nothing. The last known time is kept in the database across restarts.
+ */
+export class RetentionClock {
+  readonly #options: RetentionClockOptions;
+  #history: ClockHistory;
+  #read_at: number;
+  /** The clock of the database minus ours, at the last comparison. */
+  #database_ahead_ms = 0;
+  #disagrees = false;
+
+  private constructor(options: RetentionClockOptions) {
+    this.#options = options;
+    this.#history = { seen_at: options.clock.now(), jumps: [] };
+    this.#read_at = options.clock.monotonic();
+  }
+
+  /** Reads the last known time; of a database of an earlier version, its migration took that of the newest row. */
+  static async open(options: RetentionClockOptions): Promise<RetentionClock> {
+    const known = await options.db.maybe(sql(historyRow)`select ${historyRow} from retention_clock`);
+    const opened = new RetentionClock(options);
+    await opened.#compare();
+    opened.#history = known ?? { seen_at: opened.#read(), jumps: [] };
+    opened.#read_at = options.clock.monotonic();
+    opened.now();
+    return opened;
+  }
+
+  /** The time from which an age is counted when something is deleted because of it. Never ahead of the wall clock. */
+  now(): Date {
+    const { clock } = this.#options;
+    const monotonic = clock.monotonic();
+    const now = this.#read();
+    const before = this.#history;
+    this.#history = observe(before, now, monotonic - this.#read_at);
+    this.#report(now.getTime() - before.seen_at.getTime() - (monotonic - this.#read_at), untrustedMs(before));
+    this.#read_at = monotonic;
+    return trustedTime(this.#history);
+  }
+
+  /** How far the wall clock is ahead of `now()`. */
+  get behind_ms(): number {
+    return this.#options.clock.now().getTime() - this.now().getTime();
+  }
+
+  /** Saves the last known time every 10 minutes, and when it stops. */
+  start(): Background {
+    const work = background(this.#options, "retention clock", SAVE_EVERY_MS, async () => {
+      await this.#compare();
+      await this.#save();
+    });
+    work.wake();
+    const stop = async (): Promise<void> => {
+      await work.stop();
+      await this.#save().catch((error: unknown) => this.#options.log.warn({ err: error }, "could not save the last known time"));
+    };
+    return { ...work, stop };
+  }
+
+  /** The earlier of our clock and the one of the database. */
+  #read(): Date {
+    return new Date(this.#options.clock.now().getTime() + Math.min(0, this.#database_ahead_ms));
+  }
+
+  async #compare(): Promise<void> {
+    const { db, clock, log, has_remote_database } = this.#options;
+    if (!has_remote_database) return;
+    const { at } = await db.one(sql(row({ at: timestamptz }))`select clock_timestamp() as at`);
+    this.#database_ahead_ms = at.getTime() - clock.now().getTime();
+    const disagrees = Math.abs(this.#database_ahead_ms) > WORTH_AN_ERROR_MS;
+    if (disagrees && !this.#disagrees)
+      log.error(
+        { database_ahead_seconds: Math.round(this.#database_ahead_ms / 1_000) },
+        "the clocks of server and database differ by over an hour: the earlier one decides what is old enough to delete",
+      );
+    this.#disagrees = disagrees;
+  }
+
+  async #save(): Promise<void> {
+    this.now();
+    const { seen_at, jumps } = this.#history;
+    await this.#options.db.run(sql`
+      insert into retention_clock (id, seen_at, jumps) values (1, ${seen_at}, ${json(jumps)})
+      on conflict (id) do update set seen_at = excluded.seen_at, jumps = excluded.jumps`);
+  }
+
+  #report(jump_ms: number, untrusted_before_ms: number): void {
+    const { log } = this.#options;
+    const retention_time = trustedTime(this.#history).toISOString();
+    const now = this.#history.seen_at.toISOString();
+    if (jump_ms > WORTH_AN_ERROR_MS)
+      log.error(
+        { jump_seconds: Math.round(jump_ms / 1_000), now, retention_time, hold_hours: HOLD_MS / 3_600_000 },
+        "the clock is ahead of the last known time: nothing is deleted because of the new time until it has held for a day",
+      );
+    else if (jump_ms < -WORTH_AN_ERROR_MS)
+      log.error({ jump_seconds: Math.round(jump_ms / 1_000), now, retention_time }, "the clock is behind the last known time");
+    else if (untrusted_before_ms > WORTH_AN_ERROR_MS && untrustedMs(this.#history) <= WORTH_AN_ERROR_MS)
+      log.info({ now, retention_time }, "deletions by age use the present time again");
+  }
+}
