@@ -125,7 +125,7 @@ export const WORK: readonly WorkProbe[] = [
   { name: "nothing due, looked for", work: (db) => listDue(db, new Date(), 100) },
   { name: "queued targets claimed (500)", work: (db) => listClaimable(db, new Date(Date.now() + 2 * DAY_MS), 500) },
   { name: "no target to dispatch, looked for", work: (db) => listClaimable(db, new Date(), 500) },
-  { name: "keys of idempotency that are over, looked for", work: (db) => deleteExpiredKeys(db, new Date()) },
+  { name: "keys of idempotency that are over, looked for", work: (db) => deleteExpiredKeys(db, new Date(), 5_000) },
   { name: "robots of dead nodes, looked for", work: (db) => setOfflineOfDeadNodes(db, SELF, 5_000) },
   {
     name: "logs of an old day dropped",

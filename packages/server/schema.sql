@@ -75,8 +75,10 @@ create table audit_entry (
   constraint audit_entry_pkey PRIMARY KEY (org_id, id)
 );
 CREATE INDEX audit_entry_action ON audit_entry USING btree (org_id, action, id);
+CREATE INDEX audit_entry_actor ON audit_entry USING btree (org_id, (actor ->> 'id'::text), id);
 CREATE INDEX audit_entry_object ON audit_entry USING btree (org_id, object_id, id) WHERE object_id IS NOT NULL;
 CREATE INDEX audit_entry_refused ON audit_entry USING btree (org_id, id) WHERE error IS NOT NULL;
+CREATE INDEX audit_entry_token ON audit_entry USING btree (org_id, token_id, id) WHERE token_id IS NOT NULL;
 alter table audit_entry enable row level security;
 create policy tenant on audit_entry using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on audit_entry to pg_database_owner;
@@ -220,6 +222,7 @@ create table deployment (
   finished_at timestamp with time zone,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  events_dropped_at timestamp with time zone,
   constraint deployment_pkey PRIMARY KEY (org_id, id),
   constraint deployment_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
   constraint deployment_cancel_mode_check CHECK (cancel_mode = ANY (ARRAY['finish'::text, 'rollback'::text])),
@@ -228,7 +231,9 @@ create table deployment (
   constraint deployment_target_kind_check CHECK (target_kind = ANY (ARRAY['robot'::text, 'fleet'::text]))
 );
 CREATE INDEX deployment_called_off ON deployment USING btree (org_id, id) WHERE finished_at IS NULL AND (cancel_requested_at IS NOT NULL OR rollback_requested_at IS NOT NULL);
+CREATE INDEX deployment_events_kept ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL AND events_dropped_at IS NULL;
 CREATE INDEX deployment_fan_out ON deployment USING btree (fan_out_at) WHERE fan_out_at IS NOT NULL AND fan_out_done_at IS NULL AND finished_at IS NULL;
+CREATE INDEX deployment_finished ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX deployment_fleet ON deployment USING btree (org_id, fleet_id, id) WHERE fleet_id IS NOT NULL;
 CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);
 CREATE INDEX deployment_open ON deployment USING btree (org_id, id) WHERE finished_at IS NULL;
@@ -426,6 +431,7 @@ create table idempotency (
   created_at timestamp with time zone not null,
   constraint idempotency_pkey PRIMARY KEY (org_id, method, route, key)
 );
+CREATE INDEX idempotency_deployment ON idempotency USING btree (org_id, deployment_id) WHERE deployment_id IS NOT NULL;
 CREATE INDEX idempotency_expiry ON idempotency USING btree (expires_at) WHERE expires_at IS NOT NULL;
 alter table idempotency enable row level security;
 create policy tenant on idempotency using (org_id = current_setting('app.org'::text, true));

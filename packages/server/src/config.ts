@@ -49,6 +49,10 @@ export const LIMIT_DEFAULTS = {
   free_disk_bytes_min: 256 * 1024 ** 2,
   log_retention_days: 14,
   health_retention_days: 7,
+  timeline_retention_days: 180,
+  audit_retention_days: 400,
+  deployment_event_retention_days: 180,
+  deployment_retention_days: 400,
   log_bytes_per_org_max: 20 * 1024 ** 3,
   shell_recording_days: 90,
   shell_recording_bytes_max: 10 * 1024 ** 3,
@@ -76,6 +80,12 @@ export type Limits = Record<LimitName, number>;
 /** Limits for which 0 has a meaning: off, or none. 0 in any other one would stop the server from working or make a timer spin. */
 const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "free_disk_bytes_min",
+  "timeline_retention_days",
+  "audit_retention_days",
+  "deployment_event_retention_days",
+  "deployment_retention_days",
+  "log_bytes_per_org_max",
+  "link_accepts_per_second",
   "followers_per_robot_max",
   "streams_kept_for_shells",
   "org_requests_per_hour",

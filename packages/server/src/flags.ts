@@ -89,6 +89,11 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   free_disk_bytes_min: "bytes that uploads leave free in the data directory",
   log_retention_days: "days that log records are kept; whole days are dropped",
   health_retention_days: "days that robots' health over time is kept; whole days are dropped",
+  timeline_retention_days: "days that entries of robots' timelines are kept; 0: for ever",
+  audit_retention_days: "days that entries of the audit are kept; 0: for ever",
+  deployment_event_retention_days: "days that the events of a deployment are kept after it ended; 0: as long as the deployment",
+  deployment_retention_days:
+    "days that a deployment is kept after it ended, with its robots' results and its Idempotency-Key, and longer while robots or a fleet have what it brought; 0: for ever",
   shell_recording_days: "days that recordings of shells are kept",
   shell_recording_bytes_max: "bytes that the recordings of one org's shells may take together; the oldest are dropped",
   log_bytes_per_org_max: "bytes that the log records of one org may take in the database; over it the oldest go; 0: no limit",

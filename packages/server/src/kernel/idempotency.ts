@@ -123,7 +123,8 @@ export class Idempotency {
     if (mine === 0) return { answer: await this.#replay(tx, request), replayed: true };
     const { answer, stored_body } = await work(tx);
     await tx.atCommit(sql`
-      update idempotency set status = ${answer.status}, response = ${stored_body}, location = ${answer.location ?? null}
+      update idempotency set status = ${answer.status}, response = ${stored_body}, location = ${answer.location ?? null},
+        deployment_id = ${request.forever ? createdId(answer.body) : null}
       where org_id = ${org_id} and method = ${method} and route = ${route} and key = ${key}`);
     return { answer, replayed: false };
   }
@@ -137,8 +138,17 @@ export class Idempotency {
   }
 }
 
-/** Deletes keys whose day is over. */
-export const deleteExpiredKeys = (db: Db, now: Date): Promise<number> =>
+/** The id of what the request created. */
+const createdId = (body: string): string | null => (JSON.parse(body) as { data?: { id?: string } }).data?.id ?? null;
+
+/** Deletes keys whose day is over, at most `limit`. */
+export const deleteExpiredKeys = (db: Db, now: Date, limit: number): Promise<number> =>
   db.run(sql`
     -- across orgs: a sweep by time
-    delete from idempotency where expires_at <= ${now}`);
+    delete from idempotency where ctid = any(array(
+      select ctid from idempotency where expires_at is not null and expires_at <= ${now} order by expires_at limit ${limit}
+      for update skip locked))`);
+
+/** Deletes the keys of the request that created a deployment: they live as long as its row. */
+export const deleteKeysOfDeployment = (tx: Db, org_id: string, deployment_id: string): Promise<number> =>
+  tx.run(sql`delete from idempotency where org_id = ${org_id} and deployment_id = ${deployment_id}`);

@@ -6,6 +6,7 @@ export { imagesOf, type ReleaseImage } from "./image-layers.ts";
 export { followFleet } from "./follow.ts";
 export { answerRobotAhead, greetRobot } from "./push.ts";
 export { takeProgress } from "./report.ts";
+export { dropDeploymentEvents, dropDeployments } from "./retention.ts";
 export { ReportIntake } from "./report-intake.ts";
 export { artifactStored, endTargetsOfRobot, robotOnline } from "./robots.ts";
 export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";

@@ -4,7 +4,8 @@ import type { TimelineEntry } from "@robofleet/protocol/routes";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
-import { recordTimeline, recordTimelineMany, timelineRoutes } from "./index.ts";
+import { BATCH_ROWS_MAX } from "../../kernel/retention.ts";
+import { dropTimelineEntries, recordTimeline, recordTimelineMany, timelineRoutes } from "./index.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 type Timeline = { items: TimelineEntry[]; next_cursor: string | null };
@@ -82,4 +83,33 @@ test("the timeline of another org's robot is 404, as is a cursor of another robo
     (await rig.call("GET", `/api/robots/${second.robot_id}/timeline?cursor=${body.next_cursor}`, { token: mine.token })).status,
     400,
   );
+});
+
+test("retention deletes entries that are too old, of every org, and keeps the others", TIMEOUT, async () => {
+  await using rig = await startFeaturePlane([timelineRoutes]);
+  const { plane, clock } = rig;
+  const orgs = [await rig.org(), await rig.org()];
+  const seeded = await Promise.all(orgs.map(async ({ org_id, token }) => ({ org_id, token, ...(await seedRobot(plane, org_id)) })));
+  const record = async (summary: string, count: number): Promise<void> => {
+    for (const { org_id, robot_id } of seeded) {
+      const entry = { org_id, robot_id, kind: "robot.connected", actor: SYSTEM, summary, data: {} };
+      await recordTimelineMany(
+        plane.db,
+        plane,
+        Array.from({ length: count }, () => entry),
+      );
+    }
+  };
+  await record("old", BATCH_ROWS_MAX + 1);
+  await clock.advance({ hours: 24 * 2 });
+  const before = clock.now();
+  await record("new", 1);
+  await dropTimelineEntries(plane, before);
+  for (const { robot_id, token } of seeded) {
+    const { body } = await rig.call<Timeline>("GET", `/api/robots/${robot_id}/timeline`, { token });
+    assert.deepEqual(
+      body.items.map(({ summary }) => summary),
+      ["new"],
+    );
+  }
 });

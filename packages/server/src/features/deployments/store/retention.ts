@@ -1,0 +1,52 @@
+import type { Db } from "../../../kernel/db.ts";
+import { row, type RowOf, sql, text, timestamptz } from "../../../kernel/sql.ts";
+
+const finishedRow = row({ org_id: text, id: text, finished_at: timestamptz });
+export type FinishedDeployment = RowOf<typeof finishedRow>;
+
+/** Deployments that finished before that time and still have their events, oldest first. */
+export const listWithEvents = (db: Db, before: Date, limit: number): Promise<FinishedDeployment[]> =>
+  db.many(sql(finishedRow)`
+    -- across orgs: retention is the same for every org
+    select ${finishedRow} from deployment
+    where finished_at is not null and events_dropped_at is null and finished_at < ${before} order by finished_at, org_id, id limit ${limit}`);
+
+export const deleteEvents = (db: Db, { org_id, id }: FinishedDeployment, limit: number): Promise<number> =>
+  db.run(sql`
+    delete from deployment_event where org_id = ${org_id} and deployment_id = ${id} and ctid = any(array(
+      select ctid from deployment_event where org_id = ${org_id} and deployment_id = ${id} order by seq limit ${limit}))`);
+
+export const setEventsDropped = (db: Db, { org_id, id }: FinishedDeployment, now: Date): Promise<number> =>
+  db.run(sql`update deployment set events_dropped_at = ${now} where org_id = ${org_id} and id = ${id} and finished_at is not null`);
+
+/**
+ * Deployments that finished before that time, oldest first, from behind `after`, without those that are still needed: an open
+ * deployment retries or rolls them back, a fleet follows them, or a robot's newest target of an app or namespace is theirs.
+ */
+export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | undefined, limit: number): Promise<FinishedDeployment[]> =>
+  // reads: fleet
+  db.many(sql(finishedRow)`
+    -- across orgs: retention is the same for every org
+    select ${finishedRow.of("d")} from deployment d
+    where d.finished_at is not null and d.finished_at < ${before}
+      ${after === undefined ? sql`` : sql`and (d.finished_at, d.org_id, d.id) > (${after.finished_at}, ${after.org_id}, ${after.id})`}
+      and not exists (
+        select from deployment o where o.org_id = d.org_id and o.finished_at is null and d.id in (o.retry_of, o.rollback_of))
+      and not exists (
+        select from fleet f where f.org_id = d.org_id and f.id = d.fleet_id
+          and (f.config_revision = d.id or exists (select from jsonb_each(f.desired) w where w.value ->> 'deployment_id' = d.id)))
+      and not exists (
+        select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id
+        where t.org_id = d.org_id and t.deployment_id = d.id and (a.last_target_id = t.id or a.target_id = t.id))
+      and not exists (
+        select from deployment_target t join robot_config c on c.org_id = t.org_id and c.robot_id = t.robot_id
+        where t.org_id = d.org_id and t.deployment_id = d.id and (c.last_target_id = t.id or c.target_id = t.id))
+    order by d.finished_at, d.org_id, d.id limit ${limit}`);
+
+export const deleteTargets = (db: Db, { org_id, id }: FinishedDeployment, limit: number): Promise<number> =>
+  db.run(sql`
+    delete from deployment_target where org_id = ${org_id} and deployment_id = ${id} and ctid = any(array(
+      select ctid from deployment_target where org_id = ${org_id} and deployment_id = ${id} order by id limit ${limit}))`);
+
+export const deleteDeployment = (db: Db, { org_id, id }: FinishedDeployment): Promise<number> =>
+  db.run(sql`delete from deployment where org_id = ${org_id} and id = ${id} and finished_at is not null`);

@@ -1,0 +1,32 @@
+import { ID_PREFIXES } from "@robofleet/protocol";
+import type { Db } from "./db.ts";
+import { madeBefore } from "./id-time.ts";
+import { deleteInBatches, forEachOrg, type RetentionContext } from "./retention.ts";
+import { row, sql, text } from "./sql.ts";
+
+const orgRow = row({ org_id: text });
+
+/** Every org that has entries, also one that no longer exists and the service itself (''): one index lookup for each. */
+const listOrgsWithEntries = async (db: Db): Promise<string[]> =>
+  (
+    await db.many(sql(orgRow)`
+      with recursive found (org_id) as (
+        (select min(org_id) from audit_entry)
+        union all
+        select (select min(a.org_id) from audit_entry a where a.org_id > f.org_id) from found f where f.org_id is not null)
+      select org_id from found where org_id is not null`)
+  ).map(({ org_id }) => org_id);
+
+const deleteEntries = (db: Db, org_id: string, before: Date, limit: number): Promise<number> =>
+  db.run(sql`
+    delete from audit_entry where org_id = ${org_id} and ctid = any(array(
+      select ctid from audit_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.audit, before)} order by id limit ${limit}
+      for update skip locked))`);
+
+/** Deletes the entries from before that time. */
+export async function dropAuditEntries(context: Pick<RetentionContext, "db" | "log">, before: Date): Promise<void> {
+  await forEachOrg(context, "audit", await listOrgsWithEntries(context.db), async (org_id) => {
+    const entries = await deleteInBatches((limit) => deleteEntries(context.db, org_id, before, limit));
+    if (entries > 0) context.log.info({ org_id, entries, before: before.toISOString() }, "deleted old audit entries");
+  });
+}

@@ -1,0 +1,47 @@
+import type { Clock } from "@robofleet/clock";
+import type { Logger } from "pino";
+import { background, type Background } from "./background.ts";
+import type { Db } from "./db.ts";
+
+export interface RetentionContext {
+  db: Db;
+  clock: Clock;
+  retention_clock: Pick<Clock, "now">;
+  log: Logger;
+}
+
+const DAY_MS = 86_400_000;
+const EVERY_MS = 3_600_000;
+/** Rows of one delete: tens of milliseconds, so that no lock and no snapshot is held for long. */
+export const BATCH_ROWS_MAX = 5_000;
+
+/** Runs `drop` each hour with the time before which rows are too old; `days` of 0 keeps everything. Any node may run it at the same time. */
+export const startRetention = (context: RetentionContext, name: string, days: number, drop: (before: Date) => Promise<void>): Background =>
+  background(context, name, EVERY_MS, async () => {
+    if (days > 0) await drop(new Date(context.retention_clock.now().getTime() - days * DAY_MS));
+  });
+
+/** Calls `batch` until it deletes fewer than BATCH_ROWS_MAX rows, each call in a transaction of its own. Returns how many rows were deleted. */
+export async function deleteInBatches(batch: (limit: number) => Promise<number>): Promise<number> {
+  for (let deleted = 0; ;) {
+    const rows = await batch(BATCH_ROWS_MAX);
+    deleted += rows;
+    if (rows < BATCH_ROWS_MAX) return deleted;
+  }
+}
+
+/** Calls `work` for each org. A failure is logged and does not keep the other orgs from their turn. */
+export async function forEachOrg(
+  { log }: Pick<RetentionContext, "log">,
+  name: string,
+  org_ids: readonly string[],
+  work: (org_id: string) => Promise<void>,
+): Promise<void> {
+  for (const org_id of org_ids) {
+    try {
+      await work(org_id);
+    } catch (error) {
+      log.error({ err: error, org_id, work: name }, "retention failed for an org");
+    }
+  }
+}
