@@ -117,6 +117,14 @@ test("a limit of 0 is refused where it would stop the server or make a timer spi
     "drain_seconds=1e9",
   ])
     assert.throws(limit(text), SettingsError, text);
-  for (const text of ["drain_seconds=0", "free_disk_bytes_min=0", "org_requests_per_hour=0", "heartbeat_seconds=5"])
+  for (const text of [
+    "drain_seconds=0",
+    "log_bytes_per_org_max=0",
+    "link_accepts_per_second=0",
+    "audit_retention_days=0",
+    "free_disk_bytes_min=0",
+    "org_requests_per_hour=0",
+    "heartbeat_seconds=5",
+  ])
     assert.doesNotThrow(limit(text), text);
 });

@@ -105,7 +105,7 @@ test("a deployment that cannot be deleted does not keep the others from being de
   for (const id of ids) await finish(it, id);
   await clock.advance({ hours: 24 });
   await plane.db.run(sql`create table keeper (org_id text, id text, foreign key (org_id, id) references deployment (org_id, id))`);
-  await plane.db.run(sql`insert into keeper select org_id, id from deployment where id = ${ids[0]}`);
+  await plane.db.run(sql`insert into keeper select org_id, id from deployment where id = ${ids[0] ?? ""}`);
   await dropDeployments(plane, clock.now());
   assert.deepEqual(await Promise.all(ids.map(async (id) => (await countRows(it, id ?? "")).deployments)), [1, 0]);
 });
