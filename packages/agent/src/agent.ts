@@ -51,6 +51,8 @@ export interface Agent {
   readonly name: string;
   /** True while the server has welcomed this robot. */
   readonly connected: boolean;
+  /** The agent's own log. */
+  readonly log: Logger;
   /** Stops the workloads (unless the config keeps them), says goodbye, and releases the state directory. */
   stop(): Promise<void>;
 }
@@ -181,6 +183,7 @@ async function run(
   return {
     robot_id,
     name,
+    log,
     get connected() {
       return link.connected;
     },

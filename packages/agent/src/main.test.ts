@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { until } from "@robofleet/clock/testing";
@@ -78,4 +79,44 @@ test("SIGTERM while it waits for the server to enrol: exit 0", LIMIT, async (t) 
   await until("the first try", () => run.stderr().includes("could not enrol"));
   run.child.kill("SIGTERM");
   assert.equal(await run.code, 0);
+});
+
+test("an error that nothing caught is logged, and the agent and its link continue", LIMIT, async (t) => {
+  const peer = await startLinkPeer();
+  t.after(() => peer.stop());
+  const raise = `process.on("SIGUSR2", () => {
+    setImmediate(() => { throw new Error("thrown in a callback"); });
+    void Promise.reject(new Error("rejected for no one"));
+    new (require("node:events").EventEmitter)().emit("error", new Error("emitted to no one"));
+  });`;
+  const faults = join(temporaryDirectory(t), "faults.cjs");
+  writeFileSync(faults, raise);
+  const state = temporaryDirectory(t);
+  const child = spawn(
+    process.execPath,
+    [
+      "--require",
+      faults,
+      join(import.meta.dirname, "main.ts"),
+      "run",
+      "--server",
+      peer.url,
+      "--enroll-key",
+      "rf_enroll_x",
+      "--state",
+      state,
+    ],
+    { stdio: ["ignore", "ignore", "pipe"] },
+  );
+  t.after(() => child.kill("SIGKILL"));
+  let text = "";
+  child.stderr.on("data", (chunk) => (text += String(chunk)));
+  await until("the link", () => peer.connected);
+  child.kill("SIGUSR2");
+  for (const error of ["thrown in a callback", "rejected for no one", "emitted to no one"]) await until(error, () => text.includes(error));
+  assert.match(text, /unexpected error: the agent continues/);
+  assert.equal(peer.hellos.length, 1);
+  const ended = once(child, "close");
+  child.kill("SIGTERM");
+  assert.equal((await ended)[0], 0, text);
 });

@@ -2,7 +2,7 @@ import { constants } from "node:os";
 import { systemClock } from "@robofleet/clock";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, CommanderError } from "commander";
-import { AGENT_VERSION, startAgent } from "./agent.ts";
+import { type Agent, AGENT_VERSION, startAgent } from "./agent.ts";
 import { addLocalCommands } from "./commands/local-commands.ts";
 import { type ConfigFlags, loadConfig, UsageError } from "./config.ts";
 import { StateLockedError } from "./disk/lock.ts";
@@ -64,7 +64,12 @@ async function run(flags: ConfigFlags): Promise<void> {
   // Whoever reads our log may go away (a closed terminal, a full pipe's reader): the robot goes on.
   process.stderr.on("error", () => {});
   process.on("SIGHUP", () => {});
-  let agent;
+  let agent: Agent | undefined;
+  survive((error, origin) =>
+    agent === undefined
+      ? process.stderr.write(`rf-agent: unexpected error: ${errorText(error)}\n`)
+      : agent.log.error({ err: error, origin }, "unexpected error: the agent continues"),
+  );
   try {
     agent = await startAgent({ config, clock: systemClock, log: (line) => process.stderr.write(line), signal: stopping.signal });
   } catch (error) {
@@ -73,6 +78,14 @@ async function run(flags: ConfigFlags): Promise<void> {
   }
   await stopped;
   await agent.stop();
+}
+
+/**
+ * An error that nothing caught ends neither the agent nor the workloads that are its children: it is logged. The default of Node is to end
+ * the process, since its state may be inconsistent; on a robot the stop of every workload is worse (docs/decisions/0063).
+ */
+function survive(log: (error: unknown, origin: string) => unknown): void {
+  process.on("uncaughtException", log);
 }
 
 function program(): Command {

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { constants } from "node:os";
 import type { Clock } from "@robofleet/clock";
 import { isChanging } from "../deployments/app-status.ts";
@@ -7,6 +7,7 @@ import type { AppState } from "../deployments/state.ts";
 import { makeDirectory } from "../disk/write-atomically.ts";
 import { AgentAbsent, AgentRefused, askAgent } from "../local/client.ts";
 import { statePaths } from "../runtime/paths.ts";
+import { spawnChild } from "../runtime/spawn-child.ts";
 import { thisMachine } from "../safety/machine.ts";
 import { type HeldLock, LockBusy, LockHeld, type LockRequest, UpdateLock } from "../safety/update-lock.ts";
 
@@ -102,7 +103,7 @@ export async function runLocked(place: LockPlace, request: LockRequest, wait_ms:
   const { clock, say } = place;
   await takeLock(place, { ...request, pid: process.pid }, wait_ms);
   const [program, ...args] = command as [string, ...string[]];
-  const child = spawn(program, args, { stdio: "inherit" });
+  const child = spawnChild(program, args, { stdio: "inherit" });
   const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, forward);
   const ended = endOf(child);

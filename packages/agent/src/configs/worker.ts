@@ -3,10 +3,11 @@ import fs from "node:fs";
 import { failpoint } from "@robofleet/clock/failpoint";
 import type { DesiredConfig } from "@robofleet/protocol/link";
 import type { Clock, Fetcher, Logger, Reporter } from "../contract.ts";
+import { explain } from "../deployments/explain.ts";
 import type { Journal } from "../deployments/journal.ts";
 import { makeDirectory, writeAtomically } from "../disk/write-atomically.ts";
 import { failureOf, StepAborted } from "../runtime/failure.ts";
-import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
+import type { Timing } from "../runtime/limits.ts";
 import type { StatePaths } from "../runtime/paths.ts";
 import { fetchConfig } from "./fetch.ts";
 import { CONFIG_FINISHED_MAX, type ConfigState, emptyConfigState, type FinishedConfig } from "./state.ts";
@@ -198,8 +199,8 @@ export class ConfigWorker {
     const { reporter, log } = this.#options;
     const { target_id, deployment_id, attempt, status, changed, reason, message } = finished;
     try {
-      const why = { ...(reason ? { reason } : {}), ...(message ? { message: message.slice(0, REPORT_MESSAGE_CHARACTERS_MAX) } : {}) };
-      reporter.report({ kind: "target", target_id, deployment_id, attempt, status, ...(status === "applied" ? { changed } : {}), ...why });
+      const outcome = { status, ...(status === "applied" ? { changed } : {}), ...explain(reason, message) };
+      reporter.report({ kind: "target", target_id, deployment_id, attempt, ...outcome });
     } catch (error) {
       log.error({ namespace: this.#state.namespace, err: error }, "report could not be kept");
       return;

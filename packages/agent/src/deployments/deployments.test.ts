@@ -222,3 +222,15 @@ test("an artifact too large for the disk is refused before a byte is fetched", o
   assert.deepEqual([end.status, end.reason], ["failed", "insufficient_disk"]);
   assert.deepEqual(rig.server.requests, []);
 });
+
+test("a desired state that cannot be understood stops its app's worker for a moment, not for good", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const one = await shellRelease("v1", WELL);
+  rig.server.add(one.bytes);
+  const closed = { ...wish(one.release, "tgt_1"), policy: { verify_seconds: 0.2, install_from: 1, install_until: 2 } };
+  rig.want({ main: closed });
+  await until("the wait for its window", () => rig.statuses("tgt_1").includes("staged"));
+  rig.want({ main: { ...closed, policy: undefined } as unknown as typeof closed });
+  rig.want({ main: wish(one.release, "tgt_1") });
+  assert.equal((await rig.ended("tgt_1")).status, "applied");
+});

@@ -3,11 +3,12 @@ import type { AppReport, TargetReport } from "@robofleet/protocol/link";
 import type { AppStatus, Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";
-import { REPORT_MESSAGE_CHARACTERS_MAX, type Timing } from "../runtime/limits.ts";
+import type { Timing } from "../runtime/limits.ts";
 import { ALWAYS, type Permission } from "../safety/permission.ts";
 import type { Guard } from "../signing/guard.ts";
 import { appStatus } from "./app-status.ts";
 import { applyStep, type Outcome, type StepContext } from "./apply.ts";
+import { explain } from "./explain.ts";
 import { type HeldStep, HeldUpdate } from "./held-update.ts";
 import type { Journal } from "./journal.ts";
 import { isWanted, plan, type Step } from "./plan.ts";
@@ -149,41 +150,47 @@ export class AppWorker {
   }
 
   async #run(): Promise<void> {
-    const { clock, executors, log } = this.#options;
     let failures = 0;
     while (!this.#stopped) {
-      const now = clock.monotonic();
-      const step = plan({
-        state: this.#state,
-        wish: this.#wish,
-        // What runs already is brought up again as soon as that is possible, also when nothing new of its kind is.
-        kinds: executors.filter(({ kind, available }) => available !== false || kind === this.#state.current?.kind).map(({ kind }) => kind),
-        running: this.#running(),
-        may_start: now >= this.#start_after,
-        may_converge: now >= this.#converge_after,
-        may_install: this.#permission.may_install,
-        server_now: this.#serverNow(),
-      });
-      if (step.type === "hold") {
-        await this.#hold(step);
-        continue;
-      }
-      this.#held.over();
-      if (step.type === "await_window") await this.#sleep(Math.min((step.opens_at ?? Infinity) - this.#serverNow(), WINDOW_LOOK_MS));
-      else if (step.type === "idle") await this.#sleepUntilWoken();
-      if (step.type === "idle" || step.type === "await_window") continue;
+      let step: Step["type"] | "plan" = "plan";
       try {
-        await this.#perform(step);
+        const next = this.#next();
+        step = next.type;
+        await this.#take(next);
         failures = 0;
       } catch (error) {
         if (error instanceof StepAborted) continue;
         // Mostly a disk that does not take the journal's line: nothing was done, so the same step comes again.
         failures += 1;
-        log.error({ app: this.app, step: step.type, err: error }, "step could not be taken");
-        if (step.type === "ensure_running") this.#putOffStart();
+        this.#options.log.error({ app: this.app, step, err: error }, "step could not be taken");
+        if (step === "ensure_running") this.#putOffStart();
         else await this.#sleep(this.#backoff(failures));
       }
     }
+  }
+
+  #next(): Step {
+    const { clock, executors } = this.#options;
+    const now = clock.monotonic();
+    return plan({
+      state: this.#state,
+      wish: this.#wish,
+      // What runs already is brought up again as soon as that is possible, also when nothing new of its kind is.
+      kinds: executors.filter(({ kind, available }) => available !== false || kind === this.#state.current?.kind).map(({ kind }) => kind),
+      running: this.#running(),
+      may_start: now >= this.#start_after,
+      may_converge: now >= this.#converge_after,
+      may_install: this.#permission.may_install,
+      server_now: this.#serverNow(),
+    });
+  }
+
+  async #take(step: Step): Promise<void> {
+    if (step.type === "hold") return this.#hold(step);
+    this.#held.over();
+    if (step.type === "await_window") await this.#sleep(Math.min((step.opens_at ?? Infinity) - this.#serverNow(), WINDOW_LOOK_MS));
+    else if (step.type === "idle") await this.#sleepUntilWoken();
+    else await this.#perform(step);
   }
 
   #serverNow = (): number => this.#options.server_time?.() ?? this.#options.clock.now().getTime();
@@ -390,8 +397,4 @@ export class AppWorker {
     this.#wake = undefined;
     this.#woken = false;
   }
-}
-
-function explain(reason: string | null | undefined, message: string | null | undefined): { reason?: string; message?: string } {
-  return { ...(reason ? { reason } : {}), ...(message ? { message: message.slice(0, REPORT_MESSAGE_CHARACTERS_MAX) } : {}) };
 }

@@ -106,13 +106,24 @@ export class Link {
     const { clock } = this.#options;
     const { signal } = this.#stopping;
     for (let attempt = 0; !signal.aborted; attempt += 1) {
-      const end = await this.#once();
+      const end = await this.#once().catch((error: unknown) => this.#failed(error));
       if (signal.aborted) break;
       if (end.up_ms >= STABLE_MS) attempt = 0;
       const wait_ms = end.wait_ms ?? (end.slow === true ? slowMs(clock) : backoffMs(clock, attempt));
       this.#logFailure(end, wait_ms);
       await clock.sleep(wait_ms, signal);
     }
+  }
+
+  /** An unexpected error of one connection: the next attempt follows like after any other. */
+  #failed(error: unknown): SessionEnd & { up_ms: number } {
+    this.#options.log.error({ err: error }, "the link failed unexpectedly");
+    this.#session?.cut("the link failed");
+    this.#session = undefined;
+    this.#welcomed_at = undefined;
+    this.#reports.stop();
+    this.#options.shipper.stop();
+    return { reason: errorText(error), up_ms: 0 };
   }
 
   /** One connection from the attempt to its end. */

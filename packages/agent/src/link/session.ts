@@ -32,6 +32,7 @@ const SILENT_HEARTBEATS_MAX = 3;
 const CLOSE_TIMEOUT_MS = 2_000;
 const CLOSE_GOING_AWAY = 1001;
 const CLOSE_PROTOCOL_ERROR = 1002;
+const CLOSE_INTERNAL_ERROR = 1011;
 const NOTHING = new Uint8Array(0);
 
 /** Why a session ended, and what that means for the next. */
@@ -111,6 +112,7 @@ export class Session {
       end: "robot",
       clock: options.clock,
       sources: options.sources,
+      failed: (kind, error) => options.log.error({ kind, err: error }, "a stream failed"),
       stuck: () => this.#finish({ reason: "the server does not read" }),
     });
     this.#last_heard = options.clock.monotonic();
@@ -163,8 +165,10 @@ export class Session {
       const frame = decodeFrame(data);
       this.#on_frame[frame.type](frame);
     } catch (error) {
-      if (!(error instanceof FrameError)) throw error;
-      this.#finish({ reason: `the server broke the protocol: ${error.message}` }, CLOSE_PROTOCOL_ERROR);
+      if (error instanceof FrameError)
+        return this.#finish({ reason: `the server broke the protocol: ${error.message}` }, CLOSE_PROTOCOL_ERROR);
+      this.#options.log.error({ err: error }, "a frame could not be handled");
+      this.#finish({ reason: "a frame of the server could not be handled" }, CLOSE_INTERNAL_ERROR);
     }
   }
 

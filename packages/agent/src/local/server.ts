@@ -66,6 +66,9 @@ export class LocalApi {
       (request, response) => void this.#serve(request, response),
     );
     server.maxConnections = LOCAL_CLIENTS_MAX;
+    server.on("error", (error) => {
+      if (this.#server === server) log.error({ reason: errorText(error) }, "the local socket failed");
+    });
     try {
       if (socket === socketIn(state_directory)) makeDirectory(dirname(socket));
       await clearSocket(socket, clock);
@@ -81,7 +84,6 @@ export class LocalApi {
       return;
     }
     this.#server = server;
-    server.on("error", (error) => log.error({ reason: errorText(error) }, "the local socket failed"));
     log.info({ socket }, "the local socket is open");
   }
 

@@ -4,6 +4,7 @@ import https from "node:https";
 import path from "node:path";
 import type { Clock } from "@robofleet/clock";
 import type { HealthCheck } from "./manifest.ts";
+import { errorMessage } from "./failure.ts";
 import { runCommand } from "./run-command.ts";
 
 export interface ProbeContext {
@@ -19,10 +20,14 @@ export interface ProbeResult {
 }
 
 /** Asks a workload once whether it is well. Ends within the timeout and never throws. */
-export function probe(check: HealthCheck, context: ProbeContext): Promise<ProbeResult> {
-  if ("http" in check) return probeHttp(check.http, context);
-  if ("command" in check) return probeCommand(check.command, context);
-  return Promise.resolve(probeFile(check.file, context));
+export async function probe(check: HealthCheck, context: ProbeContext): Promise<ProbeResult> {
+  try {
+    if ("http" in check) return await probeHttp(check.http, context);
+    if ("command" in check) return await probeCommand(check.command, context);
+    return probeFile(check.file, context);
+  } catch (error) {
+    return { ok: false, message: `the health check failed: ${errorMessage(error)}` };
+  }
 }
 
 async function probeCommand(argv: string[], { directory, env, timeout_ms, clock }: ProbeContext): Promise<ProbeResult> {

@@ -1,7 +1,7 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import type { Clock } from "@robofleet/clock";
 import { OUTPUT_TAIL_CHARACTERS } from "./limits.ts";
 import { signalGroup } from "./process-table.ts";
+import { spawnChild } from "./spawn-child.ts";
 
 export interface CommandOptions {
   argv: string[];
@@ -24,8 +24,7 @@ export function runCommand({ argv, cwd, env, timeout_ms, clock, signal: cut }: C
   return new Promise((resolve) => {
     const [program, ...args] = argv;
     if (program === undefined) return resolve({ ok: false, message: "no command is named" });
-    // Without its pipes, where no descriptors are left; then it has an error to tell.
-    const child: ChildProcess = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawnChild(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
     let tail = "";
     let timed_out = false;
     const keep = (chunk: Buffer): void => {

@@ -1,12 +1,12 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import fs from "node:fs";
 import type { Clock, Timer } from "@robofleet/clock";
 import { failpoint } from "@robofleet/clock/failpoint";
 import type { Logger, LogSink } from "../contract.ts";
-import { errorMessage } from "./failure.ts";
 import type { Timing } from "./limits.ts";
 import { readLines } from "./output-lines.ts";
 import { groupMembers, readProcess, signalGroup } from "./process-table.ts";
+import { spawnChild } from "./spawn-child.ts";
 import { stopGroup } from "./stop-group.ts";
 
 export interface WorkloadOptions {
@@ -65,14 +65,7 @@ export class Workload {
     const { argv, directory, env, clock, log, app, process_file } = this.#options;
     const [program, ...args] = argv as [string, ...string[]];
     this.#started_at = clock.monotonic();
-    let child: ChildProcess;
-    try {
-      child = spawn(program, args, { cwd: directory, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
-    } catch (error) {
-      // Some errors (arguments too long, no memory) are thrown, others are events.
-      this.#ended = this.#onEnd(undefined, `could not be started: ${errorMessage(error)}`);
-      return;
-    }
+    const child = spawnChild(program, args, { cwd: directory, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
     this.#ended = new Promise((resolve) => {
       // Each time: without a pid it never ran; with one this is a signal that could not be sent, and `exit` will follow.
       child.on("error", (error) => {
@@ -106,11 +99,11 @@ export class Workload {
     if (child.stderr) readLines(child.stderr, write("error"));
   }
 
-  async #onEnd(child: ChildProcess | undefined, how: string): Promise<void> {
+  async #onEnd(child: ChildProcess, how: string): Promise<void> {
     const { app, clock, timing, log, logs } = this.#options;
     this.#child = undefined;
     // Children that outlive their leader hold its ports and files.
-    if (child?.pid !== undefined && groupMembers(child.pid).length > 0) {
+    if (child.pid !== undefined && groupMembers(child.pid).length > 0) {
       signalGroup(child.pid, "SIGKILL");
       await stopGroup(child.pid, { clock, grace_ms: 0 });
     }

@@ -26,7 +26,8 @@ export interface GateContext {
 
 /** Asks once. Ends within the timeout and never throws: whoever does not say that it is safe says that it is not. */
 export async function askGate(gate: SafeToUpdate, context: GateContext): Promise<GateAnswer> {
-  if ("url" in gate) return askUrl(gate.url, gate.timeout_ms, context);
+  if ("url" in gate)
+    return askUrl(gate.url, gate.timeout_ms, context).catch((error: Error) => ({ safe: false, why: `${gate.url}: ${error.message}` }));
   const { env, directory, clock, signal } = context;
   const argv = ["/bin/sh", "-c", gate.command];
   const { ok, message } = await runCommand({ argv, cwd: directory, env, timeout_ms: gate.timeout_ms, clock, signal });

@@ -1,8 +1,6 @@
 import type { Channel } from "@robofleet/protocol/link";
 
 /** Sends back what it is sent, as far as the other end reads it: proves the way to the robot, and measures it. */
-export function echo(channel: Channel): void {
-  void (async () => {
-    for await (const message of channel) if (!(await channel.write(message))) return;
-  })();
+export async function echo(channel: Channel): Promise<void> {
+  for await (const message of channel) if (!(await channel.write(message))) return;
 }

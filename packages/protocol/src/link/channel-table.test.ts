@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Channel, ChannelRefused } from "./channel.ts";
-import { CHANNELS_MAX, ChannelTable, type StreamSource } from "./channel-table.ts";
+import { CHANNELS_MAX, ChannelTable, CLOSE_NOT_AVAILABLE, type StreamSource } from "./channel-table.ts";
 import { encodeFrame, decodeFrame, FrameError, FrameType } from "./frame.ts";
 import { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
 import { type FrameSocket, SendQueue } from "./send-queue.ts";
@@ -220,4 +220,21 @@ test("a peer that breaks the rules is told from one that is late", LIMIT, async 
   for (let i = 0; i < CHANNEL_WINDOW_BYTES / (64 * KIB); i += 1)
     robot.table.receive(frame(FrameType.DATA, flood.id, Buffer.alloc(64 * KIB)));
   assert.throws(() => robot.table.receive(frame(FrameType.DATA, flood.id, Buffer.alloc(1))), /more than its credit/);
+});
+
+test("what a source throws, or its promise rejects with, resets its channel and leaves the link and other channels up", LIMIT, async () => {
+  const { server } = pair({
+    echo,
+    throws: () => {
+      throw new Error("thrown");
+    },
+    rejects: () => Promise.reject(new Error("rejected")),
+  });
+  const other = await server.table.open("echo", "shell", {});
+  for (const kind of ["throws", "rejects"]) {
+    const channel = await server.table.open(kind, "shell", {}).catch(() => undefined);
+    assert.deepEqual(await channel?.ended, { code: CLOSE_NOT_AVAILABLE, reason: "this stream failed" });
+  }
+  await other.write(Buffer.from("still here"));
+  assert.equal(Buffer.from((await other.read())!).toString(), "still here");
 });

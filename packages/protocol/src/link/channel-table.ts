@@ -21,8 +21,11 @@ const CLOSE_WITH_LINK = 1006;
 /** The server's channels have even numbers, the robot's odd ones; 0 and 1 are control and logs. */
 export const FIRST_CHANNEL = { server: 2, robot: 3 } as const;
 
-/** What serves a kind of channel; it refuses by `reset` before it returns. Parameters are whatever the other end sent. */
-export type StreamSource = (channel: Channel, params: unknown) => void;
+/**
+ * Serves a kind of channel; it refuses by `reset` before it returns. Parameters are whatever the other end sent. What it throws, or the promise
+ * that it returns rejects with, resets its channel and nothing else.
+ */
+export type StreamSource = (channel: Channel, params: unknown) => void | Promise<void>;
 
 export interface ChannelTableOptions {
   queue: SendQueue;
@@ -30,6 +33,8 @@ export interface ChannelTableOptions {
   clock: { setTimer(ms: number, work: () => unknown): { cancel(): void } };
   /** Kinds that the other end may open here. */
   sources?: ReadonlyMap<string, StreamSource>;
+  /** A source has thrown; absent: its channel is reset without a word here. */
+  failed?: (kind: string, error: unknown) => void;
   /** The other end does not take what it must be told: the link is no longer of use. */
   stuck: () => void;
 }
@@ -164,7 +169,10 @@ export class ChannelTable {
     if (source === undefined) return refuse(CLOSE_NOT_AVAILABLE, "not supported here");
     if (this.#options.queue.channels >= LANES_MAX) return refuse(4429, `a link has at most ${CHANNELS_MAX} channels`);
     const channel = this.#add(id, String(kind), send_class);
-    source(channel, params);
+    Promise.try(source, channel, params).catch((error: unknown) => {
+      this.#options.failed?.(channel.kind, error);
+      channel.reset(CLOSE_NOT_AVAILABLE, "this stream failed");
+    });
     if (this.#channels.has(id)) this.#say(FrameType.ACCEPT, id, NOTHING);
   }
 

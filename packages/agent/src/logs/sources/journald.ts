@@ -1,9 +1,10 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
 import type { Clock, Timer } from "@robofleet/clock";
 import type { Logger } from "pino";
 import { errorCode, errorText } from "../../disk/write-atomically.ts";
 import { backoffMs } from "../../link/backoff.ts";
+import { spawnChild } from "../../runtime/spawn-child.ts";
 import type { SourceGates } from "../source-gates.ts";
 import { boundedLines } from "./bounded-lines.ts";
 import { JOURNAL_FIELDS, readJournalEntry } from "./journal-entry.ts";
@@ -97,7 +98,7 @@ export class Journal {
     const { command, environment, clock, log } = this.#options;
     const [program = "journalctl", ...args] = command;
     const started_at = clock.monotonic();
-    const child: ChildProcess = spawn(program, [...args, ...this.#arguments()], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawnChild(program, [...args, ...this.#arguments()], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
     this.#child = child;
     const { stdout, stderr } = child;
     // None of both, where no descriptors are left: then it errs.

@@ -164,9 +164,12 @@ class DdsAdapter implements RosAdapter {
     if (wanted === undefined) return;
     const type = rosTypeOf(publication.typeName ?? "");
     const at = timestamp === undefined ? this.#options.clock.now() : new Date(timestamp.sec * 1_000 + timestamp.nsec / 1e6);
-    void this.#decoder.find(type).then((decode) => {
-      if (this.#subscriptions.get(topicName) === wanted && !this.#closed) wanted.on(new DdsMessage(type, at, serializedData, decode));
-    });
+    this.#decoder
+      .find(type)
+      .then((decode) => {
+        if (this.#subscriptions.get(topicName) === wanted && !this.#closed) wanted.on(new DdsMessage(type, at, serializedData, decode));
+      })
+      .catch((error: unknown) => this.#options.log.warn({ topic: topicName, err: error }, "a message could not be handed on"));
   }
 }
 

@@ -32,11 +32,8 @@ export class FollowerServer implements HttpServer {
 
   listen(port?: number): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#server.once("error", reject);
-      this.#server.listen(port ?? 0, this.#address, () => {
-        this.#server.off("error", reject);
-        resolve();
-      });
+      this.#server.on("error", reject);
+      this.#server.listen(port ?? 0, this.#address, resolve);
     });
   }
 

@@ -1,8 +1,9 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@robofleet/clock";
 import { signalGroup } from "../../runtime/process-table.ts";
+import { spawnChild } from "../../runtime/spawn-child.ts";
 import { stopGroup } from "../../runtime/stop-group.ts";
 
 /** Of a list: the names of a few thousand topics. */
@@ -36,7 +37,7 @@ export async function findProgram(environment: Readonly<Record<string, string>>)
  */
 export function start({ program, environment }: Ros2Command, args: readonly string[]): ChildProcess {
   const env = { ...environment, PYTHONUNBUFFERED: "1" };
-  return spawn(program, args, { env, detached: true, stdio: ["ignore", "pipe", "ignore"] });
+  return spawnChild(program, args, { env, detached: true, stdio: ["ignore", "pipe", "ignore"] });
 }
 
 /** Ends it and all that it started. */

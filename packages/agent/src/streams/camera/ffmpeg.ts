@@ -1,8 +1,9 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { constants } from "node:fs";
 import { access } from "node:fs/promises";
 import path from "node:path";
 import type { Clock } from "@robofleet/clock";
+import { spawnChild } from "../../runtime/spawn-child.ts";
 import { stopGroup } from "../../runtime/stop-group.ts";
 import { FRAME_SILENCE_MS, type SourceEnd, type SourceRun } from "./frame-source.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";
@@ -80,7 +81,7 @@ const fedArguments = (picture: Picture): string[] => [...QUIETLY, ...FED, ...out
 
 /** Without its pipes, where no descriptors are left; then it has an error to tell. */
 function start(args: readonly string[], fed: boolean, environment: Readonly<Record<string, string>>): ChildProcess {
-  return spawn("ffmpeg", args, {
+  return spawnChild("ffmpeg", args, {
     stdio: [fed ? "pipe" : "ignore", "pipe", "pipe"],
     env: { ...environment, AV_LOG_FORCE_NOCOLOR: "1" },
     // A group of its own: what it starts ends with it.

@@ -35,7 +35,7 @@ export function cameraStreams(options: CameraOptions): StreamSource {
   const ending = new Map<string, Promise<void>>();
   return (channel, params) => {
     const request = readCameraRequest(params);
-    if (request === "list") return void answerList(channel, options.cameras);
+    if (request === "list") return answerList(channel, options.cameras);
     if ("fault" in request) return channel.reset(CLOSE_NOT_AVAILABLE, request.fault);
     const camera = choose(options.cameras, request);
     if (typeof camera === "string") return channel.reset(CLOSE_NOT_AVAILABLE, camera);

@@ -22,7 +22,7 @@ export interface FilesOptions {
 /** Files of the robot, read and written as the user of its shells. A channel is a session of many requests. */
 export function filesSource(options: FilesOptions): StreamSource {
   const processes: Processes = { running: 0 };
-  return (channel) => void serve(channel, options, processes);
+  return (channel) => serve(channel, options, processes);
 }
 
 async function serve(channel: Channel, options: FilesOptions, processes: Processes): Promise<void> {

@@ -1,7 +1,7 @@
-import { spawn } from "node:child_process";
 import path from "node:path";
 import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage } from "@robofleet/protocol/link";
 import type { Clock } from "@robofleet/clock";
+import { spawnChild } from "../../runtime/spawn-child.ts";
 import type { ShellUser } from "../shell/shell-user.ts";
 import { PipePort } from "./pipe-port.ts";
 import type { FileRoom } from "./place.ts";
@@ -34,14 +34,16 @@ export async function serveInProcess(
     return channel.reset(CLOSE_TOO_MANY, `a robot serves at most ${PROCESSES_MAX} sessions of files at a time`);
   const argv = [...user.become, process.execPath, program(), "serve-files"];
   const env = { HOME: user.home, PATH: PATH_OF_CHILD };
-  const child = spawn(argv[0] ?? "", argv.slice(1), { cwd: "/", env, stdio: ["pipe", "pipe", "ignore"] });
+  const child = spawnChild(argv[0] ?? "", argv.slice(1), { cwd: "/", env, stdio: ["pipe", "pipe", "ignore"] });
+  const { stdin, stdout } = child;
+  if (stdin === null || stdout === null) return channel.reset(CLOSE_NOT_AVAILABLE, "the robot could not start a process for files");
   const gone = new Promise<void>((resolve) => child.once("close", () => resolve()).once("error", () => resolve()));
   processes.running += 1;
   void gone.then(() => (processes.running -= 1));
-  const port = new PipePort(child.stdout, child.stdin);
+  const port = new PipePort(stdout, stdin);
   const leave = (): void => {
-    child.stdin.end();
-    child.stdout.destroy();
+    stdin.end();
+    stdout.destroy();
     const late = clock.setTimer(END_TIMEOUT_MS, () => child.kill("SIGKILL"));
     void gone.then(() => late.cancel());
   };
@@ -50,6 +52,8 @@ export async function serveInProcess(
     await port.write(controlMessage({ type: "room", ...room }));
     for await (const message of channel) if (!(await port.write(message))) return;
   })();
+  // Awaited below, possibly after it has failed.
+  inward.catch(() => {});
   for (let message = await port.read(); message !== undefined; message = await port.read()) if (!(await channel.write(message))) break;
   channel.reset(CLOSE_NOT_AVAILABLE, `the robot cannot serve files as ${user.name}`);
   await Promise.all([inward, gone]);

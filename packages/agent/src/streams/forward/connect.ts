@@ -65,11 +65,9 @@ export const nameOf = ({ host, port }: Target): string => `${isIP(host) === 6 ? 
 
 const connected = (socket: Socket): Promise<void> =>
   new Promise((resolve, reject) => {
-    socket.once("error", reject);
-    socket.once("connect", () => {
-      socket.off("error", reject);
-      resolve();
-    });
+    // The listener stays: an error that follows the connection must never be without one.
+    socket.on("error", reject);
+    socket.once("connect", resolve);
   });
 
 async function within<T>(clock: Pick<Clock, "setTimer">, work: Promise<T>, late: string): Promise<T> {

@@ -19,7 +19,7 @@ export function forwardSource({ allow, clock }: ForwardOptions): StreamSource {
   return (channel, params) => {
     const target = targetOf(params);
     if (target === undefined) return channel.reset(CLOSE_REFUSED, "a tunnel needs a port from 1 to 65535, and a host as text");
-    void open(channel, target, rules, clock);
+    return open(channel, target, rules, clock);
   };
 }
 

@@ -23,9 +23,8 @@ export async function carryTunnel(channel: Channel, socket: Socket, outward: Out
   });
   outward.begin(socket);
   const inward = carryIn(channel, socket).catch((error: unknown) => {
-    if (!(error instanceof FrameError)) throw error;
     over = true;
-    channel.reset(CLOSE_BAD_MESSAGE, error.message);
+    channel.reset(CLOSE_BAD_MESSAGE, error instanceof FrameError ? error.message : "the robot could not handle a message of this tunnel");
     socket.resetAndDestroy();
   });
   await closed;

@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@robofleet/clock";
+import { drained } from "@robofleet/protocol/drained";
 import type Docker from "dockerode";
 import type { EngineCalls } from "../../contract.ts";
 import { readProcess } from "../../runtime/process-table.ts";
@@ -92,7 +93,8 @@ export class ContainerTerminal implements Terminal {
   async write(bytes: Uint8Array): Promise<void> {
     if (this.#attached.destroyed || this.#attached.writableEnded) return;
     if (this.#attached.write(bytes)) return;
-    await Promise.race([new Promise((resolve) => this.#attached.once("drain", resolve)), this.#over.promise]);
+    // Ends in any case: `close` destroys the stream.
+    await drained(this.#attached);
   }
 
   endInput(): void {

@@ -1,8 +1,9 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+import type { ChildProcess } from "node:child_process";
 import { constants } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import type { Clock, Timer } from "@robofleet/clock";
+import { drained } from "@robofleet/protocol/drained";
+import { spawnChild } from "../../runtime/spawn-child.ts";
 import { OutputQueue } from "./output-queue.ts";
 import { endSession, type Session, sessionOf } from "./session-processes.ts";
 import type { Output, Program, ShellExit, Terminal } from "./terminal.ts";
@@ -25,12 +26,10 @@ export class PipedTerminal implements Terminal {
   constructor({ argv: [file = "", ...args], cwd, env, clock }: Program & { clock: Clock }) {
     this.#clock = clock;
     // Detached: a session of its own, so that all of it can be found and ended.
-    const child: ChildProcess = spawn(file, args, { cwd, env: { ...env }, detached: true, stdio: ["pipe", "pipe", "pipe"] });
+    const child = spawnChild(file, args, { cwd, env: { ...env }, detached: true, stdio: ["pipe", "pipe", "pipe"] });
     const { stdin, stdout, stderr } = child;
     if (!stdin || !stdout || !stderr) {
-      // Node tells it a moment later, to whoever listens.
-      child.once("error", () => {});
-      throw new Error("the robot has no descriptors left for a program's input and output");
+      throw new Error("the program could not be started, or the robot has no descriptors left for its input and output");
     }
     this.#child = child;
     this.#stdin = stdin;
@@ -64,10 +63,8 @@ export class PipedTerminal implements Terminal {
   async write(bytes: Uint8Array): Promise<void> {
     if (this.#stdin.destroyed || this.#stdin.writableEnded) return;
     if (this.#stdin.write(bytes)) return;
-    const heard = new AbortController();
-    const { signal } = heard;
-    await Promise.race([once(this.#stdin, "drain", { signal }), once(this.#stdin, "close", { signal }), this.exited]).catch(() => {});
-    heard.abort();
+    // Ends in any case: `close` destroys the stream.
+    await drained(this.#stdin);
   }
 
   endInput(): void {

@@ -136,10 +136,8 @@ export class PtyTerminal implements Terminal {
 
   write(bytes: Uint8Array): Promise<void> {
     if (this.#has_exited || this.#stream.destroyed) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#stream.write(bytes, () => resolve());
-      void this.exited.then(() => resolve());
-    });
+    // Called in any case: `close` destroys the stream.
+    return new Promise((resolve) => this.#stream.write(bytes, () => resolve()));
   }
 
   endInput(): void {}

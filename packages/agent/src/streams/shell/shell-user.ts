@@ -60,9 +60,14 @@ function fromFile(name: string): string | undefined {
 
 const fromGetent = (name: string): Promise<string | undefined> =>
   new Promise((resolve) => {
-    execFile("getent", ["passwd", "--", name], { timeout: LOOKUP_MS }, (error, stdout) =>
-      resolve(error === null ? stdout.trim() : undefined),
-    );
+    try {
+      execFile("getent", ["passwd", "--", name], { timeout: LOOKUP_MS }, (error, stdout) =>
+        resolve(error === null ? stdout.trim() : undefined),
+      );
+    } catch {
+      // Node throws when the program is there and cannot be started.
+      resolve(undefined);
+    }
   });
 
 function parseEntry(line: string | undefined): Entry | undefined {

@@ -3,12 +3,16 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { queryObjects, setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
 import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@robofleet/protocol/link";
 import { channelPair } from "@robofleet/protocol/link/testing";
 import type { ShellSeams } from "./open-terminal.ts";
 import { createShells, SHELLS_MAX } from "./index.ts";
+import { PipedTerminal } from "./piped.ts";
+import { PtyTerminal } from "./pty.ts";
 
 const LIMIT = { timeout: 120_000 };
 const MIB = 1024 * 1024;
@@ -324,4 +328,23 @@ test("an agent that runs as root opens no shell of root unless its config says s
   const { code, reason } = await seen.channel.ended;
   assert.equal(code, 4410);
   assert.match(reason, /shell\.user/);
+});
+
+test("what is typed leaves nothing behind in the agent, on a terminal and without one", LIMIT, async (t) => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  for (const terminal of [true, false]) {
+    const program = { argv: ["/bin/sh", "-c", terminal ? "stty -echo raw; exec cat >/dev/null" : "exec cat >/dev/null"], cwd: "/" };
+    const started = { ...program, env: { PATH: process.env["PATH"] ?? "" }, clock: systemClock };
+    const shell = terminal ? new PtyTerminal({ ...started, cols: 80, rows: 24 }) : new PipedTerminal(started);
+    t.after(() => shell.close());
+    const bytes = new Uint8Array(terminal ? 512 : 128 * 1024);
+    const write = async (): Promise<number> => {
+      for (let count = 0; count < 500; count += 1) await shell.write(bytes);
+      collect();
+      return queryObjects(Promise, { format: "count" });
+    };
+    const before = await write();
+    assert.ok((await write()) - before < 100, "promises of earlier writes are still in memory");
+  }
 });

@@ -14,6 +14,8 @@ export async function runShell(seams: ShellSeams, channel: Channel, params: Chec
   }
   // Also when nothing is printed or typed: whoever left takes the shell along.
   const left = channel.ended.then(() => terminal.close());
+  // Awaited below, possibly after it has failed.
+  left.catch(() => {});
   const typing = takeInput(channel, terminal);
   await sendOutput(channel, terminal);
   await terminal.close();

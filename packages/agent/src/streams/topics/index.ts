@@ -21,7 +21,7 @@ export function topicsSource(options: TopicsOptions): StreamSource {
   return (channel, params) => {
     const request = readTopicsRequest(params);
     if (typeof request === "string") return channel.reset(CLOSE_NOT_AVAILABLE, request);
-    void serve(options, channel, (ended) =>
+    return serve(options, channel, (ended) =>
       request.op === "list" ? tellTopics(options, channel, request.follow, ended) : new Echo(options, channel, request).run(),
     );
   };

@@ -36,7 +36,7 @@ async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
   const { server } = channelPair({
     camera: (channel, params) => {
       opened.push({ channel, params });
-      serve(channel, params);
+      void serve(channel, params);
     },
   });
   const session = { ...rig.session, openChannel: server.open.bind(server) };

@@ -27,7 +27,7 @@ async function topicsRig(t: TestContext, serve: StreamSource = () => {}) {
   const { server } = channelPair({
     topics: (channel, params) => {
       opened.push({ channel, params });
-      serve(channel, params);
+      void serve(channel, params);
     },
   });
   rig.sessions.set(rig.robot_id, { ...rig.session, openChannel: server.open.bind(server) });

@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { outputOf } from "../ros/ros2-cli/command.ts";
+import { runFfmpeg } from "../streams/camera/ffmpeg.ts";
+import { PipedTerminal } from "../streams/shell/piped.ts";
+import { temporaryDirectory } from "../testing/agent-rig.ts";
+import { unstartables } from "../testing/unstartable.ts";
+import { runCommand } from "./run-command.ts";
+import { spawnChild } from "./spawn-child.ts";
+import { Workload } from "./workload.ts";
+import { TIMING } from "./limits.ts";
+import { pino } from "pino";
+
+const LIMIT = { timeout: 120_000 };
+const env = { PATH: process.env["PATH"] ?? "" };
+const clock = systemClock;
+
+test("reports every error of a start as an event, also those that Node throws", LIMIT, async (t) => {
+  const { all, close } = unstartables(temporaryDirectory(t));
+  t.after(close);
+  for (const { code, program, args = [], cwd = "/" } of all) {
+    const child = spawnChild(program, args, { cwd, env, stdio: ["pipe", "pipe", "pipe"] });
+    let error: NodeJS.ErrnoException | undefined;
+    child.once("error", (one) => (error = one));
+    await new Promise((resolve) => child.once("close", resolve));
+    assert.deepEqual([error?.code, child.pid, child.kill()], [code, undefined, false], program);
+  }
+});
+
+test("a probe, reload or gate command that cannot be started fails with the reason", LIMIT, async (t) => {
+  const { all, close } = unstartables(temporaryDirectory(t));
+  t.after(close);
+  for (const { code, program, args = [], cwd = "/" } of all) {
+    const { ok, message } = await runCommand({ argv: [program, ...args], cwd, env, timeout_ms: 60_000, clock });
+    assert.equal(ok, false);
+    assert.match(message, new RegExp(`^could not be started \\(spawn (.|\n)*${code}\\)$`));
+  }
+});
+
+test("a workload that cannot be started counts as ended and is started again", LIMIT, async (t) => {
+  const directory = temporaryDirectory(t);
+  const { all, close } = unstartables(directory);
+  t.after(close);
+  for (const { code, program, args = [], cwd = "/" } of all) {
+    const workload = new Workload({
+      app: "main",
+      argv: [program, ...args],
+      directory: cwd,
+      env,
+      stop_timeout_seconds: 1,
+      process_file: `${directory}/process`,
+      clock,
+      timing: { ...TIMING, restart_first_ms: 1, restart_last_ms: 1 },
+      log: pino({ enabled: false }),
+      logs: { write: () => {} },
+    });
+    workload.start();
+    while (workload.restarts < 2) await new Promise((resolve) => setImmediate(resolve));
+    await workload.stop();
+    assert.match(workload.last_exit ?? "", new RegExp(`^could not be started: spawn (.|\n)*${code}$`));
+  }
+});
+
+test("a camera, a ROS command and a shell that cannot be started end with a reason", LIMIT, async (t) => {
+  const directory = temporaryDirectory(t);
+  const { all, close } = unstartables(directory);
+  t.after(close);
+  for (const { program, args = [], cwd = "/" } of all) {
+    try {
+      const shell = new PipedTerminal({ argv: [program, ...args], cwd, env, clock });
+      assert.deepEqual(await shell.exited, { code: 126 });
+      await shell.close();
+    } catch (error) {
+      assert.match(String(error), /could not be started/);
+    }
+    if (cwd === "/") assert.equal(await outputOf({ program, environment: env, clock }, args, 60_000), undefined);
+  }
+  const picture = { fps: 1, width: undefined, height: undefined, quality: undefined, scale: 1 };
+  const run = { picture, signal: new AbortController().signal, frame: () => assert.fail(), refused: () => assert.fail() };
+  const camera = await runFfmpeg(["-i", "x".repeat(256 * 1024)], run, { clock, environment: env });
+  assert.deepEqual(camera, { failed: true, reason: "ffmpeg cannot be run (E2BIG)" });
+});
