@@ -46,6 +46,14 @@ export class Context {
     if (access.token === undefined) {
       const profile = this.flags.profile ?? this.environment.profile;
       const login = profile === undefined ? "rf login" : `rf login --profile ${profile}`;
+      if (access.token_origin !== undefined) {
+        throw new Failure(EXIT.auth, `the saved token is for ${access.token_origin}, and is not sent to ${access.base_url}`, {
+          hints: [
+            `The address is from ${access.base_url_source}.`,
+            `Run \`rf login --profile NAME --base-url ${access.base_url}\`, or set ROBOFLEET_TOKEN.`,
+          ],
+        });
+      }
       throw new Failure(EXIT.auth, "you are not logged in", { hints: [`Run \`${login}\`, or set ROBOFLEET_TOKEN.`] });
     }
     return this.connect({ base_url: access.base_url, token: access.token, org_id: access.org_id });

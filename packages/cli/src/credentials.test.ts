@@ -195,6 +195,29 @@ test("the token at the top of the file goes to the top's address and to no other
   assert.deepEqual(other.asked, []);
 });
 
+test("a saved token goes to the origin that it was saved for, whatever address the call names", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await startService();
+  await saved(
+    home,
+    `token = "top"\nbase_url = "https://fleet.example.org"\n[profiles.lab]\ntoken = "lab"\nbase_url = "http://10.0.0.9:7600"\n`,
+  );
+  for (const [args, env, origin] of [
+    [["--base-url", service.base_url], {}, "https://fleet.example.org"],
+    [[], { ROBOFLEET_BASE_URL: service.base_url }, "https://fleet.example.org"],
+    [["--profile", "lab", "--base-url", service.base_url], {}, "http://10.0.0.9:7600"],
+    [["--base-url", "http://fleet.example.org"], {}, "https://fleet.example.org"],
+    [["--base-url", "https://fleet.example.org:8443"], {}, "https://fleet.example.org"],
+  ] as const) {
+    const { code, stderr } = await home.run(["whoami", ...args], { env });
+    assert.equal(code, 4, stderr);
+    assert.ok(stderr.includes(`the saved token is for ${origin}, and is not sent to`), stderr);
+  }
+  assert.deepEqual(service.asked, []);
+  const named = await home.run(["whoami", "--base-url", service.base_url], { env: { ROBOFLEET_TOKEN: "env" } });
+  assert.deepEqual([named.code, service.asked.at(-1)?.headers.authorization], [0, "Bearer env"]);
+});
+
 test("a token that cannot be sent is wrong usage, the end of its line is not part of it, and no error shows it", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();

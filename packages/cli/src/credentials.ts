@@ -7,6 +7,8 @@ import { changeToml, isTable, readToml, textOf, type TomlContent } from "./toml-
 export interface Access {
   base_url: string;
   token: string | undefined;
+  /** Origin that the saved token belongs to, where that is the reason why `token` is undefined. */
+  token_origin: string | undefined;
   org_id: string | undefined;
   /** Where the address came from, in words. */
   base_url_source: string;
@@ -60,10 +62,14 @@ export async function resolveAccess(flags: Flags, environment: Environment): Pro
     DEFAULT_BASE_URL,
     "the default",
   ];
+  const saved = tokenOf(profile, top);
+  const saved_for = profile.base_url ?? top.base_url ?? DEFAULT_BASE_URL;
+  const may_send = mayReceiveToken(base_url, saved_for);
   return {
     base_url,
     base_url_source,
-    token: environment.token ?? tokenOf(profile, top),
+    token: environment.token ?? (may_send ? saved : undefined),
+    token_origin: saved === undefined || may_send ? undefined : originOf(saved_for),
     org_id: flags.org ?? environment.org ?? profile.org ?? top.org,
   };
 }
@@ -74,6 +80,18 @@ export const tokenOf = (profile: Profile, top: Profile): string | undefined =>
 
 const sharesAddress = (profile: Profile, top: Profile): boolean =>
   profile.base_url === undefined || originOf(profile.base_url) === originOf(top.base_url ?? DEFAULT_BASE_URL);
+
+/**
+ * Whether a token that was saved for one address is sent to another: only to the same origin. A mistyped or hostile address would
+ * otherwise receive it. Two addresses of this machine count as one, since the token does not leave it.
+ */
+const mayReceiveToken = (base_url: string, saved_for: string): boolean =>
+  originOf(base_url) === originOf(saved_for) ||
+  [base_url, saved_for].map((address) => URL.parse(address)).every((url) => url !== null && isLoopback(url));
+
+/** Whether an address is on this machine. */
+export const isLoopback = (url: URL): boolean =>
+  /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname) || url.hostname.endsWith(".localhost");
 
 /** What no address can be is equal to itself only. */
 const originOf = (base_url: string): string => URL.parse(base_url)?.origin ?? base_url;

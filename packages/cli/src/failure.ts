@@ -102,7 +102,9 @@ const LISTS: [RegExp, string][] = [
 function apiHints(error: ApiError): string[] {
   if (error.status === 401) return ["Run `rf login` to save a valid token, or set ROBOFLEET_TOKEN."];
   if (error.status === 403) return ["`rf whoami` shows who you are and what your role is."];
-  if (error.status === 429 || error.status === 503) return [`Try again in ${Math.ceil(error.retry_after_seconds ?? 10)} s.`];
+  if (error.status === 429) return [`Try again in ${Math.ceil(error.retry_after_seconds ?? 10)} s.`];
+  if (error.status === 503)
+    return [`Try again in ${Math.ceil(error.retry_after_seconds ?? 10)} s. If the call changes something, check first whether it did.`];
   if (error.status === 404) {
     const list = LISTS.find(([kind]) => kind.test(error.message));
     return list === undefined ? [] : [`\`${list[1]}\` shows what there is.`];

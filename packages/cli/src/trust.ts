@@ -2,7 +2,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import process from "node:process";
 import type { Environment } from "./config.ts";
-import { configPath, credentialsPath, type Flags, profilesInOrder } from "./credentials.ts";
+import { configPath, credentialsPath, type Flags, isLoopback, profilesInOrder } from "./credentials.ts";
 import { EXIT } from "./exit-codes.ts";
 import { Failure, usage } from "./failure.ts";
 import { readToml, type TomlContent } from "./toml-file.ts";
@@ -19,8 +19,6 @@ export interface Transport {
   /** Plain http to another machine was agreed to. */
   insecure_http: boolean;
 }
-
-const isLoopback = (url: URL): boolean => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname) || url.hostname.endsWith(".localhost");
 
 /** True for plain http to another machine: whoever is on the way reads the token. */
 export function isExposed(base_url: string): boolean {
