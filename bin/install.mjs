@@ -16,12 +16,30 @@ const LOCK_POLL_MS = 500;
  */
 export async function installIfNeeded(root) {
   if (isCurrent(root)) return;
+  refuseOtherPlatforms();
   const unlock = await lockInstall(root);
   try {
     if (!isCurrent(root)) await npmCi(root);
   } finally {
     unlock();
   }
+}
+
+/**
+ * The lockfile has no checksums for packages of other platforms, so they would be installed without being verified.
+ *
+ * @throws Error with a sentence for people
+ */
+function refuseOtherPlatforms() {
+  // The report resolves the names of peers otherwise, which can take seconds.
+  Object.assign(process.report, { excludeNetwork: true });
+  const report = /** @type {{ header: { glibcVersionRuntime?: string } }} */ (process.report.getReport());
+  const is_supported =
+    process.platform === "linux" && /^(x64|arm64)$/.test(process.arch) && report.header.glibcVersionRuntime !== undefined;
+  if (is_supported) return;
+  throw new Error(
+    `Linux with glibc on x64 or arm64 is needed, this is ${process.platform} ${process.arch}: use a container or a virtual machine`,
+  );
 }
 
 /**

@@ -9,11 +9,14 @@ export interface Lockfile {
 
 interface LockedPackage {
   version?: string;
+  integrity?: string;
+  link?: boolean;
   dev?: boolean;
   optional?: boolean;
-  os?: string[];
-  cpu?: string[];
-  libc?: string[];
+  /** npm writes what the package has: a list, or one name alone. */
+  os?: string[] | string;
+  cpu?: string[] | string;
+  libc?: string[] | string;
   dependencies?: Record<string, string>;
   optionalDependencies?: Record<string, string>;
 }
@@ -34,6 +37,19 @@ export function findMissingOptional({ packages }: Lockfile): MissingPackage[] {
       .filter(([name]) => !isReachable(packages, wanted_by, name))
       .map(([name, version]) => ({ name, version, wanted_by })),
   );
+}
+
+/**
+ * Packages that npm would install on a supported platform (Linux with glibc on x64 or arm64) without a checksum to verify them by.
+ * Entries that `completeLockfile` adds have none, which is harmless only because they are for other platforms.
+ */
+export function findUnverified({ packages }: Lockfile): string[] {
+  return Object.entries(packages).flatMap(([location, { integrity, link, os, cpu, libc }]) => {
+    const accepts = (value: string[] | string | undefined, ...names: string[]): boolean =>
+      value === undefined || names.some((name) => [value].flat().includes(name));
+    const installs = accepts(os, "linux") && accepts(cpu, "x64", "arm64") && accepts(libc, "glibc");
+    return location.includes("node_modules/") && link !== true && integrity === undefined && installs ? [location] : [];
+  });
 }
 
 /**

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { root } from "../bin/launch.mjs";
-import { completeLockfile, findMissingOptional, type Lockfile } from "./lockfile.ts";
+import { completeLockfile, findMissingOptional, findUnverified, type Lockfile } from "./lockfile.ts";
 import { findAmbient } from "./tidy/ambient.ts";
 import { findCycles } from "./tidy/cycles.ts";
 import { findLinkSends } from "./tidy/link-sends.ts";
@@ -39,6 +39,28 @@ test("the repository: links in the documentation lead somewhere", () => assertTi
 test("the repository: the lockfile holds the packages of every platform", () => {
   const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
   assert.deepEqual(findMissingOptional(lockfile), [], "run: node tools/run.mjs tools/lockfile.ts");
+});
+
+test("the repository: every package that a supported platform installs has a checksum in the lockfile", () => {
+  const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
+  assert.deepEqual(findUnverified(lockfile), []);
+});
+
+test("finds a package without a checksum only when a supported platform installs it", () => {
+  const version = "1.0.0";
+  const lockfile: Lockfile = {
+    packages: {
+      "packages/own": { version },
+      "node_modules/@robofleet/own": { link: true },
+      "node_modules/a": { version },
+      "node_modules/b": { version, integrity: "sha512-x" },
+      "node_modules/b/node_modules/c-linux-arm64-gnu": { version, os: ["linux"], cpu: ["arm64"], libc: ["glibc"] },
+      "node_modules/c-linux-x64-musl": { version, os: ["linux"], cpu: ["x64"], libc: ["musl"] },
+      "node_modules/c-darwin-arm64": { version, os: ["darwin"], cpu: ["arm64"] },
+      "node_modules/c-wasm32-wasi": { version, cpu: ["wasm32"] },
+    },
+  };
+  assert.deepEqual(findUnverified(lockfile), ["node_modules/a", "node_modules/b/node_modules/c-linux-arm64-gnu"]);
 });
 
 test("a platform's package that the lockfile lacks is found and added", () => {

@@ -106,6 +106,14 @@ test("the image has the Node of the tests, runs as a number that is not root, an
   for (const file of files) assert.ok(existsSync(path.join(root, file)), file);
 });
 
+test("images of others are pinned by digest", LIMIT, () => {
+  const compose = [...read("compose/compose.yaml").matchAll(/^\s*image: (\S+)$/gm)].map(([, image = ""]) => image);
+  const build = [...read("docker/Dockerfile").matchAll(/^ARG \w+_IMAGE=(\S+)$/gm)].map(([, image = ""]) => image);
+  const others = [...compose, ...build].filter((image) => !image.startsWith("robofleet:"));
+  assert.equal(others.length, 6);
+  for (const image of others) assert.match(image, /^[a-z.]+\/[a-z/0-9-]+:[\w.-]+@sha256:[0-9a-f]{64}$/);
+});
+
 test("the balancer's fixed address is none that compose gives to a server, and is the one that servers believe", LIMIT, () => {
   const { services, networks } = parse(read("compose/compose.yaml"), { merge: true }) as {
     services: Record<string, { environment: Record<string, string>; networks: { front?: { ipv4_address?: string } | null } }>;

@@ -213,9 +213,13 @@ test("a saved token goes to the origin that it was saved for, whatever address t
     assert.equal(code, 4, stderr);
     assert.ok(stderr.includes(`the saved token is for ${origin}, and is not sent to`), stderr);
   }
-  assert.deepEqual(service.asked, []);
+  assert.equal(service.asked.length, 0);
   const named = await home.run(["whoami", "--base-url", service.base_url], { env: { ROBOFLEET_TOKEN: "env" } });
-  assert.deepEqual([named.code, service.asked.at(-1)?.headers.authorization], [0, "Bearer env"]);
+  assert.equal(named.code, 0);
+  assert.deepEqual(
+    service.asked.map(({ headers }) => headers.authorization),
+    ["Bearer env"],
+  );
 });
 
 test("a token that cannot be sent is wrong usage, the end of its line is not part of it, and no error shows it", TIMEOUT, async () => {
