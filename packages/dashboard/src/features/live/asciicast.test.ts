@@ -12,8 +12,8 @@ const CAST = [
   '[62,"o","ha',
 ].join("\n");
 
-test("a recording is read, without what is no event and with a last line that is half", () => {
-  const { cols, rows, events, duration } = parseCast(CAST);
+test("a recording is read, without what is no event and with a last line that is half", async () => {
+  const { cols, rows, events, duration } = await parseCast(CAST);
   assert.deepEqual([cols, rows, duration], [100, 30, 61.5]);
   assert.deepEqual(
     events.map(({ at, kind, text }) => [at, kind, text]),
@@ -26,31 +26,57 @@ test("a recording is read, without what is no event and with a last line that is
   );
 });
 
-test("what is no recording has no events", () => {
-  assert.deepEqual(parseCast(""), { cols: 80, rows: 24, events: [], duration: 0 });
-  assert.deepEqual(parseCast('{"width":0,"height":5000}\n[1e999,"o","x"]\nnull').events, []);
+test("what is no recording has no events", async () => {
+  assert.deepEqual(await parseCast(""), { cols: 80, rows: 24, events: [], duration: 0 });
+  assert.deepEqual((await parseCast('{"width":0,"height":5000}\n[1e999,"o","x"]\nnull')).events, []);
 });
 
-test("pauses are no longer than wanted, and the duration follows", () => {
-  const short = shortenPauses(parseCast(CAST), 2);
+test("pauses are no longer than wanted, and the duration follows", async () => {
+  const cast = await parseCast(CAST);
+  const short = shortenPauses(cast, 2);
   assert.deepEqual(
     short.events.map(({ at }) => at),
     [0.5, 1.5, 3.5, 3.5],
   );
   assert.equal(short.duration, 3.5);
-  assert.equal(shortenPauses(parseCast(CAST), undefined).duration, 61.5);
+  assert.equal(shortenPauses(cast, undefined).duration, 61.5);
 });
 
-test("the events until a moment are those at it and before", () => {
-  const { events } = parseCast(CAST);
+test("the events until a moment are those at it and before", async () => {
+  const { events } = await parseCast(CAST);
   assert.deepEqual(
     [0, 0.5, 1.4, 1.5, 61.5, 100].map((seconds) => countUntil(events, seconds)),
     [0, 1, 1, 2, 4, 4],
   );
 });
 
+test("a line without an end, lines that are no JSON, and times beyond reason cost little", async () => {
+  const started_ms = performance.now();
+  const junk = `${"[".repeat(30_000_000)}\n${"x\n".repeat(1_000_000)}`;
+  const lines = [
+    '{"width":1000000000,"height":1000000000}',
+    '[1,"o","a"]',
+    junk,
+    '[1000000000,"o","b"]',
+    '[1e308,"o","c"]',
+    '[-5,"o","d"]',
+  ];
+  const { cols, rows, events } = await parseCast(lines.join("\n"));
+  assert.deepEqual([cols, rows], [80, 24]);
+  assert.deepEqual(
+    events.map(({ at, text }) => [at, text]),
+    [
+      [1, "a"],
+      [86_401, "b"],
+      [172_801, "c"],
+      [172_801, "d"],
+    ],
+  );
+  assert.ok(performance.now() - started_ms < 20_000);
+});
+
 test("sizes and clocks are read and written", () => {
   assert.deepEqual(castSize("120x40"), { cols: 120, rows: 40 });
-  for (const wrong of ["", "0x40", "120x", "9999x9", "12x3;"]) assert.equal(castSize(wrong), undefined);
+  for (const wrong of ["", "0x40", "120x", "1000000000x9", "12x3;"]) assert.equal(castSize(wrong), undefined);
   assert.deepEqual([0, 59.9, 60, 3_725].map(clockText), ["0:00", "0:59", "1:00", "1:02:05"]);
 });

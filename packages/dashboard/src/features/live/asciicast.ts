@@ -14,46 +14,74 @@ export interface Cast {
 }
 
 const KINDS: Record<string, CastEvent["kind"]> = { o: "output", r: "resize", m: "mark" };
-const SIZE_MAX = 1_000;
+/** Wider and higher than any screen shows: one sequence of three characters may rewrite every cell. */
+const [COLS_MAX, ROWS_MAX] = [600, 300];
+/** A longer line is left out, and events beyond this count; a recorder of ours writes at most 1.1 MB in a line. Characters. */
+const LINE_MAX = 2 * 1024 * 1024;
+const EVENTS_MAX = 1_000_000;
+/** A longer pause is played as one of this length. Seconds. */
+const PAUSE_MAX_S = 24 * 60 * 60;
+/** Parsed without a pause for the page. */
+const BUSY_MS = 10;
 
-/** Reads a recording as asciinema v2 has it. What is no event is left out: a recording that is being written may end in half a line. */
-export function parseCast(text: string): Cast {
+/**
+ * Parses a recording in the format asciinema v2 without blocking the page. Skips lines that are no events: a recording that is
+ * still being written may end in half a line.
+ */
+export async function parseCast(text: string): Promise<Cast> {
   const events: CastEvent[] = [];
-  let [cols, rows, last] = [80, 24, 0];
-  for (const [number, line] of text.split("\n").entries()) {
-    const value = parsed(line);
-    if (number === 0) {
-      const header = (value ?? {}) as Record<string, unknown>;
-      cols = sizeOf(header["width"]) ?? cols;
-      rows = sizeOf(header["height"]) ?? rows;
-      continue;
+  let [cols, rows, before, at] = [80, 24, 0, 0];
+  let paused_ms = performance.now();
+  for (let from = 0; from < text.length && events.length < EVENTS_MAX;) {
+    const found = text.indexOf("\n", from);
+    const to = found === -1 ? text.length : found;
+    if (from === 0) {
+      const header = (parsed(text, 0, to, "{") ?? {}) as Record<string, unknown>;
+      cols = sizeOf(header["width"], COLS_MAX) ?? cols;
+      rows = sizeOf(header["height"], ROWS_MAX) ?? rows;
+    } else {
+      const event = eventOf(parsed(text, from, to, "["));
+      if (event !== undefined) {
+        // Times never decrease.
+        at += Math.min(PAUSE_MAX_S, Math.max(0, event.at - before));
+        before = Math.max(before, event.at);
+        events.push({ ...event, at });
+      }
     }
-    if (!Array.isArray(value)) continue;
-    const [seconds, code, content] = value as unknown[];
-    const kind = KINDS[String(code)];
-    if (typeof seconds !== "number" || !Number.isFinite(seconds) || kind === undefined || typeof content !== "string") continue;
-    // Times never go back, whoever wrote them.
-    last = Math.max(last, seconds);
-    events.push({ at: last, kind, text: content });
+    from = to + 1;
+    if (performance.now() - paused_ms < BUSY_MS) continue;
+    await new Promise((resolve) => setTimeout(resolve));
+    paused_ms = performance.now();
   }
-  return { cols, rows, events, duration: last };
+  return { cols, rows, events, duration: at };
 }
 
-function parsed(line: string): unknown {
+/** An event with its time as it was written; undefined for anything else. */
+function eventOf(value: unknown): CastEvent | undefined {
+  if (!Array.isArray(value)) return undefined;
+  const [seconds, code, content] = value as unknown[];
+  const kind = KINDS[String(code)];
+  if (typeof seconds !== "number" || !Number.isFinite(seconds) || kind === undefined || typeof content !== "string") return undefined;
+  return { at: seconds, kind, text: content };
+}
+
+function parsed(text: string, from: number, to: number, start: string): unknown {
+  // Millions of lines that cannot be JSON would cost an exception each.
+  if (text[from] !== start || to - from > LINE_MAX) return undefined;
   try {
-    return JSON.parse(line);
+    return JSON.parse(text.slice(from, to));
   } catch {
     return undefined;
   }
 }
 
-const sizeOf = (value: unknown): number | undefined =>
-  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= SIZE_MAX ? Number(value) : undefined;
+const sizeOf = (value: unknown, most: number): number | undefined =>
+  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= most ? Number(value) : undefined;
 
-/** "120x40" → its sizes; undefined for what is none. */
+/** "120x40" → its sizes; undefined for anything else. */
 export function castSize(text: string): { cols: number; rows: number } | undefined {
   const [, width, height] = /^(\d+)x(\d+)$/.exec(text) ?? [];
-  const [cols, rows] = [sizeOf(Number(width)), sizeOf(Number(height))];
+  const [cols, rows] = [sizeOf(Number(width), COLS_MAX), sizeOf(Number(height), ROWS_MAX)];
   return cols === undefined || rows === undefined ? undefined : { cols, rows };
 }
 

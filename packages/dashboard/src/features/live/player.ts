@@ -1,8 +1,8 @@
-import type { Terminal } from "@xterm/xterm";
 import { type Cast, type CastEvent, castSize, countUntil } from "./asciicast.ts";
+import type { OpenedTerminal } from "./terminal.ts";
 
-/** Written to the terminal at a time when somebody seeks. */
-const PIECE_CHARACTERS = 256 * 1024;
+/** Where a recording is played. */
+type Shown = Pick<OpenedTerminal, "terminal" | "writer">;
 
 export interface PlayerState {
   /** In seconds. */
@@ -10,26 +10,35 @@ export interface PlayerState {
   is_playing: boolean;
 }
 
-function showEvents(terminal: Terminal, events: readonly CastEvent[]): void {
+function showEvents({ terminal, writer }: Shown, events: readonly CastEvent[]): void {
   let text = "";
+  let size: { cols: number; rows: number } | undefined;
   const write = (): void => {
-    if (text !== "") terminal.write(text);
+    if (text !== "") writer.write(text);
     text = "";
   };
+  // After all that was written before: it was shown in the old size.
+  const resize = (): void => {
+    const now = size;
+    if (now !== undefined) writer.after(() => terminal.resize(now.cols, now.rows));
+    size = undefined;
+  };
   for (const event of events) {
-    if (event.kind === "output") text += event.text;
-    if (text.length > PIECE_CHARACTERS) write();
-    const size = event.kind === "resize" ? castSize(event.text) : undefined;
-    if (size === undefined) continue;
-    write();
-    // In its turn: what was written before was shown in the old size.
-    terminal.write("", () => terminal.resize(size.cols, size.rows));
+    if (event.kind === "output") {
+      resize();
+      text += event.text;
+    } else if (event.kind === "resize") {
+      write();
+      // Of several in a row the last one counts.
+      size = castSize(event.text) ?? size;
+    }
   }
   write();
+  resize();
 }
 
 /** Plays a recording in a terminal. `onChange` is called at each frame while it plays. */
-export function createPlayer(terminal: Terminal, cast: Cast, onChange: (state: PlayerState) => void) {
+export function createPlayer(on: Shown, cast: Cast, onChange: (state: PlayerState) => void) {
   let [shown, at, speed] = [0, 0, 1];
   let is_playing = false;
   let frame: number | undefined;
@@ -39,7 +48,7 @@ export function createPlayer(terminal: Terminal, cast: Cast, onChange: (state: P
   /** Shows the events up to now. */
   const show = (): void => {
     const until = countUntil(cast.events, at);
-    showEvents(terminal, cast.events.slice(shown, until));
+    showEvents(on, cast.events.slice(shown, until));
     shown = until;
   };
   const step = (now_ms: number): void => {
@@ -61,8 +70,11 @@ export function createPlayer(terminal: Terminal, cast: Cast, onChange: (state: P
   const seek = (seconds: number): void => {
     const next = Math.min(cast.duration, Math.max(0, seconds));
     if (next < at) {
-      terminal.reset();
-      terminal.resize(cast.cols, cast.rows);
+      on.writer.clear();
+      on.writer.after(() => {
+        on.terminal.reset();
+        on.terminal.resize(cast.cols, cast.rows);
+      });
       shown = 0;
     }
     at = next;

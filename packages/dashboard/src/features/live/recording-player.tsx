@@ -107,12 +107,12 @@ function usePlayer(
     if (element === null) return undefined;
     let is_over = false;
     let end = (): void => {};
-    void openTerminal(element, { cols: cast.cols, rows: cast.rows, read_only: true, label: "Recording" }).then(({ terminal, dispose }) => {
-      if (is_over) return dispose();
-      const made = createPlayer(terminal, cast, setState);
+    void openTerminal(element, { cols: cast.cols, rows: cast.rows, read_only: true, label: "Recording" }).then((opened) => {
+      if (is_over) return opened.dispose();
+      const made = createPlayer(opened, cast, setState);
       end = () => {
         made.pause();
-        dispose();
+        opened.dispose();
       };
       setPlayer(made);
       made.play();

@@ -111,7 +111,7 @@ const recordingQuery = (id: string, key: string) =>
       if (!response.ok)
         throw new ApiError({ status: response.status, headers: response.headers, body: await response.json().catch(() => undefined) });
       const { text, is_whole } = await readText(response, PLAYED_CHARACTERS_MAX);
-      return { cast: parseCast(text), is_whole };
+      return { cast: await parseCast(text), is_whole };
     },
     staleTime: Number.POSITIVE_INFINITY,
     refetchOnWindowFocus: false,

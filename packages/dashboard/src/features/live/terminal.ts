@@ -2,7 +2,9 @@ import "@xterm/xterm/css/xterm.css";
 import { FitAddon } from "@xterm/addon-fit";
 import { type ITheme, Terminal } from "@xterm/xterm";
 import { pageNonce } from "../../page-nonce.ts";
+import { boundCounts } from "./terminal-bounds.ts";
 import { openUnderPolicy } from "./terminal-policy.ts";
+import { createTerminalWriter, type TerminalWriter } from "./terminal-writer.ts";
 
 const SCROLLBACK_ROWS = 5_000;
 const FONT = '"JetBrains Mono Variable", ui-monospace, monospace';
@@ -63,6 +65,8 @@ export function terminalTheme(): ITheme {
 
 export interface OpenedTerminal {
   terminal: Terminal;
+  /** For output of a robot; the terminal's own `write` is for our text alone. */
+  writer: TerminalWriter;
   /** Makes it as large as its holder. */
   fit: () => void;
   dispose: () => void;
@@ -91,9 +95,13 @@ export async function openTerminal(holder: HTMLElement, options: TerminalOptions
     fontSize: 13,
     lineHeight: 1.2,
     cursorBlink: false,
+    // It logs each character that it cannot parse.
+    logLevel: "off",
     minimumContrastRatio: CONTRAST_MIN,
     theme: terminalTheme(),
   });
+  boundCounts(terminal);
+  const writer = createTerminalWriter(terminal);
   const fit = new FitAddon();
   terminal.loadAddon(fit);
   openUnderPolicy(terminal, holder, pageNonce);
@@ -102,8 +110,10 @@ export async function openTerminal(holder: HTMLElement, options: TerminalOptions
   observer.observe(document.documentElement, { attributeFilter: ["data-theme"] });
   return {
     terminal,
+    writer,
     fit: () => fit.fit(),
     dispose: () => {
+      writer.clear();
       observer.disconnect();
       terminal.dispose();
     },

@@ -47,10 +47,10 @@ export function useShell(options: {
 
   const open = useCallback(() => {
     if (opened === undefined || link.current !== undefined) return;
-    const { terminal, fit } = opened;
+    const { terminal, writer, fit } = opened;
     fit();
     setState((old) => {
-      if (old.is === "ended") terminal.write(`\r\n\r\n\u001b[2m── a new shell ──\u001b[0m\r\n\r\n`);
+      if (old.is === "ended") writer.write(`\r\n\r\n\u001b[2m── a new shell ──\u001b[0m\r\n\r\n`);
       return { is: "connecting" };
     });
     setFull(false);
@@ -59,7 +59,7 @@ export function useShell(options: {
       app,
       cols: terminal.cols,
       rows: terminal.rows,
-      onOutput: (bytes, done) => terminal.write(bytes, done),
+      onOutput: writer.write,
       onOpen: () => {
         setState({ is: "open" });
         terminal.focus();
@@ -70,7 +70,7 @@ export function useShell(options: {
         link.current = undefined;
         setState({ is: "ended", ...end });
         // Behind all that is still to be drawn: only then it is known which screen it is.
-        terminal.write("", () => terminal.write(terminal.buffer.active.type === "alternate" ? LEAVE_OTHER_SCREEN + TIDY : TIDY));
+        writer.after(() => writer.write(terminal.buffer.active.type === "alternate" ? LEAVE_OTHER_SCREEN + TIDY : TIDY));
       },
     });
     terminal.focus();
