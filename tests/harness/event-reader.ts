@@ -21,7 +21,8 @@ export class EventReader implements Disposable {
   is_ended = false;
   /** As a browser would send it when it comes back. */
   last_event_id: string | undefined;
-  comments = 0;
+  /** Heartbeats. They are not among `heard`. */
+  beats = 0;
   /** How long it is told to wait before it comes back. */
   retry_ms: number | undefined;
   #text = "";
@@ -103,8 +104,8 @@ export class EventReader implements Disposable {
       const [id, event, data] = [field("id"), field("event"), field("data")];
       this.last_event_id = id ?? this.last_event_id;
       if (field("retry") !== undefined) this.retry_ms = Number(field("retry"));
-      if (lines.some((line) => line.startsWith(":"))) this.comments += 1;
-      if (event !== undefined && data !== undefined) this.heard.push({ event, id, data: JSON.parse(data) as Record<string, unknown> });
+      if (event === "beat") this.beats += 1;
+      else if (event !== undefined && data !== undefined) this.heard.push({ event, id, data: JSON.parse(data) as Record<string, unknown> });
     }
   }
 }

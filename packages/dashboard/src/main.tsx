@@ -9,17 +9,6 @@ import { pageNonce } from "./page-nonce.ts";
 import { router } from "./router.ts";
 import { followTheme } from "./shell/theme.ts";
 
-const RELOADED = "robofleet.reloaded";
-
-// The server was updated while this page was open: the chunk that it wants is gone. Once, then it is an error like any other.
-window.addEventListener("vite:preloadError", (event) => {
-  if (sessionStorage.getItem(RELOADED) !== null) return;
-  sessionStorage.setItem(RELOADED, "1");
-  event.preventDefault();
-  window.location.reload();
-});
-router.subscribe("onResolved", () => sessionStorage.removeItem(RELOADED));
-
 followTheme();
 createRoot(document.querySelector("#root")!).render(
   <StrictMode>

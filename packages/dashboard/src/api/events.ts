@@ -1,19 +1,25 @@
 import { useEffect, useSyncExternalStore } from "react";
+import { setOutage } from "../ui/outage.ts";
+import { watchAnswers } from "./query-client.ts";
 import { readAgain } from "./read-again.ts";
 import { type Change, keysOf } from "./stale.ts";
 
 export type { Change } from "./stale.ts";
 
-/** Several changes within this time are one reading of the server. Four a second feel live and cost little. */
+/** Several changes within this time cause one request. Four a second feel live and cost little. */
 const GATHER_MS = 250;
-/** Read anew this often while no events come. */
+/** Refetches this often while the stream is not live. */
 const POLL_MS = 5_000;
-/** Asked again this long after the server refused a stream; browsers give up then. */
-const REOPEN_MS = 15_000;
-/** A tab that nobody has seen for this long lets its stream go: over HTTP/1.1 browsers keep six connections for all tabs together. */
+/** Opens a stream again this long after the server refused it, or after it fell silent. */
+const REOPEN_MS = 5_000;
+/** The server sends a heartbeat every 3 s: after this silence the stream, or the server, is broken. */
+export const SILENCE_MS = 10_000;
+const CHECK_MS = 1_000;
+/** A tab that has been hidden for this long closes its stream: over HTTP/1.1 browsers keep six connections for all tabs together. */
 const HIDDEN_MS = 10_000;
 
-export type Liveness = "live" | "connecting" | "polling";
+/** live: heartbeats arrive. polling: they do not, but requests are answered. stale: neither. */
+export type Liveness = "live" | "connecting" | "polling" | "stale";
 let liveness: Liveness = "connecting";
 const listeners = new Set<() => void>();
 const watchers = new Set<(change: Change) => void>();
@@ -24,7 +30,7 @@ function become(next: Liveness): void {
   for (const listener of listeners) listener();
 }
 
-/** Whether changes come by themselves; shown in the page's corner. */
+/** Whether changes appear without a reload; shown in the page's corner. */
 export const useLiveness = (): Liveness =>
   useSyncExternalStore(
     (listener) => {
@@ -34,7 +40,7 @@ export const useLiveness = (): Liveness =>
     () => liveness,
   );
 
-/** Calls `watch` for each change while the component is there: for pages that do more than read again. `watch` must be stable. */
+/** Calls `watch` for each change while the component is mounted: for pages that do more than refetch. `watch` must be stable. */
 export function useChanges(watch: (change: Change) => void): void {
   useEffect(() => {
     watchers.add(watch);
@@ -42,7 +48,7 @@ export function useChanges(watch: (change: Change) => void): void {
   }, [watch]);
 }
 
-/** Keeps all that was read fresh until the answer is called. Once for each session. */
+/** Keeps all queries fresh until the returned function is called. Once for each session. */
 export function followChanges(): () => void {
   let gathered = new Map<string, readonly unknown[]>();
   let gathering: ReturnType<typeof setTimeout> | undefined;
@@ -52,57 +58,127 @@ export function followChanges(): () => void {
     gathered = new Map();
     for (const key of keys.values()) readAgain(key);
   };
-  const readAllAgain = (): void => readAgain();
-
-  let source: EventSource | undefined;
-  let reopening: ReturnType<typeof setTimeout> | undefined;
-  let closing: ReturnType<typeof setTimeout> | undefined;
-  const open = (): void => {
-    source = new EventSource("/api/events");
-    let is_new = true;
-    source.addEventListener("ready", () => {
-      // What was read before it listened may have changed in between. One that comes back is told what it missed, or that it is lost.
-      if (is_new) readAllAgain();
-      is_new = false;
-      become("live");
-    });
-    source.addEventListener("lost", readAllAgain);
-    source.addEventListener("change", ({ data }: MessageEvent<string>) => {
-      const change = JSON.parse(data) as Change;
+  const stream = new ChangeStream({
+    onStale: () => readAgain(),
+    onChange: (change) => {
       for (const watch of watchers) watch(change);
       for (const key of keysOf(change)) gathered.set(JSON.stringify(key), key);
       gathering ??= setTimeout(flush, GATHER_MS);
-    });
-    source.addEventListener("error", ({ target }) => {
-      become("polling");
-      // It tries again by itself, but not after a refusal.
-      if ((target as EventSource).readyState !== EventSource.CLOSED) return;
-      reopening = setTimeout(open, REOPEN_MS);
-      // It does not say why it was refused; whoever is not signed in any more is told at once by this.
-      readAllAgain();
-    });
-  };
-  const close = (): void => {
-    source?.close();
-    source = undefined;
-    clearTimeout(reopening);
-    become("connecting");
-  };
+    },
+  });
+  let closing: ReturnType<typeof setTimeout> | undefined;
   const followSight = (): void => {
     clearTimeout(closing);
-    if (document.visibilityState === "hidden") closing = setTimeout(close, HIDDEN_MS);
-    else if (source === undefined) open();
+    if (document.visibilityState === "hidden") closing = setTimeout(() => stream.close(), HIDDEN_MS);
+    else stream.open();
   };
   followSight();
   document.addEventListener("visibilitychange", followSight);
   const poll = setInterval(() => {
-    if (liveness === "polling" && document.visibilityState === "visible") readAllAgain();
+    if (liveness !== "live" && document.visibilityState === "visible") readAgain();
   }, POLL_MS);
   return () => {
     document.removeEventListener("visibilitychange", followSight);
     clearTimeout(closing);
     clearInterval(poll);
     clearTimeout(gathering);
-    close();
+    stream.close();
   };
+}
+
+/** The stream of changes, which is opened again whenever it breaks. Derives the liveness of the page from its silence. */
+class ChangeStream {
+  readonly #onStale: () => void;
+  readonly #onChange: (change: Change) => void;
+  #source: EventSource | undefined;
+  #reopening: ReturnType<typeof setTimeout> | undefined;
+  #checking: ReturnType<typeof setInterval> | undefined;
+  #unwatch = (): void => {};
+  /** Of the newest event, of the newest answer to any request, and of the newest connection, by performance.now(). */
+  #heard_ms = 0;
+  #answered_ms = 0;
+  #connected_ms = 0;
+  /** Of the newest answer, by the machine's clock. */
+  #answered_at = 0;
+
+  constructor({ onStale, onChange }: { onStale: () => void; onChange: (change: Change) => void }) {
+    this.#onStale = onStale;
+    this.#onChange = onChange;
+  }
+
+  open(): void {
+    if (this.#source !== undefined) return;
+    // A page that opens gets the same time as a stream that falls silent.
+    this.#hear();
+    this.#unwatch = watchAnswers(() => this.#answer());
+    this.#checking = setInterval(() => this.#check(), CHECK_MS);
+    this.#connect();
+  }
+
+  close(): void {
+    this.#source?.close();
+    this.#source = undefined;
+    clearTimeout(this.#reopening);
+    clearInterval(this.#checking);
+    this.#unwatch();
+    become("connecting");
+    setOutage(undefined);
+  }
+
+  #connect(): void {
+    clearTimeout(this.#reopening);
+    this.#source?.close();
+    this.#connected_ms = performance.now();
+    const source = new EventSource("/api/events");
+    this.#source = source;
+    let is_new = true;
+    source.addEventListener("ready", () => {
+      this.#hear("live");
+      // Data that was read before the stream was open may have changed in between. A stream that resumes gets what it missed.
+      if (is_new) this.#onStale();
+      is_new = false;
+    });
+    source.addEventListener("beat", () => this.#hear("live"));
+    source.addEventListener("lost", () => {
+      this.#hear("live");
+      this.#onStale();
+    });
+    source.addEventListener("change", ({ data }: MessageEvent<string>) => {
+      this.#hear("live");
+      this.#onChange(JSON.parse(data) as Change);
+    });
+    source.addEventListener("error", () => {
+      if (liveness === "live") become("connecting");
+      // The browser reconnects, but not after a refusal.
+      if (source.readyState !== EventSource.CLOSED) return;
+      clearTimeout(this.#reopening);
+      this.#reopening = setTimeout(() => this.#connect(), REOPEN_MS);
+      // The reason of a refusal is not visible here: a session that has ended shows in the answers to requests.
+      this.#onStale();
+    });
+  }
+
+  #hear(next?: Liveness): void {
+    this.#heard_ms = performance.now();
+    this.#answer();
+    if (next !== undefined) this.#show(next);
+  }
+
+  #answer(): void {
+    this.#answered_ms = performance.now();
+    this.#answered_at = Date.now();
+  }
+
+  #check(): void {
+    const now = performance.now();
+    if (now - this.#heard_ms < SILENCE_MS) return;
+    this.#show(now - this.#answered_ms < SILENCE_MS ? "polling" : "stale");
+    // A connection to a server that froze or went away without a word stays open for ever.
+    if (this.#source?.readyState !== EventSource.CLOSED && now - this.#connected_ms >= SILENCE_MS) this.#connect();
+  }
+
+  #show(next: Liveness): void {
+    become(next);
+    setOutage(next === "stale" ? { since_ms: this.#answered_at } : undefined);
+  }
 }

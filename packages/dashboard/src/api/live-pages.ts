@@ -1,5 +1,5 @@
 import type { Body, ListRouteName, Rest } from "@robofleet/sdk/browser";
-import { type InfiniteData, keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
+import { type InfiniteData, keepPreviousData, type Query, useInfiniteQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef } from "react";
 import { api } from "./client.ts";
 import { collector, mergePage, pagesOf, type RowPage } from "./merge-page.ts";
@@ -109,6 +109,7 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
       for (const param of query()?.state.data?.pageParams ?? []) if (!read_at.has(param ?? "")) read_at.set(param ?? "", performance.now());
     if (event.action.type !== "invalidate") return;
     stale_from = performance.now();
+    if (event.query.state.status === "error") retry(event.query as Query<Pages>);
     // Said once only until it is fresh again: take it back, so that the next one is said too.
     queueMicrotask(() => event.query.state.isInvalidated && event.query.setState({ isInvalidated: false }));
     wake();
@@ -127,6 +128,13 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
       document.removeEventListener("visibilitychange", onFocus);
     },
   };
+}
+
+/** After an outage: reads a list that failed, and allows its next page to be read again. */
+function retry(failed: Query<Pages>): void {
+  if (failed.state.fetchStatus !== "idle") return;
+  if (failed.state.data === undefined) void failed.fetch().catch(() => {});
+  else failed.setState({ status: "success", error: null });
 }
 
 async function readPage(name: ListRouteName, args: object, cursor: string): Promise<RowPage<unknown> | undefined> {

@@ -1,5 +1,6 @@
 import type { Body, JsonRouteName, ListRouteName, Rest } from "@robofleet/sdk/browser";
 import { infiniteQueryOptions, queryOptions, useMutation } from "@tanstack/react-query";
+import { isOutage, OUTAGE_REASON } from "../ui/outage.ts";
 import { tellError, tellDone } from "../ui/toasts.ts";
 import { api } from "./client.ts";
 import { randomId } from "./random-id.ts";
@@ -53,8 +54,10 @@ export interface ActionOptions<N extends JsonRouteName> {
  */
 export function useAction<N extends JsonRouteName>(name: N, options: ActionOptions<N> = {}) {
   return useMutation({
-    mutationFn: async (args: Rest<N>[0]): Promise<Body<N>> =>
-      (await api.call(name, ...([{ ...args, idempotency_key: randomId() }] as unknown as Rest<N>))).body,
+    mutationFn: async (args: Rest<N>[0]): Promise<Body<N>> => {
+      if (isOutage()) throw new Error(OUTAGE_REASON);
+      return (await api.call(name, ...([{ ...args, idempotency_key: randomId() }] as unknown as Rest<N>))).body;
+    },
     onSuccess: (body) => {
       readAgain();
       if (options.done !== undefined) tellDone(typeof options.done === "string" ? options.done : options.done(body));

@@ -5,8 +5,8 @@ import { QueryCache, QueryClient } from "@tanstack/react-query";
 const STALE_MS = 30_000;
 const RETRIES = 2;
 
-/** A refusal stays one; what did not come may come. */
-const mayPass = (error: unknown): boolean => error instanceof Unreachable || (error instanceof ApiError && error.status >= 500);
+/** Whether the same request may succeed later: it got no answer, or the server failed. */
+export const mayPass = (error: unknown): boolean => error instanceof Unreachable || (error instanceof ApiError && error.status >= 500);
 
 const on_signed_out = new Set<() => void>();
 
@@ -16,8 +16,19 @@ export function watchSignedOut(listener: () => void): () => void {
   return () => void on_signed_out.delete(listener);
 }
 
+const on_answer = new Set<() => void>();
+
+/** Calls `listener` whenever the server answers a query. Returns a function that stops it. */
+export function watchAnswers(listener: () => void): () => void {
+  on_answer.add(listener);
+  return () => void on_answer.delete(listener);
+}
+
 export const queryClient = new QueryClient({
   queryCache: new QueryCache({
+    onSuccess: () => {
+      for (const listener of on_answer) listener();
+    },
     onError: (error) => {
       if (error instanceof ApiError && error.status === 401) for (const listener of on_signed_out) listener();
     },

@@ -4,8 +4,9 @@ import { useEffect, useState } from "react";
 import { followChanges } from "../api/events.ts";
 import { queryClient, watchSignedOut } from "../api/query-client.ts";
 import { useMe } from "../api/session.ts";
-import { IconButton, Text } from "../ui/index.ts";
+import { IconButton, Text, useOutage } from "../ui/index.ts";
 import { LivenessMark } from "./liveness-mark.tsx";
+import { OutageNote } from "./outage-note.tsx";
 import { Navigation } from "./navigation.tsx";
 import { Palette } from "./palette.tsx";
 import { ShortcutHelp } from "./shortcut-help.tsx";
@@ -19,6 +20,7 @@ export function AppFrame() {
   const router = useRouter();
   const [is_open, setOpen] = useState(false);
   const [shown, setShown] = useState<Window>();
+  const is_stale = useOutage() !== undefined;
   useEffect(followChanges, [me.org.id]);
   // The session ended: by its time, or because somebody ended it.
   useEffect(
@@ -50,10 +52,12 @@ export function AppFrame() {
           </Text>
           <LivenessMark />
         </header>
+        <OutageNote />
         <main
           id="page"
           tabIndex={-1}
-          className="min-h-0 min-w-0 flex-1 overflow-x-hidden overflow-y-auto px-4 py-4 outline-none md:px-6 md:py-5"
+          data-stale={is_stale || undefined}
+          className="data-stale:grayscale min-h-0 min-w-0 flex-1 overflow-x-hidden overflow-y-auto px-4 py-4 outline-none md:px-6 md:py-5"
         >
           <Outlet />
         </main>

@@ -1,9 +1,26 @@
-import { createRootRoute, createRoute, Outlet, redirect } from "@tanstack/react-router";
+import { createRootRoute, createRoute, Outlet, redirect, useRouter } from "@tanstack/react-router";
+import { useCallback, useEffect } from "react";
+import { mayPass } from "../api/query-client.ts";
 import { readSession } from "../api/session.ts";
 import { ErrorState } from "../ui/index.ts";
 import { ToastList } from "../ui/toast-list.tsx";
 import { AppFrame } from "./app-frame.tsx";
 import { NotFoundPage } from "./not-found-page.tsx";
+
+const RETRY_MS = 5_000;
+
+/** A page that could not be loaded: tries again automatically when the server may answer later. */
+function LoadError({ error }: { error: unknown }) {
+  const router = useRouter();
+  const again = useCallback(() => void router.invalidate(), [router]);
+  const may_pass = mayPass(error);
+  useEffect(() => {
+    if (!may_pass) return undefined;
+    const timer = setInterval(again, RETRY_MS);
+    return () => clearInterval(timer);
+  }, [again, may_pass]);
+  return <ErrorState error={error} onRetry={again} />;
+}
 
 export const rootRoute = createRootRoute({
   component: () => (
@@ -17,7 +34,7 @@ export const rootRoute = createRootRoute({
       <NotFoundPage />
     </main>
   ),
-  errorComponent: ({ error, reset }) => <ErrorState error={error} onRetry={reset} />,
+  errorComponent: LoadError,
 });
 
 /** All that needs somebody to be signed in: the frame with its navigation, and a page inside. */

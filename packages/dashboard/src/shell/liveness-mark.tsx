@@ -1,19 +1,21 @@
-import { useLiveness } from "../api/events.ts";
+import { type Liveness, useLiveness } from "../api/events.ts";
 import { cx } from "../ui/index.ts";
 
-const WORDS = {
-  live: "Live: changes appear by themselves",
-  connecting: "Connecting",
-  polling: "Not live: read anew every few seconds, and out of date while the server does not answer",
-} as const;
-const SHORT = { live: "Live", connecting: "Connecting", polling: "Not live" } as const;
+const WORDS: Record<Liveness, string> = {
+  live: "Live: changes appear without a reload",
+  connecting: "Connecting to the server",
+  polling: "Not live: refreshed every 5 s",
+  stale: "Not live: the server does not answer, and what you see is out of date",
+};
+const SHORT: Record<Liveness, string> = { live: "Live", connecting: "Connecting", polling: "Not live", stale: "Not live" };
+const DOTS: Record<Liveness, string> = { live: "bg-ok", connecting: "bg-line-strong", polling: "bg-warn", stale: "bg-bad" };
 
-/** Whether what is on the screen follows the server. */
+/** Shows whether the page follows the server. */
 export function LivenessMark() {
   const liveness = useLiveness();
   return (
     <span role="status" title={WORDS[liveness]} className="inline-flex items-center gap-1.5 text-xs text-muted">
-      <span className={cx("size-2 rounded-full", liveness === "live" ? "bg-ok" : liveness === "polling" ? "bg-warn" : "bg-line-strong")} />
+      <span className={cx("size-2 rounded-full", DOTS[liveness])} />
       {SHORT[liveness]}
     </span>
   );

@@ -1,6 +1,7 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
 import type { ButtonHTMLAttributes, ReactNode } from "react";
 import { cx } from "./class-names.ts";
+import { OUTAGE_REASON, useOutage } from "./outage.ts";
 import { Tooltip } from "./tooltip.tsx";
 
 type Look = "primary" | "secondary" | "quiet" | "danger";
@@ -17,16 +18,24 @@ export interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
   look?: Look;
   /** Beside the text; the text says what it does. */
   icon?: ReactNode;
-  /** It is being done: the button waits and says so. */
+  /** The request is running. A button with this property, even false, sends a request: it is disabled while the server does not answer. */
   busy?: boolean;
 }
 
-export function Button({ look = "secondary", icon, busy = false, children, className, type = "button", disabled, ...rest }: ButtonProps) {
+export function Button({ look = "secondary", icon, busy, children, className, type = "button", disabled, title, ...rest }: ButtonProps) {
+  const is_cut_off = useOutage() !== undefined && busy !== undefined;
   return (
-    <button type={type} className={cx(SHAPE, LOOKS[look], className)} disabled={disabled === true || busy} aria-busy={busy} {...rest}>
+    <button
+      type={type}
+      className={cx(SHAPE, LOOKS[look], className)}
+      disabled={disabled === true || busy === true || is_cut_off}
+      aria-busy={busy === true}
+      title={is_cut_off ? OUTAGE_REASON : title}
+      {...rest}
+    >
       {icon}
       {children}
-      {busy && <span className="size-3 animate-spin rounded-full border-2 border-current border-t-transparent" />}
+      {busy === true && <span className="size-3 animate-spin rounded-full border-2 border-current border-t-transparent" />}
     </button>
   );
 }

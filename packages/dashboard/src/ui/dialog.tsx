@@ -2,6 +2,7 @@ import { Dialog as Base } from "@base-ui/react/dialog";
 import { X } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import { Button } from "./button.tsx";
+import { OUTAGE_REASON, useOutage } from "./outage.ts";
 import { Command } from "./copy.tsx";
 import { cx } from "./class-names.ts";
 
@@ -18,6 +19,7 @@ export interface DialogProps {
 
 /** A window over the page: Escape and a click beside it close it, the focus stays inside and goes back where it was. */
 export function Dialog({ open, onClose, title, description, children, actions, wide = false }: DialogProps) {
+  const is_cut_off = useOutage() !== undefined;
   return (
     <Base.Root open={open} onOpenChange={(next) => !next && onClose()}>
       <Base.Portal>
@@ -39,7 +41,10 @@ export function Dialog({ open, onClose, title, description, children, actions, w
             {children}
           </div>
           {actions !== undefined && (
-            <footer className="flex flex-wrap items-center justify-end gap-2 border-t border-line px-5 py-3">{actions}</footer>
+            <footer className="flex flex-wrap items-center justify-end gap-2 border-t border-line px-5 py-3">
+              {is_cut_off && <p className="mr-auto text-bad">{OUTAGE_REASON}.</p>}
+              {actions}
+            </footer>
           )}
         </Base.Popup>
       </Base.Portal>
@@ -78,7 +83,12 @@ export function ConfirmDialog({ open, onClose, title, consequence, verb, danger 
       actions={
         <>
           <Button onClick={onClose}>Leave it</Button>
-          <Button look={danger ? "danger" : "primary"} onClick={onConfirm} busy={rest.busy ?? false} disabled={is_locked}>
+          <Button
+            look={danger ? "danger" : "primary"}
+            onClick={onConfirm}
+            {...(rest.busy === undefined ? {} : { busy: rest.busy })}
+            disabled={is_locked}
+          >
             {verb}
           </Button>
         </>

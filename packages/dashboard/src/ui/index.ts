@@ -22,6 +22,7 @@ export { EmptyState, ErrorState, NoMatch, QueryState, Skeleton } from "./query-s
 export { Segments } from "./segments.tsx";
 export { shellLine, shellWord } from "./shell-text.ts";
 export { Badge, StatusBadge, type Tone } from "./status.tsx";
+export { useOutage } from "./outage.ts";
 export { LinkTabs, type Tab } from "./tabs.tsx";
 export { Text } from "./text.tsx";
 export { tellDone, tellError } from "./toasts.ts";

@@ -19,7 +19,7 @@ export function ListActions({
   return (
     <>
       {onMake !== undefined && (
-        <Button look="primary" icon={<Icon size={14} aria-hidden />} onClick={onMake}>
+        <Button look="primary" busy={false} icon={<Icon size={14} aria-hidden />} onClick={onMake}>
           {verb}
         </Button>
       )}

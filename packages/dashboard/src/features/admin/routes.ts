@@ -1,5 +1,6 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { rootRoute } from "../../shell/app-route.tsx";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 const STATUSES = ["pending", "active", "suspended"] as const;
 const TABS = ["orgs", "audit"] as const;
@@ -17,7 +18,7 @@ const adminRoute = createRoute({
     status: STATUSES.find((one) => one === search.status),
     tab: TABS.find((one) => one === search.tab),
   }),
-  component: lazyRouteComponent(() => import("./admin-page.tsx"), "AdminPage"),
+  component: lazyPage(() => import("./admin-page.tsx"), "AdminPage"),
 });
 
 export const adminRoutes = [adminRoute];

@@ -1,12 +1,13 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
 import { readAuditSearch } from "./audit-search.ts";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 const auditRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/audit",
   validateSearch: readAuditSearch,
-  component: lazyRouteComponent(() => import("./audit-page.tsx"), "AuditPage"),
+  component: lazyPage(() => import("./audit-page.tsx"), "AuditPage"),
 });
 
 export const auditRoutes = [auditRoute];

@@ -78,6 +78,7 @@ function StepButton({ step, onAsk }: { step: Step; onAsk: () => void }) {
     <Button
       icon={ICONS[step.name]}
       look={LEADING.has(step.name) && step.why_not === undefined ? "primary" : "secondary"}
+      {...(step.why_not === undefined ? { busy: false } : {})}
       aria-disabled={step.why_not !== undefined}
       onClick={() => step.why_not === undefined && onAsk()}
     >

@@ -1,5 +1,6 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 const STATUSES = ["active", "expired", "exhausted", "revoked"] as const;
 type Status = (typeof STATUSES)[number];
@@ -9,14 +10,14 @@ const enrollmentRoute = createRoute({
   path: "/enrollment",
   validateSearch: ({ status }: Record<string, unknown>): { status?: Status | undefined } =>
     STATUSES.includes(status as Status) ? { status: status as Status } : {},
-  component: lazyRouteComponent(() => import("./enrollment-page.tsx"), "EnrollmentPage"),
+  component: lazyPage(() => import("./enrollment-page.tsx"), "EnrollmentPage"),
 });
 const newKeyRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/enrollment/new",
   validateSearch: ({ fleet_id }: Record<string, unknown>): { fleet_id?: string | undefined } =>
     typeof fleet_id === "string" && fleet_id !== "" ? { fleet_id } : {},
-  component: lazyRouteComponent(() => import("./new-key-page.tsx"), "NewKeyPage"),
+  component: lazyPage(() => import("./new-key-page.tsx"), "NewKeyPage"),
 });
 
 export const enrollmentRoutes = [enrollmentRoute, newKeyRoute];

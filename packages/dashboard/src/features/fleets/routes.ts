@@ -1,5 +1,6 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 export interface FleetsSearch {
   q?: string | undefined;
@@ -12,12 +13,12 @@ const fleetsRoute = createRoute({
   path: "/fleets",
   validateSearch: (search: Record<string, unknown>): FleetsSearch =>
     Object.fromEntries(FIELDS.flatMap((name) => (typeof search[name] === "string" && search[name] !== "" ? [[name, search[name]]] : []))),
-  component: lazyRouteComponent(() => import("./fleets-page.tsx"), "FleetsPage"),
+  component: lazyPage(() => import("./fleets-page.tsx"), "FleetsPage"),
 });
 const fleetRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/fleets/$id",
-  component: lazyRouteComponent(() => import("./fleet-page.tsx"), "FleetPage"),
+  component: lazyPage(() => import("./fleet-page.tsx"), "FleetPage"),
 });
 
 export const fleetRoutes = [fleetsRoute, fleetRoute];

@@ -119,7 +119,7 @@ function Invitation({ is_online, is_ready, onOpen }: { is_online: boolean; is_re
           ? "What the shell shows is recorded with its timing, and admins can play it. When you leave this page the shell ends and takes its programs along."
           : "The robot is not connected. A shell can be opened when it is back."}
       </p>
-      <Button look="primary" disabled={!is_online || !is_ready} onClick={onOpen}>
+      <Button look="primary" busy={false} disabled={!is_online || !is_ready} onClick={onOpen}>
         Open a shell
       </Button>
     </div>

@@ -1,27 +1,28 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
 import { robotRoute } from "../robots/routes.ts";
 import { readCameraSearch } from "./camera-search.ts";
 import { readLogSearch } from "./log-search.ts";
 import { readShellSearch, readShellsSearch } from "./shell-search.ts";
 import { readTopicSearch } from "./topic-search.ts";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 const shellsRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/shells",
   validateSearch: readShellsSearch,
-  component: lazyRouteComponent(() => import("./shells-page.tsx"), "ShellsPage"),
+  component: lazyPage(() => import("./shells-page.tsx"), "ShellsPage"),
 });
 const shellRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/shells/$id",
-  component: lazyRouteComponent(() => import("./shell-session-page.tsx"), "ShellSessionPage"),
+  component: lazyPage(() => import("./shell-session-page.tsx"), "ShellSessionPage"),
 });
 const fleetLogsRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/fleets/$id/logs",
   validateSearch: readLogSearch,
-  component: lazyRouteComponent(() => import("./fleet-logs-page.tsx"), "FleetLogsPage"),
+  component: lazyPage(() => import("./fleet-logs-page.tsx"), "FleetLogsPage"),
 });
 
 export const liveRoutes = [shellsRoute, shellRoute, fleetLogsRoute];
@@ -30,28 +31,28 @@ const robotLogsRoute = createRoute({
   getParentRoute: () => robotRoute,
   path: "/logs",
   validateSearch: readLogSearch,
-  component: lazyRouteComponent(() => import("./robot-logs.tsx"), "RobotLogs"),
+  component: lazyPage(() => import("./robot-logs.tsx"), "RobotLogs"),
 });
 
 const robotShellRoute = createRoute({
   getParentRoute: () => robotRoute,
   path: "/shell",
   validateSearch: readShellSearch,
-  component: lazyRouteComponent(() => import("./robot-shell.tsx"), "RobotShell"),
+  component: lazyPage(() => import("./robot-shell.tsx"), "RobotShell"),
 });
 
 const robotCameraRoute = createRoute({
   getParentRoute: () => robotRoute,
   path: "/camera",
   validateSearch: readCameraSearch,
-  component: lazyRouteComponent(() => import("./robot-camera.tsx"), "RobotCamera"),
+  component: lazyPage(() => import("./robot-camera.tsx"), "RobotCamera"),
 });
 
 const robotTopicsRoute = createRoute({
   getParentRoute: () => robotRoute,
   path: "/topics",
   validateSearch: readTopicSearch,
-  component: lazyRouteComponent(() => import("./robot-topics.tsx"), "RobotTopics"),
+  component: lazyPage(() => import("./robot-topics.tsx"), "RobotTopics"),
 });
 
 export const liveTabs = [robotLogsRoute, robotShellRoute, robotCameraRoute, robotTopicsRoute];

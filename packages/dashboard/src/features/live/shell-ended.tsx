@@ -26,7 +26,7 @@ export function ShellEnded({ state, is_online, onOpen }: { state: ShellState; is
         {words} <span className="text-muted">{exit_code === undefined && "What ran in it was ended with it."}</span>
       </span>
       {may_open && (
-        <Button look="primary" onClick={onOpen} disabled={!is_online}>
+        <Button look="primary" busy={false} onClick={onOpen} disabled={!is_online}>
           Open a new shell
         </Button>
       )}

@@ -1,10 +1,11 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 const overviewRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/",
-  component: lazyRouteComponent(() => import("./overview-page.tsx"), "OverviewPage"),
+  component: lazyPage(() => import("./overview-page.tsx"), "OverviewPage"),
 });
 
 export const overviewRoutes = [overviewRoute];

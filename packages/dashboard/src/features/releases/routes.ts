@@ -1,5 +1,6 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 export interface ReleasesSearch {
   q?: string;
@@ -21,12 +22,12 @@ const releasesRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/releases",
   validateSearch: readSearch,
-  component: lazyRouteComponent(() => import("./releases-page.tsx"), "ReleasesPage"),
+  component: lazyPage(() => import("./releases-page.tsx"), "ReleasesPage"),
 });
 const releaseRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/releases/$id",
-  component: lazyRouteComponent(() => import("./release-page.tsx"), "ReleasePage"),
+  component: lazyPage(() => import("./release-page.tsx"), "ReleasePage"),
 });
 
 export const releaseRoutes = [releasesRoute, releaseRoute];

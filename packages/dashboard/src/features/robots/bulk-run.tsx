@@ -99,7 +99,7 @@ export function BulkButtons({ verb, can_start, status, onStart, onStop, onClose 
   return (
     <>
       <Button onClick={onClose}>Leave it</Button>
-      <Button look="primary" disabled={!can_start} onClick={onStart}>
+      <Button look="primary" busy={false} disabled={!can_start} onClick={onStart}>
         {verb}
       </Button>
     </>

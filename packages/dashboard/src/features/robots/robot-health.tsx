@@ -1,7 +1,7 @@
 import type { Robot } from "@robofleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { query } from "../../api/queries.ts";
 import { Command, EmptyState, QueryState, Section, Time } from "../../ui/index.ts";
+import { healthQuery } from "./health-query.ts";
 import { HealthHistory } from "./health-history.tsx";
 import { HealthChecks, HealthMetrics, HealthNow } from "./health-now.tsx";
 import { robotLines } from "./robot-lines.ts";
@@ -29,7 +29,7 @@ export function RobotHealth() {
 }
 
 function Latest({ robot }: { robot: Robot }) {
-  const health = useQuery(query("getRobotHealth", { params: { id: robot.id } }));
+  const health = useQuery(healthQuery(robot.id));
   return (
     <QueryState query={health}>
       {({ data }) => (

@@ -2,6 +2,7 @@ import type { Robot } from "@robofleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { query } from "../../api/queries.ts";
+import { healthQuery } from "./health-query.ts";
 import { Badge, Card, Command, CopyText, EmptyState, KeyValue, LinkButton, Section, Text, Time } from "../../ui/index.ts";
 import { RobotDeployments } from "./robot-deployments.tsx";
 import { robotLines } from "./robot-lines.ts";
@@ -55,7 +56,7 @@ function Failing({ robot: { failing, id } }: { robot: Robot }) {
 }
 
 function Facts({ robot }: { robot: Robot }) {
-  const health = useQuery({ ...query("getRobotHealth", { params: { id: robot.id } }), enabled: robot.health !== "unknown" }).data?.data;
+  const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
   const { platform, agent_version, public_key_fingerprint, created_at, last_seen_at } = robot;
   const addresses = (health?.network ?? [])
     .filter(({ name }) => name !== "lo")

@@ -2,7 +2,7 @@ import type { Robot } from "@robofleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ArrowRight } from "lucide-react";
-import { query } from "../../api/queries.ts";
+import { healthQuery } from "./health-query.ts";
 import { Badge, Card, Section, StatusBadge, Text, type Tone } from "../../ui/index.ts";
 import { saysApp } from "./release-name.ts";
 import { joinWorkloads, type Workload } from "./workloads.ts";
@@ -12,7 +12,7 @@ const TONES: Record<string, Tone> = { running: "ok", stopped: "idle", starting: 
 /** Each app of a robot: what runs of it, what is to run, and how it goes. */
 export function RobotWorkloads({ robot }: { robot: Robot }) {
   // A robot that never said how it is has no snapshot.
-  const health = useQuery({ ...query("getRobotHealth", { params: { id: robot.id } }), enabled: robot.health !== "unknown" }).data?.data;
+  const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
   const workloads = joinWorkloads(robot.apps, health?.workloads ?? [], robot.release_state);
   return (
     <Section title="Apps">

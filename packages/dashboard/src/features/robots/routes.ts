@@ -1,8 +1,9 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
 import { readHealthRange } from "./health-range.ts";
 import { readRobotsSearch } from "./robots-search.ts";
 import { readTimelineSearch } from "./timeline-search.ts";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 export type { RobotsSearch } from "./robots-search.ts";
 
@@ -10,40 +11,40 @@ export const robotsRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/robots",
   validateSearch: readRobotsSearch,
-  component: lazyRouteComponent(() => import("./robots-page.tsx"), "RobotsPage"),
+  component: lazyPage(() => import("./robots-page.tsx"), "RobotsPage"),
 });
 
 /** The head of a robot's page and its tabs, each with an address; those of live robots come from features/live. */
 export const robotRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/robots/$id",
-  component: lazyRouteComponent(() => import("./robot-frame.tsx"), "RobotFrame"),
+  component: lazyPage(() => import("./robot-frame.tsx"), "RobotFrame"),
 });
 
 const robotOverviewRoute = createRoute({
   getParentRoute: () => robotRoute,
   path: "/",
-  component: lazyRouteComponent(() => import("./robot-overview.tsx"), "RobotOverview"),
+  component: lazyPage(() => import("./robot-overview.tsx"), "RobotOverview"),
 });
 
 const robotHealthRoute = createRoute({
   getParentRoute: () => robotRoute,
   path: "/health",
   validateSearch: readHealthRange,
-  component: lazyRouteComponent(() => import("./robot-health.tsx"), "RobotHealth"),
+  component: lazyPage(() => import("./robot-health.tsx"), "RobotHealth"),
 });
 
 const robotConfigRoute = createRoute({
   getParentRoute: () => robotRoute,
   path: "/config",
-  component: lazyRouteComponent(() => import("./robot-config.tsx"), "RobotConfigTab"),
+  component: lazyPage(() => import("./robot-config.tsx"), "RobotConfigTab"),
 });
 
 const robotTimelineRoute = createRoute({
   getParentRoute: () => robotRoute,
   path: "/timeline",
   validateSearch: readTimelineSearch,
-  component: lazyRouteComponent(() => import("./robot-timeline.tsx"), "RobotTimeline"),
+  component: lazyPage(() => import("./robot-timeline.tsx"), "RobotTimeline"),
 });
 
 export const robotTabs = [robotOverviewRoute, robotHealthRoute, robotConfigRoute, robotTimelineRoute];

@@ -1,5 +1,6 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { rootRoute } from "../../shell/app-route.tsx";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 const signInRoute = createRoute({
   getParentRoute: () => rootRoute,
@@ -7,7 +8,7 @@ const signInRoute = createRoute({
   validateSearch: (search: Record<string, unknown>): { next?: string } =>
     // Only into this dashboard: whoever sends somebody a link does not choose where it ends.
     typeof search.next === "string" && /^\/(?![/\\])/.test(search.next) ? { next: search.next } : {},
-  component: lazyRouteComponent(() => import("./sign-in-page.tsx"), "SignInPage"),
+  component: lazyPage(() => import("./sign-in-page.tsx"), "SignInPage"),
 });
 
 export const signInRoutes = [signInRoute];

@@ -1,5 +1,6 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
+import { lazyPage } from "../../shell/lazy-page.ts";
 
 export const ROLES = ["viewer", "operator", "admin"] as const;
 export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
@@ -20,7 +21,7 @@ const usersRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/users",
   validateSearch: ({ q, role }: Record<string, unknown>): UsersSearch => ({ q: text(q), role: among(ROLES, role) }),
-  component: lazyRouteComponent(() => import("./users-page.tsx"), "UsersPage"),
+  component: lazyPage(() => import("./users-page.tsx"), "UsersPage"),
 });
 const tokensRoute = createRoute({
   getParentRoute: () => appRoute,
@@ -29,7 +30,7 @@ const tokensRoute = createRoute({
     status: among(TOKEN_STATUSES, status),
     user_id: text(user_id),
   }),
-  component: lazyRouteComponent(() => import("./tokens-page.tsx"), "TokensPage"),
+  component: lazyPage(() => import("./tokens-page.tsx"), "TokensPage"),
 });
 
 export const userRoutes = [usersRoute, tokensRoute];

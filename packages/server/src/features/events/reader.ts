@@ -72,10 +72,10 @@ export class Reader extends Readable {
     if (this.#wanted && this.#begun && !this.#ended) this.#pump();
   }
 
-  /** Something for proxies that cut what is silent, and how far the ring is, for who sees little of what happens. */
+  /** Sends a heartbeat, with the position of the ring for a reader that sees few of its changes. A reader that is behind gets changes. */
   beat(): void {
     if (this.#wanted && this.#begun && !this.#ended && this.#next > this.#ring.position)
-      this.#push(`id: ${this.#ring.idOf(this.#ring.position)}\n: still here\n\n`);
+      this.#push(frame(this.#ring.idOf(this.#ring.position), "beat", {}));
   }
 
   /** Says why and ends. What it had not read is not kept for it. */

@@ -12,7 +12,9 @@ import { Reader, RETRY_MS } from "./reader.ts";
 
 /** A token is remembered for a second, so that its end is known within one and a half. */
 const CHECK_EVERY_MS = 500;
-const BEAT_EVERY_MS = 15_000;
+/** Browsers call a stream broken after 10 s of silence: two heartbeats may be late. */
+const BEAT_EVERY_MS = 3_000;
+const FORGET_EVERY_MS = 15_000;
 /** The changes of an org are kept for so long after the last reader left, for those who come back. */
 const FEED_KEPT_MS = 120_000;
 /** Who does not read its end in this time is cut. */
@@ -99,12 +101,12 @@ function watch(plane: Plane, feeds: Map<string, Feed>): Timer[] {
   const unsubscribe = plane.bus.onGap(() => {
     for (const feed of feeds.values()) feed.lose();
   });
+  const beaten_at = new WeakMap<Reader, number>();
   return [
-    plane.clock.every(CHECK_EVERY_MS, () => checkReaders(plane, feeds)),
-    plane.clock.every(BEAT_EVERY_MS, () => {
+    plane.clock.every(CHECK_EVERY_MS, () => checkReaders(plane, feeds, beaten_at)),
+    plane.clock.every(FORGET_EVERY_MS, () => {
       const now = plane.clock.monotonic();
       for (const [org_id, feed] of feeds) {
-        for (const reader of feed.readers) reader.beat();
         if (feed.idle_since === undefined || now - feed.idle_since < FEED_KEPT_MS) continue;
         feed.close();
         feeds.delete(org_id);
@@ -115,25 +117,42 @@ function watch(plane: Plane, feeds: Map<string, Feed>): Timer[] {
 }
 
 /** Each token is looked up once, however many streams it has: what it may see now, or that it may not any more. */
-async function checkReaders(plane: Plane, feeds: ReadonlyMap<string, Feed>): Promise<void> {
+async function checkReaders(plane: Plane, feeds: ReadonlyMap<string, Feed>, beaten_at: WeakMap<Reader, number>): Promise<void> {
   await Promise.all(
     Array.from(feeds, async ([org_id, { readers }]) => {
       const by_proof = Map.groupBy(readers, ({ held }) => `${held.by} ${held.hash.toString("latin1")}`);
-      await Promise.all(Array.from(by_proof.values(), (same) => checkProof(plane, org_id, same)));
+      await Promise.all(
+        Array.from(by_proof.values(), async (same) => {
+          if (await checkProof(plane, org_id, same)) beat(plane, same, beaten_at);
+        }),
+      );
     }),
   );
 }
 
-async function checkProof(plane: Plane, org_id: string, readers: readonly Reader[]): Promise<void> {
+/** After a successful check only: a heartbeat means that the server and its database answer. */
+function beat({ clock }: Plane, readers: readonly Reader[], beaten_at: WeakMap<Reader, number>): void {
+  const now = clock.monotonic();
+  for (const reader of readers) {
+    if (now - (beaten_at.get(reader) ?? Number.NEGATIVE_INFINITY) < BEAT_EVERY_MS) continue;
+    beaten_at.set(reader, now);
+    reader.beat();
+  }
+}
+
+/** Whether the token of these readers is still valid; ends them otherwise. False, too, while the database does not answer. */
+async function checkProof(plane: Plane, org_id: string, readers: readonly Reader[]): Promise<boolean> {
   const [first] = readers;
-  if (first === undefined) return;
+  if (first === undefined) return false;
   try {
     const caller = await authenticateAgain(plane, first.held, org_id);
     requireRole(caller, routes.streamEvents.access);
     for (const reader of readers) reader.becomes(caller);
+    return true;
   } catch (error) {
     // A database that does not answer says nothing about a token: the stream goes on.
-    if (!(error instanceof Fault) || (error.code !== "unauthorized" && error.code !== "forbidden")) return;
+    if (!(error instanceof Fault) || (error.code !== "unauthorized" && error.code !== "forbidden")) return false;
     for (const reader of readers) end(plane, reader, error.code, error.message);
+    return false;
   }
 }

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { chromium, type Page } from "playwright-core";
+import { assertFits, axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
+import { CHROMIUM, signIn } from "../harness/chromium.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+
+const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
+
+/** The mark in the corner. On a narrow page there is a second one. */
+const isLive = async (page: Page): Promise<boolean> => (await page.getByText("Live", { exact: true }).count()) > 0;
+const isCutOff = async (page: Page): Promise<boolean> => (await page.locator("[data-outage]").count()) > 0;
+
+test("an outage shows, disables actions and ends without a reload, whether the server hangs or is gone", LIMIT, async (t) => {
+  await using server = await ServerProcess.start({ nodes: 1, env: { ROBOFLEET_DASHBOARD: "on" } });
+  const { api, token } = await server.org("Acme");
+  const site = (await api.createSite({ body: { name: "Hall" } })).data;
+  const browser = await chromium.launch({ executablePath: CHROMIUM!, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
+  t.after(() => browser.close());
+  const page = await (await browser.newContext({ baseURL: server.url, viewport: { width: 1_440, height: 900 } })).newPage();
+  page.setDefaultTimeout(60_000);
+  await signIn(page, token);
+
+  await t.test("a server that hangs", async () => {
+    await page.goto("/fleets");
+    await until("a live page", () => isLive(page));
+    await page.evaluate("globalThis.same_page = true");
+    process.kill(server.program.child.pid!, "SIGSTOP");
+    try {
+      await until("the outage to show", () => isCutOff(page));
+      assert.equal(await isLive(page), false);
+      await page.locator("main[data-stale]").waitFor();
+      const action = page.getByRole("button", { name: "New fleet" });
+      assert.equal(await action.isDisabled(), true);
+      assert.match((await action.getAttribute("title")) ?? "", /server does not answer/);
+      await axe(page);
+      await page.setViewportSize({ width: 390, height: 844 });
+      await assertFits(page);
+      await page.setViewportSize({ width: 1_440, height: 900 });
+      // A page that was never opened: its program is not here yet.
+      await page.getByRole("link", { name: "Sites" }).click();
+    } finally {
+      process.kill(server.program.child.pid!, "SIGCONT");
+    }
+    await until("a live page", async () => (await isLive(page)) && !(await isCutOff(page)));
+    await page.getByRole("heading", { name: "Sites" }).waitFor();
+    await page.getByText("Hall").waitFor();
+    assert.equal(await page.evaluate("globalThis.same_page"), true);
+  });
+
+  await t.test("a server that is gone and comes back with other data", async () => {
+    await server.program.kill();
+    await until("the outage to show", () => isCutOff(page));
+    await page.getByText("Hall").waitFor();
+    await page.getByRole("link", { name: "Releases" }).click();
+    await page.getByRole("link", { name: "Hall" }).click();
+    await server.restart();
+    await api.updateSite({ params: { id: site.id }, body: { name: "Yard" } });
+    await page.getByRole("heading", { name: "Yard" }).waitFor();
+    await until("a live page", async () => (await isLive(page)) && !(await isCutOff(page)));
+  });
+});
+
+test("a page that could not load, and a list whose first page failed, load when the server answers again", LIMIT, async (t) => {
+  const it = await openDashboard(t, { robots: 1 });
+  const { page } = it;
+  it.allow(/was answered 503|status of 503|the database does not answer/);
+  const fail = (path: string) =>
+    page.route(path, (route) =>
+      route.fulfill({ status: 503, json: { error: { code: "unavailable", message: "the database does not answer" } } }),
+    );
+  await fail("**/api/auth/session");
+  await page.goto("/robots");
+  await page.getByText("the database does not answer").waitFor();
+  await fail("**/api/robots?*");
+  await page.unroute("**/api/auth/session");
+  await page.getByRole("heading", { name: "Robots" }).waitFor();
+  await page.locator("main").getByText("the database does not answer").waitFor();
+  await page.unroute("**/api/robots?*");
+  await it.org.api.updateRobot({ params: { id: it.robots[0]!.id }, body: { name: "cart-17" } });
+  await page.getByText("cart-17").waitFor();
+});
+
+test("health of a robot moves with what it sends, and its time with the clock", LIMIT, async (t) => {
+  const it = await openDashboard(t, { robots: 1 });
+  const { page } = it;
+  const [robot] = it.robots;
+  const send = (percent: number): void =>
+    robot!.sendHealth({
+      cpu: { percent, load_1m: 1, cores: 4, temperature_celsius: null },
+      memory: { used_bytes: 1, total_bytes: 4 },
+      disks: [],
+      battery: null,
+      network: [],
+      checks: [],
+    });
+  send(11);
+  await visit(page, `/robots/${robot!.id}/health`);
+  await page.getByText("11 %").first().waitFor();
+  send(77);
+  await page.getByText("77 %").first().waitFor();
+  await page.getByText("just now").first().waitFor({ state: "detached" });
+});
