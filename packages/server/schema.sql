@@ -83,6 +83,19 @@ alter table audit_entry enable row level security;
 create policy tenant on audit_entry using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on audit_entry to pg_database_owner;
 
+create table authority_change (
+  org_id text not null,
+  kind text not null,
+  subject_id text not null,
+  changed_at timestamp with time zone not null,
+  constraint authority_change_pkey PRIMARY KEY (org_id, kind, subject_id),
+  constraint authority_change_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint authority_change_kind_check CHECK (kind = ANY (ARRAY['user'::text, 'token'::text, 'robot'::text]))
+);
+alter table authority_change enable row level security;
+create policy tenant on authority_change using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on authority_change to pg_database_owner;
+
 create table config_entry (
   org_id text not null,
   id text not null,
@@ -222,6 +235,7 @@ create table deployment (
   finished_at timestamp with time zone,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  authority jsonb,
   events_dropped_at timestamp with time zone,
   constraint deployment_pkey PRIMARY KEY (org_id, id),
   constraint deployment_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
@@ -358,6 +372,7 @@ create table enrollment_key (
   created_by jsonb,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  authority jsonb,
   constraint enrollment_key_pkey PRIMARY KEY (org_id, id),
   constraint enrollment_key_hash_key UNIQUE (hash),
   constraint enrollment_key_org_id_fleet_id_fkey FOREIGN KEY (org_id, fleet_id) REFERENCES fleet(org_id, id) ON DELETE CASCADE,

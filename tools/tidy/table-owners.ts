@@ -23,6 +23,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   deployment_due: "features/deployments",
   deployment_target: "features/deployments",
   deployment_event: "features/deployments",
+  authority_change: "features/deployments",
   robot_app: "features/deployments",
   robot_desired: "features/deployments",
   robot_follow: "features/deployments",

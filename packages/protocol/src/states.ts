@@ -48,6 +48,8 @@ export const REASONS = [
   "expired",
   "no_targets",
   "robot_removed",
+  "scope_lost",
+  "creator_removed",
   "user_cancelled",
   "threshold_exceeded",
   "agent_lost",

@@ -96,6 +96,7 @@ export function newDeployment(
     retry_of: null,
     rollback_of: null,
     created_by: OPERATOR,
+    authority: null,
     started_at: null,
     finished_at: null,
     created_at: now,

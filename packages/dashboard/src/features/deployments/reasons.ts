@@ -43,6 +43,14 @@ const REASONS: Record<Reason, Explanation> = {
   expired: { text: "it was not begun before it expired", advice: "Deploy again." },
   no_targets: { text: "no robot was in the fleet when it started", advice: "Enrol robots or move some in, then deploy again." },
   robot_removed: { text: "the robot was decommissioned" },
+  scope_lost: {
+    text: "its creator may no longer deploy to this robot",
+    advice: "Deploy again as someone who may deploy to the robot's fleet.",
+  },
+  creator_removed: {
+    text: "its creator left the organization, or the token was revoked",
+    advice: "Deploy again as a member of the organization.",
+  },
   user_cancelled: { text: "somebody cancelled it" },
   threshold_exceeded: { text: "too many robots failed", advice: "See why they did, then retry those that failed." },
   agent_lost: {

@@ -3,9 +3,11 @@ import type { Actor } from "@robofleet/protocol/routes";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
+import type { Authority } from "../access/index.ts";
 import { callOff } from "./call-off.ts";
 import { eachApart } from "./each-apart.ts";
 import { deleteDue, getDeploymentRow, listCancelling, lockDeployments, setCancelRequested } from "./store/deployments.ts";
+import { setAuthority } from "./store/rollback.ts";
 import type { DeploymentKind, DeploymentRow } from "./store/rows.ts";
 import { type Engine, moveDeployment } from "./transition.ts";
 
@@ -24,6 +26,8 @@ export async function cancelDeployment(
   chunk = CHUNK_TARGETS,
   kind: DeploymentKind = "release",
   mode: "finish" | "rollback" = "finish",
+  /** On whose authority robots go back, by the mode `rollback`. */
+  authority?: Authority,
 ): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     if ((await getDeploymentRow(tx, org_id, kind, id)) === undefined)
@@ -34,6 +38,7 @@ export async function cancelDeployment(
     if (locked.cancel_requested_at !== null && (mode === "finish" || locked.cancel_mode === mode)) return locked;
     const now = engine.clock.now();
     await setCancelRequested(tx, org_id, id, mode, now);
+    if (mode === "rollback" && authority !== undefined) await setAuthority(tx, org_id, id, authority);
     const row = { ...locked, cancel_requested_at: locked.cancel_requested_at ?? now, cancel_mode: mode };
     // It is called off already; what goes back goes on.
     if (row.status === "cancelling" || row.status === "rolling_back") return row;

@@ -3,6 +3,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
 import { parseTime } from "../../kernel/time.ts";
+import { authorityOf } from "../access/index.ts";
 import { requireFileName } from "../configs/index.ts";
 import { announce } from "../events/index.ts";
 import { requireDeployable } from "../signing/index.ts";
@@ -81,6 +82,7 @@ export async function createDeployment(
     rollout,
     scheduled_at,
     created_by: caller.actor,
+    authority: authorityOf(caller),
   });
   return { row, release };
 }
@@ -127,6 +129,7 @@ export async function createConfigDeployment(
     rollout: {},
     scheduled_at: null,
     created_by: caller.actor,
+    authority: authorityOf(caller),
   });
 }
 

@@ -12,13 +12,16 @@ export interface DispatchFacts {
   rivals: readonly Pick<TargetRow, "id" | "status">[];
   /** The newest target of the same robot and subject that was ever dispatched. */
   last_target_id: string;
+  /** Why its creator may not deploy to the robot any more; null or absent: the creator may. */
+  denial?: Reason | null;
 }
 
 export type Decision = { dispatch: true; supersede: string[] } | { wait: WaitingFor } | { end: "cancelled" | "failed"; reason: Reason };
 
 /** Whether a queued target goes out now, waits, or ends here. Pure. */
-export function decide({ target, robot, release, rivals, last_target_id }: DispatchFacts): Decision {
+export function decide({ target, robot, release, rivals, last_target_id, denial = null }: DispatchFacts): Decision {
   if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
+  if (denial !== null) return { end: "cancelled", reason: denial };
   // Ids grow with time: a newer target went first, this one would undo it.
   if (last_target_id > target.id) return { end: "cancelled", reason: "superseded" };
   // A robot that was to go back to it cannot.

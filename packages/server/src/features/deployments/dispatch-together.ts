@@ -1,6 +1,7 @@
 import type { Db } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { readAuthorities } from "../access/index.ts";
 import { decide } from "./decide.ts";
 import { deadlineOf, verifySecondsOf } from "./policy.ts";
 import { isLimited } from "./slots.ts";
@@ -106,6 +107,11 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]) {
   const robot_ids = pairs.map(({ target }) => target.robot_id);
   const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
   const apps = await appsOf(tx, org_id, robot_ids);
+  const authorities = await readAuthorities(
+    tx,
+    org_id,
+    pairs.map(({ deployment }) => deployment),
+  );
   const wanted = [...new Set(pairs.flatMap(({ target }) => target.release_id ?? []))];
   const releases = new Map((await listReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
   const decided = pairs.map((pair) => ({
@@ -116,6 +122,7 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]) {
       release: pair.target.release_id === null ? undefined : (releases.get(pair.target.release_id) ?? "deleted"),
       rivals: [],
       last_target_id: apps.get(keyOf(pair.target))?.last_target_id ?? "",
+      denial: authorities.denialAt(pair.deployment, robots.get(pair.target.robot_id)),
     }),
   }));
   return {

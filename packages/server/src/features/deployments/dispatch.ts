@@ -2,6 +2,7 @@ import type { Actor } from "@robofleet/protocol/routes";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { readAuthorities } from "../access/index.ts";
 import { type Decision, decide } from "./decide.ts";
 import { dispatchTogether } from "./dispatch-together.ts";
 import { giveBack } from "./give-back.ts";
@@ -151,6 +152,7 @@ async function decideAll(
     ).map((row) => [row.robot_id, row.last_target_id]),
   );
   const wanted = [...new Set(targets.flatMap(({ release_id }) => release_id ?? []))];
+  const authorities = await readAuthorities(tx, org_id, [deployment]);
   const releases = new Map((await listReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
   return targets.map((target) => ({
     target,
@@ -160,6 +162,7 @@ async function decideAll(
       release: target.release_id === null ? undefined : (releases.get(target.release_id) ?? "deleted"),
       rivals: rivals.get(target.robot_id) ?? [],
       last_target_id: last.get(target.robot_id) ?? "",
+      denial: authorities.denialAt(deployment, robots.get(target.robot_id)),
     }),
   }));
 }

@@ -2,6 +2,7 @@ import type { JsonValue } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import { alarm } from "../../kernel/alarm.ts";
 import { background } from "../../kernel/background.ts";
+import { HINT_AUTHORITY, recheckAuthorities } from "./authority-changes.ts";
 import { continueCancellations } from "./cancel.ts";
 import { dispatchQueued } from "./dispatch.ts";
 import { continueFanOuts, HINT_FAN_OUT } from "./fan-out.ts";
@@ -41,6 +42,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, () => continueFanOuts(db, plane));
   const cancellations = background(plane, "cancellations", DISPATCH_EVERY_MS, () => continueCancellations(db, plane));
   const rollbacks = background(plane, "rollbacks", DISPATCH_EVERY_MS, () => continueRollbacks(db, plane));
+  const authority = background(plane, "authority", DISPATCH_EVERY_MS, () => recheckAuthorities(db, plane));
   const arrivals = arrivalsOf(plane);
   const follow = background(plane, "follow", DISPATCH_EVERY_MS, async () => {
     const more = await followArrivals(db, plane, arrivals);
@@ -72,9 +74,10 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     next_due.set(more ? null : (await nextDueAt(db)).due_at);
     return more;
   });
-  const loops = [dispatch, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, told, schedule];
+  const loops = [dispatch, authority, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, told, schedule];
   const subscriptions = [
     bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
+    bus.subscribe(HINT_AUTHORITY, () => authority.wake()),
     bus.subscribe(HINT_FAN_OUT, () => fan_out.wake()),
     bus.subscribe(HINT_ROLLOUT, () => {
       rollbacks.wake();

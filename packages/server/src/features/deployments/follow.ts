@@ -77,6 +77,7 @@ function deploymentFor(
     event_id: engine.id("evt"),
     kind,
     robot_id,
+    fleet_id,
     release_id: kind === "release" ? wanted : null,
     app: kind === "release" ? app : null,
     revision: kind === "release" ? null : id,

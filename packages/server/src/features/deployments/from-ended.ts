@@ -1,8 +1,9 @@
 import { isTerminal } from "@robofleet/protocol";
-import type { Actor, Rollout } from "@robofleet/protocol/routes";
+import type { Rollout } from "@robofleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, Fault, notFound } from "../../kernel/fault.ts";
+import { authorityOf } from "../access/index.ts";
 import { requireDeployable } from "../signing/index.ts";
 import { startDeployment } from "./create.ts";
 import { checkRollout } from "./rollout/check-rollout.ts";
@@ -24,7 +25,7 @@ export async function createFromEnded(
   ended: DeploymentRow,
   as: Source["as"],
   rollout: Rollout | undefined,
-  actor: Actor,
+  caller: Caller,
 ): Promise<DeploymentRow> {
   const { org_id, id, target_kind, robot_id, fleet_id, app } = ended;
   const groups = await groupSourceMembers(tx, org_id, { deployment_id: id, as, fleet_id });
@@ -52,7 +53,8 @@ export async function createFromEnded(
     revision: null,
     rollout: rollout ?? (as === "retry" ? again(ended.rollout) : plain(ended.rollout)),
     scheduled_at: null,
-    created_by: actor,
+    created_by: caller.actor,
+    authority: authorityOf(caller),
     retry_of: as === "retry" ? id : null,
     rollback_of: as === "rollback" ? id : null,
   });
@@ -87,13 +89,13 @@ export async function retryDeployment(
   id: string,
   rollout: Rollout | undefined,
 ): Promise<DeploymentRow> {
-  const { org_id, actor } = caller;
+  const { org_id } = caller;
   return db.transaction(async (tx) => {
     if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
     const [row] = await lockDeployments(tx, org_id, [id]);
     if (row === undefined) throw notFound("deployment", id);
     if (!isTerminal(row.status)) throw conflict(`deployment ${id} has not ended: it is ${row.status}`);
     if (rollout !== undefined) checkRollout(rollout, row.target_kind, engine.clock.now(), null);
-    return createFromEnded(tx, engine, row, "retry", rollout, actor);
+    return createFromEnded(tx, engine, row, "retry", rollout, caller);
   });
 }

@@ -20,6 +20,8 @@ const REASONS: Record<Reason, string> = {
   expired: "it was not done before it expired",
   no_targets: "there is no robot to deploy to",
   robot_removed: "the robot was removed",
+  scope_lost: "its creator may no longer deploy to this robot",
+  creator_removed: "its creator was removed, or the token was revoked",
   user_cancelled: "it was cancelled",
   threshold_exceeded: "too many robots failed",
   agent_lost: "the robot was not heard of any more",

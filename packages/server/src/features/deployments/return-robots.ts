@@ -1,6 +1,7 @@
 import type { Reason } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
+import { readAuthorities } from "../access/index.ts";
 import { returnDeadline, verifySecondsOf } from "./policy.ts";
 import { type AppState, bumpGenerations, listAppStates, setDesiredApps } from "./store/robot-state.ts";
 import { holdReleases } from "./store/rollback.ts";
@@ -14,13 +15,16 @@ export interface ReturnFacts {
   app: Pick<AppState, "current_release_id" | "target_id"> | undefined;
   /** Whether the release before still exists; true where there was none. */
   previous_exists: boolean;
+  /** Why who asked for the rollback may not deploy to the robot any more; null or absent: they may. */
+  denial?: Reason | null;
 }
 
 export type Return = { go: true } | { end: "cancelled" | "failed"; reason: Reason };
 
 /** Whether a robot that got a deployment's release is to go back, or why there is nothing to go back from. Pure. */
-export function decideReturn({ target, robot, app, previous_exists }: ReturnFacts): Return {
+export function decideReturn({ target, robot, app, previous_exists, denial = null }: ReturnFacts): Return {
   if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
+  if (denial !== null) return { end: "cancelled", reason: denial };
   const newer_under_way = app !== undefined && app.target_id !== null && app.target_id !== target.id;
   if (newer_under_way || (app?.current_release_id ?? null) !== target.release_id) return { end: "cancelled", reason: "superseded" };
   return previous_exists ? { go: true } : { end: "failed", reason: "rollback_failed" };
@@ -92,7 +96,8 @@ export async function returnRobots(
 }
 
 /** Whether each goes back, with what that was decided by; from now on their generations are held. */
-async function decideAll(tx: Db, { org_id, app: name }: DeploymentRow, targets: readonly TargetRow[], now: Date) {
+async function decideAll(tx: Db, deployment: DeploymentRow, targets: readonly TargetRow[], now: Date) {
+  const { org_id, app: name } = deployment;
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
   const previous = [...new Set(targets.flatMap(({ previous_release_id }) => previous_release_id ?? []))];
@@ -100,6 +105,7 @@ async function decideAll(tx: Db, { org_id, app: name }: DeploymentRow, targets: 
   // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const apps = new Map((await listAppStates(tx, org_id, robot_ids, name ?? "main")).map((state) => [state.robot_id, state]));
+  const authorities = await readAuthorities(tx, org_id, [deployment]);
   const decided = targets.map((target) => ({
     target,
     decision: decideReturn({
@@ -107,6 +113,7 @@ async function decideAll(tx: Db, { org_id, app: name }: DeploymentRow, targets: 
       robot: robots.get(target.robot_id),
       app: apps.get(target.robot_id),
       previous_exists: target.previous_release_id === null || existing.has(target.previous_release_id),
+      denial: authorities.denialAt(deployment, robots.get(target.robot_id)),
     }),
   }));
   return { robots, generations, decided };

@@ -4,12 +4,13 @@ import type { Caller } from "../../kernel/caller.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
+import { authorityOf } from "../access/index.ts";
 import { callOff } from "./call-off.ts";
 import { eachApart } from "./each-apart.ts";
 import { createFromEnded, findDeployable } from "./from-ended.ts";
 import { returnRobots } from "./return-robots.ts";
 import { getDeploymentRow, lockDeployments } from "./store/deployments.ts";
-import { groupReturns, listRollingBack, setRollbackRequested } from "./store/rollback.ts";
+import { groupReturns, listRollingBack, setAuthority, setRollbackRequested } from "./store/rollback.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { lockTargetsByStatus } from "./store/targets.ts";
 import { type CreateContext, type Engine, HINT_ROLLOUT, moveDeployment } from "./transition.ts";
@@ -50,12 +51,15 @@ export async function rollBackDeployment(
     if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
     const [row] = await lockDeployments(tx, org_id, [id]);
     if (row === undefined) throw notFound("deployment", id);
-    if (isTerminal(row.status)) return { row: await createFromEnded(tx, engine, row, "rollback", undefined, actor), is_new: true };
+    if (isTerminal(row.status)) return { row: await createFromEnded(tx, engine, row, "rollback", undefined, caller), is_new: true };
     if (row.status === "scheduled") throw conflict(`deployment ${id} has not started: cancel it`);
     if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled: roll it back when it has ended`);
     if (row.status === "rolling_back") return { row, is_new: false };
     await requireReturnable(tx, engine, row);
-    const rolling_back = await beginRollback(tx, engine, row, "rollback_requested", actor);
+    // From here on it acts on the authority of who asked for the rollback.
+    const authority = authorityOf(caller);
+    await setAuthority(tx, org_id, id, authority);
+    const rolling_back = await beginRollback(tx, engine, { ...row, authority }, "rollback_requested", actor);
     return { row: await rollBackOpen(tx, engine, rolling_back, actor, chunk), is_new: false };
   });
 }

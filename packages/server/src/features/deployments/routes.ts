@@ -4,6 +4,7 @@ import { asksDryRun } from "../../kernel/dry-run.ts";
 import type { Http } from "../../kernel/http.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
 import { notFound } from "../../kernel/fault.ts";
+import { authorityOf } from "../access/index.ts";
 import { openFile } from "../configs/index.ts";
 import { cancelDeployment } from "./cancel.ts";
 import { createConfigDeployment, createDeployment } from "./create.ts";
@@ -45,7 +46,17 @@ export function deploymentRoutes(http: Http, plane: Plane): void {
     data: await withRelease(db, await promoteDeployment(db, plane, caller.org_id, params.id, caller.actor)),
   }));
   serve(http, plane, routes.cancelDeployment, async (_, { db, caller, params, body }) => {
-    const row = await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, undefined, "release", body.mode);
+    const row = await cancelDeployment(
+      db,
+      plane,
+      caller.org_id,
+      params.id,
+      caller.actor,
+      undefined,
+      "release",
+      body.mode,
+      authorityOf(caller),
+    );
     return { data: await withRelease(db, row) };
   });
   serve(http, plane, routes.retryDeployment, async (_, { db, caller, params, body }) => {

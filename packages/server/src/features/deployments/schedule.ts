@@ -3,6 +3,7 @@ import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
+import { endScheduledIfDenied } from "./authority-changes.ts";
 import { expiresAt } from "./expiry.ts";
 import { beginFanOut } from "./fan-out.ts";
 import { isLimited } from "./slots.ts";
@@ -93,6 +94,7 @@ function releaseOne(db: Db, engine: CreateContext, org_id: string, id: string): 
     const [row] = await lockDeployments(tx, org_id, [id]);
     if ((await takeDue(tx, org_id, [id], engine.clock.now())).length === 0) return;
     if (row === undefined || row.status !== "scheduled") return;
+    if (await endScheduledIfDenied(tx, engine, row)) return;
     await beginFanOut(tx, engine, await moveDeployment(tx, engine, row, "queued", null, SYSTEM));
   });
 }

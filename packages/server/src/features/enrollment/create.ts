@@ -5,6 +5,7 @@ import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest } from "../../kernel/fault.ts";
+import { authorityOf } from "../access/index.ts";
 import { announce } from "../events/index.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
@@ -44,6 +45,7 @@ export async function createKey(
       max_uses,
       expires_at: expires_in_hours === 0 ? null : new Date(at.getTime() + expires_in_hours * HOUR_MS),
       created_by: caller.actor,
+      authority: authorityOf(caller),
       at,
     });
     announce(tx, plane, org_id, { kind: "enrollment_key", id: key.id, change: "created", fleet_id });

@@ -13,6 +13,7 @@ import { recordTimeline } from "../timeline/index.ts";
 import { keyHash } from "./create.ts";
 import { findKey, findKeyByHash, findOwner, insertRobotKey, isSuspended, type KeyRow, type KeyStatus, takeUse } from "./store.ts";
 import { takePlace } from "./replace.ts";
+import { requireAuthority } from "./require-authority.ts";
 import { statusOf } from "./wire.ts";
 
 type EnrollBody = BodyOf<Routes["enrollRobot"]>;
@@ -87,6 +88,7 @@ async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, 
   const fleet = await shareFleet(tx, org_id, fleet_id);
   if (fleet === undefined) throw unknownKey();
   if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
+  await requireAuthority(tx, key, { site_id: fleet.site_id, fleet_id });
   const robot_id = plane.id(ID_PREFIXES.robot);
   const name = body.name ?? defaultName(robot_id, body.platform?.hostname);
   const { labels = {}, platform } = body;

@@ -1,1 +1,2 @@
+export { revokeKeysOf } from "./store.ts";
 export { enrollmentRoutes } from "./routes.ts";

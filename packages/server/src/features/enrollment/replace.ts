@@ -5,10 +5,12 @@ import type { Plane } from "../../context.ts";
 import { type Caller, robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, forbidden, notFound, printable } from "../../kernel/fault.ts";
+import { authorityOf } from "../access/index.ts";
 import { announce } from "../events/index.ts";
 import { endLinkOfReplaced, giveRobotKey, lockRobot } from "../robots/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { keyHash, SECRET_BYTES } from "./create.ts";
+import { requireAuthority } from "./require-authority.ts";
 import { insertKey, type KeyRow, replaceRobotKey, revokeReplacements } from "./store.ts";
 import { toWire } from "./wire.ts";
 
@@ -36,6 +38,7 @@ export const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot
       max_uses: 1,
       expires_at: new Date(at.getTime() + LIFE_MS),
       created_by: actor,
+      authority: authorityOf(caller),
       at,
     });
     announce(tx, plane, org_id, [
@@ -51,12 +54,14 @@ type Platform = Parameters<typeof giveRobotKey>[1]["platform"];
 export async function takePlace(
   plane: Plane,
   tx: Db,
-  { org_id, id: key_id, robot_id }: KeyRow & { robot_id: string },
+  key: KeyRow & { robot_id: string },
   public_key: Buffer,
   platform: Platform,
 ): Promise<{ name: string }> {
+  const { org_id, id: key_id, robot_id } = key;
   const at = plane.clock.now();
   const robot = await lockRobot(tx, org_id, robot_id);
+  if (robot !== undefined) await requireAuthority(tx, key, robot);
   const given = await giveRobotKey(tx, { org_id, id: robot_id, public_key, enrollment_key_id: key_id, platform, at });
   if (robot === undefined || given === 0) throw forbidden("the robot that this key is for was decommissioned");
   await replaceRobotKey(tx, org_id, robot_id, public_key, at);

@@ -1,4 +1,5 @@
 import type { Actor } from "@robofleet/protocol/routes";
+import type { Authority } from "../access/index.ts";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
@@ -16,6 +17,7 @@ const keyRow = row({
   expires_at: nullable(timestamptz),
   revoked_at: nullable(timestamptz),
   created_by: nullable(jsonb<Actor>()),
+  authority: nullable(jsonb<Authority>()),
   created_at: timestamptz,
   updated_at: timestamptz,
 });
@@ -60,8 +62,8 @@ export interface NewKey extends Omit<KeyRow, "uses" | "revoked_at" | "created_at
 
 export const insertKey = (db: Db, k: NewKey): Promise<KeyRow> =>
   db.one(sql(keyRow)`
-    insert into enrollment_key (org_id, id, hash, label, site_id, fleet_id, robot_id, max_uses, expires_at, created_by, created_at, updated_at)
-    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.robot_id}, ${k.max_uses}, ${k.expires_at}, ${json(k.created_by ?? undefined)}, ${k.at}, ${k.at})
+    insert into enrollment_key (org_id, id, hash, label, site_id, fleet_id, robot_id, max_uses, expires_at, created_by, authority, created_at, updated_at)
+    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.robot_id}, ${k.max_uses}, ${k.expires_at}, ${json(k.created_by ?? undefined)}, ${json(k.authority ?? undefined)}, ${k.at}, ${k.at})
     returning ${keyRow}`);
 
 /** Revoking again changes nothing. */
@@ -69,6 +71,20 @@ export const revokeKey = (db: Db, org_id: string, id: string, now: Date): Promis
   db.maybe(sql(keyRow)`
     update enrollment_key set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
     where org_id = ${org_id} and id = ${id} returning ${keyRow}`);
+
+const revokedRow = row({ id: text, fleet_id: text });
+/** Revokes the keys that a person or a token has made. Returns those that were not revoked before. */
+export const revokeKeysOf = (db: Db, org_id: string, maker: { user_id: string } | { token_id: string }, now: Date) =>
+  db.many(sql(revokedRow)`
+    with locked as (
+      select id from enrollment_key where org_id = ${org_id} and revoked_at is null and ${madeBy(maker)} order by id for update)
+    update enrollment_key set revoked_at = ${now}, updated_at = ${now}
+    where org_id = ${org_id} and id in (select id from locked) returning id, fleet_id`);
+
+const madeBy = (maker: { user_id: string } | { token_id: string }) =>
+  "user_id" in maker
+    ? sql`created_by ->> 'type' = 'user' and created_by ->> 'id' = ${maker.user_id}`
+    : sql`(authority ->> 'token_id' = ${maker.token_id} or (authority is null and created_by ->> 'type' = 'org_token' and created_by ->> 'id' = ${maker.token_id}))`;
 
 /** Keys for this robot's new computer that nobody used: a newer one takes their place. */
 export const revokeReplacements = (db: Db, org_id: string, robot_id: string, now: Date): Promise<{ id: string }[]> =>

@@ -4,7 +4,7 @@ import type { Plane } from "../../context.ts";
 import { type Caller, roleOn } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest } from "../../kernel/fault.ts";
-import { followFleet } from "../deployments/index.ts";
+import { followFleet, noteAuthorityChange } from "../deployments/index.ts";
 import { announce } from "../events/index.ts";
 import { type FleetPlace, requireFleet } from "../fleets/index.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
@@ -81,6 +81,7 @@ async function apply(plane: Plane, tx: Db, { org_id, actor }: Caller, robots: re
     org_id,
     moves.map(({ id, site_id, fleet_id }) => moved(id, { site_id, fleet_id }, to)),
   );
+  await noteAuthorityChange(tx, plane, org_id, "robot", moved_ids);
   await followFleet(tx, plane, org_id, moved_ids);
   await recordTimelineMany(
     tx,

@@ -3,7 +3,7 @@ import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
-import { followFleet } from "../deployments/index.ts";
+import { followFleet, noteAuthorityChange } from "../deployments/index.ts";
 import { announce, type AnnouncedChange } from "../events/index.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
@@ -33,6 +33,7 @@ export async function changeRobot(
       return;
     }
     announce(tx, plane, org_id, moved(robot_id, from, place));
+    await noteAuthorityChange(tx, plane, org_id, "robot", [robot_id]);
     await followFleet(tx, plane, org_id, [robot_id]);
     await recordTimeline(tx, plane, {
       org_id,

@@ -7,6 +7,8 @@ import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
+import { noteAuthorityChange } from "../deployments/index.ts";
+import { revokeKeysOf } from "../enrollment/index.ts";
 import { announce } from "../events/index.ts";
 import { issueToken, requireMember, rotate } from "./issue.ts";
 import { findToken, listTokens, revokeToken, type TokenRow } from "./store-manage.ts";
@@ -40,15 +42,28 @@ export function tokenRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.revokeToken, async (_, { params, caller, db }) => {
     const now = plane.clock.now();
-    const token = found(await revokeToken(db, caller.org_id, params.id, now), params.id);
-    if (token.revoked_at?.getTime() === now.getTime())
-      announce(db, plane, caller.org_id, { kind: "token", id: token.id, change: "updated" });
-    return { data: toWire(token, now) };
+    return { data: toWire(await revoke(plane, db, caller.org_id, params.id, now), now) };
   });
 
   serve(http, plane, routes.rotateToken, async (_, { params, body, caller, db }) => ({
     data: await rotate(plane, db, caller.org_id, params.id, body.overlap_seconds ?? 0),
   }));
+}
+
+/** Revokes a token, and with it the enrollment keys that it made; what is pending on its authority ends soon after. */
+function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Promise<TokenRow> {
+  return db.transaction(async (tx) => {
+    // Keys before the token, as an enrollment locks them.
+    const keys = await revokeKeysOf(tx, org_id, { token_id: id }, now);
+    const token = found(await revokeToken(tx, org_id, id, now), id);
+    if (token.revoked_at?.getTime() !== now.getTime()) return token;
+    await noteAuthorityChange(tx, plane, org_id, "token", [id]);
+    announce(tx, plane, org_id, [
+      { kind: "token", id, change: "updated" },
+      ...keys.map((key) => ({ kind: "enrollment_key" as const, id: key.id, change: "updated", fleet_id: key.fleet_id })),
+    ]);
+    return token;
+  });
 }
 
 function found(token: TokenRow | undefined, id: string): TokenRow {

@@ -48,11 +48,12 @@ export const findToken = (db: Db, org_id: string, id: string): Promise<TokenRow 
 export const lockToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id} for update`);
 
-/** Revoking again changes nothing. */
+/** Revoking again changes nothing. Waits for what acts on the token's authority at this moment, which shares its row. */
 export const revokeToken = (db: Db, org_id: string, id: string, now: Date): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`
+    with locked as (select id from credential where org_id = ${org_id} and id = ${id} for update)
     update credential set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
-    where org_id = ${org_id} and id = ${id} returning ${tokenRow}`);
+    where org_id = ${org_id} and id in (select id from locked) returning ${tokenRow}`);
 
 /** The secret becomes another one; the one before is taken until `previous_until`, the one before that no more. */
 export const rotateToken = (

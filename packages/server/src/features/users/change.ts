@@ -4,6 +4,8 @@ import type { Plane } from "../../context.ts";
 import type { Grant } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../kernel/fault.ts";
+import { noteAuthorityChange } from "../deployments/index.ts";
+import { revokeKeysOf } from "../enrollment/index.ts";
 import { announce } from "../events/index.ts";
 import { checkScopes, hasAdminToken, revokeTokensOfUser } from "../tokens/index.ts";
 import {
@@ -12,6 +14,7 @@ import {
   findUser,
   hasAdminUser,
   isInOtherOrg,
+  lockGrants,
   lockPeople,
   renameAccount,
   setGrant,
@@ -32,9 +35,13 @@ export async function addUser(
     const scopes = await checkScopes(tx, org_id, body.scopes ?? []);
     const id = await addAccount(tx, { id: plane.id(ID_PREFIXES.user), email: addressOf(body.email), name: body.name, at });
     const before = await findUser(tx, org_id, id);
+    await lockGrants(tx, org_id, id);
     await setGrant(tx, org_id, id, { role: body.role, scopes }, at);
     const user = await readUser(tx, org_id, id);
-    if (before !== undefined) await keepAnAdmin(plane, tx, org_id, before, user.grants);
+    if (before !== undefined) {
+      await keepAnAdmin(plane, tx, org_id, before, user.grants);
+      await noteAuthorityChange(tx, plane, org_id, "user", [id]);
+    }
     announce(tx, plane, org_id, { kind: "user", id, change: before === undefined ? "created" : "updated" });
     return { is_new: before === undefined, user: toWire(user) };
   });
@@ -49,6 +56,7 @@ export async function changeUser(plane: Plane, db: Db, org_id: string, id: strin
     const grants = await checkGrants(tx, org_id, body, user);
     if (body.name !== undefined && body.name !== user.name) await rename(plane, tx, org_id, user, body.name, at);
     if (grants !== undefined) {
+      await lockGrants(tx, org_id, id);
       await dropGrantsExcept(
         tx,
         org_id,
@@ -57,6 +65,7 @@ export async function changeUser(plane: Plane, db: Db, org_id: string, id: strin
       );
       for (const grant of grants) await setGrant(tx, org_id, id, grant, at);
       await keepAnAdmin(plane, tx, org_id, user, grants);
+      await noteAuthorityChange(tx, plane, org_id, "user", [id]);
     }
     announce(tx, plane, org_id, { kind: "user", id, change: "updated" });
     return toWire(await readUser(tx, org_id, id));
@@ -68,12 +77,16 @@ export async function removeUser(plane: Plane, db: Db, org_id: string, id: strin
   return await db.transaction(async (tx) => {
     await lockPeople(tx, org_id);
     const user = await readUser(tx, org_id, id);
+    // Keys before memberships, as an enrollment locks them.
+    const keys = await revokeKeysOf(tx, org_id, { user_id: id }, plane.clock.now());
     await dropGrantsExcept(tx, org_id, id, []);
     await keepAnAdmin(plane, tx, org_id, user, []);
     const revoked = await revokeTokensOfUser(tx, org_id, id, plane.clock.now());
+    await noteAuthorityChange(tx, plane, org_id, "user", [id]);
     announce(tx, plane, org_id, [
       { kind: "user", id, change: "removed" },
       ...revoked.map((token) => ({ kind: "token" as const, id: token.id, change: "updated" })),
+      ...keys.map((key) => ({ kind: "enrollment_key" as const, id: key.id, change: "updated", fleet_id: key.fleet_id })),
     ]);
     return toWire(user);
   });

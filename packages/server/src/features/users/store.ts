@@ -75,6 +75,10 @@ export const isInOtherOrg = async (db: Db, org_id: string, id: string): Promise<
       select exists (select from membership where user_id = ${id} and org_id <> ${org_id}) as present`)
   ).present;
 
+/** Holds off what acts on the user's authority: it shares these rows. */
+export const lockGrants = (db: Db, org_id: string, user_id: string): Promise<number> =>
+  db.run(sql`select from membership where org_id = ${org_id} and user_id = ${user_id} order by role for update`);
+
 /** A grant of a role that the user has already takes the place of that one. */
 export const setGrant = (db: Db, org_id: string, user_id: string, { role, scopes }: Grant, at: Date): Promise<number> =>
   db.run(sql`

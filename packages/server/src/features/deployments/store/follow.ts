@@ -84,6 +84,8 @@ export interface RobotDeployment {
   event_id: string;
   kind: DeploymentKind;
   robot_id: string;
+  /** The fleet that the robot follows: on its authority the deployment runs. */
+  fleet_id: string;
   release_id: string | null;
   app: string | null;
   revision: string | null;
@@ -105,9 +107,9 @@ export async function insertRobotDeployments(
   const rows = json(deployments);
   await db.run(sql`
     insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, revision, rollout, status, fan_out_at, fan_out_done_at, fan_out_cursor, expires_at,
-      created_by, count_total, count_queued, event_seq, created_at, updated_at)
-    select ${org_id}, d.id, d.kind, 'robot', d.robot_id, d.release_id, d.app, d.revision, d.rollout, 'queued', ${now}, ${now}, d.robot_id, ${expires_at}, ${json(actor)}, 1, 1, 1, ${now}, ${now}
-    from jsonb_to_recordset(${rows}::jsonb) as d (id text, kind text, robot_id text, release_id text, app text, revision text, rollout jsonb)`);
+      created_by, authority, count_total, count_queued, event_seq, created_at, updated_at)
+    select ${org_id}, d.id, d.kind, 'robot', d.robot_id, d.release_id, d.app, d.revision, d.rollout, 'queued', ${now}, ${now}, d.robot_id, ${expires_at}, ${json(actor)}, jsonb_build_object('fleet_id', d.fleet_id), 1, 1, 1, ${now}, ${now}
+    from jsonb_to_recordset(${rows}::jsonb) as d (id text, kind text, robot_id text, fleet_id text, release_id text, app text, revision text, rollout jsonb)`);
   await db.run(sql`
     insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
     select ${org_id}, d.id, d.target_id, d.kind, d.robot_id, d.subject, d.release_id, 'queued', ${now}, ${now}

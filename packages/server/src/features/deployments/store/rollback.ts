@@ -1,11 +1,16 @@
 import type { Db } from "../../../kernel/db.ts";
-import { int, list, nullable, row, sql, text } from "../../../kernel/sql.ts";
+import type { Authority } from "../../access/index.ts";
+import { int, json, list, nullable, row, sql, text } from "../../../kernel/sql.ts";
 import { targetRow } from "./rows.ts";
 
 export const setRollbackRequested = (db: Db, org_id: string, id: string, now: Date) =>
   db.run(
     sql`update deployment set rollback_requested_at = coalesce(rollback_requested_at, ${now}), updated_at = ${now} where org_id = ${org_id} and id = ${id}`,
   );
+
+/** The deployment acts on another authority from now on: that of who asked for its rollback. */
+export const setAuthority = (db: Db, org_id: string, id: string, authority: Authority) =>
+  db.run(sql`update deployment set authority = ${json(authority)} where org_id = ${org_id} and id = ${id}`);
 
 const refRow = row({ org_id: text, id: text });
 /** Deployments that go back of which a robot was not told yet, or something still waits. */

@@ -1,5 +1,6 @@
 import type { DeploymentStatus, Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
 import type { Actor, Rollout } from "@robofleet/protocol/routes";
+import type { Authority } from "../../access/index.ts";
 import type { ReasonCounts } from "../reason-counts.ts";
 import { bigint, bool, int, jsonb, nullable, row, type RowOf, text, textOf, timestamptz } from "../../../kernel/sql.ts";
 
@@ -50,6 +51,7 @@ export const deploymentRow = row({
   retry_of: nullable(text),
   rollback_of: nullable(text),
   created_by: jsonb<Actor>(),
+  authority: nullable(jsonb<Authority>()),
   started_at: nullable(timestamptz),
   finished_at: nullable(timestamptz),
   created_at: timestamptz,

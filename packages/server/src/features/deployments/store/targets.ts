@@ -317,10 +317,17 @@ export const setHeldForWindow = (db: Db, org_id: string, ids: readonly string[],
 export const setDeadlines = (db: Db, org_id: string, ids: readonly string[], deadline_at: Date) =>
   db.run(sql`update deployment_target set deadline_at = ${deadline_at} where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
 
-export const robotStateRow = row({ id: text, online: bool, decommissioned: bool, kinds: jsonb<string[]>() });
+export const robotStateRow = row({
+  id: text,
+  site_id: text,
+  fleet_id: text,
+  online: bool,
+  decommissioned: bool,
+  kinds: jsonb<string[]>(),
+});
 /** Robots as dispatch needs them, held against a connect or disconnect until it commits: a wake-up cannot slip between. */
 export const holdRobots = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(robotStateRow)`
     -- reads: robot
-    select id, node_id is not null as online, decommissioned_at is not null as decommissioned, kinds from robot
+    select id, site_id, fleet_id, node_id is not null as online, decommissioned_at is not null as decommissioned, kinds from robot
     where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for share`);

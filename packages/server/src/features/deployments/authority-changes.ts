@@ -1,0 +1,92 @@
+import { isTerminal } from "@robofleet/protocol";
+import { SYSTEM } from "../../kernel/caller.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { readAuthorities } from "../access/index.ts";
+import { eachApart } from "./each-apart.ts";
+import { giveBack } from "./give-back.ts";
+import {
+  type AuthoritySubject,
+  deleteAuthorityChange,
+  findTargetPlace,
+  insertAuthorityChanges,
+  listAuthorityChanges,
+  listOpenOf,
+  lockDenied,
+} from "./store/authority-changes.ts";
+import { deleteDue, lockDeployments } from "./store/deployments.ts";
+import type { DeploymentRow } from "./store/rows.ts";
+import { type Engine, moveDeployment, moveTargets } from "./transition.ts";
+
+export const HINT_AUTHORITY = "rf.deployments.authority";
+
+const CHANGES_PER_TURN = 50;
+/** Targets of one transaction. */
+const CHUNK_TARGETS = 2_000;
+
+/**
+ * Notes, in the caller's transaction, that people or tokens may do less, or that robots were moved: what is pending is checked
+ * soon after the commit. Dispatch checks each target anyway; this ends early what it would end later.
+ */
+export async function noteAuthorityChange(
+  tx: Db,
+  { clock, bus }: Pick<Engine, "clock" | "bus">,
+  org_id: string,
+  kind: AuthoritySubject,
+  subject_ids: readonly string[],
+): Promise<void> {
+  if (subject_ids.length === 0) return;
+  await insertAuthorityChanges(tx, org_id, kind, subject_ids, clock.now());
+  tx.afterCommit(() => bus.publish(HINT_AUTHORITY, null));
+}
+
+/** Background: ends what is pending on an authority that was lost. Returns true while there is more. */
+export async function recheckAuthorities(db: SystemDb, engine: Engine): Promise<boolean> {
+  const changes = await listAuthorityChanges(db, CHANGES_PER_TURN);
+  await eachApart(changes, async ({ org_id, kind, subject_id, changed_at }) => {
+    const own = db.forOrg(org_id);
+    for (const { id } of await listOpenOf(own, org_id, kind, subject_id))
+      while (await own.transaction((tx) => endDenied(tx, engine, org_id, id)));
+    await deleteAuthorityChange(own, org_id, kind, subject_id, changed_at);
+  });
+  return changes.length === CHANGES_PER_TURN;
+}
+
+/** Ends what of a deployment its authority does not reach any more, one chunk. Returns true while there is more. */
+async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Promise<boolean> {
+  const [row] = await lockDeployments(tx, org_id, [id]);
+  if (row === undefined || isTerminal(row.status)) return false;
+  if (row.status === "scheduled") {
+    await endScheduledIfDenied(tx, engine, row);
+    return false;
+  }
+  const authorities = await readAuthorities(tx, org_id, [row]);
+  const denied = authorities.deniedPlaces(row, "r.site_id", "r.fleet_id");
+  if (denied === undefined) return false;
+  const reason = authorities.denialAt(row, undefined) ?? "scope_lost";
+  const targets = await lockDenied(tx, org_id, id, denied, CHUNK_TARGETS);
+  // Robots that were handed something, and have not begun to install it, keep what they have.
+  await giveBack(
+    tx,
+    engine,
+    org_id,
+    targets.filter(({ attempt }) => attempt > 0),
+  );
+  await moveTargets(
+    tx,
+    engine,
+    row,
+    targets.map((target) => ({ target, to: "cancelled", reason })),
+    SYSTEM,
+  );
+  return targets.length === CHUNK_TARGETS;
+}
+
+/** Ends a scheduled deployment whose creator may not start it any more, whose row the caller holds locked. Returns whether it did. */
+export async function endScheduledIfDenied(tx: Db, engine: Engine, row: DeploymentRow): Promise<boolean> {
+  const authorities = await readAuthorities(tx, row.org_id, [row]);
+  const reason = authorities.denialAt(row, await findTargetPlace(tx, row.org_id, row));
+  if (reason === null) return false;
+  await deleteDue(tx, row.org_id, row.id);
+  await moveDeployment(tx, engine, row, "cancelled", reason, SYSTEM);
+  return true;
+}

@@ -1,0 +1,63 @@
+import type { Db } from "../../../kernel/db.ts";
+import { list, nullable, row, sql, type Statement, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import { targetRow } from "./rows.ts";
+
+/** What lost or may have lost authority: a person, a token, or a robot that was moved. */
+export type AuthoritySubject = "user" | "token" | "robot";
+
+const changeRow = row({ org_id: text, kind: textOf<AuthoritySubject>(), subject_id: text, changed_at: timestamptz });
+
+export const insertAuthorityChanges = (db: Db, org_id: string, kind: AuthoritySubject, subject_ids: readonly string[], now: Date) =>
+  db.run(sql`
+    insert into authority_change (org_id, kind, subject_id, changed_at)
+    select ${org_id}, ${kind}, id, ${now} from unnest(${list(subject_ids)}::text[]) as s (id) order by id
+    on conflict (org_id, kind, subject_id) do update set changed_at = excluded.changed_at`);
+
+export const listAuthorityChanges = (db: Db, limit: number) =>
+  db.many(sql(changeRow)`
+    -- across orgs: a background loop handles the changes of all of them
+    select ${changeRow} from authority_change order by org_id, kind, subject_id limit ${limit}`);
+
+/** The change was handled; one that was made again meanwhile stays. */
+export const deleteAuthorityChange = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string, changed_at: Date) =>
+  db.run(
+    sql`delete from authority_change where org_id = ${org_id} and kind = ${kind} and subject_id = ${subject_id} and changed_at <= ${changed_at}`,
+  );
+
+/** Open deployments that act on the authority of a subject, or to a robot. */
+export const listOpenOf = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string) =>
+  db.many(sql(row({ id: text }))`
+    select d.id from deployment d where d.org_id = ${org_id} and d.finished_at is null and ${concerns(kind, subject_id)} order by d.id`);
+
+function concerns(kind: AuthoritySubject, subject_id: string): Statement<unknown> {
+  if (kind === "robot")
+    return sql`((d.status = 'scheduled' and d.robot_id = ${subject_id}) or exists (
+      select from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id and t.robot_id = ${subject_id}
+        and t.status not in ('applied', 'failed', 'rolled_back', 'cancelled')))`;
+  if (kind === "user")
+    return sql`(d.authority ->> 'user_id' = ${subject_id} or (d.authority is null and d.created_by ->> 'type' = 'user' and d.created_by ->> 'id' = ${subject_id}))`;
+  return sql`(d.authority ->> 'token_id' = ${subject_id} or (d.authority is null and d.created_by ->> 'type' = 'org_token' and d.created_by ->> 'id' = ${subject_id}))`;
+}
+
+/**
+ * Targets whose robots have not begun to change and are at places that are denied, locked; those on their way back too, while
+ * their robots are offline. `denied`: a condition ` and …` on r.site_id and r.fleet_id.
+ */
+export const lockDenied = (db: Db, org_id: string, deployment_id: string, denied: Statement<unknown>, limit: number) =>
+  db.many(sql(targetRow)`
+    -- reads: robot
+    select ${targetRow.of("t")} from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
+    where t.org_id = ${org_id} and t.deployment_id = ${deployment_id}
+      and (t.status in ('pending', 'queued', 'dispatched', 'downloading', 'staged') or (t.status = 'rolling_back' and t.reverting and r.node_id is null)) ${denied}
+    order by t.id limit ${limit} for update of t`);
+
+const placeRow = row({ site_id: nullable(text), fleet_id: nullable(text) });
+/** Where the robot or fleet of a deployment is at present. */
+export const findTargetPlace = (db: Db, org_id: string, target: { robot_id: string | null; fleet_id: string | null }) =>
+  target.robot_id !== null
+    ? db.maybe(sql(placeRow)`
+        -- reads: robot
+        select site_id, fleet_id from robot where org_id = ${org_id} and id = ${target.robot_id}`)
+    : db.maybe(sql(placeRow)`
+        -- reads: fleet
+        select site_id, id as fleet_id from fleet where org_id = ${org_id} and id = ${target.fleet_id ?? ""}`);
