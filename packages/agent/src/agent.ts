@@ -3,7 +3,7 @@ import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
 import type { Desired } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
-import type { AppPlace, AppStatus, CreateDeployments, Deployments, LogSink, Reporter } from "./contract.ts";
+import type { AppStatus, CreateDeployments, Deployments, Fetcher, LogSink, Reporter } from "./contract.ts";
 import { createDeployments } from "./deployments/index.ts";
 import { lockState } from "./disk/lock.ts";
 import { errorText, makeDirectory } from "./disk/write-atomically.ts";
@@ -150,12 +150,36 @@ async function run(
   const parts: { link?: Link } = {};
   const reporter = reporterTo(outbox, parts);
   const robot_side = new RobotSide({ config, clock, log });
-  const deployments = makeDeployments(options, disk, { key, enrolment, tls, store, reporter, robot_side });
-  const place = (app: string): AppPlace | undefined => deployments.place?.(app);
-  const shells = createShells({ clock, shell: config.robot.shell, environment: config.workload_environment, place });
+  const http = { server: config.server, robot_id, key, time: disk.time, http: httpClient(clock, activity, tls) };
+  const fetcher = signedFetcher(http);
+  const guard = makeGuard(options, disk, enrolment, fetcher);
+  const deployments = makeDeployments(options, disk, { fetcher, guard, store, reporter, robot_side });
+  const shells = createShells({
+    clock,
+    shell: config.robot.shell,
+    environment: config.workload_environment,
+    place: (app) => deployments.place?.(app),
+    is_confined: () => guard.requires_signature,
+    state_directory: config.state_directory,
+  });
   const on_connection = robot_side.connectionChanged;
   const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment, config.system_root), clock, log });
-  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, reporter, on_connection });
+  const link = makeLink({
+    config,
+    tls,
+    clock,
+    activity,
+    key,
+    robot_id,
+    disk,
+    store,
+    deployments,
+    shells,
+    ros,
+    guard,
+    reporter,
+    on_connection,
+  });
   parts.link = link;
   const { name } = enrolment;
   log.info({ robot_id, name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
@@ -200,10 +224,14 @@ const reporterTo = (outbox: Outbox, parts: { link?: Link }): Reporter => ({
   progress: (progress) => parts.link?.progress(progress),
 });
 
+function makeGuard({ config, clock }: AgentOptions, { time, log }: Disk, { robot_id, org_id }: Enrolment, fetcher: Fetcher): ReleaseGuard {
+  const { state_directory, labels } = config;
+  return new ReleaseGuard({ state_directory, org_id, robot_id, labels, clock, server_time: () => time.serverTime(), fetcher, log });
+}
+
 interface DeploymentsParts {
-  key: RobotKey;
-  enrolment: Enrolment;
-  tls: { ca?: string };
+  fetcher: Fetcher;
+  guard: ReleaseGuard;
   store: DesiredStore;
   reporter: Reporter;
   robot_side: RobotSide;
@@ -211,15 +239,11 @@ interface DeploymentsParts {
 
 /** What installs and runs releases, with all that decides whether it may. */
 function makeDeployments(options: AgentOptions, disk: Disk, parts: DeploymentsParts): Deployments {
-  const { config, clock, activity = idleActivity } = options;
+  const { config, clock } = options;
   const { time, log } = disk;
-  const { key, enrolment, tls, store, reporter, robot_side } = parts;
-  const { robot_id, org_id } = enrolment;
-  const { state_directory, labels } = config;
-  const fetcher = signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) });
-  const server_time = (): number => time.serverTime();
+  const { fetcher, guard, store, reporter, robot_side } = parts;
   return (options.create_deployments ?? createDeployments)({
-    state_directory,
+    state_directory: config.state_directory,
     clock,
     log,
     reporter,
@@ -227,9 +251,9 @@ function makeDeployments(options: AgentOptions, disk: Disk, parts: DeploymentsPa
     fetcher,
     desired: store.current,
     config,
-    guard: new ReleaseGuard({ state_directory, org_id, robot_id, labels, clock, server_time, fetcher, log }),
+    guard,
     permission: robot_side.permission,
-    server_time,
+    server_time: () => time.serverTime(),
     on_app: robot_side.appChanged,
     on_config: robot_side.configChanged,
   });
@@ -270,13 +294,14 @@ interface LinkParts {
   deployments: Deployments;
   shells: Shells;
   ros: RosBridge;
+  guard: ReleaseGuard;
   reporter: Reporter;
   on_connection: (connected: boolean, reason?: string) => void;
 }
 
 /** The link with everything that it says of the robot: who it is, how it is, what it runs. */
 function makeLink(parts: LinkParts): Link {
-  const { config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, reporter, on_connection } = parts;
+  const { config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, guard, reporter, on_connection } = parts;
   const { time, log, local, outbox, spool, shipper } = disk;
   const boot_id = readBootId(config.system_root);
   const run_id = Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex");
@@ -310,7 +335,16 @@ function makeLink(parts: LinkParts): Link {
       generation: store.generation,
     }),
     health: () => meter.measure(),
-    sources: streamSources({ robot: config.robot, clock, log, environment: config.workload_environment, shells, ros }),
+    sources: streamSources({
+      robot: config.robot,
+      clock,
+      log,
+      state_directory: config.state_directory,
+      signatures: guard,
+      environment: config.workload_environment,
+      shells,
+      ros,
+    }),
     announce: () => deployments.announce(),
     on_connection,
     desired: (desired) => {

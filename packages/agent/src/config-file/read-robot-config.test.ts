@@ -22,6 +22,7 @@ ros: { adapters: [foxglove, ros1], domain_id: 7, prefixes: [/ws/install], foxglo
 logs: { journald: [nav.service], files: [/var/log/robot/*.log], rosout: on }
 forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
 files: { directories: [/var/log] }
+signed: { allow: [shell, forward] }
 `);
   assert.deepEqual(config, {
     streams: { shell: false, camera: true, topics: true, forward: true, files: false },
@@ -36,6 +37,7 @@ files: { directories: [/var/log] }
     logs: { journald: ["nav.service"], files: ["/var/log/robot/*.log"], rosout: true },
     forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] },
     files: { directories: ["/var/log"] },
+    signed: { allow: ["shell", "forward"] },
   });
 });
 
@@ -63,6 +65,9 @@ test("what is wrong is named by its place", async () => {
     ["logs: { journald: sometimes }", /^logs\.journald must be on or off, not "sometimes"$/],
     ["forward: { allow: [localhost] }", /"localhost" is not host:port/],
     ["files: { directories: [tmp] }", /"tmp" is not absolute/],
+    ["signed: { allow: [topics] }", /^signed\.allow: topics is none of shell, forward, files$/],
+    ["signed: { allow: [files] }", /^signed\.allow: shell and files need shell\.user/],
+    ["forward: {}\nsigned: { allow: [forward] }", /^signed\.allow: forward needs forward\.allow/],
     ["a: [", /./],
   ] as const)
     await assert.rejects(parseRobotConfig(text), { name: "Error", message }, text);

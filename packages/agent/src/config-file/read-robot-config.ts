@@ -6,6 +6,8 @@ import {
   type RobotConfig,
   ROS_ADAPTERS,
   type RosAdapterName,
+  SIGNED_SWITCHES,
+  type SignedSwitch,
   STREAM_SWITCHES,
 } from "./robot-config.ts";
 import { checkRules } from "../streams/forward/rules.ts";
@@ -44,16 +46,20 @@ export async function parseRobotConfig(text: string): Promise<RobotConfig> {
     throw new ConfigFileError((error as Error).message);
   }
   const file = new Section(value);
+  const forward = file.section("forward");
+  const forward_named = forward.has("allow");
   const config: RobotConfig = {
     streams: readSwitches(file.section("streams")),
     shell: readShell(file.section("shell")),
     cameras: readCameras(file.sections("cameras") ?? []),
     ros: readRos(file.section("ros")),
     logs: readLogs(file.section("logs")),
-    forward: readForward(file.section("forward")),
+    forward: readForward(forward),
     files: readFiles(file.section("files")),
+    signed: readSigned(file.section("signed")),
   };
   file.end();
+  checkSigned(config, forward_named);
   return config;
 }
 
@@ -150,6 +156,23 @@ function readFiles(section: Section): RobotConfig["files"] {
   const relative = directories.find((directory) => !isAbsolute(directory));
   if (relative !== undefined) throw new ConfigFileError(`${section.at("directories")}: ${JSON.stringify(relative)} is not absolute`);
   return { directories };
+}
+
+function readSigned(section: Section): RobotConfig["signed"] {
+  const allow = section.texts("allow") ?? ROBOT_CONFIG_DEFAULT.signed.allow;
+  section.end();
+  const unknown = allow.find((name) => !(SIGNED_SWITCHES as readonly string[]).includes(name));
+  if (unknown !== undefined) throw new ConfigFileError(`${section.at("allow")}: ${unknown} is none of ${SIGNED_SWITCHES.join(", ")}`);
+  return { allow: allow as SignedSwitch[] };
+}
+
+/** What is allowed beside signed releases needs a user and targets of the owner's choice: the defaults reach too far. */
+function checkSigned({ signed, shell }: RobotConfig, forward_named: boolean): void {
+  const { allow } = signed;
+  if (shell.user === undefined && (allow.includes("shell") || allow.includes("files")))
+    throw new ConfigFileError("signed.allow: shell and files need shell.user, the user that they run as");
+  if (allow.includes("forward") && !forward_named)
+    throw new ConfigFileError("signed.allow: forward needs forward.allow, the addresses and ports that it may reach");
 }
 
 function readUrl(section: Section, name: string, protocols: readonly string[]): string | undefined {

@@ -5,6 +5,10 @@ export type StreamSwitch = (typeof STREAM_SWITCHES)[number];
 export const ROS_ADAPTERS = ["dds", "foxglove", "ros2", "rosbridge", "ros1"] as const;
 export type RosAdapterName = (typeof ROS_ADAPTERS)[number];
 
+/** Streams by which a person could change what a robot runs. */
+export const SIGNED_SWITCHES = ["shell", "forward", "files"] as const satisfies readonly StreamSwitch[];
+export type SignedSwitch = (typeof SIGNED_SWITCHES)[number];
+
 /** Where pictures come from; the name is what `--camera` chooses by. */
 export type CameraSource = { name: string } & (
   | { kind: "ffmpeg"; input: string[] }
@@ -48,6 +52,10 @@ export interface RobotConfig {
     /** Below which files may be read and written; absolute. */
     directories: string[];
   };
+  signed: {
+    /** What stays possible while this robot accepts signed releases only. */
+    allow: SignedSwitch[];
+  };
 }
 
 /** Of a robot that has no config file. */
@@ -59,4 +67,5 @@ export const ROBOT_CONFIG_DEFAULT: RobotConfig = {
   logs: { journald: false, files: [], rosout: false },
   forward: { allow: ["127.0.0.1:*", "[::1]:*"] },
   files: { directories: ["/"] },
+  signed: { allow: [] },
 };

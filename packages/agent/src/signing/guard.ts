@@ -11,6 +11,8 @@ export interface GuardedApp {
 
 /** Decides by its signature whether a release may be installed. */
 export interface Guard {
+  /** True while this robot refuses unsigned releases. */
+  readonly requires_signature: boolean;
   /**
    * Answers the release as it may be installed; asks for newer keys first where signatures play a part, unless it did lately and that
    * will do. Throws StepFailure (`signature_invalid`) with the check that refused it in its message, or StepAborted.

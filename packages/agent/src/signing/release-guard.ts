@@ -28,6 +28,7 @@ export class ReleaseGuard implements Guard {
   readonly #options: ReleaseGuardOptions;
   #trust: Trust | undefined;
   #asked_at = -Infinity;
+  readonly #listeners = new Set<() => void>();
 
   constructor(options: ReleaseGuardOptions) {
     this.#options = options;
@@ -38,6 +39,22 @@ export class ReleaseGuard implements Guard {
 
   get trust(): Trust | undefined {
     return this.#trust;
+  }
+
+  get requires_signature(): boolean {
+    return this.#trust?.require_signature === true;
+  }
+
+  /** Returns `requires_signature` after a look for newer statements, unless one was made within the last minute. */
+  async askRequired(signal: AbortSignal): Promise<boolean> {
+    if (this.#trust !== undefined && !this.requires_signature) await this.#refresh("lately", signal);
+    return this.requires_signature;
+  }
+
+  /** Calls `listener` when signatures become required. Returns the function that removes the listener. */
+  onRequired(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   async admit(
@@ -75,7 +92,9 @@ export class ReleaseGuard implements Guard {
           continue;
         }
         writeTrust(state_directory, taken.trust);
+        const was_required = this.requires_signature;
         this.#trust = taken.trust;
+        if (this.requires_signature && !was_required) for (const listener of this.#listeners) listener();
         const { serial, require_signature, keys } = taken.trust;
         log.info({ serial, require_signature, keys: keys.map(({ name }) => name) }, "the signing keys changed");
       }

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { hash } from "node:crypto";
+import { spawn, spawnSync } from "node:child_process";
 import fs from "node:fs";
+import os from "node:os";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -22,9 +24,14 @@ async function directory(t: TestContext): Promise<string> {
   return made;
 }
 
+const REST = { is_confined: () => false, environment: {}, clock: systemClock, log: pino({ enabled: false }) };
+
 /** The agent's own user, by name: root has to be named. */
-const robot = (directories: string[], user: string | undefined = process.getuid?.() === 0 ? "root" : undefined): ChannelPair =>
-  channelPair({ files: filesSource({ directories, user, environment: {}, clock: systemClock, log: pino({ enabled: false }) }) });
+const robot = (
+  directories: string[],
+  user: string | undefined = process.getuid?.() === 0 ? "root" : undefined,
+  state_directory = "/nowhere",
+): ChannelPair => channelPair({ files: filesSource({ directories, state_directory, user, ...REST }) });
 
 class Asker {
   readonly channel: Channel;
@@ -310,10 +317,72 @@ test(
     await until("the sessions are over", () => crowded.robot.size === 0);
 
     const unnamed = channelPair({
-      files: filesSource({ directories: ["/"], user: undefined, environment: {}, clock: systemClock, log: pino({ enabled: false }) }),
+      files: filesSource({ directories: ["/"], state_directory: "/nowhere", user: undefined, ...REST }),
     });
     const { code, reason } = await (await unnamed.server.open("files", "camera")).ended;
     assert.equal(code, 4410);
     assert.match(reason, /runs as root: name a user/);
   },
 );
+
+test("files of the agent's own state directory are neither read nor written, whatever they are called", LIMIT, async (t) => {
+  const around = await directory(t);
+  const state = path.join(around, "state");
+  fs.mkdirSync(path.join(state, "identity"), { recursive: true, mode: 0o700 });
+  fs.mkdirSync(path.join(state, "apps", "main"), { recursive: true });
+  const key = path.join(state, "identity", "key.pem");
+  fs.writeFileSync(key, "the private key", { mode: 0o600 });
+  fs.symlinkSync(state, path.join(around, "link"));
+  fs.symlinkSync(key, path.join(around, "key-link"));
+  fs.linkSync(key, path.join(around, "second-name"));
+  const child = spawn("sleep", ["600"], { cwd: state, stdio: "ignore" });
+  t.after(() => child.kill("SIGKILL"));
+  const names = [
+    key,
+    path.join(around, "link", "identity", "key.pem"),
+    path.join(around, "key-link"),
+    path.join(around, "second-name"),
+    `/proc/self/root${key}`,
+    `/proc/1/root${key}`,
+    `/proc/${process.pid}/root${key}`,
+    `/proc/${process.pid}/task/${process.pid}/root${key}`,
+    `/proc/${child.pid}/cwd/identity/key.pem`,
+    path.join(around, "x", "..", "state", "identity", "key.pem"),
+    `${around}/apps/../state/apps/../identity/key.pem`,
+    path.relative(os.homedir(), key),
+  ];
+  const bind = path.join(around, "bind");
+  fs.mkdirSync(bind);
+  for (const [what, name] of [
+    [state, path.join(bind, "identity", "key.pem")],
+    [path.join(state, "identity"), path.join(bind, "key.pem")],
+  ] as const) {
+    if (process.getuid?.() !== 0 || spawnSync("mount", ["--bind", what, bind]).status !== 0) continue;
+    const asker = await Asker.open(robot(["/"], undefined, state));
+    const answer = await asker.ask({ type: "read", path: name, offset: 0 });
+    spawnSync("umount", [bind]);
+    assert.equal(answer.type === "failed" && answer.code, "forbidden", `${name}: ${JSON.stringify(answer)}`);
+  }
+  const asker = await Asker.open(robot(["/"], undefined, state));
+  for (const name of names) {
+    const answer = await asker.ask({ type: "read", path: name, offset: 0 });
+    assert.ok(answer.type === "failed" && ["forbidden", "not_found"].includes(answer.code), `read ${name}: ${JSON.stringify(answer)}`);
+    if (name.endsWith("second-name")) continue;
+    const bytes = Buffer.from("other bytes");
+    const written = await asker.ask({ type: "write", path: name, size: bytes.length, sha256: sha256(bytes), mode: 0o600 });
+    assert.ok(written.type === "failed" && ["forbidden", "not_found"].includes(written.code), `write ${name}: ${JSON.stringify(written)}`);
+  }
+  for (const name of [state, path.join(state, "apps"), path.join(around, "link"), `/proc/self/root${state}`]) {
+    for (const type of ["list", "stat"] as const) {
+      const answer = await asker.ask({ type, path: name });
+      assert.ok(answer.type === "failed" && answer.code === "forbidden", `${type} ${name}: ${JSON.stringify(answer)}`);
+    }
+    const made = await asker.ask({ type: "mkdir", path: path.join(name, "new"), mode: 0o755 });
+    assert.ok(made.type === "failed" && made.code === "forbidden", `mkdir ${name}: ${JSON.stringify(made)}`);
+  }
+  assert.equal(fs.readFileSync(key, "utf8"), "the private key");
+  assert.deepEqual(fs.readdirSync(path.join(state, "identity")), ["key.pem"]);
+  // What is beside the state directory is served as before.
+  fs.writeFileSync(path.join(around, "map.bin"), "a map");
+  assert.equal((await asker.ask({ type: "stat", path: path.join(around, "map.bin") })).type, "stat");
+});

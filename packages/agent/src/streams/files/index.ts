@@ -11,6 +11,10 @@ const CLOSE_BAD_MESSAGE = 1008;
 export interface FilesOptions {
   /** Below which files may be read and written; absolute. */
   directories: readonly string[];
+  /** The agent's own: nothing in it is read or written. */
+  state_directory: string;
+  /** True while signed releases are required: files are served as another user. */
+  is_confined: () => boolean;
   /** Whose files they are; absent: the agent's own user, unless that is root. */
   user: string | undefined;
   /** What the agent's children inherit: it names the home of a user that is in no file. */
@@ -28,12 +32,15 @@ export function filesSource(options: FilesOptions): StreamSource {
 async function serve(channel: Channel, options: FilesOptions, processes: Processes): Promise<void> {
   let user: ShellUser;
   try {
-    user = await findShellUser(options.user, options.environment);
+    user = await findShellUser(options.user, {
+      environment: options.environment,
+      kept_from: options.is_confined() ? options.state_directory : undefined,
+    });
   } catch (error) {
     if (!(error instanceof ShellRefused)) options.log.warn({ err: error }, "whose files are served cannot be told");
     return channel.reset(CLOSE_NOT_AVAILABLE, errorText(error));
   }
-  const room: FileRoom = { directories: options.directories, home: user.home };
+  const room: FileRoom = { directories: options.directories, home: user.home, closed: options.state_directory };
   try {
     if (user.become.length === 0) {
       const { serveFiles } = await import("./session.ts");

@@ -1,5 +1,5 @@
 import { constants, type Stats } from "node:fs";
-import { type FileHandle, lstat, open, readlink, realpath } from "node:fs/promises";
+import { type FileHandle, lstat, open, readdir, readlink, realpath, stat } from "node:fs/promises";
 import path from "node:path";
 import { FileRefused } from "./refused.ts";
 
@@ -13,6 +13,8 @@ export interface FileRoom {
   directories: readonly string[];
   /** Where relative paths begin. */
   home: string;
+  /** A directory that is served to nobody, by whatever name it is reached: the agent's own state. */
+  closed: string;
 }
 
 /** A directory that is held open, and a name in it: what the path meant when it was checked, it means until `close`. */
@@ -74,6 +76,7 @@ async function hold(real: string, room: FileRoom): Promise<Place> {
     const held = await pathOf(directory);
     const place = path.join(held, name);
     if (!(await isInRoom(place, room))) throw forbidden(place, room);
+    await requireOpen(directory, name, room);
     const beside = (other: string): string => `/proc/self/fd/${directory.fd}/${other}`;
     return { path: place, at: beside(name), beside, directory: held, close: () => directory.close() };
   } catch (error) {
@@ -85,6 +88,41 @@ async function hold(real: string, room: FileRoom): Promise<Place> {
 function forbidden(place: string, { directories }: FileRoom): FileRefused {
   const allowed = directories.length === 0 ? "nowhere" : `below ${directories.join(", ")} only`;
   return new FileRefused("forbidden", `${place}: the robot's configuration allows files ${allowed}`);
+}
+
+/** What a directory is, whatever its name: a bind mount gives it a second one. */
+const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
+
+/** The closed directory and those in it; none that this process cannot see, as it can then reach nothing in them. */
+async function closedDirectories({ closed }: FileRoom): Promise<Set<string>> {
+  const names = await readdir(closed).catch(() => []);
+  const found = await Promise.all([".", ...names].map((name) => stat(path.join(closed, name)).catch(() => undefined)));
+  return new Set(found.filter((one) => one?.isDirectory() === true).map((one) => identityOf(one as Stats)));
+}
+
+/** Throws FileRefused when the name in this directory is the closed directory, or is in it. */
+async function requireOpen(directory: FileHandle, name: string, room: FileRoom): Promise<void> {
+  const closed = await closedDirectories(room);
+  const refuse = (): never => {
+    throw new FileRefused("forbidden", `${room.closed}: the agent does not serve its own state directory`);
+  };
+  let at = `/proc/self/fd/${directory.fd}`;
+  const named = await stat(`${at}/${name}`).catch(() => undefined);
+  if (named !== undefined && closed.has(identityOf(named))) refuse();
+  for (let below = ""; ; at = `${at}/..`) {
+    const here = identityOf(await stat(`${at}/.`));
+    if (closed.has(here)) refuse();
+    if (here === below) return;
+    below = here;
+  }
+}
+
+/** Throws FileRefused when one of the file's names may lie in the closed directory: a second name of a file that the agent's user owns. */
+async function requireOneName(stats: Stats, place: Place, { closed }: FileRoom): Promise<void> {
+  if (stats.nlink === 1) return;
+  const own = await stat(closed).catch(() => undefined);
+  if (own === undefined || own.dev !== stats.dev || own.uid !== stats.uid) return;
+  throw new FileRefused("forbidden", `${place.path}: this file has another name too, which may be in the agent's state directory`);
 }
 
 async function pathOf(handle: FileHandle): Promise<string> {
@@ -100,12 +138,13 @@ async function isInRoom(place: string, { directories }: FileRoom): Promise<boole
 }
 
 /** Opens a regular file and nothing else, without following a link that was put there meanwhile. */
-export async function openRegular(place: Place): Promise<{ file: FileHandle; stats: Stats }> {
+export async function openRegular(place: Place, room: FileRoom): Promise<{ file: FileHandle; stats: Stats }> {
   requireRegular(await lstat(place.at), place);
   const file = await open(place.at, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     const stats = await file.stat();
     requireRegular(stats, place);
+    await requireOneName(stats, place, room);
     return { file, stats };
   } catch (error) {
     await file.close();

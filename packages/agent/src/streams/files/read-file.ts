@@ -23,7 +23,7 @@ export interface ReadRequest {
 export async function answerRead(port: MessagePort, room: FileRoom, request: ReadRequest): Promise<void> {
   const place = await findPlace(request.path, room);
   try {
-    const { file, stats } = await openRegular(place);
+    const { file, stats } = await openRegular(place, room);
     try {
       const version = versionOf(stats);
       const { size } = stats;

@@ -7,7 +7,8 @@ import { serveFiles } from "./session.ts";
 export async function serveStdio(): Promise<void> {
   const port = new PipePort(process.stdin, process.stdout);
   const first = await port.read();
-  const { directories, home } = first === undefined ? {} : (readMessage(first).control ?? {});
-  if (!Array.isArray(directories) || typeof home !== "string") throw new Error("serve-files is started by the agent itself");
-  await serveFiles(port, { directories: directories.map(String), home }, () => systemClock.now().getTime());
+  const { directories, home, closed } = first === undefined ? {} : (readMessage(first).control ?? {});
+  if (!Array.isArray(directories) || typeof home !== "string" || typeof closed !== "string")
+    throw new Error("serve-files is started by the agent itself");
+  await serveFiles(port, { directories: directories.map(String), home, closed }, () => systemClock.now().getTime());
 }

@@ -51,7 +51,7 @@ export class FileWriter {
     const wanted = wantedOf(request);
     const place = await findTarget(request.path, this.#room);
     try {
-      if (await keepWhatIsThere(place, wanted)) {
+      if (await keepWhatIsThere(place, this.#room, wanted)) {
         await answer(port, { type: "done", path: place.path, bytes: wanted.size, moved: 0, sha256: wanted.sha256, unchanged: true });
         return;
       }
@@ -94,13 +94,13 @@ function partName(place: Place, { sha256 }: Wanted): string {
 }
 
 /** Whether the target has these very bytes; it is given the mode then. Throws FileRefused when it is something that no file can take the place of. */
-async function keepWhatIsThere(place: Place, { size, sha256, mode }: Wanted): Promise<boolean> {
+async function keepWhatIsThere(place: Place, room: FileRoom, { size, sha256, mode }: Wanted): Promise<boolean> {
   const there = await lstat(place.at).catch(() => undefined);
   if (there === undefined) return false;
   requireRegular(there, place);
   await access(place.at, constants.W_OK);
   if (there.size !== size) return false;
-  const opened = await openRegular(place).catch(() => undefined);
+  const opened = await openRegular(place, room).catch(() => undefined);
   if (opened === undefined) return false;
   try {
     const hash = createHash("sha256");

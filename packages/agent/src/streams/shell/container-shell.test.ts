@@ -28,6 +28,8 @@ async function startApp(engine: TestEngine) {
     shell: { user: os.userInfo().username },
     environment: {},
     place: (app) => rig.deployments.place?.(app),
+    is_confined: () => false,
+    state_directory: rig.state,
   });
   const pair = channelPair({ shell: shells.source });
   const open = async (params: Partial<ShellParams>) => {

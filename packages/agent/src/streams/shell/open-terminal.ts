@@ -13,6 +13,10 @@ import type { Terminal } from "./terminal.ts";
 export interface ShellSeams {
   clock: Clock;
   shell: RobotConfig["shell"];
+  /** True while signed releases are required: shells run as another user, and beside no app. */
+  is_confined: () => boolean;
+  /** The agent's own. */
+  state_directory: string;
   /** What programs inherit of the agent: PATH, locale. */
   environment: Readonly<Record<string, string>>;
   /** Where an app runs; undefined: it does not. */
@@ -29,11 +33,17 @@ const LOCALE = /^(LANG|LANGUAGE|LC_\w+|TZ)$/;
 export async function openTerminal(seams: ShellSeams, params: CheckedParams): Promise<Terminal> {
   const { app, command, terminal: tty, term, cols, rows } = params;
   const { clock } = seams;
+  const is_confined = seams.is_confined();
+  if (is_confined && app !== undefined)
+    throw new ShellRefused("this robot runs signed releases only: no shell is opened where an app runs, since it could change the app");
   const place = app === undefined ? undefined : seams.place(app);
   if (app !== undefined && place === undefined) throw new ShellRefused(`nothing of the app ${app} runs on the robot`);
   if (place !== undefined && "container" in place)
     return ContainerTerminal.open({ ...place.container, argv: command ?? SHELL_IN_CONTAINER, tty, term, cols, rows, clock });
-  const user = await findShellUser(seams.shell.user, seams.environment);
+  const user = await findShellUser(seams.shell.user, {
+    environment: seams.environment,
+    kept_from: is_confined ? seams.state_directory : undefined,
+  });
   const env = environmentOf(seams, user, place?.env, tty ? term : undefined);
   const cwd = place?.directory ?? (fs.existsSync(user.home) ? user.home : "/");
   const words = command ?? seams.shell.command ?? [user.shell, "-l"];

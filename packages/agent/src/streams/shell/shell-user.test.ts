@@ -13,7 +13,7 @@ test(
   () => {
     const script = `
       const { findShellUser } = await import(${JSON.stringify(path.join(import.meta.dirname, "shell-user.ts"))});
-      console.log(JSON.stringify([await findShellUser(undefined, { HOME: "/srv/robot" }), await findShellUser(undefined)]));`;
+      console.log(JSON.stringify([await findShellUser(undefined, { environment: { HOME: "/srv/robot" } }), await findShellUser(undefined)]));`;
     const become = [`--reuid=${NOBODYS_UID}`, `--regid=${NOBODYS_UID}`, "--clear-groups", "--"];
     const output = execFileSync("setpriv", [...become, process.execPath, "--input-type=module", "-e", script], {
       cwd: "/",

@@ -20,23 +20,49 @@ const LOOKUP_MS = 5_000;
 const SETPRIV = ["/usr/bin/setpriv", "/bin/setpriv", "/usr/sbin/setpriv", "/sbin/setpriv"];
 const SHELL_OTHERWISE = "/bin/sh";
 
+export interface ShellUserOptions {
+  /** What the agent's children inherit; names the home of a user that is in no file of users. */
+  environment?: Readonly<Record<string, string>>;
+  /**
+   * A directory that the user must not be able to enter: the agent's state. Then it is another user than root and the agent's own,
+   * without groups, and without ways to get more rights.
+   */
+  kept_from?: string | undefined;
+}
+
 /**
  * Whose shell is opened: the user that the robot's config names, or the agent's own; `environment` names that one's home when no file of
  * users does. Throws ShellRefused when that is root and nobody said so, when there is no such user, and when the agent may not become it.
  */
-export async function findShellUser(named: string | undefined, environment: Readonly<Record<string, string>> = {}): Promise<ShellUser> {
+export async function findShellUser(named: string | undefined, { environment = {}, kept_from }: ShellUserOptions = {}): Promise<ShellUser> {
   const own = process.getuid?.() ?? 0;
+  if (kept_from !== undefined && own !== 0)
+    throw new ShellRefused("this robot runs signed releases only, and its agent does not run as root: it cannot act as another user");
   if (named === undefined) {
     if (own === 0) throw new ShellRefused("the agent runs as root: name a user for shells in its config file (shell.user), or root itself");
     return { ...((await lookUp(String(own))) ?? nameless(own, environment)), become: [] };
   }
   const user = await lookUp(named);
   if (user === undefined) throw new ShellRefused(`there is no user ${named} on the robot`);
+  if (kept_from !== undefined) requireKept(kept_from, user, own);
   if (user.uid === own) return { ...user, become: [] };
   if (own !== 0) throw new ShellRefused(`the agent does not run as root, and so cannot open a shell of ${named}`);
   const setpriv = SETPRIV.find((file) => fs.existsSync(file));
   if (setpriv === undefined) throw new ShellRefused(`setpriv is not installed, and so no shell of ${named} can be opened`);
-  return { ...user, become: [setpriv, `--reuid=${user.uid}`, `--regid=${user.gid}`, "--init-groups", "--"] };
+  // Its groups may be those of a container engine, and setuid programs such as sudo would give it root.
+  const rights = kept_from !== undefined ? ["--clear-groups", "--no-new-privs"] : ["--init-groups"];
+  return { ...user, become: [setpriv, `--reuid=${user.uid}`, `--regid=${user.gid}`, ...rights, "--"] };
+}
+
+/** Throws ShellRefused for a user that is the agent's own, or that may enter the directory. */
+function requireKept(directory: string, { name, uid, gid }: Entry, own: number): void {
+  const refuse = (why: string): never => {
+    throw new ShellRefused(`this robot runs signed releases only: ${why}`);
+  };
+  if (uid === 0 || uid === own) refuse(`shell.user must be neither root nor the agent's own user, and ${name} is`);
+  const { mode, ...owner } = fs.statSync(directory);
+  const rights = owner.uid === uid ? mode >> 6 : owner.gid === gid ? mode >> 3 : mode;
+  if ((rights & 0o7) !== 0) refuse(`${name} may enter ${directory}: chmod it to 0700, or name another shell.user`);
 }
 
 type Entry = Omit<ShellUser, "become">;

@@ -61,6 +61,8 @@ async function startShells(more: Partial<ShellSeams> = {}) {
     shell: { user: OWN_USER },
     environment: { PATH: process.env["PATH"] ?? "" },
     place: () => undefined,
+    is_confined: () => false,
+    state_directory: home,
     ...more,
   });
   const pair = channelPair({ shell: shells.source });

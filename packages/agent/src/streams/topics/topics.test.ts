@@ -23,6 +23,8 @@ function startRobot(t: TestContext, streams = ROBOT_CONFIG_DEFAULT.streams) {
     clock: systemClock,
     log,
     environment: {},
+    state_directory: "/nowhere",
+    signatures: { requires_signature: false, askRequired: async () => false, onRequired: () => () => {} },
     shells: { source: (channel) => channel.reset(4410, "none") },
     ros: bridge,
   });
