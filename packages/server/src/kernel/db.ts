@@ -41,5 +41,9 @@ export interface SystemDb extends Db {
 export interface DbErrors {
   isConnectionLost(error: unknown): boolean;
   isDiskFull(error: unknown): boolean;
+  /** A statement ran for too long and was cancelled. */
+  isTimeout(error: unknown): boolean;
+  /** Any of the three above: no row of the statement is to blame. */
+  isOutage(error: unknown): boolean;
   isUniqueViolation(error: unknown): boolean;
 }

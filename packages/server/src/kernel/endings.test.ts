@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ConnectionLost, isConnectionLost, isDiskFull, isUniqueViolation } from "../engines/db/index.ts";
+import { ConnectionLost, isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "../engines/db/index.ts";
 import { Endings, type Orphan } from "./endings.ts";
 import { createLog } from "./log.ts";
 
@@ -13,7 +13,7 @@ const [FAILURES_MAX, LOGGED_MAX] = [50, 100];
 function startBook(count: number, refused: (id: string) => boolean) {
   const logged: { id: string; of: string }[] = [];
   const log = createLog({ level: "error", stream: { write: (line) => void logged.push(JSON.parse(line) as { id: string; of: string }) } });
-  const endings = new Endings({ log, db_errors: { isConnectionLost, isDiskFull, isUniqueViolation } }, "stream");
+  const endings = new Endings({ log, db_errors: { isConnectionLost, isDiskFull, isTimeout, isOutage, isUniqueViolation } }, "stream");
   const orphans: Orphan[] = Array.from({ length: count }, (_, n) => ({ org_id: `org_${n % 2}`, id: `req_${String(n).padStart(5, "0")}` }));
   const open = new Map(orphans.map((orphan) => [`${orphan.org_id} ${orphan.id}`, orphan]));
   const book = {

@@ -90,7 +90,7 @@ export class Endings {
     try {
       await tell();
     } catch (error) {
-      if (db_errors.isConnectionLost(error) || db_errors.isDiskFull(error)) throw error;
+      if (db_errors.isOutage(error)) throw error;
       this.#log(id, error);
       return false;
     }

@@ -57,6 +57,12 @@ export function isDiskFull(error: unknown): boolean {
   return error.code === "53100" || error.code === "ENOSPC" || error.code === "EDQUOT";
 }
 
+/** Whether PostgreSQL cancelled the statement because it ran for too long (HTTP: 503). Nothing of it happened. */
+export const isTimeout = (error: unknown): boolean => error instanceof DatabaseError && (error.code === "57014" || error.code === "55P03");
+
+/** Whether the database serves nobody's statements at the moment, so that no single row of a batch is to blame. */
+export const isOutage = (error: unknown): boolean => isConnectionLost(error) || isDiskFull(error) || isTimeout(error);
+
 /** Serialization failure or deadlock: the transaction surely did not happen and may simply be run again. */
 export function isRetryable(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");

@@ -21,7 +21,7 @@ function intakeOf({ link, db, db_errors, clock }: Plane): Together<NewSnapshot, 
     items_max: BATCH_SNAPSHOTS_MAX,
     at_once: BATCHES_AT_ONCE,
     nameOf: ({ robot_id }) => robot_id,
-    concernsAll: (error) => db_errors.isConnectionLost(error) || db_errors.isDiskFull(error),
+    concernsAll: (error) => db_errors.isOutage(error),
     work: async (org_id, snapshots) => {
       const kept = new Map((await putSnapshots(db.forOrg(org_id), org_id, snapshots, clock.now())).map((one) => [one.robot_id, one]));
       return snapshots.map(({ robot_id }) => kept.get(robot_id));

@@ -35,7 +35,7 @@ function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
     items_max: BATCH_FLUSHES_MAX,
     at_once: BATCHES_AT_ONCE,
     nameOf: ({ robot_id }) => robot_id,
-    concernsAll: (error) => db_errors.isConnectionLost(error) || db_errors.isDiskFull(error),
+    concernsAll: (error) => db_errors.isOutage(error),
     work: async (org_id, batches) => {
       const [first] = batches;
       const own = db.forOrg(org_id);

@@ -34,7 +34,7 @@ export class Comings {
       items_max: BATCH_COMINGS_MAX,
       at_once: BATCHES_AT_ONCE,
       nameOf: ({ session }) => session.robot_id,
-      concernsAll: (error) => plane.db_errors.isConnectionLost(error) || plane.db_errors.isDiskFull(error),
+      concernsAll: (error) => plane.db_errors.isOutage(error),
       work: (org_id, comings) => write(plane, org_id, comings),
     });
   }

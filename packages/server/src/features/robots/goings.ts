@@ -81,7 +81,7 @@ export class Goings {
   /** Answers those that are to be tried again. */
   async #attempt(org_id: string, batch: readonly Waiting[]): Promise<Waiting[]> {
     const { db_errors } = this.#plane;
-    const passes = (error: unknown): boolean => db_errors.isConnectionLost(error) || db_errors.isDiskFull(error);
+    const passes = (error: unknown): boolean => db_errors.isOutage(error);
     const again: Waiting[] = [];
     const current = batch.filter(({ isNewest, resolve }) => {
       const is_newest = isNewest();

@@ -5,7 +5,7 @@ import type { Role } from "@robofleet/protocol";
 import { LIMIT_DEFAULTS } from "../../config.ts";
 import type { Plane } from "../../context.ts";
 import { localBus } from "../../engines/bus/index.ts";
-import { isConnectionLost, isDiskFull, isUniqueViolation } from "../../engines/db/index.ts";
+import { isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "../../engines/db/index.ts";
 import { createTestDatabase, silentLog } from "../../engines/db/testing/index.ts";
 import { createHttp, type Http } from "../../kernel/http.ts";
 import { createLog } from "../../kernel/log.ts";
@@ -71,7 +71,7 @@ export async function startFeaturePlane(
     id: idSource(clock),
     log: createLog({ level: "silent" }),
     db,
-    db_errors: { isConnectionLost, isDiskFull, isUniqueViolation },
+    db_errors: { isConnectionLost, isDiskFull, isTimeout, isOutage, isUniqueViolation },
     authenticators: {
       portal: (secret: string, org_id: string | undefined) => portal.authenticate(secret, org_id),
       session: (secret: string, org_id: string | undefined) => portal.authenticateSession(secret, org_id),

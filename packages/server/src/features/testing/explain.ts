@@ -1,0 +1,33 @@
+import type { Db } from "../../kernel/db.ts";
+import { sql } from "../../kernel/sql.ts";
+
+interface PlanNode {
+  "Relation Name"?: string;
+  "Actual Rows": number;
+  "Actual Loops": number;
+  "Rows Removed by Filter"?: number;
+  "Rows Removed by Join Filter"?: number;
+  Plans?: PlanNode[];
+}
+/** What the database answers to an explain; its column has no plain name, so no row tells of it. */
+type Explained = { "QUERY PLAN": { Plan: PlanNode; "Execution Time": number }[] };
+
+/** Rows that a plan reads from tables, including those that it does not take. */
+const touchedBy = (node: PlanNode): number =>
+  (node["Relation Name"] === undefined ? 0 : (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"]) +
+  (node.Plans ?? []).reduce((sum, child) => sum + touchedBy(child), 0);
+
+/** Runs the statements of `read` and returns how many rows their plans read from tables, and for how long they ran. */
+export async function explain(db: Db, read: (db: Db) => Promise<unknown>): Promise<{ rows: number; ms: number }> {
+  let [rows, ms] = [0, 0];
+  const many: Db["many"] = async (statement) => {
+    const answer = (await db.many(sql`explain (analyze, format json) ${statement}`)) as Explained[];
+    const [explained] = answer[0]?.["QUERY PLAN"] ?? [];
+    if (explained === undefined) throw new Error("the database explained nothing");
+    rows += touchedBy(explained.Plan);
+    ms += explained["Execution Time"];
+    return await db.many(statement);
+  };
+  await read({ ...db, many });
+  return { rows, ms };
+}
