@@ -257,9 +257,13 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
   if (plane.db_errors.isConnectionLost(error)) return httpError(503, "the database does not answer; try again", { "retry-after": "2" });
   if (plane.db_errors.isDiskFull(error)) return diskFull("nothing was written");
   if (plane.db_errors.isTimeout(error))
-    return httpError(503, "the database took too long for this; ask for less at a time (a shorter time range, fewer objects) or try again", {
-      "retry-after": "5",
-    });
+    return httpError(
+      503,
+      "the database took too long for this; ask for less at a time (a shorter time range, fewer objects) or try again",
+      {
+        "retry-after": "5",
+      },
+    );
   const status = (error as FastifyError | undefined)?.statusCode;
   if (status === 413) return httpError(413, `the body is larger than ${body_bytes_max} bytes`);
   if (status !== undefined && status >= 400 && status < 500)

@@ -4,6 +4,7 @@ import type { Me } from "@robofleet/protocol/routes";
 import { nullable, row, sql, text, timestamptz } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { createCredential, tokenRoutes } from "./index.ts";
+import { updateLastUsed } from "./store.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const wholeRow = row({ whole: text });
@@ -137,6 +138,32 @@ test("last_used_at is written in batches and never goes back", TIMEOUT, async ()
   await it.call("GET", "/api/me", { token });
   await it.portal.flushUsed();
   assert.deepEqual(await used(), later);
+});
+
+test("a use that could not be written is written by the next flush", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([tokenRoutes]);
+  const { token, token_id } = await it.org();
+  const used = async () => (await it.plane.db.one(sql(usedRow)`select ${usedRow} from credential where id = ${token_id}`)).last_used_at;
+  await it.call("GET", "/api/me", { token });
+  const at = it.clock.now();
+  await it.plane.db.run(sql`alter table credential add constraint refuse_all check (last_used_at is null) not valid`);
+  await assert.rejects(it.portal.flushUsed());
+  await it.plane.db.run(sql`alter table credential drop constraint refuse_all`);
+  await it.portal.flushUsed();
+  assert.deepEqual(await used(), at);
+});
+
+test("two servers that write the uses of the same tokens in opposite order do not deadlock", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([tokenRoutes]);
+  const { org_id } = await it.org();
+  const ids: string[] = [];
+  for (let i = 0; i < 200; i += 1)
+    ids.push((await createCredential(it.plane.db, it.plane, { kind: "org", org_id, role: "viewer", label: "t" })).id);
+  // Each of them rejects when PostgreSQL ends it because of a deadlock.
+  for (let round = 1; round <= 20; round += 1) {
+    const uses = (order: string[]): Map<string, Date> => new Map(order.map((id) => [id, new Date(it.clock.now().getTime() + round)]));
+    await Promise.all([updateLastUsed(it.plane.db, uses(ids)), updateLastUsed(it.plane.db, uses(ids.toReversed()))]);
+  }
 });
 
 test("a secret is nowhere in the database", TIMEOUT, async () => {

@@ -41,8 +41,8 @@ interface Options {
 export function createPortalAuthenticator({ db, clock, limits }: Options): PortalAuthenticator {
   const tokens = new Remembered<Token>(clock, (hash) => lookUpToken(db, hash));
   const sessions = new Remembered<Session>(clock, (hash) => lookUpSession(db, hash));
-  let used = new Map<string, Date>();
-  let used_sessions = new Map<string, Date>();
+  const used = new Map<string, Date>();
+  const used_sessions = new Map<string, Date>();
 
   function note(uses: Map<string, Date>, id: string): void {
     if (uses.size < REMEMBERED_SECRETS_MAX || uses.has(id)) uses.set(id, clock.now());
@@ -90,13 +90,22 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     authenticateSession: (secret, org_id) => ofSession(secretHash(secret), org_id, secret),
     authenticateHeld: ({ by, hash }, org_id) => (by === "session" ? ofSession(hash, org_id) : ofToken(hash, org_id)),
     async flushUsed() {
-      const [of_tokens, of_sessions] = [used, used_sessions];
-      used = new Map();
-      used_sessions = new Map();
-      if (of_tokens.size > 0) await updateLastUsed(db, of_tokens);
-      if (of_sessions.size > 0) await updateSessionsUsed(db, of_sessions);
+      const written = await Promise.allSettled([
+        flush(used, (uses) => updateLastUsed(db, uses)),
+        flush(used_sessions, (uses) => updateSessionsUsed(db, uses)),
+      ]);
+      const failed = written.find((one) => one.status === "rejected");
+      if (failed !== undefined) throw failed.reason;
     },
   };
+}
+
+/** Writes uses and forgets those that were written. While the write fails they are kept for the next one. */
+async function flush(uses: Map<string, Date>, write: (uses: ReadonlyMap<string, Date>) => Promise<unknown>): Promise<void> {
+  if (uses.size === 0) return;
+  const snapshot = new Map(uses);
+  await write(snapshot);
+  for (const [id, at] of snapshot) if (uses.get(id) === at) uses.delete(id);
 }
 
 function checkToken({ revoked_at, expires_at }: FoundCredential, now: Date, what: string): void {

@@ -50,9 +50,12 @@ export const deleteSession = (db: Db, id: string): Promise<number> => db.run(sql
 /** One statement for many sessions; times never go back. */
 export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
-    update web_session s set used_at = v.at
-    from unnest(${list(used.keys())}::text[], ${list(used.values())}::timestamptz[]) as v (id, at)
-    where s.id = v.id and s.used_at < v.at`);
+    with v as (
+      select v.id, v.at
+      from (select * from unnest(${list(used.keys())}::text[], ${list(used.values())}::timestamptz[]) as v (id, at) order by id) v
+      cross join lateral (select used_at from web_session where id = v.id for no key update) s
+      where s.used_at < v.at)
+    update web_session s set used_at = v.at from v where s.id = v.id`);
 
 /** Deletes those that ended by themselves, or with their token, before then. */
 export const deleteEndedSessions = (db: Db, before: { expired: Date; idle: Date }): Promise<number> =>

@@ -72,9 +72,12 @@ export const insertCredential = (db: Db, c: NewCredential): Promise<number> =>
     values (${c.id}, ${c.hash}, ${c.kind}, ${c.org_id}, ${c.user_id}, ${c.every_org}, ${c.role}, ${json(c.scopes)}, ${c.label}, ${c.prefix},
       ${c.expires_at}, ${json(c.created_by ?? undefined)}, ${c.at}, ${c.at})`);
 
-/** One statement for many tokens; times never go back. */
+/** One statement for many tokens, locked in the order of their ids, so that two of these never wait for each other. Times never go back. */
 export const updateLastUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
-    update credential c set last_used_at = v.at
-    from unnest(${list(used.keys())}::text[], ${list(used.values())}::timestamptz[]) as v (id, at)
-    where c.id = v.id and (c.last_used_at is null or c.last_used_at < v.at)`);
+    with v as (
+      select v.id, v.at
+      from (select * from unnest(${list(used.keys())}::text[], ${list(used.values())}::timestamptz[]) as v (id, at) order by id) v
+      cross join lateral (select last_used_at from credential where id = v.id for no key update) c
+      where c.last_used_at is null or c.last_used_at < v.at)
+    update credential c set last_used_at = v.at from v where c.id = v.id`);
