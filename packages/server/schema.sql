@@ -482,6 +482,18 @@ alter table log_position enable row level security;
 create policy tenant on log_position using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on log_position to pg_database_owner;
 
+create table log_robot_usage (
+  org_id text not null,
+  robot_id text not null,
+  day timestamp with time zone not null,
+  bytes bigint not null,
+  constraint log_robot_usage_pkey PRIMARY KEY (org_id, robot_id, day),
+  constraint log_robot_usage_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+alter table log_robot_usage enable row level security;
+create policy tenant on log_robot_usage using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on log_robot_usage to pg_database_owner;
+
 create table log_usage (
   org_id text not null,
   period_at timestamp with time zone not null,
@@ -785,9 +797,11 @@ create table shell_session (
   constraint shell_session_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE,
   constraint shell_session_status_check CHECK (status = ANY (ARRAY['open'::text, 'ended'::text, 'aborted'::text]))
 );
+CREATE INDEX shell_session_actor ON shell_session USING btree (org_id, (actor ->> 'id'::text), id);
 CREATE INDEX shell_session_kept ON shell_session USING btree (started_at) WHERE recording_dropped_at IS NULL;
 CREATE INDEX shell_session_open ON shell_session USING btree (org_id, id) WHERE status = 'open'::text;
 CREATE INDEX shell_session_robot ON shell_session USING btree (org_id, robot_id, id);
+CREATE INDEX shell_session_status ON shell_session USING btree (org_id, status, id);
 alter table shell_session enable row level security;
 create policy tenant on shell_session using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on shell_session to pg_database_owner;

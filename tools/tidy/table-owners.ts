@@ -42,6 +42,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   log_batch_default: "features/logs",
   log_position: "features/logs",
   log_usage: "features/logs",
+  log_robot_usage: "features/logs",
   idempotency: "kernel",
   retention_clock: "kernel",
   audit_entry: "kernel",

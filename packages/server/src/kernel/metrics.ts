@@ -55,13 +55,7 @@ export function createMetrics() {
       help: "Connections to the listener for other nodes that were no living node's",
       registers,
     }),
-    log_records: new Counter({ name: "robofleet_log_records_total", help: "Log records stored", registers }),
-    log_bytes_stored: new Counter({ name: "robofleet_log_bytes_stored_total", help: "Bytes of log batches stored", registers }),
-    log_bytes_dropped: new Counter({
-      name: "robofleet_log_bytes_dropped_total",
-      help: "Bytes of log batches dropped because their org had more than log_bytes_per_org_max",
-      registers,
-    }),
+    ...logMetrics(registers),
     targets_dispatched: new Counter({
       name: "robofleet_targets_dispatched_total",
       help: "Deployment targets dispatched to robots",
@@ -77,6 +71,21 @@ export function createMetrics() {
     }),
   };
 }
+
+const logMetrics = (registers: Registry[]) => ({
+  log_records: new Counter({ name: "robofleet_log_records_total", help: "Log records stored", registers }),
+  log_records_dropped: new Counter({
+    name: "robofleet_log_records_dropped_total",
+    help: "Log records dropped because their robot sent more than log_bytes_per_robot_per_second",
+    registers,
+  }),
+  log_bytes_stored: new Counter({ name: "robofleet_log_bytes_stored_total", help: "Bytes of log batches stored", registers }),
+  log_bytes_dropped: new Counter({
+    name: "robofleet_log_bytes_dropped_total",
+    help: "Bytes of log batches dropped because their org had more than log_bytes_per_org_max",
+    registers,
+  }),
+});
 
 export type Metrics = ReturnType<typeof createMetrics>;
 

@@ -30,6 +30,14 @@ export class RateLimit {
     bucket.tokens -= 1;
   }
 
+  /** Takes `cost` from the bucket when so much is in it; false, and nothing is taken, otherwise. */
+  tryTake(key: string, cost: number): boolean {
+    const bucket = this.#filled(key);
+    if (bucket.tokens < cost) return false;
+    bucket.tokens -= cost;
+    return true;
+  }
+
   /** Throws 429 when the bucket is empty, and takes nothing. */
   check(key: string): void {
     const bucket = this.#filled(key);

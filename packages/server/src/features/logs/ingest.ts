@@ -4,7 +4,8 @@ import { Together } from "../../kernel/together.ts";
 import { jsonOfRecords, type Session } from "../../link/index.ts";
 import { pack } from "./codec.ts";
 import { publishBatch } from "./follow.ts";
-import { insertBatch, insertBatches, logPosition, type NewBatch } from "./store.ts";
+import { logRateOf } from "./rate.ts";
+import { findPosition, insertBatch, insertBatches, type NewBatch } from "./store.ts";
 import { countStored } from "./usage.ts";
 
 /** How far the log of a link was taken; the database decides when this is stale. */
@@ -16,8 +17,11 @@ interface Taken {
 const taken_by_session = new WeakMap<Session, Taken>();
 /** Another link of the same robot may move the position in between; each attempt reads it again. */
 const ATTEMPTS_MAX = 5;
-/** Batches of a link never go back in time unless the clock was set back by more than this. */
-const CLOCK_BACK_MS_MAX = 10_000;
+/**
+ * A robot's batches never go back in time, so that a reader who continues behind one misses none, also when the robot's next server has a clock that
+ * is behind by as much as this. A clock that was further ahead has its effect once.
+ */
+const CLOCK_BACK_MS_MAX = 24 * 3_600_000;
 
 /** Flushes of one statement, and statements at the same time, each of another org: whoever reads finds a connection, too. */
 const BATCH_FLUSHES_MAX = 64;
@@ -54,11 +58,16 @@ function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
  */
 export async function ingestLogs(plane: Plane, session: Session, message: Logs): Promise<void> {
   const { org_id, robot_id, hello } = session;
+  const given = logRateOf(plane).admit(robot_id, message.records);
+  if (given === undefined) {
+    session.send({ type: "log_ack", seq: message.records.at(-1)?.seq ?? 0 });
+    return;
+  }
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
     const taken = taken_by_session.get(session) ?? (await readTaken(plane, session));
     const now = plane.clock.now().getTime();
     const received_at = new Date(Math.max(now, Math.min(taken.received_at, now + CLOCK_BACK_MS_MAX)));
-    const { records, first_at, last_at, as_given } = newRecords(message.records, taken.seq, received_at);
+    const { records, first_at, last_at, as_given } = newRecords(given, taken.seq, received_at);
     const [first, last] = [records[0], records.at(-1)];
     if (first === undefined || last === undefined) {
       session.send({ type: "log_ack", seq: taken.seq });
@@ -87,7 +96,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     taken_by_session.set(session, { seq: last.seq, received_at: received_at.getTime() });
     session.send({ type: "log_ack", seq: last.seq });
     plane.metrics.log_records.inc(records.length);
-    countStored(plane, org_id, received_at, packed.packed.length);
+    countStored(plane, org_id, robot_id, received_at, packed.packed.length);
     publishBatch(plane, session, received_at.toISOString(), records);
     return;
   }
@@ -95,9 +104,13 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
 }
 
 async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
+  const { org_id, robot_id, hello } = session;
+  const position = await findPosition(db.forOrg(org_id), org_id, robot_id);
+  const is_same_spool = position?.outbox_id === hello.outbox_id;
   const taken = {
-    seq: await logPosition(db.forOrg(session.org_id), session.org_id, session.robot_id, session.hello.outbox_id),
-    received_at: 0,
+    seq: is_same_spool ? position.seq : 0,
+    // Batches of one time are in the order of their numbers, which begin anew with a spool.
+    received_at: position === undefined ? 0 : position.updated_at.getTime() + (is_same_spool ? 0 : 1),
   };
   taken_by_session.set(session, taken);
   return taken;

@@ -340,7 +340,7 @@ test(
 test("an org that has more log bytes than it may loses its oldest, and no other org one", TIMEOUT, async () => {
   const { rig, plane, token, org_id, robot_id, link } = await startRig();
   await using _ = rig;
-  plane.settings = { ...plane.settings, limits: { ...plane.settings.limits, log_bytes_per_org_max: 10_000 } };
+  plane.settings = { ...plane.settings, limits: { ...plane.settings.limits, log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 } };
   const other = await rig.org({ role: "viewer" });
   const other_robot = await seedRobot(plane, other.org_id);
   const other_session = { ...fakeSession("sess_other", other.org_id, helloOf(other_robot.robot_id, { outbox_id: "o" })), send: () => true };

@@ -1,42 +1,129 @@
 import type { Db } from "../../kernel/db.ts";
 import { bigint, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import type { BatchKey } from "./store.ts";
 
-const usageRow = row({ org_id: text, period_at: timestamptz, bytes: bigint });
-export type UsageRow = RowOf<typeof usageRow>;
+/** What a batch takes beside its records: the header of its row, the columns, its entry in the index. */
+export const ROW_BYTES = 200;
 
-/** Adds to what orgs have; an org that is gone by now is left out. */
-export const addUsage = (db: Db, usage: readonly UsageRow[]): Promise<number> =>
+/** Bytes of a robot's batches that were received in a period, which is ten minutes. Negative: of batches that were deleted. */
+export interface RobotUsage {
+  org_id: string;
+  robot_id: string;
+  period_at: Date;
+  bytes: number;
+}
+
+const PERIOD_MS = 10 * 60_000;
+const DAY_MS = 86_400_000;
+export const periodOf = (at: Date): Date => new Date(Math.floor(at.getTime() / PERIOD_MS) * PERIOD_MS);
+const dayOf = (at: Date): Date => new Date(Math.floor(at.getTime() / DAY_MS) * DAY_MS);
+
+/** Adds to what orgs have, in the order of the primary key so that two of these never deadlock. An org that is gone by now is left out. */
+export const addOrgUsage = (db: Db, usage: readonly Omit<RobotUsage, "robot_id">[]): Promise<number> =>
   // reads: org
   db.run(sql`
     -- across orgs: a node counts for everybody at once
     insert into log_usage as u (org_id, period_at, bytes)
-    select v.org_id, v.period_at, v.bytes
+    select v.org_id, v.period_at, sum(v.bytes)
     from unnest(${list(usage.map(({ org_id }) => org_id))}::text[], ${list(usage.map(({ period_at }) => period_at))}::timestamptz[], ${list(usage.map(({ bytes }) => bytes))}::bigint[])
       as v (org_id, period_at, bytes)
     where exists (select from org o where o.id = v.org_id)
-    order by 1, 2
+    group by 1, 2 order by 1, 2
     on conflict (org_id, period_at) do update set bytes = u.bytes + excluded.bytes`);
 
+/** Adds to what robots have, by day; otherwise as addOrgUsage. */
+export const addRobotUsage = (db: Db, usage: readonly RobotUsage[]): Promise<number> =>
+  // reads: org
+  db.run(sql`
+    -- across orgs: a node counts for everybody at once
+    insert into log_robot_usage as u (org_id, robot_id, day, bytes)
+    select v.org_id, v.robot_id, v.day, sum(v.bytes)
+    from unnest(${list(usage.map(({ org_id }) => org_id))}::text[], ${list(usage.map(({ robot_id }) => robot_id))}::text[],
+      ${list(usage.map(({ period_at }) => dayOf(period_at)))}::timestamptz[], ${list(usage.map(({ bytes }) => bytes))}::bigint[])
+      as v (org_id, robot_id, day, bytes)
+    where exists (select from org o where o.id = v.org_id)
+    group by 1, 2, 3 order by 1, 2, 3
+    on conflict (org_id, robot_id, day) do update set bytes = u.bytes + excluded.bytes`);
+
 const orgRow = row({ org_id: text, bytes: bigint });
+export type OrgUsage = RowOf<typeof orgRow>;
 
 /** Orgs that have more than they may, and how much. */
-export const listOverfull = (db: Db, bytes_max: number): Promise<RowOf<typeof orgRow>[]> =>
+export const listOverfull = (db: Db, bytes_max: number): Promise<OrgUsage[]> =>
   db.many(sql(orgRow)`
-    -- across orgs: whoever finds them makes room
+    -- across orgs: any node makes room
     select org_id, sum(bytes)::bigint as bytes from log_usage group by org_id having sum(bytes) > ${bytes_max}::bigint order by org_id`);
 
-/** An org's periods, oldest first. */
-export const listUsage = (db: Db, org_id: string): Promise<UsageRow[]> =>
-  db.many(sql(usageRow)`select ${usageRow} from log_usage where org_id = ${org_id} order by period_at`);
+const bytesRow = row({ bytes: bigint });
+/** What an org has. */
+export const countOrgBytes = async (db: Db, org_id: string): Promise<number> =>
+  (await db.one(sql(bytesRow)`select coalesce(sum(bytes), 0)::bigint as bytes from log_usage where org_id = ${org_id}`)).bytes;
 
-/** Deletes an org's batches that were received in [from, before), and forgets that they were counted. */
-export const deleteStored = (db: Db, org_id: string, from: Date, before: Date): Promise<void> =>
+/** Orgs of which one robot has more than it may. */
+export const listLopsided = (db: Db, robot_bytes_max: number): Promise<OrgUsage[]> =>
+  db.many(sql(orgRow)`
+    -- across orgs: any node makes room
+    select r.org_id, max(r.bytes)::bigint as bytes from (
+      select org_id, robot_id, sum(bytes) as bytes from log_robot_usage group by org_id, robot_id having sum(bytes) > ${robot_bytes_max}::bigint) r
+    group by r.org_id order by r.org_id`);
+
+const robotRow = row({ robot_id: text, bytes: bigint });
+export type RobotBytes = RowOf<typeof robotRow>;
+
+/** What each robot of an org has, the most first. */
+export const listRobotBytes = (db: Db, org_id: string): Promise<RobotBytes[]> =>
+  db.many(sql(robotRow)`
+    select robot_id, sum(bytes)::bigint as bytes from log_robot_usage where org_id = ${org_id} group by robot_id order by sum(bytes) desc, robot_id`);
+
+const sizeRow = row({ robot_id: text, received_at: timestamptz, first_seq: bigint, bytes: bigint });
+export type BatchSize = RowOf<typeof sizeRow>;
+
+/** A robot's oldest batches and what they take; their records are not read. */
+export const oldestBatches = (db: Db, org_id: string, robot_id: string, limit: number): Promise<BatchSize[]> =>
+  db.many(sql(sizeRow)`
+    select robot_id, received_at, first_seq, octet_length(records) + ${ROW_BYTES}::bigint as bytes
+    from log_batch where org_id = ${org_id} and robot_id = ${robot_id} order by received_at, first_seq limit ${limit}`);
+
+/** Deletes a robot's batches up to and including `last`. */
+export const deleteBatches = (db: Db, org_id: string, last: BatchKey): Promise<number> =>
+  db.run(sql`
+    delete from log_batch where org_id = ${org_id} and robot_id = ${last.robot_id}
+      and received_at <= ${last.received_at} and (received_at, first_seq) <= (${last.received_at}, ${last.first_seq})`);
+
+const idRow = row({ robot_id: text });
+
+/** Robots of an org that ever logged, in the order of their ids. */
+export const listLoggingRobots = async (db: Db, org_id: string): Promise<string[]> =>
+  (await db.many(sql(idRow)`select robot_id from log_position where org_id = ${org_id} order by robot_id`)).map(({ robot_id }) => robot_id);
+
+/** Counts a robot's batches anew and replaces what was counted. */
+export const recountRobot = (db: Db, org_id: string, robot_id: string): Promise<void> =>
   db.transaction(async (tx) => {
-    await tx.run(sql`delete from log_usage where org_id = ${org_id} and period_at < ${before}`);
-    await tx.run(sql`delete from log_batch where org_id = ${org_id} and received_at >= ${from} and received_at < ${before}`);
+    await tx.run(sql`delete from log_robot_usage where org_id = ${org_id} and robot_id = ${robot_id}`);
+    await tx.run(sql`
+      insert into log_robot_usage (org_id, robot_id, day, bytes)
+      select ${org_id}, ${robot_id}, date_trunc('day', received_at, 'UTC'), sum(octet_length(records) + ${ROW_BYTES}::bigint)
+      from log_batch where org_id = ${org_id} and robot_id = ${robot_id} group by 3
+      on conflict (org_id, robot_id, day) do update set bytes = excluded.bytes`);
   });
 
-export const deleteUsage = (db: Db, before: Date): Promise<number> =>
-  db.run(sql`
-    -- across orgs: retention is the same for everybody
-    delete from log_usage where period_at < ${before}`);
+/** Replaces what was counted of an org by what its robots have. */
+export const recountOrg = (db: Db, org_id: string): Promise<void> =>
+  db.transaction(async (tx) => {
+    await tx.run(sql`delete from log_usage where org_id = ${org_id}`);
+    await tx.run(sql`
+      insert into log_usage (org_id, period_at, bytes)
+      select org_id, day, sum(bytes) from log_robot_usage where org_id = ${org_id} group by org_id, day
+      on conflict (org_id, period_at) do update set bytes = excluded.bytes`);
+  });
+
+/** Forgets what was counted of days before `before`, whose partitions were dropped. */
+export const deleteUsage = (db: Db, before: Date): Promise<void> =>
+  db.transaction(async (tx) => {
+    await tx.run(sql`
+      -- across orgs: retention is the same for everybody
+      delete from log_usage where period_at < ${before}`);
+    await tx.run(sql`
+      -- across orgs: retention is the same for everybody
+      delete from log_robot_usage where day < ${before}`);
+  });

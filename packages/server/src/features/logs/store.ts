@@ -17,6 +17,11 @@ export async function logPositions(db: Db, org_id: string, spools: readonly { ro
   });
 }
 
+const storedPositionRow = row({ outbox_id: text, seq: bigint, updated_at: timestamptz });
+/** The spool that a robot named last, its highest record taken, and when that was received. */
+export const findPosition = (db: Db, org_id: string, robot_id: string): Promise<RowOf<typeof storedPositionRow> | undefined> =>
+  db.maybe(sql(storedPositionRow)`select ${storedPositionRow} from log_position where org_id = ${org_id} and robot_id = ${robot_id}`);
+
 export const logPosition = async (db: Db, org_id: string, robot_id: string, outbox_id: string): Promise<number> =>
   (await logPositions(db, org_id, [{ robot_id, outbox_id }]))[0] ?? 0;
 

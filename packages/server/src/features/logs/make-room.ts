@@ -1,0 +1,130 @@
+import type { Plane } from "../../context.ts";
+import {
+  addOrgUsage,
+  addRobotUsage,
+  countOrgBytes,
+  deleteBatches,
+  listLoggingRobots,
+  listLopsided,
+  listOverfull,
+  listRobotBytes,
+  oldestBatches,
+  periodOf,
+  recountOrg,
+  recountRobot,
+  type RobotBytes,
+} from "./store-usage.ts";
+
+/** Making room makes more than is needed, so that it is not needed again at once. */
+const KEPT_SHARE = 0.95;
+/** Batches of one delete. */
+const BATCHES_MAX = 1_000;
+/** An org whose room could not be made is tried again after this, and after twice as long each time. */
+const RETRY_MS = 60_000;
+const RETRY_MS_MAX = 3_600_000;
+
+interface Options {
+  /** Writes down what is counted in memory. */
+  flush: () => Promise<void>;
+  /** Also looks for robots that alone have too much. */
+  look_at_robots: boolean;
+}
+
+interface Failure {
+  failures: number;
+  /** Monotonic. */
+  again_at: number;
+}
+
+const failing = new WeakMap<Plane, Map<string, Failure>>();
+
+/**
+ * Deletes logs of orgs that have more than they may: of the robots with the most, each one's oldest, until all of them have the same. A robot that
+ * floods loses its own records that way, and the others keep theirs. One org's failure is logged, and tried again later; the others go on.
+ */
+export async function makeRoom(plane: Plane, { flush, look_at_robots }: Options): Promise<void> {
+  const { db, settings, clock, log } = plane;
+  const { log_bytes_per_org_max: bytes_max, log_robot_share_percent: percent } = settings.limits;
+  if (bytes_max === 0) return;
+  const robot_max = Math.floor((bytes_max * percent) / 100);
+  const orgs = new Set((await listOverfull(db, bytes_max)).map(({ org_id }) => org_id));
+  if (look_at_robots) for (const { org_id } of await listLopsided(db, robot_max)) orgs.add(org_id);
+  if (orgs.size === 0) return;
+  await flush();
+  let known = failing.get(plane);
+  if (known === undefined) failing.set(plane, (known = new Map<string, Failure>()));
+  for (const org_id of orgs) {
+    const before = known.get(org_id);
+    if (before !== undefined && clock.monotonic() < before.again_at) continue;
+    try {
+      await makeRoomOf(plane, org_id, { bytes_max, robot_max });
+      known.delete(org_id);
+    } catch (error) {
+      const failures = (before?.failures ?? 0) + 1;
+      known.set(org_id, { failures, again_at: clock.monotonic() + Math.min(RETRY_MS_MAX, RETRY_MS * 2 ** (failures - 1)) });
+      log.error({ err: error, org_id, failures }, "could not delete logs of an org that has too many");
+    }
+  }
+}
+
+async function makeRoomOf(plane: Plane, org_id: string, limits: { bytes_max: number; robot_max: number }): Promise<void> {
+  const db = plane.db.forOrg(org_id);
+  let robots = await listRobotBytes(db, org_id);
+  if (Math.abs(sumOf(robots) - (await countOrgBytes(db, org_id))) > limits.bytes_max * (1 - KEPT_SHARE)) {
+    // What was stored by a version that did not count by robot, or a server that was killed forgot.
+    for (const robot_id of await listLoggingRobots(db, org_id)) await recountRobot(db, org_id, robot_id);
+    await recountOrg(db, org_id);
+    robots = await listRobotBytes(db, org_id);
+  }
+  for (const { robot_id, bytes } of toDelete(robots, limits)) await deleteOldest(plane, org_id, robot_id, bytes);
+}
+
+const sumOf = (robots: readonly RobotBytes[]): number => robots.reduce((sum, { bytes }) => sum + Math.max(0, bytes), 0);
+
+/** How much each robot has to lose: what is above the highest level at which the org has room and no robot more than its share. `robots`: the most first. */
+export function toDelete(robots: readonly RobotBytes[], { bytes_max, robot_max }: { bytes_max: number; robot_max: number }): RobotBytes[] {
+  const level = Math.min(levelOf(robots, bytes_max), robots.some(({ bytes }) => bytes > robot_max) ? robot_max * KEPT_SHARE : Infinity);
+  return robots.flatMap(({ robot_id, bytes }) => (bytes > level ? [{ robot_id, bytes: Math.ceil(bytes - level) }] : []));
+}
+
+function levelOf(robots: readonly RobotBytes[], bytes_max: number): number {
+  const sum = sumOf(robots);
+  if (sum <= bytes_max) return Infinity;
+  let above = 0;
+  for (const [i, { bytes }] of robots.entries()) {
+    above += bytes;
+    // The first i + 1 robots share what the ones with less leave.
+    const level = (bytes_max * KEPT_SHARE - (sum - above)) / (i + 1);
+    if (level >= (robots[i + 1]?.bytes ?? 0)) return level;
+  }
+  return 0;
+}
+
+/** Deletes a robot's oldest batches until that many bytes are gone. */
+async function deleteOldest({ db, log, metrics }: Plane, org_id: string, robot_id: string, bytes: number): Promise<void> {
+  const of_org = db.forOrg(org_id);
+  let deleted = 0;
+  let before: Date | undefined;
+  while (deleted < bytes) {
+    const oldest = await oldestBatches(of_org, org_id, robot_id, BATCHES_MAX);
+    let size = 0;
+    const some = oldest.slice(0, 1 + oldest.findIndex((batch) => (size += batch.bytes) >= bytes - deleted) || oldest.length);
+    const last = some.at(-1);
+    if (last === undefined) break;
+    const usage = some.map((batch) => ({ org_id, robot_id, period_at: periodOf(batch.received_at), bytes: -batch.bytes }));
+    await of_org.transaction(async (tx) => {
+      await deleteBatches(tx, org_id, last);
+      await addOrgUsage(tx, usage);
+      await addRobotUsage(tx, usage);
+    });
+    const gone = some.reduce((sum, batch) => sum + batch.bytes, 0);
+    deleted += gone;
+    before = last.received_at;
+    metrics.log_bytes_dropped.inc(gone);
+  }
+  if (before !== undefined)
+    log.warn(
+      { org_id, robot_id, before: before.toISOString(), bytes: deleted },
+      "dropped the oldest logs of a robot: its org has too many",
+    );
+}

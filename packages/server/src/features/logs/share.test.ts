@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
+import type { LogRecordBody, ServerMessage } from "@robofleet/protocol/link";
+import type { LogRecord } from "@robofleet/protocol/routes";
+import { LIMIT_DEFAULTS, type Limits } from "../../config.ts";
+import { bigint, row, sql } from "../../kernel/sql.ts";
+import type { Session } from "../../link/index.ts";
+import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
+import { fakeSession, helloOf } from "../testing/places.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { ingestLogs, LogMatch, logRoutes, readBehind, readTail, startLogRetention } from "./index.ts";
+import { toDelete } from "./make-room.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+
+const record = (seq: number, message = `record ${seq}`): LogRecordBody => ({
+  seq,
+  at: "2030-01-01T00:00:00.000Z",
+  level: "info",
+  source: "nav2",
+  message,
+  fields: {},
+});
+const large = (seq: number): LogRecordBody => record(seq, randomBytes(1_000).toString("hex"));
+
+async function startRig(limits: Partial<Limits>) {
+  const it = await startFeaturePlane([logRoutes]);
+  it.plane.settings = { ...it.plane.settings, limits: { ...LIMIT_DEFAULTS, ...limits } };
+  return it;
+}
+
+/** A robot of an org, with how it logs and what is kept of that. */
+async function robotIn(it: FeaturePlane, { org_id, token }: { org_id: string; token: string }) {
+  const { robot_id } = await seedRobot(it.plane, org_id);
+  const acked: number[] = [];
+  const send = (message: ServerMessage): boolean => acked.push(message.type === "log_ack" ? message.seq : -1) > 0;
+  const session: Session = { ...fakeSession(`sess_${robot_id}`, org_id, helloOf(robot_id, { outbox_id: "o" })), send };
+  const log = (...records: LogRecordBody[]) => ingestLogs(it.plane, session, { type: "logs", records });
+  const list = async (): Promise<LogRecord[]> =>
+    (await it.call<{ items: LogRecord[] }>("GET", `/api/robots/${robot_id}/logs?limit=1000`, { token })).body.items;
+  return { robot_id, session, acked, log, list, seqs: async () => (await list()).map(({ seq }) => seq) };
+}
+
+test("a robot that floods loses its own records when its org has too many, and the other robots lose none", TIMEOUT, async () => {
+  await using it = await startRig({ log_bytes_per_org_max: 60_000, log_robot_share_percent: 100 });
+  const org = await it.org({ role: "viewer" });
+  const [flooding, ...fair] = [await robotIn(it, org), await robotIn(it, org), await robotIn(it, org)];
+  // The oldest records of the org are the fair robots'.
+  for (const robot of fair) for (let seq = 1; seq <= 3; seq += 1) await robot.log(large(seq));
+  await it.clock.advance({ minutes: 30 });
+  const retention = await startLogRetention(it.plane);
+  for (let seq = 1; seq <= 60; seq += 1) await flooding.log(large(seq));
+  const kept = async (): Promise<boolean> => (await flooding.seqs()).length < 45;
+  await until("room to be made", kept, { meanwhile: () => it.clock.advance({ seconds: 10 }) });
+  for (const robot of fair) assert.deepEqual(await robot.seqs(), [1, 2, 3]);
+  const seqs = await flooding.seqs();
+  assert.ok(seqs.length > 25, `${seqs.length} of the flood are kept: what the others leave`);
+  assert.deepEqual(
+    seqs,
+    Array.from({ length: seqs.length }, (_, i) => 61 - seqs.length + i),
+  );
+  await retention.stop();
+});
+
+test("one robot has at most its share of the org's log bytes, even while the org has room", TIMEOUT, async () => {
+  await using it = await startRig({ log_bytes_per_org_max: 60_000, log_robot_share_percent: 20 });
+  const robot = await robotIn(it, await it.org({ role: "viewer" }));
+  const retention = await startLogRetention(it.plane);
+  for (let seq = 1; seq <= 20; seq += 1) await robot.log(large(seq));
+  const fits = async (): Promise<boolean> => (await robot.seqs()).length <= 9;
+  await until("its oldest to go", fits, { meanwhile: () => it.clock.advance({ seconds: 30 }) });
+  assert.ok((await robot.seqs()).length >= 6);
+  await retention.stop();
+});
+
+test("an org whose logs cannot be deleted is tried again later, and the others get their room meanwhile", TIMEOUT, async () => {
+  await using it = await startRig({ log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 });
+  const orgs = [await it.org({ role: "viewer" }), await it.org({ role: "viewer" })];
+  const robots = await Promise.all(orgs.map((org) => robotIn(it, org)));
+  // The first in the order in which they get their turn.
+  const [broken, other] = (orgs[0]?.org_id ?? "") < (orgs[1]?.org_id ?? "") ? [0, 1] : [1, 0];
+  const refuse = robots[broken]?.robot_id ?? "";
+  await it.plane.db.run(sql`create table refused (robot_id text)`);
+  await it.plane.db.run(sql`insert into refused values (${refuse})`);
+  await it.plane.db.run(sql`grant select on refused to pg_database_owner`);
+  await it.plane.db.run(sql`
+    create function refuse() returns trigger language plpgsql as
+      'begin if old.robot_id in (select robot_id from refused) then raise exception ''refused''; end if; return old; end'`);
+  await it.plane.db.run(sql`create trigger refuse before delete on log_batch for each row execute function refuse()`);
+  const retention = await startLogRetention(it.plane);
+  for (const robot of robots) for (let seq = 1; seq <= 12; seq += 1) await robot.log(large(seq));
+  const count = async (i: number): Promise<number> => (await robots[i]?.seqs())?.length ?? 0;
+  const advance = { meanwhile: () => it.clock.advance({ seconds: 10 }) };
+  await until("room in the other org", async () => (await count(other)) < 12, advance);
+  assert.equal(await count(broken), 12);
+  await it.plane.db.run(sql`drop trigger refuse on log_batch`);
+  await until("room in the first", async () => (await count(broken)) < 12, advance);
+  await retention.stop();
+});
+
+test("records that were stored before robots were counted are counted when they are in the way", TIMEOUT, async () => {
+  await using it = await startRig({ log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 });
+  const org = await it.org({ role: "viewer" });
+  const robot = await robotIn(it, org);
+  const first = await startLogRetention(it.plane);
+  for (let seq = 1; seq <= 6; seq += 1) await robot.log(large(seq));
+  await first.stop();
+  await it.plane.db.run(sql`delete from log_robot_usage`);
+  const retention = await startLogRetention(it.plane);
+  for (let seq = 7; seq <= 12; seq += 1) await robot.log(large(seq));
+  const advance = { meanwhile: () => it.clock.advance({ seconds: 10 }) };
+  await until("room", async () => (await robot.seqs()).length <= 7, advance);
+  await retention.stop();
+  const bytesRow = row({ counted: bigint, stored: bigint });
+  const { counted, stored } = await it.plane.db.one(sql(bytesRow)`
+    select (select sum(bytes)::bigint from log_robot_usage where org_id = ${org.org_id}) as counted,
+      (select sum(octet_length(records) + 200)::bigint from log_batch where org_id = ${org.org_id}) as stored`);
+  assert.equal(counted, stored);
+});
+
+test("what has to go is above the level at which the org has room", () => {
+  const robots = [100, 60, 30, 10].map((bytes, i) => ({ robot_id: `r${i}`, bytes }));
+  assert.deepEqual(toDelete(robots, { bytes_max: 200, robot_max: 200 }), []);
+  assert.deepEqual(toDelete(robots, { bytes_max: 200, robot_max: 80 }), [{ robot_id: "r0", bytes: 24 }]);
+  // 114 are kept: 10, 30 and twice 37.
+  assert.deepEqual(toDelete(robots, { bytes_max: 120, robot_max: 120 }), [
+    { robot_id: "r0", bytes: 63 },
+    { robot_id: "r1", bytes: 23 },
+  ]);
+  // 19 are kept: 4.75 each.
+  assert.deepEqual(
+    toDelete(robots, { bytes_max: 20, robot_max: 20 }).map(({ bytes }) => bytes),
+    [96, 56, 26, 6],
+  );
+});
+
+test("what a robot logs beyond its rate is dropped and told by a gap record, and another robot's records are not", TIMEOUT, async () => {
+  await using it = await startRig({ log_bytes_per_robot_per_second: 1_000, log_burst_bytes_per_robot: 20_000 });
+  const org = await it.org({ role: "viewer" });
+  const [flooding, fair] = [await robotIn(it, org), await robotIn(it, org)];
+  for (let seq = 1; seq <= 50; seq += 1) await flooding.log(large(seq));
+  assert.deepEqual(
+    flooding.acked,
+    Array.from({ length: 50 }, (_, i) => i + 1),
+    "all are acknowledged",
+  );
+  await fair.log(record(1));
+  await it.clock.advance({ seconds: 20 });
+  await flooding.log(record(51));
+  const kept = await flooding.list();
+  const gap = kept.at(-2);
+  const dropped = 50 - (kept.length - 2);
+  assert.ok(dropped > 30, String(dropped));
+  assert.deepEqual(gap?.fields, { gap: { count: dropped, from_seq: 51 - dropped, to_seq: 50 } });
+  assert.deepEqual([gap?.seq, gap?.level, gap?.source, kept.at(-1)?.seq], [50, "warn", "robofleet", 51]);
+  assert.deepEqual(await fair.seqs(), [1]);
+  assert.match(await it.plane.metrics.registry.metrics(), new RegExp(`robofleet_log_records_dropped_total ${dropped}`));
+});
+
+test("a reader that continues misses nothing when the robot moves to a server whose clock is an hour behind", TIMEOUT, async () => {
+  await using it = await startRig({});
+  const { plane } = it;
+  const org = await it.org({ role: "viewer" });
+  const { robot_id, session, seqs } = await robotIn(it, org);
+  const behind = {
+    ...plane,
+    link: { ...plane.link },
+    clock: new SimulatedClock({ at: new Date(it.clock.now().getTime() - 3_600_000).toISOString() }),
+  };
+  const match = new LogMatch({ since: undefined, until: undefined, level: undefined, source: undefined, q: undefined });
+  const db = plane.db.forOrg(org.org_id);
+  await ingestLogs(plane, session, { type: "logs", records: [record(1), record(2)] });
+  const { head } = await readTail(db, org.org_id, robot_id, match, 10);
+  const [moved, restarted] = [
+    { ...session, id: "sess_moved" },
+    { ...session, id: "sess_3", hello: { ...session.hello, outbox_id: "new" } },
+  ];
+  await ingestLogs(behind, moved, { type: "logs", records: [record(3)] });
+  await ingestLogs(behind, restarted, { type: "logs", records: [record(1), record(2)] });
+  const read = await readBehind(db, org.org_id, robot_id, head, match);
+  assert.deepEqual(
+    read.batches.flatMap((batch) => batch.seqs),
+    [3, 1, 2],
+  );
+  assert.deepEqual(await seqs(), [1, 2, 3, 1, 2]);
+});
