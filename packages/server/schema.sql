@@ -1,6 +1,9 @@
 -- The whole schema as it stands after every migration, for reading; the migrations make it.
 -- Written by dumpSchema; a test compares it with a migrated database (UPDATE_SCHEMA=1 rewrites it).
 
+create sequence order_number;
+grant usage on sequence order_number to pg_database_owner;
+
 create table artifact (
   org_id text not null,
   sha256 text not null,
@@ -236,6 +239,7 @@ create table deployment (
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   authority jsonb,
+  order_number bigint not null default nextval('order_number'::regclass),
   events_dropped_at timestamp with time zone,
   constraint deployment_pkey PRIMARY KEY (org_id, id),
   constraint deployment_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
@@ -624,6 +628,7 @@ create table robot (
   decommissioned_at timestamp with time zone,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  fleet_order_number bigint not null default nextval('order_number'::regclass),
   constraint robot_pkey PRIMARY KEY (org_id, id),
   constraint robot_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
 );
@@ -664,6 +669,7 @@ CASE
     ELSE 'behind'::text
 END,
   updated_at timestamp with time zone not null,
+  last_order_number bigint not null default 0,
   constraint robot_app_pkey PRIMARY KEY (org_id, robot_id, app),
   constraint robot_app_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
@@ -706,6 +712,18 @@ alter table robot_config enable row level security;
 create policy tenant on robot_config using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_config to pg_database_owner;
 
+create table robot_config_order (
+  org_id text not null,
+  robot_id text not null,
+  namespace text not null,
+  last_order_number bigint not null,
+  constraint robot_config_order_pkey PRIMARY KEY (org_id, robot_id, namespace),
+  constraint robot_config_order_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+alter table robot_config_order enable row level security;
+create policy tenant on robot_config_order using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_config_order to pg_database_owner;
+
 create table robot_desired (
   org_id text not null,
   robot_id text not null,
@@ -727,6 +745,7 @@ create table robot_follow (
   subject text not null,
   deployment_id text not null,
   created_at timestamp with time zone not null,
+  order_number bigint not null default nextval('order_number'::regclass),
   constraint robot_follow_pkey PRIMARY KEY (org_id, robot_id, subject),
   constraint robot_follow_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );

@@ -19,6 +19,7 @@ import { NODES, spreadFetch } from "./nodes.ts";
 import { PlaneActivity } from "./plane-activity.ts";
 import { filesWithSecrets, secretsInText, tablesWithSecrets } from "./secrets.ts";
 import { NatsAndS3 } from "./nats-and-s3.ts";
+import { shiftedClock } from "./shifted-clock.ts";
 
 export { HarnessOrg, type NewRelease, type NewRobot } from "./harness-org.ts";
 
@@ -29,6 +30,8 @@ export interface HarnessOptions {
   limits?: Partial<Limits>;
   /** Servers that share one database, NATS and S3, with a balancer before them; by default as many as the run is told. */
   nodes?: number;
+  /** By how much the clock of each node is ahead (negative: behind); `clock_offsets_ms` of the harness changes it for the next start. */
+  clock_offsets_ms?: readonly number[];
 }
 
 export const ADMIN_TOKEN = "the-admin-token-of-the-tests";
@@ -44,6 +47,7 @@ export class Harness implements AsyncDisposable {
   readonly activity: PlaneActivity;
   /** What the plane logged, parsed. */
   readonly logged: Record<string, unknown>[] = [];
+  clock_offsets_ms: readonly number[] = [];
   readonly #database: TestDatabase;
   /** Of each node. */
   readonly #settings: readonly Settings[];
@@ -100,6 +104,7 @@ export class Harness implements AsyncDisposable {
     }
     const harness = new Harness(database, await database.connect(), of_nodes, clock, activity);
     harness.#own.use(own.move());
+    harness.clock_offsets_ms = options.clock_offsets_ms ?? [];
     try {
       await harness.#startPlane();
       harness.#default = await harness.org("Default");
@@ -215,9 +220,10 @@ export class Harness implements AsyncDisposable {
 
   async #startPlane(): Promise<void> {
     const stream = { write: (line: string) => void this.logged.push(JSON.parse(line) as Record<string, unknown>) };
-    for (const settings of this.#settings) {
+    for (const [node, settings] of this.#settings.entries()) {
       const log = createLog({ level: settings.log_level, stream });
-      const { clock, activity } = this;
+      const clock = shiftedClock(this.clock, this.clock_offsets_ms[node] ?? 0);
+      const { activity } = this;
       this.#running.push(await startServer({ settings, clock, log, activity, database: this.#database.connection, check_rows: true }));
     }
     this.#url = await this.#address();

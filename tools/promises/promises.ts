@@ -109,4 +109,9 @@ export const PROMISES: readonly PromiseRow[] = [
     promise: "The document is the server",
     proof: "every answer of generated requests compared with the served OpenAPI document",
   },
+  {
+    number: 31,
+    promise: "Order and retention do not depend on clocks",
+    proof: "pairs of deployments created by three servers with clocks an hour apart and by servers that boot in 1970",
+  },
 ];

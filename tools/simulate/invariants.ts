@@ -145,7 +145,11 @@ function checkMove(from: TargetView, to: TargetView, deployment: DeploymentView 
     if (to.reason === "superseded" && to.status === "cancelled" && !to.reverting) {
       const newer = all.some(
         (one) =>
-          one.robot_id === to.robot_id && one.app === to.app && one.deployment_id !== to.deployment_id && one.id > id && one.attempt > 0,
+          one.robot_id === to.robot_id &&
+          one.app === to.app &&
+          one.deployment_id !== to.deployment_id &&
+          one.order_number > to.order_number &&
+          one.attempt > 0,
       );
       holds(newer, `${id} is superseded and nothing newer was dispatched`);
     }

@@ -126,6 +126,8 @@ export interface TargetView {
   deployment_id: string;
   robot_id: string;
   app: string;
+  /** Of its deployment, in the order of all. */
+  order_number: number;
   release_id: string | null;
   previous_release_id: string | null;
   status: TargetStatus;

@@ -32,6 +32,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   config_entry: "features/configs",
   config_version: "features/configs",
   robot_config: "features/deployments",
+  robot_config_order: "features/deployments",
   health_snapshot: "features/health",
   health_history: "features/health",
   health_history_default: "features/health",

@@ -5,7 +5,7 @@ import { wholeRollout } from "../../../packages/server/src/features/deployments/
 import { isLimited } from "../../../packages/server/src/features/deployments/slots.ts";
 import { isActive, mayDispatch } from "../../../packages/server/src/features/deployments/state.ts";
 import { isTerminal } from "@robofleet/protocol";
-import type { Deployment, Target } from "./rows.ts";
+import type { App, Deployment, Target } from "./rows.ts";
 import type { Change, Tables } from "./tables.ts";
 
 type Decided = { target: Target; decision: Decision };
@@ -26,10 +26,9 @@ export const claimable = (tables: Tables): Target[] =>
 /** Hands targets to their robots, deployment by deployment, the newest first. */
 export function dispatch(tables: Tables, found: readonly Target[]): void {
   const by_deployment = Map.groupBy(found, ({ deployment_id }) => deployment_id);
-  for (const [deployment_id, targets] of [...by_deployment].toSorted(([a], [b]) => (a < b ? 1 : -1))) {
-    const deployment = tables.deployments.get(deployment_id);
-    if (deployment !== undefined) dispatchOf(tables, deployment, targets);
-  }
+  const deployments = [...by_deployment.keys()].flatMap((id) => tables.deployments.get(id) ?? []);
+  for (const deployment of deployments.toSorted((a, b) => b.order_number - a.order_number))
+    dispatchOf(tables, deployment, by_deployment.get(deployment.id) ?? []);
 }
 
 function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Target[]): void {
@@ -39,7 +38,7 @@ function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Targ
   const decided = limitSlots(
     tables,
     deployment,
-    targets.map((target) => ({ target, decision: decideOne(tables, target) })),
+    targets.map((target) => ({ target, decision: decideOne(tables, deployment, target) })),
   );
   const changes: Change[] = [];
   let refused = false;
@@ -60,15 +59,15 @@ function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Targ
   if (mayDispatch(deployment, tables.now) && !refused) wakeSlots(tables, deployment);
 }
 
-function decideOne(tables: Tables, target: Target): Decision {
+function decideOne(tables: Tables, { order_number }: Deployment, target: Target): Decision {
   const robot = tables.robots.get(target.robot_id);
   const release = target.release_id === null ? undefined : tables.releases.get(target.release_id);
   return decide({
-    target,
+    order_number,
     robot: robot && { online: robot.online, decommissioned: robot.decommissioned, kinds: ["app_bundle"] },
     release: release && { kind: release.kind, artifact_state: "stored" },
-    rivals: rivalsOf(tables, target),
-    last_target_id: robot?.apps.get(target.subject)?.last_target_id ?? "",
+    rivals: rivalsOf(tables, target).map((rival) => ({ ...rival, order_number: tables.orderNumberOf(rival.deployment_id) })),
+    last_order_number: robot?.apps.get(target.subject)?.last_order_number ?? 0,
   });
 }
 
@@ -88,17 +87,24 @@ export function supersede(tables: Tables, ids: readonly string[]): void {
   }
 }
 
+/** The newest deployment that was dispatched to the robot for the app, and its target. */
+export function remember(app: App, { order_number }: Deployment, { id }: Target): void {
+  if (order_number < app.last_order_number) return;
+  app.last_order_number = order_number;
+  app.last_target_id = id;
+}
+
 function handOver(tables: Tables, deployment: Deployment, target: Target): Change {
   const app = tables.appOf(target.robot_id, target.subject);
   const verify_seconds = verifySecondsOf(deployment.rollout);
   const attempt = target.attempt + 1;
+  remember(app, deployment, target);
   Object.assign(app, {
     desired_release_id: target.release_id,
     target_id: target.id,
     deployment_id: deployment.id,
     attempt,
     verify_seconds,
-    last_target_id: app.last_target_id > target.id ? app.last_target_id : target.id,
   });
   tables.bump(target.robot_id);
   return {

@@ -7,7 +7,7 @@ import { hasPassed, isGateOpen } from "../../../packages/server/src/features/dep
 import { isRevocable } from "../../../packages/server/src/features/deployments/state.ts";
 import { countsOf } from "../../../packages/server/src/features/deployments/wire.ts";
 import type { Answer, Names, Operation } from "../server.ts";
-import { rivalsOf, supersede } from "./dispatch.ts";
+import { remember, rivalsOf, supersede } from "./dispatch.ts";
 import { advance, fanOut, type Member, waveFacts } from "./rollout.ts";
 import { type Deployment, newDeployment, type Target } from "./rows.ts";
 import type { Change, Tables } from "./tables.ts";
@@ -54,6 +54,7 @@ function create(
       rollout,
       scheduled_at: held ? new Date(tables.now.getTime() + scheduled_in_ms) : null,
       status: held ? "scheduled" : "queued",
+      order_number: tables.drawOrderNumber(),
     },
     tables.now,
   );
@@ -178,7 +179,7 @@ export function returnRobots(tables: Tables, deployment: Deployment, targets: re
         attempt,
         verify_seconds,
       });
-      if (app.last_target_id < target.id) app.last_target_id = target.id;
+      remember(app, deployment, target);
       tables.bump(target.robot_id);
     } else
       over.push({
@@ -222,6 +223,7 @@ function createFromEnded(tables: Tables, ended: Deployment, as: "retry" | "rollb
       rollout,
       scheduled_at: null,
       status: "queued",
+      order_number: tables.drawOrderNumber(),
       retry_of: as === "retry" ? ended.id : null,
       rollback_of: as === "rollback" ? ended.id : null,
     },

@@ -323,6 +323,7 @@ export class PureServer implements SimulatedServer {
         deployment_id: one.deployment_id,
         robot_id: one.robot_id,
         app: one.subject,
+        order_number: this.#tables.orderNumberOf(one.deployment_id),
         release_id: one.release_id,
         previous_release_id: one.previous_release_id,
         status: one.status,

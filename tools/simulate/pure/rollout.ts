@@ -22,6 +22,7 @@ export function fanOut(tables: Tables, deployment: Deployment, members: readonly
   const { rollout } = deployment;
   const now = tables.now;
   deployment.fan_out_at = now;
+  if (deployment.scheduled_at !== null) deployment.order_number = tables.drawOrderNumber();
   deployment.expires_at =
     rollout.expires_at === undefined ? new Date(now.getTime() + EXPIRY_HOURS * HOUR_MS) : new Date(rollout.expires_at);
   deployment.count_total = members.length;

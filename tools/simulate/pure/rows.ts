@@ -17,6 +17,7 @@ export interface App {
   attempt: number;
   verify_seconds: number;
   last_target_id: string;
+  last_order_number: number;
 }
 
 export interface RobotRow {
@@ -50,13 +51,17 @@ export const noApp = (app: string): App => ({
   attempt: 0,
   verify_seconds: 30,
   last_target_id: "",
+  last_order_number: 0,
 });
 
 export const noCounts = (): Counts => ({ total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 });
 
 /** A deployment that has just been asked for. */
 export function newDeployment(
-  d: Pick<Deployment, "id" | "target_kind" | "robot_id" | "fleet_id" | "release_id" | "app" | "rollout" | "scheduled_at" | "status"> &
+  d: Pick<
+    Deployment,
+    "id" | "target_kind" | "robot_id" | "fleet_id" | "release_id" | "app" | "rollout" | "scheduled_at" | "status" | "order_number"
+  > &
     Partial<Pick<Deployment, "retry_of" | "rollback_of">>,
   now: Date,
 ): Deployment {

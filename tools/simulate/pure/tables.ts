@@ -28,6 +28,7 @@ export class Tables {
   readonly chance: Chance;
   readonly plant: Plant | undefined;
   #ids = 0;
+  #order_number = 0;
 
   constructor(clock: ManualClock, chance: Chance, plant: Plant | undefined) {
     this.clock = clock;
@@ -37,6 +38,14 @@ export class Tables {
 
   id(prefix: string): string {
     return `${prefix}_${String((this.#ids += 1)).padStart(6, "0")}`;
+  }
+
+  drawOrderNumber(): number {
+    return (this.#order_number += 1);
+  }
+
+  orderNumberOf(deployment_id: string): number {
+    return this.deployments.get(deployment_id)?.order_number ?? 0;
   }
 
   get now(): Date {

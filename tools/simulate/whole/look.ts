@@ -23,7 +23,7 @@ export const look = async (db: Db, org_id: string): Promise<View> =>
             from deployment_event e where e.org_id = d.org_id and e.deployment_id = d.id) e
           where d.org_id = ${org_id}), '[]'),
         'targets', coalesce((select jsonb_agg(jsonb_build_object(
-            'id', t.id, 'deployment_id', t.deployment_id, 'robot_id', t.robot_id, 'app', t.subject, 'release_id', t.release_id,
+            'id', t.id, 'deployment_id', t.deployment_id, 'robot_id', t.robot_id, 'app', t.subject, 'order_number', (select d.order_number from deployment d where d.org_id = t.org_id and d.id = t.deployment_id), 'release_id', t.release_id,
             'previous_release_id', t.previous_release_id, 'status', t.status, 'reason', t.reason, 'attempt', t.attempt, 'wave', t.wave,
             'deadline_at', floor(extract(epoch from t.deadline_at) * 1000), 'reverting', t.reverting,
             'dispatches', (select count(*) from deployment_event e where e.org_id = t.org_id and e.deployment_id = t.deployment_id

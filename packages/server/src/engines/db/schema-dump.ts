@@ -14,7 +14,7 @@ const HEADER = `-- The whole schema as it stands after every migration, for read
 
 /**
  * The schema of a database as text that is equal for equal schemas, whatever PostgreSQL version and
- * order of migrations made it: tables with columns, constraints, indexes and row-level security, all by name. Without
+ * order of migrations made it: sequences and tables with columns, constraints, indexes and row-level security, all by name. Without
  * partitions, which come and go, and without the table of migrations.
  */
 export async function dumpSchema(db: Db): Promise<string> {
@@ -34,7 +34,8 @@ export async function dumpSchema(db: Db): Promise<string> {
     const after = [...(indexes.get(name) ?? []), ...(policies.get(name) ?? [])].map(({ definition }) => `${definition};\n`);
     return `\ncreate table ${name} (\n${lines.map((line) => `  ${line}`).join(",\n")}\n)${partitioned};\n${after.join("")}`;
   });
-  return HEADER + tables.join("");
+  const sequences = (await db.many(selectSequences)).map(({ definition }) => `\n${definition};\n`);
+  return HEADER + sequences.join("") + tables.join("");
 }
 
 function groupByTable<R extends { table_name: string }>(rows: readonly R[]): Map<string, R[]> {
@@ -45,6 +46,15 @@ const selectTables = sql(tableRow)`
   select c.relname::text as name, pg_get_partkeydef(c.oid) as partition_key
   from pg_class c
   where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'schema_migration'
+  order by c.relname`;
+
+/** Sequences with the grants on them. */
+const selectSequences = sql(row({ definition: text }))`
+  select 'create sequence ' || c.relname || coalesce((
+    select string_agg(';' || chr(10) || 'grant ' || lower(g.privilege_type) || ' on sequence ' || c.relname || ' to ' || g.grantee::regrole, '' order by g.grantee::regrole::text, g.privilege_type)
+    from aclexplode(c.relacl) g where g.grantee <> c.relowner and g.grantee <> 0), '') as definition
+  from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind = 'S' and not exists (
+    select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i'))
   order by c.relname`;
 
 const selectColumns = sql(columnRow)`

@@ -7,11 +7,11 @@ import { isCommitted, isRevocable } from "./state.ts";
 
 const ROBOT = { online: true, decommissioned: false, kinds: ["file", "app_bundle"] };
 const FACTS: DispatchFacts = {
-  target: { id: "tgt_5", kind: "release" },
+  order_number: 5,
   robot: ROBOT,
   release: { kind: "file", artifact_state: "stored" },
   rivals: [],
-  last_target_id: "",
+  last_order_number: 0,
 };
 const facts = (changes: Partial<DispatchFacts>): DispatchFacts => ({ ...FACTS, ...changes });
 
@@ -19,9 +19,9 @@ const TABLE: [name: string, changes: Partial<DispatchFacts>, decision: ReturnTyp
   ["an online robot gets it", {}, { dispatch: true, supersede: [] }],
   ["a robot that is gone ends it", { robot: undefined }, { end: "cancelled", reason: "robot_removed" }],
   ["a decommissioned robot ends it", { robot: { ...ROBOT, decommissioned: true } }, { end: "cancelled", reason: "robot_removed" }],
-  ["a newer one that went first ends it", { last_target_id: "tgt_6" }, { end: "cancelled", reason: "superseded" }],
-  ["an older one that went first does not", { last_target_id: "tgt_4" }, { dispatch: true, supersede: [] }],
-  ["its own earlier attempt does not", { last_target_id: "tgt_5" }, { dispatch: true, supersede: [] }],
+  ["a newer one that went first ends it", { last_order_number: 6 }, { end: "cancelled", reason: "superseded" }],
+  ["an older one that went first does not", { last_order_number: 4 }, { dispatch: true, supersede: [] }],
+  ["its own earlier attempt does not", { last_order_number: 5 }, { dispatch: true, supersede: [] }],
   ["it waits for its artifact", { release: { kind: "file", artifact_state: "awaiting_upload" } }, { wait: "artifact" }],
   [
     "it waits for its artifact rather than for the robot",
@@ -39,37 +39,41 @@ const TABLE: [name: string, changes: Partial<DispatchFacts>, decision: ReturnTyp
     { release: { kind: "container_image", artifact_state: "stored" } },
     { end: "failed", reason: "incompatible" },
   ],
+  ["a config has no kind", { release: undefined, robot: { ...ROBOT, kinds: [] } }, { dispatch: true, supersede: [] }],
   [
-    "a config has no kind",
-    { release: undefined, target: { id: "tgt_5", kind: "config" }, robot: { ...ROBOT, kinds: [] } },
+    "an installation under way finishes first",
+    { rivals: [{ id: "tgt_3", order_number: 3, status: "installing" }] },
+    { wait: "previous_deployment" },
+  ],
+  [
+    "a newer rival that waits is left alone",
+    { rivals: [{ id: "tgt_7", order_number: 7, status: "queued" }] },
     { dispatch: true, supersede: [] },
   ],
-  ["an installation under way finishes first", { rivals: [{ id: "tgt_3", status: "installing" }] }, { wait: "previous_deployment" }],
-  ["a newer rival that waits is left alone", { rivals: [{ id: "tgt_7", status: "queued" }] }, { dispatch: true, supersede: [] }],
   [
     "older ones up to staged are superseded",
     {
       rivals: [
-        { id: "tgt_2", status: "staged" },
-        { id: "tgt_3", status: "queued" },
-        { id: "tgt_4", status: "dispatched" },
+        { id: "tgt_2", order_number: 2, status: "staged" },
+        { id: "tgt_3", order_number: 3, status: "queued" },
+        { id: "tgt_4", order_number: 4, status: "dispatched" },
       ],
     },
     { dispatch: true, supersede: ["tgt_2", "tgt_3", "tgt_4"] },
   ],
   [
     "a pending target of a later wave is not superseded",
-    { rivals: [{ id: "tgt_3", status: "pending" }] },
+    { rivals: [{ id: "tgt_3", order_number: 3, status: "pending" }] },
     { dispatch: true, supersede: [] },
   ],
 ];
 for (const [name, changes, decision] of TABLE) test(`dispatch: ${name}`, () => assert.deepEqual(decide(facts(changes)), decision));
 
 test("whatever the rivals, nothing that a robot is installing is superseded or overtaken", () => {
-  const rival = fc.record({
-    id: fc.integer({ min: 1, max: 9 }).map((n) => `tgt_${n}`),
-    status: fc.constantFrom<TargetStatus>(...TARGET_STATUSES),
-  });
+  const rival = fc
+    .record({ order_number: fc.integer({ min: 1, max: 9 }), status: fc.constantFrom<TargetStatus>(...TARGET_STATUSES) })
+    // An id that says the opposite: it must not matter.
+    .map((one) => ({ ...one, id: `tgt_${9 - one.order_number}` }));
   fc.assert(
     fc.property(fc.array(rival, { maxLength: 6 }), (rivals) => {
       const decision = decide(facts({ rivals }));
@@ -79,7 +83,7 @@ test("whatever the rivals, nothing that a robot is installing is superseded or o
         const superseded = rivals.filter(
           ({ id, status }) => decision.supersede.includes(id) && (isRevocable(status) || status === "queued"),
         );
-        assert.ok(superseded.every(({ id }) => id < FACTS.target.id));
+        assert.ok(superseded.every(({ order_number }) => order_number < FACTS.order_number));
       }
     }),
   );

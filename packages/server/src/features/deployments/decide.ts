@@ -4,14 +4,15 @@ import type { TargetRow } from "./store/rows.ts";
 
 /** What dispatch knows of one queued target's robot and rivals. */
 export interface DispatchFacts {
-  target: Pick<TargetRow, "id" | "kind">;
+  /** Number of the target's deployment in the order of all. */
+  order_number: number;
   robot: { online: boolean; decommissioned: boolean; kinds: readonly string[] } | undefined;
   /** The release; undefined for a config, and where the app is to be taken off. */
   release: { kind: string; artifact_state: "awaiting_upload" | "stored" | "external" } | "deleted" | undefined;
   /** Open targets of other deployments for the same robot and subject. */
-  rivals: readonly Pick<TargetRow, "id" | "status">[];
-  /** The newest target of the same robot and subject that was ever dispatched. */
-  last_target_id: string;
+  rivals: readonly (Pick<TargetRow, "id" | "status"> & { order_number: number })[];
+  /** The highest order number that was ever dispatched to the same robot and subject; 0: none. */
+  last_order_number: number;
   /** Why its creator may not deploy to the robot any more; null or absent: the creator may. */
   denial?: Reason | null;
 }
@@ -19,17 +20,17 @@ export interface DispatchFacts {
 export type Decision = { dispatch: true; supersede: string[] } | { wait: WaitingFor } | { end: "cancelled" | "failed"; reason: Reason };
 
 /** Whether a queued target goes out now, waits, or ends here. Pure. */
-export function decide({ target, robot, release, rivals, last_target_id, denial = null }: DispatchFacts): Decision {
+export function decide({ order_number, robot, release, rivals, last_order_number, denial = null }: DispatchFacts): Decision {
   if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
   if (denial !== null) return { end: "cancelled", reason: denial };
-  // Ids grow with time: a newer target went first, this one would undo it.
-  if (last_target_id > target.id) return { end: "cancelled", reason: "superseded" };
+  // A newer deployment was dispatched first; this one would undo it.
+  if (last_order_number > order_number) return { end: "cancelled", reason: "superseded" };
   // A robot that was to go back to it cannot.
   if (release === "deleted") return { end: "failed", reason: "rollback_failed" };
   if (release?.artifact_state === "awaiting_upload") return { wait: "artifact" };
   if (!robot.online) return { wait: "robot_online" };
   if (release !== undefined && !robot.kinds.includes(release.kind)) return { end: "failed", reason: "incompatible" };
   if (rivals.some(({ status }) => isCommitted(status))) return { wait: "previous_deployment" };
-  const older = rivals.filter(({ id, status }) => id < target.id && (isRevocable(status) || status === "queued"));
+  const older = rivals.filter(({ status, ...rival }) => rival.order_number < order_number && (isRevocable(status) || status === "queued"));
   return { dispatch: true, supersede: older.map(({ id }) => id) };
 }

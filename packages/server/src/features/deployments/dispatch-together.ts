@@ -117,11 +117,11 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]) {
   const decided = pairs.map((pair) => ({
     ...pair,
     decision: decide({
-      target: pair.target,
+      order_number: pair.deployment.order_number,
       robot: robots.get(pair.target.robot_id),
       release: pair.target.release_id === null ? undefined : (releases.get(pair.target.release_id) ?? "deleted"),
       rivals: [],
-      last_target_id: apps.get(keyOf(pair.target))?.last_target_id ?? "",
+      last_order_number: apps.get(keyOf(pair.target))?.last_order_number ?? 0,
       denial: authorities.denialAt(pair.deployment, robots.get(pair.target.robot_id)),
     }),
   }));
@@ -154,6 +154,7 @@ async function handOver(tx: Db, engine: Engine, org_id: string, going: readonly 
         release_id: target.release_id,
         target_id: target.id,
         deployment_id: deployment.id,
+        order_number: deployment.order_number,
         attempt: target.attempt + 1,
         verify_seconds: verifySecondsOf(deployment.rollout),
       })),

@@ -12,7 +12,7 @@ import { installWindow } from "./install-window.ts";
 import { limitSlots } from "./slots.ts";
 import { mayDispatch } from "./state.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
-import { bumpGenerations, listAppStates, listLastConfigTargets, setDesiredApps } from "./store/robot-state.ts";
+import { bumpGenerations, listAppStates, listConfigOrders, setDesiredApps } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import {
   getTargets,
@@ -22,6 +22,7 @@ import {
   lockQueued,
   lockTargets,
   postponeClaimed,
+  type RivalRow,
   setWaitingFor,
   type TargetChange,
 } from "./store/targets.ts";
@@ -37,8 +38,8 @@ const FAILED_AGAIN_MS = 60_000;
 export async function dispatchQueued(db: SystemDb, engine: Engine): Promise<boolean> {
   const claimable = await listClaimable(db, engine.clock.now(), CLAIM_TARGETS);
   const by_deployment = [...Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values()];
-  // Newest first: a robot that comes back to several deployments installs only the last of them, which supersedes the others.
-  const newest_first = by_deployment.toSorted(([a], [b]) => ((a?.id ?? "") < (b?.id ?? "") ? 1 : -1));
+  // Newest first: a robot that reconnects to several deployments installs only the last of them, which supersedes the others.
+  const newest_first = by_deployment.toSorted(([a], [b]) => (b?.order_number ?? 0) - (a?.order_number ?? 0));
   let failed = 0;
   for (const targets of await withoutThoseTogether(db, engine, newest_first)) {
     const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
@@ -121,7 +122,7 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
   });
 }
 
-async function rivalsOf(tx: Db, org_id: string, deployment_id: string, ids: readonly string[]): Promise<TargetRow[]> {
+async function rivalsOf(tx: Db, org_id: string, deployment_id: string, ids: readonly string[]): Promise<RivalRow[]> {
   const [first, ...rest] = await getTargets(tx, org_id, ids);
   if (first === undefined) return [];
   return listRivals(tx, org_id, {
@@ -146,10 +147,9 @@ async function decideAll(
     ({ robot_id }) => robot_id,
   );
   const last = new Map(
-    (kind === "release"
-      ? await listAppStates(tx, org_id, robot_ids, subject)
-      : await listLastConfigTargets(tx, org_id, robot_ids, subject)
-    ).map((row) => [row.robot_id, row.last_target_id]),
+    (kind === "release" ? await listAppStates(tx, org_id, robot_ids, subject) : await listConfigOrders(tx, org_id, robot_ids, subject)).map(
+      (row) => [row.robot_id, row.last_order_number],
+    ),
   );
   const wanted = [...new Set(targets.flatMap(({ release_id }) => release_id ?? []))];
   const authorities = await readAuthorities(tx, org_id, [deployment]);
@@ -157,11 +157,11 @@ async function decideAll(
   return targets.map((target) => ({
     target,
     decision: decide({
-      target,
+      order_number: deployment.order_number,
       robot: robots.get(target.robot_id),
       release: target.release_id === null ? undefined : (releases.get(target.release_id) ?? "deleted"),
       rivals: rivals.get(target.robot_id) ?? [],
-      last_target_id: last.get(target.robot_id) ?? "",
+      last_order_number: last.get(target.robot_id) ?? 0,
       denial: authorities.denialAt(deployment, robots.get(target.robot_id)),
     }),
   }));
@@ -198,6 +198,7 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
     release_id: target.release_id,
     target_id: target.id,
     deployment_id: deployment.id,
+    order_number: deployment.order_number,
     attempt: target.attempt + 1,
     verify_seconds,
     ...window,

@@ -1,4 +1,3 @@
-import { type IdSource, idSource } from "@robofleet/clock";
 import { isTerminal } from "@robofleet/protocol";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
@@ -25,7 +24,7 @@ export const HINT_FAN_OUT = "rf.deployments.fan_out";
 export async function beginFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   const now = engine.clock.now();
   const expires_at = await expiresAt(tx, engine, deployment.org_id, deployment.rollout, now);
-  const total = await countMembersOf(tx, deployment, now);
+  const total = await countMembersOf(tx, deployment);
   await setFanOut(tx, deployment.org_id, deployment.id, { fan_out_at: now, expires_at, count_total: total });
   return continueFanOut(tx, engine, { ...deployment, fan_out_at: now, expires_at, count_total: total });
 }
@@ -35,9 +34,8 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   const { org_id, id } = deployment;
   const now = engine.clock.now();
   const cursor = deployment.fan_out_cursor ?? "";
-  const robots = await membersOf(tx, deployment, deployment.fan_out_at ?? now, cursor, CHUNK_TARGETS);
+  const robots = await membersOf(tx, deployment, cursor, CHUNK_TARGETS);
   const last = robots.length < CHUNK_TARGETS;
-  const targetId = deployment.fan_out_cursor === null ? engine.id : laterChunkIds(engine, deployment.fan_out_at ?? now);
   const written =
     robots.length === 0
       ? 0
@@ -49,7 +47,7 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
             kind: deployment.kind,
             ...startOf(deployment),
             subject: deployment.kind === "release" ? (deployment.app ?? "main") : (deployment.namespace ?? ALL_NAMESPACES),
-            robots: robots.map((robot) => ({ id: targetId("tgt"), ...robot })),
+            robots: robots.map((robot) => ({ id: engine.id("tgt"), ...robot })),
           },
           now,
         );
@@ -90,10 +88,6 @@ async function continueAssignment(tx: Db, engine: CreateContext, deployment: Dep
   tx.afterCommit(() => engine.bus.publish(HINT_FAN_OUT, null));
   return row;
 }
-
-/** Ids tell which of two targets is newer, so all of a deployment's are of the moment at which its robots were resolved. */
-const laterChunkIds = ({ clock }: CreateContext, fan_out_at: Date): IdSource =>
-  idSource({ now: () => fan_out_at, randomBytes: (count) => clock.randomBytes(count) });
 
 /** Background: writes the next chunk of every fan-out under way. Answers true while there is more. */
 export async function continueFanOuts(db: SystemDb, engine: CreateContext): Promise<boolean> {

@@ -20,7 +20,7 @@ export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bu
   const [now, app, fleet] = [engine.clock.now(), deployment.app ?? "main", { org_id, id: fleet_id }];
   const holder = kind === "config" ? has.config_revision : (has.desired[app]?.deployment_id ?? null);
   const origins = new Map((await listOrigins(tx, org_id, holder === null ? [id] : [id, holder])).map((one) => [one.id, one]));
-  const since = speaksSince(origins, id) ?? now;
+  const since = speaksSince(origins, id) ?? deployment.order_number;
   const held_since = holder === null ? null : speaksSince(origins, holder);
   if (held_since !== null && held_since > since) return;
   announce(tx, engine, org_id, { kind: "fleet", id: fleet_id, change: "updated" });

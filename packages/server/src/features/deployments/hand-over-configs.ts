@@ -2,8 +2,8 @@ import type { Db } from "../../kernel/db.ts";
 import { effectiveFiles, type RobotFiles } from "../configs/index.ts";
 import { giveBack } from "./give-back.ts";
 import { deadlineOf } from "./policy.ts";
-import { bumpGenerations, type ConfigFileChange, listConfigNamespaces, setDesiredConfigs } from "./store/robot-state.ts";
-import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import { bumpGenerations, type ConfigFileChange, listConfigNamespaces, setConfigOrders, setDesiredConfigs } from "./store/robot-state.ts";
+import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";
 import type { Engine } from "./transition.ts";
 
@@ -50,6 +50,8 @@ export async function handOverConfigs(
         });
     }
   }
+  const dispatched = changes.flatMap(({ target, to }) => (to === "failed" ? [] : [target.robot_id]));
+  await setConfigOrders(tx, org_id, dispatched, namespace ?? ALL_NAMESPACES, deployment.order_number);
   // An earlier attempt of them may still stand in what the robot is to have.
   await giveBack(
     tx,

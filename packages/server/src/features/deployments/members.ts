@@ -10,20 +10,20 @@ export interface Member {
   release_id: string | null;
 }
 
-type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "retry_of" | "rollback_of">;
+type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "retry_of" | "rollback_of" | "order_number">;
 
-/** Robots of the deployment behind a cursor, by id: of its fleet as of then, its one robot, or those of an ended deployment. */
-export async function membersOf(tx: Db, deployment: Of, at: Date, after: string, limit: number): Promise<Member[]> {
-  const { org_id, robot_id, fleet_id, release_id } = deployment;
+/** Robots of the deployment behind a cursor, by id: of its fleet as of its start, its one robot, or those of an ended deployment. */
+export async function membersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Member[]> {
+  const { org_id, robot_id, fleet_id, release_id, order_number } = deployment;
   const source = sourceOf(deployment);
   if (source !== undefined) return listSourceMembers(tx, org_id, source, after, limit);
   if (fleet_id === null) return after === "" ? [{ robot_id: robot_id ?? "", release_id }] : [];
-  return (await listMembers(tx, org_id, fleet_id, at, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
+  return (await listMembers(tx, org_id, fleet_id, order_number, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
 }
 
 /** How many there are of them. */
-export async function countMembersOf(tx: Db, deployment: Of, at: Date): Promise<number> {
+export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
   const source = sourceOf(deployment);
   if (source !== undefined) return (await groupSourceMembers(tx, deployment.org_id, source)).reduce((sum, { robots }) => sum + robots, 0);
-  return deployment.fleet_id === null ? 1 : (await countMembers(tx, deployment.org_id, deployment.fleet_id, at)).count;
+  return deployment.fleet_id === null ? 1 : (await countMembers(tx, deployment.org_id, deployment.fleet_id, deployment.order_number)).count;
 }

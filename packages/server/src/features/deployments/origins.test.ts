@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Origin, repeatedBy, speaksSince } from "./origins.ts";
 
-const origin = (id: string, minute: number, of: Partial<Pick<Origin, "retry_of" | "rollback_of">> = {}): [string, Origin] => [
+const origin = (id: string, order_number: number, of: Partial<Pick<Origin, "retry_of" | "rollback_of">> = {}): [string, Origin] => [
   id,
-  { id, retry_of: null, rollback_of: null, fan_out_at: new Date(minute * 60_000), ...of },
+  { id, retry_of: null, rollback_of: null, order_number, ...of },
 ];
 const origins = new Map([
   origin("first", 1),
@@ -14,9 +14,9 @@ const origins = new Map([
   origin("and_again", 5, { retry_of: "again" }),
 ]);
 
-test("a deployment of another one's robots speaks for the fleet since the first of them began", () => {
-  const minutes = [...origins.keys()].map((id) => (speaksSince(origins, id)?.getTime() ?? 0) / 60_000);
-  assert.deepEqual(minutes, [1, 2, 1, 1, 1]);
+test("a retry or rollback counts for the fleet from the number of the deployment it was made of", () => {
+  const numbers = [...origins.keys()].map((id) => speaksSince(origins, id));
+  assert.deepEqual(numbers, [1, 2, 1, 1, 1]);
   assert.equal(speaksSince(origins, "unknown"), null);
 });
 

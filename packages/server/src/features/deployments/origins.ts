@@ -1,19 +1,19 @@
-/** Of which other one's robots a deployment was made, if of any, and when it began. */
+/** The deployment of whose robots another one was made, if any, and its place in the order of all. */
 export interface Origin {
   id: string;
   retry_of: string | null;
   rollback_of: string | null;
-  fan_out_at: Date | null;
+  order_number: number;
 }
 
 /**
- * Since when a deployment speaks for its fleet: one that was made of another one's robots, since that one began. Otherwise
- * a retry for the few robots on which an old deployment failed would outdo what the whole fleet got since.
+ * The order number from which a deployment counts for its fleet: for a retry or rollback, that of the deployment it was made
+ * of. Otherwise a retry for the few robots on which an old deployment failed would override what the whole fleet got since.
  */
-export function speaksSince(origins: ReadonlyMap<string, Origin>, id: string): Date | null {
+export function speaksSince(origins: ReadonlyMap<string, Origin>, id: string): number | null {
   const own = origins.get(id);
   const source = own?.retry_of ?? own?.rollback_of ?? null;
-  return (source === null ? null : speaksSince(origins, source)) ?? own?.fan_out_at ?? null;
+  return (source === null ? null : speaksSince(origins, source)) ?? own?.order_number ?? null;
 }
 
 /** The deployment, the one that it repeats for some of the robots, the one which that repeats, and so on. */

@@ -125,7 +125,9 @@ async function wantAgain(tx: Db, engine: Engine, deployment: DeploymentRow, targ
   const again = targets.flatMap(({ id, robot_id, release_id, attempt }) => {
     const state = states.get(robot_id);
     if (state === undefined || state.target_id !== null || state.last_target_id !== id) return [];
-    return [{ robot_id, release_id, target_id: id, deployment_id: deployment.id, attempt, verify_seconds }];
+    return [
+      { robot_id, release_id, target_id: id, deployment_id: deployment.id, order_number: deployment.order_number, attempt, verify_seconds },
+    ];
   });
   if (again.length === 0) return;
   const now = engine.clock.now();

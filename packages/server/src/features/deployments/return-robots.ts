@@ -58,6 +58,7 @@ export async function returnRobots(
       release_id: target.previous_release_id,
       target_id: target.id,
       deployment_id: deployment.id,
+      order_number: deployment.order_number,
       attempt: target.attempt + 1,
       verify_seconds,
     })),

@@ -10,7 +10,7 @@ import { isLimited } from "./slots.ts";
 import { sourceOf } from "./source.ts";
 import { listDue, lockDeployments, postponeDue, takeDue } from "./store/deployments.ts";
 import { insertEventsOfMany } from "./store/events.ts";
-import { type LeavesShelf, leaveShelf } from "./store/leave-shelf.ts";
+import { drawOrderNumbers, type LeavesShelf, leaveShelf } from "./store/leave-shelf.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { deploymentChange } from "./tell.ts";
 import { type CreateContext, deploymentEvent, HINT_DISPATCH, moveDeployment } from "./transition.ts";
@@ -29,13 +29,19 @@ export async function releaseDue(db: SystemDb, engine: CreateContext): Promise<b
   for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
     const ids = own.map(({ id }) => id);
     const org = db.forOrg(org_id);
-    const apart = await releaseToRobots(org, engine, org_id, ids).catch((error: unknown) => {
+    let numbered = false;
+    const apart = await (async () => {
+      await drawOrderNumbers(org, org_id, ids);
+      numbered = true;
+      return releaseToRobots(org, engine, org_id, ids);
+    })().catch((error: unknown) => {
       if (isConnectionLost(error)) throw error;
-      // What is wrong with one holds up no other.
+      // One failing deployment must not delay the others: each is started in a transaction of its own.
       return ids;
     });
     for (const id of apart) {
       try {
+        if (!numbered) await drawOrderNumbers(org, org_id, [id]);
         await releaseOne(org, engine, org_id, id);
       } catch (error) {
         if (isConnectionLost(error)) throw error;

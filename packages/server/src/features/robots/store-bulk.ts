@@ -32,5 +32,6 @@ export const updateRobots = (
   db.run(sql`
     update robot set labels = (labels - ${list(remove)}::text[]) || ${json(set)}::jsonb,
       site_id = coalesce(${fleet?.site_id ?? null}, site_id), fleet_id = coalesce(${fleet?.id ?? null}, fleet_id),
-      fleet_since = case when ${fleet?.id ?? null}::text is null or ${fleet?.id ?? null} = fleet_id then fleet_since else ${now} end, updated_at = ${now}
+      fleet_since = case when ${fleet?.id ?? null}::text is null or ${fleet?.id ?? null} = fleet_id then fleet_since else ${now} end,
+      fleet_order_number = case when ${fleet?.id ?? null}::text is null or ${fleet?.id ?? null} = fleet_id then fleet_order_number else nextval('order_number') end, updated_at = ${now}
     where org_id = ${org_id} and id = any(${list(ids)}::text[])`);

@@ -114,7 +114,8 @@ export const updateRobot = (db: Db, org_id: string, id: string, { name, labels, 
   db.run(sql`
     update robot set name = coalesce(${name ?? null}, name), labels = coalesce(${json(labels)}::jsonb, labels),
       site_id = coalesce(${place?.site_id ?? null}, site_id), fleet_id = coalesce(${place?.fleet_id ?? null}, fleet_id),
-      fleet_since = case when ${place?.fleet_id ?? null}::text is null or ${place?.fleet_id ?? null} = fleet_id then fleet_since else ${now} end, updated_at = ${now}
+      fleet_since = case when ${place?.fleet_id ?? null}::text is null or ${place?.fleet_id ?? null} = fleet_id then fleet_since else ${now} end,
+      fleet_order_number = case when ${place?.fleet_id ?? null}::text is null or ${place?.fleet_id ?? null} = fleet_id then fleet_order_number else nextval('order_number') end, updated_at = ${now}
     where org_id = ${org_id} and id = ${id}`);
 
 export const decommissionRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>

@@ -207,17 +207,17 @@ export const listCancelling = (db: Db, limit: number) =>
         where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged')))) limit ${limit}`,
   );
 
-/** Members of the fleet behind a cursor; robots that enrolled after the deployment was made are not part of it. */
-export const listMembers = (db: Db, org_id: string, fleet_id: string, before: Date, after: string, limit: number) =>
+/** Members of the fleet behind a cursor; robots that joined it after the deployment started are not part of it. */
+export const listMembers = (db: Db, org_id: string, fleet_id: string, before: number, after: string, limit: number) =>
   db.many(sql(row({ id: text }))`
     -- reads: robot
-    select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and created_at <= ${before} and id > ${after}
+    select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and fleet_order_number < ${before} and id > ${after}
     order by id limit ${limit}`);
 
-export const countMembers = (db: Db, org_id: string, fleet_id: string, before: Date) =>
+export const countMembers = (db: Db, org_id: string, fleet_id: string, before: number) =>
   db.one(sql(row({ count: int }))`
     -- reads: robot
-    select count(*)::int as count from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and created_at <= ${before}`);
+    select count(*)::int as count from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and fleet_order_number < ${before}`);
 
 export const deploymentReleaseRow = row({
   id: text,

@@ -1,6 +1,6 @@
 import type { Actor, Rollout } from "@robofleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
-import { json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import { bigint, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
 import type { DeploymentKind } from "./rows.ts";
 
 export type Cause = "joined" | "returned";
@@ -31,7 +31,7 @@ export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[])
   db.many(sql(behindRow)`
     -- reads: robot, fleet
     with member as (
-      select r.org_id, r.id as robot_id, coalesce(r.fleet_since, r.created_at) as since, f.id as fleet_id, f.desired, f.config_revision
+      select r.org_id, r.id as robot_id, r.fleet_order_number as since, f.id as fleet_id, f.desired, f.config_revision
       from robot r join fleet f on f.org_id = r.org_id and f.id = r.fleet_id
       where r.org_id = ${org_id} and r.id = any(${list(robot_ids)}::text[]) and r.node_id is not null and r.decommissioned_at is null and r.held_at is null
         and f.follow and (f.desired <> '{}' or f.config_revision is not null)),
@@ -44,20 +44,20 @@ export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[])
       o.deployment_id as earlier_id
     from wanted w
     join deployment d on d.org_id = w.org_id and d.id = w.source_id
-    left join deployment_target t on t.org_id = w.org_id and t.deployment_id = w.source_id and t.robot_id = w.robot_id and t.created_at >= w.since
+    left join deployment_target t on t.org_id = w.org_id and t.deployment_id = w.source_id and t.robot_id = w.robot_id and d.order_number > w.since
     left join robot_app a on a.org_id = w.org_id and a.robot_id = w.robot_id and w.kind = 'release' and a.app = w.app
     left join robot_follow o on o.org_id = w.org_id and o.robot_id = w.robot_id and o.subject = w.wanted
     left join deployment e on e.org_id = o.org_id and e.id = o.deployment_id
     where (t.id is null or (t.status = 'cancelled' and t.reason = 'expired'))
       and (a.robot_id is null or (a.current_release_id is distinct from w.wanted and a.target_id is null))
-      and (o.robot_id is null or o.created_at < w.since or (e.status = 'cancelled' and e.reason = 'expired'))
+      and (o.robot_id is null or o.order_number < w.since or (e.status = 'cancelled' and e.reason = 'expired'))
       and not exists (
         select from deployment_target u where u.org_id = w.org_id and u.robot_id = w.robot_id and u.kind = w.kind and (u.kind = 'config' or u.subject = w.app)
           and u.status not in ('applied', 'failed', 'rolled_back', 'cancelled'))
       and not exists (
         select from deployment_target l join deployment by on by.org_id = l.org_id and by.id = l.deployment_id
         where l.org_id = w.org_id and l.id = a.last_target_id and l.deployment_id <> w.source_id and by.created_by ->> 'type' <> 'system'
-          and case when t.id is null then l.created_at >= w.since else l.id > t.id end)
+          and by.order_number > case when t.id is null then w.since else d.order_number end)
     order by w.robot_id, w.kind, w.app`);
 
 export interface Attempt {
@@ -74,7 +74,7 @@ export const takeAttempts = (db: Db, org_id: string, attempts: readonly Attempt[
     from unnest(${list(attempts.map((a) => a.robot_id))}::text[], ${list(attempts.map((a) => a.subject))}::text[], ${list(attempts.map((a) => a.deployment_id))}::text[])
       as a (robot_id, subject, deployment_id)
     order by a.robot_id, a.subject
-    on conflict (org_id, robot_id, subject) do update set deployment_id = excluded.deployment_id, created_at = excluded.created_at
+    on conflict (org_id, robot_id, subject) do update set deployment_id = excluded.deployment_id, order_number = excluded.order_number, created_at = excluded.created_at
       where robot_follow.deployment_id = any(${list(earlier_ids)}::text[])
     returning deployment_id`);
 
@@ -127,14 +127,14 @@ export const listOnlineMembers = (db: Db, org_id: string, fleet_id: string, afte
     select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and node_id is not null and decommissioned_at is null and id > ${after}
     order by id limit ${limit}`);
 
-const originRow = row({ id: text, retry_of: nullable(text), rollback_of: nullable(text), fan_out_at: nullable(timestamptz) });
+const originRow = row({ id: text, retry_of: nullable(text), rollback_of: nullable(text), order_number: bigint });
 /** These deployments, those of whose robots they were made, and so on to those that were made of none. */
 export const listOrigins = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(originRow)`
     with recursive origin as (
-      select id, retry_of, rollback_of, fan_out_at from deployment where org_id = ${org_id} and id = any(${list(ids)}::text[])
+      select id, retry_of, rollback_of, order_number from deployment where org_id = ${org_id} and id = any(${list(ids)}::text[])
       union
-      select d.id, d.retry_of, d.rollback_of, d.fan_out_at from origin o join deployment d on d.org_id = ${org_id} and d.id = coalesce(o.retry_of, o.rollback_of))
+      select d.id, d.retry_of, d.rollback_of, d.order_number from origin o join deployment d on d.org_id = ${org_id} and d.id = coalesce(o.retry_of, o.rollback_of))
     select ${originRow} from origin`);
 
 /** The release that most of the robots of these ended deployments got; null: most got none. */

@@ -1,5 +1,5 @@
 import type { Db } from "../../../kernel/db.ts";
-import { json, sql } from "../../../kernel/sql.ts";
+import { json, list, sql } from "../../../kernel/sql.ts";
 import { deploymentRow } from "./rows.ts";
 
 /** A scheduled deployment of a release to one robot, with the target that it gets. */
@@ -8,6 +8,19 @@ export interface LeavesShelf {
   target_id: string;
   expires_at: Date;
 }
+
+/**
+ * Draws new order numbers for scheduled deployments that start now: in the order of their times, then in that of their creation.
+ * Locks their rows in the order of ids, like every transaction that locks several.
+ */
+export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.run(sql`
+    with starting as materialized (
+      select id, scheduled_at, order_number from deployment
+      where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'scheduled' order by id for update),
+    drawn as materialized (
+      select id, nextval('order_number') as order_number from (select id from starting order by scheduled_at, starting.order_number) as in_order)
+    update deployment d set order_number = drawn.order_number from drawn where d.org_id = ${org_id} and d.id = drawn.id`);
 
 /** They are queued, each with its one target; answers their rows, which the caller holds locked and writes events of. */
 export async function leaveShelf(db: Db, org_id: string, leaving: readonly LeavesShelf[], now: Date) {

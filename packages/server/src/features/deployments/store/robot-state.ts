@@ -98,6 +98,7 @@ const appStateRow = row({
   desired_release_id: nullable(text),
   target_id: nullable(text),
   last_target_id: text,
+  last_order_number: bigint,
   install_from: nullable(timestamptz),
   install_until: nullable(timestamptz),
 });
@@ -115,6 +116,8 @@ export interface DesiredAppChange {
   release_id: string | null;
   target_id: string;
   deployment_id: string;
+  /** Of the deployment. */
+  order_number: number;
   attempt: number;
   verify_seconds: number;
   /** When the robot may install it; absent or null: whenever. */
@@ -125,12 +128,14 @@ export interface DesiredAppChange {
 /** From now on these robots are to run this release, on behalf of these targets. */
 export const setDesiredApps = (db: Db, org_id: string, app: string, changes: readonly DesiredAppChange[], now: Date) =>
   db.run(sql`
-    insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, updated_at)
-    select ${org_id}, c.robot_id, ${app}, c.release_id, c.target_id, c.deployment_id, c.attempt, c.verify_seconds, c.install_from, c.install_until, c.target_id, ${now}
-    from jsonb_to_recordset(${json(changes)}::jsonb) as c (robot_id text, release_id text, target_id text, deployment_id text, attempt int, verify_seconds int, install_from timestamptz, install_until timestamptz)
+    insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, last_order_number, updated_at)
+    select ${org_id}, c.robot_id, ${app}, c.release_id, c.target_id, c.deployment_id, c.attempt, c.verify_seconds, c.install_from, c.install_until, c.target_id, c.order_number, ${now}
+    from jsonb_to_recordset(${json(changes)}::jsonb) as c (robot_id text, release_id text, target_id text, deployment_id text, order_number bigint, attempt int, verify_seconds int, install_from timestamptz, install_until timestamptz)
     order by c.robot_id
     on conflict (org_id, robot_id, app) do update set install_from = excluded.install_from, install_until = excluded.install_until, desired_release_id = excluded.desired_release_id, target_id = excluded.target_id, deployment_id = excluded.deployment_id,
-      attempt = excluded.attempt, verify_seconds = excluded.verify_seconds, last_target_id = greatest(robot_app.last_target_id, excluded.last_target_id), updated_at = excluded.updated_at`);
+      attempt = excluded.attempt, verify_seconds = excluded.verify_seconds, 
+      last_target_id = case when excluded.last_order_number >= robot_app.last_order_number then excluded.last_target_id else robot_app.last_target_id end,
+      last_order_number = greatest(robot_app.last_order_number, excluded.last_order_number), updated_at = excluded.updated_at`);
 
 /** These targets are to be installed in another window from now on. Answers the robots for which that is so. */
 export const setInstallWindow = (
@@ -335,12 +340,22 @@ export const listConfigStates = (db: Db, org_id: string, targets: readonly Targe
     select target_id, case when reported_sha256 = sha256 then 'there' else 'missing' end as state, unchanged from robot_config
     where org_id = ${org_id} and ${ofTargets(targets)}`);
 
-/** The newest config target that was dispatched to each robot for a namespace, or for any when it is ''. */
-export const listLastConfigTargets = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string) =>
-  db.many(sql(row({ robot_id: text, last_target_id: text }))`
-    select robot_id, max(last_target_id) as last_target_id from robot_config
-    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) ${namespace === "" ? sql`` : sql`and namespace = ${namespace}`}
+/**
+ * The highest order number that was dispatched to each robot for a namespace or for all of them ('' is a deployment of all);
+ * for '' the highest of any namespace.
+ */
+export const listConfigOrders = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string) =>
+  db.many(sql(row({ robot_id: text, last_order_number: bigint }))`
+    select robot_id, max(last_order_number)::bigint as last_order_number from robot_config_order
+    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) ${namespace === "" ? sql`` : sql`and namespace in (${namespace}, '')`}
     group by robot_id`);
+
+/** Remembers that a config deployment of this number was dispatched to the robots. */
+export const setConfigOrders = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string, order_number: number) =>
+  db.run(sql`
+    insert into robot_config_order (org_id, robot_id, namespace, last_order_number)
+    select ${org_id}, r.id, ${namespace}, ${order_number} from unnest(${list(robot_ids.toSorted())}::text[]) as r (id)
+    on conflict (org_id, robot_id, namespace) do update set last_order_number = greatest(robot_config_order.last_order_number, excluded.last_order_number)`);
 
 /** The config targets ended with their files on the robots. */
 export const releaseConfigs = (db: Db, org_id: string, targets: readonly TargetOfRobot[]) =>

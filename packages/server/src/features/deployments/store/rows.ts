@@ -56,6 +56,8 @@ export const deploymentRow = row({
   finished_at: nullable(timestamptz),
   created_at: timestamptz,
   updated_at: timestamptz,
+  /** Which of two deployments is newer: drawn from a sequence when it is created, and again when a scheduled one starts. */
+  order_number: bigint,
 });
 export type DeploymentRow = RowOf<typeof deploymentRow>;
 

@@ -4,7 +4,7 @@ import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { containing } from "../../../kernel/contains.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bool, int, json, jsonb, list, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
+import { bigint, bool, int, json, jsonb, list, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
 import { reachedTargets } from "./reach.ts";
 import { type TargetRow, targetRow } from "./rows.ts";
 
@@ -29,7 +29,7 @@ export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
     on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
 
 /** `share`: how many of its deployment there are at most. */
-const claimRow = row({ org_id: text, deployment_id: text, id: text, share: int });
+const claimRow = row({ org_id: text, deployment_id: text, order_number: bigint, id: text, share: int });
 /**
  * Targets that may be dispatched, of at most `limit` deployments, the oldest first; each deployment gets an equal share of
  * `limit`. Not locked: dispatch locks their deployment and looks again. It goes from deployment to deployment by the index, so
@@ -45,7 +45,8 @@ export const claimable = (now: Date, limit: number) =>
         where t.status = 'queued' and t.waiting_for is null and (t.deployment_id, t.org_id) > (w.deployment_id, w.org_id)
         order by t.deployment_id, t.org_id limit 1) n),
     claimable as materialized (
-      select w.org_id, w.deployment_id from waiting w
+      select w.org_id, w.deployment_id, (select d.order_number from deployment d where d.org_id = w.org_id and d.id = w.deployment_id) as order_number
+      from waiting w
       where (select d.status in ('queued', 'in_progress') and d.fan_out_done_at is not null and d.stop_requested_at is null and d.rollback_requested_at is null
           and (d.expires_at is null or d.expires_at > ${now})
           from deployment d where d.org_id = w.org_id and d.id = w.deployment_id)
@@ -55,7 +56,7 @@ export const claimable = (now: Date, limit: number) =>
           order by coalesce(t.not_before_at, '-infinity'), t.id limit 1)
       limit ${limit}),
     shared as (select greatest(1, ${limit}::int / greatest(1, count(*)))::int as share from claimable)
-    select c.org_id, c.deployment_id, t.id, s.share from claimable c cross join shared s cross join lateral (
+    select c.org_id, c.deployment_id, c.order_number, t.id, s.share from claimable c cross join shared s cross join lateral (
       select t.id from deployment_target t
       where t.org_id = c.org_id and t.deployment_id = c.deployment_id and t.status = 'queued' and t.waiting_for is null
         and coalesce(t.not_before_at, '-infinity') <= ${now}
@@ -93,16 +94,20 @@ export const listOpenReleaseTargets = (db: Db, org_id: string, robot_ids: readon
     select ${openRow} from deployment_target
     where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and status not in ('applied', 'failed', 'rolled_back', 'cancelled') and kind = 'release'`);
 
+const rivalRow = row({ ...targetRow.columns, order_number: bigint });
+export type RivalRow = RowOf<typeof rivalRow>;
 /** Open targets of other deployments on the same robots and subjects; a config deployment of all namespaces touches each. */
 export const listRivals = (
   db: Db,
   org_id: string,
   t: { deployment_id: string; kind: TargetRow["kind"]; subject: string; robot_ids: readonly string[] },
 ) =>
-  db.many(sql(targetRow)`
-    select ${targetRow} from deployment_target
-    where org_id = ${org_id} and robot_id = any(${list(t.robot_ids)}::text[]) and status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back', 'queued', 'pending')
-      and deployment_id <> ${t.deployment_id} and kind = ${t.kind} and (subject = ${t.subject} or (kind = 'config' and ${t.subject} = ''))`);
+  db.many(sql(rivalRow)`
+    select ${targetRow.of("deployment_target")}, rival.order_number
+    from deployment_target join deployment rival on rival.org_id = deployment_target.org_id and rival.id = deployment_target.deployment_id
+    where deployment_target.org_id = ${org_id} and deployment_target.robot_id = any(${list(t.robot_ids)}::text[]) and deployment_target.status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back', 'queued', 'pending')
+      and deployment_target.deployment_id <> ${t.deployment_id} and deployment_target.kind = ${t.kind}
+      and (deployment_target.subject = ${t.subject} or (deployment_target.kind = 'config' and ${t.subject} = ''))`);
 
 export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(

@@ -87,11 +87,11 @@ export async function rowsOf({ plane }: FeaturePlane, rig: ReportRig): Promise<s
   const { org_id } = rig;
   const { rows } = await plane.db.one(sql(saidRow)`
     select jsonb_build_object(
-      'deployments', (select jsonb_agg(to_jsonb(d) order by id) from deployment d where org_id = ${org_id}),
+      'deployments', (select jsonb_agg(to_jsonb(d) - 'order_number' order by id) from deployment d where org_id = ${org_id}),
       'targets', (select jsonb_agg(to_jsonb(t) order by deployment_id, robot_id) from deployment_target t where org_id = ${org_id}),
       'events', (select jsonb_agg(to_jsonb(e) - 'id' - 'seq' - case when robot_id is null then 'actor' else '' end order by deployment_id, robot_id, seq) from deployment_event e where org_id = ${org_id}),
       'numbers', (select jsonb_agg(seq order by deployment_id, seq) from deployment_event where org_id = ${org_id}),
-      'apps', (select jsonb_agg(to_jsonb(a) order by robot_id, app) from robot_app a where org_id = ${org_id}),
+      'apps', (select jsonb_agg(to_jsonb(a) - 'last_order_number' order by robot_id, app) from robot_app a where org_id = ${org_id}),
       'configs', (select jsonb_agg(to_jsonb(c) order by robot_id, namespace) from robot_config c where org_id = ${org_id}),
       'positions', (select jsonb_agg(to_jsonb(p) order by robot_id) from robot_desired p where org_id = ${org_id}),
       'timeline', (select jsonb_agg(to_jsonb(e) - 'id' order by robot_id, id) from timeline_entry e where org_id = ${org_id})) as rows`);

@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test, type TestContext } from "node:test";
+import { type Client, createClient } from "@robofleet/sdk";
+import type { SimulatedRobot } from "@robofleet/swarm";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+
+const LIMIT = { timeout: promiseSize({ test: 120_000, full: 1_800_000 }) };
+const PAIRS = promiseSize({ test: 18, full: 10_000 });
+const ROBOTS = promiseSize({ test: 9, full: 200 });
+const AT_ONCE = 20;
+const HOUR_MS = 3_600_000;
+/** Before and behind the true time, on three nodes. */
+const APART_MS = [HOUR_MS, 0, -HOUR_MS];
+
+type Client3 = readonly Client[];
+interface Pair {
+  robot: SimulatedRobot;
+  kind: "release" | "config";
+  older: string;
+  newer: string;
+  /** The older one is paused before the newer one is created. */
+  paused: boolean;
+  /** What the robot runs in the end; undefined for a config. */
+  tag: string | undefined;
+}
+
+const clients = (plane: Harness): Client3 =>
+  plane.nodes.map(({ url }) => createClient({ base_url: url, token: plane.default_org.admin_token, retries: 0 }));
+
+async function inParallel<T, R>(items: readonly T[], work: (item: T, index: number) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < items.length; at += AT_ONCE)
+    results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map((item, index) => work(item, at + index)))));
+  return results;
+}
+
+/** Two deployments to a robot that is offline, each created by another node: a pair of every three is of a config. */
+async function createPair(
+  of_nodes: Client3,
+  robot: SimulatedRobot,
+  number: number,
+  releases: readonly { id: string; tag: string }[],
+  round: number,
+): Promise<Pair> {
+  // Every combination of clocks in turn, the worst one first: the older deployment by the clock that is an hour ahead.
+  const [first, second] = [of_nodes[number % 3], of_nodes[(number + 2 - (Math.floor(number / 3) % 3) + 3) % 3]];
+  assert.ok(first && second);
+  const kind = number % 3 === 2 ? "config" : "release";
+  const paused = number % 3 === 1;
+  const create = async (by: Client, release: number): Promise<string> =>
+    kind === "config"
+      ? (await by.createConfigDeployment({ body: { robot_id: robot.id, namespace: "order" }, idempotency_key: randomUUID() })).data.id
+      : (
+          await by.createDeployment({
+            body: { robot_id: robot.id, release: releases[release % 3]?.id ?? "" },
+            idempotency_key: randomUUID(),
+          })
+        ).data.id;
+  const older = await create(first, 2 * round);
+  if (paused) await second.pauseDeployment({ params: { id: older } });
+  const newer = await create(second, 2 * round + 1);
+  return { robot, kind, older, newer, paused, tag: kind === "config" ? undefined : releases[(2 * round + 1) % 3]?.tag };
+}
+
+const ENDED = new Set(["applied", "failed", "rolled_back", "cancelled"]);
+
+async function endOf(plane: Harness, by: Client, { kind }: Pair, id: string): Promise<string> {
+  const get = async () =>
+    kind === "config" ? (await by.getConfigDeployment({ params: { id } })).data : (await by.getDeployment({ params: { id } })).data;
+  await plane.until(`${id} to end`, async () => ENDED.has((await get()).status));
+  const { status, reason } = await get();
+  return reason === null ? status : `${status}, ${reason}`;
+}
+
+/** Connects the robot of a pair and returns what is wrong with how the two ended, and whether the newer one was applied. */
+async function finishPair(plane: Harness, by: Client, pair: Pair): Promise<{ wrong: string[]; applied: boolean }> {
+  await pair.robot.connect();
+  const newer = await endOf(plane, by, pair, pair.newer);
+  const older = await endOf(plane, by, pair, pair.older);
+  const runs = pair.tag === undefined ? undefined : pair.robot.runs();
+  await pair.robot.disconnect();
+  // Clocks that far apart also make signatures and deadlines fail: those end an attempt, and decide no order.
+  const right = older === "cancelled, superseded" && !newer.startsWith("cancelled") && (!newer.startsWith("applied") || runs === pair.tag);
+  const words = `${pair.kind}${pair.paused ? ", paused" : ""}: the older one ${older}, the newer one ${newer}`;
+  return { wrong: right ? [] : [words], applied: newer.startsWith("applied") };
+}
+
+const UNDECIDED = sql`
+  select from deployment_target t join deployment d on d.org_id = t.org_id and d.id = t.deployment_id
+  where t.status = 'queued' and t.waiting_for is null and d.status <> 'paused'`;
+
+async function run(plane: Harness, robots: readonly SimulatedRobot[], releases: readonly { id: string; tag: string }[], pairs: number) {
+  const of_nodes = clients(plane);
+  const wrong: string[] = [];
+  let applied = 0;
+  for (let round = 0; round * robots.length < pairs; round += 1) {
+    await plane.until(
+      "every robot to be offline",
+      async () => (await plane.db.run(sql`select from robot where node_id is not null`)) === 0,
+    );
+    const made = await inParallel(robots, (robot, index) => createPair(of_nodes, robot, index + round, releases, round));
+    // An older deployment that is dispatched and applied before the newer one is even looked at is no mistake.
+    await plane.until("every target to wait for its robot", async () => (await plane.db.run(UNDECIDED)) === 0);
+    const ends = await inParallel(made, (pair, index) => finishPair(plane, of_nodes[(index + round) % of_nodes.length] ?? plane.api, pair));
+    wrong.push(...ends.flatMap((end) => end.wrong));
+    applied += ends.filter((end) => end.applied).length;
+  }
+  assert.deepEqual(wrong, []);
+  assert.ok(applied > pairs / 2, `${applied} newer deployments were applied`);
+  return applied;
+}
+
+test(
+  "the newer of two deployments wins whichever server creates it, with clocks an hour apart and on servers that boot in 1970",
+  LIMIT,
+  async (t: TestContext) => {
+    await using plane = await startPlane({ nodes: 3, clock_offsets_ms: APART_MS });
+    const robots = await plane.enrollRobots(ROBOTS, { online: false });
+    const releases = [await plane.release(), await plane.release(), await plane.release()];
+    await plane.api.setConfig({ body: { key: "limit", value: 1, namespace: "order" } });
+    const apart = await run(plane, robots, releases, PAIRS / 2);
+    // Created before the restart, by a clock that is right; the newer one by a clock that says 1970.
+    const with_release_next = robots.filter((_, index) => index % 3 !== 2);
+    const before = await inParallel(with_release_next, async ({ id: robot_id }) => {
+      const { data } = await plane.api.createDeployment({
+        body: { robot_id, release: releases[0]?.id ?? "" },
+        idempotency_key: randomUUID(),
+      });
+      return data.id;
+    });
+    await plane.stop();
+    // Around 2 January: no clock is before 1970.
+    plane.clock_offsets_ms = APART_MS.map((ms) => ms - Date.now() + 24 * HOUR_MS);
+    await plane.restart();
+    const in_1970 = await run(plane, robots, releases, PAIRS / 2);
+    for (const id of before) assert.equal((await plane.deployment(id)).reason, "superseded");
+    provePromise(
+      t,
+      31,
+      `order: ${PAIRS} pairs of deployments on 3 servers with clocks 1 h apart, half of them after all three boot in 1970: 0 wrong, ${apart + in_1970} newer ones applied; ${before.length} from before that boot superseded by newer ones`,
+    );
+  },
+);
