@@ -673,6 +673,7 @@ END,
   constraint robot_app_pkey PRIMARY KEY (org_id, robot_id, app),
   constraint robot_app_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+CREATE INDEX robot_app_any_state ON robot_app USING btree (org_id, state, robot_id);
 CREATE INDEX robot_app_current ON robot_app USING btree (org_id, current_release_id, robot_id);
 CREATE INDEX robot_app_desired ON robot_app USING btree (org_id, desired_release_id);
 CREATE INDEX robot_app_state ON robot_app USING btree (org_id, app, state, robot_id);

@@ -26,9 +26,17 @@ import {
 
 const ReleaseRef = named("ReleaseRef", Shape({ id: Id, tag: Type.String() }));
 
+const ReleaseState = (description?: string) => OneOf(["current", "behind", "failed", "unknown"], description);
+
 export const RobotApp = named(
   "RobotApp",
-  Shape({ app: AppName, current: Nullable(ReleaseRef), desired: Nullable(ReleaseRef), status: Type.String() }),
+  Shape({
+    app: AppName,
+    current: Nullable(ReleaseRef),
+    desired: Nullable(ReleaseRef),
+    status: Type.String(),
+    release_state: ReleaseState(),
+  }),
 );
 
 export const Robot = named(
@@ -49,7 +57,7 @@ export const Robot = named(
     apps: Type.Array(RobotApp),
     current_release: Nullable(ReleaseRef),
     desired_release: Nullable(ReleaseRef),
-    release_state: OneOf(["current", "behind", "failed", "unknown"]),
+    release_state: ReleaseState("The worst state of its apps: failed, behind, current, unknown"),
     config_state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
     public_key_fingerprint: Type.String(),
     ...stamps,
@@ -172,7 +180,9 @@ export const robotRoutes = {
       health: Maybe(OneOf(["ok", "failing", "unknown"])),
       release_id: Maybe({ ...Id, description: "That run this release; its id or tag" }),
       app: Maybe({ ...AppName, description: "That have this app; release_state is then about it" }),
-      release_state: Maybe(OneOf(["current", "behind", "failed", "unknown"], "Of the app `app`, else of the app main")),
+      release_state: Maybe(
+        ReleaseState("Of the app `app`. Without `app`: failed or behind when any app is, current when no app is failed or behind"),
+      ),
       config_state: Maybe(OneOf(["in_sync", "pending", "drifted", "unknown"])),
       q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Part of the name, in any case" })),
       sort: Maybe(OneOf(["newest", "name"], "The newest first, or by name in the order of its bytes")),

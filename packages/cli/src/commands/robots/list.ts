@@ -31,8 +31,8 @@ export const define: Define = (command, act) => {
     .addOption(new Option("--status <status>", "Only those in this status").choices(STATUSES))
     .addOption(new Option("--health <health>", "Only those that are so: failing when a check of theirs fails").choices(HEALTH))
     .option("--release <release>", "Only those that run this release, by its tag or id")
-    .option("--app <name>", "Only those that have this app; --state is then about it")
-    .addOption(new Option("--state <state>", "Only those whose release is so").choices(RELEASE_STATES))
+    .option("--app <name>", "Only those that have this app; --state is then about this app")
+    .addOption(new Option("--state <state>", "Only those with an app in this state; current and unknown: all apps").choices(RELEASE_STATES))
     .addOption(new Option("--config <state>", "Only those whose config is so").choices(CONFIG_STATES))
     .option("--label <key=value>", "Only those with this label; repeatable: with all of them", collect)
     .option("--fleet <id>", "Only those of this fleet")
@@ -49,7 +49,7 @@ async function run(context: Context, options: Options): Promise<void> {
     if (answer.items.length === 0)
       return out.note(
         isFiltered({ ...query, sort: undefined })
-          ? "No robots are like that."
+          ? "No matching robots"
           : "No robots yet. Make a key with which they enrol: rf keys new --site <id> --fleet <id>",
       );
     return out.table(answer.items, [
@@ -57,7 +57,7 @@ async function run(context: Context, options: Options): Promise<void> {
       { title: "NAME", value: ({ name }) => name },
       { title: "STATUS", value: ({ status }) => out.status(status) },
       { title: "LAST SEEN", value: ({ last_seen_at }) => relative(last_seen_at, context.now()) },
-      { title: "RELEASE", value: ({ current_release }) => current_release?.tag ?? "–" },
+      { title: "RELEASE", value: ({ apps }) => releasesText(apps) },
       { title: "STATE", value: ({ release_state }) => out.status(release_state) },
       { title: "CONFIG", value: ({ config_state }) => out.status(config_state) },
       { title: "HEALTH", value: ({ health }) => out.status(health), wide: true },
@@ -71,6 +71,22 @@ async function run(context: Context, options: Options): Promise<void> {
     ]);
   });
 }
+
+/** What every app runs; a robot whose only app is `main` needs no name of the app. */
+function releasesText(apps: readonly { app: string; current: { tag: string } | null; release_state: string }[]): string {
+  const [first] = apps;
+  if (first === undefined) return "–";
+  if (apps.length === 1 && first.app === "main") return first.current?.tag ?? "–";
+  return apps
+    .map(
+      ({ app, current, release_state }) =>
+        `${app} ${current?.tag ?? "–"}${NEEDS_ATTENTION.has(release_state) ? ` (${release_state})` : ""}`,
+    )
+    .join(", ");
+}
+
+/** The STATE column has the worst state of all apps: these say of which app it is. */
+const NEEDS_ATTENTION: ReadonlySet<string> = new Set(["failed", "behind"]);
 
 const queryOf = (options: Options) => ({
   q: options.search,

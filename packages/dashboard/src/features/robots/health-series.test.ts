@@ -53,13 +53,13 @@ test("the same question for as long as a point stands for", () => {
 test("apps of the server and what the robot says of them", () => {
   const ref = (id: string) => ({ id, tag: id });
   const apps = [
-    { app: "main", current: ref("a"), desired: ref("b"), status: "running" },
-    { app: "nav", current: ref("a"), desired: ref("a"), status: "running" },
+    { app: "main", current: ref("a"), desired: ref("b"), status: "running", release_state: "failed" as const },
+    { app: "nav", current: ref("a"), desired: ref("a"), status: "running", release_state: "current" as const },
   ];
   const reported = [{ app: "nav", kind: "container_image", status: "running", restarts: 3, release_tag: "a" }];
-  const [main, nav] = joinWorkloads(apps, reported, "failed");
-  assert.equal(main!.state, "failed");
-  assert.deepEqual([nav!.state, nav!.restarts], ["current", 3]);
+  const [main, nav] = joinWorkloads(apps, reported);
+  assert.equal(main!.release_state, "failed");
+  assert.deepEqual([nav!.release_state, nav!.restarts], ["current", 3]);
 });
 
 test("the last day of a range is part of it", () => {

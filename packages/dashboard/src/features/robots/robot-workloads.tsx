@@ -13,7 +13,7 @@ const TONES: Record<string, Tone> = { running: "ok", stopped: "idle", starting: 
 export function RobotWorkloads({ robot }: { robot: Robot }) {
   // A robot that never said how it is has no snapshot.
   const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
-  const workloads = joinWorkloads(robot.apps, health?.workloads ?? [], robot.release_state);
+  const workloads = joinWorkloads(robot.apps, health?.workloads ?? []);
   return (
     <Section title="Apps">
       {workloads.length === 0 ? (
@@ -31,7 +31,7 @@ export function RobotWorkloads({ robot }: { robot: Robot }) {
   );
 }
 
-function Item({ workload: { app, current, desired, status, kind, restarts, state } }: { workload: Workload }) {
+function Item({ workload: { app, current, desired, status, kind, restarts, release_state } }: { workload: Workload }) {
   const releases = [current, desired].filter((release) => release !== null);
   const is_said = releases.length > 0 && releases.every(({ tag }) => saysApp({ app, tag }));
   return (
@@ -55,7 +55,7 @@ function Item({ workload: { app, current, desired, status, kind, restarts, state
         <span className="text-xs text-muted tabular-nums">{`${restarts} ${restarts === 1 ? "restart" : "restarts"}`}</span>
       )}
       {status !== "" && <Badge tone={TONES[status] ?? "idle"}>{status}</Badge>}
-      <StatusBadge status={state} />
+      <StatusBadge status={release_state} />
     </li>
   );
 }

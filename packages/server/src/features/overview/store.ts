@@ -26,10 +26,10 @@ export const countRobotsWith = (db: Db, caller: Caller): Promise<RowOf<typeof st
     select
       (select count(*)::int from health_snapshot h join robot r on r.org_id = h.org_id and r.id = h.robot_id
         where h.org_id = ${org_id} and h.state = 'failing' and r.decommissioned_at is null ${seen}) as unhealthy,
-      (select count(*)::int from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id
-        where a.org_id = ${org_id} and a.app = 'main' and a.state = 'behind' and r.decommissioned_at is null ${seen}) as behind,
-      (select count(*)::int from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id
-        where a.org_id = ${org_id} and a.app = 'main' and a.state = 'failed' and r.decommissioned_at is null ${seen}) as failed,
+      (select count(distinct r.id)::int from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id
+        where a.org_id = ${org_id} and a.state = 'behind' and r.decommissioned_at is null ${seen}) as behind,
+      (select count(distinct r.id)::int from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id
+        where a.org_id = ${org_id} and a.state = 'failed' and r.decommissioned_at is null ${seen}) as failed,
       (select count(distinct r.id)::int from robot_config c join robot r on r.org_id = c.org_id and r.id = c.robot_id
         where c.org_id = ${org_id} and c.state = 'drifted' and r.decommissioned_at is null ${seen}) as drifted`);
 };

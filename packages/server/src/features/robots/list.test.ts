@@ -14,7 +14,7 @@ interface Traits {
   health?: { state: "ok" | "failing"; failing?: string[] };
   /** What the app main runs, is to run, and what failed. */
   main?: { current?: string; desired?: string; failed?: string; target?: string };
-  camera?: string;
+  camera?: Traits["main"];
   configs?: ("in_sync" | "pending" | "drifted")[];
   online?: boolean;
 }
@@ -43,7 +43,7 @@ async function robotsLike(rig: FeaturePlane, org_id: string, traits: Record<stri
         values (${org_id}, ${robot_id}, ${now}, '{}', ${of.health.state}, ${json(of.health.failing ?? [])})`);
     const apps = {
       ...(of.main === undefined ? {} : { main: of.main }),
-      ...(of.camera === undefined ? {} : { camera: { current: of.camera } }),
+      ...(of.camera === undefined ? {} : { camera: of.camera }),
     };
     for (const [app, runs] of Object.entries<NonNullable<Traits["main"]>>(apps))
       await plane.db.run(sql`
@@ -68,40 +68,51 @@ const started = async () => {
 test("robots are found by what they run, how their releases and configs are, by health and by several labels", TIMEOUT, async () => {
   await using it = await started();
   const { fleet_id } = await robotsLike(it.rig, it.org_id, {
-    current: { main: { current: "rel_1", desired: "rel_1" }, camera: "rel_cam", labels: { zone: "a", rack: "1" }, online: true },
+    current: {
+      main: { current: "rel_1", desired: "rel_1" },
+      camera: { current: "rel_cam" },
+      labels: { zone: "a", rack: "1" },
+      online: true,
+    },
     behind: { main: { current: "rel_1", desired: "rel_2" }, configs: ["in_sync", "drifted", "pending"], online: false },
     failed: { main: { current: "rel_1", desired: "rel_2", failed: "rel_2" }, configs: ["pending", "in_sync"] },
     trying: { main: { current: "rel_1", desired: "rel_2", failed: "rel_2", target: "tgt_1" }, configs: ["in_sync", "in_sync"] },
     sick: { health: { state: "failing", failing: ["disk:/: 97 % used"] }, labels: { zone: "a", rack: "2" } },
-    well: { main: {}, health: { state: "ok" }, camera: "rel_cam" },
+    well: { main: {}, health: { state: "ok" }, camera: { current: "rel_cam" } },
+    blind: { main: { current: "rel_2", desired: "rel_2" }, camera: { desired: "rel_cam", failed: "rel_cam" } },
+    late: { main: { current: "rel_2", desired: "rel_2" }, camera: { desired: "rel_cam" } },
   });
   const answers: Record<string, string[]> = {
     "release_id=rel_1": ["trying", "failed", "behind", "current"],
     "release_id=v+rel_1": ["trying", "failed", "behind", "current"],
-    "release_id=rel_2": [],
+    "release_id=rel_2": ["late", "blind"],
     "release_id=rel_cam": ["well", "current"],
-    "app=camera": ["well", "current"],
+    "app=camera": ["late", "blind", "well", "current"],
     "app=camera&release_state=current": ["well", "current"],
     "app=main&release_state=unknown": ["well"],
-    "release_state=current": ["current"],
-    "release_state=behind": ["trying", "behind"],
-    "release_state=failed": ["failed"],
-    "release_state=unknown": ["well", "sick"],
+    "app=main&release_state=current": ["late", "blind", "current"],
+    "release_state=current": ["well", "current"],
+    "release_state=behind": ["late", "trying", "behind"],
+    "release_state=failed": ["blind", "failed"],
+    "release_state=unknown": ["sick"],
+    "release_state=current&sort=name": ["current", "well"],
+    "release_state=behind&sort=name": ["behind", "late", "trying"],
+    "release_state=failed&sort=name": ["blind", "failed"],
     "config_state=drifted": ["behind"],
     "config_state=pending": ["failed"],
     "config_state=in_sync": ["trying"],
-    "config_state=unknown": ["well", "sick", "current"],
+    "config_state=unknown": ["late", "blind", "well", "sick", "current"],
     "health=failing": ["sick"],
     "health=ok": ["well"],
-    "health=unknown": ["trying", "failed", "behind", "current"],
+    "health=unknown": ["late", "blind", "trying", "failed", "behind", "current"],
     "label=zone:a": ["sick", "current"],
     "label=zone:a&label=rack:1": ["current"],
     "label=zone:a&label=zone:b": [],
     "label=zone:a&health=failing&q=SIC": ["sick"],
     "status=online&release_id=rel_1": ["current"],
     "status=offline&config_state=drifted&release_state=behind": ["behind"],
-    "status=never_connected": ["well", "sick", "trying", "failed"],
-    [`fleet_id=${fleet_id}&sort=name&app=main`]: ["behind", "current", "failed", "trying", "well"],
+    "status=never_connected": ["late", "blind", "well", "sick", "trying", "failed"],
+    [`fleet_id=${fleet_id}&sort=name&app=main`]: ["behind", "blind", "current", "failed", "late", "trying", "well"],
   };
   for (const [query, expected] of Object.entries(answers)) assert.deepEqual(await it.names(query), expected, query);
   // What a list says of a robot is what it is found by.

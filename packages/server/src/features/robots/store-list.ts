@@ -74,7 +74,6 @@ const behindName = (after: RobotKey | null): Statement<unknown> =>
 
 /** Tables in which a robot must have a row, one at most of each. */
 function joinsOf({ health, release, app, release_state, config_state }: RobotFilter, sort: Sort, from: string): Statement<unknown> {
-  const of_app = app ?? "main";
   return sql`
     ${
       release === undefined
@@ -83,10 +82,17 @@ function joinsOf({ health, release, app, release_state, config_state }: RobotFil
           join robot_app runs on runs.org_id = r.org_id and runs.robot_id = r.id and runs.robot_id < ${from} and runs.app = ${release.app} and runs.current_release_id = ${release.id}`
     }
     ${
-      app === undefined && (release_state === undefined || release_state === "unknown")
+      app === undefined
         ? NOTHING
         : sql`-- reads: robot_app
-          join robot_app a on a.org_id = r.org_id and a.robot_id = r.id and a.robot_id < ${from} and a.app = ${of_app} ${release_state === undefined ? NOTHING : APP_STATES[release_state]}`
+          join robot_app a on a.org_id = r.org_id and a.robot_id = r.id and a.robot_id < ${from} and a.app = ${app} ${release_state === undefined ? NOTHING : sql`and a.${RELEASE_STATES[release_state]}`}`
+    }
+    ${
+      app !== undefined || release_state === undefined || release_state === "unknown" || sort === "name"
+        ? NOTHING
+        : sql`-- reads: robot_app
+          join (select distinct org_id, robot_id from robot_app where ${RELEASE_STATES[release_state]} and robot_id < ${from} order by org_id, robot_id desc) any_app
+            on any_app.org_id = r.org_id and any_app.robot_id = r.id`
     }
     ${
       health === undefined || health === "unknown"
@@ -104,12 +110,14 @@ function joinsOf({ health, release, app, release_state, config_state }: RobotFil
 }
 
 // Each state stands in the text, so that the plan is made for how frequent it is.
-const APP_STATES: Record<Robot["release_state"], Statement<unknown>> = {
-  current: sql`and a.state = 'current'`,
-  behind: sql`and a.state = 'behind'`,
-  failed: sql`and a.state = 'failed'`,
-  unknown: sql`and a.state = 'unknown'`,
+const RELEASE_STATES: Record<Robot["release_state"], Statement<unknown>> = {
+  current: sql`state = 'current'`,
+  behind: sql`state = 'behind'`,
+  failed: sql`state = 'failed'`,
+  unknown: sql`state = 'unknown'`,
 };
+/** States of another app that a robot of this state must not have: without `app` the filter is about all of them. */
+const WORSE_RELEASE_STATES = { current: sql`w.state in ('failed', 'behind')`, unknown: sql`w.state <> 'unknown'` };
 const HEALTH_STATES = { ok: sql`and h.state = 'ok'`, failing: sql`and h.state = 'failing'` };
 const CONFIG_STATES = { drifted: sql`state = 'drifted'`, pending: sql`state = 'pending'`, in_sync: sql`state = 'in_sync'` };
 
@@ -117,10 +125,16 @@ const CONFIG_STATES = { drifted: sql`state = 'drifted'`, pending: sql`state = 'p
 function conditionsOf({ app, health, release_state, config_state }: RobotFilter, sort: Sort): Statement<unknown> {
   return sql`
     ${
-      release_state === "unknown" && app === undefined
-        ? sql`-- reads: robot_app
-          and not exists (select from robot_app a where a.org_id = r.org_id and a.robot_id = r.id and a.app = 'main' and a.state <> 'unknown')`
-        : NOTHING
+      app !== undefined || release_state === undefined || release_state === "unknown" || sort === "newest"
+        ? NOTHING
+        : sql`-- reads: robot_app
+          and exists (select from robot_app a where a.org_id = r.org_id and a.robot_id = r.id and a.${RELEASE_STATES[release_state]})`
+    }
+    ${
+      app !== undefined || (release_state !== "current" && release_state !== "unknown")
+        ? NOTHING
+        : sql`-- reads: robot_app
+          and not exists (select from robot_app w where w.org_id = r.org_id and w.robot_id = r.id and ${WORSE_RELEASE_STATES[release_state]})`
     }
     ${
       health === "unknown"

@@ -3,7 +3,7 @@ import { wireTime } from "../../kernel/time.ts";
 import { fingerprint } from "./identity.ts";
 import type { AppColumn, ConfigColumn, RobotRow, RobotStatus, ShownRobotRow } from "./store.ts";
 
-/** The app that a robot's own release fields speak of. */
+/** The app of `current_release` and `desired_release`. */
 const MAIN_APP = "main";
 
 export function toWire(robot: ShownRobotRow): Robot {
@@ -21,10 +21,16 @@ export function toWire(robot: ShownRobotRow): Robot {
     labels: robot.labels,
     agent_version: robot.agent_version,
     platform: robot.platform,
-    apps: robot.apps.map(({ app, current, desired, status }) => ({ app, current, desired, status })),
+    apps: robot.apps.map((app) => ({
+      app: app.app,
+      current: app.current,
+      desired: app.desired,
+      status: app.status,
+      release_state: releaseState(app),
+    })),
     current_release: main?.current ?? null,
     desired_release: main?.desired ?? null,
-    release_state: releaseState(main),
+    release_state: worstReleaseState(robot.apps),
     config_state: configState(robot.configs),
     public_key_fingerprint: fingerprint(robot.public_key),
     created_at: wireTime(robot.created_at),
@@ -38,9 +44,17 @@ function statusOf({ decommissioned_at, node_id, last_seen_at }: RobotRow): Robot
   return last_seen_at === null ? "never_connected" : "offline";
 }
 
+/** From the worst to the best. */
+const RELEASE_STATES = ["failed", "behind", "current", "unknown"] as const satisfies Robot["release_state"][];
+
+/** The worst state of a robot's apps. */
+function worstReleaseState(apps: readonly AppColumn[]): Robot["release_state"] {
+  const states = new Set(apps.map(releaseState));
+  return RELEASE_STATES.find((state) => states.has(state)) ?? "unknown";
+}
+
 /** `failed` until something newer is tried: what runs then is the release before. */
-export function releaseState(app: Omit<AppColumn, "app" | "status"> | undefined): Robot["release_state"] {
-  if (app === undefined) return "unknown";
+export function releaseState(app: Omit<AppColumn, "app" | "status">): Robot["release_state"] {
   if (app.failed && !app.under_way) return "failed";
   if (app.desired === null) return app.current === null ? "unknown" : "current";
   return app.desired.id === app.current?.id ? "current" : "behind";

@@ -8,6 +8,8 @@ import { openAuthority, type OwnAuthority } from "./own-authority.ts";
 
 /** How soon a new address of this machine is in the certificate. */
 const LOOK_MS = 10_000;
+/** Names that one certificate holds; beyond, those that the machine no longer has are dropped. */
+const NAMES_MAX = 64;
 /** Made anew when so much of its life is left. */
 const RENEW_BEFORE_MS = 30 * 86_400_000;
 const DNS_NAME = /^(?=.{1,253}$)(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$/;
@@ -47,6 +49,15 @@ function namesOf({ listen_host, names, machine_names = machineNames }: OwnCertif
   return [...new Set(all.map((name) => name.toLowerCase()))].filter((name) => isIP(name) !== 0 || DNS_NAME.test(name)).toSorted();
 }
 
+/**
+ * Keeps the names that the certificate already has: an interface that is down for a moment loses its address, and robots that come
+ * back with it would meet a certificate without that address until the next look.
+ */
+function withEarlier(present: string[], earlier: readonly string[]): string[] {
+  const all = [...new Set([...present, ...earlier])].toSorted();
+  return all.length > NAMES_MAX ? present : all;
+}
+
 class OwnCertificate implements Tls {
   pair: KeyPair;
   readonly authority: OwnAuthority;
@@ -78,7 +89,7 @@ class OwnCertificate implements Tls {
     const { clock, log } = this.#options;
     try {
       // Out of descriptors the machine does not even tell its addresses.
-      const names = namesOf(this.#options);
+      const names = withEarlier(namesOf(this.#options), this.#names);
       const renamed = names.join() !== this.#names.join();
       if (!renamed && this.#ends_at - clock.now().getTime() > RENEW_BEFORE_MS) return;
       const pair = await this.authority.issue(names, clock.now());

@@ -178,6 +178,23 @@ test("a new name is in the certificate without a restart, and one that nears its
   await until("the renewal", async () => (await shown(port)).serial !== second.serial);
 });
 
+test("the certificate keeps an address while its interface is down", LIMIT, async (t) => {
+  const data_directory = await temporary(t);
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const names = ["10.0.0.7", "first"];
+  const tls = await ownCertificate({ data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names: () => names });
+  const port = await listen(t, tls);
+  assert.match((await shown(port)).names, /IP Address:10\.0\.0\.7/);
+  names.splice(0, 1, "second");
+  await clock.advance({ minutes: 1 });
+  await until("the second name", async () => (await shown(port)).names.includes("DNS:second"));
+  assert.match((await shown(port)).names, /IP Address:10\.0\.0\.7/);
+  names.push(...Array.from({ length: 70 }, (_, i) => `host-${i}`));
+  await clock.advance({ minutes: 1 });
+  await until("the last name", async () => (await shown(port)).names.includes("DNS:host-69"));
+  assert.doesNotMatch((await shown(port)).names, /10\.0\.0\.7/, "beyond the bound only the present names stay");
+});
+
 test("a machine that does not tell its names for a while keeps its certificate", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
