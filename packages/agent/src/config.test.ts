@@ -68,8 +68,9 @@ test("the unit never holds the enrolment key and quotes what a shell would not e
   const config = readConfig({ server: "https://x", state: "/var/lib/my robot", enrollKey: "rf_enroll_secret", name: '50% "x"' }, {});
   const unit = unitText(config, { ...PLACE, program: "/opt/rf/main.ts" });
   assert.ok(!unit.includes("rf_enroll_secret"));
-  assert.ok(
-    unit.includes('ExecStart=/usr/bin/node /opt/rf/main.ts run --server https://x --state "/var/lib/my robot" --name "50%% \\"x\\""\n'),
+  assert.match(
+    unit,
+    /^ExecStart=\/usr\/bin\/node \/opt\/rf\/main\.ts run --server https:\/\/x --state "\/var\/lib\/my robot" --name "50%% \\"x\\"" /m,
   );
 });
 

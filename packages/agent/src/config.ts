@@ -41,7 +41,7 @@ export interface AgentConfig {
   robot: RobotConfig;
   /** Where that was named; absent: the usual place. */
   config_file?: string;
-  /** What workloads inherit (PATH, HOME, locale), without the agent's own settings. */
+  /** What the agent's children inherit, without the agent's own settings. Workloads get part of it: `inheritedByWorkloads`. */
   workload_environment: Record<string, string>;
   /** Where /proc and /sys are found; tests give a directory of their own. */
   system_root: string;
@@ -86,12 +86,12 @@ export interface ConfigFlags {
 
 /**
  * The flags, the environment and the robot's own config file, `--config` or ROBOFLEET_AGENT_CONFIG. Throws UsageError for what is wrong in the first two, and
- * ConfigFileError: somebody mends the file on the robot, and the next attempt finds it.
+ * ConfigFileError: somebody mends the file on the robot, and the next attempt finds it. `root`: the image of a disk in which that file is read.
  */
-export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): Promise<AgentConfig> {
+export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env, root = "/"): Promise<AgentConfig> {
   const named = flags.config ?? env.ROBOFLEET_AGENT_CONFIG;
   const file = named ? resolve(named) : undefined;
-  return { ...readConfig(flags, env, await readRobotConfig(file)), ...(file === undefined ? {} : { config_file: file }) };
+  return { ...readConfig(flags, env, await readRobotConfig(file, root)), ...(file === undefined ? {} : { config_file: file }) };
 }
 
 /**
@@ -256,7 +256,7 @@ function parseSpoolBytes(mib: string | undefined): number {
   return bytes;
 }
 
-/** A workload gets the machine's environment but none of the agent's settings: the enrolment key is one of them. */
+/** The machine's environment without the agent's settings: the enrolment key is one of them. */
 function workloadEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
   const inherited: Record<string, string> = {};
   for (const [key, value] of Object.entries(env)) {

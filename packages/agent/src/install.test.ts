@@ -3,8 +3,9 @@ import { spawnSync } from "node:child_process";
 import { chownSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { readConfig } from "./config.ts";
+import { type ConfigFlags, readConfig } from "./config.ts";
 import { install, requireParentsOfRoot, uninstall } from "./install.ts";
+import { STOP_TIMEOUT_SECONDS_MAX } from "./runtime/limits.ts";
 import { unitText } from "./systemd-unit.ts";
 import { temporaryDirectory } from "./testing/agent-rig.ts";
 
@@ -23,6 +24,12 @@ const ODD = {
   socketGroup: "daemon",
   safeToUpdateCommand: 'test ! -e "/run/moving" && echo $HOME %h',
 };
+
+/** An image of a disk that has an agent. */
+function inImage(root: string): { root: string; node: string; program: string } {
+  for (const file of ["node", "rf-agent"]) writeFileSync(join(root, file), "");
+  return { root, node: "/node", program: "/rf-agent" };
+}
 
 /** What systemd says about a unit, without running it. */
 function verify(t: TestContext, text: string): { status: number | null; said: string } {
@@ -48,47 +55,80 @@ test("systemd has nothing to say against the unit, with any flags and any user",
     assert.notEqual(verify(t, broken).said, "", "it would have said so");
 });
 
-test("every word of the command line arrives as it was given", LIMIT, () => {
-  const unit = unitText(readConfig(ODD, {}), { ...options, allow_new_privileges: false });
+/** One value for each flag of `run`, none of them its default. */
+const EVERY: Required<ConfigFlags> = {
+  ...ODD,
+  config: "/etc/robot/agent.yaml",
+  enrollKey: "rf_enroll_secret",
+  allowInsecureHttp: true,
+  caFingerprint: `sha256:${"a".repeat(64)}`,
+  caFile: "/etc/robot/ca.pem",
+  trustOnFirstUse: true,
+  allowMounts: ["/srv/maps", "/srv/logs"],
+  containerSocket: "/run/other.sock",
+  safeToUpdateUrl: "",
+  safeToUpdateTimeout: "7",
+  logLevel: "debug",
+  logSpoolMib: "12.5",
+  crashAtFailpoint: false,
+};
+
+/** The flags in a unit's command line, as commander would hand them over. */
+function flagsIn(unit: string): ConfigFlags {
   const line = /^ExecStart=(.*)$/m.exec(unit)?.[1] ?? "";
   const words = [...line.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/g)].map((match) =>
     (match[2] ?? (match[1] ?? "").replace(/\\(.)/g, "$1")).replaceAll("%%", "%").replaceAll("$$", "$"),
   );
-  const said = readConfigOf(words.slice(3));
-  const { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads } = readConfig(ODD, {});
-  assert.deepEqual(said, { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads });
+  const flags: Record<string, unknown> = {};
+  for (let at = 3; at < words.length; at += 1) {
+    const name = (words[at] ?? "").slice(2).replace(/-(.)/g, (_match, letter: string) => letter.toUpperCase());
+    const value = words[at + 1]?.startsWith("--") === false ? words[(at += 1)] : true;
+    const before = flags[name];
+    flags[name] =
+      name === "label" || (name.startsWith("allow") && value !== true) ? [...((before as string[] | undefined) ?? []), value] : value;
+  }
+  return flags;
+}
+
+test("every flag of run is in the unit as it was given, with odd characters too; the key is not", LIMIT, () => {
+  const { safeToUpdateCommand: _command, ...by_url } = EVERY;
+  for (const flags of [EVERY, { ...by_url, safeToUpdateUrl: "http://127.0.0.1:9/safe" }]) {
+    const config = { ...readConfig(flags, {}), config_file: EVERY.config };
+    const unit = unitText(config, { ...options, allow_new_privileges: false });
+    const { enroll_key, ...expected } = readConfig(flags, {});
+    assert.deepEqual(readConfig(flagsIn(unit), {}), expected);
+    assert.equal(flagsIn(unit).config, EVERY.config);
+    assert.equal(unit.includes(enroll_key ?? "?"), false);
+  }
 });
 
-/** Reads flags as `run` does. */
-function readConfigOf(words: string[]) {
-  const values = new Map<string, string[]>();
-  for (let at = 0; at < words.length; at += 1) {
-    const flag = words[at] ?? "";
-    const value = words[at + 1]?.startsWith("--") === false ? words[(at += 1)] : undefined;
-    values.set(flag, [...(values.get(flag) ?? []), value ?? "true"]);
-  }
-  const one = (flag: string): string => values.get(flag)?.[0] ?? assert.fail(`no ${flag}`);
-  const flags = {
-    server: one("--server"),
-    state: one("--state"),
-    name: one("--name"),
-    label: values.get("--label") ?? [],
-    allowFiles: values.get("--allow-files") ?? [],
-    keepWorkloads: values.has("--keep-workloads"),
-    socket: one("--socket"),
-    socketGroup: one("--socket-group"),
-    safeToUpdateCommand: one("--safe-to-update-command"),
-    safeToUpdateTimeout: one("--safe-to-update-timeout"),
-  };
-  const { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads } = readConfig(flags, {});
-  return { server, state_directory, name, labels, local_api, safe_to_update, file_directories, keep_workloads };
-}
+test("the unit waits longer for the agent's end than any manifest may let a workload take", LIMIT, () => {
+  const unit = unitText(readConfig(FLAGS, {}), { ...options, allow_new_privileges: false });
+  assert.ok(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]) > STOP_TIMEOUT_SECONDS_MAX);
+});
+
+test("an image gets the robot's paths, and is refused without them or with a config file that is wrong in it", LIMIT, async (t) => {
+  const root = temporaryDirectory(t);
+  const print = (): void => {};
+  const flags = { ...FLAGS, root };
+  await assert.rejects(() => install(flags, print), /the image at .* has no .*--node/);
+  for (const place of ["usr/bin", "opt/agent", "etc/robot"]) mkdirSync(join(root, place), { recursive: true });
+  for (const file of ["usr/bin/node", "opt/agent/rf-agent.js"]) writeFileSync(join(root, file), "");
+  const program = join(root, "opt/agent/rf-agent.js");
+  await install({ ...flags, node: "/usr/bin/node", program }, print);
+  const unit = readFileSync(join(root, "etc/systemd/system/robofleet-agent.service"), "utf8");
+  assert.match(unit, /^ExecStart=\/usr\/bin\/node \/opt\/agent\/rf-agent\.js run /m);
+  assert.ok(!unit.includes(root));
+  writeFileSync(join(root, "etc/robot/agent.yaml"), "no_such_key: 1\n");
+  const wrong = install({ ...flags, node: "/usr/bin/node", program, config: "/etc/robot/agent.yaml" }, print);
+  await assert.rejects(wrong, new RegExp(`${root}/etc/robot/agent.yaml: .*no_such_key`));
+});
 
 test("install writes the unit and keeps the key to root, --dry-run writes nothing, uninstall leaves the state", LIMIT, async (t) => {
   const root = temporaryDirectory(t);
   let said = "";
   const print = (text: string): void => void (said += text);
-  const flags = { ...FLAGS, root, enrollKey: "rf_enroll_secret" };
+  const flags = { ...FLAGS, ...inImage(root), enrollKey: "rf_enroll_secret" };
   await install({ ...flags, dryRun: true }, print);
   assert.match(said, /^\[Unit\]\n/);
   assert.doesNotMatch(said, /rf_enroll_secret/, "other users can read units");
@@ -122,10 +162,10 @@ test(
     chownSync(join(root, "home/robot"), 1234, 1234);
     spawnSync("chmod", ["1777", join(root, "open")]);
     symlinkSync(join(root, "home/robot/x"), join(root, "home/mine/link"));
-    const flags = { ...FLAGS, root, user: "daemon" };
+    const flags = { ...FLAGS, ...inImage(root), user: "daemon" };
     for (const state of ["/home/robot/x", "/home/robot/x/y/z", "/open/x", "/home/mine/link/x"])
       await assert.rejects(() => install({ ...flags, state }, () => {}), /every directory above the state directory must be root's/, state);
     for (const state of ["/var/lib/agent", "/srv/a/b", "/home/mine/x"]) requireParentsOfRoot(state, root);
-    await install({ ...FLAGS, root, state: "/home/robot/x" }, () => {});
+    await install({ ...FLAGS, ...inImage(root), state: "/home/robot/x" }, () => {});
   },
 );

@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, lstatSync, realpathSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { dirname, isAbsolute, join, resolve } from "node:path";
 import { type AgentConfig, type ConfigFlags, loadConfig, UsageError } from "./config.ts";
 import { makeDirectory, removeDurably, writeAtomically } from "./disk/write-atomically.ts";
 import { type UnitOptions, unitText } from "./systemd-unit.ts";
@@ -19,7 +19,13 @@ export interface PlaceFlags {
   root?: string;
 }
 
-export interface InstallFlags extends ConfigFlags, PlaceFlags, UnitFlags {}
+/** Where the robot finds the agent; absent: where this process was started from. */
+interface ProgramFlags {
+  node?: string;
+  program?: string;
+}
+
+export interface InstallFlags extends ConfigFlags, PlaceFlags, ProgramFlags, UnitFlags {}
 
 interface UnitFlags {
   user?: string;
@@ -30,10 +36,9 @@ type Print = (text: string) => void;
 
 /** Writes the unit and its environment file (0600: it holds the enrolment key) and prints what to type next; or prints the unit. */
 export async function install(flags: InstallFlags, print: Print): Promise<void> {
-  const config = await loadConfig(flags);
+  const config = await loadConfig(flags, undefined, flags.root);
   if (flags.user !== undefined) requireParentsOfRoot(config.state_directory, flags.root);
-  const program = resolve(process.argv[1] ?? "rf-agent");
-  const unit = unitText(config, { node: process.execPath, program, environment_file: ENVIRONMENT_PATH, ...unitOptions(flags) });
+  const unit = unitText(config, { ...programOf(flags), environment_file: ENVIRONMENT_PATH, ...unitOptions(flags) });
   if (flags.dryRun === true) return print(unit);
   const { unit_path, environment_path } = places(flags);
   makeDirectory(dirname(environment_path), 0o755);
@@ -42,6 +47,28 @@ export async function install(flags: InstallFlags, print: Print): Promise<void> 
   writeAtomically(unit_path, unit, 0o644);
   print(`wrote ${unit_path} and ${environment_path}\n`);
   if (flags.root === undefined) print(`next: systemctl daemon-reload && systemctl enable --now ${SERVICE}\n`);
+}
+
+/**
+ * Node and the agent as the robot finds them. In an image they lie below its root: a path of the machine that builds the image means nothing on the
+ * robot. Throws UsageError for one that the image does not have.
+ */
+function programOf({
+  root,
+  node = process.execPath,
+  program = resolve(process.argv[1] ?? "rf-agent"),
+}: InstallFlags): Record<"node" | "program", string> {
+  const onRobot = (option: string, file: string): string => {
+    if (root === undefined) return resolve(file);
+    const image = resolve(root);
+    if (!isAbsolute(file)) throw new UsageError(`${option} wants an absolute path, not "${file}"`);
+    const inside = file.startsWith(join(image, "/")) ? file.slice(image.length) : file;
+    if (existsSync(join(image, inside))) return inside;
+    throw new UsageError(
+      `the image at ${image} has no ${inside}: put the agent into the image first, or name the robot's own path with ${option}`,
+    );
+  };
+  return { node: onRobot("--node", node), program: onRobot("--program", program) };
 }
 
 function unitOptions({ user, allowNewPrivileges }: UnitFlags): Pick<UnitOptions, "user" | "allow_new_privileges"> {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { until } from "@robofleet/clock/testing";
@@ -119,4 +119,36 @@ test("an error that nothing caught is logged, and the agent and its link continu
   const ended = once(child, "close");
   child.kill("SIGTERM");
   assert.equal((await ended)[0], 0, text);
+});
+
+const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
+
+test("an agent whose disk is full starts, and connects as the robot that it was", { ...LIMIT, ...ROOT }, async (t) => {
+  const peer = await startLinkPeer();
+  t.after(() => peer.stop());
+  const state = join(temporaryDirectory(t), "disk");
+  mkdirSync(state);
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=4m", "none", state]);
+  const runs: Run[] = [];
+  const run = (): Run => {
+    const one = rfAgent(t, "run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", state);
+    runs.push(one);
+    return one;
+  };
+  try {
+    run();
+    await until("the link", () => peer.connected);
+    runs[0]!.child.kill("SIGKILL");
+    await runs[0]!.code;
+    assert.throws(() => writeFileSync(join(state, "ballast"), Buffer.alloc(8_000_000)), /ENOSPC/);
+    run();
+    await until("the second link", () => peer.hellos.length === 2 && peer.connected);
+    assert.equal(peer.hellos[1]!.robot_id, peer.hellos[0]!.robot_id);
+  } finally {
+    for (const { child, code } of runs) {
+      child.kill("SIGKILL");
+      await code;
+    }
+    execFileSync("umount", ["-l", state]);
+  }
 });

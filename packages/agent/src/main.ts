@@ -100,6 +100,8 @@ function program(): Command {
     .option("--allow-new-privileges", "with --user: workloads may use sudo and setuid programs")
     .option("--dry-run", "print the unit, write nothing")
     .option("--root <dir>", "write below this directory, for an image of a disk")
+    .option("--node <path>", "where the robot finds Node (the one that runs this)")
+    .option("--program <path>", "where the robot finds the agent (this program)")
     .action((flags: InstallFlags) => install(flags, (text) => process.stdout.write(text)));
   command
     .command("uninstall")

@@ -1,8 +1,9 @@
-import type { AgentConfig } from "./config.ts";
+import type { AgentConfig, ConfigFlags } from "./config.ts";
 import { socketIn } from "./local/socket-path.ts";
+import { STOP_TIMEOUT_SECONDS_MAX } from "./runtime/limits.ts";
 
-/** Workloads may take their time to stop; after this systemd kills what is left. */
-const STOP_TIMEOUT_SECONDS = 60;
+/** A workload may take as long to stop as its manifest may say, and the agent a little longer; after this systemd kills what is left. */
+const STOP_TIMEOUT_SECONDS = STOP_TIMEOUT_SECONDS_MAX + 60;
 
 export interface UnitOptions {
   node: string;
@@ -63,31 +64,49 @@ function userLines({ state_directory, local_api }: AgentConfig, { user, allow_ne
   return `${lines.join("\n")}\n`;
 }
 
-function commandLine(config: AgentConfig, { node, program }: UnitOptions): string[] {
-  const { local_api, safe_to_update } = config;
-  const words = [node, program, "run", "--server", config.server, "--state", config.state_directory];
-  const add = (flag: string, value: string | undefined): void => void (value !== undefined && words.push(flag, value));
-  add("--config", config.config_file);
-  add("--name", config.name);
-  for (const [key, value] of Object.entries(config.labels)) words.push("--label", `${key}=${value}`);
-  for (const directory of config.file_directories) words.push("--allow-files", directory);
-  for (const directory of config.mount_directories) words.push("--allow-mounts", directory);
+const flag = (name: string, value: string | undefined): string[] => (value === undefined ? [] : [name, value]);
+const each = (name: string, values: readonly string[]): string[] => values.flatMap((value) => [name, value]);
+const either = (name: string, is_set: boolean): string[] => (is_set ? [name] : []);
+
+/** The words of each flag of `rf-agent run`, as the unit repeats it: a flag that is missing here does not compile. */
+const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> = {
+  server: ({ server }) => ["--server", server],
+  state: ({ state_directory }) => ["--state", state_directory],
+  config: ({ config_file }) => flag("--config", config_file),
+  // In the environment file, which only root can read.
+  enrollKey: () => [],
+  name: ({ name }) => flag("--name", name),
+  label: ({ labels }) =>
+    each(
+      "--label",
+      Object.entries(labels).map(([key, value]) => `${key}=${value}`),
+    ),
+  allowFiles: ({ file_directories }) => each("--allow-files", file_directories),
+  allowMounts: ({ mount_directories }) => each("--allow-mounts", mount_directories),
   // More than one: the default places.
-  if (config.container_sockets.length < 2) words.push("--container-socket", config.container_sockets[0] ?? "none");
-  if (local_api?.socket !== socketIn(config.state_directory)) add("--socket", local_api?.socket);
-  add("--socket-group", local_api?.group);
-  if (safe_to_update !== undefined) {
-    if ("command" in safe_to_update) words.push("--safe-to-update-command", safe_to_update.command);
-    else words.push("--safe-to-update-url", safe_to_update.url);
-    words.push("--safe-to-update-timeout", String(safe_to_update.timeout_ms / 1_000));
-  }
-  if (config.keep_workloads) words.push("--keep-workloads");
-  if (config.allow_insecure_http) words.push("--allow-insecure-http");
-  add("--ca-fingerprint", config.ca_fingerprint);
-  add("--ca-file", config.ca_file);
-  if (config.trust_on_first_use) words.push("--trust-on-first-use");
-  return words;
-}
+  containerSocket: ({ container_sockets: [first, ...more] }) => (more.length > 0 ? [] : ["--container-socket", first ?? "none"]),
+  socket: ({ local_api, state_directory }) => (local_api?.socket === socketIn(state_directory) ? [] : flag("--socket", local_api?.socket)),
+  socketGroup: ({ local_api }) => flag("--socket-group", local_api?.group),
+  safeToUpdateCommand: ({ safe_to_update: gate }) => (gate && "command" in gate ? ["--safe-to-update-command", gate.command] : []),
+  safeToUpdateUrl: ({ safe_to_update: gate }) => (gate && "url" in gate ? ["--safe-to-update-url", gate.url] : []),
+  safeToUpdateTimeout: ({ safe_to_update: gate }) => (gate ? ["--safe-to-update-timeout", String(gate.timeout_ms / 1_000)] : []),
+  logLevel: ({ log_level }) => ["--log-level", log_level],
+  logSpoolMib: ({ log_spool_bytes_max }) => ["--log-spool-mib", String(log_spool_bytes_max / (1024 * 1024))],
+  keepWorkloads: ({ keep_workloads }) => either("--keep-workloads", keep_workloads),
+  allowInsecureHttp: ({ allow_insecure_http }) => either("--allow-insecure-http", allow_insecure_http),
+  caFingerprint: ({ ca_fingerprint }) => flag("--ca-fingerprint", ca_fingerprint),
+  caFile: ({ ca_file }) => flag("--ca-file", ca_file),
+  trustOnFirstUse: ({ trust_on_first_use }) => either("--trust-on-first-use", trust_on_first_use),
+  // For tests only.
+  crashAtFailpoint: () => [],
+};
+
+const commandLine = (config: AgentConfig, { node, program }: UnitOptions): string[] => [
+  node,
+  program,
+  "run",
+  ...Object.values(FLAG_WORDS).flatMap((words) => words(config)),
+];
 
 /** One word of ExecStart: quoted, and nothing in it expands. */
 function unitWord(word: string): string {

@@ -42,6 +42,9 @@ test("every command of the guide does what it says, one after the other on one r
   const state = join(base, "state");
   const program = join(base, "bin", "rf-agent");
   mkdirSync(join(base, "bin"));
+  const image = join(base, "root");
+  mkdirSync(image);
+  for (const file of ["node", "rf-agent"]) writeFileSync(join(image, file), "");
   mkdirSync(join(state, "configs"), { recursive: true });
   writeFileSync(program, `#!/bin/sh\nexec ${process.execPath} ${join(import.meta.dirname, "..", "main.ts")} "$@"\n`);
   writeFileSync(join(base, "dock-and-charge"), "#!/bin/sh\necho docked\n");
@@ -66,7 +69,7 @@ test("every command of the guide does what it says, one after the other on one r
     const { code, said } = command.startsWith("rf-agent run")
       ? await shell(t, command.replace("…", place), env, base, "the local socket is open")
       : command.startsWith("rf-agent install")
-        ? await shell(t, `${command} --root ${join(base, "root")}`, env, base)
+        ? await shell(t, `${command} --root ${image} --node /node --program /rf-agent`, env, base)
         : await shell(t, command.replace("curl -N", "curl -N --max-time 1"), env, base);
     // curl ends with 28 when its time is over: the stream of events has no end.
     assert.equal(code, command.includes("-N") ? 28 : 0, `${command}\n${said}`);

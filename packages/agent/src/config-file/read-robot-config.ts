@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { isAbsolute } from "node:path";
+import { isAbsolute, join } from "node:path";
 import {
   type CameraSource,
   ROBOT_CONFIG_DEFAULT,
@@ -20,8 +20,8 @@ export const ROBOT_CONFIG_FILE = "/etc/robofleet/agent.yaml";
  * Reads the robot's own config file (YAML). Without a name the usual file, if there is one. Throws ConfigFileError, which names
  * the file and the key.
  */
-export async function readRobotConfig(named: string | undefined): Promise<RobotConfig> {
-  const file = named ?? ROBOT_CONFIG_FILE;
+export async function readRobotConfig(named: string | undefined, root = "/"): Promise<RobotConfig> {
+  const file = join(root, named ?? ROBOT_CONFIG_FILE);
   let text: string;
   try {
     text = readFileSync(file, "utf8");

@@ -137,6 +137,7 @@ async function refusalOf(context: StepContext, release: DesiredRelease, asked: "
 
 async function ensureRunning({ state, executor, signal }: StepContext, release: DesiredRelease): Promise<void> {
   if (signal.aborted) throw new StepAborted();
+  await executor(release.kind).repair?.(state.app, release, signal);
   await executor(release.kind).start(state.app, release, { fresh: false });
   executor(release.kind).settle(state.app);
 }

@@ -3,12 +3,16 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
+import { userInfo } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
-import { LOG_MESSAGE_CHARACTERS_MAX } from "@robofleet/protocol/link";
+import { dataMessage, LOG_MESSAGE_CHARACTERS_MAX, readMessage } from "@robofleet/protocol/link";
+import { channelPair } from "@robofleet/protocol/link/testing";
 import { buildHelloRobot, HELLO_VERSIONS } from "../../../../examples/hello-robot/build.ts";
 import { groupMembers } from "../runtime/process-table.ts";
+import { createShells } from "../streams/shell/index.ts";
 import { releaseOf, shellRelease, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig } from "../testing/deployments-rig.ts";
 
@@ -88,8 +92,10 @@ test("a line without an end is cut at the record's bound and says what is missin
   await until("the line after it", () => rig.logs.some(({ message }) => message === "café"));
 });
 
-test("a workload sees the agent's variables, its manifest's and the machine's, and finds node", options, async () => {
-  await using rig = await DeploymentsRig.start({ config: { workload_environment: { PATH: "/usr/bin:/bin", LANG: "C.UTF-8" } } });
+test("a workload gets the agent's variables, its manifest's, PATH and locale, nothing else, and finds node", options, async () => {
+  await using rig = await DeploymentsRig.start({
+    config: { workload_environment: { PATH: "/usr/bin:/bin", LANG: "C.UTF-8", HTTPS_PROXY: "http://user:secret@proxy", AWS_SECRET: "1" } },
+  });
   const script = `env; node -e 'console.log("node " + process.version)'; ${WELL}`;
   await rig.ended(rig.deploy(await shellRelease("v1", script, { env: { SPEED: "3" } }), { app: "arm" }));
   await until("the last line", () => rig.logs.some(({ message }) => message === "up v1"));
@@ -105,6 +111,12 @@ test("a workload sees the agent's variables, its manifest's and the machine's, a
     assert.ok(lines.includes(line), line);
   }
   assert.ok(lines.some((line) => /^node v\d+/.test(line)));
+  const known = /^(PATH|LANG|PWD|OLDPWD|SHLVL|_|SPEED|ROBOFLEET_(APP|RELEASE|CONFIG_DIR|SOCKET))=/;
+  assert.deepEqual(
+    lines.filter((line) => line.includes("=") && !known.test(line)),
+    [],
+    "nothing else of the agent's environment",
+  );
 });
 
 test(
@@ -146,6 +158,60 @@ function canMount(): boolean {
     fs.rmdirSync(place);
   }
 }
+
+test("a bundle whose file is missing or truncated at the agent's start is fetched again before it runs", options, async () => {
+  const content = Buffer.alloc(100_000, 7);
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL, {}, [{ name: "map", content }])));
+  for (const damage of [(file: string) => fs.rmSync(file), (file: string) => fs.truncateSync(file, 10)]) {
+    for (const name of ["map", "robofleet.json"]) {
+      const file = path.join(rig.state, "apps/main/versions/rel_v1", name);
+      const before = fs.readFileSync(file);
+      await rig.deployments.stop();
+      damage(file);
+      await rig.boot();
+      await until("the workload", () => rig.processes("main", "v1").length === 1);
+      assert.deepEqual(fs.readFileSync(file), before);
+    }
+  }
+});
+
+test("a bundle with a changed file is fetched again when the same release is deployed once more", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const health = { command: ["sh", "-c", "cmp map good"] };
+  const file = { name: "map", content: Buffer.alloc(1_000, 7) };
+  const one = await shellRelease("v1", WELL, { health }, [file, { ...file, name: "good" }]);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  fs.writeFileSync(path.join(rig.state, "apps/main/versions/rel_v1/map"), Buffer.alloc(1_000, 8));
+  assert.equal((await rig.ended(rig.deploy(one, { target: "tgt_again" }))).status, "applied");
+  assert.deepEqual(fs.readFileSync(path.join(rig.state, "apps/main/versions/rel_v1/map")), file.content);
+});
+
+test("a shell of an app outlives the app's restart and does not delay it", options, async (t) => {
+  await using rig = await DeploymentsRig.start();
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL, { stop_timeout_seconds: 600 })));
+  const shells = createShells({
+    clock: systemClock,
+    shell: { user: userInfo().username },
+    environment: { PATH: process.env["PATH"] ?? "" },
+    place: (app) => rig.deployments.place?.(app),
+    is_confined: () => false,
+    state_directory: rig.state,
+  });
+  const pair = channelPair({ shell: shells.source });
+  // As an interactive shell it ignores SIGTERM.
+  const command = ["sh", "-c", "trap '' TERM; echo ready; while read -r line; do echo got $line; done"];
+  const channel = await pair.server.open("shell", "shell", { cols: 80, rows: 24, app: "main", command });
+  t.after(() => channel.reset(1000, "the test is over"));
+  let said = "";
+  void (async () => {
+    for await (const message of channel) said += Buffer.from(readMessage(message).data ?? []).toString("utf8");
+  })();
+  await until("the shell", () => said.includes("ready"));
+  assert.equal((await rig.ended(rig.deploy(await shellRelease("v2", WELL)))).status, "applied");
+  await channel.write(dataMessage(Buffer.from("hello\n")));
+  await until("an answer of the shell", () => said.includes("got hello"));
+});
 
 test("hello-robot packs to the same bytes each time; 1.0.0 and 1.1.0 are applied, 2.0.0 is rolled back", options, async () => {
   await using rig = await DeploymentsRig.start();

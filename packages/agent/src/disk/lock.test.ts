@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
@@ -51,4 +51,40 @@ test("the same process cannot lock twice, but again after giving back", (t) => {
   unlock();
   unlock();
   lockState(directory)();
+});
+
+const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
+
+test(
+  "a directory on a full disk can be locked, and is refused to others until its holder dies",
+  { timeout: 120_000, ...ROOT },
+  async (t) => {
+    const directory = join(temporaryDirectory(t), "disk");
+    mkdirSync(directory);
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "none", directory]);
+    assert.throws(() => writeFileSync(join(directory, "ballast"), Buffer.alloc(1_000_000)), /ENOSPC/);
+    const child = spawn(process.execPath, ["--input-type=module", "--eval", HOLD, directory], { stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      const ended = once(child, "exit");
+      await once(child.stdout, "data");
+      assert.deepEqual(readdirSync(directory), ["ballast"]);
+      assert.throws(() => lockState(directory), StateLockedError);
+      child.kill("SIGKILL");
+      await ended;
+      lockState(directory)();
+    } finally {
+      child.kill("SIGKILL");
+      execFileSync("umount", ["-l", directory]);
+    }
+  },
+);
+
+test("a directory is one, whatever path leads to it", (t) => {
+  const parent = temporaryDirectory(t);
+  mkdirSync(join(parent, "state"));
+  symlinkSync(join(parent, "state"), join(parent, "other"));
+  const unlock = lockState(join(parent, "state"));
+  assert.throws(() => lockState(join(parent, "other")), StateLockedError);
+  unlock();
+  lockState(join(parent, "other"))();
 });

@@ -1,4 +1,5 @@
-import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { linkSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { failpoint } from "@robofleet/clock/failpoint";
 import { errorCode, isMissing } from "./write-atomically.ts";
@@ -17,16 +18,58 @@ const held = new Set<string>();
 const TAKEOVERS_MAX = 5;
 
 /**
- * Takes a lock file of a state directory, by default `agent.lock`, and answers how to give it back. The lock of a process that
- * is gone (kill -9, power loss) is taken over. Throws StateLockedError while the holder lives.
+ * Takes the lock of a state directory, by default `agent.lock`, and returns how to release it. The lock of a process that is gone (kill -9, power
+ * loss) is taken over. Throws StateLockedError while the holder lives.
+ *
+ * It is two locks. A socket in the kernel's abstract namespace needs no disk space, belongs to the directory and not to its path, and ends with its
+ * process. The file names the holder, and holds where the socket does not: between network namespaces. A full disk has room for the first one only.
  */
 export function lockState(directory: string, name = "agent.lock"): () => void {
   const path = join(directory, name);
   if (held.has(path)) throw new StateLockedError(`${directory} is in use by another agent in this process`);
-  const mine = `${path}.${process.pid}`;
-  writeFileSync(mine, JSON.stringify(holderOf(process.pid)), { mode: 0o600 });
-  failpoint("lock:prepared", "file");
+  const socket = bindSocket(directory, name);
   try {
+    takeFile(directory, path, socket.listening);
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
+  held.add(path);
+  failpoint("lock:taken", "file");
+  return () => {
+    if (!held.delete(path)) return;
+    rmSync(path, { force: true });
+    socket.close();
+  };
+}
+
+/** Binding takes effect before `listen` returns; another holder shows by `listening` being false. */
+function bindSocket(directory: string, name: string): Server {
+  const { dev, ino } = statSync(directory);
+  const server = createServer((connection) => connection.destroy()).unref();
+  server.on("error", () => {});
+  return server.listen({ path: `\0robofleet/${dev}/${ino}/${name}` });
+}
+
+/** Throws StateLockedError when another process holds the socket or the file. Without disk space there is no file. */
+function takeFile(directory: string, path: string, has_socket: boolean): void {
+  const holder = parseHolder(readText(path));
+  if (holder !== undefined && lives(holder)) throw new StateLockedError(`${directory} is in use by another agent (process ${holder.pid})`);
+  if (!has_socket) throw new StateLockedError(`${directory} is in use by another agent`);
+  try {
+    writeLockFile(directory, path);
+  } catch (error) {
+    if (!NO_SPACE.has(errorCode(error) ?? "")) throw error;
+  }
+}
+
+const NO_SPACE = new Set(["ENOSPC", "EDQUOT"]);
+
+function writeLockFile(directory: string, path: string): void {
+  const mine = `${path}.${process.pid}`;
+  try {
+    writeFileSync(mine, JSON.stringify(holderOf(process.pid)), { mode: 0o600 });
+    failpoint("lock:prepared", "file");
     for (let tries = 0; ; tries += 1) {
       // A link appears with its content or not at all, and only if nobody else's is there.
       if (linked(mine, path)) break;
@@ -40,11 +83,6 @@ export function lockState(directory: string, name = "agent.lock"): () => void {
   } finally {
     rmSync(mine, { force: true });
   }
-  held.add(path);
-  failpoint("lock:taken", "file");
-  return () => {
-    if (held.delete(path)) rmSync(path, { force: true });
-  };
 }
 
 function linked(from: string, to: string): boolean {

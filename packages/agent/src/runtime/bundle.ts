@@ -7,14 +7,19 @@ import type { ArtifactStore } from "./artifact-store.ts";
 import { switchSymlink } from "./durable-file.ts";
 import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
 import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
+import { inheritedByWorkloads } from "./inherited.ts";
 import type { Timing } from "./limits.ts";
 import { type BundleManifest, readBundleManifest } from "./manifest.ts";
 import type { StatePaths } from "./paths.ts";
 import { probe, type ProbeResult } from "./probe.ts";
 import { stopEarlierProcesses } from "./earlier-processes.ts";
+import { damagedFile, listStagedFiles } from "./staged-files.ts";
 import { isStaged, stageVersion } from "./staged-versions.ts";
 import { verifyWorkload } from "./verify.ts";
 import { Workload } from "./workload.ts";
+
+/** So long a damaged release that is to run waits for its server; then it is started as it is. */
+const REPAIR_MS_MAX = 60_000;
 
 export interface RuntimeOptions {
   paths: StatePaths;
@@ -50,7 +55,7 @@ export class BundleExecutor implements Executor {
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths, artifacts, on_step } = this.#options;
-    if (isStaged(paths, app, release.id)) return;
+    if (isStaged(paths, app, release.id) && !(await this.#isDamaged(app, release, "whole"))) return;
     await artifacts.with(release, io, (archive) =>
       stageVersion(paths, app, release.id, async (directory) => {
         on_step("bundle.downloaded");
@@ -59,8 +64,31 @@ export class BundleExecutor implements Executor {
         await unpackBundle(archive, directory, unpackBounds(release.artifact_size), io.signal);
         on_step("bundle.unpacked");
         readBundleManifest(directory);
+        await listStagedFiles(directory);
       }),
     );
+  }
+
+  async #isDamaged(app: string, release: DesiredRelease, depth: "quick" | "whole"): Promise<boolean> {
+    const { paths, log } = this.#options;
+    const file = await damagedFile(paths.version(app, release.id), depth);
+    if (file !== undefined) log.warn({ app, release: release.tag, file }, "a staged release is damaged and is fetched again");
+    return file !== undefined;
+  }
+
+  async repair(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#options;
+    if (this.#running.has(app) || !(await this.#isDamaged(app, release, "quick"))) return;
+    const late = new AbortController();
+    const timer = clock.setTimer(REPAIR_MS_MAX, () => late.abort());
+    try {
+      await this.stage(app, release, { signal: AbortSignal.any([signal, late.signal]), progress: () => {} });
+    } catch (error) {
+      throwIfAborted(signal);
+      log.warn({ app, release: release.tag, err: error }, "the damaged release could not be fetched again: it is started as it is");
+    } finally {
+      timer.cancel();
+    }
   }
 
   async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
@@ -97,7 +125,7 @@ export class BundleExecutor implements Executor {
 
   #environment(app: string, release: DesiredRelease, manifest: BundleManifest): Record<string, string> {
     const { config, paths } = this.#options;
-    const inherited = config.workload_environment;
+    const inherited = inheritedByWorkloads(config.workload_environment);
     const search = [inherited["PATH"] ?? "/usr/local/bin:/usr/bin:/bin", path.dirname(process.execPath)].join(":");
     return {
       ...inherited,

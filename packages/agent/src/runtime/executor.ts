@@ -26,6 +26,8 @@ export interface Executor {
   readonly available?: boolean;
   /** Fetches and unpacks beside what runs, which is not touched. */
   stage(app: string, release: DesiredRelease, io: StageIo): Promise<void>;
+  /** Fetches a staged release again when files of it are missing or truncated; what fails is logged. Absent: nothing of this kind can be damaged. */
+  repair?(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void>;
   /** Makes a staged release the one that runs, ending another one first. `fresh`: restarts it even if it runs already. */
   start(app: string, release: DesiredRelease, options: { fresh: boolean }): Promise<void>;
   /** Id of the release that was started and not stopped since; null: none, as far as this process knows. */

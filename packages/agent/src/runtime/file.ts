@@ -9,6 +9,7 @@ import { copyAtomically, makeDirectory, removeDurably, renameDurably, syncDirect
 import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
 import { failureOf, StepFailure } from "./failure.ts";
 import { encodeFileName } from "@robofleet/protocol";
+import { inheritedByWorkloads } from "./inherited.ts";
 import { RELOAD_TIMEOUT_MS } from "./limits.ts";
 import { type FileManifest, parseFileManifest } from "./manifest.ts";
 import { allowedPath } from "./allowed-path.ts";
@@ -134,7 +135,7 @@ export class FileExecutor implements Executor {
     const { ok, message } = await runCommand({
       argv: reload.command,
       cwd: paths.app(app),
-      env: config.workload_environment,
+      env: inheritedByWorkloads(config.workload_environment),
       timeout_ms: RELOAD_TIMEOUT_MS,
       clock,
     });

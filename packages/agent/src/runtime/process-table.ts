@@ -49,8 +49,11 @@ export function allProcesses(): ProcessEntry[] {
 
 export const groupMembers = (group: number): ProcessEntry[] => allProcesses().filter((entry) => entry.group === group);
 
+/** Is in the environment of all that a person's shell runs. */
+export const SHELL_VARIABLE = "ROBOFLEET_SHELL";
+
 /**
- * Processes in whose environment all of `variables` stand. The environment is inherited by all that a workload
+ * Processes in whose environment all of `variables` stand, except those of a person's shell: a shell of an app has the app's environment. The environment is inherited by all that a workload
  * starts, so this finds what a killed agent left behind even when it died between starting it and writing down its pid.
  */
 export function processesWithEnvironment(variables: Record<string, string>): ProcessEntry[] {
@@ -65,7 +68,7 @@ export function processesWithEnvironment(variables: Record<string, string>): Pro
       // Gone meanwhile, or another user's: not ours.
       continue;
     }
-    if (!wanted.every((line) => environment.includes(line))) continue;
+    if (!wanted.every((line) => environment.includes(line)) || environment.includes(`${SHELL_VARIABLE}=1`)) continue;
     const entry = readProcess(pid);
     if (entry !== undefined) found.push(entry);
   }

@@ -27,7 +27,12 @@ export async function stageVersion(
     fs.rmSync(temporary, { recursive: true, force: true });
     throw error;
   }
+  // A damaged version gives its name to the whole one.
+  const damaged = `${directory}.damaged.tmp`;
+  fs.rmSync(damaged, { recursive: true, force: true });
+  if (fs.existsSync(directory)) renameDurably(directory, damaged);
   renameDurably(temporary, directory);
+  fs.rmSync(damaged, { recursive: true, force: true });
   failpoint("stage:after-rename", "file");
 }
 

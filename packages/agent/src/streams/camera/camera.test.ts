@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import { type Channel, readMessage } from "@robofleet/protocol/link";
-import { cameraRig, isAlive, lavfi, NO_FFMPEG, nextFrame, sizeOf } from "../../testing/camera-rig.ts";
+import { cameraRig, isAlive, jpegByFfmpeg, lavfi, NO_FFMPEG, nextFrame, sizeOf } from "../../testing/camera-rig.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";
 
 const LIMIT = { timeout: 300_000 };
@@ -96,7 +97,7 @@ test("a picture that comes to its end ends the stream in good order", REAL, asyn
 });
 
 test("a source that dies is started again while somebody watches, and given up with its last words when it stays dead", REAL, async () => {
-  await using rig = await cameraRig([front], { haste: 10 });
+  await using rig = await cameraRig([front], { haste: 100 });
   await rig.program('exec "$FFMPEG" "$@"');
   const channel = await rig.open({ width: 320 });
   await nextFrame(channel);
@@ -107,6 +108,40 @@ test("a source that dies is started again while somebody watches, and given up w
   process.kill((await rig.starts()).at(-1)!, "SIGKILL");
   assert.equal(await refusal(Promise.resolve(channel)), "4410 ffmpeg: the lens fell off");
   assert.ok((await rig.starts()).length >= 6);
+});
+
+test("viewers of a network camera that ends its stream, as one that reboots does, stay and see it again", REAL, async (t) => {
+  const jpeg = await jpegByFfmpeg();
+  let connections = 0;
+  const camera = createServer((socket) => {
+    connections += 1;
+    // In good order: ffmpeg exits with 0.
+    for (let frame = 0; frame < 30; frame += 1) socket.write(jpeg);
+    socket.end();
+    socket.on("error", () => {});
+  });
+  await new Promise<void>((resolve) => camera.listen(0, "127.0.0.1", resolve));
+  t.after(() => camera.close());
+  const { port } = camera.address() as AddressInfo;
+  await using rig = await cameraRig([{ ...front, input: ["-f", "mjpeg", "-i", `tcp://127.0.0.1:${port}`] }], { haste: 10 });
+  const channel = await rig.open();
+  await nextFrame(channel);
+  await until("another connection", () => connections >= 2);
+  await nextFrame(channel);
+  channel.close();
+});
+
+test("a source whose process does not end, as one in uninterruptible sleep, does not keep the next viewers waiting", REAL, async (t) => {
+  await using rig = await cameraRig([front], { haste: 100 });
+  // Its end is not reported while another session holds its output open.
+  await rig.program('setsid sleep 600 & echo $! > "$RIG/holder"; exec "$FFMPEG" "$@"');
+  const first = await rig.open({ width: 320 });
+  await nextFrame(first);
+  const holder = Number(await readFile(path.join(rig.directory, "holder"), "utf8"));
+  t.after(() => process.kill(holder));
+  first.close();
+  await rig.program('exec "$FFMPEG" "$@"');
+  await nextFrame(await rig.open({ width: 160 }));
 });
 
 test("a robot without ffmpeg says so, and still has a test picture in the size that is asked for", LIMIT, async () => {

@@ -89,9 +89,17 @@ function start(args: readonly string[], fed: boolean, environment: Readonly<Reco
   });
 }
 
+/** Whether the input has an end of its own: a file or a drawn picture. Everything else is live, and its end is a failure whatever ffmpeg exits with. */
+function hasEnd(input: readonly string[]): boolean {
+  const source = input[input.indexOf("-i") + 1] ?? "";
+  const is_file = !/^[a-z][a-z0-9+.-]*:/i.test(source) && !source.startsWith("/dev/");
+  return input.includes("lavfi") || is_file || source.startsWith("file:");
+}
+
 /** Runs ffmpeg until it ends or the signal does, and hands on its frames. Its pipe is always read: what waits there would be old. */
-export function runFfmpeg(input: readonly string[], run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
-  return watchChild(start(inputArguments(input, run.picture), false, options.environment), run, options);
+export async function runFfmpeg(input: readonly string[], run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
+  const end = await watchChild(start(inputArguments(input, run.picture), false, options.environment), run, options);
+  return end.failed || hasEnd(input) || run.signal.aborted ? end : { failed: true, reason: "the camera ended its stream" };
 }
 
 /** Takes frames of another source, and makes them smaller. */

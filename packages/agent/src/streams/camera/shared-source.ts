@@ -7,8 +7,10 @@ import { type Carried, firstPace, nextPace, type Pace } from "./pace.ts";
 import { type CameraRequest, LEVELS_COUNT, pictureAt } from "./request.ts";
 
 const OBSERVE_MS = 1_000;
-/** Waits between attempts while somebody watches; after the last one it is given up. */
-const RESTART_MS = [500, 1_000, 2_000, 4_000, 8_000];
+/** Waits between attempts while there are viewers; after the last one the source is given up. A network camera takes about a minute to boot. */
+const RESTART_MS = [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000, 15_000, 15_000];
+/** How long a source that has been ended may take to go. */
+const EARLIER_END_MS_MAX = 10_000;
 /** A run that was good for so long: the next failure starts from the shortest wait again. */
 const GOOD_RUN_MS = 30_000;
 
@@ -59,7 +61,8 @@ export class SharedSource {
 
   async #serve(): Promise<void> {
     const { source, clock, log, name, after } = this.#options;
-    await after;
+    // A child in uninterruptible sleep (a camera driver that hangs) does not end: another one is tried then, which at worst finds the device busy.
+    if (after !== undefined) await Promise.race([after, clock.sleep(EARLIER_END_MS_MAX, this.#leaving.signal)]);
     if (await source.adjustable()) this.#levels = LEVELS_COUNT;
     for (let failures = 0; !this.#leaving.signal.aborted;) {
       this.#run = new AbortController();

@@ -3,6 +3,7 @@ import path from "node:path";
 import type { Clock } from "@robofleet/clock";
 import type { RobotConfig } from "../../config-file/robot-config.ts";
 import type { AppPlace } from "../../contract.ts";
+import { SHELL_VARIABLE } from "../../runtime/process-table.ts";
 import { ContainerTerminal } from "./container-terminal.ts";
 import type { CheckedParams } from "./params.ts";
 import { PipedTerminal } from "./piped.ts";
@@ -75,6 +76,7 @@ function environmentOf(
     USER: user.name,
     LOGNAME: user.name,
     SHELL: user.shell,
+    [SHELL_VARIABLE]: "1",
   };
   // Of the terminal that the agent itself was started in.
   for (const name of ["TERM", "TERMCAP", "COLUMNS", "LINES", "TMUX", "TMUX_PANE", "STY", "WINDOW", "PWD", "OLDPWD"]) delete env[name];
