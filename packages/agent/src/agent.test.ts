@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { idleActivity, SimulatedClock, systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
-import type { Desired } from "@robofleet/protocol/link";
+import { CONTROL_CHANNEL, type Desired, encodeFrame, FLAG_MORE, FrameType } from "@robofleet/protocol/link";
 import { type Agent, type AgentOptions, startAgent } from "./agent.ts";
 import { StateLockedError } from "./disk/lock.ts";
 import { EnrolmentRefused } from "./identity/enroll.ts";
@@ -286,4 +286,19 @@ test("stopping gives up an enrolment that waits for its server", LIMIT, async (t
   });
   setImmediate(() => stopping.abort());
   await assert.rejects(starting);
+});
+
+test("a server that sends parts of messages without end is cut, whatever the size of the parts", LIMIT, async (t) => {
+  const { peer, clock } = await startRig(t);
+  const links = async (count: number): Promise<void> => {
+    await until("the link", () => peer.connected && peer.hellos.length === count, { meanwhile: () => clock.advance({ seconds: 5 }) });
+  };
+  for (const [attack, bytes] of [0, 1, 64 * 1024].entries()) {
+    await links(attack + 1);
+    const frame = encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.alloc(bytes, 32), FLAG_MORE);
+    for (let i = 0; i < 5_000 && peer.connected; i += 1) peer.sendRaw(frame);
+    await until("the robot to close", () => !peer.connected);
+    assert.equal(peer.close_code, 1002);
+  }
+  await links(4);
 });

@@ -13,6 +13,7 @@ import {
   FrameType,
   LOG_CHANNEL,
   MessageAssembler,
+  ReceiveMemory,
   type SendClass,
   SendQueue,
   type ServerMessage,
@@ -76,7 +77,8 @@ export class Session {
   readonly #queue: SendQueue;
   readonly #channels: ChannelTable;
   readonly #receipts = new BulkReceipts();
-  readonly #control = new MessageAssembler();
+  readonly #memory = new ReceiveMemory();
+  readonly #control = new MessageAssembler({ memory: this.#memory });
   readonly #resolve: (end: SessionEnd) => void;
   #end: SessionEnd | undefined;
   #timers: Timer[] = [];
@@ -110,6 +112,7 @@ export class Session {
     this.#channels = new ChannelTable({
       queue: this.#queue,
       end: "robot",
+      memory: this.#memory,
       clock: options.clock,
       sources: options.sources,
       failed: (kind, error) => options.log.error({ kind, err: error }, "a stream failed"),

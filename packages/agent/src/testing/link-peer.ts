@@ -40,6 +40,8 @@ export interface LinkPeer {
   readonly order: string[];
   readonly behaviour: Behaviour;
   send(message: ServerMessage): void;
+  /** Sends bytes as one WebSocket message. */
+  sendRaw(bytes: Uint8Array): void;
   goAway(retry_after_ms: number): void;
   /** Resolves when the robot of the session in work has read everything that it was sent, and the peer what the robot sent before that. */
   settled(): Promise<void>;
@@ -80,6 +82,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     order: [],
     behaviour,
     send: (message) => sendTo(current!, message),
+    sendRaw: (bytes) => current!.send(bytes),
     goAway: (retry_after_ms) =>
       current!.send(encodeFrame(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms })))),
     settled: async () => {

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Channel, ChannelRefused } from "./channel.ts";
 import { CHANNELS_MAX, ChannelTable, CLOSE_NOT_AVAILABLE, type StreamSource } from "./channel-table.ts";
-import { encodeFrame, decodeFrame, FrameError, FrameType } from "./frame.ts";
+import { encodeFrame, decodeFrame, FLAG_MORE, FrameError, FrameType } from "./frame.ts";
+import { ITEM_OVERHEAD_BYTES, LINK_RECEIVE_BYTES_MAX, ReceiveMemory } from "./receive-memory.ts";
 import { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
 import { type FrameSocket, SendQueue } from "./send-queue.ts";
 
@@ -237,4 +238,35 @@ test("what a source throws, or its promise rejects with, resets its channel and 
   }
   await other.write(Buffer.from("still here"));
   assert.equal(Buffer.from((await other.read())!).toString(), "still here");
+});
+
+test("messages that wait unread are bounded by number too: a channel of empty ones is reset, and others go on", LIMIT, async () => {
+  const kept: Channel[] = [];
+  const { server, robot } = pair({ echo, deaf: (channel) => void kept.push(channel) });
+  const deaf = await server.table.open("deaf", "topics");
+  const other = await server.table.open("echo", "topics");
+  const empty = decodeFrame(encodeFrame(FrameType.DATA, deaf.id, Buffer.alloc(0)));
+  for (let i = 0; i <= LINK_RECEIVE_BYTES_MAX / ITEM_OVERHEAD_BYTES; i += 1) robot.table.receive(empty);
+  assert.equal((await kept[0]!.ended).code, 4429);
+  await other.write(Buffer.from("on"));
+  assert.equal(String(await other.read()), "on");
+});
+
+test("a channel that the other end has ended gives back what it kept, read or not", LIMIT, async () => {
+  const memory = new ReceiveMemory();
+  const queue = new SendQueue({ bufferedAmount: 0, sendFrame: () => {} }, { now: () => 0 });
+  const clock = { setTimer: () => ({ cancel: () => {} }) };
+  const table = new ChannelTable({ queue, end: "server", clock, memory, stuck: assert.fail });
+  const opening = table.open("echo", "topics");
+  const receive = (type: FrameType, bytes: number, flags = 0): void =>
+    table.receive(decodeFrame(encodeFrame(type, 2, Buffer.alloc(bytes, 32), flags)));
+  receive(FrameType.ACCEPT, 0);
+  const channel = await opening;
+  receive(FrameType.DATA, 10);
+  receive(FrameType.DATA, 10, FLAG_MORE);
+  assert.equal(memory.bytes, 2 * (10 + ITEM_OVERHEAD_BYTES));
+  receive(FrameType.RESET, 0);
+  assert.equal(memory.bytes, 0);
+  assert.equal((await channel.read())?.length, 10);
+  assert.equal(memory.bytes, 0);
 });

@@ -1,5 +1,6 @@
 import { Channel, type ChannelEnd, ChannelRefused } from "./channel.ts";
 import { CONTROL_CHANNEL, FLAG_BULK, type Frame, FrameError, FrameType } from "./frame.ts";
+import { ReceiveMemory } from "./receive-memory.ts";
 import { CHANNEL_WINDOW_BYTES, ReceiveWindow } from "./receive-window.ts";
 import { SEND_CLASSES, type SendClass, type SendQueue } from "./send-queue.ts";
 
@@ -31,6 +32,8 @@ export interface ChannelTableOptions {
   queue: SendQueue;
   end: keyof typeof FIRST_CHANNEL;
   clock: { setTimer(ms: number, work: () => unknown): { cancel(): void } };
+  /** What the link keeps of what the other end sent; absent: of these channels alone. */
+  memory?: ReceiveMemory;
   /** Kinds that the other end may open here. */
   sources?: ReadonlyMap<string, StreamSource>;
   /** A source has thrown; absent: its channel is reset without a word here. */
@@ -48,6 +51,7 @@ interface Opening {
 /** The channels of one link: opens them, takes their frames, keeps both ends to their credit. */
 export class ChannelTable {
   readonly #options: ChannelTableOptions;
+  readonly #memory: ReceiveMemory;
   readonly #channels = new Map<number, Channel>();
   readonly #opening = new Map<number, Opening>();
   #next: number;
@@ -55,6 +59,7 @@ export class ChannelTable {
 
   constructor(options: ChannelTableOptions) {
     this.#options = options;
+    this.#memory = options.memory ?? new ReceiveMemory();
     this.#next = FIRST_CHANNEL[options.end];
   }
 
@@ -133,7 +138,7 @@ export class ChannelTable {
 
   #add(id: number, kind: string, send_class: SendClass): Channel {
     this.#options.queue.openChannel(id, send_class, { credit: CHANNEL_WINDOW_BYTES, bytes_max: CHANNEL_SEND_BYTES_MAX });
-    const channel = new Channel(this.#link, id, kind);
+    const channel = new Channel(this.#link, id, kind, this.#memory);
     this.#channels.set(id, channel);
     return channel;
   }

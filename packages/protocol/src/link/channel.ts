@@ -1,5 +1,9 @@
 import { type Frame, FrameError, MessageAssembler } from "./frame.ts";
+import { ReceiveMemory } from "./receive-memory.ts";
 import { ReceiveWindow } from "./receive-window.ts";
+
+/** Closes a channel whose messages wait unread and are so small that their number costs too much memory. */
+const CLOSE_TOO_MUCH = 4429;
 
 /** Why a channel ended. Codes as of WebSocket: 1000 in good order, 4410 not available here, 1006 with the link. */
 export interface ChannelEnd {
@@ -36,18 +40,21 @@ export class Channel implements AsyncIterable<Uint8Array> {
   readonly ended: Promise<ChannelEnd>;
   readonly #link: ChannelLink;
   readonly #window = new ReceiveWindow();
-  readonly #assembler = new MessageAssembler();
+  readonly #memory: ReceiveMemory;
+  readonly #assembler: MessageAssembler;
   readonly #resolve_ended: (end: ChannelEnd) => void;
   #end: ChannelEnd | undefined;
   /** Messages that nobody has read, with what of each is still to be credited. */
-  #arrived: { message: Uint8Array; owed: number }[] = [];
+  #arrived: { message: Uint8Array; owed: number; cost: number }[] = [];
   /** Bytes of the message that is arriving which are still to be credited. */
   #owed_parts = 0;
   #reader: ((message: Uint8Array | undefined) => void) | undefined;
   #drainer: PromiseWithResolvers<boolean> | undefined;
   #writer: { message: Uint8Array; resolve: (written: boolean) => void } | undefined;
 
-  constructor(link: ChannelLink, id: number, kind: string) {
+  constructor(link: ChannelLink, id: number, kind: string, memory = new ReceiveMemory()) {
+    this.#memory = memory;
+    this.#assembler = new MessageAssembler({ memory });
     const { promise, resolve } = Promise.withResolvers<ChannelEnd>();
     this.#link = link;
     this.id = id;
@@ -77,6 +84,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     if (this.#reader !== undefined) throw new Error("a read of a channel has to be awaited before the next");
     const first = this.#arrived.shift();
     if (first !== undefined) {
+      this.#memory.release(first.cost);
       this.#consumed(first.owed);
       if (this.#arrived.length === 0) this.#creditParts();
       return Promise.resolve(first.message);
@@ -111,11 +119,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
       return;
     }
     const reader = this.#reader;
-    if (reader === undefined) {
-      this.#arrived.push({ message: alone(message), owed: this.#owed_parts });
-      this.#owed_parts = 0;
-      return;
-    }
+    if (reader === undefined) return this.#keep(message);
     this.#reader = undefined;
     this.#creditParts();
     reader(message);
@@ -138,6 +142,9 @@ export class Channel implements AsyncIterable<Uint8Array> {
   endedBy(end: ChannelEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
+    this.#assembler.clear();
+    // No more can arrive: what is left belongs to the reader, which may never read it.
+    this.#releaseArrived();
     this.#writer?.resolve(false);
     this.#writer = undefined;
     this.#drainer?.resolve(false);
@@ -145,6 +152,20 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.#reader?.(undefined);
     this.#reader = undefined;
     this.#resolve_ended(end);
+  }
+
+  #releaseArrived(): void {
+    for (const waiting of this.#arrived) {
+      this.#memory.release(waiting.cost);
+      waiting.cost = 0;
+    }
+  }
+
+  #keep(message: Uint8Array): void {
+    const cost = this.#memory.take(message.length);
+    if (cost === undefined) return this.reset(CLOSE_TOO_MUCH, "too many messages wait to be read");
+    this.#arrived.push({ message: alone(message), owed: this.#owed_parts, cost });
+    this.#owed_parts = 0;
   }
 
   #creditParts(): void {
@@ -162,6 +183,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
   #endLocally(end: ChannelEnd, wholly: boolean): void {
     if (this.#end !== undefined) return;
     this.#link.end(this, end, wholly);
+    this.#releaseArrived();
     this.#arrived = [];
     this.endedBy(end);
   }

@@ -10,9 +10,12 @@ import {
   FrameError,
   FrameType,
   MESSAGE_BYTES_MAX,
+  MESSAGE_PARTS_MAX,
   MessageAssembler,
   messageFrames,
+  PING_PAYLOAD_BYTES_MAX,
 } from "./frame.ts";
+import { ITEM_OVERHEAD_BYTES, ReceiveMemory } from "./receive-memory.ts";
 
 const types = fc.constantFrom(...Object.values(FrameType));
 const channels = fc.integer({ min: 0, max: 0xffff_ffff });
@@ -79,10 +82,38 @@ test("messages are put together whole wherever they were cut", () => {
   );
 });
 
+test("an empty frame that announces more, and a message of too many parts, break the protocol", () => {
+  const dataOf = (bytes: number) => decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(bytes), FLAG_MORE));
+  assert.throws(() => new MessageAssembler().push(dataOf(0)), FrameError);
+  const assembler = new MessageAssembler();
+  for (let i = 0; i < MESSAGE_PARTS_MAX; i += 1) assembler.push(dataOf(1));
+  assert.throws(() => assembler.push(dataOf(1)), FrameError);
+});
+
+test("what a link keeps of all its channels is bounded, and each part costs more than its bytes", () => {
+  const memory = new ReceiveMemory({ bytes_max: 1_000 });
+  const [first, second] = [new MessageAssembler({ memory }), new MessageAssembler({ memory })];
+  const part = decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(10), FLAG_MORE));
+  first.push(part);
+  second.push(part);
+  first.push(part);
+  assert.equal(memory.bytes, 3 * (10 + ITEM_OVERHEAD_BYTES));
+  assert.throws(() => second.push(part), FrameError);
+  assert.equal(first.push({ ...part, flags: 0 })?.length, 30);
+  second.clear();
+  assert.equal(memory.bytes, 0);
+});
+
+test("a ping with a long payload breaks the protocol, as it would be answered with as many bytes", () => {
+  decodeFrame(encodeFrame(FrameType.PING, 0, Buffer.alloc(PING_PAYLOAD_BYTES_MAX)));
+  assert.throws(() => decodeFrame(encodeFrame(FrameType.PING, 0, Buffer.alloc(PING_PAYLOAD_BYTES_MAX + 1))), FrameError);
+});
+
 test("a message that never ends is cut at its bound, and holds no more than that", () => {
   const assembler = new MessageAssembler();
   const part = decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX), FLAG_MORE));
   for (let i = 0; i < MESSAGE_BYTES_MAX / FRAME_PAYLOAD_BYTES_MAX; i += 1) assert.equal(assembler.push(part), undefined);
   assert.throws(() => assembler.push(part), FrameError);
+  assert.throws(() => new MessageAssembler({ bytes_max: 10 }).push(part), FrameError);
   assert.throws(() => messageFrames(1, Buffer.alloc(MESSAGE_BYTES_MAX + 1)), FrameError);
 });

@@ -1,3 +1,5 @@
+import { ReceiveMemory } from "./receive-memory.ts";
+
 /**
  * The framing of the robot's link: one WebSocket carries many channels. Every binary WebSocket message is one frame:
  *
@@ -19,6 +21,10 @@ export const FRAME_HEADER_BYTES = 8;
 export const FRAME_PAYLOAD_BYTES_MAX = 64 * 1024;
 /** A control message may span frames (flag MORE); together they are at most this long. */
 export const MESSAGE_BYTES_MAX = 4 * 1024 * 1024;
+/** Frames of one message: the longest one in frames of 1 KiB. Senders cut at 4 KiB or more, except where their credit ends. */
+export const MESSAGE_PARTS_MAX = 4_096;
+/** A PING is answered with its payload, so that it must be small. */
+export const PING_PAYLOAD_BYTES_MAX = 125;
 
 export const CONTROL_CHANNEL = 0;
 /** Log records travel on a channel of their own, so that they can be held back behind control. */
@@ -58,6 +64,8 @@ export function decodeFrame(bytes: Buffer): Frame {
   const type = bytes[0]!;
   if (type < FrameType.OPEN || type > FrameType.GOAWAY) throw new FrameError(`unknown frame type ${type}`);
   if (bytes[2] !== 0 || bytes[3] !== 0) throw new FrameError("reserved bytes are not zero");
+  if (type === FrameType.PING && bytes.length > FRAME_HEADER_BYTES + PING_PAYLOAD_BYTES_MAX)
+    throw new FrameError(`ping of ${bytes.length - FRAME_HEADER_BYTES} bytes is over ${PING_PAYLOAD_BYTES_MAX}`);
   return { type: type as FrameType, flags: bytes[1]!, channel: bytes.readUInt32BE(4), payload: bytes.subarray(FRAME_HEADER_BYTES) };
 }
 
@@ -74,27 +82,53 @@ export function messageFrames(channel: number, message: Uint8Array): Buffer[] {
   return frames;
 }
 
-/** Puts the frames of one channel's messages together again. */
+export interface AssemblerOptions {
+  /** Longest message. */
+  bytes_max?: number;
+  /** What the link keeps of all its channels; absent: of this one alone. */
+  memory?: ReceiveMemory;
+}
+
+/** Joins the frames of one channel into messages. Throws FrameError for a message that is too long or has too many or empty parts. */
 export class MessageAssembler {
+  readonly #bytes_max: number;
+  readonly #memory: ReceiveMemory;
   #parts: Uint8Array[] = [];
   #bytes = 0;
+  #cost = 0;
 
-  /** Takes a DATA frame's payload; answers the whole message when this was its last frame. */
+  constructor({ bytes_max = MESSAGE_BYTES_MAX, memory = new ReceiveMemory() }: AssemblerOptions = {}) {
+    this.#bytes_max = bytes_max;
+    this.#memory = memory;
+  }
+
+  /** Takes a DATA frame's payload; returns the whole message when this was its last frame. */
   push(frame: Frame): Uint8Array | undefined {
-    this.#bytes += frame.payload.length;
-    if (this.#bytes > MESSAGE_BYTES_MAX) throw new FrameError(`message is over ${MESSAGE_BYTES_MAX} bytes`);
-    if (frame.flags & FLAG_MORE) {
-      // Copied: the payload shares memory with the socket's buffer, which lives on while we wait.
-      this.#parts.push(Uint8Array.from(frame.payload));
-      return undefined;
-    }
-    if (this.#parts.length === 0) {
-      this.#bytes = 0;
-      return frame.payload;
-    }
-    const message = Buffer.concat([...this.#parts, frame.payload]);
+    const { payload } = frame;
+    if (this.#bytes + payload.length > this.#bytes_max) throw new FrameError(`message is over ${this.#bytes_max} bytes`);
+    if ((frame.flags & FLAG_MORE) !== 0) return this.#keep(payload);
+    if (this.#parts.length === 0) return payload;
+    const message = Buffer.concat([...this.#parts, payload]);
+    this.clear();
+    return message;
+  }
+
+  /** Drops the parts of a message that is not complete. */
+  clear(): void {
+    this.#memory.release(this.#cost);
     this.#parts = [];
     this.#bytes = 0;
-    return message;
+    this.#cost = 0;
+  }
+
+  #keep(payload: Uint8Array): undefined {
+    if (payload.length === 0) throw new FrameError("an empty frame announces that its message continues");
+    if (this.#parts.length >= MESSAGE_PARTS_MAX) throw new FrameError(`message has more than ${MESSAGE_PARTS_MAX} parts`);
+    const cost = this.#memory.take(payload.length);
+    if (cost === undefined) throw new FrameError("the parts of incomplete messages take too much memory");
+    this.#cost += cost;
+    this.#bytes += payload.length;
+    // Copied: the payload shares memory with the socket's buffer, which lives on while the message is incomplete.
+    this.#parts.push(Uint8Array.from(payload));
   }
 }

@@ -15,6 +15,7 @@ export { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from ".
 export * from "./negotiation.ts";
 export { BULK_BYTES_MAX, BULK_BYTES_MIN, RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 export { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
+export { ITEM_OVERHEAD_BYTES, LINK_RECEIVE_BYTES_MAX, ReceiveMemory, type ReceiveMemoryOptions } from "./receive-memory.ts";
 export {
   type FrameSocket,
   QUEUE_BYTES_MAX,

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { FLAG_BULK, FLAG_MORE, FrameType } from "./frame.ts";
+import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { BULK_BYTES_MIN, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 import { QUEUE_BYTES_MAX, SEND_CLASSES, type SendClass, SendQueue, SOCKET_BYTES_MAX } from "./send-queue.ts";
 import { StuckSocket } from "./testing/stuck-socket.ts";
@@ -31,9 +32,22 @@ test("a stuck socket is given a bounded number of bytes, a class takes a bounded
   while (queue.pushMessage(1, new Uint8Array(60 * KIB))) taken += 60 * KIB;
   assert.ok(socket.bufferedAmount <= SOCKET_BYTES_MAX.logs + 64 * KIB);
   assert.ok(taken <= SOCKET_BYTES_MAX.logs + 64 * KIB + QUEUE_BYTES_MAX.logs, `${taken}`);
-  assert.ok(queue.room("logs") < 60 * KIB);
+  assert.ok(queue.room("logs") < 60 * KIB + ITEM_OVERHEAD_BYTES);
   assert.equal(queue.pushMessage(0, Buffer.of(7)), true);
   assert.deepEqual([...socket.sent.at(-1)!.payload], [7]);
+});
+
+test("frames without a payload are not free: a peer that pings and does not read is noticed", () => {
+  const socket = new StuckSocket();
+  const queue = queueTo(socket);
+  let sent = 0;
+  while (queue.pushControl(FrameType.PING, 0, new Uint8Array(0))) {
+    sent += 1;
+    assert.ok(sent < 1_000_000);
+  }
+  assert.ok(queue.waiting <= QUEUE_BYTES_MAX.control / ITEM_OVERHEAD_BYTES, `${queue.waiting} frames wait`);
+  socket.readAll();
+  assert.deepEqual([queue.waiting, queue.room("control")], [0, QUEUE_BYTES_MAX.control]);
 });
 
 test("a message goes wholly or not at all, and room is told when frames have left, never from within a push", () => {

@@ -1,4 +1,5 @@
 import { FLAG_BULK, FLAG_MORE, FRAME_PAYLOAD_BYTES_MAX, FrameError, FrameType, MESSAGE_BYTES_MAX } from "./frame.ts";
+import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 
 /** Strict: a frame of a later class leaves only when none of an earlier one can. */
@@ -7,7 +8,7 @@ export type SendClass = (typeof SEND_CLASSES)[number];
 /** Classes whose bytes on the way are bounded by the link's measured rate. */
 const isBulk = (send_class: SendClass): boolean => SEND_CLASSES.indexOf(send_class) >= SEND_CLASSES.indexOf("logs");
 
-/** What may wait here for each class, in bytes. */
+/** What may wait here for each class, in bytes; each message or frame costs ITEM_OVERHEAD_BYTES besides its own. */
 export const QUEUE_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   control: 1024 * 1024,
   shell: 4 * 1024 * 1024,
@@ -209,7 +210,7 @@ export class SendQueue {
   /** A channel's last frame is always taken: it is small, and there is one. */
   #push(lane: Lane, outgoing: Outgoing, last = false): boolean {
     if (this.#closed) return false;
-    const bytes = outgoing.payload.length;
+    const bytes = outgoing.payload.length + ITEM_OVERHEAD_BYTES;
     const class_bytes = this.#class_bytes![lane.send_class];
     const fits =
       (class_bytes === 0 || class_bytes + bytes <= this.#boundOf(lane.send_class)) &&
@@ -282,9 +283,11 @@ export class SendQueue {
 
   #left(lane: Lane, head: Outgoing, count: number): void {
     head.offset += count;
-    lane.bytes -= count;
-    this.#class_bytes![lane.send_class] -= count;
-    if (head.offset < head.payload.length) return;
+    const is_last = head.offset >= head.payload.length;
+    const cost = is_last ? count + ITEM_OVERHEAD_BYTES : count;
+    lane.bytes -= cost;
+    this.#class_bytes![lane.send_class] -= cost;
+    if (!is_last) return;
     lane.waiting.shift();
     this.#waiting -= 1;
   }

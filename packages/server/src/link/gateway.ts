@@ -21,8 +21,10 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { AcceptSlots } from "./accept-slots.ts";
 import type { Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage, storableText } from "./inbound.ts";
-import { LiveSession, sendMessage, sendOptions, sendQueueTo } from "./live-session.ts";
+import { LiveSession, sendMessage, sendOptions, sendQueueTo, type SessionEvents } from "./live-session.ts";
 import { refuseForNow, refuseUpgrade } from "./refuse-upgrade.ts";
+import { FramePace } from "./frame-pace.ts";
+import { ReceiveBudget } from "./receive-budget.ts";
 import { WorkBudget } from "./work-budget.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
@@ -34,6 +36,9 @@ const CLOSING = { closeTimeout: 5_000 };
 /** Heartbeats that may fail to come before a link counts as half open. */
 const MISSED_HEARTBEATS_MAX = 3;
 const FRAME_BYTES_MAX = 64 * 1024 + 8;
+/** WebSocket frames of one message, and pieces in which one may arrive. */
+const FRAGMENTS_MAX = 16;
+const CHUNKS_MAX = 4_096;
 const CONTROL_BUFFER_TIMEOUT_MS = 5_000;
 /** Robots that are sent away come back spread evenly over what accepting them takes, within these bounds. */
 const DRAIN_SPREAD_MS = { min: 1_000, max: 60_000 };
@@ -60,6 +65,9 @@ export class Gateway implements Link {
     clientTracking: false,
     perMessageDeflate: false,
     maxPayload: FRAME_BYTES_MAX,
+    // A frame is one WebSocket message; intermediaries may cut it, but not into crumbs.
+    maxFragments: FRAGMENTS_MAX,
+    maxBufferedChunks: CHUNKS_MAX,
     ...CLOSING,
     handleProtocols: (offered) => (offered.has(LINK_SUBPROTOCOL) ? LINK_SUBPROTOCOL : false),
   });
@@ -67,6 +75,7 @@ export class Gateway implements Link {
   readonly #timer: Timer;
   readonly #slots: AcceptSlots;
   readonly #send_options: SendQueueOptions;
+  readonly #events: SessionEvents;
   #unauthenticated = 0;
   /** Sockets between the upgrade and the welcome. */
   readonly #greeted = new Set<WebSocket>();
@@ -77,6 +86,7 @@ export class Gateway implements Link {
   constructor(context: GatewayContext) {
     this.#context = context;
     this.#send_options = sendOptions(context.clock);
+    this.#events = this.#sessionEvents();
     this.#slots = new AcceptSlots(context.clock, context.settings.link_accepts_per_second);
     this.#timer = context.clock.every(context.settings.heartbeat_seconds * 1_000, () => this.#cutSilent());
   }
@@ -183,6 +193,7 @@ export class Gateway implements Link {
     socket.cork();
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       ws.on("error", () => {}); // a close event follows
+      for (const event of CONTROL_EVENTS) ws.on(event, cut);
       this.#greeted.add(ws);
       void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip, uncount);
       ws.once("close", () => this.#greeted.delete(ws));
@@ -249,7 +260,9 @@ export class Gateway implements Link {
     const older = this.#sessions.get(session.robot_id);
     this.#sessions.set(session.robot_id, session);
     older?.close(4000, "replaced by a newer link");
-    ws.on("message", (data, binary) => session.receive(data as Buffer, binary, clock.monotonic()));
+    ws.off("message", cut).on("message", (data, binary) => session.receive(data as Buffer, binary, clock.monotonic()));
+    const heard = (): void => session.heardControl();
+    for (const event of CONTROL_EVENTS) ws.off(event, cut).on(event, heard);
     ws.once("close", (code, reason) => {
       if (this.#sessions.get(session.robot_id) === session) this.#sessions.delete(session.robot_id);
       if (this.#sessions.size === 0) this.#emptied?.();
@@ -271,26 +284,30 @@ export class Gateway implements Link {
     }
   }
 
-  readonly #events = {
-    budget: new WorkBudget(),
-    message: async (session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void> => {
-      const end = this.#context.activity.begin();
-      try {
-        const { messages } = this.#context.handlers();
-        await (messages[message.type] as (session: Session, message: RobotMessage) => Promise<void>)(session, message);
-      } finally {
-        end();
-      }
-    },
-    // Not acknowledged, so it comes again on the next link. Of a server that stops nothing else is expected.
-    failed: (session: LiveSession, error: unknown): void => {
-      this.#context.log[this.#draining ? "info" : "error"](
-        { err: error, robot_id: session.robot_id },
-        "a robot's message could not be taken",
-      );
-      session.close(1011, "the server could not take a message");
-    },
-  };
+  #sessionEvents(): SessionEvents {
+    return {
+      budget: new WorkBudget(),
+      memory: new ReceiveBudget(),
+      pace: new FramePace(this.#context.clock),
+      message: async (session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void> => {
+        const end = this.#context.activity.begin();
+        try {
+          const { messages } = this.#context.handlers();
+          await (messages[message.type] as (session: Session, message: RobotMessage) => Promise<void>)(session, message);
+        } finally {
+          end();
+        }
+      },
+      // Not acknowledged, so it comes again on the next link. Of a server that stops nothing else is expected.
+      failed: (session: LiveSession, error: unknown): void => {
+        this.#context.log[this.#draining ? "info" : "error"](
+          { err: error, robot_id: session.robot_id },
+          "a robot's message could not be taken",
+        );
+        session.close(1011, "the server could not take a message");
+      },
+    };
+  }
 
   #spreadOf(robots: number): number {
     const accepts = this.#context.settings.link_accepts_per_second * DRAIN_SHARE;
@@ -309,6 +326,14 @@ export class Gateway implements Link {
 }
 
 const ignore = (): void => {};
+
+/** A link has messages of its own for this: WebSocket's are answered by ws, and only counted. */
+const CONTROL_EVENTS = ["ping", "pong"] as const;
+
+/** Before the welcome a robot says hello and nothing else. */
+function cut(this: WebSocket): void {
+  this.terminate();
+}
 
 function refuse(ws: WebSocket, queue: SendQueue, code: Refused["code"], message: string): void {
   sendMessage(queue, { type: "refused", code, message });
@@ -333,7 +358,7 @@ function firstMessage(ws: WebSocket): Promise<RobotMessage | undefined> {
     };
     const onClose = (): void => done(undefined);
     const done = (message: RobotMessage | undefined): void => {
-      ws.off("message", onMessage);
+      ws.off("message", onMessage).on("message", cut);
       ws.off("close", onClose);
       resolve(message);
     };

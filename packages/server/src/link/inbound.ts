@@ -1,4 +1,4 @@
-import { type RobotMessage, robotMessages } from "@robofleet/protocol/link/messages";
+import { type Hello, Hello as HelloSchema, type RobotMessage, robotMessages } from "@robofleet/protocol/link/messages";
 import { Ajv, type ValidateFunction } from "ajv";
 
 /** A message that breaks the protocol; the link is closed with 1008 and this reason. */
@@ -39,11 +39,32 @@ function parseJson(message: Buffer): unknown {
   return text.includes("\\u") ? JSON.parse(text, storable) : JSON.parse(text);
 }
 
+/** Values of one message: parsed they take 16 to 256 bytes each, however short they are as text. A flush of 256 KiB has fewer. */
+export const MESSAGE_VALUES_MAX = 100_000;
+/** A shorter message has fewer values in any case. */
+const WEIGHED_BYTES_MIN = 64 * 1024;
+const [OBJECT, ARRAY, COMMA] = ["{", "[", ","].map((text) => text.charCodeAt(0));
+
+/** Counts what begins or separates values, in texts too: a bound that costs 1 ms a MiB. */
+function hasTooManyValues(message: Buffer): boolean {
+  if (message.length < WEIGHED_BYTES_MIN) return false;
+  let values = 0;
+  for (const byte of message) if (byte === COMMA || byte === OBJECT || byte === ARRAY) values += 1;
+  return values > MESSAGE_VALUES_MAX;
+}
+
+/** A newer robot may say more than this server knows: that is not kept. */
+function knownOf(hello: Hello): Hello {
+  const known = Object.entries(hello).filter(([name]) => name in HelloSchema.properties);
+  return Object.fromEntries(known) as Hello;
+}
+
 /** Parses and checks one message of a robot. */
 export function parseMessage(bytes: Uint8Array): RobotMessage {
   let value: unknown;
+  const message = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (hasTooManyValues(message)) throw new MessageError(`message has more than ${MESSAGE_VALUES_MAX} values`);
   try {
-    const message = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     value = parseLogs(message) ?? parseJson(message);
   } catch {
     throw new MessageError("message is not JSON");
@@ -55,7 +76,8 @@ export function parseMessage(bytes: Uint8Array): RobotMessage {
     const error = validate.errors?.[0];
     throw new MessageError(`${String(type)}${error?.instancePath.slice(0, 60) ?? ""} ${error?.message ?? "is not valid"}`);
   }
-  return value as RobotMessage;
+  const checked = value as RobotMessage;
+  return checked.type === "hello" ? knownOf(checked) : checked;
 }
 
 /** What a program on a robot prints or names may hold what PostgreSQL refuses to store: NUL and lone surrogates become U+FFFD. */

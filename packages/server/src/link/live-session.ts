@@ -19,7 +19,9 @@ import {
   FrameType,
   type LinkFeature,
   LOG_CHANNEL,
+  ITEM_OVERHEAD_BYTES,
   MessageAssembler,
+  ReceiveMemory,
   type SendClass,
   SendQueue,
   type SendQueueOptions,
@@ -28,12 +30,24 @@ import type { Hello, RobotMessage, ServerMessage } from "@robofleet/protocol/lin
 import type { WebSocket } from "ws";
 import type { Session } from "./contract.ts";
 import { ServerFrameSocket } from "./frame-socket.ts";
+import type { FramePace, Paced } from "./frame-pace.ts";
 import { MessageError, parseMessage } from "./inbound.ts";
+import { ReadValve } from "./read-valve.ts";
+import type { Holder, ReceiveBudget } from "./receive-budget.ts";
 import type { WorkBudget } from "./work-budget.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 /** A robot that does not read what it is sent is cut when this much waits for it. */
 export const SEND_BYTES_MAX = 8 * 1024 * 1024;
+
+/** Longest control message of a robot: a snapshot of its health with every list full takes about half of it. */
+export const ROBOT_MESSAGE_BYTES_MAX = 2 * 1024 * 1024;
+/** Longest message on the log channel: agents flush about 256 KiB. */
+export const ROBOT_LOG_BYTES_MAX = 1024 * 1024;
+/** JSON costs one unit of the pace for each. */
+const JSON_UNIT_BYTES = 1024;
+/** What is passed on unread costs less. */
+const STREAM_UNIT_BYTES = 16 * 1024;
 
 /** What all links of a node share of their queues. */
 export const sendOptions = (clock: Clock): SendQueueOptions => ({ now: () => clock.monotonic(), control_bytes_max: SEND_BYTES_MAX });
@@ -46,15 +60,18 @@ export const sendMessage = (queue: SendQueue, message: ServerMessage): boolean =
   queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
 
 export interface SessionEvents {
-  /** What the messages of all links may take. */
+  /** What the messages of all links may take while they wait. */
   readonly budget: WorkBudget;
+  /** What all links may keep of messages that are incomplete or unread. */
+  readonly memory: ReceiveBudget;
+  readonly pace: FramePace;
   /** A message arrived; resolves when it has been dealt with. */
   message(session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void>;
   failed(session: LiveSession, error: unknown): void;
 }
 
 /** A robot's link after the welcome. One object per robot, without timers or closures of its own: thousands are idle. */
-export class LiveSession implements Session {
+export class LiveSession implements Session, Paced, Holder {
   readonly session_id: string;
   readonly org_id: string;
   readonly robot_id: string;
@@ -65,10 +82,13 @@ export class LiveSession implements Session {
   /** Heard since it was last asked for by takeSeen. */
   seen = true;
   end_reason: string | undefined;
+  readonly valve: ReadValve;
+  units: Paced["units"];
   readonly #socket: WebSocket;
   readonly #events: SessionEvents;
   readonly #queue: SendQueue;
   readonly #clock: Clock;
+  #memory: ReceiveMemory | undefined;
   #channels: ChannelTable | undefined;
   #receipts: BulkReceipts | undefined;
   #log_credit: CreditGiver | undefined;
@@ -83,6 +103,7 @@ export class LiveSession implements Session {
     events: SessionEvents,
   ) {
     this.#socket = socket;
+    this.valve = new ReadValve(socket);
     this.#queue = queue;
     this.#clock = identity.clock;
     this.session_id = identity.session_id;
@@ -106,7 +127,7 @@ export class LiveSession implements Session {
 
   /** Whether it is not read at the moment, so that it cannot be heard. */
   get paused(): boolean {
-    return this.#work?.paused ?? false;
+    return this.valve.closed;
   }
 
   get channel_room(): number {
@@ -126,6 +147,12 @@ export class LiveSession implements Session {
   ended(reason: string): void {
     this.#queue.close();
     this.#channels?.endAll(reason);
+    this.#events.memory.forget(this);
+    this.#memory = undefined;
+  }
+
+  evict(): void {
+    this.terminate("incomplete messages of the robot take too much memory");
   }
 
   send(message: ServerMessage): boolean {
@@ -156,6 +183,7 @@ export class LiveSession implements Session {
 
   /** Takes one WebSocket message. A frame that breaks the protocol ends the link. */
   receive(bytes: Buffer, binary: boolean, now: number): void {
+    this.#events.pace.take(this, 1);
     // A link that is being closed has been read to where it broke: what comes after that comes again on the next one.
     if (this.end_reason !== undefined) return;
     this.heard_at = now;
@@ -169,6 +197,11 @@ export class LiveSession implements Session {
     }
   }
 
+  /** A ping or pong of WebSocket itself, which ws answers. */
+  heardControl(): void {
+    this.#events.pace.take(this, 1);
+  }
+
   #frame(frame: Frame): void {
     if (frame.type === FrameType.PING) {
       if ((frame.flags & FLAG_REPLY) === 0) this.#reply(FrameType.PING, frame.channel, frame.payload, FLAG_REPLY);
@@ -178,11 +211,14 @@ export class LiveSession implements Session {
 
   #data(frame: Frame): void {
     if ((frame.flags & FLAG_BULK) !== 0) this.#credit(CONTROL_CHANNEL, (this.#receipts ??= new BulkReceipts()).take(frame));
-    if (frame.channel === CONTROL_CHANNEL) return this.#message((this.#control ??= new MessageAssembler()).push(frame), 0);
-    if (frame.channel !== LOG_CHANNEL) return this.#table().receive(frame);
-    const message = (this.#logs ??= new MessageAssembler()).push(frame);
-    if (!this.knows("credit")) return this.#message(message, 0);
     const { length } = frame.payload;
+    const is_json = frame.channel === CONTROL_CHANNEL || frame.channel === LOG_CHANNEL;
+    this.#events.pace.take(this, Math.floor(length / (is_json ? JSON_UNIT_BYTES : STREAM_UNIT_BYTES)));
+    if (frame.channel === CONTROL_CHANNEL)
+      return this.#message((this.#control ??= this.#assembler(ROBOT_MESSAGE_BYTES_MAX)).push(frame), 0);
+    if (frame.channel !== LOG_CHANNEL) return this.#table().receive(frame);
+    const message = (this.#logs ??= this.#assembler(ROBOT_LOG_BYTES_MAX)).push(frame);
+    if (!this.knows("credit")) return this.#message(message, 0);
     this.#log_credit ??= new CreditGiver();
     this.#log_credit.arrived(length);
     // Parts are dealt with as they come, the last one with the message.
@@ -195,9 +231,10 @@ export class LiveSession implements Session {
     if (message === undefined) return;
     const parsed = parseMessage(message);
     if (parsed.type === "hello") throw new MessageError("hello came twice");
-    this.#work ??= new WorkQueue(this.#socket, this.#events.budget);
+    this.#work ??= new WorkQueue(this.valve, this.#events.budget, this.org_id);
+    const items = parsed.type === "logs" ? parsed.records.length : 1;
     this.#work.add(
-      message.byteLength,
+      message.byteLength + items * ITEM_OVERHEAD_BYTES,
       async () => {
         await this.#events.message(this, parsed);
         if (credit > 0) this.#credit(LOG_CHANNEL, this.#log_credit?.consumed(credit));
@@ -214,9 +251,18 @@ export class LiveSession implements Session {
     if (!this.#queue.pushControl(type, channel, payload, flags)) this.terminate("the robot does not read");
   }
 
+  #assembler(bytes_max: number): MessageAssembler {
+    return new MessageAssembler({ bytes_max, memory: this.#received() });
+  }
+
+  #received(): ReceiveMemory {
+    return (this.#memory ??= new ReceiveMemory({ changed: (bytes) => this.#events.memory.change(this, bytes) }));
+  }
+
   #table(): ChannelTable {
     if (this.#channels !== undefined) return this.#channels;
     const table = new ChannelTable({
+      memory: this.#received(),
       queue: this.#queue,
       end: "server",
       clock: this.#clock,

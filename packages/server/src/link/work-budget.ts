@@ -1,48 +1,68 @@
-/** Bytes of messages that may wait for the database, of all links of a node together; read and parsed they take about five times as much. */
+import { Hold, type ReadValve } from "./read-valve.ts";
+
+/** Bytes of messages of all links of a node that may wait for the database; read and parsed they take about five times as much. */
 const WORK_BYTES_MAX = 32 * 1024 * 1024;
 
-/** Whoever can be told to read no further, and to go on. */
-export interface Reader {
-  hold(): void;
-  goOn(): void;
+interface OrgWork {
+  bytes: number;
+  /** Links that are not read meanwhile. */
+  held: Set<ReadValve>;
 }
 
 /**
- * What the messages of all links of a node may take while they wait. A link's own bound is no bound for fifteen thousand of
- * them: while the database is slow whoever sends more is not read any further, until half of it has been dealt with. What
- * is not read stays on the robots' disks.
+ * Bounds what the messages of all links of a node take while they wait, and divides it between orgs by dynamic thresholds:
+ * an org may take as much as is still free. One org gets half of the budget, two a third each, and a newcomer always finds
+ * room. The links of an org beyond its share are not read; what is not read stays on the robots' disks.
  */
 export class WorkBudget {
   readonly #bytes_max: number;
-  readonly #held = new Set<Reader>();
+  readonly #orgs = new Map<string, OrgWork>();
   #bytes = 0;
 
   constructor(bytes_max = WORK_BYTES_MAX) {
     this.#bytes_max = bytes_max;
   }
 
-  /** Bytes that wait, or are being dealt with. */
+  /** Bytes that wait, or are being processed. */
   get bytes(): number {
     return this.#bytes;
   }
 
   /** Links that are not read meanwhile. */
   get held(): number {
-    return this.#held.size;
+    let held = 0;
+    for (const org of this.#orgs.values()) held += org.held.size;
+    return held;
   }
 
-  take(reader: Reader, bytes: number): void {
+  take(org_id: string, valve: ReadValve, bytes: number): void {
+    let org = this.#orgs.get(org_id);
+    if (org === undefined) this.#orgs.set(org_id, (org = { bytes: 0, held: new Set() }));
+    org.bytes += bytes;
     this.#bytes += bytes;
-    if (this.#bytes < this.#bytes_max || this.#held.has(reader)) return;
-    this.#held.add(reader);
-    reader.hold();
+    if (org.bytes < this.#free || org.held.has(valve)) return;
+    org.held.add(valve);
+    valve.hold(Hold.budget);
   }
 
-  giveBack(bytes: number): void {
+  giveBack(org_id: string, bytes: number): void {
+    const org = this.#orgs.get(org_id);
+    if (org === undefined) return;
+    org.bytes -= bytes;
     this.#bytes -= bytes;
-    if (this.#bytes > this.#bytes_max / 2 || this.#held.size === 0) return;
-    const readers = [...this.#held];
-    this.#held.clear();
-    for (const reader of readers) reader.goOn();
+    if (org.bytes <= 0) this.#orgs.delete(org_id);
+    if (org.bytes <= this.#free / 2) releaseAll(org);
+    // What one org gives back is free for all.
+    for (const other of this.#orgs.values()) if (other.held.size > 0 && other.bytes <= this.#free / 2) releaseAll(other);
   }
+
+  get #free(): number {
+    return this.#bytes_max - this.#bytes;
+  }
+}
+
+function releaseAll(org: OrgWork): void {
+  const valves = [...org.held];
+  org.held.clear();
+  for (const valve of valves) valve.release(Hold.budget);
 }

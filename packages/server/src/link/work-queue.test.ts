@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ReadValve } from "./read-valve.ts";
 import { WorkBudget } from "./work-budget.ts";
 import { WorkQueue } from "./work-queue.ts";
 
@@ -15,7 +16,7 @@ const socket = () => ({
 });
 
 test("after a message that could not be taken none is taken: an acknowledgement counts for all before it", async () => {
-  const queue = new WorkQueue(socket(), new WorkBudget());
+  const queue = new WorkQueue(new ReadValve(socket()), new WorkBudget(), "org_1");
   const taken: number[] = [];
   const failures: unknown[] = [];
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -39,7 +40,7 @@ test("after a message that could not be taken none is taken: an acknowledgement 
 
 test("a socket with too many messages waiting is not read until most are dealt with, also after one failed", async () => {
   const robot = socket();
-  const queue = new WorkQueue(robot, new WorkBudget());
+  const queue = new WorkQueue(new ReadValve(robot), new WorkBudget(), "org_1");
   const gate = Promise.withResolvers<void>();
   for (let i = 0; i < 32; i += 1) queue.add(1, i === 0 ? () => gate.promise : async () => {}, () => {});
   assert.deepEqual([robot.paused, robot.resumed], [1, 0]);
@@ -48,33 +49,50 @@ test("a socket with too many messages waiting is not read until most are dealt w
   assert.deepEqual([robot.paused, robot.resumed], [1, 1]);
 });
 
-test("of all robots together whoever sends over the budget is not read until half of it is dealt with, or as long as its own queue is full", async () => {
+test("a socket with too many bytes waiting is not read, however few messages they are", async () => {
+  const robot = socket();
+  const queue = new WorkQueue(new ReadValve(robot), new WorkBudget(), "org_1");
+  const gate = Promise.withResolvers<void>();
+  queue.add(
+    2 * 1024 * 1024,
+    () => gate.promise,
+    () => {},
+  );
+  assert.deepEqual([robot.paused, robot.resumed], [1, 0]);
+  gate.resolve();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual([robot.paused, robot.resumed], [1, 1]);
+});
+
+test("an org may take as much of the budget as is left free, so that another org still finds room", async () => {
   const budget = new WorkBudget(100);
-  const robots = Array.from({ length: 3 }, () => socket());
-  const queues = robots.map((robot) => new WorkQueue(robot, budget));
+  const orgs = ["org_a", "org_a", "org_b"];
+  const robots = orgs.map(() => socket());
+  const valves = robots.map((robot) => new ReadValve(robot));
+  const queues = valves.map((valve, i) => new WorkQueue(valve, budget, orgs[i]!));
   const gates = robots.map(() => Promise.withResolvers<void>());
-  for (const [i, queue] of queues.entries())
-    queue.add(
-      i === 0 ? 30 : 40,
-      () => gates[i]!.promise,
+  const add = (robot: number, bytes: number): void =>
+    queues[robot]!.add(
+      bytes,
+      () => gates[robot]!.promise,
       () => {},
     );
+  add(0, 30);
+  add(1, 30);
+  add(2, 15);
   assert.deepEqual(
     robots.map(({ paused }) => paused),
-    [0, 0, 1],
-    "the one that went over it",
+    [0, 1, 0],
+    "the robot that took its org beyond what is free",
   );
-  for (let i = 0; i < 40; i += 1)
-    queues[2]!.add(
-      1,
-      async () => {},
-      () => {},
-    );
-  assert.deepEqual([budget.bytes, budget.held, queues[2]!.paused], [150, 1, true]);
+  assert.deepEqual([budget.bytes, budget.held], [75, 1]);
   gates[0]!.resolve();
   await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual([budget.bytes, robots[2]!.resumed], [120, 0]);
+  assert.deepEqual([budget.bytes, budget.held, robots[1]!.resumed], [45, 1, 0], "30 bytes are more than half of what is free");
   gates[2]!.resolve();
   await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual([budget.bytes, budget.held, robots[2]!.paused, robots[2]!.resumed, queues[2]!.paused], [40, 0, 1, 1, false]);
+  assert.deepEqual([budget.bytes, budget.held, robots[1]!.resumed], [30, 0, 1]);
+  gates[1]!.resolve();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual([budget.bytes, budget.held], [0, 0]);
 });

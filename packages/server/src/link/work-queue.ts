@@ -1,59 +1,38 @@
-import type { Reader, WorkBudget } from "./work-budget.ts";
+import { Hold, type ReadValve } from "./read-valve.ts";
+import type { WorkBudget } from "./work-budget.ts";
 
 /** Messages of one robot that may wait for the database before its socket is not read any further. */
 const WAITING_MAX = 32;
-
-interface Pausable {
-  pause(): void;
-  resume(): void;
-}
+/** The same in bytes: one flush of the log is about 256 KiB. */
+const WAITING_BYTES_MAX = 1024 * 1024;
 
 /**
- * Deals with one robot's messages one after another, and stops reading from it while too many wait, of its own or of all
- * robots: it keeps them on its disk. After one that failed none is dealt with: to acknowledge a later report is to
+ * Processes one robot's messages one after another, and stops reading from it while too many wait, of its own or of its
+ * org: it keeps them on its disk. After one that failed none is processed: to acknowledge a later report is to
  * acknowledge those before it.
  */
-export class WorkQueue implements Reader {
-  readonly #socket: Pausable;
+export class WorkQueue {
+  readonly #valve: ReadValve;
   readonly #budget: WorkBudget;
+  readonly #org_id: string;
   #waiting = 0;
-  #is_full = false;
-  #is_held = false;
+  #bytes = 0;
   #failed = false;
   #tail: Promise<void> = Promise.resolve();
 
-  constructor(socket: Pausable, budget: WorkBudget) {
-    this.#socket = socket;
+  constructor(valve: ReadValve, budget: WorkBudget, org_id: string) {
+    this.#valve = valve;
     this.#budget = budget;
+    this.#org_id = org_id;
   }
 
-  /** Whether the robot is not read at the moment: what it sends, a heartbeat too, is not heard. */
-  get paused(): boolean {
-    return this.#is_full || this.#is_held;
-  }
-
-  /** `bytes`: what the message takes while it waits. */
-  add(bytes: number, work: () => Promise<void>, failed: (error: unknown) => void): void {
+  /** `cost`: bytes that the message takes while it waits. */
+  add(cost: number, work: () => Promise<void>, failed: (error: unknown) => void): void {
     this.#waiting += 1;
-    if (this.#waiting >= WAITING_MAX) this.#change(() => (this.#is_full = true));
-    this.#budget.take(this, bytes);
-    this.#tail = this.#tail.then(() => this.#perform(work, failed)).then(() => this.#done(bytes));
-  }
-
-  hold(): void {
-    this.#change(() => (this.#is_held = true));
-  }
-
-  goOn(): void {
-    this.#change(() => (this.#is_held = false));
-  }
-
-  #change(make: () => void): void {
-    const before = this.paused;
-    make();
-    if (this.paused === before) return;
-    if (before) this.#socket.resume();
-    else this.#socket.pause();
+    this.#bytes += cost;
+    if (this.#waiting >= WAITING_MAX || this.#bytes >= WAITING_BYTES_MAX) this.#valve.hold(Hold.queue);
+    this.#budget.take(this.#org_id, this.#valve, cost);
+    this.#tail = this.#tail.then(() => this.#perform(work, failed)).then(() => this.#done(cost));
   }
 
   async #perform(work: () => Promise<void>, failed: (error: unknown) => void): Promise<void> {
@@ -66,9 +45,10 @@ export class WorkQueue implements Reader {
     }
   }
 
-  #done(bytes: number): void {
+  #done(cost: number): void {
     this.#waiting -= 1;
-    if (this.#waiting <= WAITING_MAX / 4) this.#change(() => (this.#is_full = false));
-    this.#budget.giveBack(bytes);
+    this.#bytes -= cost;
+    if (this.#waiting <= WAITING_MAX / 4 && this.#bytes <= WAITING_BYTES_MAX / 4) this.#valve.release(Hold.queue);
+    this.#budget.giveBack(this.#org_id, cost);
   }
 }

@@ -1,0 +1,37 @@
+/** Why a link is not read at the moment. */
+export const Hold = { queue: 1, budget: 2, pace: 4 } as const;
+export type Hold = (typeof Hold)[keyof typeof Hold];
+
+interface Pausable {
+  pause(): void;
+  resume(): void;
+}
+
+/** Pauses a socket while any reason holds, and resumes it when the last one is released. */
+export class ReadValve {
+  readonly #socket: Pausable;
+  #held = 0;
+
+  constructor(socket: Pausable) {
+    this.#socket = socket;
+  }
+
+  get closed(): boolean {
+    return this.#held !== 0;
+  }
+
+  holds(reason: Hold): boolean {
+    return (this.#held & reason) !== 0;
+  }
+
+  hold(reason: Hold): void {
+    if (this.#held === 0) this.#socket.pause();
+    this.#held |= reason;
+  }
+
+  release(reason: Hold): void {
+    const before = this.#held;
+    this.#held &= ~reason;
+    if (before !== 0 && this.#held === 0) this.#socket.resume();
+  }
+}

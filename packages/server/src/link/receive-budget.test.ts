@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Holder, ReceiveBudget } from "./receive-budget.ts";
+
+test("beyond the budget the largest link of the org that takes most is ended, and what it took is free", () => {
+  const budget = new ReceiveBudget(100);
+  const evicted: string[] = [];
+  const holder = (name: string, org_id: string): Holder => ({ org_id, evict: () => evicted.push(name) });
+  const [large, small, alone] = [holder("large", "org_1"), holder("small", "org_1"), holder("alone", "org_2")];
+  budget.change(large, 40);
+  budget.change(small, 20);
+  budget.change(alone, 40);
+  assert.deepEqual([budget.bytes, evicted], [100, []]);
+  budget.change(alone, 5);
+  assert.deepEqual([budget.bytes, evicted], [65, ["large"]]);
+  // Its channels end later, and release what was counted off already.
+  budget.change(large, -40);
+  assert.equal(budget.bytes, 65);
+  budget.forget(alone);
+  budget.change(small, -20);
+  assert.equal(budget.bytes, 0);
+});

@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { after, before, test } from "node:test";
+import { CONTROL_CHANNEL, encodeFrame, FLAG_MORE, FLAG_REPLY, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
+import type { WebSocket } from "ws";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { controlFrame, helloOf, openLink, RawRobot, wireFrame } from "./raw-robot.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+let plane: Harness;
+before(async () => void (plane = await startPlane()));
+after(() => plane[Symbol.asyncDispose]());
+
+const more = (channel: number, bytes: number): Buffer => encodeFrame(FrameType.DATA, channel, Buffer.alloc(bytes, 32), FLAG_MORE);
+
+test("parts of a message without end close the link, whatever their size and channel", TIMEOUT, async () => {
+  const robot = await plane.enrollRobot({ online: false });
+  for (const channel of [CONTROL_CHANNEL, LOG_CHANNEL])
+    for (const bytes of [0, 1, 64 * 1024]) {
+      const raw = await RawRobot.connect(plane.url, robot);
+      const frames = Buffer.concat(Array.from({ length: 64 }, () => wireFrame(more(channel, bytes))));
+      for (let sent = 0; sent < 5_000 && raw.open; sent += 64) await raw.write(frames);
+      assert.ok([1002, 1006].includes(await raw.closed), `${channel} ${bytes}`);
+    }
+});
+
+test("a message with more values than any agent sends closes the link", TIMEOUT, async () => {
+  const robot = await plane.enrollRobot({ online: false });
+  const raw = await RawRobot.connect(plane.url, robot);
+  const text = `{"type":"health","snapshot":[${"[],".repeat(400_000)}[]]}`;
+  for (let at = 0; at < text.length; at += 60_000)
+    await raw.frame(
+      encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(text.slice(at, at + 60_000)), at + 60_000 < text.length ? FLAG_MORE : 0),
+    );
+  assert.equal(await raw.closed, 1008);
+});
+
+test("a robot that asks for answers and does not read them is cut", TIMEOUT, async () => {
+  const robot = await plane.enrollRobot({ online: false });
+  const raw = await RawRobot.connect(plane.url, robot);
+  raw.tcp.pause();
+  const pings = Buffer.concat(Array.from({ length: 4_096 }, () => wireFrame(encodeFrame(FrameType.PING, 0, Buffer.alloc(125)))));
+  // The system's own buffers take some MiB of the answers.
+  for (let i = 0; i < 200 && plane.session(robot.id) !== undefined; i += 1) await raw.write(pings);
+  await plane.until("the link is cut", () => plane.session(robot.id) === undefined);
+  raw.tcp.resume();
+  await raw.end();
+});
+
+test("a robot that floods its link with frames is read slowly, and stays connected", TIMEOUT, async () => {
+  const robot = await plane.enrollRobot({ online: false });
+  const raw = await RawRobot.connect(plane.url, robot);
+  const replies = Buffer.concat(
+    Array.from({ length: 4_096 }, () => wireFrame(encodeFrame(FrameType.PING, 0, Buffer.alloc(0), FLAG_REPLY))),
+  );
+  const from = performance.now();
+  let sent = 0;
+  while (performance.now() - from < 1_000) {
+    await raw.write(replies);
+    sent += 4_096;
+  }
+  assert.ok(raw.open);
+  // Beyond what the sockets' buffers hold, no more than the pace allows.
+  assert.ok(sent < 1_000_000, `${sent} frames in 1 s`);
+  await raw.end();
+});
+
+test("a link that sends more than hello before its welcome is cut", TIMEOUT, async () => {
+  const { id, identity } = await plane.enrollRobot({ online: false });
+  const sendings: ((socket: WebSocket) => void)[] = [
+    (socket) => socket.ping(),
+    (socket) => socket.pong(),
+    (socket) => socket.send(encodeFrame(FrameType.PING, CONTROL_CHANNEL, Buffer.alloc(0))),
+  ];
+  for (const [i, sendMore] of sendings.entries()) {
+    const { socket, nonce } = await openLink(plane.url);
+    const closed = once(socket, "close");
+    if (i === 2) socket.send(controlFrame(helloOf(id, identity, nonce)));
+    sendMore(socket);
+    await closed;
+  }
+});

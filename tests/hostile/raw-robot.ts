@@ -1,0 +1,112 @@
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import {
+  CONTROL_CHANNEL,
+  decodeFrame,
+  encodeFrame,
+  FrameType,
+  type Hello,
+  LINK_SUBPROTOCOL,
+  type ServerMessage,
+} from "@robofleet/protocol/link";
+import { LINK_PATH } from "@robofleet/protocol/paths";
+import { WebSocket } from "ws";
+import { answerChallenge, type Identity } from "../../packages/swarm/src/identity.ts";
+
+export const helloOf = (id: string, identity: Identity, nonce: string): Hello => ({
+  type: "hello",
+  protocols: [1],
+  robot_id: id,
+  signature: answerChallenge(identity, id, nonce),
+  boot_id: "boot",
+  run_id: "run",
+  outbox_id: "outbox",
+  agent_version: "0.1.0",
+  platform: { os: "linux", arch: "x64", hostname: "arm-7" },
+  kinds: [],
+  streams: [],
+  features: ["credit", "channels"],
+  generation: 0,
+});
+
+/** One frame as a client puts it on the wire: a whole WebSocket message with a mask of zeros. */
+export function wireFrame(frame: Uint8Array): Buffer {
+  const header_bytes = frame.length <= 125 ? 6 : frame.length <= 0xffff ? 8 : 14;
+  const wire = Buffer.alloc(header_bytes + frame.length);
+  wire[0] = 0x82;
+  if (header_bytes === 6) wire[1] = 0x80 | frame.length;
+  else if (header_bytes === 8) {
+    wire[1] = 0x80 | 126;
+    wire.writeUInt16BE(frame.length, 2);
+  } else {
+    wire[1] = 0x80 | 127;
+    wire.writeUInt32BE(frame.length, 6);
+  }
+  wire.set(frame, header_bytes);
+  return wire;
+}
+
+export const controlFrame = (message: unknown): Buffer =>
+  encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
+
+/** A link that was upgraded and challenged, and has not said anything yet. */
+export async function openLink(url: string): Promise<{ socket: WebSocket; tcp: Socket; nonce: string }> {
+  const socket = new WebSocket(url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, { perMessageDeflate: false });
+  socket.on("error", () => {});
+  const upgraded = once(socket, "upgrade") as Promise<[IncomingMessage]>;
+  const [challenge] = (await once(socket, "message")) as [Buffer];
+  const { nonce } = JSON.parse(decodeFrame(challenge).payload.toString()) as { nonce: string };
+  const [{ socket: tcp }] = await upgraded;
+  return { socket, tcp, nonce };
+}
+
+/** A robot's link that keeps no rules after its welcome: a test writes what it likes. */
+export class RawRobot {
+  readonly socket: WebSocket;
+  readonly tcp: Socket;
+  /** What the server said after the welcome. */
+  readonly heard: ServerMessage[] = [];
+  /** Resolves with the close code. */
+  readonly closed: Promise<number>;
+
+  private constructor(socket: WebSocket, tcp: Socket) {
+    this.socket = socket;
+    this.tcp = tcp;
+    this.closed = new Promise((resolve) => socket.once("close", resolve));
+    socket.on("message", (data) => {
+      const frame = decodeFrame(data as Buffer);
+      if (frame.type !== FrameType.DATA || frame.channel !== CONTROL_CHANNEL || frame.flags !== 0) return;
+      this.heard.push(JSON.parse(Buffer.from(frame.payload).toString()) as ServerMessage);
+    });
+  }
+
+  static async connect(url: string, { id, identity }: { id: string; identity: Identity }): Promise<RawRobot> {
+    const { socket, tcp, nonce } = await openLink(url);
+    const welcomed = once(socket, "message");
+    socket.send(controlFrame(helloOf(id, identity, nonce)));
+    await welcomed;
+    return new RawRobot(socket, tcp);
+  }
+
+  get open(): boolean {
+    return this.socket.readyState === WebSocket.OPEN && !this.tcp.destroyed;
+  }
+
+  /** Writes bytes as they are; resolves once the system has taken them, or the link is closed. */
+  async write(bytes: Uint8Array): Promise<void> {
+    if (!this.open || this.tcp.write(bytes)) return;
+    // An error closes the link too.
+    const drained = once(this.tcp, "drain").catch(() => {});
+    await Promise.race([drained, this.closed]);
+  }
+
+  frame(frame: Uint8Array): Promise<void> {
+    return this.write(wireFrame(frame));
+  }
+
+  async end(): Promise<void> {
+    this.socket.terminate();
+    await this.closed;
+  }
+}
