@@ -5,6 +5,8 @@ import { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from ".
  * Control messages, JSON on channel 0 (`logs` on the log channel). What comes from a robot is checked against these
  * schemas by the server; the agent uses the types only, so that it need not load a schema library.
  */
+/** Values that programs on a robot report beside its own. */
+const METRICS_MAX = 1_000;
 const strict = { additionalProperties: false } as const;
 const Name = Type.String({ minLength: 1, maxLength: 255 });
 const Count = Type.Integer({ minimum: 0 });
@@ -174,7 +176,7 @@ export const HealthBody = Type.Object(
       ),
     ),
     checks: Type.Array(Type.Object({ name: Name, status: CheckStatus, message: Text }, strict), { maxItems: 256 }),
-    metrics: Type.Record(Type.String(), Num),
+    metrics: Type.Record(Type.String(), Num, { maxProperties: METRICS_MAX, propertyNames: { maxLength: 255 } }),
     status: CheckStatus,
   },
   strict,

@@ -79,6 +79,11 @@ const logMetrics = (registers: Registry[]) => ({
     help: "Log records dropped because their robot sent more than log_bytes_per_robot_per_second",
     registers,
   }),
+  log_fields_replaced: new Counter({
+    name: "robofleet_log_fields_replaced_total",
+    help: "Log records whose fields were nested too deeply and were replaced",
+    registers,
+  }),
   log_bytes_stored: new Counter({ name: "robofleet_log_bytes_stored_total", help: "Bytes of log batches stored", registers }),
   log_bytes_dropped: new Counter({
     name: "robofleet_log_bytes_dropped_total",

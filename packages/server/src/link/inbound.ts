@@ -36,7 +36,8 @@ function parseLogs(message: Buffer): unknown {
 
 function parseJson(message: Buffer): unknown {
   const text = message.toString("utf8");
-  return text.includes("\\u") ? JSON.parse(text, storable) : JSON.parse(text);
+  const value: unknown = JSON.parse(text);
+  return text.includes("\\u") ? storable(value, STORABLE_DEPTH_MAX) : value;
 }
 
 /** Values of one message: parsed they take 16 to 256 bytes each, however short they are as text. A flush of 256 KiB has fewer. */
@@ -83,10 +84,16 @@ export function parseMessage(bytes: Uint8Array): RobotMessage {
 /** What a program on a robot prints or names may hold what PostgreSQL refuses to store: NUL and lone surrogates become U+FFFD. */
 export const storableText = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");
 
+/** Deeper levels are in fields of log records alone, which are replaced when they are so deep. A reviver would overflow the stack. */
+const STORABLE_DEPTH_MAX = 70;
+
 /** The same for every text in a message. */
-function storable(_key: string, value: unknown): unknown {
+function storable(value: unknown, levels: number): unknown {
   if (typeof value === "string") return storableText(value);
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-  if (Object.keys(value).every((name) => storableText(name) === name)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, field]: [string, unknown]) => [storableText(name), field]));
+  if (typeof value !== "object" || value === null || levels === 0) return value;
+  if (Array.isArray(value)) return value.map((item: unknown) => storable(item, levels - 1));
+  // Not assigned one by one: `__proto__` is a name like others here.
+  return Object.fromEntries(
+    Object.entries(value).map(([name, field]: [string, unknown]) => [storableText(name), storable(field, levels - 1)]),
+  );
 }

@@ -1,5 +1,7 @@
 import { constants, deflateRawSync, inflateRawSync, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import type { LogRecordBody } from "@robofleet/protocol/link";
+import { boundFields } from "./bounded-fields.ts";
+import type { BatchRow } from "./store.ts";
 
 export type Codec = "zstd" | "deflate";
 
@@ -19,8 +21,29 @@ export function pack(records: readonly LogRecordBody[], json?: Uint8Array): { co
     : { codec: "zstd", packed: zstdCompressSync(bytes, ZSTD_OPTIONS) };
 }
 
-/** The JSON array of a flush as it was packed. */
-export const unpack = (codec: Codec, packed: Buffer): string =>
-  (codec === "zstd" ? zstdDecompressSync(packed) : inflateRawSync(packed)).toString("utf8");
+/** What is read in place of a flush whose bytes are damaged. */
+const unreadable = ({ first_seq, received_at }: Pick<BatchRow, "first_seq" | "received_at">): LogRecordBody => ({
+  seq: first_seq,
+  at: received_at.toISOString(),
+  level: "error",
+  source: "robofleet",
+  message: "records are missing here: what was stored of them is damaged",
+  fields: {},
+});
 
-export const readRecords = (json: string): LogRecordBody[] => JSON.parse(json) as LogRecordBody[];
+/** The JSON array of a flush as it was packed. Never throws: one damaged flush must not make the others unreadable. */
+export function unpack(batch: BatchRow): string {
+  const { codec, records } = batch;
+  try {
+    return (codec === "zstd" ? zstdDecompressSync(records) : inflateRawSync(records)).toString("utf8");
+  } catch {
+    return JSON.stringify([unreadable(batch)]);
+  }
+}
+
+/** The records of a flush, in order. Fields that an earlier version stored deeper than JSON can be written are replaced. */
+export function readRecords(json: string): LogRecordBody[] {
+  const records = JSON.parse(json) as LogRecordBody[];
+  for (const record of records) boundFields(record);
+  return records;
+}

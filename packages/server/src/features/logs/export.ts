@@ -31,8 +31,9 @@ export async function* exportLines(db: Db, org_id: string, robot_ids: readonly s
   }
 }
 
-function linesOf({ codec, records, robot_id, received_at }: BatchRow, match: LogMatch): string {
-  const json = unpack(codec, records);
+function linesOf(batch: BatchRow, match: LogMatch): string {
+  const { robot_id, received_at } = batch;
+  const json = unpack(batch);
   if (!match.mayHold(json)) return "";
   const head = lineHead(robot_id, wireTime(received_at));
   let lines = "";

@@ -2,6 +2,7 @@ import type { LogRecordBody, Logs } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { Together } from "../../kernel/together.ts";
 import { jsonOfRecords, type Session } from "../../link/index.ts";
+import { boundFields } from "./bounded-fields.ts";
 import { pack } from "./codec.ts";
 import { publishBatch } from "./follow.ts";
 import { logRateOf } from "./rate.ts";
@@ -58,7 +59,7 @@ function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
  */
 export async function ingestLogs(plane: Plane, session: Session, message: Logs): Promise<void> {
   const { org_id, robot_id, hello } = session;
-  const given = logRateOf(plane).admit(robot_id, message.records);
+  const given = logRateOf(plane).admit(robot_id, boundedRecords(plane, message.records));
   if (given === undefined) {
     session.send({ type: "log_ack", seq: message.records.at(-1)?.seq ?? 0 });
     return;
@@ -101,6 +102,15 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     return;
   }
   throw new Error("the position of a robot's log kept moving");
+}
+
+/** The same records when all can be stored; a copy when fields were replaced: the JSON that they were read from is no longer theirs. */
+function boundedRecords({ metrics }: Plane, records: LogRecordBody[]): LogRecordBody[] {
+  let replaced = 0;
+  for (const record of records) if (boundFields(record)) replaced += 1;
+  if (replaced === 0) return records;
+  metrics.log_fields_replaced.inc(replaced);
+  return [...records];
 }
 
 async function readTaken({ db }: Plane, session: Session): Promise<Taken> {

@@ -47,7 +47,7 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
     const before_bytes = scanned_bytes;
     for (const batch of batches) {
       const { robot_id, received_at, first_seq } = batch;
-      const json = unpack(batch.codec, batch.records);
+      const json = unpack(batch);
       looked_at.push({ robot_id, received_at, first_seq });
       scanned_bytes += json.length;
       if (scanned_bytes > turn_at) {
@@ -122,7 +122,7 @@ export async function readBehind(
     more: batches.length === BATCHES_BEHIND,
     batches: batches.map((batch) => {
       const { received_at, first_seq } = batch;
-      const json = unpack(batch.codec, batch.records);
+      const json = unpack(batch);
       const records = match.mayHold(json) ? readRecords(json).filter((record) => match.holds(record)) : [];
       return {
         robot_id,
