@@ -15,7 +15,7 @@ import { addDoctor } from "./doctor/command.ts";
 import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
 import { MasterKeyError } from "./kernel/master-keys.ts";
-import { authorityFile } from "./kernel/tls/index.ts";
+import { authorityFile, TlsError } from "./kernel/tls/index.ts";
 import { addNodes } from "./nodes.ts";
 import { type RunningPlane, startPlane } from "./plane.ts";
 import { addSwarm } from "./swarm.ts";
@@ -146,6 +146,7 @@ try {
   if (
     error instanceof SettingsError ||
     error instanceof MasterKeyError ||
+    error instanceof TlsError ||
     error instanceof Refusal ||
     error instanceof InvalidArgumentError
   ) {

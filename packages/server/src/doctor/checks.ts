@@ -5,7 +5,7 @@ import { dataDirectoryCheck } from "./checks/data-directory.ts";
 import { databaseCheck, migrationsCheck } from "./checks/database.ts";
 import { embeddedCheck } from "./checks/embedded.ts";
 import { listenCheck } from "./checks/listen.ts";
-import { memoryCheck, nodeCheck, openFilesCheck } from "./checks/machine.ts";
+import { clockCheck, memoryCheck, nodeCheck, openFilesCheck } from "./checks/machine.ts";
 import { nodesCheck } from "./checks/nodes.ts";
 import { secretsKeyCheck } from "./checks/secrets-key.ts";
 import { settingsCheck } from "./checks/settings.ts";
@@ -16,6 +16,7 @@ import type { Check } from "./context.ts";
 export const CHECKS: readonly Check[] = [
   settingsCheck,
   nodeCheck,
+  clockCheck,
   openFilesCheck,
   memoryCheck,
   dataDirectoryCheck,

@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { totalmem } from "node:os";
 import type { Limits } from "../../config.ts";
 import type { Check } from "../context.ts";
+import { RELEASED } from "../../kernel/released.ts";
 import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
 import { shownBytes } from "../shown.ts";
 
@@ -21,6 +22,14 @@ export function judgeNode(version: string): Seen {
     `Node ${version}; ${NODE_MAJOR_MIN} or newer is needed`,
     "start it by bin/robofleet.mjs, which brings its own, or install Node 24",
   );
+}
+
+export const clockCheck: Check = { name: "clock", check: ({ clock }) => [evaluateClock(clock.now())] };
+
+export function evaluateClock(now: Date): Seen {
+  const shown = now.toISOString();
+  if (now >= RELEASED.not_before) return ok(shown);
+  return problem(`${shown}, before this program was made`, "set the clock: certificates and schedules depend on it");
 }
 
 export const openFilesCheck: Check = {

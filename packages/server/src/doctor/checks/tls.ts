@@ -67,10 +67,13 @@ async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now
       ),
     ];
   }
-  const { validToDate } = new X509Certificate(pem);
+  const { validToDate, validFromDate } = new X509Certificate(pem);
   const days = daysUntil(validToDate, now);
-  if (days <= 0)
-    return [problem(`${file} has expired`, "remove it with its key and start again, then give its new fingerprint to robots and people")];
+  const clock = `the clock of this machine shows ${now.toISOString().slice(0, 10)}`;
+  const renew =
+    "set the clock if it is wrong; otherwise remove the file and start again, then give its new fingerprint to robots and people";
+  if (days <= 0) return [problem(`${file} expired on ${validToDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
+  if (validFromDate > now) return [problem(`${file} is valid from ${validFromDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
   return [ok(`the server's own authority, for ${days} days${further}`), ...(await judgeKeyFile(key_file))];
 }
 

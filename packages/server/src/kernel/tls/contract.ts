@@ -2,6 +2,9 @@ import type { Server } from "node:https";
 import { isDeepStrictEqual } from "node:util";
 import type { SecureContextOptions, TlsOptions } from "node:tls";
 
+/** What the files of a data directory cannot be used for, in words for people. */
+export class TlsError extends Error {}
+
 /** What a server proves itself with; PEM. */
 export interface KeyPair {
   cert: string;

@@ -5,7 +5,7 @@ import { certificateFiles } from "./certificate-files.ts";
 import type { Tls } from "./contract.ts";
 import { ownCertificate } from "./own-certificate.ts";
 
-export { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
+export { type KeyPair, type Tls, TLS_OPTIONS, TlsError } from "./contract.ts";
 export { HandshakeLine } from "./handshake-line.ts";
 export { paceHandshakes } from "./pace-handshakes.ts";
 export { readPair } from "./certificate-files.ts";

@@ -3,8 +3,9 @@ import { mkdir, readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import path from "node:path";
 import { fingerprintOf } from "@robofleet/protocol/authority";
+import { plausibleTime } from "../released.ts";
 import { writeDurably } from "../write-durably.ts";
-import type { KeyPair } from "./contract.ts";
+import { type KeyPair, TlsError } from "./contract.ts";
 import { BACKDATED_MS, loadX509, P256, pemOf, serial, SIGNED_BY } from "./x509.ts";
 
 const DAY_MS = 86_400_000;
@@ -17,13 +18,20 @@ export interface OwnAuthority {
   pem: string;
   fingerprint: string;
   file: string;
+  /** No certificate of it is valid longer. */
+  ends_at: Date;
+  /** The time to make a certificate for: that of the clock, but not before this program or the authority existed. */
+  timeOf(now: Date): Date;
   /** Makes a key, and a certificate of it for these names and addresses. */
   issue(names: readonly string[], now: Date): Promise<KeyPair>;
 }
 
 export const authorityFile = (data_directory: string): string => path.join(data_directory, "tls", "ca.pem");
 
-/** Opens the authority of a data directory; makes one if there is none. A crash in between loses nothing. */
+/**
+ * Opens the authority of a data directory; makes one if there is none. A crash in between loses nothing. Throws a TlsError when it
+ * cannot be used.
+ */
 export async function openAuthority(data_directory: string, now: Date): Promise<OwnAuthority> {
   const file = authorityFile(data_directory);
   const key_file = path.join(path.dirname(file), "ca-key.pem");
@@ -31,20 +39,28 @@ export async function openAuthority(data_directory: string, now: Date): Promise<
   const known = await readIfThere(file);
   let key_pem = await readIfThere(key_file);
   if (key_pem === undefined) {
-    if (known !== undefined) throw new Error(`${file} has lost its key ${key_file}: restore it from a backup, or remove both`);
+    if (known !== undefined) throw new TlsError(`${file} has lost its key ${key_file}: restore it from a backup, or remove both`);
     // The key first: a certificate without one would be of no use.
     key_pem = await newKeyPem();
     await writeDurably(key_file, key_pem, 0o600);
   }
   const key = createPrivateKey(key_pem);
-  const pem = known ?? (await selfSigned(key, now));
+  const pem = known ?? (await selfSigned(key, plausibleTime(now)));
   if (known === undefined) await writeDurably(file, pem, 0o644);
   const certificate = new X509Certificate(pem);
-  if (!certificate.checkPrivateKey(key)) throw new Error(`${key_file} is not the key of ${file}`);
-  if (certificate.validToDate.getTime() <= now.getTime())
-    throw new Error(`${file} has expired: remove it and start again, then give its new fingerprint to robots and people`);
-  return { pem, file, fingerprint: fingerprintOf(pem), issue: (names, at) => issue({ pem, key, certificate }, names, at) };
+  if (!certificate.checkPrivateKey(key)) throw new TlsError(`${key_file} is not the key of ${file}`);
+  const { validToDate: ends_at, validFromDate } = certificate;
+  if (ends_at <= now)
+    throw new TlsError(
+      `${file} expired on ${dayOf(ends_at)} and the clock shows ${dayOf(now)}: set the clock if it is wrong; otherwise remove the file and start again, then give its new fingerprint to robots and people`,
+    );
+  const made_at = validFromDate.getTime() + BACKDATED_MS;
+  const timeOf = (at: Date): Date => new Date(Math.max(plausibleTime(at).getTime(), made_at));
+  const signer = { pem, key, certificate };
+  return { pem, file, fingerprint: fingerprintOf(pem), ends_at, timeOf, issue: (names, at) => issue(signer, names, timeOf(at)) };
 }
+
+const dayOf = (at: Date): string => at.toISOString().slice(0, 10);
 
 async function newKeyPem(): Promise<string> {
   const { privateKey } = await webcrypto.subtle.generateKey(P256, true, ["sign", "verify"]);

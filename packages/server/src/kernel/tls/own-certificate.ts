@@ -5,6 +5,7 @@ import type { Clock, Timer } from "@robofleet/clock";
 import type { Logger } from "pino";
 import { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
 import { openAuthority, type OwnAuthority } from "./own-authority.ts";
+import { BACKDATED_MS } from "./x509.ts";
 
 /** How soon a new address of this machine is in the certificate. */
 const LOOK_MS = 10_000;
@@ -30,6 +31,12 @@ export interface OwnCertificateOptions {
 /** A certificate of the server's own authority, made anew before it ends and when the machine's names change. */
 export async function ownCertificate(options: OwnCertificateOptions): Promise<Tls> {
   const authority = await openAuthority(options.data_directory, options.clock.now());
+  const made_for = authority.timeOf(options.clock.now());
+  if (made_for.getTime() - options.clock.now().getTime() > BACKDATED_MS)
+    options.log.error(
+      { valid_from: made_for.toISOString(), now: options.clock.now().toISOString(), file: authority.file },
+      "the certificate authority is not valid yet by this machine's clock, which is probably wrong",
+    );
   const names = namesOf(options);
   const pair = await authority.issue(names, options.clock.now());
   return new OwnCertificate(options, authority, pair, names);
@@ -64,7 +71,7 @@ class OwnCertificate implements Tls {
   readonly #options: OwnCertificateOptions;
   readonly #timer: Timer;
   #names: string[];
-  #ends_at: number;
+  #valid: Validity;
   #servers: Parameters<Tls["follow"]>[0][] = [];
 
   constructor(options: OwnCertificateOptions, authority: OwnAuthority, pair: KeyPair, names: string[]) {
@@ -72,7 +79,7 @@ class OwnCertificate implements Tls {
     this.authority = authority;
     this.pair = pair;
     this.#names = names;
-    this.#ends_at = endOf(pair);
+    this.#valid = validityOf(pair);
     this.#timer = options.clock.every(options.look_every_ms ?? LOOK_MS, () => this.#look());
   }
 
@@ -91,17 +98,33 @@ class OwnCertificate implements Tls {
       // Out of descriptors the machine does not even tell its addresses.
       const names = withEarlier(namesOf(this.#options), this.#names);
       const renamed = names.join() !== this.#names.join();
-      if (!renamed && this.#ends_at - clock.now().getTime() > RENEW_BEFORE_MS) return;
+      if (!renamed && !this.#isDue(clock.now())) return;
       const pair = await this.authority.issue(names, clock.now());
       for (const server of this.#servers) server.setSecureContext({ ...TLS_OPTIONS, ...pair });
       this.pair = pair;
       this.#names = names;
-      this.#ends_at = endOf(pair);
-      log.info({ names, valid_to: new Date(this.#ends_at).toISOString() }, "made a new certificate");
+      this.#valid = validityOf(pair);
+      log.info({ names, valid_to: this.#valid.to.toISOString() }, "made a new certificate");
     } catch (error) {
       log.error({ err: error }, "could not make a new certificate");
     }
   }
+
+  /** It ends soon, or the clock was set back to before it begins. One that ends with its authority cannot be made longer. */
+  #isDue(now: Date): boolean {
+    const { ends_at, timeOf } = this.authority;
+    const at = timeOf(now);
+    if (at >= ends_at) return false;
+    return this.#valid.from > at || (this.#valid.to < ends_at && this.#valid.to.getTime() - at.getTime() <= RENEW_BEFORE_MS);
+  }
 }
 
-const endOf = ({ cert }: KeyPair): number => new X509Certificate(cert).validToDate.getTime();
+interface Validity {
+  from: Date;
+  to: Date;
+}
+
+function validityOf({ cert }: KeyPair): Validity {
+  const { validFromDate, validToDate } = new X509Certificate(cert);
+  return { from: validFromDate, to: validToDate };
+}

@@ -11,9 +11,11 @@ import { connect, type SecureVersion, type TLSSocket } from "node:tls";
 import { SimulatedClock, systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
 import { readPresented } from "@robofleet/protocol/authority";
+import packageJson from "../../../package.json" with { type: "json" };
 import { createLog } from "../log.ts";
+import { RELEASED } from "../released.ts";
 import { certificateFiles, readPair } from "./certificate-files.ts";
-import { type Tls, TLS_OPTIONS } from "./contract.ts";
+import { type Tls, TLS_OPTIONS, TlsError } from "./contract.ts";
 import { openAuthority } from "./own-authority.ts";
 import { ownCertificate } from "./own-certificate.ts";
 
@@ -193,6 +195,63 @@ test("the certificate keeps an address while its interface is down", LIMIT, asyn
   await clock.advance({ minutes: 1 });
   await until("the last name", async () => (await shown(port)).names.includes("DNS:host-69"));
   assert.doesNotMatch((await shown(port)).names, /10\.0\.0\.7/, "beyond the bound only the present names stay");
+});
+
+test(
+  "a certificate is made anew when the clock was set back to before it begins, and when it has expired by a clock set forward",
+  LIMIT,
+  async (t) => {
+    const data_directory = await temporary(t);
+    const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+    const options = { data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names: () => [] };
+    const tls = await ownCertificate(options);
+    const port = await listen(t, tls);
+    const valid = (): boolean => {
+      const { validFromDate, validToDate } = new X509Certificate(tls.pair.cert);
+      return validFromDate <= clock.now() && clock.now() < validToDate;
+    };
+    for (const days of [1_000, -999, 200, -200]) {
+      const before = await shown(port);
+      clock.jump(days * DAY_MS);
+      assert.equal(valid(), false, `${days} days`);
+      await clock.advance({ seconds: 10 });
+      await until("a certificate of this time", async () => valid() && (await shown(port)).serial !== before.serial);
+    }
+    const settled = await shown(port);
+    await clock.advance({ minutes: 10 });
+    assert.deepEqual(await shown(port), settled, "and not made again and again");
+  },
+);
+
+test("a clock before this program existed makes an authority and a certificate of a time at which it did", LIMIT, async (t) => {
+  const data_directory = await temporary(t);
+  const clock = new SimulatedClock({ at: "1970-01-01T00:05:00Z" });
+  const options = { data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names: () => [] };
+  const tls = await ownCertificate(options);
+  const port = await listen(t, tls);
+  for (const pem of [tls.authority!.pem, tls.pair.cert]) {
+    const { validFromDate, validToDate } = new X509Certificate(pem);
+    assert.ok(validFromDate.getTime() >= RELEASED.not_before.getTime() - DAY_MS, validFromDate.toISOString());
+    assert.ok(validToDate.getTime() > RELEASED.not_before.getTime() + 30 * DAY_MS);
+  }
+  const first = await shown(port);
+  await clock.advance({ minutes: 10 });
+  assert.deepEqual(await shown(port), first, "and not made again and again");
+});
+
+test("an authority that has expired by the clock names the clock before it asks for a new one", LIMIT, async (t) => {
+  const directory = await temporary(t);
+  await openAuthority(directory, NOW);
+  const later = new Date(NOW.getTime() + 4_000 * DAY_MS);
+  await assert.rejects(
+    openAuthority(directory, later),
+    (error) => error instanceof TlsError && /expired on .* and the clock shows .*: set the clock/.test(error.message),
+  );
+});
+
+test("the time before which this program did not exist moves with its version", () => {
+  assert.equal(RELEASED.version, packageJson.version, "raise not_before to the date of the release, with the version");
+  assert.ok(RELEASED.not_before < new Date());
 });
 
 test("a machine that does not tell its names for a while keeps its certificate", LIMIT, async (t) => {
