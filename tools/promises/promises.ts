@@ -112,6 +112,7 @@ export const PROMISES: readonly PromiseRow[] = [
   {
     number: 31,
     promise: "Order and retention do not depend on clocks",
-    proof: "pairs of deployments created by three servers with clocks an hour apart and by servers that boot in 1970",
+    proof:
+      "pairs of deployments created by three servers with clocks an hour apart and by servers that boot in 1970; starts of a server ten years off, ahead and behind",
   },
 ];

@@ -6,7 +6,7 @@ import { LIMIT_DEFAULTS } from "../../config.ts";
 import type { Plane } from "../../context.ts";
 import { localBus } from "../../engines/bus/index.ts";
 import { isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "../../engines/db/index.ts";
-import { createTestDatabase, silentLog } from "../../engines/db/testing/index.ts";
+import { createTestDatabase, silentLog, type TestDatabase } from "../../engines/db/testing/index.ts";
 import { createHttp, type Http } from "../../kernel/http.ts";
 import { createLog } from "../../kernel/log.ts";
 import { MasterKeys } from "../../kernel/master-keys.ts";
@@ -37,6 +37,7 @@ export interface CallOptions {
 export interface FeaturePlane extends AsyncDisposable {
   plane: Plane;
   clock: SimulatedClock;
+  database: TestDatabase;
   portal: PortalAuthenticator;
   /** Where it listens. */
   url: string;
@@ -114,6 +115,7 @@ export async function startFeaturePlane(
   return {
     plane,
     clock,
+    database,
     portal,
     url: url_of_server,
     async org({ role = "admin", name } = {}) {

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { globSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { idFloor } from "@robofleet/clock";
+import { ID_PREFIXES } from "@robofleet/protocol";
+import { oneNodeOnly } from "../harness/nodes.ts";
+import { promiseSize, provePromise } from "../harness/promise.ts";
+import { rowsOf } from "../processes/database-rows.ts";
+import { insertEveryRow, type Row } from "../processes/every-row.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+import { directoryBlobs } from "../../packages/server/src/engines/blobs/index.ts";
+import { startBlobSweep } from "../../packages/server/src/features/releases/index.ts";
+import { sweepTickets } from "../../packages/server/src/features/streams/tickets.ts";
+import { startFeaturePlane } from "../../packages/server/src/features/testing/feature-plane.ts";
+import { RetentionClock } from "../../packages/server/src/kernel/retention-clock.ts";
+import { startRetentionLoops } from "../../packages/server/src/retention.ts";
+
+const [LIBFAKETIME] = globSync("/usr/lib/*/faketime/libfaketime.so.1");
+const DAY_MS = 86_400_000;
+const TEN_YEARS = 3_650;
+/** Days by which the clock is off at one start after the other; a start without an error is in between in the full size. */
+const STARTS =
+  promiseSize({ test: 0, full: 1 }) === 1 ? [TEN_YEARS, -TEN_YEARS, 0, 15, -15, 400, 0, TEN_YEARS, 0] : [TEN_YEARS, -TEN_YEARS];
+/** What only its age ends. The other tables have state and work, which an hour of a running server may change. */
+const DELETED_BY_AGE = [
+  "artifact",
+  "artifact_upload",
+  "audit_entry",
+  "deployment",
+  "deployment_event",
+  "deployment_target",
+  "health_history",
+  "idempotency",
+  "log_batch",
+  "log_usage",
+  "shell_recording",
+  "stream_ticket",
+  "timeline_entry",
+  "web_session",
+];
+const LIMIT = { timeout: promiseSize({ test: 240_000, full: 900_000 }) };
+
+/** Rows that only their age can end: everything is finished, and ids carry the time as real ones do. */
+const finished = (at: Date): Record<string, Row> => ({
+  org: { status: "active" },
+  retention_clock: { seen_at: at, jumps: "[]" },
+  deployment: { status: "applied", finished_at: at },
+  deployment_target: { status: "applied", deadline_at: null },
+  shell_session: { status: "ended", recording_dropped_at: null, recording_bytes: 100 },
+  audit_entry: { id: idFloor(ID_PREFIXES.audit, at) },
+  timeline_entry: { id: idFloor(ID_PREFIXES.event, at) },
+});
+
+type Rows = Record<string, string[]>;
+
+/** Of each table, partitions counted with their table. */
+function countsOf(rows: Rows): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const [name, found] of Object.entries(rows)) {
+    const table = name.replace(/^public\./, "").replace(/_(\d{8}|default)$/, "");
+    counts[table] = (counts[table] ?? 0) + found.length;
+  }
+  return counts;
+}
+
+/** Names of tables that have fewer rows than before. Rows that a start adds are no loss. */
+const lost = (before: Rows, after: Rows): string[] => {
+  const now = countsOf(after);
+  return Object.entries(countsOf(before)).flatMap(([table, count]) =>
+    DELETED_BY_AGE.includes(table) && (now[table] ?? 0) < count ? [`${table}: ${count} → ${now[table] ?? 0}`] : [],
+  );
+};
+
+test("deletions by age after starts ten years off, ahead and behind: each loop has its turn and deletes no row", LIMIT, async (t) => {
+  await using it = await startFeaturePlane([]);
+  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-retention-"));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  const { clock, plane, database } = it;
+  plane.blobs = await directoryBlobs(directory, { log: plane.log });
+  const at = new Date(clock.now().getTime() - 3_600_000);
+  await insertEveryRow(database.connection, { at, given: finished(at) });
+  const before = await rowsOf(database.connection);
+  /** What a run of the server deletes in so many hours. */
+  const run = async (hours: number): Promise<string[]> => {
+    plane.retention_clock = await RetentionClock.open({ ...plane, has_remote_database: false });
+    const loops = [plane.retention_clock.start(), startBlobSweep(plane), ...(await startRetentionLoops(plane))];
+    await clock.advance({ hours, minutes: 1 });
+    await sweepTickets(plane);
+    for (const loop of loops) await loop.stop();
+    return lost(before, await rowsOf(database.connection));
+  };
+  assert.deepEqual(await run(1), []);
+  let off_days = 0;
+  for (const days of [TEN_YEARS, -TEN_YEARS, 0, 15, 0]) {
+    clock.jump((days - off_days) * DAY_MS);
+    off_days = days;
+    assert.deepEqual(await run(1), [], `${days} days off`);
+  }
+  // The test can fail: a time that has held for a day counts.
+  clock.jump(TEN_YEARS * DAY_MS);
+  const gone = (await run(26)).map((line) => line.split(":")[0]);
+  for (const table of DELETED_BY_AGE) assert.ok(gone.includes(table), `${table} is deleted by age: ${gone.join(", ")}`);
+  provePromise(t, 31, `${DELETED_BY_AGE.length} tables, 5 starts up to ten years off with an hour of every loop each: 0 rows lost`);
+});
+
+test(
+  "a real server and its PostgreSQL whose machine starts ten years off lose no row, and report the clock",
+  { ...LIMIT, skip: LIBFAKETIME === undefined ? "faketime is not installed" : oneNodeOnly("the clock of one machine") },
+  async (t) => {
+    await using server = await ServerProcess.start({ nodes: 1 });
+    const at = new Date(Date.now() - 3_600_000);
+    await insertEveryRow(await server.database(), { at, given: finished(at) });
+    const before = await rowsOf(await server.database());
+    for (const days of STARTS) {
+      assert.equal(await server.program.stop(), 0);
+      server.env =
+        days === 0 ? {} : { LD_PRELOAD: LIBFAKETIME!, FAKETIME: `${days > 0 ? "+" : ""}${days}d`, FAKETIME_DONT_FAKE_MONOTONIC: "1" };
+      // The first turn of logs and health is over when it listens.
+      await server.restart();
+      assert.deepEqual(lost(before, await rowsOf(await server.database())), [], `${days} days off`);
+      const metrics = await (await fetch(`${server.own_url}/metrics`)).text();
+      const behind_seconds = Number(/^robofleet_retention_clock_behind_seconds (\S+)$/m.exec(metrics)?.[1]);
+      if (days > 0) {
+        assert.ok(behind_seconds > (days - 1) * 86_400, String(behind_seconds));
+        assert.match(server.program.output, /"level":50[^\n]*the clock is ahead of the last known time/);
+      }
+    }
+    provePromise(
+      t,
+      31,
+      `a real server started ${STARTS.length} times with its clock ${STARTS.filter((days) => days !== 0).join(", ")} days off: 0 rows lost`,
+    );
+  },
+);
