@@ -112,8 +112,8 @@ class OwnCertificate implements Tls {
 
   /** It ends soon, or the clock was set back to before it begins. One that ends with its authority cannot be made longer. */
   #isDue(now: Date): boolean {
-    const { ends_at, timeOf } = this.authority;
-    const at = timeOf(now);
+    const { ends_at } = this.authority;
+    const at = this.authority.timeOf(now);
     if (at >= ends_at) return false;
     return this.#valid.from > at || (this.#valid.to < ends_at && this.#valid.to.getTime() - at.getTime() <= RENEW_BEFORE_MS);
   }
