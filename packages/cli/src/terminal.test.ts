@@ -93,7 +93,7 @@ test(
     assert.match(stderr, /^Going on at 5\.0 MB of 20\.0 MB\.\nstarting, trying again in 3\d s\ninterrupted at /);
     assert.match(
       stderr,
-      /interrupted at \d+\.\d MB of 20\.0 MB\n.*What arrived is kept for a day: the same command again goes on from there\.\n$/,
+      /interrupted at \d+\.\d MB of 20\.0 MB\n.*What arrived is kept for ten minutes: the same command continues from there\.\n$/,
     );
     const shown = await onTerminal(["releases", "push", file, "--kind", "file"], service.env, { to: "trying again", with: "\u0003" });
     assert.match(shown, /interrupted at/);

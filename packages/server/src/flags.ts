@@ -87,6 +87,10 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   artifact_bytes_max:
     "bytes that the artifacts of one org may take together; what other servers are receiving in one request counts when it is complete",
   free_disk_bytes_min: "bytes that uploads leave free in the data directory",
+  uploads_per_org_max: "uploads of one org that are not complete",
+  upload_disk_share_percent:
+    "percent of the free disk of the data directory that one org's uploads may take together while they are not complete, where there are other orgs",
+  upload_silence_seconds: "seconds without a byte after which an upload that is not complete is dropped; it can be started again",
   log_retention_days: "days that log records are kept; whole days are dropped",
   health_retention_days: "days that robots' health over time is kept; whole days are dropped",
   timeline_retention_days: "days that entries of robots' timelines are kept; 0: for ever",

@@ -1,6 +1,6 @@
 import type { Plane } from "./context.ts";
 import { startDeploymentEngine } from "./features/deployments/index.ts";
-import { startBlobSweep } from "./features/releases/index.ts";
+import { startBlobSweep, startUploadExpiry } from "./features/releases/index.ts";
 import { flushSeen, startSuspensionWatch } from "./features/robots/index.ts";
 import { type Streams } from "./features/streams/index.ts";
 import { background } from "./kernel/background.ts";
@@ -20,6 +20,7 @@ export async function startLoops(plane: Plane, streams: Streams, watch: LeaseWat
     startSuspensionWatch(plane),
     ...(await startRetentionLoops(plane)),
     startBlobSweep(plane),
+    startUploadExpiry(plane),
     startDeploymentEngine(plane),
   ];
 }

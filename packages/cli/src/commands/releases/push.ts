@@ -152,7 +152,7 @@ async function upload(
   }
 }
 
-const KEPT = "What arrived is kept for a day: the same command again goes on from there.";
+const KEPT = "What arrived is kept for ten minutes: the same command continues from there.";
 
 const interrupted = (done: number, total: number): Failure =>
   new Failure(EXIT.interrupted, `interrupted at ${bytes(done)} of ${bytes(total)}`, { hints: [KEPT], bare: true });

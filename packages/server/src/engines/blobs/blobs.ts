@@ -35,6 +35,8 @@ export interface ReceiveOptions {
   /** Refuses with `mismatch` when the bytes turn out to be others. */
   expect?: { sha256?: string | undefined; size?: number | undefined };
   signal?: AbortSignal;
+  /** Called with the bytes that came, as they come. */
+  on_bytes?: (bytes: number) => void;
 }
 
 export interface AppendOptions {

@@ -10,7 +10,10 @@ export async function measure(
   write: (chunk: Buffer, position: number) => Promise<void>,
 ): Promise<{ size: number; sha256: string }> {
   const all = new Measure(options);
-  for await (const chunk of chunksOf(stream, options.signal)) await write(chunk, all.add(chunk));
+  for await (const chunk of chunksOf(stream, options.signal)) {
+    await write(chunk, all.add(chunk));
+    options.on_bytes?.(chunk.byteLength);
+  }
   return all.finish();
 }
 

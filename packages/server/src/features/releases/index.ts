@@ -1,2 +1,2 @@
 export { releaseRoutes } from "./routes.ts";
-export { startBlobSweep } from "./sweep.ts";
+export { startBlobSweep, startUploadExpiry } from "./sweep.ts";

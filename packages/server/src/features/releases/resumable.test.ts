@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import { Upload } from "tus-js-client";
 import { int, jsonb, nullable, row, sql, text } from "../../kernel/sql.ts";
-import { startBlobSweep } from "./index.ts";
+import { startBlobSweep, startUploadExpiry } from "./index.ts";
 import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };
@@ -316,7 +316,7 @@ test("PUTs at once promise no more than the quota either, and those that fit are
   );
 });
 
-test("an upload that nobody went on with for a day is dropped, one that somebody did is not, nor one under way", TIMEOUT, async () => {
+test("an upload that was silent for ten minutes is dropped; one that moved is not, nor one under way", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [stale, fresh, open] = [await makeUpload(rig), await makeUpload(rig), await makeUpload(rig)];
   for (const upload of [stale, fresh, open]) {
@@ -324,16 +324,18 @@ test("an upload that nobody went on with for a day is dropped, one that somebody
     await upload.patch(0, 10);
   }
   const sweep = startBlobSweep(rig.plane);
-  await rig.clock.advance({ hours: 23 });
+  await rig.clock.advance({ minutes: 9 });
   await fresh.patch(10, 20);
-  await rig.clock.advance({ seconds: 3_596 });
+  await rig.clock.advance({ seconds: 56 });
   const held = open.open(10);
   held.write("x");
   await until("the byte to be written", async () => (await open.kept()) === 11);
-  // Past the day, and not so long that the upload is cut for its slowness.
+  // Past the ten minutes, and not so long that the upload is cut for its slowness.
   await rig.clock.advance({ seconds: 8 });
-  sweep.wake();
-  await sweep.settled();
+  const expiry = startUploadExpiry(rig.plane);
+  expiry.wake();
+  await expiry.settled();
+  await expiry.stop();
   assert.deepEqual((await uploadKeys(rig)).toSorted(), [fresh, open].map(({ id }) => `${rig.org.org_id}/${id}`).toSorted());
   assert.equal((await stale.look()).status, 404);
   assert.equal((await fresh.look()).offset, 20);
@@ -351,9 +353,9 @@ test("a request that comes while the sweep looks at its upload waits for the swe
   const [upload, other] = [await makeUpload(rig), await makeUpload(rig)];
   await upload.start();
   await upload.patch(0, 10);
-  await rig.clock.advance({ hours: 25 });
+  await rig.clock.advance({ minutes: 11 });
   await other.start();
-  const sweep = startBlobSweep(rig.plane);
+  const sweep = startUploadExpiry(rig.plane);
   // Somebody goes on with the upload just when the sweep would drop it: the sweep waits for the row.
   const held = Promise.withResolvers<void>();
   const locked = Promise.withResolvers<void>();

@@ -7,7 +7,7 @@ import type { AuditNote } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, Fault, httpError, notFound, printable } from "../../kernel/fault.ts";
 import { Answer } from "../../kernel/serve.ts";
-import { Room } from "./room.ts";
+import { DiskWatch, Room } from "./room.ts";
 import { deleteExpiredUpload, deleteUpload, findUpload, insertUpload, keepUpload, listExpiredUploads } from "./store-uploads.ts";
 import type { ReleaseRow } from "./store.ts";
 import { type Headers, readCount, requireOffsetBody } from "./tus.ts";
@@ -15,7 +15,6 @@ import { UploadHolds } from "./upload-holds.ts";
 import { blobKey, imagesIn, keepArtifact, requireUploadable, toFault, useStored } from "./upload.ts";
 import { toWire } from "./wire.ts";
 
-const EXPIRES_AFTER_MS = 24 * 3_600_000;
 /** A request that brings no byte for this long has lost its client; another one may go on where it stopped. */
 const QUIET_MS = 5_000;
 const LOCKED_RETRY_SECONDS = 1;
@@ -57,7 +56,7 @@ export function resumableUploads(plane: Plane): ResumableUploads {
 
 /**
  * Artifacts that come in several requests (tus 1.0), one upload for each release, so that who comes back needs no more than
- * the release's id. What came is kept for a day; with the last byte the whole is checked, and either stored or dropped.
+ * the release's id. What came is kept until the upload was silent for `upload_silence_seconds`; with the last byte the whole is checked, and either stored or dropped.
  */
 class ResumableUploads {
   readonly room: Room;
@@ -69,7 +68,7 @@ class ResumableUploads {
   constructor(plane: Plane) {
     this.#plane = plane;
     this.room = new Room(plane);
-    this.#holds = new UploadHolds(plane, QUIET_MS);
+    this.#holds = new UploadHolds(plane, QUIET_MS, () => this.#expiry());
   }
 
   /** Promises room to the upload. Throws 413 when there is none, 400 when its length is not the release's. */
@@ -85,7 +84,8 @@ class ResumableUploads {
       if (release.artifact_state !== "stored") tell(audit, "finished", size);
       return new Answer(201, { data: toWire(stored) }, { location, ...offsetHeaders(size, size) });
     }
-    const expires_at = this.#expiry();
+    // Only bytes keep an upload: to ask again does not.
+    const expires_at = (await findUpload(db, org_id, release_id))?.expires_at ?? this.#expiry();
     if ((await keepUpload(db, org_id, release_id, expires_at)) === 0) {
       await this.room.require(db, org_id, size);
       await insertUpload(db, { org_id, release_id, size, expires_at }, this.#plane.clock.now());
@@ -132,14 +132,22 @@ class ResumableUploads {
       if (have !== offset) throw conflict(`Upload-Offset is ${offset}; the upload has ${have} bytes`);
       if (offset + Number(headers["content-length"] ?? 0) > size)
         throw badRequest(`the body would make the upload longer than the ${size} bytes of release ${printable(release.tag)}`);
+      const disk = new DiskWatch(this.#plane);
+      await disk.look();
+      disk.require(`${offset} bytes of the upload are kept`);
       allowBody();
-      const on_bytes = (): void => void (holder.moved_at = this.#plane.clock.monotonic());
-      on_bytes();
+      const on_bytes = (bytes: number): void => {
+        holder.moved_at = this.#plane.clock.monotonic();
+        disk.onBytes(bytes);
+      };
+      on_bytes(0);
       try {
-        const { size: now, whole } = await blobs.append(key, stream, { offset, max_bytes: size, signal, on_bytes });
+        const stop = AbortSignal.any([signal, disk.signal]);
+        const { size: now, whole } = await blobs.append(key, stream, { offset, max_bytes: size, signal: stop, on_bytes });
         holder.moved_at = undefined;
         const expires_at = this.#expiry();
-        await keepUpload(db, org_id, release_id, expires_at);
+        if (now > offset) await keepUpload(db, org_id, release_id, expires_at);
+        if (!whole) disk.require(`${now} bytes of the upload are kept`);
         if (now === size) await this.#finish(db, org_id, release, audit);
         else if (!whole) throw badRequest(`the upload broke off; ${now} bytes are kept`);
         return new Answer<never>(204, "", offsetHeaders(now, size, now === size ? undefined : expires_at));
@@ -162,18 +170,24 @@ class ResumableUploads {
     });
   }
 
-  /** Drops uploads that nobody went on with for a day, and bytes of uploads that are no more. */
-  async sweep(): Promise<void> {
+  /** Drops uploads that brought no byte for a while. One that cannot be dropped does not keep the others. */
+  async expire(): Promise<void> {
     const { db, blobs, retention_clock, log } = this.#plane;
     const now = retention_clock.now();
     for (const upload of await listExpiredUploads(db, now, SWEEP_ROWS_MAX)) {
       const { org_id, release_id } = upload;
-      await this.#unlessHeld(org_id, release_id, async () => {
+      const drop = this.#unlessHeld(org_id, release_id, async () => {
         if ((await deleteExpiredUpload(db, upload, now)) === 0) return;
         await blobs.abandon(uploadKey(org_id, release_id));
         log.info({ org_id, release_id }, "unfinished upload removed");
       });
+      await drop.catch((error: unknown) => log.error({ err: error, org_id, release_id }, "could not remove an unfinished upload"));
     }
+  }
+
+  /** Drops bytes of uploads that are no more. */
+  async dropLeftovers(): Promise<void> {
+    const { db, blobs } = this.#plane;
     for await (const { key } of blobs.listUploads()) {
       const [org_id = "", release_id = ""] = key.split("/");
       await this.#unlessHeld(org_id, release_id, async () => {
@@ -208,7 +222,8 @@ class ResumableUploads {
   }
 
   #expiry(): Date {
-    return new Date(this.#plane.clock.now().getTime() + EXPIRES_AFTER_MS);
+    const { retention_clock, settings } = this.#plane;
+    return new Date(retention_clock.now().getTime() + settings.limits.upload_silence_seconds * 1_000);
   }
 
   /** Runs `work` while nobody else works on the upload; throws 423 when somebody does, and takes it from one who fell silent. */

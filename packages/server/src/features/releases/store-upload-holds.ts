@@ -33,10 +33,10 @@ export const takeHold = (
 export const findHold = (db: SystemDb, { org_id, release_id }: UploadName): Promise<Hold | undefined> =>
   db.maybe(sql(holdRow)`select ${holdRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
 
-/** 0 when somebody else has taken it, or it is no more. */
-export const renewHold = (db: SystemDb, { org_id, release_id }: UploadName, holder: string): Promise<number> =>
+/** 0 when another one has taken it, or it is no more. */
+export const renewHold = (db: SystemDb, { org_id, release_id }: UploadName, holder: string, expires_at: Date): Promise<number> =>
   db.run(sql`
-    update artifact_upload set holder_beat = holder_beat + 1
+    update artifact_upload set holder_beat = holder_beat + 1, expires_at = greatest(expires_at, ${expires_at})
     where org_id = ${org_id} and release_id = ${release_id} and holder = ${holder}`);
 
 /** Waits for nobody: a row that somebody has locked is being taken, or dropped by the transaction of the holder itself. */

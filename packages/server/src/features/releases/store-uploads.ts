@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { bigint, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bigint, bool, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const uploadRow = row({ org_id: text, release_id: text, size: bigint, expires_at: timestamptz });
 export type UploadRow = RowOf<typeof uploadRow>;
@@ -32,18 +32,24 @@ export const listExpiredUploads = (db: Db, now: Date, limit: number): Promise<Up
 const ROOM_LOCK = 7_306_014_225n;
 export const lockRoom = (tx: Db): Promise<number> => tx.run(sql`select pg_advisory_xact_lock(${ROOM_LOCK}::bigint)`);
 
-const takenRow = row({ stored: bigint, deleted: bigint, promised: bigint });
+const takenRow = row({ stored: bigint, deleted: bigint, promised: bigint, uploads: bigint });
 /** Bytes of an org's artifacts, and those that its resumable uploads will have: in one statement, since an upload becomes an artifact. */
 export const countTaken = (db: Db, org_id: string): Promise<RowOf<typeof takenRow>> =>
   db.one(sql(takenRow)`
     select (select coalesce(sum(size), 0)::bigint from artifact where org_id = ${org_id}) as stored,
       (select coalesce(sum(size), 0)::bigint from artifact where org_id = ${org_id} and unreferenced_at is not null) as deleted,
-      (select coalesce(sum(size), 0)::bigint from artifact_upload where org_id = ${org_id}) as promised`);
+      (select coalesce(sum(size), 0)::bigint from artifact_upload where org_id = ${org_id}) as promised,
+      (select count(*)::bigint from artifact_upload where org_id = ${org_id}) as uploads`);
 
-const bytesRow = row({ bytes: bigint });
-export const countAllPromised = async (db: Db): Promise<number> =>
-  (
-    await db.one(sql(bytesRow)`
-      -- across orgs: the disk is one for all
-      select coalesce(sum(size), 0)::bigint as bytes from artifact_upload`)
-  ).bytes;
+const openRow = row({ org_id: text, release_id: text, size: bigint });
+/** Every upload that is not complete. */
+export const listOpenUploads = (db: Db): Promise<RowOf<typeof openRow>[]> =>
+  db.many(sql(openRow)`
+    -- across orgs: the disk is one for all
+    select ${openRow} from artifact_upload`);
+
+const otherRow = row({ is_there: bool });
+/** Whether another org shares the server. */
+export const hasOtherOrgs = async (db: Db, org_id: string): Promise<boolean> =>
+  // reads: org
+  (await db.one(sql(otherRow)`select exists (select from org where id <> ${org_id} and status = 'active') as is_there`)).is_there;

@@ -5,20 +5,25 @@ import { resumableUploads } from "./resumable.ts";
 import { blobKey } from "./upload.ts";
 
 const SWEEP_EVERY_MS = 3_600_000;
+const EXPIRE_EVERY_MS = 60_000;
 /** Every so many sweeps all blobs are compared with the rows that tell of them. */
 const LISTING_SWEEPS = 24;
 const UNREFERENCED_HOURS = 24;
 const BATCH_ROWS_MAX = 500;
 const SHA256 = /^[0-9a-f]{64}$/;
 
-/** Removes artifacts that no release has named for a day, and uploads that nobody went on with for as long. */
+/** Drops uploads that were silent for too long, each minute. */
+export const startUploadExpiry = (plane: Plane): Background =>
+  background(plane, "upload expiry", EXPIRE_EVERY_MS, () => resumableUploads(plane).expire());
+
+/** Removes artifacts that no release has named for a day, and bytes of uploads that are no more. */
 export function startBlobSweep(plane: Plane): Background {
   let sweeps = 0;
   return background(plane, "blob sweep", SWEEP_EVERY_MS, async () => {
     if (sweeps % LISTING_SWEEPS === 0) await adoptOrphans(plane);
     sweeps += 1;
     await sweepBlobs(plane);
-    await resumableUploads(plane).sweep();
+    await resumableUploads(plane).dropLeftovers();
   });
 }
 

@@ -39,7 +39,7 @@ function work(holds: UploadHolds, upload: { org_id: string; release_id: string }
 test("of two nodes one works on an upload; the other may when it is done, and when the first one's node is dead", TIMEOUT, async () => {
   const { rig, plane_b, upload } = await startHolds();
   await using _ = rig;
-  const [a, b] = [new UploadHolds(rig.plane, QUIET_MS), new UploadHolds(plane_b, QUIET_MS)];
+  const [a, b] = [new UploadHolds(rig.plane, QUIET_MS, () => new Date(0)), new UploadHolds(plane_b, QUIET_MS, () => new Date(0))];
   const first = work(a, upload);
   await first.began;
   assert.equal(await work(b, upload).done, undefined);
@@ -63,7 +63,7 @@ test(
     const { rig, plane_b, upload } = await startHolds();
     await using _ = rig;
     const { clock } = rig;
-    const [a, b] = [new UploadHolds(rig.plane, QUIET_MS), new UploadHolds(plane_b, QUIET_MS)];
+    const [a, b] = [new UploadHolds(rig.plane, QUIET_MS, () => new Date(0)), new UploadHolds(plane_b, QUIET_MS, () => new Date(0))];
     const first = work(a, upload);
     await first.began;
     const renewals = async (): Promise<string> =>
@@ -97,13 +97,13 @@ test(
 test("a request for an upload that another node works on is 423, and the other node's sweep leaves it alone", TIMEOUT, async () => {
   const { rig, plane_b, upload, headers, bytes } = await startHolds();
   await using _ = rig;
-  const held = work(new UploadHolds(plane_b, QUIET_MS), upload);
+  const held = work(new UploadHolds(plane_b, QUIET_MS, () => new Date(0)), upload);
   await held.began;
   const look = () => fetch(rig.url(upload.release_id), { method: "HEAD", headers });
   const refused = await look();
   assert.deepEqual([refused.status, refused.headers.get("retry-after")], [423, "1"]);
   await rig.plane.db.run(sql`update artifact_upload set expires_at = ${new Date(0)} where release_id = ${upload.release_id}`);
-  await resumableUploads(rig.plane).sweep();
+  await resumableUploads(rig.plane).expire();
   await held.end();
   assert.equal((await look()).status, 200);
   const patch = { ...headers, "content-type": "application/offset+octet-stream", "upload-offset": "0" };

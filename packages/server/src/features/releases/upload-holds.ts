@@ -22,12 +22,15 @@ export interface UploadHold {
 export class UploadHolds {
   readonly #plane: HoldsPlane;
   readonly #quiet_ms: number;
+  readonly #expiry: () => Date;
   /** Holds of others, with the monotonic time since when they have not changed. */
   readonly #seen = new Map<string, Hold & { since: number }>();
 
-  constructor(plane: HoldsPlane, quiet_ms: number) {
+  /** `expiry`: when an upload expires that moves now. */
+  constructor(plane: HoldsPlane, quiet_ms: number, expiry: () => Date) {
     this.#plane = plane;
     this.#quiet_ms = quiet_ms;
+    this.#expiry = expiry;
   }
 
   /** Works while the upload is held, or there is no such upload. Undefined: another node has it. */
@@ -42,7 +45,7 @@ export class UploadHolds {
     const renew = async (): Promise<void> => {
       if ((hold.movedAt() ?? Infinity) < renewed_at) return;
       renewed_at = clock.monotonic();
-      if ((await renewHold(db, upload, holder)) === 0) hold.lost();
+      if ((await renewHold(db, upload, holder, this.#expiry())) === 0) hold.lost();
     };
     // A renewal that fails is made up for by the next one, or somebody takes over.
     const timer = clock.every(

@@ -42,9 +42,16 @@ export async function receiveArtifact(plane: Plane, room: Room, request: UploadR
     throw badRequest(`the body has ${String(length)} bytes; artifact_size of release ${printable(release.tag)} is ${size}`);
   }
   try {
-    return await room.with(org_id, size, async (taken) => {
+    return await room.with(org_id, size, async (taken, disk) => {
       allowBody();
-      const staged = await plane.blobs.receive(stream, { max_bytes: size, expect: { size, sha256 } });
+      const { signal } = disk;
+      const on_bytes = (bytes: number): void => disk.onBytes(bytes);
+      const staged = await plane.blobs
+        .receive(stream, { max_bytes: size, expect: { size, sha256 }, signal, on_bytes })
+        .catch((error: unknown) => {
+          disk.require("nothing was kept");
+          throw error;
+        });
       let is_placed = false;
       const once = async (key: string): Promise<void> => {
         if (!is_placed) await staged.commit(key);
