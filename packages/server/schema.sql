@@ -326,7 +326,7 @@ create table deployment_target (
   constraint deployment_target_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE,
   constraint deployment_target_kind_check1 CHECK (kind = ANY (ARRAY['release'::text, 'config'::text])),
   constraint deployment_target_status_check CHECK (status = ANY (ARRAY['pending'::text, 'queued'::text, 'dispatched'::text, 'downloading'::text, 'staged'::text, 'installing'::text, 'verifying'::text, 'rolling_back'::text, 'applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text])),
-  constraint deployment_target_waiting_for_check CHECK (waiting_for = ANY (ARRAY['robot_online'::text, 'slot'::text, 'window'::text, 'artifact'::text, 'previous_deployment'::text, 'gate'::text, 'robot'::text]))
+  constraint deployment_target_waiting_for_check CHECK (waiting_for = ANY (ARRAY['robot_online'::text, 'slot'::text, 'window'::text, 'artifact'::text, 'previous_deployment'::text, 'gate'::text, 'robot'::text, 'approval'::text])) NOT VALID
 );
 CREATE INDEX deployment_target_claim ON deployment_target USING btree (deployment_id, org_id, COALESCE(not_before_at, '-infinity'::timestamp with time zone), id) WHERE status = 'queued'::text AND waiting_for IS NULL;
 CREATE INDEX deployment_target_deadline ON deployment_target USING btree (deadline_at) WHERE deadline_at IS NOT NULL;
@@ -377,6 +377,7 @@ create table enrollment_key (
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   authority jsonb,
+  trusted boolean not null default false,
   constraint enrollment_key_pkey PRIMARY KEY (org_id, id),
   constraint enrollment_key_hash_key UNIQUE (hash),
   constraint enrollment_key_org_id_fleet_id_fkey FOREIGN KEY (org_id, fleet_id) REFERENCES fleet(org_id, id) ON DELETE CASCADE,
@@ -516,6 +517,7 @@ create table membership (
   scopes jsonb not null default '[]'::jsonb,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  name text,
   constraint membership_pkey PRIMARY KEY (org_id, user_id, role),
   constraint membership_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
   constraint membership_user_id_fkey FOREIGN KEY (user_id) REFERENCES user_account(id) ON DELETE CASCADE,
@@ -628,10 +630,12 @@ create table robot (
   decommissioned_at timestamp with time zone,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  approval_requested_at timestamp with time zone,
   fleet_order_number bigint not null default nextval('order_number'::regclass),
   constraint robot_pkey PRIMARY KEY (org_id, id),
   constraint robot_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
 );
+CREATE INDEX robot_awaiting_approval ON robot USING btree (org_id, id) WHERE approval_requested_at IS NOT NULL;
 CREATE INDEX robot_decommissioned ON robot USING btree (org_id, id) WHERE decommissioned_at IS NOT NULL;
 CREATE INDEX robot_fleet ON robot USING btree (org_id, fleet_id, id);
 CREATE INDEX robot_held ON robot USING btree (org_id, id) WHERE held_at IS NOT NULL;

@@ -48,6 +48,7 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "robots move": "bulkUpdateRobots",
   "robots replace": "replaceRobot",
   "robots admit": "releaseHold",
+  "robots approve": "approveRobot",
   "robots remove": "deleteRobot",
   timeline: "listTimeline",
   "robots shell": null,

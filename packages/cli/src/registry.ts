@@ -81,6 +81,7 @@ export const registry: readonly Group[] = [
         verb("move", "Move robots to another fleet", () => import("./commands/robots/move.ts")),
         verb("replace", "Create a key for the new computer of a robot", () => import("./commands/robots/replace.ts")),
         verb("admit", "Let a robot in again that was held", () => import("./commands/robots/admit.ts")),
+        verb("approve", "Approve a robot, so that it gets secrets", () => import("./commands/robots/approve.ts")),
         verb("remove", "Decommission a robot", () => import("./commands/robots/remove.ts")),
         verb("shell", "Open a shell on a robot", () => import("./commands/robots/shell.ts")),
         verb("sessions", "List the shells of a robot, or play one", () => import("./commands/robots/sessions.ts")),

@@ -156,6 +156,7 @@ export const WAITS: Record<string, string> = {
   robot_online: "are not connected; they get it when they come back",
   artifact: "wait for the release's artifact; upload it with rf releases push",
   previous_deployment: "still install an older release",
+  approval: "wait for an admin to approve them; their config has secrets",
   slot: "wait for a free slot",
   window: "wait for their maintenance window",
   gate: "wait for a person to open the next wave",

@@ -141,6 +141,8 @@ export const access = {
   deleteRobot: one("admin", "robot"),
   replaceRobot: one("operator", "robot"),
   releaseHold: one("operator", "robot"),
+  // An approved robot gets secrets of the whole org.
+  approveRobot: whole("admin", "robots"),
   getRobotHealth: one("viewer", "robot"),
   getRobotHealthHistory: one("viewer", "robot"),
   getRobotConfig: one("viewer", "robot"),

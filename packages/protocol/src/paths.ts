@@ -42,6 +42,7 @@ export const paths = {
   deleteRobot: ["DELETE", "/api/robots/{id}"],
   replaceRobot: ["POST", "/api/robots/{id}/replace"],
   releaseHold: ["POST", "/api/robots/{id}/release-hold"],
+  approveRobot: ["POST", "/api/robots/{id}/approve"],
   getRobotHealth: ["GET", "/api/robots/{id}/health"],
   getRobotHealthHistory: ["GET", "/api/robots/{id}/health/history"],
   getRobotConfig: ["GET", "/api/robots/{id}/config"],

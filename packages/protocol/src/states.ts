@@ -26,8 +26,11 @@ export const TARGET_STATUSES = [
 ] as const;
 export type TargetStatus = (typeof TARGET_STATUSES)[number];
 
-/** What a queued target waits for; `robot`: a staged one, until its robot says that it may change what runs. */
-export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate", "robot"] as const;
+/**
+ * What a queued target waits for; `robot`: a staged one, until its robot says that it may change what runs; `approval`: config
+ * files with secrets, until an admin approves the robot.
+ */
+export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate", "robot", "approval"] as const;
 export type WaitingFor = (typeof WAITING_FOR)[number];
 
 /** Why a target or deployment ended, or took the turn that it took. */

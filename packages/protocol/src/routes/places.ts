@@ -49,6 +49,7 @@ export const EnrollmentKey = named(
     robot_id: Nullable(Id),
     max_uses: Type.Integer({ minimum: 0, description: "0 is unlimited" }),
     uses: Count,
+    trusted: Type.Boolean({ description: "Robots that enroll by it are approved: they get secrets" }),
     expires_at: Nullable(Time),
     status: OneOf(["active", "expired", "exhausted", "revoked"]),
     revoked_at: Nullable(Time),
@@ -190,6 +191,11 @@ const keyRoutes = {
         Type.Integer({ minimum: 0, maximum: 10_000_000, description: "Robots that may enrol with it; 0 is unlimited", default: 100 }),
       ),
       expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: 87_600, description: "0 is never", default: 24 })),
+      trusted: Maybe(
+        Type.Boolean({
+          description: "Robots that enroll by it get secrets at once; only an admin of the whole org, whose keys have it by default",
+        }),
+      ),
     }),
     aliases: { name: "label" },
     idempotency: "accepted",

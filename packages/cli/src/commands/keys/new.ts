@@ -9,6 +9,7 @@ interface Options {
   label?: string;
   maxUses?: number;
   expiresInHours?: number;
+  trusted?: boolean;
 }
 
 export const define: Define = (command, act) => {
@@ -19,6 +20,8 @@ export const define: Define = (command, act) => {
     .option("--label <text>", "What the key is for")
     .option("--max-uses <n>", "How many robots may enrol with it; 0 is any number", wholeNumber(0))
     .option("--expires-in-hours <n>", "How long it works; 0 is for ever", wholeNumber(0))
+    .option("--trusted", "Robots that enroll with it get secrets at once; the default of admins, and only for them")
+    .option("--no-trusted", "Robots that enroll with it get no secrets until an admin approves them")
     .action(act<[Options]>(run));
 };
 
@@ -32,15 +35,17 @@ async function run(context: Context, options: Options): Promise<void> {
       label: options.label,
       max_uses: options.maxUses,
       expires_in_hours: options.expiresInHours,
+      trusted: options.trusted,
     },
   });
   const { out } = context;
   await out.result(answer, () => {
-    const { id, key, max_uses, expires_at } = answer.data;
+    const { id, key, trusted, max_uses, expires_at } = answer.data;
     out.details([
       ["Id", id],
       ["Key", out.paint("strong", key)],
       ["Uses", max_uses === 0 ? "any number" : max_uses],
+      ["Secrets", trusted ? "robots get them at once" : "after an admin approves the robot"],
       ["Expires", relative(expires_at, context.now())],
     ]);
     showKeyUse(context, client, key);

@@ -18,11 +18,12 @@ async function run(context: Context, id: string): Promise<void> {
   const answer = await client.replaceRobot({ params: { id } });
   const { out } = context;
   await out.result(answer, () => {
-    const { key, expires_at } = answer.data;
+    const { key, trusted, expires_at } = answer.data;
     out.details([
       ["Robot", id],
       ["Key", out.paint("strong", key)],
       ["Uses", 1],
+      ["Secrets", trusted ? "the robot keeps getting them" : "after an admin approves the robot"],
       ["Expires", relative(expires_at, context.now())],
     ]);
     showKeyUse(context, client, key);

@@ -24,6 +24,7 @@ async function run(context: Context, id: string): Promise<void> {
       ...(robot.held_at === null
         ? []
         : [["Held", `${relative(robot.held_at, context.now())}: several machines have its identity`] as const]),
+      ...(robot.approval === "approved" ? [] : [["Approval", "pending: secrets are withheld until an admin approves it"] as const]),
       ["Site", robot.site_id],
       ["Fleet", robot.fleet_id],
       ["Labels", labelsText(robot.labels)],

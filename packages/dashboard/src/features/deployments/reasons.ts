@@ -66,6 +66,7 @@ const WAITS: Record<WaitingFor, string> = {
   artifact: "the artifact to be uploaded",
   previous_deployment: "an older deployment to finish installing",
   gate: "somebody to promote the deployment",
+  approval: "an admin to approve the robot: its config has secrets",
   robot: "the robot, which holds updates back",
 };
 

@@ -1,5 +1,5 @@
 import type { Robot } from "@robofleet/protocol/routes";
-import { FolderInput, KeyRound, PencilLine, Rocket, ShieldCheck, Tags, Trash2 } from "lucide-react";
+import { BadgeCheck, FolderInput, KeyRound, PencilLine, Rocket, ShieldCheck, Tags, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
@@ -9,14 +9,15 @@ import { ReplaceDialog } from "./replace-dialog.tsx";
 import { robotLines } from "./robot-lines.ts";
 
 const ICON = { size: 14, "aria-hidden": true } as const;
-type Shown = "rename" | "labels" | "move" | "replace" | "admit" | "decommission";
+type Shown = "rename" | "labels" | "move" | "replace" | "admit" | "approve" | "decommission";
 
 /** What can be done with a robot, as far as the role goes. */
 export function RobotActions({ robot }: { robot: Robot }) {
   const [shown, setShown] = useState<Shown>();
   const is_there = robot.status !== "decommissioned";
   const may_change = useMay("operator") && is_there;
-  const may_remove = useMay("admin") && is_there;
+  const is_admin = useMay("admin");
+  const may_remove = is_admin && is_there;
   return (
     <>
       {may_change && (
@@ -33,6 +34,8 @@ export function RobotActions({ robot }: { robot: Robot }) {
           may_change && { label: "Replace its computer…", icon: <KeyRound {...ICON} />, onSelect: () => setShown("replace") },
           may_change &&
             robot.held_at !== null && { label: "Let in again…", icon: <ShieldCheck {...ICON} />, onSelect: () => setShown("admit") },
+          may_remove &&
+            robot.approval === "pending" && { label: "Approve…", icon: <BadgeCheck {...ICON} />, onSelect: () => setShown("approve") },
           copyAsRf(robotLines.show(robot.id)),
           may_remove && { label: "Decommission…", icon: <Trash2 {...ICON} />, danger: true, onSelect: () => setShown("decommission") },
         ]}
@@ -54,6 +57,8 @@ function ActionDialog({ shown, ...rest }: { shown: Shown; robot: Robot; onClose:
       return <ReplaceDialog {...rest} />;
     case "admit":
       return <AdmitDialog {...rest} />;
+    case "approve":
+      return <ApproveDialog {...rest} />;
     case "decommission":
       return <DecommissionDialog {...rest} />;
   }
@@ -71,6 +76,22 @@ function AdmitDialog({ robot: { id }, onClose }: { robot: Robot; onClose: () => 
       busy={admit.isPending}
       command={robotLines.admit(id)}
       onConfirm={() => admit.mutate({ params: { id } })}
+    />
+  );
+}
+
+function ApproveDialog({ robot: { id, name }, onClose }: { robot: Robot; onClose: () => void }) {
+  const approve = useAction("approveRobot", { done: "Robot approved", onSuccess: onClose });
+  return (
+    <ConfirmDialog
+      open
+      onClose={onClose}
+      title={`Approve ${name}`}
+      consequence="The robot gets secret config values and registry logins from now on. Check first that the computer is yours: its operator can read them."
+      verb="Approve"
+      busy={approve.isPending}
+      command={robotLines.approve(id)}
+      onConfirm={() => approve.mutate({ params: { id } })}
     />
   );
 }

@@ -15,5 +15,6 @@ export const robotLines = {
     `${shellLine("rf", "api", "PATCH", `/api/robots/${id}`, "--input", "-")} <<'END'\n${JSON.stringify({ labels })}\nEND`,
   replace: (id: string): string => shellLine("rf", "robots", "replace", id),
   admit: (id: string): string => shellLine("rf", "robots", "admit", id),
+  approve: (id: string): string => shellLine("rf", "robots", "approve", id),
   decommission: (id: string): string => shellLine("rf", "api", "DELETE", `/api/robots/${id}`),
 };

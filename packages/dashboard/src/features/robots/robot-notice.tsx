@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 import { cx, Time } from "../../ui/index.ts";
 
 /** Why a robot cannot be reached, since when, and what can be done all the same; nothing while it is there. */
-export function RobotNotice({ robot: { status, held_at, last_seen_at } }: { robot: Robot }) {
+export function RobotNotice({ robot: { status, held_at, approval, last_seen_at } }: { robot: Robot }) {
   if (status === "decommissioned")
     return (
       <Notice icon={<CircleX size={16} aria-hidden />} title="Decommissioned">
@@ -16,6 +16,13 @@ export function RobotNotice({ robot: { status, held_at, last_seen_at } }: { robo
       <Notice icon={<ShieldAlert size={16} aria-hidden />} title="Held: several machines have its identity" tone="bad">
         Since <Time at={held_at} /> none of them is let in. Switch the others off and let it in again, or give the robot a new key: both are
         in its menu.
+      </Notice>
+    );
+  if (approval === "pending")
+    return (
+      <Notice icon={<ShieldAlert size={16} aria-hidden />} title="Awaiting approval">
+        It enrolled with a key that is not trusted. Secret config values and registry logins are withheld, and config deployments that
+        contain secrets wait, until an admin of the organization approves it in its menu.
       </Notice>
     );
   if (status === "offline")

@@ -1,6 +1,6 @@
 import { type Reason, roleAtLeast } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
-import { type Caller, type Grant, lowerRole, type Place, roleOn, type Scopes, visible } from "../../kernel/caller.ts";
+import { type Caller, type Grant, lowerRole, mayInWholeOrg, type Place, roleOn, type Scopes, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { sql, type Statement } from "../../kernel/sql.ts";
 import { shareCredentials, shareMemberships } from "./store-authority.ts";
@@ -73,6 +73,13 @@ class Authorities {
     if ("fleet_id" in standing) return standing.fleet_id === place.fleet_id ? null : "scope_lost";
     const role = roleOn(standing, place);
     return role !== undefined && roleAtLeast(role, "operator") ? null : "scope_lost";
+  }
+
+  /** Whether the row's authority administers the whole org. */
+  isOrgAdmin(row: Authorized): boolean {
+    const standing = this.#standingOf(storedAuthority(row));
+    if (standing === "unlimited") return true;
+    return standing !== "removed" && "grants" in standing && mayInWholeOrg(standing, "admin");
   }
 
   /** The same as a condition ` and …` that is true of the places that the authority does not reach; undefined when it reaches all. */

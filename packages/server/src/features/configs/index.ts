@@ -1,5 +1,5 @@
 export type { ConfigFile } from "./config-file.ts";
-export { countDataKeys, rewrapDataKeys } from "./data-keys.ts";
+export { countDataKeys, isSealed, rewrapDataKeys } from "./data-keys.ts";
 export { effectiveConfig, type EffectiveValue } from "./effective.ts";
 export { effectiveFiles, type RobotFiles } from "./effective-files.ts";
 export { openFile } from "./open-file.ts";

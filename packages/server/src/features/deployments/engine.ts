@@ -13,7 +13,7 @@ import { pushDesired } from "./push.ts";
 import { continueRollbacks } from "./rollback.ts";
 import { releaseDue } from "./schedule.ts";
 import { nextDueAt } from "./store/deployments.ts";
-import { MISSED_PER_TURN, wakeMissed, wakeMissedArtifact, wakeMissedPrevious } from "./store/targets.ts";
+import { MISSED_PER_TURN, wakeMissed, wakeMissedApproval, wakeMissedArtifact, wakeMissedPrevious } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
 import { UntoldRobots } from "./untold.ts";
 import { advanceRollouts } from "./waves.ts";
@@ -61,7 +61,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     return (await expireDeployments(db, plane)) || late;
   });
   const repair = background(plane, "repair", REPAIR_EVERY_MS, async () => {
-    const woken = [await wakeMissed(db), await wakeMissedArtifact(db), await wakeMissedPrevious(db)];
+    const woken = [await wakeMissed(db), await wakeMissedArtifact(db), await wakeMissedPrevious(db), await wakeMissedApproval(db)];
     if (woken.some((count) => count > 0)) dispatch.wake();
     return woken.includes(MISSED_PER_TURN);
   });

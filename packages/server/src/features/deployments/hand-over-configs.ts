@@ -1,15 +1,22 @@
 import type { Db } from "../../kernel/db.ts";
-import { effectiveFiles, type RobotFiles } from "../configs/index.ts";
+import { effectiveFiles, isSealed, type RobotFiles } from "../configs/index.ts";
 import { giveBack } from "./give-back.ts";
 import { deadlineOf } from "./policy.ts";
-import { bumpGenerations, type ConfigFileChange, listConfigNamespaces, setConfigOrders, setDesiredConfigs } from "./store/robot-state.ts";
+import {
+  bumpGenerations,
+  type ConfigFileChange,
+  listConfigNamespaces,
+  listUnapproved,
+  setConfigOrders,
+  setDesiredConfigs,
+} from "./store/robot-state.ts";
 import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "./store/rows.ts";
-import type { TargetChange } from "./store/targets.ts";
+import { setWaitingFor, type TargetChange } from "./store/targets.ts";
 import type { Engine } from "./transition.ts";
 
 /**
  * Freezes each robot's files. A robot for which there are none has what it is to have; one whose files would break a schema
- * keeps those that it has.
+ * keeps those that it has. Files with secrets wait for the approval of the robot: all of the target's files do, not some of them.
  */
 export async function handOverConfigs(
   tx: Db,
@@ -23,11 +30,16 @@ export async function handOverConfigs(
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const always = await namespacesToKeep(tx, deployment, robot_ids);
   const by_robot = new Map(targets.map((target) => [target.robot_id, target]));
+  const unapproved = new Set((await listUnapproved(tx, org_id, robot_ids)).map(({ id }) => id));
+  const withheld: TargetRow[] = [];
   const changes: TargetChange[] = [];
   for await (const part of effectiveFiles(tx, engine, org_id, { robot_ids, namespace, always })) {
     const given = [...part].flatMap(([robot_id, made]): [TargetRow, RobotFiles][] => {
       const target = by_robot.get(robot_id);
-      return target === undefined ? [] : [[target, made]];
+      if (target === undefined) return [];
+      if (!unapproved.has(robot_id) || ![...made.files.values()].some(({ content }) => isSealed(content))) return [[target, made]];
+      withheld.push(target);
+      return [];
     });
     await setDesiredConfigs(
       tx,
@@ -52,6 +64,12 @@ export async function handOverConfigs(
   }
   const dispatched = changes.flatMap(({ target, to }) => (to === "failed" ? [] : [target.robot_id]));
   await setConfigOrders(tx, org_id, dispatched, namespace ?? ALL_NAMESPACES, deployment.order_number);
+  await setWaitingFor(
+    tx,
+    org_id,
+    withheld.map(({ id }) => id),
+    withheld.map(() => "approval"),
+  );
   // An earlier attempt of them may still stand in what the robot is to have.
   await giveBack(
     tx,

@@ -9,7 +9,7 @@ export { answerRobotAhead, greetRobot } from "./push.ts";
 export { takeProgress } from "./report.ts";
 export { dropDeploymentEvents, dropDeployments } from "./retention.ts";
 export { ReportIntake } from "./report-intake.ts";
-export { artifactStored, endTargetsOfRobot, robotOnline } from "./robots.ts";
+export { artifactStored, endTargetsOfRobot, robotApproved, robotOnline } from "./robots.ts";
 export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";
 export { releaseIsDeployed as releaseInUse } from "./store/deployments.ts";
 export { mayFetch as mayFetchArtifact } from "./store/robot-state.ts";

@@ -78,6 +78,17 @@ test("a robot is told the login of the registry that its image lies in, the near
   assert.deepEqual(await rig.tell(rig.plane, a.robot_id, b.robot_id, elsewhere.robot_id), [LOGIN, nearer, undefined]);
 });
 
+test("a robot that awaits approval gets no login, and gets it once it is approved", TIMEOUT, async () => {
+  await using rig = await start();
+  const [pending, approved] = [await rig.robot(`ghcr.io/${IMAGE}`), await rig.robot(`ghcr.io/${IMAGE}`)];
+  await rig.login("ghcr.io");
+  const set = (at: Date | null) => rig.plane.db.run(sql`update robot set approval_requested_at = ${at} where id = ${pending.robot_id}`);
+  await set(rig.plane.clock.now());
+  assert.deepEqual(await rig.tell(rig.plane, pending.robot_id, approved.robot_id), [undefined, LOGIN]);
+  await set(null);
+  assert.deepEqual(await rig.tell(rig.plane, pending.robot_id), [LOGIN]);
+});
+
 test("a robot that connects is told the login, too", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await rig.robot(`ghcr.io/${IMAGE}`);

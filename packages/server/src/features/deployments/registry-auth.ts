@@ -1,6 +1,7 @@
 import type { Desired } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { registryLogins } from "../configs/index.ts";
+import { listUnapproved } from "./store/robot-state.ts";
 
 const DOCKER_HUB = "docker.io";
 
@@ -13,7 +14,7 @@ export function registryOf(image: string): string {
 
 /**
  * Adds to what robots are told the logins of the registries whose images they are to run. In the message only: nothing of
- * it is written down, and a robot is told no other login. Without one that can be read the robot tries without.
+ * it is written down, and a robot is told no other login, and none before it is approved. Without one that can be read the robot tries without.
  */
 export async function addRegistryAuth(
   { db, secrets, log }: Pick<Plane, "db" | "secrets" | "log">,
@@ -24,8 +25,13 @@ export async function addRegistryAuth(
     Object.values(apps).flatMap(({ release }) => (release?.image == null ? [] : [{ robot_id, release, host: registryOf(release.image) }])),
   );
   if (wanted.length === 0) return;
+  const own = db.forOrg(org_id);
   try {
-    const logins = await registryLogins(db.forOrg(org_id), { secrets }, org_id, [...new Set(wanted.map(({ robot_id }) => robot_id))]);
+    const robot_ids = [...new Set(wanted.map(({ robot_id }) => robot_id))];
+    const unapproved = new Set((await listUnapproved(own, org_id, robot_ids)).map(({ id }) => id));
+    const approved = robot_ids.filter((id) => !unapproved.has(id));
+    if (approved.length === 0) return;
+    const logins = await registryLogins(own, { secrets }, org_id, approved);
     for (const { robot_id, release, host } of wanted) {
       const login = logins.get(robot_id)?.get(host);
       if (login !== undefined) release.registry_auth = login;

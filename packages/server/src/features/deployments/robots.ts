@@ -5,8 +5,9 @@ import { Together } from "../../kernel/together.ts";
 import { arrivalsOf } from "./arrivals.ts";
 import { RETURN_SECONDS } from "./policy.ts";
 import { lockDeployments } from "./store/deployments.ts";
-import { listOpenOfRobot, lockTargets, wakeWaitingForArtifact, wakeWaitingForRobots } from "./store/targets.ts";
-import { type Engine, HINT_DISPATCH, moveTargets } from "./transition.ts";
+import { bumpGenerations } from "./store/robot-state.ts";
+import { listOpenOfRobot, lockTargets, wakeWaitingForApproval, wakeWaitingForArtifact, wakeWaitingForRobots } from "./store/targets.ts";
+import { type Engine, HINT_DISPATCH, HINT_PUSH, moveTargets } from "./transition.ts";
 
 /** A robot is removed: whatever is under way for it ends, in the caller's transaction. */
 export async function endTargetsOfRobot(tx: Db, engine: Engine, org_id: string, robot_id: string, actor: Actor): Promise<void> {
@@ -33,6 +34,16 @@ export async function endTargetsOfRobot(tx: Db, engine: Engine, org_id: string, 
 /** The artifact that targets wait for has arrived. */
 export async function artifactStored(db: Db, engine: Engine, org_id: string, release_id: string): Promise<void> {
   if ((await wakeWaitingForArtifact(db, org_id, release_id)) > 0) db.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+}
+
+/** A robot was approved, in the caller's transaction: it is sent what was withheld, and what waited for that may go. */
+export async function robotApproved(tx: Db, engine: Engine, org_id: string, robot_id: string): Promise<void> {
+  await wakeWaitingForApproval(tx, org_id, robot_id);
+  await bumpGenerations(tx, org_id, [robot_id], engine.clock.now());
+  tx.afterCommit(() => {
+    engine.bus.publish(HINT_DISPATCH, null);
+    engine.bus.publish(HINT_PUSH, { org_id, robot_ids: [robot_id] });
+  });
 }
 
 const WOKEN_MAX = 500;

@@ -3,9 +3,9 @@ import type { Plane } from "../../context.ts";
 import { asksDryRun } from "../../kernel/dry-run.ts";
 import type { Http } from "../../kernel/http.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
-import { notFound } from "../../kernel/fault.ts";
+import { forbidden, notFound } from "../../kernel/fault.ts";
 import { authorityOf } from "../access/index.ts";
-import { openFile } from "../configs/index.ts";
+import { isSealed, openFile } from "../configs/index.ts";
 import { cancelDeployment } from "./cancel.ts";
 import { createConfigDeployment, createDeployment } from "./create.ts";
 import { retryDeployment } from "./from-ended.ts";
@@ -14,7 +14,7 @@ import { planDeployment } from "./plan-rollout.ts";
 import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withRelease } from "./read.ts";
 import { listDeploymentWaves } from "./read-waves.ts";
 import { rollBackDeployment } from "./rollback.ts";
-import { getConfigContent } from "./store/robot-state.ts";
+import { getConfigContent, isApproved } from "./store/robot-state.ts";
 import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
 
 export function deploymentRoutes(http: Http, plane: Plane): void {
@@ -91,6 +91,9 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getAgentConfig, async (_, { db, caller, params }) => {
     const file = await getConfigContent(db, caller.org_id, caller.robot_id, params.namespace);
     if (file === undefined) throw notFound("config of namespace", params.namespace);
+    // It was frozen for the computer before this one, which was approved.
+    if (isSealed(file.content) && !(await isApproved(db, caller.org_id, caller.robot_id)))
+      throw forbidden("the file holds secrets, and the robot waits for the approval of an admin");
     // The exact bytes whose digest the robot was told.
     const { content } = await openFile(db, plane, caller.org_id, file);
     return new Answer<never>(200, content, { "content-type": "application/json; charset=utf-8", etag: `"${file.sha256}"` });

@@ -2,9 +2,9 @@ import { hash, randomBytes } from "node:crypto";
 import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
 import type { BodyOf, NewEnrollmentKey, Routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import type { Caller } from "../../kernel/caller.ts";
+import { type Caller, mayInWholeOrg } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest } from "../../kernel/fault.ts";
+import { badRequest, forbidden } from "../../kernel/fault.ts";
 import { authorityOf } from "../access/index.ts";
 import { announce } from "../events/index.ts";
 import { requireFleet } from "../fleets/index.ts";
@@ -28,6 +28,9 @@ export async function createKey(
 ): Promise<NewEnrollmentKey> {
   const { site_id, fleet_id, label, max_uses = MAX_USES_DEFAULT, expires_in_hours = EXPIRES_IN_HOURS_DEFAULT } = body;
   const { org_id } = caller;
+  const is_admin = mayInWholeOrg(caller, "admin");
+  const { trusted = is_admin } = body;
+  if (trusted && !is_admin) throw forbidden("field trusted: only an admin of the whole org makes a key whose robots get secrets");
   const secret = SECRET_PREFIXES.enrollment_key + randomBytes(SECRET_BYTES).toString("hex");
   const at = plane.clock.now();
   return await db.transaction(async (tx) => {
@@ -42,6 +45,7 @@ export async function createKey(
       site_id,
       fleet_id,
       robot_id: null,
+      trusted,
       max_uses,
       expires_at: expires_in_hours === 0 ? null : new Date(at.getTime() + expires_in_hours * HOUR_MS),
       created_by: caller.actor,

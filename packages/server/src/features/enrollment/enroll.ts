@@ -88,7 +88,7 @@ async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, 
   const fleet = await shareFleet(tx, org_id, fleet_id);
   if (fleet === undefined) throw unknownKey();
   if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
-  await requireAuthority(tx, key, { site_id: fleet.site_id, fleet_id });
+  const { trusted } = await requireAuthority(tx, key, { site_id: fleet.site_id, fleet_id });
   const robot_id = plane.id(ID_PREFIXES.robot);
   const name = body.name ?? defaultName(robot_id, body.platform?.hostname);
   const { labels = {}, platform } = body;
@@ -102,6 +102,7 @@ async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, 
     public_key,
     enrollment_key_id: key_id,
     platform,
+    approved: trusted,
     at,
   });
   await insertRobotKey(tx, org_id, robot_id, public_key, at);
@@ -116,7 +117,7 @@ async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, 
     kind: "robot.enrolled",
     actor: robotActor(robot_id),
     summary: `The robot enrolled into fleet ${fleet.name}`,
-    data: { enrollment_key_id: key_id, label: key.label, site_id: fleet.site_id, fleet_id },
+    data: { enrollment_key_id: key_id, label: key.label, approval: trusted ? "approved" : "pending", site_id: fleet.site_id, fleet_id },
   });
   return { is_new: true, data: { robot_id, org_id, name } };
 }

@@ -38,6 +38,7 @@ test("201: a key is for 100 robots and a day unless told, and its raw value is a
     robot_id: null,
     max_uses: 100,
     uses: 0,
+    trusted: true,
     expires_at: "2030-01-02T00:00:00.000Z",
     status: "active",
     revoked_at: null,

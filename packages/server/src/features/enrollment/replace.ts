@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
 import type { NewEnrollmentKey } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import { type Caller, robotActor } from "../../kernel/caller.ts";
+import { type Caller, mayInWholeOrg, robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, forbidden, notFound, printable } from "../../kernel/fault.ts";
 import { authorityOf } from "../access/index.ts";
@@ -35,6 +35,7 @@ export const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot
       site_id,
       fleet_id,
       robot_id,
+      trusted: mayInWholeOrg(caller, "admin"),
       max_uses: 1,
       expires_at: new Date(at.getTime() + LIFE_MS),
       created_by: actor,
@@ -61,8 +62,8 @@ export async function takePlace(
   const { org_id, id: key_id, robot_id } = key;
   const at = plane.clock.now();
   const robot = await lockRobot(tx, org_id, robot_id);
-  if (robot !== undefined) await requireAuthority(tx, key, robot);
-  const given = await giveRobotKey(tx, { org_id, id: robot_id, public_key, enrollment_key_id: key_id, platform, at });
+  const approved = robot !== undefined && (await requireAuthority(tx, key, robot)).trusted;
+  const given = await giveRobotKey(tx, { org_id, id: robot_id, public_key, enrollment_key_id: key_id, platform, approved, at });
   if (robot === undefined || given === 0) throw forbidden("the robot that this key is for was decommissioned");
   await replaceRobotKey(tx, org_id, robot_id, public_key, at);
   await recordTimeline(tx, plane, {
@@ -71,7 +72,7 @@ export async function takePlace(
     kind: "robot.replaced",
     actor: robotActor(robot_id),
     summary: "A new computer took the robot's place; the key of the one before is refused",
-    data: { enrollment_key_id: key_id },
+    data: { enrollment_key_id: key_id, approval: approved ? "approved" : "pending" },
   });
   announce(tx, plane, org_id, [
     { kind: "robot", id: robot_id, change: "updated" },

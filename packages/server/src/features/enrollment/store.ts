@@ -12,6 +12,7 @@ const keyRow = row({
   site_id: text,
   fleet_id: text,
   robot_id: nullable(text),
+  trusted: bool,
   max_uses: int,
   uses: int,
   expires_at: nullable(timestamptz),
@@ -62,8 +63,8 @@ export interface NewKey extends Omit<KeyRow, "uses" | "revoked_at" | "created_at
 
 export const insertKey = (db: Db, k: NewKey): Promise<KeyRow> =>
   db.one(sql(keyRow)`
-    insert into enrollment_key (org_id, id, hash, label, site_id, fleet_id, robot_id, max_uses, expires_at, created_by, authority, created_at, updated_at)
-    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.robot_id}, ${k.max_uses}, ${k.expires_at}, ${json(k.created_by ?? undefined)}, ${json(k.authority ?? undefined)}, ${k.at}, ${k.at})
+    insert into enrollment_key (org_id, id, hash, label, site_id, fleet_id, robot_id, trusted, max_uses, expires_at, created_by, authority, created_at, updated_at)
+    values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.robot_id}, ${k.trusted}, ${k.max_uses}, ${k.expires_at}, ${json(k.created_by ?? undefined)}, ${json(k.authority ?? undefined)}, ${k.at}, ${k.at})
     returning ${keyRow}`);
 
 /** Revoking again changes nothing. */

@@ -17,6 +17,7 @@ export const toWire = (key: KeyRow, now: Date): EnrollmentKey => ({
   robot_id: key.robot_id,
   max_uses: key.max_uses,
   uses: key.uses,
+  trusted: key.trusted,
   expires_at: wireTime(key.expires_at),
   status: statusOf(key, now),
   revoked_at: wireTime(key.revoked_at),

@@ -316,7 +316,14 @@ test("links whose robots are not shown as connected here are ended, each for its
     sql(row({ enrollment_key_id: text }))`select enrollment_key_id from robot where id = ${links.replaced!.robot_id}`,
   );
   const key = { public_key: Buffer.from(public_key, "base64"), enrollment_key_id };
-  await giveRobotKey(it.plane.db, { org_id, id: links.replaced!.robot_id, ...key, platform: undefined, at: it.clock.now() });
+  await giveRobotKey(it.plane.db, {
+    org_id,
+    id: links.replaced!.robot_id,
+    ...key,
+    platform: undefined,
+    approved: true,
+    at: it.clock.now(),
+  });
   // One that is only coming is left alone.
   const coming = fakeSession("sess_coming", org_id, helloOf((await enrollRobot(it, place)).robot_id));
   sessions.set(coming.robot_id, coming);

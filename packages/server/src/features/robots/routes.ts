@@ -7,6 +7,7 @@ import { readPage } from "../../kernel/page.ts";
 import { serve } from "../../kernel/serve.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
+import { approveRobot } from "./approve.ts";
 import { changeRobots } from "./bulk.ts";
 import { releaseHold } from "./duplicates.ts";
 import { removeRobot } from "./remove.ts";
@@ -45,6 +46,11 @@ export function robotRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.releaseHold, async (_, { params, caller, db }) => {
     await releaseHold(plane, db, caller, params.id);
+    return { data: await readRobot(db, caller.org_id, params.id) };
+  });
+
+  serve(http, plane, routes.approveRobot, async (_, { params, caller, db }) => {
+    await approveRobot(plane, db, caller, params.id);
     return { data: await readRobot(db, caller.org_id, params.id) };
   });
 

@@ -18,6 +18,7 @@ export interface RobotFilter {
   app?: string | undefined;
   release_state?: Robot["release_state"] | undefined;
   config_state?: Robot["config_state"] | undefined;
+  approval?: Robot["approval"] | undefined;
 }
 
 export type Sort = "newest" | "name";
@@ -39,6 +40,7 @@ const STATUS_CONDITIONS: Record<RobotStatus | "any", Statement<unknown>> = {
   decommissioned: sql`and r.decommissioned_at is not null`,
 };
 const NOTHING = sql``;
+const APPROVAL = { approved: sql`and r.approval_requested_at is null`, pending: sql`and r.approval_requested_at is not null` };
 
 /**
  * Robots in the order asked for, behind `after`. Each state that is looked for is read from an index that is in the order of
@@ -50,14 +52,14 @@ export function listRobots(
   filter: RobotFilter,
   { sort, after, limit }: { sort: Sort; after: RobotKey | null; limit: number },
 ): Promise<ShownRobotRow[]> {
-  const { status = "any", fleet_id, site_id, labels, q } = filter;
+  const { status = "any", fleet_id, site_id, labels, q, approval } = filter;
   const from = sort === "newest" ? (after?.id ?? BEHIND_ALL_IDS) : BEHIND_ALL_IDS;
   const [joins, conditions] = [joinsOf(filter, sort, from), conditionsOf(filter, sort)];
   return db.many(
     shown(
       sql`
       select r.org_id, ${robotRow.of("r")} from robot r ${joins}
-      where r.org_id = ${caller.org_id} ${STATUS_CONDITIONS[status]} ${visible(caller, "r.site_id", "r.fleet_id")}
+      where r.org_id = ${caller.org_id} ${STATUS_CONDITIONS[status]} ${approval === undefined ? NOTHING : APPROVAL[approval]} ${visible(caller, "r.site_id", "r.fleet_id")}
         ${fleet_id === undefined ? NOTHING : sql`and r.fleet_id = ${fleet_id}`}
         ${site_id === undefined ? NOTHING : sql`and r.site_id = ${site_id}`}
         ${labels.length === 0 ? NOTHING : sql`and r.labels @> ${json(Object.fromEntries(labels.map(({ key, value }) => [key, value])))}::jsonb`}

@@ -29,6 +29,7 @@ export const robotRow = row({
   node_id: nullable(text),
   last_seen_at: nullable(timestamptz),
   held_at: nullable(timestamptz),
+  approval_requested_at: nullable(timestamptz),
   decommissioned_at: nullable(timestamptz),
   created_at: timestamptz,
   updated_at: timestamptz,
@@ -132,6 +133,11 @@ export const releaseRobot = (db: Db, org_id: string, id: string, now: Date): Pro
   db.run(sql`
     update robot set held_at = null, runs = '[]', updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is not null`);
 
+/** 0 when it was approved already. */
+export const setApproved = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
+  db.run(sql`
+    update robot set approval_requested_at = null, updated_at = ${now} where org_id = ${org_id} and id = ${id} and approval_requested_at is not null`);
+
 export interface NewComputer {
   org_id: string;
   id: string;
@@ -139,14 +145,16 @@ export interface NewComputer {
   public_key: Buffer;
   enrollment_key_id: string;
   platform: Platform | undefined;
+  /** Whether it gets secrets at once. */
+  approved: boolean;
   at: Date;
 }
 
 /** The robot has another key from now on; all else of it stays. 0: it was decommissioned. */
-export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id, platform, at }: NewComputer): Promise<number> =>
+export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id, platform, approved, at }: NewComputer): Promise<number> =>
   db.run(sql`
     update robot set public_key = ${public_key}, enrollment_key_id = ${enrollment_key_id}, platform = coalesce(${json(platform)}::jsonb, platform),
-      held_at = null, runs = '[]', session_id = null, updated_at = ${at}
+      held_at = null, runs = '[]', session_id = null, approval_requested_at = ${approved ? null : at}, updated_at = ${at}
     where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
 
 export interface NewRobot {
@@ -160,14 +168,16 @@ export interface NewRobot {
   public_key: Buffer;
   enrollment_key_id: string;
   platform: Platform | undefined;
+  /** Whether it gets secrets at once. */
+  approved: boolean;
   at: Date;
 }
 
 export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
   db.run(sql`
-    insert into robot (org_id, id, name, site_id, fleet_id, labels, public_key, enrollment_key_id, platform, created_at, updated_at)
+    insert into robot (org_id, id, name, site_id, fleet_id, labels, public_key, enrollment_key_id, platform, approval_requested_at, created_at, updated_at)
     values (${robot.org_id}, ${robot.id}, ${robot.name}, ${robot.site_id}, ${robot.fleet_id}, ${json(robot.labels)}, ${robot.public_key},
-      ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.at}, ${robot.at})`);
+      ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.approved ? null : robot.at}, ${robot.at}, ${robot.at})`);
 
 const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool, held: bool, suspended: bool });
 

@@ -18,6 +18,7 @@ export function toWire(robot: ShownRobotRow): Robot {
     health: robot.health,
     failing: robot.failing,
     held_at: wireTime(robot.held_at),
+    approval: robot.approval_requested_at === null ? "approved" : "pending",
     labels: robot.labels,
     agent_version: robot.agent_version,
     platform: robot.platform,

@@ -18,7 +18,7 @@ async function withUser() {
     sql`insert into user_account (id, email, name, created_at, updated_at) values ('usr_ada', 'ada@example.org', 'Ada', ${now}, ${now})`,
   );
   await it.plane.db.run(sql`
-    insert into membership (org_id, user_id, role, created_at, updated_at) values (${first.org_id}, 'usr_ada', 'viewer', ${now}, ${now}), (${second.org_id}, 'usr_ada', 'admin', ${now}, ${now})`);
+    insert into membership (org_id, user_id, role, name, created_at, updated_at) values (${first.org_id}, 'usr_ada', 'viewer', 'Ada', ${now}, ${now}), (${second.org_id}, 'usr_ada', 'admin', 'Countess', ${now}, ${now})`);
   const { secret } = await createCredential(it.plane.db, it.plane, {
     kind: "user",
     every_org: true,

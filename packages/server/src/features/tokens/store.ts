@@ -57,7 +57,7 @@ export const listOrgOfToken = (db: Db, org_id: string): Promise<MembershipRow[]>
 export const listOrgsOfUser = (db: Db, user_id: string, org_id: string | null): Promise<MembershipRow[]> =>
   // reads: membership, org, user_account
   db.many(sql(membershipRow)`
-    select o.id as org_id, o.name, o.status = 'active' as active, m.role, m.scopes, u.name as user_name
+    select o.id as org_id, o.name, o.status = 'active' as active, m.role, m.scopes, coalesce(m.name, u.email) as user_name
     from membership m join org o on o.id = m.org_id join user_account u on u.id = m.user_id
     where m.user_id = ${user_id} and (${org_id}::text is null or m.org_id = ${org_id}) order by o.id, m.role`);
 

@@ -13,10 +13,9 @@ import {
   dropGrantsExcept,
   findUser,
   hasAdminUser,
-  isInOtherOrg,
   lockGrants,
   lockPeople,
-  renameAccount,
+  renameMember,
   setGrant,
   type UserRow,
 } from "./store.ts";
@@ -33,10 +32,11 @@ export async function addUser(
   return await db.transaction(async (tx) => {
     await lockPeople(tx, org_id);
     const scopes = await checkScopes(tx, org_id, body.scopes ?? []);
-    const id = await addAccount(tx, { id: plane.id(ID_PREFIXES.user), email: addressOf(body.email), name: body.name, at });
+    const id = await addAccount(tx, { id: plane.id(ID_PREFIXES.user), email: addressOf(body.email), at });
     const before = await findUser(tx, org_id, id);
     await lockGrants(tx, org_id, id);
-    await setGrant(tx, org_id, id, { role: body.role, scopes }, at);
+    // A further grant does not rename a member.
+    await setGrant(tx, org_id, id, { role: body.role, scopes }, before?.name ?? body.name, at);
     const user = await readUser(tx, org_id, id);
     if (before !== undefined) {
       await keepAnAdmin(plane, tx, org_id, before, user.grants);
@@ -54,7 +54,6 @@ export async function changeUser(plane: Plane, db: Db, org_id: string, id: strin
     await lockPeople(tx, org_id);
     const user = await readUser(tx, org_id, id);
     const grants = await checkGrants(tx, org_id, body, user);
-    if (body.name !== undefined && body.name !== user.name) await rename(plane, tx, org_id, user, body.name, at);
     if (grants !== undefined) {
       await lockGrants(tx, org_id, id);
       await dropGrantsExcept(
@@ -63,10 +62,12 @@ export async function changeUser(plane: Plane, db: Db, org_id: string, id: strin
         id,
         grants.map(({ role }) => role),
       );
-      for (const grant of grants) await setGrant(tx, org_id, id, grant, at);
+      for (const grant of grants) await setGrant(tx, org_id, id, grant, user.name, at);
       await keepAnAdmin(plane, tx, org_id, user, grants);
       await noteAuthorityChange(tx, plane, org_id, "user", [id]);
     }
+    // After the grants, which keep the name.
+    if (body.name !== undefined && body.name !== user.name) await renameMember(tx, org_id, id, body.name, at);
     announce(tx, plane, org_id, { kind: "user", id, change: "updated" });
     return toWire(await readUser(tx, org_id, id));
   });
@@ -123,14 +124,6 @@ async function checkGrants(
   const [only, ...more] = user.grants;
   if (only === undefined || more.length > 0) throw badRequest(`field grants is needed: user ${user.id} has several roles; send them all`);
   return [{ role: role ?? only.role, scopes: scopes === undefined ? only.scopes : await checkScopes(tx, org_id, scopes) }];
-}
-
-/** An account has one name everywhere, which is not for one org's admin to change under the others. */
-async function rename(plane: Plane, tx: Db, org_id: string, user: UserRow, name: string, at: Date): Promise<void> {
-  // Beside the transaction, which sees this org only.
-  if (await isInOtherOrg(plane.db, org_id, user.id))
-    throw conflict(`user ${user.id} is in another org too; the name can be changed while it is in one only`);
-  await renameAccount(tx, user.id, name, at);
 }
 
 const administers = (grants: readonly Grant[]): boolean => grants.some(({ role, scopes }) => role === "admin" && scopes.length === 0);

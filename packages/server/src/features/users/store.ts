@@ -22,10 +22,10 @@ const idRow = row({ id: text });
 const membersOf = (org_id: string, which: Statement<unknown> = sql``) =>
   // reads: credential
   sql`
-    select u.id, u.email, u.name, m.grants, m.created_at, greatest(u.updated_at, m.updated_at) as updated_at,
+    select u.id, u.email, coalesce(m.name, u.email) as name, m.grants, m.created_at, m.updated_at,
       (select max(c.last_used_at) from credential c where c.org_id = ${org_id} and c.user_id = u.id) as last_seen_at
     from user_account u join (
-      select user_id, jsonb_agg(jsonb_build_object('role', role, 'scopes', scopes)) as grants, min(created_at) as created_at,
+      select user_id, jsonb_agg(jsonb_build_object('role', role, 'scopes', scopes)) as grants, max(name) as name, min(created_at) as created_at,
         max(updated_at) as updated_at
       from membership where org_id = ${org_id} ${which} group by user_id) m on m.user_id = u.id`;
 
@@ -39,7 +39,7 @@ export const listUsers = (
   const named =
     q === undefined
       ? sql``
-      : sql`and exists (select from user_account a where a.id = user_id and (a.name ~ ${containing(q)} or a.email ~ ${containing(q)}))`;
+      : sql`and (name ~ ${containing(q)} or exists (select from user_account a where a.id = user_id and a.email ~ ${containing(q)}))`;
   // Who is on the page first, from where it starts: the org may have many more.
   const page = sql`
     select distinct user_id from membership
@@ -56,34 +56,27 @@ export const lockPeople = (db: Db, org_id: string): Promise<number> =>
   // reads: org
   db.run(sql`select from org where id = ${org_id} for no key update`);
 
-/** The account of an address, made when there is none; an account keeps the name that it has. */
-export const addAccount = async (db: Db, account: { id: string; email: string; name: string; at: Date }): Promise<string> => {
-  const { id, email, name, at } = account;
+/** The account of an address, made when there is none. It has no name of its own: each org names its members. */
+export const addAccount = async (db: Db, { id, email, at }: { id: string; email: string; at: Date }): Promise<string> => {
   await db.run(sql`
-    insert into user_account (id, email, name, created_at, updated_at) values (${id}, ${email}, ${name}, ${at}, ${at})
+    insert into user_account (id, email, name, created_at, updated_at) values (${id}, ${email}, ${email}, ${at}, ${at})
     on conflict (email) do nothing`);
   return (await db.one(sql(idRow)`select id from user_account where email = ${email}`)).id;
 };
 
-export const renameAccount = (db: Db, id: string, name: string, at: Date): Promise<number> =>
-  db.run(sql`update user_account set name = ${name}, updated_at = ${at} where id = ${id}`);
-
-export const isInOtherOrg = async (db: Db, org_id: string, id: string): Promise<boolean> =>
-  (
-    await db.one(sql(anyRow)`
-      -- across orgs: an account is one for all of them
-      select exists (select from membership where user_id = ${id} and org_id <> ${org_id}) as present`)
-  ).present;
+/** What the org calls the person. */
+export const renameMember = (db: Db, org_id: string, user_id: string, name: string, at: Date): Promise<number> =>
+  db.run(sql`update membership set name = ${name}, updated_at = ${at} where org_id = ${org_id} and user_id = ${user_id}`);
 
 /** Holds off what acts on the user's authority: it shares these rows. */
 export const lockGrants = (db: Db, org_id: string, user_id: string): Promise<number> =>
   db.run(sql`select from membership where org_id = ${org_id} and user_id = ${user_id} order by role for update`);
 
 /** A grant of a role that the user has already takes the place of that one. */
-export const setGrant = (db: Db, org_id: string, user_id: string, { role, scopes }: Grant, at: Date): Promise<number> =>
+export const setGrant = (db: Db, org_id: string, user_id: string, { role, scopes }: Grant, name: string, at: Date): Promise<number> =>
   db.run(sql`
-    insert into membership (org_id, user_id, role, scopes, created_at, updated_at)
-    values (${org_id}, ${user_id}, ${role}, ${json(scopes)}, ${at}, ${at})
+    insert into membership (org_id, user_id, role, scopes, name, created_at, updated_at)
+    values (${org_id}, ${user_id}, ${role}, ${json(scopes)}, ${name}, ${at}, ${at})
     on conflict (org_id, user_id, role) do update set scopes = excluded.scopes, updated_at = excluded.updated_at`);
 
 /** Takes away every grant of the user but those of `roles`. */

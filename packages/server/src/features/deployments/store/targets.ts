@@ -281,6 +281,25 @@ export const wakeMissedPrevious = (db: Db) =>
       limit ${MISSED_PER_TURN} for update of t skip locked)
     update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
 
+/** What waited for the robot's approval may go. */
+export const wakeWaitingForApproval = (db: Db, org_id: string, robot_id: string) =>
+  db.run(sql`
+    with waiting as (
+      select deployment_id, id from deployment_target
+      where org_id = ${org_id} and robot_id = ${robot_id} and status = 'queued' and waiting_for = 'approval'
+      order by id for update skip locked)
+    update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
+
+/** The same for targets whose robot was approved while another transaction held them. */
+export const wakeMissedApproval = (db: Db) =>
+  db.run(sql`
+    -- reads: robot
+    with missed as (
+      select t.org_id, t.deployment_id, t.id from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
+      where r.approval_requested_at is null and t.status = 'queued' and t.waiting_for = 'approval'
+      limit ${MISSED_PER_TURN} for update of t skip locked)
+    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
+
 const lateRow = row({ org_id: text, deployment_id: text, id: text });
 export const listLate = (db: Db, now: Date, limit: number) =>
   db.many(
@@ -328,11 +347,12 @@ export const robotStateRow = row({
   fleet_id: text,
   online: bool,
   decommissioned: bool,
+  approved: bool,
   kinds: jsonb<string[]>(),
 });
 /** Robots as dispatch needs them, held against a connect or disconnect until it commits: a wake-up cannot slip between. */
 export const holdRobots = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(robotStateRow)`
     -- reads: robot
-    select id, site_id, fleet_id, node_id is not null as online, decommissioned_at is not null as decommissioned, kinds from robot
+    select id, site_id, fleet_id, node_id is not null as online, decommissioned_at is not null as decommissioned, approval_requested_at is null as approved, kinds from robot
     where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for share`);
