@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { readFileSync, statSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { idleActivity, SimulatedClock, systemClock } from "@robofleet/clock";
@@ -301,4 +302,44 @@ test("a server that sends parts of messages without end is cut, whatever the siz
     assert.equal(peer.close_code, 1002);
   }
   await links(4);
+
+test(
+  "the server's time is followed with each heartbeat, so that a machine that slept or a server that was set is no lasting error",
+  LIMIT,
+  async (t) => {
+    const { peer, deployments, clock } = await startRig(t, ({ behaviour }) => (behaviour.welcome = { heartbeat_seconds: 10 }));
+    await until("the link", () => peer.connected);
+    const later = Date.parse("2040-01-01T00:00:00Z");
+    peer.behaviour.server_time = () => later;
+    await until("the new time", () => (deployments.given().server_time?.() ?? 0) >= later, {
+      meanwhile: () => clock.advance({ seconds: 10 }),
+    });
+  },
+);
+
+const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
+
+test("a config deployment to a robot whose disk is full ends with insufficient_disk", { ...LIMIT, ...ROOT }, async (t) => {
+  const { peer, directory } = await startRig(t);
+  await until("the link", () => peer.connected);
+  peer.send(desiredOf(1));
+  await until("the first state", () => statuses(peer).includes("observed 1"));
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=4k", "none", directory]);
+  try {
+    writeFileSync(join(directory, "ballast"), Buffer.alloc(4_096));
+    const config = { version: 2, sha256: "a".repeat(64), target_id: "tgt_1", deployment_id: "dep_1", attempt: 1 };
+    peer.send({ ...desiredOf(2), configs: { nav: config } });
+    const report = await until("the end", () => peer.reports.find(({ body }) => body.kind === "target"));
+    assert.deepEqual(report.body, {
+      kind: "target",
+      target_id: "tgt_1",
+      deployment_id: "dep_1",
+      attempt: 1,
+      status: "failed",
+      reason: "insufficient_disk",
+      message: "the robot's disk is full",
+    });
+  } finally {
+    execFileSync("umount", ["-l", directory]);
+  }
 });

@@ -16,6 +16,7 @@ import { type Enrolment, openKey, type RobotKey } from "./identity/identity.ts";
 import { readBootId, readPlatform } from "./identity/platform.ts";
 import { DesiredStore } from "./link/desired-store.ts";
 import { Link } from "./link/link.ts";
+import { takeDesired } from "./link/take-desired.ts";
 import { RosBridge } from "./ros/bridge.ts";
 import { rosSettings } from "./ros/settings.ts";
 import { RobotSide } from "./local/robot-side.ts";
@@ -154,14 +155,7 @@ async function run(
   const fetcher = signedFetcher(http);
   const guard = makeGuard(options, disk, enrolment, fetcher);
   const deployments = makeDeployments(options, disk, { fetcher, guard, store, reporter, robot_side });
-  const shells = createShells({
-    clock,
-    shell: config.robot.shell,
-    environment: config.workload_environment,
-    place: (app) => deployments.place?.(app),
-    is_confined: () => guard.requires_signature,
-    state_directory: config.state_directory,
-  });
+  const shells = makeShells(options, deployments, guard);
   const on_connection = robot_side.connectionChanged;
   const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment, config.system_root), clock, log });
   const link = makeLink({
@@ -214,6 +208,17 @@ async function run(
     stop: onceOnly(stop),
   };
 }
+
+/** The shells of the machine and of its apps. */
+const makeShells = ({ config, clock }: AgentOptions, deployments: Deployments, guard: ReleaseGuard): Shells =>
+  createShells({
+    clock,
+    shell: config.robot.shell,
+    environment: config.workload_environment,
+    place: (app) => deployments.place?.(app),
+    is_confined: () => guard.requires_signature,
+    state_directory: config.state_directory,
+  });
 
 /** Reports go to the disk, and from there to the link as soon as there is one. */
 const reporterTo = (outbox: Outbox, parts: { link?: Link }): Reporter => ({
@@ -355,20 +360,6 @@ function makeLink(parts: LinkParts): Link {
           "the desired state of another robot came and was refused",
         );
     },
-  });
-}
-
-/** On disk first, then acted on, then reported; what was stored before is reported again, as the server may not know. */
-function takeDesired(parts: { store: DesiredStore; reporter: Reporter; deployments: Deployments; log: Logger }, desired: Desired): void {
-  const { store, reporter, deployments, log } = parts;
-  deployments.learn?.(desired);
-  store.take(desired, (fresh) => {
-    try {
-      if (fresh) deployments.desired(desired);
-      reporter.report({ kind: "observed", generation: store.generation });
-    } catch (error) {
-      log.error({ generation: desired.generation, reason: errorText(error) }, "could not act on the desired state");
-    }
   });
 }
 

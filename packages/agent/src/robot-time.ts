@@ -4,8 +4,8 @@ import type { Clock } from "@robofleet/clock";
 const CLOCK_OFFSET_BELIEVED_MS = 5_000;
 
 /**
- * The best known time on a robot whose clock may be wrong (no battery, no NTP): the server's time at the last welcome,
- * carried on by the monotonic clock, so that setting the robot's clock does not move it.
+ * The best known time on a robot whose clock may be wrong (no battery, no NTP): the server's time at the last welcome or
+ * heartbeat, carried on by the monotonic clock, so that setting the robot's clock does not move it.
  */
 export class RobotTime {
   readonly #clock: Clock;

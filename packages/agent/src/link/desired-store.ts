@@ -37,9 +37,10 @@ export class DesiredStore {
 
   /**
    * Takes what the server sends. `stored` is called once it is on disk, also for a generation that was there already (the
-   * server may not know); `fresh` is false then and for an older one. While the disk refuses, it is tried again.
+   * server may not know); `fresh` is false then and for an older one. While the disk refuses, it is tried again; `refused` is called the first
+   * time with the error.
    */
-  take(desired: Desired, stored: (fresh: boolean) => void): void {
+  take(desired: Desired, stored: (fresh: boolean) => void, refused?: (error: unknown) => void): void {
     this.stop();
     if (desired.generation <= this.generation) return stored(false);
     try {
@@ -50,6 +51,7 @@ export class DesiredStore {
         "could not store the desired state, trying again",
       );
       this.#retry = this.#options.clock.setTimer(STORE_RETRY_MS, () => this.take(desired, stored));
+      refused?.(error);
       return;
     }
     this.#current = desired;

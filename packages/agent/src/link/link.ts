@@ -167,6 +167,7 @@ export class Link {
       hello: (nonce) => this.#hello(nonce),
       welcomed: (welcome) => this.#welcomed(session()!, welcome),
       message: (message) => this.#message(message),
+      time: (server_time) => this.#options.time.sync(server_time),
       room: () => {
         this.#reports.pump();
         this.#options.shipper.pump();

@@ -1,5 +1,6 @@
 import type { Activity, Clock, Timer } from "@robofleet/clock";
 import {
+  ASK_TIME,
   BulkReceipts,
   CHANNEL_WINDOW_BYTES,
   ChannelTable,
@@ -18,6 +19,7 @@ import {
   SendQueue,
   type ServerMessage,
   type StreamSource,
+  timeInReply,
   type Welcome,
 } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
@@ -34,7 +36,6 @@ const CLOSE_TIMEOUT_MS = 2_000;
 const CLOSE_GOING_AWAY = 1001;
 const CLOSE_PROTOCOL_ERROR = 1002;
 const CLOSE_INTERNAL_ERROR = 1011;
-const NOTHING = new Uint8Array(0);
 
 /** Why a session ended, and what that means for the next. */
 export interface SessionEnd {
@@ -55,6 +56,8 @@ export interface SessionHandlers {
   /** The server took us. Answers why this link is not to be used, if so. */
   welcomed(welcome: Welcome): SessionEnd | undefined;
   message(message: AfterWelcome): void;
+  /** The server's time as of now, milliseconds since 1970: with each heartbeat that it answers. */
+  time(server_time: number): void;
   /** Frames have left: there may be room for more. */
   room(): void;
 }
@@ -222,11 +225,15 @@ export class Session {
     const silent_ms = this.#options.clock.monotonic() - this.#last_heard;
     if (silent_ms >= heartbeat_ms * SILENT_HEARTBEATS_MAX)
       return this.#finish({ reason: `the server was silent for ${Math.round(silent_ms / 1000)} s` });
-    this.#queue.pushControl(FrameType.PING, CONTROL_CHANNEL, NOTHING);
+    this.#queue.pushControl(FrameType.PING, CONTROL_CHANNEL, ASK_TIME);
   }
 
   #ping(frame: Frame): void {
-    if (frame.flags & FLAG_REPLY) return;
+    if (frame.flags & FLAG_REPLY) {
+      const time = timeInReply(frame);
+      if (time !== undefined && this.#welcomed) this.#options.handlers.time(time);
+      return;
+    }
     this.#queue.pushControl(FrameType.PING, frame.channel, Uint8Array.from(frame.payload), FLAG_REPLY);
   }
 

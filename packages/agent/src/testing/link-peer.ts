@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import { UNTIL_MS } from "@robofleet/clock/testing";
 import {
+  asksTime,
   CONTROL_CHANNEL,
   decodeFrame,
   encodeFrame,
@@ -21,6 +22,7 @@ import {
   type Report,
   type RobotMessage,
   type ServerMessage,
+  timeReply,
   type Welcome,
 } from "@robofleet/protocol/link";
 import { type WebSocket, WebSocketServer } from "ws";
@@ -61,6 +63,8 @@ export interface Behaviour {
   /** Never sends a challenge. */
   mute?: boolean;
   ignore_pings?: boolean;
+  /** Told with each heartbeat; absent: a server that does not know the question. */
+  server_time?: () => number;
   ack?: boolean;
   welcome: Partial<Welcome>;
 }
@@ -142,7 +146,9 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     socket.on("message", (data) => {
       const frame = decodeFrame(data as Buffer);
       if (frame.type === FrameType.PING && !(frame.flags & FLAG_REPLY) && behaviour.ignore_pings !== true) {
-        socket.send(encodeFrame(FrameType.PING, CONTROL_CHANNEL, frame.payload, FLAG_REPLY));
+        const { server_time } = behaviour;
+        const payload = asksTime(frame) && server_time !== undefined ? timeReply(server_time()) : frame.payload;
+        socket.send(encodeFrame(FrameType.PING, CONTROL_CHANNEL, payload, FLAG_REPLY));
       }
       if (frame.type !== FrameType.DATA) return;
       const bytes = assemblers[frame.channel as 0 | 1].push(frame);

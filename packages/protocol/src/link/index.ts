@@ -13,6 +13,7 @@ export * from "./frame.ts";
 export type * from "./messages.ts";
 export { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
 export * from "./negotiation.ts";
+export * from "./ping-time.ts";
 export { BULK_BYTES_MAX, BULK_BYTES_MIN, RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 export { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
 export { ITEM_OVERHEAD_BYTES, LINK_RECEIVE_BYTES_MAX, ReceiveMemory, type ReceiveMemoryOptions } from "./receive-memory.ts";

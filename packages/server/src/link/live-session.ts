@@ -1,6 +1,7 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "@robofleet/clock";
 import {
+  asksTime,
   BulkReceipts,
   type Channel,
   ChannelRefused,
@@ -25,6 +26,7 @@ import {
   type SendClass,
   SendQueue,
   type SendQueueOptions,
+  timeReply,
 } from "@robofleet/protocol/link";
 import type { Hello, RobotMessage, ServerMessage } from "@robofleet/protocol/link";
 import type { WebSocket } from "ws";
@@ -204,7 +206,8 @@ export class LiveSession implements Session, Paced, Holder {
 
   #frame(frame: Frame): void {
     if (frame.type === FrameType.PING) {
-      if ((frame.flags & FLAG_REPLY) === 0) this.#reply(FrameType.PING, frame.channel, frame.payload, FLAG_REPLY);
+      const payload = asksTime(frame) ? timeReply(this.#clock.now().getTime()) : frame.payload;
+      if ((frame.flags & FLAG_REPLY) === 0) this.#reply(FrameType.PING, frame.channel, payload, FLAG_REPLY);
     } else if (frame.type === FrameType.DATA) this.#data(frame);
     else this.#table().receive(frame);
   }

@@ -8,6 +8,8 @@ import { FULL_BYTES_MAX, showMessage, SUMMARISED } from "./to-json.ts";
 
 /** How often who follows the list is told of what changed, at most. */
 const LIST_MS = 1_000;
+/** A topic that sent nothing for so long and is on no list ends its stream with that as the reason. */
+const UNPUBLISHED_MS = 1_500;
 /** Topics that the list holds. */
 const LIST_MAX = 2_000;
 
@@ -58,9 +60,12 @@ class Echo {
   #newest: RosMessage | undefined;
   #skipped = 0;
   #sending = false;
+  #has_come = false;
+  readonly #clock: Clock;
 
-  constructor({ ros }: TopicsOptions, channel: Channel, request: EchoRequest) {
+  constructor({ ros, clock }: TopicsOptions, channel: Channel, request: EchoRequest) {
     this.#ros = ros;
+    this.#clock = clock;
     this.#channel = channel;
     this.#request = request;
   }
@@ -68,11 +73,18 @@ class Echo {
   async run(): Promise<void> {
     const { topic, rate } = this.#request;
     const unsubscribe = await this.#ros.subscribe(topic, { rate }, (message) => this.#take(message));
-    await this.#channel.ended;
-    unsubscribe();
+    const ended = this.#channel.ended.then(() => unsubscribe());
+    await Promise.race([ended, this.#clock.sleep(UNPUBLISHED_MS)]);
+    if (!this.#has_come && !(await this.#ros.topics()).some(({ name }) => name === topic) && !this.#has_come)
+      this.#channel.reset(
+        CLOSE_NOT_AVAILABLE,
+        `no topic ${topic} is published on this robot: \`rf robots topics ROBOT list\` lists those that are`,
+      );
+    await ended;
   }
 
   #take(message: RosMessage): void {
+    this.#has_come = true;
     if (this.#newest !== undefined) this.#skipped += 1;
     this.#newest = message;
     if (!this.#sending) void this.#send();

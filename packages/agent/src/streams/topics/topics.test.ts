@@ -155,3 +155,19 @@ test("without ROS, switched off, or asked for nonsense: refused with the reason"
   await assert.rejects(off.open({ op: "echo", topic: "/a" }), { code: 4410, message: "switched off on the robot" });
   assert.equal(off.ros.searches, 0);
 });
+
+test(
+  "a topic that is not published ends its stream within two seconds with the reason; one that is published and silent does not",
+  LIMIT,
+  async (t) => {
+    const { ros, open } = startRobot(t);
+    ros.published = [{ name: "/silent", type: "test_msgs/msg/Any" }];
+    const [silent, unknown] = [await open({ op: "echo", topic: "/silent" }), await open({ op: "echo", topic: "/unknown" })];
+    const { code, reason } = await unknown.ended;
+    assert.equal(code, 4410);
+    assert.match(reason, /^no topic \/unknown is published on this robot/);
+    ros.publish("/silent", { data: 1 });
+    assert.deepEqual((await line(silent)).message, { data: 1 });
+    silent.close();
+  },
+);

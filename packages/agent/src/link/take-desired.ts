@@ -1,0 +1,38 @@
+import type { Desired } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import type { Deployments, Reporter } from "../contract.ts";
+import { errorText } from "../disk/write-atomically.ts";
+import { failureOf } from "../runtime/failure.ts";
+import type { DesiredStore } from "./desired-store.ts";
+
+/** On disk first, then acted on, then reported; what was stored before is reported again, as the server may not know. */
+export function takeDesired(
+  parts: { store: DesiredStore; reporter: Reporter; deployments: Deployments; log: Logger },
+  desired: Desired,
+): void {
+  const { store, reporter, deployments, log } = parts;
+  deployments.learn?.(desired);
+  const act = (fresh: boolean): void => {
+    try {
+      if (fresh) deployments.desired(desired);
+      reporter.report({ kind: "observed", generation: store.generation });
+    } catch (error) {
+      log.error({ generation: desired.generation, reason: errorText(error) }, "could not act on the desired state");
+    }
+  };
+  store.take(desired, act, (error) => refuseConfigs(desired, store.current, reporter, error));
+}
+
+/**
+ * A disk without room for the desired state has none for a config file either. Its deployment ends with that reason; it would end as a timeout
+ * otherwise, as releases do, which take longer and may find room.
+ */
+function refuseConfigs(desired: Desired, before: Desired | undefined, reporter: Reporter, error: unknown): void {
+  const { reason, message } = failureOf(error, "timeout");
+  if (reason !== "insufficient_disk") return;
+  for (const [namespace, { target_id, deployment_id, attempt }] of Object.entries(desired.configs)) {
+    const known = before?.configs[namespace];
+    if (target_id === null || deployment_id === null || (known?.target_id === target_id && known.attempt === attempt)) continue;
+    reporter.report({ kind: "target", target_id, deployment_id, attempt, status: "failed", reason, message });
+  }
+}
