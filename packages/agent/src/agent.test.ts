@@ -302,6 +302,7 @@ test("a server that sends parts of messages without end is cut, whatever the siz
     assert.equal(peer.close_code, 1002);
   }
   await links(4);
+});
 
 test(
   "the server's time is followed with each heartbeat, so that a machine that slept or a server that was set is no lasting error",

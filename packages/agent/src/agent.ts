@@ -156,24 +156,9 @@ async function run(
   const guard = makeGuard(options, disk, enrolment, fetcher);
   const deployments = makeDeployments(options, disk, { fetcher, guard, store, reporter, robot_side });
   const shells = makeShells(options, deployments, guard);
-  const on_connection = robot_side.connectionChanged;
   const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment, config.system_root), clock, log });
-  const link = makeLink({
-    config,
-    tls,
-    clock,
-    activity,
-    key,
-    robot_id,
-    disk,
-    store,
-    deployments,
-    shells,
-    ros,
-    guard,
-    reporter,
-    on_connection,
-  });
+  const served = { store, deployments, shells, ros, guard, reporter, on_connection: robot_side.connectionChanged };
+  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, ...served });
   parts.link = link;
   const { name } = enrolment;
   log.info({ robot_id, name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
