@@ -1,6 +1,5 @@
 import { join } from "node:path";
 import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
-import type { Desired } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
 import type { AppStatus, CreateDeployments, Deployments, Fetcher, LogSink, Reporter } from "./contract.ts";
