@@ -68,14 +68,14 @@ test("a named schema is a component by identity, inside others too", () => {
 });
 
 test("an operation lists the errors that it can answer, and no others", () => {
-  assert.deepEqual(statuses("/api/robots/{id}", "get"), [200, 400, 401, 403, 404, 414, 429, 500, 503]);
-  assert.deepEqual(statuses("/api/sites", "post"), [201, 400, 401, 403, 408, 409, 413, 414, 415, 429, 500, 503]);
-  assert.deepEqual(statuses("/api/admin/orgs", "get"), [200, 400, 401, 403, 414, 500, 503]);
-  assert.deepEqual(statuses("/healthz", "get"), [200, 400, 414, 500]);
-  assert.deepEqual(statuses("/readyz", "get"), [200, 400, 414, 500, 503]);
+  assert.deepEqual(statuses("/api/robots/{id}", "get"), [200, 400, 401, 403, 404, 414, 429, 431, 500, 503]);
+  assert.deepEqual(statuses("/api/sites", "post"), [201, 400, 401, 403, 408, 409, 413, 414, 415, 429, 431, 500, 503]);
+  assert.deepEqual(statuses("/api/admin/orgs", "get"), [200, 400, 401, 403, 414, 429, 431, 500, 503]);
+  assert.deepEqual(statuses("/healthz", "get"), [200, 400, 414, 431, 500]);
+  assert.deepEqual(statuses("/readyz", "get"), [200, 400, 414, 431, 500, 503]);
   const agent = buildOpenapi(all, "agent", "1");
-  assert.deepEqual(statuses("/agent/enroll", "post", agent), [200, 201, 400, 401, 403, 408, 413, 414, 415, 429, 500, 503]);
-  assert.deepEqual(statuses("/agent/artifacts/{sha256}", "get", agent), [200, 206, 400, 401, 403, 404, 414, 416, 500, 503]);
+  assert.deepEqual(statuses("/agent/enroll", "post", agent), [200, 201, 400, 401, 403, 408, 413, 414, 415, 429, 431, 500, 503]);
+  assert.deepEqual(statuses("/agent/artifacts/{sha256}", "get", agent), [200, 206, 400, 401, 403, 404, 414, 416, 429, 431, 500, 503]);
 });
 
 test("security says who may call", () => {

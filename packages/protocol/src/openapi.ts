@@ -128,6 +128,7 @@ const ERRORS: Record<number, { name: string; description: string; headers?: Node
   416: { name: "RangeNotSatisfiable", description: "The range lies outside" },
   423: { name: "Locked", description: "Somebody else is at it; try again", headers: HEADERS.retry },
   429: { name: "TooManyRequests", description: "Too many requests", headers: HEADERS.retry },
+  431: { name: "HeadersTooLarge", description: "The headers are larger than 16 KiB" },
   500: { name: "InternalServerError", description: "The server failed; nothing is known of why" },
   503: { name: "ServiceUnavailable", description: "Not now; try again", headers: HEADERS.retry },
 };
@@ -201,13 +202,13 @@ function securityOf({ access, by, method }: Route): Node[] {
 function errorsOf(route: Route): number[] {
   const portal = isRole(route.access);
   const works = route.tag !== "Reference" && route.tag !== "Operation";
-  const statuses = new Set<number>([400, 414, 500, ...(route.errors ?? [])]);
+  const statuses = new Set<number>([400, 414, 431, 500, ...(route.errors ?? [])]);
   if (route.access !== "public") statuses.add(401);
   if (route.access !== "public") statuses.add(403);
   if (route.params !== undefined) statuses.add(404);
   if (route.idempotency !== undefined) statuses.add(409);
   if (hasBody(route)) for (const status of [408, 413, 415]) statuses.add(status);
-  if (portal || (route.access === "public" && works)) statuses.add(429);
+  if (portal || route.access === "robot" || works) statuses.add(429);
   if (works) statuses.add(503);
   return [...statuses].toSorted((a, b) => a - b);
 }

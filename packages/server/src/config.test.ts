@@ -79,13 +79,13 @@ test("a secret is read from the file that its variable with _FILE names; a file 
   };
   const env = {
     DATABASE_URL_FILE: write("database", "postgres://fleet:s3cret@db/x\n"),
-    SERVICE_ADMIN_TOKEN_FILE: write("admin", "  s3cret-token\r\n"),
+    SERVICE_ADMIN_TOKEN_FILE: write("admin", "  s3cret-token-of-the-file\r\n"),
     ROBOFLEET_BUS_URL_FILE: write("bus", "nats://fleet:s3cret@a"),
   };
   const { database_url, admin_token, bus, nodes } = readSettings({}, env);
   assert.deepEqual(
     [database_url, admin_token, bus?.credentials, nodes?.listen.port],
-    ["postgres://fleet:s3cret@db/x", "s3cret-token", { user: "fleet", pass: "s3cret" }, 7601],
+    ["postgres://fleet:s3cret@db/x", "s3cret-token-of-the-file", { user: "fleet", pass: "s3cret" }, 7601],
   );
   assert.equal(readSettings({}, { SERVICE_ADMIN_TOKEN_FILE: "" }).admin_token, undefined);
   const refused = (wrong: NodeJS.ProcessEnv, message: RegExp): void => {
@@ -94,6 +94,9 @@ test("a secret is read from the file that its variable with _FILE names; a file 
       (error) => error instanceof SettingsError && message.test(error.message) && !error.message.includes("s3cret"),
     );
   };
+  for (const token of ["s3cret", "fifteen letters", "rf_an_admin_token_of_the_service"])
+    refused({ SERVICE_ADMIN_TOKEN: token }, /^SERVICE_ADMIN_TOKEN (has fewer than 16 characters|begins with rf_)/);
+  refused({ SERVICE_ADMIN_TOKEN_FILE: write("short", "s3cret") }, /^SERVICE_ADMIN_TOKEN has fewer than 16 characters/);
   refused({ SERVICE_ADMIN_TOKEN_FILE: write("empty", " \n") }, /^SERVICE_ADMIN_TOKEN_FILE: .*empty is empty$/);
   refused({ DATABASE_URL_FILE: path.join(directory, "none") }, /^DATABASE_URL_FILE: .*none cannot be read \(ENOENT\)$/);
   refused({ DATABASE_URL_FILE: directory }, /^DATABASE_URL_FILE: .* cannot be read \(EISDIR\)$/);

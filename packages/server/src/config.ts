@@ -106,6 +106,8 @@ const TIMER_RANGES: Partial<Record<LimitName, readonly [min: number, max: number
   drain_seconds: [0, 24 * 3_600],
 };
 
+const ADMIN_TOKEN_CHARACTERS_MIN = 16;
+
 export class SettingsError extends Error {}
 
 export interface ServeFlags {
@@ -147,7 +149,7 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     listen,
     tls,
     behind_proxy,
-    admin_token: readSecret("SERVICE_ADMIN_TOKEN", env),
+    admin_token: readAdminToken(env),
     secrets_key: env.ROBOFLEET_SECRETS_KEY || undefined,
     secrets_key_file: env.ROBOFLEET_SECRETS_KEY_FILE || undefined,
     bus: readBus(bus_url),
@@ -189,6 +191,18 @@ function readSecret(name: "DATABASE_URL" | "ROBOFLEET_BUS_URL" | "SERVICE_ADMIN_
   const secret = readSecretFile(`${name}_FILE`, file);
   if (secret === "") throw new SettingsError(`${name}_FILE: ${file} is empty`);
   return secret;
+}
+
+/** The routes behind it reach every org, so a token that can be guessed is refused rather than warned of. */
+function readAdminToken(env: NodeJS.ProcessEnv): string | undefined {
+  const token = readSecret("SERVICE_ADMIN_TOKEN", env);
+  if (token === undefined) return undefined;
+  if (token.length < ADMIN_TOKEN_CHARACTERS_MIN)
+    throw new SettingsError(
+      `SERVICE_ADMIN_TOKEN has fewer than ${ADMIN_TOKEN_CHARACTERS_MIN} characters and could be guessed: set it to what \`openssl rand -hex 32\` prints`,
+    );
+  if (token.startsWith("rf_")) throw new SettingsError("SERVICE_ADMIN_TOKEN begins with rf_ as portal tokens do: set it to another one");
+  return token;
 }
 
 function readSecretFile(variable: string, file: string): string {

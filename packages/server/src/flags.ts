@@ -58,7 +58,7 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
     "nats://[user:password@]host[:4222][,host…][/prefix] or tls://…: the NATS through which several servers on one database tell each other what changed",
   ],
   ["ROBOFLEET_BUS_URL_FILE", "a file that holds it"],
-  ["SERVICE_ADMIN_TOKEN", "token of the admin routes; unset, they are open to this machine only"],
+  ["SERVICE_ADMIN_TOKEN", "token of the admin routes, at least 16 characters; unset, they are open to this machine only"],
   ["SERVICE_ADMIN_TOKEN_FILE", "a file that holds it"],
   [
     "ROBOFLEET_SECRETS_KEY",
@@ -82,7 +82,8 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
 export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   token_requests_per_minute: "requests a minute of one portal token at each server",
   token_burst: "requests of one portal token at once at each server",
-  unknown_requests_per_minute: "unknown tokens and enrolment keys a minute from one address at each server",
+  unknown_requests_per_minute:
+    "unknown tokens, enrolment keys and robot signatures, and wrong admin tokens, a minute from one address (IPv6: /64) at each server",
   database_connections: "connections of each server to the database",
   artifact_bytes_max:
     "bytes that the artifacts of one org may take together; what other servers are receiving in one request counts when it is complete",

@@ -34,13 +34,13 @@ import { createStreams } from "./features/streams/index.ts";
 import { createPortalAuthenticator, type PortalAuthenticator } from "./features/tokens/index.ts";
 import { background } from "./kernel/background.ts";
 import type { SystemDb } from "./kernel/db.ts";
-import { createHttp, mayConnect, NO_PROXY } from "./kernel/http.ts";
+import { createHttp, HOST_TWICE, mayConnect, namesHostTwice, NO_PROXY } from "./kernel/http.ts";
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
 import { createMetrics, measureLinks, measureRetentionClock, type Metrics } from "./kernel/metrics.ts";
 import { servePages } from "./kernel/serve-pages.ts";
 import { clientAddress, Networks } from "./kernel/networks.ts";
 import { RetentionClock } from "./kernel/retention-clock.ts";
-import { RateLimit } from "./kernel/rate-limit.ts";
+import { AddressRateLimit, RateLimit } from "./kernel/rate-limit.ts";
 import { openTls, type Tls } from "./kernel/tls/index.ts";
 import { Gateway, Lease, type LinkHandlers, type Nodes, openNodes, refuseUpgrade, writeNodeAddress } from "./link/index.ts";
 import { mountRoutes } from "./mount-routes.ts";
@@ -100,6 +100,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
       // Not by the class URL, which throws on a path such as `//`.
       const pathname = (request.url ?? "/").split("?", 1)[0];
       if (!mayConnect(plane, request)) refuseUpgrade(socket, 403, "forbidden", NO_PROXY);
+      else if (namesHostTwice(request)) refuseUpgrade(socket, 400, "bad_request", HOST_TWICE);
       else if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, clientAddress(request, plane.proxies));
       else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path opens no WebSocket");
     });
@@ -269,9 +270,11 @@ const authenticators = (portal: PortalAuthenticator, plane: () => Plane): Plane[
 });
 
 function rateLimits(clock: Clock, { token_requests_per_minute, token_burst, unknown_requests_per_minute }: Limits): Plane["rate_limits"] {
+  const unknown = { per_minute: unknown_requests_per_minute, burst: unknown_requests_per_minute };
   return {
     token: new RateLimit(clock, "token", { per_minute: token_requests_per_minute, burst: token_burst }),
-    unknown: new RateLimit(clock, "unknown", { per_minute: unknown_requests_per_minute, burst: unknown_requests_per_minute }),
+    unknown: new AddressRateLimit(clock, "unknown", unknown),
+    admin: new AddressRateLimit(clock, "admin", unknown),
   };
 }
 

@@ -105,14 +105,24 @@ export function requireMeant(credentials: Credentials, { session }: Caller, what
   if (what === "changes") requireCsrfToken(credentials.headers, session);
 }
 
-/** Lets the holder of the service's admin token pass; without such a token, whoever sits at the machine itself. */
-export function authenticateAdmin(policy: AdminPolicy, credentials: Credentials): void {
+/**
+ * Lets the holder of the service's admin token pass; without such a token, whoever sits at the machine itself. A person chose the token: an
+ * address that guessed too often is refused whatever it shows next.
+ */
+export function authenticateAdmin(
+  { admin: policy, rate_limits }: Pick<KernelPlane, "admin" | "rate_limits">,
+  credentials: Credentials,
+): void {
   if (policy.token === undefined) return requireLoopback(policy, credentials);
   const bearer = bearerOf(credentials);
   const extra = header(credentials, "x-service-admin-token");
   const admits = (secret: string | undefined): boolean => secret !== undefined && equal(secret, policy.token as string);
+  const is_portal_token = bearer !== undefined && bearer.startsWith("rf_");
+  const is_guess = extra !== undefined || (bearer !== undefined && !is_portal_token);
+  if (is_guess) rate_limits.admin.check(credentials.ip);
   if (admits(extra) || admits(bearer)) return;
-  if (bearer !== undefined && bearer.startsWith("rf_")) throw forbidden("this needs the service's admin token, not a portal token");
+  if (is_guess) rate_limits.admin.take(credentials.ip);
+  if (is_portal_token) throw forbidden("this needs the service's admin token, not a portal token");
   throw unauthorized("the service's admin token is needed");
 }
 
@@ -148,5 +158,9 @@ export async function authenticateRobot(plane: KernelPlane, credentials: Credent
   }
   const skew = Math.abs(plane.clock.now().getTime() - Number(at));
   if (!(skew <= ROBOT_SIGNATURE_WINDOW_MS)) throw unauthorized("the robot's signature is too old or too new");
-  return plane.authenticators.robot(robot_id, httpRequestText(robot_id, method, path, Number(at)), signature);
+  const text = httpRequestText(robot_id, method, path, Number(at));
+  return plane.authenticators.robot(robot_id, text, signature).catch((error: unknown) => {
+    if (error instanceof Fault && error.code === "unauthorized") plane.rate_limits.unknown.take(credentials.ip);
+    throw error;
+  });
 }

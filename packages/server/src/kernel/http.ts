@@ -6,7 +6,7 @@ import { TLSSocket } from "node:tls";
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal } from "./authenticate.ts";
 import { BODY_BYTES_MAX, parseBody } from "./body.ts";
-import { diskFull, Fault, forbidden, httpError, notFound } from "./fault.ts";
+import { badRequest, diskFull, Fault, forbidden, httpError, notFound } from "./fault.ts";
 import { Idempotency } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import { measureHandshakes, type Metrics } from "./metrics.ts";
@@ -94,6 +94,23 @@ function measuredHandshakes({ clock }: Pick<KernelPlane, "clock">, metrics: Metr
 export const mayConnect = ({ proxies }: Pick<KernelPlane, "proxies">, { socket }: IncomingMessage): boolean =>
   proxies.size === 0 || proxies.has(socket.remoteAddress);
 
+export const HOST_TWICE = "the request has two Host headers";
+
+/** Node takes the first one, and what stands in front of the server may have taken the other (RFC 9112, 3.2). */
+export function namesHostTwice({ rawHeaders }: Pick<IncomingMessage, "rawHeaders">): boolean {
+  let hosts = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === "host") hosts += 1;
+  return hosts > 1;
+}
+
+/** Why a request is refused whatever it asks for. */
+function refusalOf(plane: KernelPlane, request: IncomingMessage): Fault | undefined {
+  if (!mayConnect(plane, request)) return forbidden(NO_PROXY);
+  if (namesHostTwice(request)) return badRequest(HOST_TWICE);
+  if ((request.url?.length ?? 0) > URL_CHARACTERS_MAX) return httpError(414, `the URL is longer than ${URL_CHARACTERS_MAX} characters`);
+  return undefined;
+}
+
 /** A path that cannot be decoded knows no method. */
 const NO_METHODS = new Methods();
 
@@ -133,9 +150,8 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     addCommonHeaders(request, reply);
     // Not with an authority of our own: a browser that remembered it could not be let past a changed certificate any more.
     if (options.tls !== undefined && options.tls.authority === undefined) reply.header("strict-transport-security", HSTS);
-    if (!mayConnect(plane, request.raw)) return next(forbidden(NO_PROXY) as never);
-    if ((request.raw.url?.length ?? 0) > URL_CHARACTERS_MAX)
-      return next(httpError(414, `the URL is longer than ${URL_CHARACTERS_MAX} characters`) as never);
+    const refusal = refusalOf(plane, request.raw);
+    if (refusal !== undefined) return next(refusal as never);
     // A request without a body has no content type to object to.
     if (!hasBody(request.raw)) delete request.raw.headers["content-type"];
     else
@@ -210,7 +226,7 @@ function parseJsonBodies(app: FastifyInstance): void {
 /** Nothing is told about paths under /api/ to those who have no token. */
 async function answerUnknown(plane: KernelPlane, methods: Methods, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const path = (request.raw.url ?? "").split("?", 1)[0] ?? "";
-  if (path.startsWith("/api/admin/")) authenticateAdmin(plane.admin, credentialsOf(request, plane.proxies));
+  if (path.startsWith("/api/admin/")) authenticateAdmin(plane, credentialsOf(request, plane.proxies));
   else if (path.startsWith("/api/")) {
     const caller = await authenticatePortal(plane, credentialsOf(request, plane.proxies));
     reply.header("x-service-org-id", caller.org_id);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { clientAddress, Networks, parseNetworks, siteOf } from "./networks.ts";
+import { clientAddress, networkOf, Networks, parseNetworks, siteOf } from "./networks.ts";
 
 test("addresses and ranges of both families are read; what is none of them is refused as a whole", () => {
   assert.deepEqual(parseNetworks("10.0.0.0/8, 127.0.0.1,fd00::/8,::1"), ["10.0.0.0/8", "127.0.0.1", "fd00::/8", "::1"]);
@@ -65,4 +65,22 @@ test("the origin of our pages is Host with how the request came; X-Forwarded-* c
   assert.equal(site("10.0.0.1", { host: "x", "x-forwarded-host": "evil.test, fleet.test" }).origin, "https://fleet.test");
   for (const host of [undefined, "", "a/b", "a b", "user@evil.test", "a:b:c"])
     assert.equal(site("192.0.2.1", host === undefined ? {} : { host }).origin, undefined, host);
+});
+
+test("limits count an IPv4 address as itself and an IPv6 address by its /64, however it is written", () => {
+  const cases: [address: string, network: string][] = [
+    ["192.0.2.7", "192.0.2.7"],
+    ["::ffff:192.0.2.7", "192.0.2.7"],
+    ["::ffff:c000:207", "192.0.2.7"],
+    ["2001:db8::1", "2001:db8:0:0::/64"],
+    ["2001:DB8:0:0:ffff:ffff:ffff:ffff", "2001:db8:0:0::/64"],
+    ["2001:db8:0:1::1", "2001:db8:0:1::/64"],
+    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
+    ["::1", "0:0:0:0::/64"],
+    ["fe80::1%eth0", "fe80:0:0:0::/64"],
+    ["1::", "1:0:0:0::/64"],
+    ["unknown", "unknown"],
+    ["", ""],
+  ];
+  for (const [address, network] of cases) assert.equal(networkOf(address), network, address);
 });

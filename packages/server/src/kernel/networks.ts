@@ -28,6 +28,24 @@ export class Networks {
 /** An IPv4 address in its own form also where a socket of both families shows it as IPv6. */
 const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, "");
 
+const IPV6_GROUPS = 8;
+/** Of an IPv6 address: a provider gives each customer at least this network, so that one machine has 2^64 addresses. */
+const IPV6_NETWORK_GROUPS = 4;
+
+/** What limits count an address as: IPv4 as it is, IPv6 by its /64. Anything else is returned unchanged. */
+export function networkOf(address: string): string {
+  const plain = plainAddress(address.split("%", 1)[0] ?? "");
+  if (isIP(plain) !== 6) return plain;
+  const [head = "", tail] = (URL.parse(`http://[${plain}]`)?.hostname ?? "").slice(1, -1).split("::");
+  const before = head === "" ? [] : head.split(":");
+  const after = tail === undefined || tail === "" ? [] : tail.split(":");
+  const groups = [...before, ...Array.from({ length: IPV6_GROUPS - before.length - after.length }, () => "0"), ...after];
+  const [high, low] = groups.slice(-2).map((group) => Number.parseInt(group, 16));
+  if (groups.slice(0, 5).every((group) => group === "0") && groups[5] === "ffff" && high !== undefined && low !== undefined)
+    return [high >> 8, high & 0xff, low >> 8, low & 0xff].join(".");
+  return `${groups.slice(0, IPV6_NETWORK_GROUPS).join(":")}::/64`;
+}
+
 /** Reads `10.0.0.0/8,127.0.0.1`; undefined when a part is no address and no range in CIDR form. */
 export function parseNetworks(text: string): string[] | undefined {
   const parts = text.split(",").map((part) => part.trim());

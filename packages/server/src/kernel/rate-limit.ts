@@ -1,6 +1,7 @@
 import type { Clock } from "@robofleet/clock";
 import { LRUCache } from "lru-cache";
 import { httpError } from "./fault.ts";
+import { networkOf } from "./networks.ts";
 
 export interface Rate {
   per_minute: number;
@@ -67,12 +68,29 @@ export class RateLimit {
   }
 }
 
+/** The same by the network that an address is in: see networkOf. */
+export class AddressRateLimit extends RateLimit {
+  override take(address: string): void {
+    super.take(networkOf(address));
+  }
+
+  override tryTake(address: string, cost: number): boolean {
+    return super.tryTake(networkOf(address), cost);
+  }
+
+  override check(address: string): void {
+    super.check(networkOf(address));
+  }
+}
+
 /** In whole numbers: what is less than one a minute is told by the hour. */
 const policyOf = ({ per_minute }: Rate): string => (per_minute < 1 ? `q=${Math.round(per_minute * 60)};w=3600` : `q=${per_minute};w=60`);
 
 export interface RateLimits {
   /** Requests of one portal token. */
   token: RateLimit;
-  /** Unknown tokens and unknown enrolment keys from one address. */
-  unknown: RateLimit;
+  /** Unknown tokens, unknown enrolment keys and wrong signatures of robots from one network. */
+  unknown: AddressRateLimit;
+  /** Wrong admin tokens from one network. */
+  admin: AddressRateLimit;
 }

@@ -248,7 +248,7 @@ async function authenticate(plane: KernelPlane, route: Route, request: FastifyRe
     case "public":
       return undefined;
     case "service_admin":
-      authenticateAdmin(plane.admin, credentials);
+      authenticateAdmin(plane, credentials);
       return undefined;
     case "robot":
       return authenticateRobot(plane, credentials, request.method, request.raw.url ?? "");

@@ -40,7 +40,7 @@ function storm({
       seen.waited_most = Math.max(seen.waited_most, clock.monotonic() - asked_at);
       clock.setTimer(booking.retry_after_ms, () => come(booking.slot));
     };
-    const enter = (): void => {
+    const enter = (): boolean => {
       seen.waited_most = Math.max(seen.waited_most, clock.monotonic() - asked_at);
       slots.begun();
       seen.under_way += 1;
@@ -50,6 +50,7 @@ function storm({
         seen.under_way -= 1;
         slots.ended();
       });
+      return true;
     };
     const answer = slots.ask({ slot, enter, sendAway });
     if (answer.to === "later") sendAway(answer.booking);
@@ -98,7 +99,7 @@ test("who comes at its slot waits in line although others ask all the time; who 
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   let entered = 0;
-  const ask = (slot?: string) => slots.ask({ slot, enter: () => (entered += 1), sendAway: () => {} });
+  const ask = (slot?: string) => slots.ask({ slot, enter: () => (entered += 1) > 0, sendAway: () => {} });
   let answer = ask();
   while (answer.to !== "later") answer = ask();
   for (let i = 0; i < 100; i += 1) answer = ask();
@@ -123,7 +124,11 @@ test("who leaves the line has no turn, and when it closes those in it are sent a
   const slots = new AcceptSlots(clock, 1);
   const seen: string[] = [];
   const ask = (name: string) =>
-    slots.ask({ slot: undefined, enter: () => seen.push(`${name} in`), sendAway: ({ slot }) => seen.push(`${name} away ${typeof slot}`) });
+    slots.ask({
+      slot: undefined,
+      enter: () => seen.push(`${name} in`) > 0,
+      sendAway: ({ slot }) => seen.push(`${name} away ${typeof slot}`),
+    });
   ask("first");
   const second = ask("second");
   ask("third");
@@ -140,7 +145,7 @@ test("an admission that hangs keeps others in line until they are sent away in t
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   let away = 0;
-  for (let i = 0; i < 5_000; i += 1) slots.ask({ slot: undefined, enter: () => slots.begun(), sendAway: () => (away += 1) });
+  for (let i = 0; i < 5_000; i += 1) slots.ask({ slot: undefined, enter: () => (slots.begun(), true), sendAway: () => (away += 1) });
   assert.ok(slots.booked <= 600, `${slots.booked} slots are booked`);
   await clock.advance({ seconds: 120 });
   assert.equal(slots.in_line, 0);
@@ -150,5 +155,34 @@ test("an admission that hangs keeps others in line until they are sent away in t
 
 test("without a rate everybody is let in", () => {
   const slots = new AcceptSlots(clockAt(), 0);
-  for (let i = 0; i < 10_000; i += 1) assert.equal(slots.ask({ slot: undefined, enter: () => {}, sendAway: () => {} }).to, "entered");
+  for (let i = 0; i < 10_000; i += 1) assert.equal(slots.ask({ slot: undefined, enter: () => true, sendAway: () => {} }).to, "entered");
+});
+
+test("links that are let in and say nothing do not slow the node's admissions down", async () => {
+  const clock = clockAt();
+  const slots = new AcceptSlots(clock, 500);
+  let robots = 0;
+  const robot = (): boolean => {
+    slots.begun();
+    clock.setTimer(1, () => slots.ended());
+    return (robots += 1) > 0;
+  };
+  for (let tick = 0; tick < 1_000; tick += 1) {
+    // 1,000 silent ones a second beside 100 robots.
+    for (let i = 0; i < 20; i += 1) slots.ask({ slot: undefined, enter: () => true, sendAway: () => {} });
+    for (let i = 0; i < 2; i += 1) slots.ask({ slot: undefined, enter: robot, sendAway: () => {} });
+    await clock.advance({ milliseconds: 20 });
+  }
+  assert.equal(slots.rate, 500);
+});
+
+test("who does not take its turn leaves it to the next in line", async () => {
+  const clock = clockAt();
+  const slots = new AcceptSlots(clock, 10);
+  const seen: number[] = [];
+  for (let i = 0; i < 20; i += 1)
+    slots.ask({ slot: undefined, enter: () => (i < 10 || i > 12 ? seen.push(i) > 0 : false), sendAway: () => {} });
+  await clock.advance({ seconds: 1 });
+  assert.ok(seen.includes(13), seen.join());
+  assert.ok(!seen.includes(10));
 });

@@ -47,8 +47,8 @@ type Answer = { to: "entered" } | { to: "in_line"; leave: () => void } | { to: "
 interface Asking {
   /** What an earlier answer booked, if it names one. */
   slot: string | undefined;
-  /** Called once when it is let in, at once or later. */
-  enter: () => void;
+  /** Called once when it is let in, at once or later; false when it does not take its turn. */
+  enter: () => boolean;
   /** Called once instead, when its turn in the line does not come in time. */
   sendAway: (booking: Booking) => void;
 }
@@ -79,6 +79,8 @@ export class AcceptSlots {
   #asked = 0;
   #ended = 0;
   #measured_from = -Infinity;
+  /** Admissions that have begun were waited for: the node, and not those who say nothing, decides how many are let in. */
+  #is_behind = false;
 
   /** `per_second` 0: no limit. */
   constructor(clock: Pick<Clock, "monotonic" | "random" | "setTimer">, per_second: number) {
@@ -150,13 +152,14 @@ export class AcceptSlots {
   }
 
   #mayEnter(now: number): boolean {
-    return this.#under_way < Math.max(UNDER_WAY_MIN, (this.#proven * AHEAD_MS) / 1_000) && this.#next_at <= now;
+    const has_room = this.#under_way < Math.max(UNDER_WAY_MIN, (this.#proven * AHEAD_MS) / 1_000);
+    if (!has_room) this.#is_behind = true;
+    return has_room && this.#next_at <= now;
   }
 
   #enter({ slot, enter }: Asking): Answer {
     if (slot !== undefined) this.#booked.delete(slot);
-    if (this.#per_second > 0) this.#next_at = Math.max(this.#next_at, this.#clock.monotonic() - BURST_MS) + this.#interval_ms;
-    enter();
+    if (enter() && this.#per_second > 0) this.#next_at = Math.max(this.#next_at, this.#clock.monotonic() - BURST_MS) + this.#interval_ms;
     return { to: "entered" };
   }
 
@@ -201,6 +204,7 @@ export class AcceptSlots {
     this.#measured_from = now;
     this.#asked = 0;
     this.#ended = 0;
+    this.#is_behind = false;
   }
 
   /**
@@ -210,7 +214,7 @@ export class AcceptSlots {
   #measure(now: number): void {
     const took_ms = now - this.#measured_from;
     if (took_ms < MEASURE_MS) return;
-    if (this.#line.size > 0) this.#learn(this.#ended / (took_ms / 1_000), this.#asked / (took_ms / 1_000));
+    if (this.#line.size > 0 && this.#is_behind) this.#learn(this.#ended / (took_ms / 1_000), this.#asked / (took_ms / 1_000));
     else if (this.#booked.size > 0) this.#rate = Math.min(this.#per_second, this.#rate * RATE_GROWTH);
     this.#startMeasuring(now);
   }

@@ -35,8 +35,8 @@ export type Admission =
  * exhaustive: a message type without one does not compile.
  */
 export interface LinkHandlers {
-  /** Checks the hello's signature over the nonce. */
-  admit(hello: Hello, nonce: string): Promise<Admission>;
+  /** Checks the hello's signature over the nonce; `ip` is the robot's address. */
+  admit(hello: Hello, nonce: string, ip: string): Promise<Admission>;
   /** The robot was welcomed: presence first, then what it is to be told. */
   connected(session: Session): Promise<void>;
   disconnected(session: Session, reason: string): Promise<void>;

@@ -18,6 +18,7 @@ import {
 import type { RobotMessage } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
+import { AddressShares } from "./address-shares.ts";
 import { AcceptSlots } from "./accept-slots.ts";
 import type { Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage, storableText } from "./inbound.ts";
@@ -76,7 +77,8 @@ export class Gateway implements Link {
   readonly #slots: AcceptSlots;
   readonly #send_options: SendQueueOptions;
   readonly #events: SessionEvents;
-  #unauthenticated = 0;
+  /** Upgraded links that have not said hello yet. */
+  readonly #silent: AddressShares;
   /** Sockets between the upgrade and the welcome. */
   readonly #greeted = new Set<WebSocket>();
   #draining = false;
@@ -87,6 +89,7 @@ export class Gateway implements Link {
     this.#context = context;
     this.#send_options = sendOptions(context.clock);
     this.#events = this.#sessionEvents();
+    this.#silent = new AddressShares(context.settings.unauthenticated_links_max);
     this.#slots = new AcceptSlots(context.clock, context.settings.link_accepts_per_second);
     this.#timer = context.clock.every(context.settings.heartbeat_seconds * 1_000, () => this.#cutSilent());
   }
@@ -154,8 +157,7 @@ export class Gateway implements Link {
     const { settings } = this.#context;
     if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
     if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is cut off", { "retry-after": "5" });
-    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || this.#unauthenticated >= settings.unauthenticated_links_max)
-      return refuseForNow(socket, { retry_after_ms: FULL_RETRY_MS * (0.5 + this.#context.clock.random()) });
+    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !this.#silent.hasRoom(ip)) return this.#refuseForLong(socket);
     if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
       return refuseUpgrade(socket, 426, "http_error", `this server speaks ${LINK_SUBPROTOCOL}, and nothing that was offered`, {
         "sec-websocket-protocol": LINK_SUBPROTOCOL,
@@ -167,7 +169,14 @@ export class Gateway implements Link {
       slot: typeof slot === "string" ? slot : undefined,
       enter: () => {
         socket.off("close", leave).off("error", ignore);
-        if (!socket.destroyed) this.#open(request, socket, head, ip);
+        if (socket.destroyed) return false;
+        // Others of its network have come meanwhile and said nothing.
+        if (!this.#silent.hasRoom(ip)) {
+          this.#refuseForLong(socket);
+          return false;
+        }
+        this.#open(request, socket, head, ip);
+        return true;
       },
       sendAway: (booking) => {
         socket.off("close", leave).off("error", ignore);
@@ -180,14 +189,13 @@ export class Gateway implements Link {
     socket.once("close", leave).on("error", ignore);
   }
 
+  #refuseForLong(socket: Duplex): void {
+    refuseForNow(socket, { retry_after_ms: FULL_RETRY_MS * (0.5 + this.#context.clock.random()) });
+  }
+
   /** It is the robot's turn: the upgrade, and then the challenge. */
   #open(request: IncomingMessage, socket: Duplex, head: Buffer, ip: string): void {
-    this.#unauthenticated += 1;
-    let counted = true;
-    const uncount = (): void => {
-      if (counted) this.#unauthenticated -= 1;
-      counted = false;
-    };
+    const uncount = this.#silent.take(ip);
     socket.once("close", uncount);
     // The answer to the upgrade and the challenge leave in one write.
     socket.cork();
@@ -231,7 +239,7 @@ export class Gateway implements Link {
     const protocol = commonProtocol(hello.protocols);
     if (protocol === undefined)
       return refuse(ws, queue, "unsupported_protocol", `this server speaks version ${LINK_PROTOCOLS.join(", ")} of the link`);
-    const admission = await this.#context.handlers().admit(hello, nonce);
+    const admission = await this.#context.handlers().admit(hello, nonce, ip);
     if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message);
     if (ws.readyState !== ws.OPEN) return;
     // It may have been frozen since: the robot is another node's by now.

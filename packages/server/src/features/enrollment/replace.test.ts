@@ -28,7 +28,7 @@ async function withRobot() {
     (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${robot_id}/timeline`, { token })).body.items.map(({ kind }) => kind);
   const admit = createAdmission(it.plane, (_db, _org_id, outboxes) => Promise.resolve(outboxes.map(() => 0)));
   const admission = async (who: Identity, nonce = "nonce") => {
-    const answer = await admit(signedHello(who, robot_id, nonce), nonce);
+    const answer = await admit(signedHello(who, robot_id, nonce), nonce, "192.0.2.1");
     return answer.admitted ? "admitted" : answer.code;
   };
   return { it, token, org_id, place, robot_id, identity, sessions, unwatch, replace, enroll, robot, timeline, admit, admission };
@@ -78,7 +78,7 @@ test("a link that was let in with the old key and is written down after the chan
   await using _ = it;
   const { key } = (await replace()).body.data;
   const hello = signedHello(identity, robot_id, "nonce");
-  assert.equal((await admit(hello, "nonce")).admitted, true);
+  assert.equal((await admit(hello, "nonce", "192.0.2.1")).admitted, true);
   await enroll(key, newIdentity().public_key);
   const late = fakeSession("sess_1", org_id, hello);
   await robotConnected(it.plane, late);

@@ -1,7 +1,6 @@
 import { constants, deflateRawSync, inflateRawSync, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import type { LogRecordBody } from "@robofleet/protocol/link";
 import { boundFields } from "./bounded-fields.ts";
-import type { BatchRow } from "./store.ts";
 
 export type Codec = "zstd" | "deflate";
 
@@ -21,8 +20,15 @@ export function pack(records: readonly LogRecordBody[], json?: Uint8Array): { co
     : { codec: "zstd", packed: zstdCompressSync(bytes, ZSTD_OPTIONS) };
 }
 
+interface Packed {
+  codec: Codec;
+  records: Buffer;
+  first_seq: number;
+  received_at: Date;
+}
+
 /** What is read in place of a flush whose bytes are damaged. */
-const unreadable = ({ first_seq, received_at }: Pick<BatchRow, "first_seq" | "received_at">): LogRecordBody => ({
+const unreadable = ({ first_seq, received_at }: Packed): LogRecordBody => ({
   seq: first_seq,
   at: received_at.toISOString(),
   level: "error",
@@ -32,7 +38,7 @@ const unreadable = ({ first_seq, received_at }: Pick<BatchRow, "first_seq" | "re
 });
 
 /** The JSON array of a flush as it was packed. Never throws: one damaged flush must not make the others unreadable. */
-export function unpack(batch: BatchRow): string {
+export function unpack(batch: Packed): string {
   const { codec, records } = batch;
   try {
     return (codec === "zstd" ? zstdDecompressSync(records) : inflateRawSync(records)).toString("utf8");

@@ -4,7 +4,7 @@ import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, forbidden, httpError, printable } from "../../kernel/fault.ts";
-import { RateLimit } from "../../kernel/rate-limit.ts";
+import { AddressRateLimit } from "../../kernel/rate-limit.ts";
 import { countPending, insertOrg, type OrgRow } from "./store.ts";
 import { toWire } from "./wire.ts";
 
@@ -28,7 +28,7 @@ export const nameTaken = (name: string) => conflict(`an org with the name ${prin
 /** Takes requests for orgs from whoever asks, a few an hour from one address; none when the limit is 0. */
 export function createOrgRequests(plane: Plane): (db: Db, ip: string, body: BodyOf<Routes["requestOrg"]>) => Promise<Org> {
   const { org_requests_per_hour: burst } = plane.settings.limits;
-  const rate = new RateLimit(plane.clock, "org-requests", { per_minute: burst / MINUTES_PER_HOUR, burst });
+  const rate = new AddressRateLimit(plane.clock, "org-requests", { per_minute: burst / MINUTES_PER_HOUR, burst });
   return async (db, ip, { name, email }) => {
     if (burst === 0) throw forbidden("this server takes no requests for orgs; ask whoever runs it");
     rate.take(ip);

@@ -3,8 +3,9 @@ import { linkChallengeText, type Hello } from "@robofleet/protocol/link";
 import type { RobotCaller } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { forbidden, unauthorized } from "../../kernel/fault.ts";
+import type { RateLimit } from "../../kernel/rate-limit.ts";
 import { Together } from "../../kernel/together.ts";
-import type { Admission } from "../../link/index.ts";
+import type { Admission, LinkHandlers } from "../../link/index.ts";
 import { reportPositions } from "../deployments/index.ts";
 import { findIdentities, findIdentity, type IdentityRow } from "./store.ts";
 
@@ -55,7 +56,10 @@ const AT_ONCE = 2;
  * logs are known. Robots that come at the same time are looked up together. The positions of the logs are handed in: logs are
  * kept by a feature that knows robots, not the reverse.
  */
-export function createAdmission({ db }: { db: SystemDb }, logPositions: Positions): (hello: Hello, nonce: string) => Promise<Admission> {
+export function createAdmission(
+  { db, rate_limits }: { db: SystemDb; rate_limits: { unknown: Pick<RateLimit, "tryTake"> } },
+  logPositions: Positions,
+): LinkHandlers["admit"] {
   const options = { items_max: LOOK_UPS_MAX, at_once: AT_ONCE };
   const identities = new Together<string, IdentityRow | undefined>({
     ...options,
@@ -72,10 +76,14 @@ export function createAdmission({ db }: { db: SystemDb }, logPositions: Position
       return outboxes.map((_outbox, i) => ({ acked_seq: reports[i] ?? 0, acked_log_seq: logs[i] ?? 0 }));
     },
   });
-  return async (hello, nonce) => {
+  return async (hello, nonce, ip) => {
     const identity = await identities.ask("", hello.robot_id);
     const refusal = refusalOf(identity, hello, nonce);
-    if (identity === undefined || refusal !== undefined) return { admitted: false, ...(refusal ?? UNKNOWN) };
+    if (identity === undefined || refusal !== undefined) {
+      const is_guess = identity === undefined || refusal?.code === "bad_signature";
+      if (is_guess && !rate_limits.unknown.tryTake(ip, 1)) return { admitted: false, ...GUESSED_TOO_OFTEN };
+      return { admitted: false, ...(refusal ?? UNKNOWN) };
+    }
     signed_with.set(hello, Buffer.from(identity.public_key));
     // Not for good: it comes back every half minute or so, and is let in again when the org is.
     if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
@@ -85,6 +93,7 @@ export function createAdmission({ db }: { db: SystemDb }, logPositions: Position
 }
 
 type Refusal = Omit<Extract<Admission, { admitted: false }>, "admitted">;
+const GUESSED_TOO_OFTEN: Refusal = { code: "busy", message: "too many wrong signatures came from this address" };
 const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enrol it first" };
 
 function refusalOf(identity: IdentityRow | undefined, hello: Hello, nonce: string): Refusal | undefined {

@@ -56,13 +56,13 @@ test("a hello signed with the enrolled key is admitted, with the positions of it
   await it.plane.db.run(sql`
     insert into robot_desired (org_id, robot_id, outbox_id, outbox_seq, updated_at) values (${org_id}, ${robot_id}, 'outbox-1', 41, ${it.clock.now()})`);
   const hello = signedHello(identity, robot_id, "nonce");
-  assert.deepEqual(await createAdmission(it.plane, position(7))(hello, "nonce"), {
+  assert.deepEqual(await createAdmission(it.plane, position(7))(hello, "nonce", "192.0.2.1"), {
     admitted: true,
     org_id,
     acked_seq: 41,
     acked_log_seq: 7,
   });
-  const other = await createAdmission(it.plane, position(0))({ ...hello, outbox_id: "outbox-2" }, "nonce");
+  const other = await createAdmission(it.plane, position(0))({ ...hello, outbox_id: "outbox-2" }, "nonce", "192.0.2.1");
   assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0 });
 });
 
@@ -70,7 +70,7 @@ test("refused: an unknown robot, another nonce's signature, another key's, rubbi
   const { it, token, robot_id, identity } = await withRobot();
   await using _ = it;
   const code = async (hello: Parameters<ReturnType<typeof createAdmission>>[0], nonce = "nonce") => {
-    const admission = await createAdmission(it.plane, position(0))(hello, nonce);
+    const admission = await createAdmission(it.plane, position(0))(hello, nonce, "192.0.2.1");
     return admission.admitted ? "admitted" : admission.code;
   };
   const good = signedHello(identity, robot_id, "nonce");
@@ -161,7 +161,7 @@ test("three times in ten minutes: held, let in neither by link nor by request un
   await using _ = it;
   const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
   const admitted = async () => {
-    const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), "nonce");
+    const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), "nonce", "192.0.2.1");
     return admission.admitted ? "admitted" : admission.code;
   };
   const text = httpRequestText(robot_id, "GET", "/x", 1);

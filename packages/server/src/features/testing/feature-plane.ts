@@ -14,7 +14,7 @@ import { createMetrics } from "../../kernel/metrics.ts";
 import { Networks } from "../../kernel/networks.ts";
 import type { HeldProof } from "../../kernel/proof.ts";
 import { RetentionClock } from "../../kernel/retention-clock.ts";
-import { RateLimit } from "../../kernel/rate-limit.ts";
+import { AddressRateLimit, RateLimit } from "../../kernel/rate-limit.ts";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
 import { findPlaces } from "../access/index.ts";
@@ -87,7 +87,8 @@ export async function startFeaturePlane(
     proxies: new Networks([]),
     rate_limits: {
       token: new RateLimit(clock, "token", { per_minute: 60_000, burst: 60_000 }),
-      unknown: new RateLimit(clock, "unknown", { per_minute: 20, burst: 20 }),
+      unknown: new AddressRateLimit(clock, "unknown", { per_minute: 20, burst: 20 }),
+      admin: new AddressRateLimit(clock, "admin", { per_minute: 20, burst: 20 }),
     },
     bus: localBus({ log: silentLog }),
     blobs: { freeBytes: () => Promise.resolve(1e12) },
