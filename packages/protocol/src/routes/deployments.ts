@@ -79,6 +79,8 @@ export const DeploymentTarget = named(
     waiting_for: Nullable(OneOf(WAITING_FOR)),
     progress: Nullable(Shape({ bytes_done: Count, bytes_total: Count })),
     previous_release_id: Nullable(Id),
+    /** The target ended with the release removed: nothing of the app runs on the robot. */
+    removed: Type.Boolean(),
     ...stamps,
   }),
 );

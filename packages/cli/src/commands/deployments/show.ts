@@ -41,7 +41,7 @@ async function run(context: Context, id: string): Promise<void> {
     await out.table(items, [
       { title: "ROBOT", value: ({ robot_id }) => robot_id },
       { title: "STATUS", value: ({ status }) => out.status(status) },
-      { title: "WHY", value: ({ reason, waiting_for }) => reason ?? (waiting_for === null ? "" : `waits for ${waiting_for}`) },
+      { title: "WHY", value: why },
       { title: "CHANGED", value: ({ updated_at }) => relative(updated_at, context.now()) },
     ]);
     const more = answer.data.counts.total - items.length;
@@ -51,6 +51,9 @@ async function run(context: Context, id: string): Promise<void> {
       if (words !== undefined) out.line(words);
   });
 }
+
+const why = ({ removed, reason, waiting_for }: Target): string =>
+  removed ? "removed; nothing runs" : (reason ?? (waiting_for === null ? "" : `waits for ${waiting_for}`));
 
 /** As many of its robots as are shown; what comes first is asked for first, so that a large fleet hides none of it. */
 async function firstTargets(client: Client, { id, counts }: Deployment): Promise<Target[]> {

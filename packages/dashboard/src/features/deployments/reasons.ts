@@ -95,7 +95,8 @@ export const waitingText = (waiting_for: string): string =>
 export const stepText = (status: string): string => (isKnown(STEPS, status) ? STEPS[status] : status.replaceAll("_", " "));
 
 /** What is to be said of a robot of a deployment beside its status. */
-export function targetText(target: { status: string; reason: string | null; waiting_for: string | null }): string {
+export function targetText(target: { status: string; reason: string | null; waiting_for: string | null; removed?: boolean }): string {
+  if (target.removed === true) return "removed; nothing runs";
   if (target.waiting_for !== null) return waitingText(target.waiting_for);
   if (target.reason !== null) return reasonText(target.reason);
   return stepText(target.status);

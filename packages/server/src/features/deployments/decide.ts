@@ -13,7 +13,7 @@ export interface DispatchFacts {
   rivals: readonly (Pick<TargetRow, "id" | "status"> & { order_number: number })[];
   /** The highest order number that was ever dispatched to the same robot and subject; 0: none. */
   last_order_number: number;
-  /** Why its creator may not deploy to the robot any more; null or absent: the creator may. */
+  /** Why it must not be dispatched any more: its creator may not, or the fleet it follows has something else; null or absent: it may. */
   denial?: Reason | null;
 }
 

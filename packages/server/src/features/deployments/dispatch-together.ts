@@ -7,6 +7,7 @@ import { deadlineOf, verifySecondsOf } from "./policy.ts";
 import { isLimited } from "./slots.ts";
 import { mayDispatch } from "./state.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
+import { listUnwantedFollows } from "./store/follow.ts";
 import { bumpGenerations, listAppStates, setDesiredApps } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import { holdRobots, listOpenReleaseTargets, lockQueuedOf, setWaitingFor } from "./store/targets.ts";
@@ -112,6 +113,8 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]) {
     org_id,
     pairs.map(({ deployment }) => deployment),
   );
+  const deployment_ids = pairs.map(({ deployment }) => deployment.id);
+  const unwanted = new Map((await listUnwantedFollows(tx, org_id, deployment_ids)).map(({ id, reason }) => [id, reason]));
   const wanted = [...new Set(pairs.flatMap(({ target }) => target.release_id ?? []))];
   const releases = new Map((await listReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
   const decided = pairs.map((pair) => ({
@@ -122,7 +125,7 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]) {
       release: pair.target.release_id === null ? undefined : (releases.get(pair.target.release_id) ?? "deleted"),
       rivals: [],
       last_order_number: apps.get(keyOf(pair.target))?.last_order_number ?? 0,
-      denial: authorities.denialAt(pair.deployment, robots.get(pair.target.robot_id)),
+      denial: authorities.denialAt(pair.deployment, robots.get(pair.target.robot_id)) ?? unwanted.get(pair.deployment.id) ?? null,
     }),
   }));
   return {

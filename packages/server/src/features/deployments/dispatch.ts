@@ -12,6 +12,7 @@ import { installWindow } from "./install-window.ts";
 import { limitSlots } from "./slots.ts";
 import { mayDispatch } from "./state.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
+import { listUnwantedFollows } from "./store/follow.ts";
 import { bumpGenerations, listAppStates, listConfigOrders, setDesiredApps } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import {
@@ -153,6 +154,7 @@ async function decideAll(
   );
   const wanted = [...new Set(targets.flatMap(({ release_id }) => release_id ?? []))];
   const authorities = await readAuthorities(tx, org_id, [deployment]);
+  const [unwanted] = await listUnwantedFollows(tx, org_id, [deployment.id]);
   const releases = new Map((await listReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
   return targets.map((target) => ({
     target,
@@ -162,7 +164,7 @@ async function decideAll(
       release: target.release_id === null ? undefined : (releases.get(target.release_id) ?? "deleted"),
       rivals: rivals.get(target.robot_id) ?? [],
       last_order_number: last.get(target.robot_id) ?? 0,
-      denial: authorities.denialAt(deployment, robots.get(target.robot_id)),
+      denial: authorities.denialAt(deployment, robots.get(target.robot_id)) ?? unwanted?.reason ?? null,
     }),
   }));
 }

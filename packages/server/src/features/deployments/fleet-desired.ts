@@ -9,6 +9,23 @@ import { commonestApplied, listOrigins } from "./store/follow.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 
 /**
+ * A deployment to a fleet is rolled back, or stopped because too many robots failed: the fleet no longer follows its release,
+ * whichever deployment brought that, nor what a retry of it brought. What the fleet has next is decided when a deployment
+ * ends `applied`; until then robots that enroll get nothing. One that is paused waits for a person, and changes nothing here.
+ */
+export async function stopFollowing(tx: Db, engine: Pick<Plane, "clock" | "bus">, deployment: DeploymentRow): Promise<void> {
+  const { org_id, id, fleet_id, release_id } = deployment;
+  if (fleet_id === null) return;
+  const app = deployment.app ?? "main";
+  const has = (await lockFleetDesired(tx, org_id, fleet_id))?.desired[app];
+  if (has === undefined) return;
+  const origins = new Map((await listOrigins(tx, org_id, [has.deployment_id])).map((one) => [one.id, one]));
+  if (has.id !== release_id && !repeatedBy(origins, has.deployment_id).includes(id)) return;
+  announce(tx, engine, org_id, { kind: "fleet", id: fleet_id, change: "updated" });
+  await setFleetDesired(tx, { org_id, id: fleet_id }, app, null, engine.clock.now());
+}
+
+/**
  * A deployment to a fleet ended `applied`: what it brought is what the fleet has, for robots that come later. What another
  * one brought that speaks for the fleet since later stays.
  */

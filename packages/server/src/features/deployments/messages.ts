@@ -1,4 +1,5 @@
 import type { Reason, TargetStatus } from "@robofleet/protocol";
+import { isRemoved } from "./state.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";
 
@@ -44,6 +45,7 @@ const STEPS: Record<TargetStatus, string> = {
 
 /** What became of one robot of a deployment: "release of nav applied". */
 export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app">, change: TargetChange): string {
+  if (isRemoved({ ...change.target, status: change.to })) return `${app === null ? "release" : `release of ${app}`} removed; nothing runs`;
   const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
   const why = change.reason === null ? "" : `: ${detail ?? REASONS[change.reason]}`;

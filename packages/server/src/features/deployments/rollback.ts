@@ -7,6 +7,7 @@ import { conflict, notFound } from "../../kernel/fault.ts";
 import { authorityOf } from "../access/index.ts";
 import { callOff } from "./call-off.ts";
 import { eachApart } from "./each-apart.ts";
+import { stopFollowing } from "./fleet-desired.ts";
 import { createFromEnded, findDeployable } from "./from-ended.ts";
 import { returnRobots } from "./return-robots.ts";
 import { getDeploymentRow, lockDeployments } from "./store/deployments.ts";
@@ -32,6 +33,7 @@ export async function beginRollback(
   const now = engine.clock.now();
   await setRollbackRequested(tx, deployment.org_id, deployment.id, now);
   tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+  await stopFollowing(tx, engine, deployment);
   return moveDeployment(tx, engine, { ...deployment, rollback_requested_at: now }, "rolling_back", reason, actor);
 }
 
@@ -51,7 +53,10 @@ export async function rollBackDeployment(
     if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
     const [row] = await lockDeployments(tx, org_id, [id]);
     if (row === undefined) throw notFound("deployment", id);
-    if (isTerminal(row.status)) return { row: await createFromEnded(tx, engine, row, "rollback", undefined, caller), is_new: true };
+    if (isTerminal(row.status)) {
+      await stopFollowing(tx, engine, row);
+      return { row: await createFromEnded(tx, engine, row, "rollback", undefined, caller), is_new: true };
+    }
     if (row.status === "scheduled") throw conflict(`deployment ${id} has not started: cancel it`);
     if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled: roll it back when it has ended`);
     if (row.status === "rolling_back") return { row, is_new: false };

@@ -71,6 +71,12 @@ export function taskOf(target: {
   return target.kind === "release" && target.release_id === null ? "remove" : "install";
 }
 
+/** Whether the target ended with nothing of the app on its robot: rolled back to no release, or asked to remove it. */
+export function isRemoved(target: Parameters<typeof taskOf>[0] & { status: TargetStatus }): boolean {
+  const task = taskOf(target);
+  return (task === "return_to_none" && target.status === "rolled_back") || (task === "remove" && target.status === "applied");
+}
+
 export const isReturning = (task: Task | undefined): boolean => task === "return" || task === "return_to_none";
 
 /** What was asked of the whole deployment meanwhile. */

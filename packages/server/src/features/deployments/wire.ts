@@ -1,7 +1,7 @@
 import type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "@robofleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import { wholeRollout } from "./rollout/whole-rollout.ts";
-import type { Counts } from "./state.ts";
+import { type Counts, isRemoved } from "./state.ts";
 import type { DeploymentRow, EventRow } from "./store/rows.ts";
 import type { NamedTargetRow } from "./store/targets.ts";
 
@@ -81,6 +81,7 @@ export const targetToWire = (row: NamedTargetRow): DeploymentTarget => ({
   waiting_for: row.waiting_for,
   progress: row.progress,
   previous_release_id: row.previous_release_id,
+  removed: isRemoved(row),
   created_at: wireTime(row.created_at),
   updated_at: wireTime(row.updated_at),
 });

@@ -60,6 +60,19 @@ export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[])
           and by.order_number > case when t.id is null then w.since else d.order_number end)
     order by w.robot_id, w.kind, w.app`);
 
+const unwantedRow = row({ id: text, reason: textOf<"superseded" | "rollback_requested">() });
+/**
+ * Of these deployments those that the system made for a robot to follow its fleet, and whose fleet no longer has what they
+ * bring: it has something else, or follows nothing since a rollback.
+ */
+export const listUnwantedFollows = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(unwantedRow)`
+    -- reads: fleet
+    select d.id, case when d.kind = 'config' or f.desired -> d.app is null then 'rollback_requested' else 'superseded' end as reason
+    from deployment d join fleet f on f.org_id = d.org_id and f.id = d.authority ->> 'fleet_id'
+    where d.org_id = ${org_id} and d.id = any(${list(ids)}::text[])
+      and case d.kind when 'config' then f.config_revision is null else f.desired -> d.app ->> 'id' is distinct from d.release_id end`);
+
 export interface Attempt {
   robot_id: string;
   subject: string;
