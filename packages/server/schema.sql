@@ -253,10 +253,12 @@ CREATE INDEX deployment_events_kept ON deployment USING btree (finished_at, org_
 CREATE INDEX deployment_fan_out ON deployment USING btree (fan_out_at) WHERE fan_out_at IS NOT NULL AND fan_out_done_at IS NULL AND finished_at IS NULL;
 CREATE INDEX deployment_finished ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX deployment_fleet ON deployment USING btree (org_id, fleet_id, id) WHERE fleet_id IS NOT NULL;
+CREATE INDEX deployment_following ON deployment USING btree (org_id, kind, id) WHERE target_kind = 'robot'::text AND (created_by ->> 'type'::text) = 'system'::text;
 CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);
 CREATE INDEX deployment_open ON deployment USING btree (org_id, id) WHERE finished_at IS NULL;
 CREATE INDEX deployment_open_expiry ON deployment USING btree (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX deployment_release ON deployment USING btree (org_id, release_id, id) WHERE release_id IS NOT NULL;
+CREATE INDEX deployment_requested ON deployment USING btree (org_id, kind, id) WHERE target_kind <> 'robot'::text OR (created_by ->> 'type'::text) IS DISTINCT FROM 'system'::text;
 CREATE INDEX deployment_robot ON deployment USING btree (org_id, robot_id, id) WHERE robot_id IS NOT NULL;
 CREATE INDEX deployment_status ON deployment USING btree (org_id, kind, status, id);
 CREATE INDEX deployment_step ON deployment USING btree (step_at) WHERE finished_at IS NULL AND step_at IS NOT NULL;

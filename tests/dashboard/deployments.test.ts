@@ -37,7 +37,7 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
     await page.getByRole("button", { name: /^Wave 1 .*passed/ }).waitFor();
     await page.getByRole("button", { name: /^Wave 2 /u }).click();
     await page.waitForURL(/wave=2/);
-    await page.locator("[data-row]", { hasText: "waits for somebody to promote" }).first().waitFor();
+    await page.locator("[data-row]", { hasText: "awaiting promotion" }).first().waitFor();
     await axe(page);
   });
 

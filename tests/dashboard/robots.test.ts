@@ -53,8 +53,8 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
   });
 
   await t.test("labels of all that are chosen, with what became of each", async () => {
-    await page.getByRole("checkbox", { name: "Choose all that are loaded" }).click();
-    await page.getByText("4 robots chosen").waitFor();
+    await page.getByRole("checkbox", { name: "Select all 4 loaded rows" }).click();
+    await page.getByText("4 robots selected").waitFor();
     await page.getByRole("button", { name: "Labels" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Set", { exact: true }).fill("zone=b");

@@ -24,10 +24,12 @@ function LoadError({ error }: { error: unknown }) {
 
 export const rootRoute = createRootRoute({
   component: () => (
-    <>
-      <Outlet />
+    <div className="flex h-dvh flex-col">
+      <div className="min-h-0 flex-1 overflow-y-auto">
+        <Outlet />
+      </div>
       <ToastList />
-    </>
+    </div>
   ),
   notFoundComponent: () => (
     <main className="p-6">

@@ -33,7 +33,7 @@ export function Navigation({ is_open, onClose, onPalette, onHelp }: NavigationPr
           className="mx-2 mb-4 flex h-8 items-center gap-2 rounded-md border border-line bg-surface px-2 text-muted hover:text-ink"
         >
           <Search size={14} aria-hidden />
-          <span className="flex-1 text-left">Find or do</span>
+          <span className="flex-1 text-left">Search or run…</span>
           <kbd className="font-mono text-xs">Ctrl K</kbd>
         </button>
         <div className="min-h-0 flex-1 overflow-y-auto px-2">

@@ -2,22 +2,15 @@ import { Dialog } from "@base-ui/react/dialog";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Bot, Boxes, Package, Plus, Rocket } from "lucide-react";
-import { type KeyboardEvent, type ReactNode, useDeferredValue, useState } from "react";
+import { type KeyboardEvent, useDeferredValue, useState } from "react";
 import { query } from "../api/queries.ts";
 import { useMay } from "../api/session.ts";
 import { cx, Text } from "../ui/index.ts";
+import { type Entry, useEntryOf } from "./palette-ids.tsx";
 import { ADMIN_PLACE, PLACES } from "./places.ts";
 
 const FOUND_MAX = 6;
 const ICON = { size: 16, "aria-hidden": true } as const;
-
-interface Entry {
-  key: string;
-  label: string;
-  hint: string;
-  icon: ReactNode;
-  to: string;
-}
 
 /** Ctrl-K: pages, actions, and robots, fleets and releases by name. */
 export function Palette({ open, onClose }: { open: boolean; onClose: () => void }) {
@@ -26,7 +19,7 @@ export function Palette({ open, onClose }: { open: boolean; onClose: () => void 
       <Dialog.Portal>
         <Dialog.Backdrop className="fixed inset-0 z-40 bg-overlay" />
         <Dialog.Popup className="fixed top-[12dvh] left-1/2 z-40 flex max-h-[70dvh] w-[calc(100vw-2rem)] max-w-xl -translate-x-1/2 flex-col overflow-hidden rounded-lg border border-line bg-raised shadow-raised">
-          <Dialog.Title className="sr-only">Find or do</Dialog.Title>
+          <Dialog.Title className="sr-only">Search or run a command</Dialog.Title>
           <Finder onClose={onClose} />
         </Dialog.Popup>
       </Dialog.Portal>
@@ -90,7 +83,7 @@ function Finder({ onClose }: { onClose: () => void }) {
             <span className="shrink-0 text-xs text-muted">{entry.hint}</span>
           </li>
         ))}
-        {entries.length === 0 && <li className="p-4 text-center text-muted">Nothing is called that</li>}
+        {entries.length === 0 && <li className="p-4 text-center text-muted">No matches</li>}
       </ul>
     </>
   );
@@ -103,6 +96,7 @@ function useEntries(text: string): Entry[] {
   const robots = useQuery({ ...query("listRobots", { query: { q: text, limit: FOUND_MAX } }), ...asked });
   const fleets = useQuery({ ...query("listFleets", { query: { q: text, limit: FOUND_MAX } }), ...asked });
   const releases = useQuery({ ...query("listReleases", { query: { q: text, limit: FOUND_MAX } }), ...asked });
+  const by_id = useEntryOf(text);
   const places = [...PLACES.flatMap((group) => group.places), ADMIN_PLACE]
     .filter(({ role }) => role === undefined || is_admin)
     .map(({ label, to, icon: Icon }) => ({ key: to, label, hint: "page", icon: <Icon {...ICON} />, to }));
@@ -115,6 +109,7 @@ function useEntries(text: string): Entry[] {
     : [];
   const lower = text.toLowerCase();
   return [
+    ...(by_id === undefined ? [] : [by_id]),
     ...(text === "" ? [] : (robots.data?.items ?? [])).map(({ id, name }) => ({
       key: id,
       label: name,

@@ -25,6 +25,7 @@ export function useShortcuts({ onPalette, onHelp }: { onPalette: () => void; onH
         const place = PLACES.flatMap(({ places }) => places).find(({ key }) => key === event.key);
         if (place !== undefined) return void navigate({ to: place.to });
       }
+      if ((event.key === "j" || event.key === "k") && focusTable(event.target)) return event.preventDefault();
       if (event.key === "g") g_at = event.timeStamp;
       else if (event.key === "?") onHelp();
       else if (event.key === "/") {
@@ -37,6 +38,17 @@ export function useShortcuts({ onPalette, onHelp }: { onPalette: () => void; onH
     document.addEventListener("keydown", press);
     return () => document.removeEventListener("keydown", press);
   }, [navigate, onPalette, onHelp]);
+}
+
+/** Focuses the first row on the screen of the page's table; false when the focus is inside of it already, or there is none. */
+function focusTable(target: EventTarget | null): boolean {
+  if (target instanceof Element && target.closest("[role=grid]") !== null) return false;
+  const grid = document.querySelector("main [role=grid]");
+  const top = grid?.getBoundingClientRect().top ?? 0;
+  const rows = [...(grid?.querySelectorAll<HTMLElement>("[data-row]") ?? [])];
+  const row = rows.find((one) => one.getBoundingClientRect().top >= top) ?? rows[0];
+  row?.focus();
+  return row !== undefined;
 }
 
 /** A shell on a robot gets every key. */

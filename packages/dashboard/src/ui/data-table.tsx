@@ -127,7 +127,7 @@ function Head<Row>(props: DataTableProps<Row>) {
         {selected !== undefined && (
           <div role="columnheader">
             <Checkbox
-              label="Choose all that are loaded"
+              label={`Select all ${rows.length.toLocaleString()} loaded rows`}
               hidden_label
               checked={is_all}
               onChange={(on) => onSelect?.(new Set(on ? rows.map(rowKey) : []))}

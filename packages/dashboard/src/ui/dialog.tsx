@@ -26,7 +26,7 @@ export function Dialog({ open, onClose, title, description, children, actions, w
         <Base.Backdrop className="fixed inset-0 z-40 bg-overlay" />
         <Base.Popup
           className={cx(
-            "fixed top-1/2 left-1/2 z-40 flex max-h-[calc(100dvh-2rem)] w-[calc(100vw-2rem)] -translate-1/2 flex-col rounded-lg border border-line bg-raised shadow-raised",
+            "fixed top-1/2 left-1/2 z-40 flex max-h-[calc(100dvh-2rem-2*var(--toasts,0px))] w-[calc(100vw-2rem)] -translate-1/2 flex-col rounded-lg border border-line bg-raised shadow-raised",
             wide ? "max-w-3xl" : "max-w-lg",
           )}
         >

@@ -9,6 +9,7 @@ export { ConfirmDialog, Dialog } from "./dialog.tsx";
 export { Checkbox, FilterSelect, NameInput, type Option, SearchInput, Select, Switch, TextArea, TextInput } from "./field.tsx";
 export { FormDialog } from "./form-dialog.tsx";
 export { byteText, durationText } from "./format.ts";
+export { HealthBadge } from "./health-badge.tsx";
 export { JsonInput } from "./json-input.tsx";
 export { jsonText, readJson } from "./json-text.ts";
 export { Json } from "./json.tsx";

@@ -1,16 +1,28 @@
 import { Toast } from "@base-ui/react/toast";
 import { X } from "lucide-react";
+import { useEffect, useRef } from "react";
 import { toasts } from "./toasts.ts";
 
-/** Short messages in the corner, read out as they come. */
+/**
+ * Short messages in a strip below the page, read out as they come. The strip takes its height from the page, and dialogs leave room for
+ * it, so that no message covers a button.
+ */
 export function ToastList() {
+  const strip = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const observer = new ResizeObserver(([entry]) => {
+      document.documentElement.style.setProperty("--toasts", `${Math.ceil(entry?.borderBoxSize[0]?.blockSize ?? 0)}px`);
+    });
+    if (strip.current !== null) observer.observe(strip.current);
+    return () => observer.disconnect();
+  }, []);
   return (
     <Toast.Provider toastManager={toasts} limit={4}>
-      <Toast.Portal>
-        <Toast.Viewport className="fixed right-4 bottom-4 z-50 flex w-[calc(100vw-2rem)] max-w-sm flex-col gap-2">
+      <div ref={strip} className="relative z-50 shrink-0">
+        <Toast.Viewport className="ml-auto flex w-full max-w-md flex-col gap-2 px-4 has-[*]:py-2">
           <List />
         </Toast.Viewport>
-      </Toast.Portal>
+      </div>
     </Toast.Provider>
   );
 }
@@ -21,6 +33,7 @@ function List() {
     <Toast.Root
       key={toast.id}
       toast={toast}
+      data-toast
       className={`flex items-start gap-2 rounded-md border bg-raised p-3 shadow-raised ${toast.type === "error" ? "border-bad" : "border-line"}`}
     >
       <div className="min-w-0 flex-1 [overflow-wrap:anywhere]">

@@ -115,6 +115,12 @@ export const deploymentFilters = {
   status: Maybe(OneOf(DEPLOYMENT_STATUSES)),
   robot_id: Maybe(Id),
   fleet_id: Maybe(Id),
+  cause: Maybe(
+    OneOf(
+      ["request", "follow"],
+      "request: a person or token deployed it; follow: a robot gets it because it follows its fleet. Default: both",
+    ),
+  ),
   since: Maybe(Time),
   until: Maybe(Time),
 };

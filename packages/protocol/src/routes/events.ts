@@ -43,7 +43,7 @@ export interface Change {
 export const eventRoutes = {
   streamEvents: defineRoute("streamEvents", {
     summary:
-      "Changes in the org as they happen, as server-sent events: ready, change, lost (read again what you show), end. Last-Event-ID goes on where a stream broke off",
+      "Changes in the org as they happen, as server-sent events: ready, change, beat, lost (read again what you show), end. Last-Event-ID resumes a stream that broke off",
     tag: "Events",
     access: "viewer",
     responses: { 200: null },

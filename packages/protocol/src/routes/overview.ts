@@ -24,7 +24,18 @@ export const Overview = named(
       drifted: Type.Integer({ minimum: 0, description: "With a config file that is not the deployed one" }),
       held: Type.Integer({ minimum: 0, description: "That are not let in, because several machines have their identity" }),
     }),
-    deployments: Shape({ scheduled: Count, queued: Count, in_progress: Count, paused: Count, waiting_gate: Count }),
+    deployments: Shape({
+      scheduled: Count,
+      queued: Count,
+      in_progress: Count,
+      paused: Count,
+      waiting_gate: Count,
+      failed: Type.Integer({ minimum: 0, description: "Made in the last 7 days and ended as failed" }),
+      following: Type.Integer({
+        minimum: 0,
+        description: "Not ended, of robots that follow their fleet; the other numbers do not count these",
+      }),
+    }),
     config_deployments: Shape({ in_progress: Count }),
     unhealthy_robots: Type.Array(Shape({ id: Id, name: Type.String(), fleet_id: Id, failing: Type.Array(Type.String()) }), {
       description: "The newest ten of them",

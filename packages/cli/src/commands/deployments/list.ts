@@ -9,6 +9,7 @@ interface Options extends LimitOption {
   status?: DeploymentStatus;
   robot?: string;
   fleet?: string;
+  following?: boolean;
 }
 
 export const define: Define = (command, act) => {
@@ -16,13 +17,15 @@ export const define: Define = (command, act) => {
     .addOption(new Option("--status <status>", "Only those in this status").choices(DEPLOYMENT_STATUSES))
     .option("--robot <id>", "Only those to this robot")
     .option("--fleet <id>", "Only those to this fleet")
+    .option("--following", "Also those that robots get because they follow their fleet; with --robot they are always listed")
     .action(act<[Options]>(run));
 };
 
 async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
   const query = { status: options.status, robot_id: options.robot, fleet_id: options.fleet };
-  const answer = await readList(await context.client(), "listDeployments", options.limit, { query });
+  const cause = options.following === true || options.robot !== undefined ? undefined : ("request" as const);
+  const answer = await readList(await context.client(), "listDeployments", options.limit, { query: { ...query, cause } });
   await out.result(answer, () => {
     if (answer.items.length === 0)
       return out.note(

@@ -6,7 +6,7 @@ import { type Places, usePlaces } from "../../api/places.ts";
 import { Button, type Column, DataTable, EmptyState, LinkButton, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
 import { Dash } from "./deployment-table.tsx";
 import { ActorName, CountsBar, countsText, TargetLink } from "./parts.tsx";
-import type { DeploymentsSearch } from "./search.ts";
+import { type DeploymentsSearch, deploymentsQuery } from "./search.ts";
 import { useFreshCounts } from "./use-counts.ts";
 
 const idOf = ({ id }: ConfigDeployment): string => id;
@@ -47,11 +47,11 @@ const columnsWith = (places: Places): Column<ConfigDeployment>[] => [
 export function ConfigDeploymentTable({ search, onClear }: { search: DeploymentsSearch; onClear: () => void }) {
   const navigate = useNavigate();
   const places = usePlaces();
-  const { tab: _, release_id: __, ...query } = search;
+  const { release_id: _, ...query } = deploymentsQuery(search);
   const list = useLivePages("listConfigDeployments", idOf, { query });
   useFreshCounts("listConfigDeployments", "config_target");
   const columns = useMemo(() => columnsWith(places), [places]);
-  const is_filtered = Object.keys(query).length > 0;
+  const is_filtered = Object.keys(query).some((name) => name !== "cause");
   return (
     <div className="min-h-0 flex-1" aria-busy={list.query.isPlaceholderData}>
       <QueryState query={list.query} rows={10}>

@@ -13,6 +13,7 @@ import { situationOf } from "./situation.ts";
 import { SituationNote } from "./situation-note.tsx";
 import { StepBar } from "./step-bar.tsx";
 import { TargetTable } from "./target-table.tsx";
+import { useOfflineCount } from "./use-offline-count.ts";
 import { WaveList } from "./wave-list.tsx";
 
 const route = getRouteApi("/app/deployments/$id");
@@ -29,6 +30,7 @@ export function DeploymentPage() {
 
 function Live({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
   const places = usePlaces();
+  const offline = useOfflineCount(deployment);
   const search = route.useSearch();
   const navigate = useNavigate();
   const { id, release, status, counts, wave_count } = deployment;
@@ -48,10 +50,15 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
         }
         actions={<StepBar deployment={deployment} waves={waves} />}
       />
-      <SituationNote situation={situationOf(deployment, waves)} />
+      <SituationNote situation={situationOf(deployment, waves, offline)} />
       <Counts counts={counts} label={`Robots that ${tag} goes to`} search={search} onChange={change} />
       {wave_count > 1 && (
-        <WaveList waves={waves} chosen={search.wave} onChoose={(wave) => change({ ...search, wave } as DeploymentSearch)} />
+        <WaveList
+          waves={waves}
+          is_paused={status === "paused"}
+          chosen={search.wave}
+          onChoose={(wave) => change({ ...search, wave } as DeploymentSearch)}
+        />
       )}
       <Section title="Robots">
         <TargetTable name="listDeploymentTargets" deployment={deployment} waves={wave_count} search={search} onChange={change} />

@@ -6,7 +6,7 @@ import { type Places, usePlaces } from "../../api/places.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, type Column, DataTable, EmptyState, LinkButton, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
 import { ActorName, CountsBar, countsText, TargetLink } from "./parts.tsx";
-import type { DeploymentsSearch } from "./search.ts";
+import { type DeploymentsSearch, deploymentsQuery } from "./search.ts";
 import { useFreshCounts } from "./use-counts.ts";
 
 const idOf = ({ id }: Deployment): string => id;
@@ -68,8 +68,7 @@ export function DeploymentTable({
 }) {
   const navigate = useNavigate();
   const places = usePlaces();
-  const { tab: _, ...query } = search;
-  const list = useLivePages("listDeployments", idOf, { query });
+  const list = useLivePages("listDeployments", idOf, { query: deploymentsQuery(search) });
   useFreshCounts("listDeployments", "target");
   const columns = useMemo(() => columnsWith(places), [places]);
   return (
@@ -88,7 +87,9 @@ export function DeploymentTable({
             onRange={list.onRange}
             has_more={list.has_more}
             height="100%"
-            empty={<NoDeployments is_filtered={Object.keys(query).length > 0} onClear={onClear} />}
+            empty={
+              <NoDeployments is_filtered={Object.keys(search).some((name) => name !== "tab" && name !== "following")} onClear={onClear} />
+            }
           />
         )}
       </QueryState>

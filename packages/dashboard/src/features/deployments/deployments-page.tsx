@@ -4,7 +4,7 @@ import { GitCompare, Rocket } from "lucide-react";
 import { useState } from "react";
 import { usePlaces } from "../../api/places.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, copyAsRf, cx, FilterSelect, LinkButton, Menu, PageHeader, shellLine } from "../../ui/index.ts";
+import { Button, Checkbox, copyAsRf, cx, FilterSelect, LinkButton, Menu, PageHeader, shellLine } from "../../ui/index.ts";
 import { ConfigDeploymentTable } from "./config-deployment-table.tsx";
 import { DeploymentTable } from "./deployment-table.tsx";
 import { ReleaseFilter, RobotFilter } from "./filters.tsx";
@@ -64,7 +64,7 @@ export function DeploymentsPage() {
   );
 }
 
-const listCommand = ({ tab, status, robot_id, fleet_id }: DeploymentsSearch): string =>
+const listCommand = ({ tab, status, robot_id, fleet_id, following }: DeploymentsSearch): string =>
   tab === "configs"
     ? "rf configs deployments"
     : shellLine(
@@ -74,6 +74,7 @@ const listCommand = ({ tab, status, robot_id, fleet_id }: DeploymentsSearch): st
         ...(status === undefined ? [] : ["--status", status]),
         ...(robot_id === undefined ? [] : ["--robot", robot_id]),
         ...(fleet_id === undefined ? [] : ["--fleet", fleet_id]),
+        ...(following === true ? ["--following"] : []),
       );
 
 interface Parts {
@@ -106,7 +107,7 @@ function KindTabs({ search, onChange }: Parts) {
 
 function Filters({ search, onChange }: Parts) {
   const { fleets } = usePlaces();
-  const set = (name: keyof DeploymentsSearch, value: string | undefined): void => {
+  const set = (name: Exclude<keyof DeploymentsSearch, "following">, value: string | undefined): void => {
     const { [name]: _, ...rest } = search;
     onChange(value === undefined ? rest : { ...rest, [name]: value });
   };
@@ -127,6 +128,16 @@ function Filters({ search, onChange }: Parts) {
       />
       {search.tab === undefined && <ReleaseFilter id={search.release_id} onChange={(value) => set("release_id", value)} />}
       <RobotFilter id={search.robot_id} onChange={(value) => set("robot_id", value)} />
+      {search.robot_id === undefined && (
+        <Checkbox
+          label="Robots following their fleet"
+          checked={search.following === true}
+          onChange={(on) => {
+            const { following: _, ...rest } = search;
+            onChange(on ? { ...rest, following: true } : rest);
+          }}
+        />
+      )}
       {is_filtered && (
         <Button look="quiet" onClick={() => onChange(search.tab === undefined ? {} : { tab: search.tab })}>
           Clear

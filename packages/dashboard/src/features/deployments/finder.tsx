@@ -1,4 +1,4 @@
-import { type KeyboardEvent, type ReactNode, useId, useState } from "react";
+import { type KeyboardEvent, type ReactNode, useEffect, useId, useState } from "react";
 import { cx, Text } from "../../ui/index.ts";
 
 export interface Found {
@@ -20,24 +20,24 @@ export interface FinderProps {
   is_looking: boolean;
   note?: ReactNode;
   error?: string | undefined;
-  /** In a bar of filters: the label is read out only. */
+  /** In a bar of filters: the label is read out only, and text that was not chosen is dropped. */
   compact?: boolean;
+  /** The typed text itself can be chosen, whether it is in the list or not. */
+  free?: boolean;
 }
 
 /**
- * Text that finds one of many as it is typed. The list opens below; arrows move, Enter takes, Escape closes. What is chosen
- * stands in the field.
+ * Text that finds one of many as it is typed. The list opens below; arrows move, Escape drops the text. Enter and leaving the field
+ * choose what was typed: an entry of exactly that name, or with `free` the text itself, before any suggestion.
  */
 export function Finder(props: FinderProps) {
-  const { label, chosen, text, found, is_looking, note, error, compact = false } = props;
+  const { label, chosen, text, found, is_looking, note, compact = false } = props;
   const id = useId();
-  const { is_open, at, setAt, setOpen, choose, type, press } = useFinder(props);
+  const { is_open, is_left, at, setAt, setOpen, choose, type, press, leave } = useFinder(props);
+  const error = is_left && !is_looking ? `No ${label.toLowerCase()} is called ${text.trim()}: choose one from the list` : props.error;
   const has_note = error !== undefined || note !== undefined;
   return (
-    <div
-      className={cx("relative", !compact && "mb-3")}
-      onBlur={(event) => !event.currentTarget.contains(event.relatedTarget) && setOpen(false)}
-    >
+    <div className={cx("relative", !compact && "mb-3")} onBlur={(event) => !event.currentTarget.contains(event.relatedTarget) && leave()}>
       <label htmlFor={id} className={compact ? "sr-only" : "mb-1 block font-medium"}>
         {label}
       </label>
@@ -51,7 +51,7 @@ export function Finder(props: FinderProps) {
         aria-describedby={has_note ? `${id}-note` : undefined}
         aria-activedescendant={is_open && found[at] !== undefined ? `${id}-${at}` : undefined}
         placeholder={chosen ?? (compact ? label : "Type to find")}
-        value={is_open ? text : (chosen ?? "")}
+        value={is_open || is_left ? text : (chosen ?? "")}
         onFocus={() => setOpen(true)}
         onClick={() => setOpen(true)}
         onChange={(event) => type(event.target.value)}
@@ -75,32 +75,64 @@ export function Finder(props: FinderProps) {
   );
 }
 
-/** Whether the list is open, which of it is marked, and what keys do with it. */
-function useFinder({ found, onText, onChoose }: FinderProps) {
+/** Whether the list is open, which entry is marked, and what keys do. */
+function useFinder({ found, text, compact = false, free = false, onText, onChoose }: FinderProps) {
   const [is_open, setOpen] = useState(false);
-  const [at, setAt] = useState(0);
-  const choose = (value: string): void => {
-    onChoose(value);
+  const [is_left, setLeft] = useState(false);
+  const first = free ? -1 : 0;
+  const [at, setAt] = useState(first);
+  /** The marked entry was reached by the arrow keys, not by the pointer. */
+  const [is_moved, setMoved] = useState(false);
+  const typed = text.trim();
+  const exact = typed === "" ? undefined : found.find(({ label, value }) => label === typed || value === typed);
+  const reset = (): void => {
     setOpen(false);
+    setLeft(false);
+    setMoved(false);
+    setAt(first);
     onText("");
   };
-  const type = (text: string): void => {
+  const choose = (value: string): void => {
+    onChoose(value);
+    reset();
+  };
+  const type = (next: string): void => {
     setOpen(true);
-    setAt(0);
-    onText(text);
+    setLeft(false);
+    setMoved(false);
+    setAt(first);
+    onText(next);
+  };
+  const leave = (): void => {
+    if (typed === "" || compact) return reset();
+    const own = exact?.value ?? (free ? typed : undefined);
+    if (own !== undefined) return choose(own);
+    setOpen(false);
+    setLeft(true);
+  };
+  // The field was left before the list had come.
+  useEffect(() => {
+    if (is_left && exact !== undefined) choose(exact.value);
+  });
+  const enter = (): string | undefined => {
+    const marked = found[at]?.value;
+    if (is_moved) return marked;
+    return exact?.value ?? (free && typed !== "" ? typed : marked);
   };
   const press = (event: KeyboardEvent): void => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step !== undefined && found.length > 0) {
       event.preventDefault();
       setOpen(true);
-      setAt((now) => (now + step + found.length) % found.length);
-    } else if (event.key === "Enter" && is_open && found[at] !== undefined) {
+      setMoved(true);
+      setAt((now) => (Math.max(now, step > 0 ? -1 : 0) + step + found.length) % found.length);
+    } else if (event.key === "Enter" && is_open) {
       event.preventDefault();
-      choose(found[at].value);
-    } else if (event.key === "Escape") setOpen(false);
+      const value = enter();
+      if (value !== undefined) choose(value);
+    } else if (event.key === "Escape") reset();
   };
-  return { is_open, at, setAt, setOpen, choose, type, press };
+  return { is_open, is_left, at, setAt, setOpen, choose, type, press, leave };
 }
 
 function FoundList({
@@ -148,7 +180,7 @@ function FoundList({
       ))}
       {found.length === 0 && (
         <li role="option" aria-selected={false} aria-disabled className="px-2 py-3 text-center text-muted">
-          {is_looking ? "Looking…" : "Nothing is called that"}
+          {is_looking ? "Searching…" : "No matches"}
         </li>
       )}
     </ul>

@@ -1,5 +1,5 @@
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { randomId } from "../../api/random-id.ts";
 import { useMay } from "../../api/session.ts";
@@ -37,16 +37,22 @@ export function NewDeploymentPage() {
 function useChosen() {
   const search = route.useSearch();
   const navigate = useNavigate();
-  const set = (next: NewDeploymentSearch): void => void navigate({ to: "/deployments/new", search: next, replace: true });
-  const { release, fleet_id, robot_id } = search;
+  // The address follows a moment later; what is sent must not be what was chosen before.
+  const [chosen, setChosen] = useState(search);
+  useEffect(() => setChosen(search), [search]);
+  const set = (next: NewDeploymentSearch): void => {
+    setChosen(next);
+    void navigate({ to: "/deployments/new", search: next, replace: true });
+  };
+  const { release, fleet_id, robot_id } = chosen;
   const id = fleet_id ?? robot_id;
   const target: Target | undefined = id === undefined ? undefined : { kind: fleet_id === undefined ? "robot" : "fleet", id };
   return {
     release,
     target,
-    setRelease: (tag: string) => set({ ...search, release: tag }),
-    setTarget: ({ kind, id: chosen }: Target) =>
-      set({ ...(release === undefined ? {} : { release }), ...(kind === "fleet" ? { fleet_id: chosen } : { robot_id: chosen }) }),
+    setRelease: (tag: string) => set({ ...chosen, release: tag }),
+    setTarget: ({ kind, id: picked }: Target) =>
+      set({ ...(release === undefined ? {} : { release }), ...(kind === "fleet" ? { fleet_id: picked } : { robot_id: picked }) }),
   };
 }
 
@@ -58,19 +64,22 @@ function Maker() {
   const written = useMemo(() => readDraft(draft, kind, Date.now()), [draft, kind]);
   const release = useRelease(chosen.release);
   const target = chosen.target?.kind === kind ? chosen.target : undefined;
-  const request = requestOf(release.release?.id, target, written);
+  const [is_typing_release, setTypingRelease] = useState(false);
+  const [is_typing_target, setTypingTarget] = useState(false);
+  const request = is_typing_release || is_typing_target ? undefined : requestOf(release.release?.id, target, written);
   const planned = usePlan(request);
   const errors: Errors = { ...planned.errors, ...written.errors };
   return (
     <div className="grid gap-x-8 lg:grid-cols-[minmax(0,1fr)_minmax(0,1fr)]">
       <div className="min-w-0">
         <Section title="What and where">
-          <ReleasePicker chosen={release} onChoose={chosen.setRelease} error={errorAt(errors, "release")} />
+          <ReleasePicker chosen={release} onChoose={chosen.setRelease} onTyping={setTypingRelease} error={errorAt(errors, "release")} />
           <TargetPicker
             kind={kind}
             onKind={setKind}
             target={target}
             onChoose={chosen.setTarget}
+            onTyping={setTypingTarget}
             error={errorAt(errors, "robot_id", "fleet_id")}
           />
         </Section>
@@ -81,7 +90,7 @@ function Maker() {
         <Doing
           request={request}
           planned={planned}
-          tag={release.release?.tag}
+          tag={is_typing_release ? undefined : release.release?.tag}
           command={commandOf(release.release?.tag ?? chosen.release, target, written)}
         />
       </div>

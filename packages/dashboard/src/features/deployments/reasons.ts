@@ -60,14 +60,14 @@ const REASONS: Record<Reason, Explanation> = {
 };
 
 const WAITS: Record<WaitingFor, string> = {
-  robot_online: "the robot to connect",
-  slot: "a place: as many robots as are allowed are at it",
-  window: "its window to open",
-  artifact: "the artifact to be uploaded",
-  previous_deployment: "an older deployment to finish installing",
-  gate: "somebody to promote the deployment",
-  approval: "an admin to approve the robot: its config has secrets",
-  robot: "the robot, which holds updates back",
+  robot_online: "robot offline: starts when it connects",
+  slot: "concurrency limit reached",
+  window: "waiting for its maintenance window",
+  artifact: "waiting for the artifact to be uploaded",
+  previous_deployment: "waiting for an older deployment to finish installing",
+  gate: "awaiting promotion",
+  approval: "an admin must approve the robot: its config has secrets",
+  robot: "the robot holds updates back",
 };
 
 const STEPS: Record<TargetStatus, string> = {
@@ -91,7 +91,7 @@ const isKnown = <K extends string>(map: Record<K, unknown>, key: string): key is
 export const reasonText = (reason: string): string => (isKnown(REASONS, reason) ? REASONS[reason].text : reason.replaceAll("_", " "));
 export const reasonAdvice = (reason: string): string | undefined => (isKnown(REASONS, reason) ? REASONS[reason].advice : undefined);
 export const waitingText = (waiting_for: string): string =>
-  isKnown(WAITS, waiting_for) ? `waits for ${WAITS[waiting_for]}` : `waits for ${waiting_for.replaceAll("_", " ")}`;
+  isKnown(WAITS, waiting_for) ? WAITS[waiting_for] : `waiting for ${waiting_for.replaceAll("_", " ")}`;
 export const stepText = (status: string): string => (isKnown(STEPS, status) ? STEPS[status] : status.replaceAll("_", " "));
 
 /** What is to be said of a robot of a deployment beside its status. */

@@ -1,9 +1,10 @@
 import type { Release } from "@robofleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { useDeferredValue, useState } from "react";
+import { useDeferredValue } from "react";
 import { query } from "../../api/queries.ts";
 import { byteText, StatusBadge } from "../../ui/index.ts";
 import { Finder } from "./finder.tsx";
+import { useTyped } from "./use-typed.ts";
 
 const FOUND_MAX = 20;
 const ID = /^rel_[0-9a-z]{26}$/;
@@ -36,18 +37,21 @@ const FROM: Record<Release["artifact_state"], string> = {
 export function ReleasePicker({
   chosen: { name, release, is_missing },
   onChoose,
+  onTyping,
   error,
 }: {
   chosen: ChosenRelease;
   onChoose: (tag: string) => void;
+  onTyping: (is_typing: boolean) => void;
   error: string | undefined;
 }) {
-  const [text, setText] = useState("");
+  const [text, setText] = useTyped(onTyping);
   const q = useDeferredValue(text.trim());
   const found = useQuery(query("listReleases", { query: { limit: FOUND_MAX, ...(q === "" ? {} : { q }) } }));
-  const missing = is_missing ? `There is no release ${name ?? ""}` : undefined;
+  const missing = is_missing ? `There is no release ${name ?? ""}. Choose one from the list, or push it first.` : undefined;
   return (
     <Finder
+      free
       label="Release"
       chosen={release?.tag ?? name}
       text={text}

@@ -24,6 +24,8 @@ export interface DeploymentsSearch {
   fleet_id?: string;
   robot_id?: string;
   release_id?: string;
+  /** Also those that robots get because they follow their fleet. Of one robot they are always shown. */
+  following?: true;
 }
 
 export function readDeploymentsSearch(search: Search): DeploymentsSearch {
@@ -33,7 +35,13 @@ export function readDeploymentsSearch(search: Search): DeploymentsSearch {
     ...(tab === undefined ? {} : { tab }),
     ...(status === undefined ? {} : { status }),
     ...textsOf(search, ["fleet_id", "robot_id", "release_id"]),
+    ...(search.following === true ? { following: true as const } : {}),
   };
+}
+
+/** What the server is asked for. */
+export function deploymentsQuery({ tab: _, following, ...query }: DeploymentsSearch) {
+  return { ...query, ...(following === true || query.robot_id !== undefined ? {} : { cause: "request" as const }) };
 }
 
 export interface NewDeploymentSearch {

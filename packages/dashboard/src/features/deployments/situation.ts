@@ -15,8 +15,8 @@ export interface Situation {
 
 type Facts = Pick<Deployment, "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;
 
-/** What it waits for, or why it ended as it did. Pure. */
-export function situationOf(deployment: Facts, waves: readonly DeploymentWave[]): Situation {
+/** What it waits for, or why it ended as it did. `offline`: how many of the queued robots are known to be offline. Pure. */
+export function situationOf(deployment: Facts, waves: readonly DeploymentWave[], offline = 0): Situation {
   const { status, reason, counts, scheduled_at } = deployment;
   const why = reason === null ? "" : `: ${reasonText(reason)}`;
   switch (status) {
@@ -37,7 +37,7 @@ export function situationOf(deployment: Facts, waves: readonly DeploymentWave[])
       };
     case "queued":
     case "in_progress":
-      return running(deployment, waves);
+      return running(deployment, waves, offline);
     case "applied":
       return { tone: "ok", text: appliedText(counts) };
     default:
@@ -61,7 +61,7 @@ function appliedText({ applied, total, failed, rolled_back, cancelled }: Facts["
   return parts.filter((part) => part !== false).join(" ");
 }
 
-function running({ counts, reason, rollout }: Facts, waves: readonly DeploymentWave[]): Situation {
+function running({ counts, reason, rollout }: Facts, waves: readonly DeploymentWave[], offline: number): Situation {
   if (reason === "threshold_exceeded")
     return { tone: "bad", text: `Stopped: too many robots failed. ${robots(counts.active)} that have it in hand finish.` };
   const gate = waves.find(({ status }) => status === "gate");
@@ -82,17 +82,23 @@ function running({ counts, reason, rollout }: Facts, waves: readonly DeploymentW
   const open = waves.length > 1 ? waves.findLast(({ status }) => status === "open") : undefined;
   const name = open === undefined ? "" : `Wave ${open.wave + 1} of ${waves.length}: `;
   const { active, queued } = open ?? counts;
+  if (active === 0 && queued > 0 && offline >= queued)
+    return {
+      tone: "warn",
+      text: `${name}${robots(queued)} ${queued === 1 ? "is" : "are"} offline and ${queued === 1 ? "gets" : "get"} the release on connecting.`,
+    };
+  const waiting = offline > 0 ? `queued, ${offline.toLocaleString("en")} of them offline` : "queued";
   if (active === 0 && queued > 0)
     return {
       tone: "info",
-      text: `${name}${robots(queued)} ${queued === 1 ? "waits" : "wait"} to be handed the release.`,
+      text: `${name}${robots(queued)} ${waiting}.`,
       advice:
         rollout.window === null
-          ? "The table says what each of them waits for: usually to connect."
-          : "The table says what each of them waits for: to connect, or for the window.",
+          ? "The table shows what each of them waits for."
+          : "The table shows what each of them waits for, such as its maintenance window.",
     };
   return {
     tone: "info",
-    text: `${name}${robots(active)} ${active === 1 ? "is" : "are"} at it${queued > 0 ? `, ${queued.toLocaleString("en")} wait for their turn` : ""}.`,
+    text: `${name}${robots(active)} updating${queued > 0 ? `, ${queued.toLocaleString("en")} ${waiting}` : ""}.`,
   };
 }

@@ -101,7 +101,7 @@ test("countdowns and lengths of time", () => {
 });
 
 test("what a robot waits for goes before why it is where it is", () => {
-  assert.equal(targetText({ status: "queued", reason: "timeout", waiting_for: "robot_online" }), "waits for the robot to connect");
+  assert.equal(targetText({ status: "queued", reason: "timeout", waiting_for: "robot_online" }), "robot offline: starts when it connects");
   assert.equal(targetText({ status: "failed", reason: "crash_loop", waiting_for: null }), "the program kept ending");
   const removed = { status: "rolled_back", reason: "rollback_requested", waiting_for: null, removed: true };
   assert.equal(targetText(removed), "removed; nothing runs");

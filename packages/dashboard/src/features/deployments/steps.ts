@@ -78,11 +78,11 @@ function resume(deployment: Facts): Step {
   return {
     name: "resume",
     label: "Resume",
-    title: "Go on with this deployment?",
+    title: "Resume deployment?",
     consequence: sentences(
       `${be(waitingCount(deployment), "get it", "gets it")} as its policy says.`,
       failures > 0 &&
-        `The ${failures === 1 ? "failure" : `${failures.toLocaleString("en")} failures`} so far ${failures === 1 ? "is" : "are"} accepted: only a further one stops it again.`,
+        `The ${failures === 1 ? "failure" : `${failures.toLocaleString("en")} failures`} so far ${failures === 1 ? "is" : "are"} accepted: the next failure stops it again.`,
     ),
     verb: "Resume",
     danger: false,

@@ -1,8 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { useDeferredValue, useState } from "react";
+import { useDeferredValue } from "react";
 import { query } from "../../api/queries.ts";
 import { Segments } from "../../ui/index.ts";
 import { Finder } from "./finder.tsx";
+import { useTyped } from "./use-typed.ts";
 
 const FOUND_MAX = 20;
 
@@ -19,6 +20,7 @@ const KINDS = [
 interface PickerParts {
   target: Target | undefined;
   onChoose: (target: Target) => void;
+  onTyping: (is_typing: boolean) => void;
   error: string | undefined;
 }
 
@@ -37,8 +39,8 @@ export function TargetPicker({ kind, onKind, ...rest }: PickerParts & { kind: Ta
   );
 }
 
-function FleetPicker({ target, onChoose, error }: PickerParts) {
-  const [text, setText] = useState("");
+function FleetPicker({ target, onChoose, onTyping, error }: PickerParts) {
+  const [text, setText] = useTyped(onTyping);
   const q = useDeferredValue(text.trim());
   const found = useQuery(query("listFleets", { query: { limit: FOUND_MAX, ...(q === "" ? {} : { q }) } }));
   const chosen = useQuery({ ...query("getFleet", { params: { id: target?.id ?? "" } }), enabled: target !== undefined });
@@ -57,8 +59,8 @@ function FleetPicker({ target, onChoose, error }: PickerParts) {
   );
 }
 
-function RobotPicker({ target, onChoose, error }: PickerParts) {
-  const [text, setText] = useState("");
+function RobotPicker({ target, onChoose, onTyping, error }: PickerParts) {
+  const [text, setText] = useTyped(onTyping);
   const q = useDeferredValue(text.trim());
   const found = useQuery(query("listRobots", { query: { limit: FOUND_MAX, ...(q === "" ? {} : { q }) } }));
   const chosen = useQuery({ ...query("getRobot", { params: { id: target?.id ?? "" } }), enabled: target !== undefined });

@@ -7,10 +7,13 @@ import { reachOf, wholeWaveText } from "./rollout-text.ts";
 /** Waves, the first first: who is in each, how far it is and what it waits for. A click narrows the table to one. */
 export function WaveList({
   waves,
+  is_paused,
   chosen,
   onChoose,
 }: {
   waves: readonly DeploymentWave[];
+  /** No further wave opens until the deployment is resumed. */
+  is_paused: boolean;
   /** Counted from 1. */
   chosen: number | undefined;
   onChoose: (wave: number | undefined) => void;
@@ -23,6 +26,7 @@ export function WaveList({
           <li key={wave.wave}>
             <WaveRow
               wave={wave}
+              is_paused={is_paused && PAUSABLE.has(wave.status)}
               reach={reach[index]?.percent ?? 0}
               is_chosen={chosen === wave.wave + 1}
               onToggle={() => onChoose(chosen === wave.wave + 1 ? undefined : wave.wave + 1)}
@@ -34,7 +38,18 @@ export function WaveList({
   );
 }
 
-function WaveRow({ wave, reach, is_chosen, onToggle }: { wave: DeploymentWave; reach: number; is_chosen: boolean; onToggle: () => void }) {
+/** What a pause stops. */
+const PAUSABLE: ReadonlySet<string> = new Set(["open", "soaking", "gate"]);
+
+interface RowParts {
+  wave: DeploymentWave;
+  is_paused: boolean;
+  reach: number;
+  is_chosen: boolean;
+  onToggle: () => void;
+}
+
+function WaveRow({ wave, is_paused, reach, is_chosen, onToggle }: RowParts) {
   const number = wave.wave + 1;
   return (
     <button
@@ -53,7 +68,7 @@ function WaveRow({ wave, reach, is_chosen, onToggle }: { wave: DeploymentWave; r
         </Text>
       </span>
       <span className="justify-self-end sm:justify-self-start">
-        <StatusBadge status={wave.status} />
+        <StatusBadge status={is_paused ? "paused" : wave.status} />
       </span>
       <span className="min-w-0 max-sm:col-span-2">
         <span className="mb-0.5 block truncate text-xs text-muted tabular-nums">
@@ -62,20 +77,21 @@ function WaveRow({ wave, reach, is_chosen, onToggle }: { wave: DeploymentWave; r
         <CountsBar counts={wave} label={`Wave ${number}`} />
       </span>
       <span className="text-xs text-muted max-sm:col-span-2 sm:text-right">
-        <WaveNote wave={wave} />
+        <WaveNote wave={wave} is_paused={is_paused} />
       </span>
     </button>
   );
 }
 
-function WaveNote({ wave }: { wave: DeploymentWave }) {
+function WaveNote({ wave, is_paused }: Pick<RowParts, "wave" | "is_paused">) {
   if (wave.status === "soaking" && wave.soaks_until !== null)
     return (
       <>
-        soaks for <Countdown until={wave.soaks_until} over="a moment" />
+        {is_paused ? "soak time left: " : "soaks for "}
+        <Countdown until={wave.soaks_until} over={is_paused ? "none" : "a moment"} />
       </>
     );
-  if (wave.status === "gate") return "promote it to go on";
+  if (wave.status === "gate") return is_paused ? "promote it after resuming" : "promote it to continue";
   if (wave.passed_at !== null)
     return (
       <>

@@ -35,7 +35,8 @@ export function OverviewPage() {
             <FirstSteps />
           ) : (
             <>
-              <Numbers robots={data.robots} deployments={data.deployments} />
+              <Numbers robots={data.robots} />
+              <DeploymentNumbers deployments={data.deployments} />
               <div className="grid gap-x-6 lg:grid-cols-2">
                 <div className="min-w-0">
                   <RunningDeployments />
@@ -70,13 +71,13 @@ function FirstSteps() {
 
 interface Counts {
   robots: Record<"total" | "online" | "offline" | "never_connected" | "unhealthy" | "behind" | "drifted", number>;
-  deployments: Record<"scheduled" | "in_progress" | "paused", number>;
+  deployments: Record<"scheduled" | "queued" | "in_progress" | "paused" | "failed" | "following", number>;
 }
 
-function Numbers({ robots, deployments }: Counts) {
+function Numbers({ robots }: Pick<Counts, "robots">) {
   return (
     // On a wide screen each is as wide as its words ask for: all on one line.
-    <div className={cx("mb-6 grid grid-cols-2 gap-3 xl:flex", robots.never_connected > 0 ? "sm:grid-cols-3" : "sm:grid-cols-4")}>
+    <div className={cx("mb-3 grid grid-cols-2 gap-3 xl:flex", robots.never_connected > 0 ? "sm:grid-cols-3" : "sm:grid-cols-4")}>
       <Figure label="robots" value={robots.total} link={{ to: "/robots" }} />
       <Figure label="online" value={robots.online} link={{ to: "/robots", search: { status: "online" } }} />
       <Figure
@@ -101,12 +102,28 @@ function Numbers({ robots, deployments }: Counts) {
         link={{ to: "/robots", search: { config_state: "drifted" } }}
         tone={robots.drifted > 0 ? "text-warn" : ""}
       />
-      <Figure
-        label="deployments running"
-        value={deployments.in_progress}
-        link={{ to: "/deployments", search: { status: "in_progress" } }}
-      />
-      <Figure label="deployments scheduled" value={deployments.scheduled} link={{ to: "/deployments", search: { status: "scheduled" } }} />
+    </div>
+  );
+}
+
+/** Of the whole org, however long its list is. */
+function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
+  const { in_progress, queued, paused, scheduled, failed, following } = deployments;
+  const to = (status: string): Destination => ({ to: "/deployments", search: { status } });
+  return (
+    <div className="mb-6 grid grid-cols-2 gap-3 sm:grid-cols-3 xl:flex">
+      <Figure label="deployments running" value={in_progress} link={to("in_progress")} />
+      <Figure label="deployments queued" value={queued} link={to("queued")} />
+      <Figure label="deployments paused" value={paused} link={to("paused")} tone={paused > 0 ? "text-warn" : ""} />
+      <Figure label="deployments scheduled" value={scheduled} link={to("scheduled")} />
+      <Figure label="deployments failed, 7 days" value={failed} link={to("failed")} tone={failed > 0 ? "text-bad" : ""} />
+      {following > 0 && (
+        <Figure
+          label="robots updating to follow their fleet"
+          value={following}
+          link={{ to: "/deployments", search: { following: true } }}
+        />
+      )}
     </div>
   );
 }
@@ -129,7 +146,7 @@ function FailingChecks({ robots, total }: { robots: readonly { id: string; name:
   return (
     <Section title="Failing checks">
       {robots.length === 0 ? (
-        <p className="text-muted">Every robot that reports is well.</p>
+        <p className="text-muted">No failing checks.</p>
       ) : (
         <Card className="!p-0">
           <ul className="divide-y divide-line">
@@ -160,7 +177,7 @@ function FailingChecks({ robots, total }: { robots: readonly { id: string; name:
 function RecentTimeline() {
   const timeline = useQuery(query("listTimeline", { query: { limit: RECENT } }));
   return (
-    <Section title="What happened last">
+    <Section title="Recent activity">
       <QueryState query={timeline}>
         {({ items }): ReactNode =>
           items.length === 0 ? (

@@ -1,5 +1,5 @@
 import type { Deployment } from "@robofleet/protocol/routes";
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { usePlaces } from "../../api/places.ts";
 import { query } from "../../api/queries.ts";
@@ -7,17 +7,21 @@ import { Card, Progress, QueryState, Section, StatusBadge, Text, Time } from "..
 import { releaseName } from "../robots/index.ts";
 
 const LATEST = 6;
-const RUNNING: ReadonlySet<string> = new Set(["queued", "in_progress", "paused", "rolling_back", "cancelling"]);
+/** These come first, wherever they are in the list. */
+const OPEN = ["in_progress", "paused", "queued", "rolling_back", "cancelling"] as const;
 
-/** The latest deployments, those that run first. */
+/** The latest deployments, those that run first. Without those that robots get because they follow their fleet. */
 export function RunningDeployments() {
-  const deployments = useQuery(query("listDeployments", { query: { limit: 50 } }));
+  const asked = { limit: LATEST, cause: "request" } as const;
+  const latest = useQuery(query("listDeployments", { query: asked }));
+  const open = useQueries({ queries: OPEN.map((status) => query("listDeployments", { query: { ...asked, status } })) });
   return (
     <Section title="Deployments">
-      <QueryState query={deployments}>
+      <QueryState query={latest}>
         {({ items }) => {
-          const shown = items.toSorted((a, b) => Number(RUNNING.has(b.status)) - Number(RUNNING.has(a.status))).slice(0, LATEST);
-          if (shown.length === 0) return <p className="text-muted">Nothing was deployed yet.</p>;
+          const first = open.flatMap(({ data }) => data?.items ?? []);
+          const shown = [...new Map([...first, ...items].map((one) => [one.id, one])).values()].slice(0, LATEST);
+          if (shown.length === 0) return <p className="text-muted">No deployments yet.</p>;
           return (
             <Card className="!p-0">
               <ul className="divide-y divide-line">

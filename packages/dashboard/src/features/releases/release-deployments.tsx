@@ -10,7 +10,7 @@ const LATEST = 10;
 /** The latest deployments of a release. */
 export function ReleaseDeployments({ release: { id } }: { release: Release }) {
   const { fleet_names } = usePlaces();
-  const deployments = useQuery(query("listDeployments", { query: { release_id: id, limit: LATEST } }));
+  const deployments = useQuery(query("listDeployments", { query: { release_id: id, limit: LATEST, cause: "request" } }));
   return (
     <Section
       title="Deployments of it"

@@ -2,7 +2,7 @@ import type { Release, Robot } from "@robofleet/protocol/routes";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useLivePages } from "../../api/live-pages.ts";
 import { usePlaces } from "../../api/places.ts";
-import { type Column, DataTable, ErrorState, LinkButton, Section, Skeleton, StatusBadge, Text } from "../../ui/index.ts";
+import { type Column, DataTable, ErrorState, HealthBadge, LinkButton, Section, Skeleton, StatusBadge, Text } from "../../ui/index.ts";
 
 const keyOf = ({ id }: Robot): string => id;
 
@@ -18,7 +18,7 @@ const COLUMNS: readonly Column<Robot>[] = [
   },
   { name: "Fleet", width: "minmax(5rem, 1fr)", priority: 2, cell: ({ fleet_id }) => <FleetName id={fleet_id} /> },
   { name: "Status", width: "7.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
-  { name: "Health", width: "6rem", priority: 2, cell: ({ health }) => <StatusBadge status={health} /> },
+  { name: "Health", width: "6rem", priority: 2, cell: (robot) => <HealthBadge robot={robot} /> },
 ];
 
 function FleetName({ id }: { id: string }) {

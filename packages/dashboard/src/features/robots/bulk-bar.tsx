@@ -9,35 +9,53 @@ import type { Places } from "./place-names.ts";
 
 const ICON = { size: 14, "aria-hidden": true } as const;
 
+interface BulkBarProps {
+  robots: readonly Robot[];
+  places: Places;
+  onClear: () => void;
+  /** Selects all that match the filters; absent: all of them are loaded. */
+  onSelectAll?: () => Promise<void>;
+}
+
 /** What can be done with the robots that are chosen; it stands in the place of the filters' row end. */
-export function BulkBar({ robots, places, onClear }: { robots: readonly Robot[]; places: Places; onClear: () => void }) {
+export function BulkBar({ robots, places, onClear, onSelectAll }: BulkBarProps) {
   const [shown, setShown] = useState<"labels" | "move">();
+  const [is_loading, setLoading] = useState(false);
+  const selectAll = (): void => {
+    setLoading(true);
+    void onSelectAll?.().finally(() => setLoading(false));
+  };
   const close = (): void => setShown(undefined);
   const ids = robots.map(({ id }) => id);
   return (
     <div
       role="region"
-      aria-label="Chosen robots"
+      aria-label="Selected robots"
       className="mb-3 flex flex-wrap items-center gap-2 rounded-lg border border-accent bg-accent-soft px-3 py-1.5"
     >
       <span className="font-medium tabular-nums" role="status">
-        {`${robots.length.toLocaleString()} ${robots.length === 1 ? "robot" : "robots"} chosen`}
+        {`${robots.length.toLocaleString()} ${robots.length === 1 ? "robot" : "robots"} selected`}
       </span>
-      <Button icon={<Tags {...ICON} />} onClick={() => setShown("labels")}>
+      {onSelectAll !== undefined && (
+        <Button look="quiet" busy={is_loading} onClick={selectAll}>
+          Select all matching robots
+        </Button>
+      )}
+      <Button icon={<Tags {...ICON} />} disabled={is_loading} onClick={() => setShown("labels")}>
         Labels
       </Button>
-      <Button icon={<FolderInput {...ICON} />} onClick={() => setShown("move")}>
+      <Button icon={<FolderInput {...ICON} />} disabled={is_loading} onClick={() => setShown("move")}>
         Move
       </Button>
       <Menu
-        label="More for the chosen robots"
+        label="More for the selected robots"
         entries={[
           copyAsRf(bulkCommand(ids, { labels: { set: { KEY: "VALUE" } } }), "Copy labelling as rf"),
           copyAsRf(bulkCommand(ids, { fleet_id: "FLEET" }), "Copy moving as rf"),
           copyAsRf(ids.join("\n"), "Copy their ids"),
         ]}
       />
-      <IconButton label="Choose none" icon={<X {...ICON} />} onClick={onClear} className="ml-auto" />
+      <IconButton label="Clear the selection" icon={<X {...ICON} />} onClick={onClear} className="ml-auto" />
       {shown === "labels" && <BulkLabelsDialog robots={robots} onClose={close} />}
       {shown === "move" && <BulkMoveDialog robots={robots} places={places} onClose={close} />}
     </div>

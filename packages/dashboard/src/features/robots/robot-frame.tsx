@@ -1,6 +1,6 @@
 import type { Robot } from "@robofleet/protocol/routes";
 import { Link, Outlet } from "@tanstack/react-router";
-import { CopyText, LinkTabs, PageHeader, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { CopyText, HealthBadge, LinkTabs, PageHeader, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
 import { usePlaces } from "./place-names.ts";
 import { RobotActions } from "./robot-actions.tsx";
 import { RobotNotice } from "./robot-notice.tsx";
@@ -25,7 +25,7 @@ export function RobotFrame() {
 
 function RobotHead({ robot }: { robot: Robot }) {
   const { fleetName, siteName } = usePlaces();
-  const { id, name, status, health, failing, release_state, config_state, fleet_id, site_id, last_seen_at } = robot;
+  const { id, name, status, health, release_state, config_state, fleet_id, site_id, last_seen_at } = robot;
   return (
     <PageHeader
       title={<Text>{name}</Text>}
@@ -35,8 +35,8 @@ function RobotHead({ robot }: { robot: Robot }) {
         <>
           <StatusBadge status={status} />
           {health !== "unknown" && (
-            <span title={failing.join(", ").slice(0, 500)} className="inline-flex max-w-full">
-              <Labelled label="health" status={health} />
+            <span className="inline-flex items-center gap-1 text-xs">
+              health <HealthBadge robot={robot} />
             </span>
           )}
           {release_state !== "unknown" && <Labelled label="release" status={release_state} />}

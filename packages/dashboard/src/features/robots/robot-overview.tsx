@@ -145,7 +145,7 @@ function LatestEntries({ robot_id }: { robot_id: string }) {
   const timeline = useQuery(query("listRobotTimeline", { params: { id: robot_id }, query: { limit: RECENT } }));
   return (
     <Section
-      title="What happened last"
+      title="Recent activity"
       actions={
         <LinkButton look="quiet" to="/robots/$id/timeline" params={{ id: robot_id }}>
           View all

@@ -1,7 +1,7 @@
 import type { Robot } from "@robofleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
 import { ArrowRight, TriangleAlert } from "lucide-react";
-import { type Column, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { type Column, HealthBadge, StatusBadge, Text, Time } from "../../ui/index.ts";
 import type { Places } from "./place-names.ts";
 
 /** Columns of the table; the names of fleets and sites are known apart. */
@@ -23,7 +23,9 @@ export const robotsColumns = ({ fleetName, siteName }: Pick<Places, "fleetName" 
       <span className="flex items-center gap-1.5">
         <StatusBadge status={status} />
         {/* Where the column of the health has no room. */}
-        {health === "failing" && <TriangleAlert size={16} role="img" aria-label="failing" className="shrink-0 text-bad sm:hidden" />}
+        {status === "online" && health === "failing" && (
+          <TriangleAlert size={16} role="img" aria-label="failing" className="shrink-0 text-bad sm:hidden" />
+        )}
       </span>
     ),
   },
@@ -31,11 +33,7 @@ export const robotsColumns = ({ fleetName, siteName }: Pick<Places, "fleetName" 
     name: "Health",
     width: "minmax(6rem, 1fr)",
     priority: 2,
-    cell: ({ health, failing }) => (
-      <span title={failing.join(", ").slice(0, 500)} className="inline-flex max-w-full">
-        <StatusBadge status={health} />
-      </span>
-    ),
+    cell: (robot) => <HealthBadge robot={robot} />,
   },
   {
     name: "Fleet and site",

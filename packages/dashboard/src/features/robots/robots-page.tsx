@@ -26,6 +26,15 @@ export function RobotsPage() {
   const columns = useMemo(() => robotsColumns(places), [places]);
   const chosen = useMemo(() => (selected.size === 0 ? [] : rows.filter(({ id }) => selected.has(id))), [rows, selected]);
   const open = useCallback(({ id }: Robot) => void navigate({ to: "/robots/$id", params: { id } }), [navigate]);
+  const { fetchNextPage } = query;
+  /** Loads what is left of the list, then selects all of it. */
+  const selectAll = useCallback(async () => {
+    for (;;) {
+      const { data, hasNextPage, isError } = await fetchNextPage();
+      setSelected(new Set((data?.pages ?? []).flatMap(({ items }) => items.map(idOf))));
+      if (!hasNextPage || isError) return;
+    }
+  }, [fetchNextPage]);
   const change = (next: RobotsSearch): void => {
     setSelected(NONE);
     void navigate({ to: "/robots", search: next, replace: true });
@@ -44,7 +53,9 @@ export function RobotsPage() {
         }
       />
       <RobotsFilters search={search} places={places} onChange={change} />
-      {chosen.length > 0 && <BulkBar robots={chosen} places={places} onClear={() => setSelected(NONE)} />}
+      {chosen.length > 0 && (
+        <BulkBar robots={chosen} places={places} onClear={() => setSelected(NONE)} {...(has_more ? { onSelectAll: selectAll } : {})} />
+      )}
       <div className="min-h-0 flex-1" aria-busy={query.isPlaceholderData}>
         <QueryState query={query} rows={12}>
           {() => (

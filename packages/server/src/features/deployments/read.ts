@@ -40,7 +40,7 @@ export async function withRelease(db: Db, row: DeploymentRow): Promise<Deploymen
   return deployment;
 }
 
-type Filters = Pick<QueryOf<Routes["listDeployments"]>, "status" | "robot_id" | "fleet_id" | "release_id" | "since" | "until">;
+type Filters = Pick<QueryOf<Routes["listDeployments"]>, "status" | "robot_id" | "fleet_id" | "release_id" | "cause" | "since" | "until">;
 
 async function readFilter(
   db: Db,

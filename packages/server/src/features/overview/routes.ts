@@ -9,20 +9,23 @@ import { countDeployments, countRobots, countRobotsWith, listUnhealthy } from ".
 
 /** Robots that the overview names; the list of robots has them all. */
 const UNHEALTHY_SHOWN = 10;
+/** A deployment that failed is counted for so long after it was made. */
+const FAILED_DAYS = 7;
 
 export function overviewRoutes(http: Http, plane: Plane): void {
   const shared = new SharedReads<Overview>();
   serve(http, plane, routes.getOverview, async (_, { db, caller }) => {
-    const read = (): Promise<Overview> => readOverview(db, caller);
+    const failed_since = new Date(plane.clock.now().getTime() - FAILED_DAYS * 86_400_000);
+    const read = (): Promise<Overview> => readOverview(db, caller, failed_since);
     return { data: seesWholeOrg(caller) ? await shared.read(caller.org_id, read) : await read() };
   });
 }
 
-async function readOverview(db: Db, caller: Caller): Promise<Overview> {
+async function readOverview(db: Db, caller: Caller, failed_since: Date): Promise<Overview> {
   const [robots, states, { config_in_progress, ...deployments }] = await Promise.all([
     countRobots(db, caller),
     countRobotsWith(db, caller),
-    countDeployments(db, caller),
+    countDeployments(db, caller, failed_since),
   ]);
   return {
     robots: { ...robots, offline: robots.total - robots.online - robots.never_connected, ...states },

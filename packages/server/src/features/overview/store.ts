@@ -1,6 +1,10 @@
+import { idFloor } from "@robofleet/clock";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { int, jsonb, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+
+/** A clock that was set back makes ids ahead of their rows' times by as much. */
+const AHEAD_MS_MAX = 3_600_000;
 
 const robotsRow = row({ total: int, online: int, never_connected: int, held: int });
 
@@ -34,25 +38,45 @@ export const countRobotsWith = (db: Db, caller: Caller): Promise<RowOf<typeof st
         where c.org_id = ${org_id} and c.state = 'drifted' and r.decommissioned_at is null ${seen}) as drifted`);
 };
 
-const deploymentsRow = row({ scheduled: int, queued: int, in_progress: int, paused: int, waiting_gate: int, config_in_progress: int });
+const deploymentsRow = row({
+  scheduled: int,
+  queued: int,
+  in_progress: int,
+  paused: int,
+  waiting_gate: int,
+  failed: int,
+  following: int,
+  config_in_progress: int,
+});
 
-/** Of deployments that have not ended, where their robot or fleet is now; one of a fleet that is gone is the whole org's. */
-export const countDeployments = (db: Db, caller: Caller): Promise<RowOf<typeof deploymentsRow>> =>
+/**
+ * Of deployments that have not ended, and of those made since `failed_since` that failed, where their robot or fleet is now; one of a
+ * fleet that is gone is the whole org's. Those of robots that follow their fleet are counted apart: one release may be thousands.
+ */
+export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Promise<RowOf<typeof deploymentsRow>> =>
   // reads: deployment, deployment_target, robot, fleet
   db.one(sql(deploymentsRow)`
     with open as (
-      select d.org_id, d.id, d.kind, d.status, d.wave_count, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id
-      from deployment d left join robot r on r.org_id = d.org_id and r.id = d.robot_id left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
-      where d.org_id = ${caller.org_id} and d.finished_at is null)
+      select id, org_id, kind, status, wave_count, robot_id, fleet_id, created_by, target_kind from deployment where org_id = ${caller.org_id} and finished_at is null
+      union all
+      select id, org_id, kind, status, wave_count, robot_id, fleet_id, created_by, target_kind from deployment
+      where org_id = ${caller.org_id} and kind = 'release' and status = 'failed' and created_at >= ${failed_since}
+        and id >= ${idFloor("dep", new Date(failed_since.getTime() - AHEAD_MS_MAX))}
+    ), placed as (
+      select d.org_id, d.id, d.status, d.wave_count, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id,
+        case when d.kind = 'config' then 'config' when d.target_kind = 'robot' and d.created_by ->> 'type' = 'system' then 'follow' else 'request' end as cause
+      from open d left join robot r on r.org_id = d.org_id and r.id = d.robot_id left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id)
     select
-      count(*) filter (where kind = 'release' and status = 'scheduled')::int as scheduled,
-      count(*) filter (where kind = 'release' and status = 'queued')::int as queued,
-      count(*) filter (where kind = 'release' and status = 'in_progress')::int as in_progress,
-      count(*) filter (where kind = 'release' and status = 'paused')::int as paused,
-      count(*) filter (where kind = 'release' and status = 'in_progress' and wave_count > 1 and exists (
-        select from deployment_target t where t.org_id = open.org_id and t.deployment_id = open.id and t.waiting_for = 'gate'))::int as waiting_gate,
-      count(*) filter (where kind = 'config' and status = 'in_progress')::int as config_in_progress
-    from open where org_id = ${caller.org_id} ${visible(caller, "site_id", "fleet_id")}`);
+      count(*) filter (where cause = 'request' and status = 'scheduled')::int as scheduled,
+      count(*) filter (where cause = 'request' and status = 'queued')::int as queued,
+      count(*) filter (where cause = 'request' and status = 'in_progress')::int as in_progress,
+      count(*) filter (where cause = 'request' and status = 'paused')::int as paused,
+      count(*) filter (where cause = 'request' and status = 'in_progress' and wave_count > 1 and exists (
+        select from deployment_target t where t.org_id = placed.org_id and t.deployment_id = placed.id and t.waiting_for = 'gate'))::int as waiting_gate,
+      count(*) filter (where cause = 'request' and status = 'failed')::int as failed,
+      count(*) filter (where cause = 'follow' and status <> 'failed')::int as following,
+      count(*) filter (where cause = 'config' and status = 'in_progress')::int as config_in_progress
+    from placed where org_id = ${caller.org_id} ${visible(caller, "site_id", "fleet_id")}`);
 
 const unhealthyRow = row({ id: text, name: text, fleet_id: text, failing: jsonb<string[]>() });
 

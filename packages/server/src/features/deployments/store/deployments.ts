@@ -95,9 +95,16 @@ export interface DeploymentFilter {
   fleet_id?: string | undefined;
   release_id?: string | undefined;
   namespace?: string | undefined;
+  cause?: "request" | "follow" | undefined;
   since?: Date | undefined;
   until?: Date | undefined;
 }
+
+/** Each has its partial index, whose condition is the same text. */
+const CAUSES = {
+  request: sql`and (target_kind <> 'robot' or created_by ->> 'type' is distinct from 'system')`,
+  follow: sql`and (target_kind = 'robot' and created_by ->> 'type' = 'system')`,
+};
 
 export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, { after, limit }: Window) =>
   db.many(sql(deploymentRow)`
@@ -107,6 +114,7 @@ export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, 
     ${f.fleet_id === undefined ? sql`` : sql`and fleet_id = ${f.fleet_id}`}
     ${f.release_id === undefined ? sql`` : sql`and release_id = ${f.release_id}`}
     ${f.namespace === undefined ? sql`` : sql`and namespace = ${f.namespace}`}
+    ${f.cause === undefined ? sql`` : CAUSES[f.cause]}
     ${f.since === undefined ? sql`` : sql`and created_at >= ${f.since}`}
     ${f.until === undefined ? sql`` : sql`and created_at < ${f.until}`}
     ${after === null ? sql`` : sql`and id < ${after}`}

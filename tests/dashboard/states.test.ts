@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Page } from "playwright-core";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
+import { assertFits, axe, type Dashboard, goTo, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
+
+const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
+
+test("pages state what is so: typed tags, offline robots, pauses, whole lists", LIMIT, async (t) => {
+  const it = await openDashboard(t);
+  await t.test("the typed tag is deployed, also when the list marks another, and an unknown one is an error", () => typedTag(it));
+  await t.test("queued robots that are offline are called offline, and their last health is not green", () => offline(it));
+  await t.test("a paused wave does not soak, and the overview counts paused and followed deployments", () => paused(it));
+  await t.test("a pasted id is found, and keys move in a table without a click", () => keys(it));
+  await t.test("selecting all reaches robots beyond the loaded page, and states how many", () => selectAll(it));
+  await t.test("a message covers no button, wide and narrow, also beside a dialog", () => toasts(it));
+});
+
+async function typedTag({ page, org, server }: Dashboard): Promise<void> {
+  const fleet_id = await org.fleet({ name: "Carts" });
+  await org.enrollRobot({ fleet_id });
+  for (const tag of ["nav-1.2", "nav-1.20", "nav-1.21"]) await org.release({ tag });
+  await visit(page, `/deployments/new?fleet_id=${fleet_id}&release=nav-1.21`);
+  const deploy = page.getByRole("button", { name: /^Deploy nav|Choose a release/ });
+  await page.getByRole("button", { name: "Deploy nav-1.21 to 1 robot" }).waitFor();
+  const release = page.getByRole("combobox", { name: "Release" });
+  await release.fill("nav-1.2");
+  assert.equal(await deploy.isDisabled(), true, "what was chosen before is not sent while another tag is typed");
+  await page.getByRole("option", { name: "nav-1.20" }).hover();
+  await release.press("Enter");
+  await page.getByRole("button", { name: "Deploy nav-1.2 to 1 robot" }).waitFor();
+  // Left by a click elsewhere instead of Enter.
+  await release.fill("nav-9");
+  await page.getByRole("heading", { name: "Deploy a release" }).click();
+  await page.getByText("There is no release nav-9").waitFor();
+  assert.equal(await deploy.isDisabled(), true);
+  await axe(page);
+  await release.fill("nav-1");
+  await page.getByRole("option", { name: "nav-1.21" }).waitFor();
+  await release.press("ArrowDown");
+  await release.press("Enter");
+  await page.getByRole("button", { name: "Deploy nav-1.21 to 1 robot" }).waitFor();
+  const fleet = page.getByRole("combobox", { name: "Fleet" });
+  await fleet.fill("Cart");
+  await page.getByRole("heading", { name: "Deploy a release" }).click();
+  await page.getByText("No fleet is called Cart").waitFor();
+  assert.equal(await deploy.isDisabled(), true);
+  await fleet.fill("Carts");
+  await page.getByRole("heading", { name: "Deploy a release" }).click();
+  await server.until("the fleet of that name", () => deploy.isEnabled());
+}
+
+async function offline({ page, org, server }: Dashboard): Promise<void> {
+  const fleet_id = await org.fleet({ name: "Arms" });
+  const [robot] = await org.enrollRobots(2, { fleet_id });
+  robot!.sendHealth({
+    cpu: { percent: 1, load_1m: 1, cores: 4, temperature_celsius: null },
+    memory: { used_bytes: 1, total_bytes: 4 },
+    disks: [],
+    battery: null,
+    network: [],
+    checks: [],
+  });
+  const getRobot = async () => (await org.api.getRobot({ params: { id: robot!.id } })).data;
+  await server.until("its health", async () => (await getRobot()).health === "ok");
+  await robot!.disconnect();
+  await server.until("it to be offline", async () => (await getRobot()).status === "offline");
+  const deployment = await org.deploy(await org.release(), { fleet_id });
+  await visit(page, `/deployments/${deployment.id}`);
+  await page.getByText("1 robot is offline and gets the release on connecting.").waitFor();
+  await page.locator("[data-row]", { hasText: "robot offline: starts when it connects" }).waitFor();
+  await visit(page, `/robots/${robot!.id}`);
+  await page.getByText("was ok").waitFor();
+  await visit(page, `/robots?fleet_id=${fleet_id}`);
+  await page.locator("[data-row]", { hasText: "was ok" }).waitFor();
+  await axe(page);
+}
+
+async function paused({ page, org, server }: Dashboard): Promise<void> {
+  const fleet_id = await org.fleet({ name: "Lifts" });
+  await org.enrollRobots(2, { fleet_id });
+  const rollout = { waves: [{ count: 1, soak_seconds: 3_600 }, { percent: 100 }] };
+  const deployment = await org.deploy(await org.release(), { fleet_id, rollout } as never);
+  const waves = async () => (await org.api.listDeploymentWaves({ params: { id: deployment.id } })).items;
+  await server.until("the first wave to soak", async () => (await waves())[0]?.status === "soaking");
+  await org.api.pauseDeployment({ params: { id: deployment.id } });
+  await visit(page, `/deployments/${deployment.id}`);
+  const wave = page.getByRole("button", { name: /Wave 1/ });
+  await wave.getByText("soak time left").waitFor();
+  assert.equal(await wave.getByText("soaking", { exact: true }).count(), 0);
+  // A robot that joins a fleet which has a release gets it by a deployment of its own.
+  const has = await org.fleet({ name: "Movers" });
+  await org.enrollRobot({ fleet_id: has });
+  const known = await org.deploy(await org.release({ tag: "moved" }), { fleet_id: has });
+  await server.until("the fleet to have it", async () => {
+    return (await org.api.getDeployment({ params: { id: known.id } })).data.status === "applied";
+  });
+  const late = await org.enrollRobot({ fleet_id: has });
+  const following = async () => (await org.api.listDeployments({ query: { cause: "follow" } })).items;
+  await server.until("the robot to follow", async () => (await following()).some(({ robot_id }) => robot_id === late.id));
+  const requested = (await org.api.listDeployments({ query: { cause: "request" } })).items;
+  assert.ok(requested.every(({ created_by }) => created_by.type !== "system"));
+  await visit(page, "/");
+  await page.getByRole("link", { name: "1 deployments paused" }).click();
+  await page.waitForURL(/status=paused/);
+  await visit(page, "/deployments");
+  const moved = page.locator("[data-row]", { hasText: "moved" });
+  await moved.first().waitFor();
+  assert.equal(await moved.count(), 1);
+  await page.getByRole("checkbox", { name: "Robots following their fleet" }).click();
+  await page.waitForURL(/following=true/);
+  await server.until("the robot's own deployment", async () => (await moved.count()) === 2);
+  await axe(page);
+}
+
+async function keys({ page, org }: Dashboard): Promise<void> {
+  const [fleet] = (await org.api.listFleets({ query: { q: "Carts" } })).items;
+  const [deployment] = (await org.api.listDeployments({})).items;
+  await visit(page, "/releases");
+  for (const [id, url] of [
+    [` ${fleet!.id.toUpperCase()} `, `**/fleets/${fleet!.id}`],
+    [deployment!.id, `**/deployments/${deployment!.id}`],
+  ] as const) {
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: /Find a robot/ }).fill(id);
+    await page.locator("#palette-0").waitFor();
+    await page.keyboard.press("Enter");
+    await page.waitForURL(url);
+  }
+  await visit(page, "/deployments");
+  await page.locator("[data-row]").first().waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  await page.getByText("Compare 1 of 2").waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/deployments\/dep_/);
+}
+
+async function selectAll({ page, org, server }: Dashboard): Promise<void> {
+  const COUNT = 1_203;
+  const [fleet] = (await org.api.listFleets({ query: { q: "Arms" } })).items;
+  const { db, clock, id } = server.plane;
+  const ids = Array.from({ length: COUNT }, () => id("rob"));
+  const now = clock.now();
+  await db.run(sql`
+    insert into robot (org_id, id, name, site_id, fleet_id, public_key, created_at, updated_at)
+    select ${org.id}, of, 'many ' || of, ${fleet!.site_id}, ${fleet!.id}, of::bytea, ${now}, ${now} from unnest(${ids}::text[]) as of`);
+  await visit(page, "/robots?q=many");
+  await page.getByRole("checkbox", { name: "Select all 500 loaded rows" }).click();
+  await page.getByText("500 robots selected").waitFor();
+  await page.getByRole("button", { name: "Select all matching robots" }).click();
+  await page.getByText("1,203 robots selected").waitFor();
+  await axe(page);
+  await page.getByRole("button", { name: "Labels" }).click();
+  await page.getByText("1,203 robots").first().waitFor();
+  await page.keyboard.press("Escape");
+}
+
+/** A control that the pointer reaches without the messages is reached with them. */
+async function assertUncovered(page: Page): Promise<void> {
+  const covered = await page.evaluate<string[]>(`(() => {
+    const controls = [...document.querySelectorAll("button, a, input")].filter((one) => one.closest("[data-toast]") === null);
+    const reached = () => controls.filter((one) => {
+      const { left, top, width, height } = one.getBoundingClientRect();
+      return one.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+    });
+    const messages = [...document.querySelectorAll("[data-toast]")];
+    const now = reached();
+    for (const message of messages) message.style.pointerEvents = "none";
+    const without = reached();
+    for (const message of messages) message.style.pointerEvents = "";
+    return without.filter((one) => !now.includes(one)).map((one) => one.outerHTML.slice(0, 200));
+  })()`);
+  assert.deepEqual(covered, []);
+}
+
+async function toasts(it: Dashboard): Promise<void> {
+  const { page, org } = it;
+  it.allow(/was answered 5\d\d|status of 5\d\d/);
+  const fleet_id = (await org.api.listFleets({ query: { q: "Carts" } })).items[0]!.id;
+  await page.route("**/api/fleets/*", (route) =>
+    route.request().method() === "GET"
+      ? route.continue()
+      : route.fulfill({ status: 409, json: { error: { code: "conflict", message: "refused for the test" } } }),
+  );
+  for (const [width, height] of [
+    [1_440, 900],
+    [390, 700],
+  ] as const) {
+    await page.setViewportSize({ width, height });
+    await goTo(page, `/fleets/${fleet_id}`);
+    await settled(page);
+    await page.getByRole("button", { name: /follow/i }).click();
+    const dialog = page.getByRole("dialog");
+    for (let again = 0; again < 2; again += 1) await dialog.getByRole("button").last().click();
+    await page.locator("[data-toast]").nth(1).waitFor();
+    await assertUncovered(page);
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    await assertUncovered(page);
+    await assertFits(page);
+    await visit(page, "/robots");
+  }
+  await page.unroute("**/api/fleets/*");
+}
