@@ -110,6 +110,12 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "every answer of generated requests compared with the served OpenAPI document",
   },
   {
+    number: 28,
+    promise: "One tenant cannot exhaust another",
+    proof:
+      "an org at every limit at once (uploads of zero bytes, flooding robots, requests of many tokens, streams of events, silent sockets, deployments, enrollments) beside another that works",
+  },
+  {
     number: 31,
     promise: "Order and retention do not depend on clocks",
     proof:

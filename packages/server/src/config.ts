@@ -43,6 +43,7 @@ export type TlsSettings = { mode: "files"; cert_file: string; key_file: string }
 export const LIMIT_DEFAULTS = {
   token_requests_per_minute: 600,
   token_burst: 1_200,
+  api_requests_per_org_per_minute: 12_000,
   unknown_requests_per_minute: 20,
   database_connections: 10,
   artifact_bytes_max: 50 * 1024 ** 3,

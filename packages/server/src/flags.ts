@@ -82,6 +82,8 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
 export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   token_requests_per_minute: "requests a minute of one portal token at each server",
   token_burst: "requests of one portal token at once at each server",
+  api_requests_per_org_per_minute:
+    "requests a minute in one org of all its tokens and sessions at each server, and as many at once; not less than those of one token",
   unknown_requests_per_minute:
     "unknown tokens, enrolment keys and robot signatures, and wrong admin tokens, a minute from one address (IPv6: /64) at each server",
   database_connections: "connections of each server to the database",

@@ -269,9 +269,13 @@ const authenticators = (portal: PortalAuthenticator, plane: () => Plane): Plane[
   robot: (robot_id, text, signature) => authenticateRobot(plane(), robot_id, text, signature),
 });
 
-function rateLimits(clock: Clock, { token_requests_per_minute, token_burst, unknown_requests_per_minute }: Limits): Plane["rate_limits"] {
+function rateLimits(clock: Clock, limits: Limits): Plane["rate_limits"] {
+  const { token_requests_per_minute, token_burst, unknown_requests_per_minute, api_requests_per_org_per_minute: of_org } = limits;
   const unknown = { per_minute: unknown_requests_per_minute, burst: unknown_requests_per_minute };
+  // An org may do what one of its tokens may.
+  const org_per_minute = Math.max(of_org, token_requests_per_minute);
   return {
+    org: new RateLimit(clock, "org", { per_minute: org_per_minute, burst: Math.max(org_per_minute, token_burst) }),
     token: new RateLimit(clock, "token", { per_minute: token_requests_per_minute, burst: token_burst }),
     unknown: new AddressRateLimit(clock, "unknown", unknown),
     admin: new AddressRateLimit(clock, "admin", unknown),

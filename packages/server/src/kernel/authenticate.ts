@@ -65,6 +65,7 @@ export async function countRequest<T extends { caller: Caller }>(
     throw refusalOf(plane, credentials, by, error);
   });
   plane.rate_limits.token.take(found.caller.token_id);
+  plane.rate_limits.org.take(found.caller.org_id);
   return found;
 }
 

@@ -89,6 +89,8 @@ const policyOf = ({ per_minute }: Rate): string => (per_minute < 1 ? `q=${Math.r
 export interface RateLimits {
   /** Requests of one portal token. */
   token: RateLimit;
+  /** Requests of all portal tokens and sessions in one org. */
+  org: RateLimit;
   /** Unknown tokens, unknown enrolment keys and wrong signatures of robots from one network. */
   unknown: AddressRateLimit;
   /** Wrong admin tokens from one network. */

@@ -87,6 +87,7 @@ export async function startFeaturePlane(
     proxies: new Networks([]),
     rate_limits: {
       token: new RateLimit(clock, "token", { per_minute: 60_000, burst: 60_000 }),
+      org: new RateLimit(clock, "org", { per_minute: 600_000, burst: 600_000 }),
       unknown: new AddressRateLimit(clock, "unknown", { per_minute: 20, burst: 20 }),
       admin: new AddressRateLimit(clock, "admin", { per_minute: 20, burst: 20 }),
     },
