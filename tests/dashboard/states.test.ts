@@ -11,6 +11,7 @@ test("pages state what is so: typed tags, offline robots, pauses, whole lists", 
   await t.test("the typed tag is deployed, also when the list marks another, and an unknown one is an error", () => typedTag(it));
   await t.test("queued robots that are offline are called offline, and their last health is not green", () => offline(it));
   await t.test("a paused wave does not soak, and the overview counts paused and followed deployments", () => paused(it));
+  await t.test("a config change that is not deployed is pending on its page, its fleet and its robot", () => pending(it));
   await t.test("a pasted id is found, and keys move in a table without a click", () => keys(it));
   await t.test("selecting all reaches robots beyond the loaded page, and states how many", () => selectAll(it));
   await t.test("a message covers no button, wide and narrow, also beside a dialog", () => toasts(it));
@@ -111,6 +112,31 @@ async function paused({ page, org, server }: Dashboard): Promise<void> {
   await page.waitForURL(/following=true/);
   await server.until("the robot's own deployment", async () => (await moved.count()) === 2);
   await axe(page);
+}
+
+async function pending({ page, org, server }: Dashboard): Promise<void> {
+  const [fleet] = (await org.api.listFleets({ query: { q: "Carts" } })).items;
+  const [robot] = (await org.api.listRobots({ query: { fleet_id: fleet!.id } })).items;
+  const set = async (value: number) =>
+    (await org.api.setConfig({ body: { scope: "fleet", scope_id: fleet!.id, namespace: "nav", key: "speed", value } })).data;
+  const { id } = await set(1);
+  const pages = [`/configs/${id}`, `/fleets/${fleet!.id}`, `/robots/${robot!.id}`];
+  const expect = async (is_pending: boolean): Promise<void> => {
+    for (const path of pages) {
+      await visit(page, path);
+      const badge = page.locator("main").getByText(/^(1 config change )?pending$/);
+      await badge.first().waitFor({ state: is_pending ? "visible" : "detached" });
+    }
+  };
+  await expect(true);
+  await axe(page);
+  const { id: deployment } = await org.deployConfig({ fleet_id: fleet!.id });
+  await server.until("the config to be applied", async () => {
+    return (await org.api.getConfigDeployment({ params: { id: deployment } })).data.status === "applied";
+  });
+  await expect(false);
+  await set(2);
+  await expect(true);
 }
 
 async function keys({ page, org }: Dashboard): Promise<void> {

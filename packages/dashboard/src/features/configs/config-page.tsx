@@ -23,6 +23,7 @@ import {
   Text,
   Time,
 } from "../../ui/index.ts";
+import { ValuePending } from "./pending-badge.tsx";
 import { historyLine, rollbackLine } from "./rf-lines.ts";
 import { useScopeName } from "./scope-picker.tsx";
 import { UnsetDialog } from "./unset-dialog.tsx";
@@ -64,6 +65,7 @@ function Shown({ entry }: { entry: ConfigEntry }) {
         meta={
           <>
             {removed_at !== null && <Badge tone="warn">unset</Badge>}
+            <ValuePending entry={entry} />
             <span>
               set for {scope === "org" ? "the org" : `the ${scope} `}
               {name !== undefined && <bdi className="text-ink">{name}</bdi>}

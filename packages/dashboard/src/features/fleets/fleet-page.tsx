@@ -7,6 +7,7 @@ import { usePlaces } from "../../api/places.ts";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Card, CopyText, KeyValue, LinkButton, PageHeader, QueryState, Section, Text, Time } from "../../ui/index.ts";
+import { FleetPending } from "../configs/index.ts";
 import { FleetDeployments } from "./fleet-deployments.tsx";
 import { FleetMenu, FollowFleet } from "./fleet-menu.tsx";
 import { HeatMap } from "./heat-map.tsx";
@@ -92,9 +93,12 @@ function Desired({ fleet }: { fleet: Fleet }) {
             ],
             [
               "Configs",
-              <Link key="configs" to="/configs" search={{ scope: "fleet", scope_id: fleet.id }} className={LINK}>
-                {config_revision === null ? "what is set" : "as deployed last"}
-              </Link>,
+              <span key="configs" className="flex flex-wrap items-center gap-x-3 gap-y-1">
+                <Link to="/configs" search={{ scope: "fleet", scope_id: fleet.id }} className={LINK}>
+                  {config_revision === null ? "what is set" : "as deployed last"}
+                </Link>
+                <FleetPending fleet={fleet} />
+              </span>,
             ],
             [
               "Robots that join",

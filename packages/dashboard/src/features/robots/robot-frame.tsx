@@ -1,6 +1,7 @@
 import type { Robot } from "@robofleet/protocol/routes";
 import { Link, Outlet } from "@tanstack/react-router";
 import { CopyText, HealthBadge, LinkTabs, PageHeader, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { RobotPending } from "../configs/index.ts";
 import { usePlaces } from "./place-names.ts";
 import { RobotActions } from "./robot-actions.tsx";
 import { RobotNotice } from "./robot-notice.tsx";
@@ -41,6 +42,7 @@ function RobotHead({ robot }: { robot: Robot }) {
           )}
           {release_state !== "unknown" && <Labelled label="release" status={release_state} />}
           {config_state !== "unknown" && <Labelled label="config" status={config_state} />}
+          {status !== "decommissioned" && <RobotPending robot_id={id} />}
           <span className="flex min-w-0 flex-wrap items-center gap-1">
             <Link to="/fleets/$id" params={{ id: fleet_id }} className="min-w-0 text-accent underline">
               <Text>{fleetName(fleet_id) ?? "its fleet"}</Text>

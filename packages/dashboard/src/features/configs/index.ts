@@ -1,0 +1,1 @@
+export { FleetPending, RobotPending } from "./pending-badge.tsx";
