@@ -72,6 +72,8 @@ export const LISTS: readonly ListProbe[] = [
   { ...list("robot's timeline", "", "timeline_entry"), path: ({ robot }) => `/api/robots/${robot}/timeline` },
   list("audit", "/api/audit", "audit_entry"),
   list("audit?action", "/api/audit?action=deleteSite", "audit_entry"),
+  list("audit?actor_id", "/api/audit?actor_id=usr_rare", "audit_entry"),
+  list("audit?token_id", "/api/audit?token_id=tok_rare", "audit_entry"),
   list("audit?outcome", "/api/audit?outcome=refused", "audit_entry"),
   { ...list("audit?action&since", "", "audit_entry"), path: () => `/api/audit?action=deleteSite&since=${hoursAgo(100)}` },
   { ...list("audit?until", "", "audit_entry"), path: () => `/api/audit?until=${hoursAgo(240)}` },
