@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { createHash, randomUUID } from "node:crypto";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -92,6 +92,36 @@ test(
     assert.equal((await artifact.arrayBuffer()).byteLength, items[0]?.artifact_size);
   },
 );
+
+test("a tampered backup of rows executes none of its text as SQL", LIMIT, async () => {
+  const to = path.join(place, "tampered");
+  const made = await onDatabase(first, "backup", "--data", server.data, "--to", to);
+  assert.equal(made.code, 0, made.output);
+  const [rows_file, manifest_file] = [path.join(to, "tables", "rows.json"), path.join(to, "manifest.json")];
+  const rows_text = readFileSync(rows_file, "utf8");
+  const manifest = JSON.parse(readFileSync(manifest_file, "utf8")) as { database_manifest: { bytes: number; sha256: string } };
+  const attacks: [what: string, text: string][] = [
+    [
+      "a bound",
+      rows_text.replace(/"FOR VALUES FROM \([^"]*"/, `"FOR VALUES FROM (set_config('app.org', pg_ls_dir('/tmp')::text, false)) TO (1)"`),
+    ],
+    ["a table", rows_text.replace('"public.site"', '"public.site; select pg_sleep(1)"')],
+    ["a sequence", rows_text.replace('"sequences": [', '"sequences": [ { "name": "pg_catalog.x", "value": "1" },').replace(",]", "]")],
+  ];
+  for (const [what, text] of attacks) {
+    assert.notEqual(text, rows_text, what);
+    writeFileSync(rows_file, text);
+    const sha256 = createHash("sha256").update(text).digest("hex");
+    writeFileSync(
+      manifest_file,
+      JSON.stringify({ ...manifest, database_manifest: { ...manifest.database_manifest, bytes: Buffer.byteLength(text), sha256 } }),
+    );
+    await using target = await createTestDatabase({ empty: true });
+    const { code, output } = await onDatabase(target, "restore", "--from", to, "--data", path.join(place, "tampered-data"));
+    assert.notEqual(code, 0, what);
+    assert.match(output, /names a table that is none|is a partition, and not one of a day/, what);
+  }
+});
 
 test("with DATABASE_URL the backup of a stopped server restores equal, into another PostgreSQL or an embedded one", LIMIT, async () => {
   await server.program.stop();

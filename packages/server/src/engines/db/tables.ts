@@ -63,6 +63,21 @@ export const columnList = ({ columns }: Table): string =>
     .map((column) => column.name)
     .join(", ");
 
+const DAY_BOUND = /^FOR VALUES FROM \('(\d{4}-\d\d-\d\d) 00:00:00\+00'\) TO \('(\d{4}-\d\d-\d\d) 00:00:00\+00'\)$/;
+
+/**
+ * The bound of a partition as SQL, built of the dates that it names. A bound is an expression that PostgreSQL evaluates, so the text
+ * of a file is never executed.
+ *
+ * @throws Error for a bound of another form
+ */
+function boundOf({ name, bound }: Table): string {
+  if (bound === "DEFAULT") return "default";
+  const [, from, to] = DAY_BOUND.exec(bound ?? "") ?? [];
+  if (from === undefined || to === undefined) throw new Error(`${name} is a partition, and not one of a day`);
+  return `for values from ('${from} 00:00:00+00') to ('${to} 00:00:00+00')`;
+}
+
 /** Gives the target the partitions of `wanted` and proves that it has those tables, each with the same columns, and no others. */
 export async function alignTables(wanted: readonly Table[], target: pg.Client, schema: string | null = null): Promise<void> {
   const names = new Set(wanted.map(({ name }) => name));
@@ -70,10 +85,11 @@ export async function alignTables(wanted: readonly Table[], target: pg.Client, s
     if (parent !== null && !names.has(name)) await target.query(`drop table if exists ${name}`);
   }
   let present = new Set((await listTables(target, schema)).map(({ name }) => name));
-  for (const { name, parent, bound, kind } of wanted) {
+  for (const table of wanted) {
+    const { name, parent, kind } = table;
     if (parent === null || present.has(name)) continue;
     if (kind === "p") throw new Error(`${name} is a partition with partitions of its own, which cannot be made here`);
-    await target.query(`create table ${name} partition of ${parent} ${bound}`);
+    await target.query(`create table ${name} partition of ${parent} ${boundOf(table)}`);
   }
   const made = new Map((await listTables(target, schema)).map((table) => [table.name, table]));
   present = new Set(made.keys());

@@ -40,7 +40,8 @@ export async function readWholeManifest(from: string): Promise<Manifest> {
   if (manifest.format !== FORMAT || !["postgres", "tables"].includes(database) || !Array.isArray(files) || !isFile(database_manifest))
     throw new Refusal(`${path.join(from, MANIFEST_FILE)} is not of a format that this version of Robofleet reads`);
   for (const file of files) {
-    if (!isFile(file)) throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} names no file where it should`);
+    if (!isFile(file) || isOfDatabase(file.path))
+      throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} names no file where it should`);
     await requireSize(path.join(from, DATA), file);
   }
   await requireSize(from, database_manifest);
@@ -81,6 +82,9 @@ function isFile(file: BackupFile | undefined): file is BackupFile {
     !file.path.split("/").includes("..")
   );
 }
+
+/** The database has a directory of its own in a backup; a file beside it must not be restored into the database's. */
+const isOfDatabase = (name: string): boolean => /^postgres($|[./])/.test(path.normalize(name));
 
 async function requireSize(directory: string, { path: name, bytes }: BackupFile): Promise<void> {
   const info = await stat(path.join(directory, name)).catch((error: unknown) => {

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { appendFile, copyFile, mkdir, open, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
 import { until } from "@robofleet/clock/testing";
+import type { BackupManifest } from "./backup-files.ts";
 import { backup, type Connection, type Embedded, restore } from "./index.ts";
 import { withClient } from "./connect.ts";
 import { run } from "./run.ts";
@@ -35,6 +37,16 @@ function startWriting(connection: Connection): { acknowledged: () => number; sto
       await Promise.all(writers);
     },
   };
+}
+
+/** Replaces a file of a backup and its checksum, as an attacker who can write to the backup does. */
+async function tamper(copy: string, name: string, content: string): Promise<void> {
+  const file = path.join(copy, "manifest.json");
+  const manifest = JSON.parse(await readFile(file, "utf8")) as BackupManifest;
+  const sha256 = createHash("sha256").update(content).digest("hex");
+  const files = manifest.files.filter((one) => one.path !== name);
+  await writeFile(path.join(copy, "database", name), content);
+  await writeFile(file, JSON.stringify({ ...manifest, files: [...files, { path: name, bytes: Buffer.byteLength(content), sha256 }] }));
 }
 
 describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
@@ -87,6 +99,44 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
       await copyFile(path.join(good, name), path.join(copy, name));
     }
     await restore({ from: copy, directory: other.database });
+  });
+
+  test("a tampered backup makes PostgreSQL run no command and let nobody else in", { timeout: TIMEOUT }, async () => {
+    await using other = await scratch();
+    const copy = path.join(other.root, "copy");
+    await copyDatabase(good, copy);
+    const marker = path.join(other.root, "executed");
+    const command = `touch ${marker}`;
+    const settings = `archive_mode = 'on'\narchive_command = '${command}'\nssl_passphrase_command = '${command}'\nrestore_command = '${command}'\n`;
+    await tamper(copy, "postgresql.auto.conf", settings);
+    await tamper(copy, "postgresql.conf", `${settings}include = 'more.conf'\n`);
+    await tamper(copy, "pg_hba.conf", "host all all 0.0.0.0/0 trust\n");
+    await restore({ from: copy, directory: other.database });
+    const restored = await startOn(other.database);
+    await withClient(restored.connection, async (client) => {
+      await client.query("create table after (n int); select pg_switch_wal(); checkpoint");
+      const { rows } = await client.query<{ name: string; setting: string }>(
+        "select name, setting from pg_settings where name in ('archive_mode', 'archive_command', 'restore_command', 'ssl_passphrase_command') and setting not in ('', 'off', '(disabled)')",
+      );
+      assert.deepEqual(rows, []);
+    });
+    await restored.stop();
+    assert.ok(!(await readdir(other.root)).includes("executed"));
+    for (const name of ["postgresql.auto.conf", "postgresql.conf", "pg_hba.conf"])
+      assert.doesNotMatch(await readFile(path.join(other.database, name), "utf8"), /touch|0\.0\.0\.0/, name);
+    await tamper(copy, "recovery.signal", "");
+    await using third = await scratch();
+    await assert.rejects(restore({ from: copy, directory: third.database }), { name: "Refusal", message: /holds recovery\.signal/ });
+  });
+
+  test("settings in the database's directory name no command that runs", { timeout: TIMEOUT }, async () => {
+    await using other = await scratch();
+    await restore({ from: good, directory: other.database });
+    await appendFile(path.join(other.database, "postgresql.auto.conf"), "archive_mode = 'on'\narchive_command = '/bin/false'\n");
+    const started = await startOn(other.database);
+    const { rows } = await withClient(started.connection, (client) => client.query("show archive_command"));
+    assert.deepEqual(rows, [{ archive_command: "(disabled)" }]);
+    await started.stop();
   });
 
   test("a restore into a database, and a backup into a directory with contents, are refused", { timeout: TIMEOUT }, async () => {

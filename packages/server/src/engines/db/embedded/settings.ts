@@ -4,6 +4,25 @@ import { SOCKET_PORT } from "./socket-directory.ts";
 export type Parameters = Readonly<Record<string, string>>;
 
 /**
+ * Settings by which a file in the database's directory could make PostgreSQL run a command or load a library. The command line
+ * overrides every such file, so a directory that was restored from a tampered backup runs neither.
+ */
+const NO_COMMANDS: Parameters = {
+  archive_mode: "off",
+  archive_command: "",
+  archive_library: "",
+  archive_cleanup_command: "",
+  restore_command: "",
+  recovery_end_command: "",
+  ssl: "off",
+  ssl_passphrase_command: "",
+  shared_preload_libraries: "",
+  session_preload_libraries: "",
+  local_preload_libraries: "",
+  dynamic_library_path: "$libdir",
+};
+
+/**
  * What we set against PostgreSQL's defaults. Given on the command line, so that a database made by an older
  * Robofleet, restored or upgraded, runs with the settings of the program that starts it.
  */
@@ -35,6 +54,7 @@ export function settingsFor(socketDirectory: string, parameters: Parameters): Re
     log_parameter_max_length: "0",
     log_parameter_max_length_on_error: "0",
     log_checkpoints: "off",
+    ...NO_COMMANDS,
     ...parameters,
   };
 }
