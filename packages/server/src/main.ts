@@ -8,7 +8,7 @@ import { Command, InvalidArgumentError } from "commander";
 import type { Logger } from "pino";
 import packageJson from "../package.json" with { type: "json" };
 import { readBlobs, readDataDirectory, readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
-import { ConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
+import { ConnectionLost, type DbAddress, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import { makeBackup, refuseUnfinished, restoreBackup } from "./engines/db/backup/index.ts";
 import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
 import { addDoctor } from "./doctor/command.ts";
@@ -18,7 +18,15 @@ import { MasterKeyError } from "./kernel/master-keys.ts";
 import { authorityFile, TlsError } from "./kernel/tls/index.ts";
 import { addNodes } from "./nodes.ts";
 import { type RunningPlane, startPlane } from "./plane.ts";
+import { type Revoked, revokeRestored } from "./revoke-restored.ts";
 import { addSwarm } from "./swarm.ts";
+
+interface RestoreFlags {
+  from: string;
+  data?: string;
+  revokeTokens?: boolean;
+  revokeKeys?: boolean;
+}
 
 const program = new Command("robofleet").description("The control plane for robot fleets").version(packageJson.version);
 
@@ -41,11 +49,25 @@ program
   .description("make a data directory, and its database, of a backup")
   .requiredOption("--from <dir>", "the backup")
   .option("--data <dir>", "the data directory, which must be new or empty (default: ./.robofleet)")
-  .action(async (flags: { from: string; data?: string }) => {
+  .option(
+    "--revoke-tokens",
+    "revoke every token, also those that a backup from before their revocation brings back; prints a new admin token of each org",
+  )
+  .option("--revoke-keys", "revoke every enrollment key")
+  .action(async (flags: RestoreFlags) => {
     const { data_directory, database_url } = readStore(flags.data);
     const log = createLog({ level: "warn" });
-    const { made_at, files } = await restoreBackup({ from: flags.from, data_directory, database_url, clock: systemClock, log });
+    const what = { tokens: flags.revokeTokens === true, keys: flags.revokeKeys === true };
+    let revoked: Revoked | undefined;
+    const prepare = async (connection: DbAddress): Promise<void> => {
+      revoked = await revokeRestored(connection, what, { clock: systemClock, log });
+    };
+    const wanted = what.tokens || what.keys ? { prepare } : {};
+    const { made_at, files } = await restoreBackup({ from: flags.from, data_directory, database_url, clock: systemClock, log, ...wanted });
     print(`restored into ${path.resolve(data_directory)} what was backed up at ${made_at}: the database and ${files} files`);
+    if (what.tokens) print(`revoked ${revoked?.tokens} tokens`);
+    if (what.keys) print(`revoked ${revoked?.keys} enrollment keys`);
+    for (const { org, token } of revoked?.admins ?? []) print(`new admin token of ${JSON.stringify(org)}, not shown again: ${token}`);
   });
 
 program

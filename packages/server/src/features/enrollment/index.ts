@@ -1,2 +1,2 @@
-export { revokeKeysOf } from "./store.ts";
+export { revokeEveryKey, revokeKeysOf } from "./store.ts";
 export { enrollmentRoutes } from "./routes.ts";

@@ -82,6 +82,14 @@ export const revokeKeysOf = (db: Db, org_id: string, maker: { user_id: string } 
     update enrollment_key set revoked_at = ${now}, updated_at = ${now}
     where org_id = ${org_id} and id in (select id from locked) returning id, fleet_id`);
 
+/** Revokes all enrollment keys of the service. Returns how many there were. */
+export const revokeEveryKey = async (db: Db, now: Date): Promise<number> =>
+  (
+    await db.many(sql(row({ id: text }))`
+      -- across orgs: a restored backup brings back the keys of all of them
+      update enrollment_key set revoked_at = ${now}, updated_at = ${now} where revoked_at is null returning id`)
+  ).length;
+
 const madeBy = (maker: { user_id: string } | { token_id: string }) =>
   "user_id" in maker
     ? sql`created_by ->> 'type' = 'user' and created_by ->> 'id' = ${maker.user_id}`

@@ -1,1 +1,2 @@
 export { orgRoutes } from "./routes.ts";
+export { listActiveOrgs } from "./store.ts";

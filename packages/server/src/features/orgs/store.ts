@@ -26,6 +26,9 @@ export const listOrgs = (db: Db, status: OrgStatus | undefined, { after, limit }
     where (${status ?? null}::text is null or status = ${status ?? null}) and id < ${after ?? BEHIND_ALL_IDS}
     order by id desc limit ${limit}`);
 
+export const listActiveOrgs = (db: Db): Promise<{ id: string; name: string }[]> =>
+  db.many(sql(row({ id: text, name: text }))`select id, name from org where status = 'active' order by id`);
+
 export const findOrg = (db: Db, id: string): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`select ${orgRow} from org where id = ${id}`);
 

@@ -3,4 +3,4 @@ export { createCredential, type CredentialOptions } from "./create.ts";
 export { tokenRoutes } from "./routes.ts";
 export { sessionRoutes, sweepSessions } from "./sessions.ts";
 export { checkScopes } from "./scopes.ts";
-export { hasAdminToken, revokeTokensOfUser } from "./store-manage.ts";
+export { hasAdminToken, revokeEveryToken, revokeTokensOfUser } from "./store-manage.ts";

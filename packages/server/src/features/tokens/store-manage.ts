@@ -72,6 +72,14 @@ export const revokeTokensOfUser = (db: Db, org_id: string, user_id: string, now:
     update credential set revoked_at = ${now}, updated_at = ${now}
     where org_id = ${org_id} and user_id = ${user_id} and not every_org and revoked_at is null returning id`);
 
+/** Revokes all tokens of the service, and with them their cookie sessions. Returns how many there were. */
+export const revokeEveryToken = async (db: Db, now: Date): Promise<number> =>
+  (
+    await db.many(sql(row({ id: text }))`
+      -- across orgs: a restored backup brings back the tokens of all of them
+      update credential set revoked_at = ${now}, updated_at = ${now} where revoked_at is null returning id`)
+  ).length;
+
 const anyRow = row({ present: bool });
 
 /** Whether a token of the org itself administers all of it and can be used now. */

@@ -2,6 +2,7 @@ import { access, mkdir, readdir, rm } from "node:fs/promises";
 import path from "node:path";
 import type { Clock } from "@robofleet/clock";
 import type { EngineLog } from "../../log.ts";
+import type { DbAddress } from "../connections.ts";
 import { copyHashed, errorCode, lockDirectory, Refusal, restore, startEmbedded, syncTree } from "../embedded/index.ts";
 import { DATA, damaged, type Manifest, readWholeManifest } from "./manifest.ts";
 import { loadRows } from "./table-rows.ts";
@@ -16,6 +17,8 @@ export interface RestoreOptions {
   database_url: string | undefined;
   clock: Clock;
   log: EngineLog;
+  /** Changes the restored database before any server may start on it. A rejection undoes the whole restore. */
+  prepare?: (connection: DbAddress) => Promise<void>;
 }
 
 /**
@@ -68,14 +71,22 @@ async function copyFiles({ files }: Manifest, from: string, data_directory: stri
   }
 }
 
-async function restoreDatabase({ database }: Manifest, { from, data_directory, database_url, clock, log }: RestoreOptions): Promise<void> {
+async function restoreDatabase({ database }: Manifest, options: RestoreOptions): Promise<void> {
+  const { from, data_directory, database_url, clock, log, prepare } = options;
   const source = path.join(from, database);
   const directory = path.join(data_directory, "postgres");
-  if (database === "postgres") return void (await restore({ from: source, directory }));
-  if (database_url !== undefined) return await loadRows(database_url, source, log);
+  if (database_url !== undefined) {
+    await loadRows(database_url, source, log);
+    return await prepare?.(database_url);
+  }
+  if (database === "postgres") {
+    await restore({ from: source, directory });
+    if (prepare === undefined) return;
+  }
   const embedded = await startEmbedded({ directory, clock, log });
   try {
-    await loadRows(embedded.connection, source, log);
+    if (database === "tables") await loadRows(embedded.connection, source, log);
+    await prepare?.(embedded.connection);
   } finally {
     await embedded.stop();
   }
