@@ -2,16 +2,10 @@ import type { Db } from "../../kernel/db.ts";
 import { effectiveFiles, isSealed, type RobotFiles } from "../configs/index.ts";
 import { giveBack } from "./give-back.ts";
 import { deadlineOf } from "./policy.ts";
-import {
-  bumpGenerations,
-  type ConfigFileChange,
-  listConfigNamespaces,
-  listUnapproved,
-  setConfigOrders,
-  setDesiredConfigs,
-} from "./store/robot-state.ts";
+import { bumpGenerations, type ConfigFileChange, listConfigNamespaces, setConfigOrders, setDesiredConfigs } from "./store/robot-state.ts";
 import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "./store/rows.ts";
 import { setWaitingFor, type TargetChange } from "./store/targets.ts";
+import { listUnapproved } from "./store/approval.ts";
 import type { Engine } from "./transition.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { Desired } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
+import { listUnapproved } from "./store/approval.ts";
 import { registryLogins } from "../configs/index.ts";
-import { listUnapproved } from "./store/robot-state.ts";
 
 const DOCKER_HUB = "docker.io";
 

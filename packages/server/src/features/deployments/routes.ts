@@ -14,7 +14,8 @@ import { planDeployment } from "./plan-rollout.ts";
 import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withRelease } from "./read.ts";
 import { listDeploymentWaves } from "./read-waves.ts";
 import { rollBackDeployment } from "./rollback.ts";
-import { getConfigContent, isApproved } from "./store/robot-state.ts";
+import { getConfigContent } from "./store/robot-state.ts";
+import { isApproved } from "./store/approval.ts";
 import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
 
 export function deploymentRoutes(http: Http, plane: Plane): void {
