@@ -1,3 +1,4 @@
+import type { Agent as HttpAgent } from "node:http";
 import { join } from "node:path";
 import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
 import type { Logger } from "pino";
@@ -9,6 +10,7 @@ import { errorText, makeDirectory } from "./disk/write-atomically.ts";
 import { HealthMeter } from "./health/health.ts";
 import { signedFetcher } from "./http/fetcher.ts";
 import { httpClient } from "./http/request.ts";
+import { serverAgent } from "./http/server-agent.ts";
 import { establishTrust } from "./http/trust.ts";
 import { enroll } from "./identity/enroll.ts";
 import { type Enrolment, openKey, type RobotKey } from "./identity/identity.ts";
@@ -69,7 +71,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   try {
     const key = openKey(config.state_directory);
     const signal = options.signal ?? new AbortController().signal;
-    const tls = await establishTrust({ config, clock: options.clock, log: disk.log, signal });
+    const trusted = await establishTrust({ config, clock: options.clock, log: disk.log, signal });
+    const tls = { ...trusted, agent: openServerAgent(config, disk, trusted.ca) };
     const http = httpClient(options.clock, options.activity, tls);
     const enrolment = await enroll({ ...options, key, log: disk.log, http, signal });
     return await run(options, disk, key, enrolment, tls, unlock);
@@ -78,6 +81,26 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     unlock();
     throw error;
   }
+}
+
+interface ServerTls {
+  ca?: string;
+  agent: HttpAgent;
+}
+
+/** The way to the server; that its certificate is of a later time than the robot's clock is said once. */
+function openServerAgent(
+  { server, workload_environment: environment }: AgentConfig,
+  { time, log }: Disk,
+  ca: string | undefined,
+): HttpAgent {
+  let is_said = false;
+  const early = (): void => {
+    if (!is_said)
+      log.warn("the robot's clock is behind: the server's certificate is not valid yet by it, and was accepted by its signature");
+    is_said = true;
+  };
+  return serverAgent(server, { ca, environment, least: () => time.least(), early });
 }
 
 interface Disk {
@@ -96,7 +119,7 @@ interface Disk {
 
 /** The spools, and the log that goes into one of them. */
 function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk {
-  const time = new RobotTime(clock);
+  const time = new RobotTime(clock, config.state_directory);
   const now = (): Date => time.now();
   const parts: { spool?: LogSpool; shipper?: LogShipper } = {};
   const sink: LogSink = {
@@ -139,7 +162,7 @@ async function run(
   disk: Disk,
   key: RobotKey,
   enrolment: Enrolment,
-  tls: { ca?: string },
+  tls: ServerTls,
   unlock: () => void,
 ): Promise<Agent> {
   const { config, clock, activity = idleActivity } = options;
@@ -273,7 +296,7 @@ const RUN_ID_BYTES = 8;
 
 interface LinkParts {
   config: AgentConfig;
-  tls: { ca?: string };
+  tls: ServerTls;
   clock: Clock;
   activity: Activity;
   key: RobotKey;
@@ -306,6 +329,7 @@ function makeLink(parts: LinkParts): Link {
   return new Link({
     server: config.server,
     ca: tls.ca,
+    agent: tls.agent,
     robot_id,
     key,
     clock,

@@ -1,6 +1,7 @@
 import { hash, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
-import { connect, type DetailedPeerCertificate } from "node:tls";
+import { Agent, type RequestOptions } from "node:https";
+import { type ConnectionOptions, type DetailedPeerCertificate, TLSSocket } from "node:tls";
 
 /**
  * Certificate authorities by fingerprint: what `robofleet` shows, and `rf` and `rf-agent` pin. A fingerprint is `sha256:`
@@ -40,14 +41,23 @@ export interface Presented {
 
 const PROBE_TIMEOUT_MS = 15_000;
 
-/** Looks at the certificates of a server without telling it anything. Rejects with the socket's error. */
-export function readPresented(server: string, options: { signal?: AbortSignal; timeout_ms?: number } = {}): Promise<Presented> {
+/**
+ * Reads the certificates of a server without telling it anything, through the proxy that `environment` names (HTTPS_PROXY, NO_PROXY). Rejects with
+ * the socket's error.
+ */
+export async function readPresented(
+  server: string,
+  options: { signal?: AbortSignal; timeout_ms?: number; environment?: Readonly<Record<string, string | undefined>> } = {},
+): Promise<Presented> {
   const url = new URL(server);
   const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
   const timeout_ms = options.timeout_ms ?? PROBE_TIMEOUT_MS;
+  const name = isIP(host) === 0 ? { servername: host } : {};
+  const socket = await openInsecurely(
+    { host, port: Number(url.port || 443), rejectUnauthorized: false, ...name },
+    options.environment ?? {},
+  );
   return new Promise((resolve, reject) => {
-    const name = isIP(host) === 0 ? { servername: host } : {};
-    const socket = connect({ host, port: Number(url.port || 443), rejectUnauthorized: false, ...name });
     const end = (error: Error): void => {
       socket.destroy();
       reject(error);
@@ -60,7 +70,7 @@ export function readPresented(server: string, options: { signal?: AbortSignal; t
       options.signal?.removeEventListener("abort", abort);
       reject(Object.assign(new Error("the connection was cut"), { code: "ECONNRESET" }));
     });
-    socket.on("secureConnect", () => {
+    const look = (): void => {
       const authority = authorityOf(socket.getPeerCertificate(true));
       resolve({
         trusted: socket.authorized,
@@ -68,8 +78,22 @@ export function readPresented(server: string, options: { signal?: AbortSignal; t
         authority,
       });
       socket.destroy();
-    });
+    };
+    if (socket.getProtocol() !== null && socket.getPeerX509Certificate() !== undefined) look();
+    else socket.on("secureConnect", look);
     if (options.signal?.aborted) abort();
+  });
+}
+
+/** A TLS socket, secure already when it goes through a proxy. */
+function openInsecurely(to: ConnectionOptions, proxyEnv: Readonly<Record<string, string | undefined>>): Promise<TLSSocket> {
+  const agent = new Agent({ keepAlive: false, proxyEnv });
+  return new Promise((resolve, reject) => {
+    const direct = agent.createConnection(to as RequestOptions, (error, socket) => {
+      if (error) reject(error);
+      else if (socket instanceof TLSSocket) resolve(socket);
+    });
+    if (direct instanceof TLSSocket) resolve(direct);
   });
 }
 

@@ -1,4 +1,4 @@
-import { type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
+import { type Agent, type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
 import type { FetchAnswer } from "../contract.ts";
@@ -20,12 +20,12 @@ export type HttpClient = (request: HttpRequest) => Promise<FetchAnswer>;
  * One HTTP request by node:http: no redirects, no decompression, no pooled connection that a robot's network left dead.
  * Rejects when the server cannot be reached or is silent for HTTP_SILENCE_MS. With `ca` no other authority is trusted.
  */
-export function httpClient(clock: Clock, activity: Activity = idleActivity, tls: { ca?: string } = {}): HttpClient {
+export function httpClient(clock: Clock, activity: Activity = idleActivity, tls: { ca?: string; agent?: Agent } = {}): HttpClient {
   return async ({ method, url, headers = {}, body, signal }) => {
     signal.throwIfAborted();
     const send = url.startsWith("https:") ? httpsRequest : httpRequest;
     const length: Record<string, string> = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
-    const request = send(url, { ...tls, method, agent: false, headers: { ...headers, ...length }, signal });
+    const request = send(url, { agent: false, ...tls, method, headers: { ...headers, ...length }, signal });
     const silence = watchSilence(clock, request);
     const ended = activity.begin();
     try {

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import type { Agent, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
@@ -58,6 +58,8 @@ export interface ConnectOptions {
   server: string;
   /** PEM of the only authority that is trusted; absent: those that the machine knows. */
   ca?: string | undefined;
+  /** Opens the connection; absent: one's own, which trusts `ca`. */
+  agent?: Agent | undefined;
   /** What the last refusal booked. */
   slot?: string | undefined;
   clock: Clock;
@@ -80,11 +82,12 @@ function connectionBy(open_socket: OpenSocket, { server, signal }: ConnectOption
 
 /** Opens the robot's WebSocket. Rejects with ConnectFailed. */
 export function connect(options: ConnectOptions): Promise<void> {
-  const { server, ca, slot, open_socket, clock, activity = idleActivity, signal, on_open } = options;
+  const { server, ca, agent, slot, open_socket, clock, activity = idleActivity, signal, on_open } = options;
   const ended = activity.begin();
   return new Promise<void>((resolve, reject) => {
     const socket = new WebSocket(`${server.replace(/^http/, "ws")}/agent/ws`, LINK_SUBPROTOCOL, {
       ...(ca === undefined ? {} : { ca }),
+      ...(agent === undefined ? {} : { agent }),
       ...(slot === undefined ? {} : { headers: { [LINK_SLOT_HEADER]: slot } }),
       perMessageDeflate: false,
       followRedirects: false,
@@ -93,8 +96,9 @@ export function connect(options: ConnectOptions): Promise<void> {
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
       finishRequest: (request) => {
         request.once("socket", (tcp) => {
-          waitFor("connection", CONNECT_TIMEOUT_MS);
           const awaitAnswer = (): void => waitFor("answer", ANSWER_TIMEOUT_MS);
+          if (!tcp.connecting && agent !== undefined) return awaitAnswer();
+          waitFor("connection", CONNECT_TIMEOUT_MS);
           if (!(tcp instanceof TLSSocket)) return tcp.once("connect", awaitAnswer);
           return tcp.once("connect", () => waitFor("TLS handshake", HANDSHAKE_TIMEOUT_MS)).once("secureConnect", awaitAnswer);
         });
@@ -118,6 +122,8 @@ export function connect(options: ConnectOptions): Promise<void> {
       timer?.cancel();
       if (!settled) timer = clock.setTimer(ms, () => settle(new ConnectFailed(`no ${what} after ${ms / 1000} s`)));
     };
+    // An agent hands its socket over once that is connected and secure.
+    if (agent !== undefined) waitFor("connection", CONNECT_TIMEOUT_MS + HANDSHAKE_TIMEOUT_MS);
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();
     // Stays on for the socket's whole life: an error is followed by close, which ends the session.

@@ -1,3 +1,4 @@
+import type { Agent } from "node:http";
 import type { Activity, Clock } from "@robofleet/clock";
 import {
   type Desired,
@@ -29,6 +30,8 @@ export interface LinkOptions {
   server: string;
   /** PEM of the only certificate authority that is trusted. */
   ca?: string | undefined;
+  /** Opens connections to the server; absent: each is one's own. */
+  agent?: Agent | undefined;
   /** For many robots of one process. */
   open_socket?: OpenSocket;
   robot_id: string;
@@ -128,12 +131,13 @@ export class Link {
 
   /** One connection from the attempt to its end. */
   async #once(): Promise<SessionEnd & { up_ms: number }> {
-    const { server, ca, open_socket, clock, activity, local } = this.#options;
+    const { server, ca, agent, open_socket, clock, activity, local } = this.#options;
     let session: Session | undefined;
     try {
       await connect({
         server,
         ca,
+        agent,
         open_socket,
         clock,
         activity,
