@@ -26,6 +26,8 @@ export interface Environment {
   completion_ms: number;
   /** VISUAL or EDITOR. */
   editor: string | undefined;
+  /** HTTPS_PROXY, HTTP_PROXY or their lower-case forms are set. */
+  has_proxy: boolean;
   /** The environment that the pager runs in. */
   pagerEnvironment: () => NodeJS.ProcessEnv;
 }
@@ -49,6 +51,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     pager: env.ROBOFLEET_PAGER ?? env.PAGER,
     completion_ms: /^[1-9]\d{0,6}$/.test(env.ROBOFLEET_COMPLETION_MS ?? "") ? Number(env.ROBOFLEET_COMPLETION_MS) : COMPLETION_MS,
     editor: read("VISUAL") ?? read("EDITOR"),
+    has_proxy: ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"].some((name) => read(name) !== undefined),
     // As git calls it: leave when it fits on the screen, show colours, leave the text on the screen.
     pagerEnvironment: () => ({ LESS: "FRX", LV: "-c", ...env }),
   };

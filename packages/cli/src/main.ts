@@ -1,3 +1,4 @@
+import { setGlobalProxyFromEnv } from "node:http";
 import { CommanderError } from "commander";
 import type { Act } from "./command.ts";
 import { readEnvironment } from "./config.ts";
@@ -18,6 +19,8 @@ else await main(helpInOrder(words));
 
 async function main(args: string[]): Promise<void> {
   const environment = readEnvironment();
+  // NO_PROXY counts too.
+  if (environment.has_proxy) setGlobalProxyFromEnv();
   const out = new Output({ format: scanFormat(args) ?? "table", colors: environment.colors });
   let context: Context | undefined;
   const act: Act =

@@ -1,3 +1,4 @@
+import { globalAgent } from "node:https";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import process from "node:process";
@@ -89,7 +90,9 @@ export async function chooseAuthority(
     return undefined;
   }
   if (options.caFile !== undefined) return readAuthority(options.caFile, wanted);
-  const presented = await readPresented(base_url).catch((error: unknown) => error as Error);
+  const presented = await readPresented(base_url, { environment: globalAgent.options.proxyEnv ?? {} }).catch(
+    (error: unknown) => error as Error,
+  );
   if (presented instanceof Error) {
     if (wanted === undefined) return known;
     const { unreachable } = await import("@robofleet/sdk");

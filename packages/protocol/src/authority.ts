@@ -1,6 +1,6 @@
 import { hash, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
-import { Agent, type RequestOptions } from "node:https";
+import { Agent } from "node:https";
 import { type ConnectionOptions, type DetailedPeerCertificate, TLSSocket } from "node:tls";
 
 /**
@@ -89,7 +89,7 @@ export async function readPresented(
 function openInsecurely(to: ConnectionOptions, proxyEnv: Readonly<Record<string, string | undefined>>): Promise<TLSSocket> {
   const agent = new Agent({ keepAlive: false, proxyEnv });
   return new Promise((resolve, reject) => {
-    const direct = agent.createConnection(to as RequestOptions, (error, socket) => {
+    const direct = agent.createConnection(to, (error, socket) => {
       if (error) reject(error);
       else if (socket instanceof TLSSocket) resolve(socket);
     });

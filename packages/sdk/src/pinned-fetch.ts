@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
-import { Agent, request as httpsRequest } from "node:https";
+import { request as httpsRequest } from "node:https";
+import { proxiedAgent } from "./proxied-agent.ts";
 
 /** Sockets to one service that are kept for the next call. */
 const SOCKETS_MAX = 64;
@@ -11,7 +12,7 @@ const WITHOUT_BODY = new Set([101, 204, 205, 304]);
  * the original, whose cause is the error of the socket.
  */
 export function pinnedFetch(ca: string): typeof fetch {
-  const agent = new Agent({ ca, keepAlive: true, maxSockets: SOCKETS_MAX });
+  const agent = proxiedAgent("https:", { ca, keepAlive: true, maxSockets: SOCKETS_MAX });
   return async (input, init = {}) => {
     const body = init.body ?? undefined;
     if (body !== undefined && typeof body !== "string" && !(body instanceof Uint8Array))

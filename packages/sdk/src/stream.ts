@@ -6,6 +6,7 @@ import { type Connection, credentialHeaders, urlOf } from "./connection.ts";
 import { ApiError, unreachable } from "./errors.ts";
 import { readIncoming, readJson } from "./incoming.ts";
 import type { Query } from "./options.ts";
+import { proxiedAgent } from "./proxied-agent.ts";
 
 const HANDSHAKE_MS_MAX = 15_000;
 const PING_INTERVAL_MS = 20_000;
@@ -76,6 +77,7 @@ export async function openStream(
     perMessageDeflate: false,
     ...maskingFor(connection.base_url),
     ...connection.tls,
+    agent: proxiedAgent(url, { keepAlive: false }),
   });
   const stream = new SocketStream(connection, socket);
   const abort = (): void => socket.terminate();

@@ -1,11 +1,12 @@
 import { createReadStream } from "node:fs";
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
+import { type Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { pipeline } from "node:stream/promises";
 import { Transform } from "node:stream";
 import { type Connection, credentialHeaders, urlOf } from "./connection.ts";
 import { unreachable, Unreachable } from "./errors.ts";
 import { readIncoming } from "./incoming.ts";
+import { proxiedAgent } from "./proxied-agent.ts";
 import type { Body } from "./route-types.ts";
 import { type Part, Passing, type SendRequest, type UploadArguments, uploadBy } from "./upload-session.ts";
 
@@ -19,7 +20,7 @@ export interface UploadFileArguments extends UploadArguments {
 
 /** Uploads a file as a release's artifact, by node:http: the fetch of Node tells no progress. */
 export async function uploadFile(connection: Connection, args: UploadFileArguments): Promise<Body<"getRelease">> {
-  const agent = connection.base_url.startsWith("https:") ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
+  const agent = proxiedAgent(connection.base_url, { keepAlive: true });
   try {
     return await uploadBy(connection, args, sender(connection, args, agent));
   } finally {

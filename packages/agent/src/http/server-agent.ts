@@ -3,7 +3,7 @@ import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent, type RequestOptions } from "node:https";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { checkServerIdentity, type ConnectionOptions, type DetailedPeerCertificate, rootCertificates, TLSSocket } from "node:tls";
+import { checkServerIdentity, type DetailedPeerCertificate, rootCertificates, TLSSocket } from "node:tls";
 
 export interface ServerAgentOptions {
   /** PEM of the only authority that is trusted; absent: those that the machine knows. */
@@ -66,8 +66,8 @@ class CheckingAgent extends HttpsAgent {
       if (isSecured(socket)) check(socket);
       else socket.once("secureConnect", () => check(socket));
     };
-    const insecurely = { ...options, rejectUnauthorized: false } as ConnectionOptions;
-    take(super.createConnection(insecurely as RequestOptions, (error, socket) => (error ? settle(error) : take(socket))));
+    const insecurely = { ...options, rejectUnauthorized: false };
+    take(super.createConnection(insecurely, (error, socket) => (error ? settle(error) : take(socket))));
     return undefined;
   }
 }
