@@ -97,3 +97,98 @@ test("a refused request leaves its key free", TIMEOUT, async () => {
   await plane.release({ tag: "is-yet-to-come" });
   assert.equal((await post(plane, "/api/deployments", "again", { release: "is-yet-to-come", robot_id: robot.id })).status, 201);
 });
+
+test("other spellings of a body, and defaults that are sent, replay the first answer on every route that has them", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const robot = await plane.enrollRobot();
+  const fleet_id = await plane.homeFleet();
+  const { id: release } = await plane.release();
+  const sha = "0".repeat(64);
+  const cases: [path: string, bodies: object[]][] = [
+    [
+      "/api/deployments",
+      [
+        { release, robot_id: robot.id },
+        { release_id: release, robot_id: robot.id },
+        { release_tag: release, robot_id: robot.id, target_kind: "robot" },
+        { release, target_kind: "robot", target_id: robot.id },
+        { release, robot_id: robot.id, fleet_id: null, scheduled_at: null, dry_run: false },
+        { release, robot_id: robot.id, rollout: {} },
+        { release, robot_id: robot.id, rollout: { on_failure: "stop", max_attempts: 3, verify_seconds: 30, dry_run: false } },
+      ],
+    ],
+    [
+      "/api/deployments",
+      [
+        { release, fleet_id, rollout: { waves: [{ count: 1 }] } },
+        {
+          release,
+          target_kind: "fleet",
+          target_id: fleet_id,
+          rollout: { waves: [{ count: 1, gate: "auto", soak_seconds: 0 }], max_attempts: 3 },
+        },
+      ],
+    ],
+    [
+      "/api/configs/deployments",
+      [{ fleet_id }, { target_kind: "fleet", target_id: fleet_id }, { fleet_id, target_kind: "fleet", namespace: null }],
+    ],
+    [
+      "/api/releases",
+      [
+        { tag: "same", artifact_sha256: sha, artifact_size: 1 },
+        { semver: "same", artifact_sha256: sha, artifact_size: 1, app: "main", kind: "container_image", notes: null },
+      ],
+    ],
+    [
+      "/api/configs",
+      [
+        { key: "speed", value: 1 },
+        { key: "speed", value: 1, namespace: "default", scope: "org", secret: false },
+      ],
+    ],
+    [
+      "/api/users",
+      [
+        { email: "a@example.com", name: "A", role: "viewer" },
+        { email: "a@example.com", name: "A", role: "viewer", scopes: [] },
+      ],
+    ],
+    [
+      "/api/tokens",
+      [
+        { label: "one", role: "viewer" },
+        { label: "one", role: "viewer", scopes: [], expires_in_hours: 0 },
+      ],
+    ],
+    [
+      "/api/enrollment-keys",
+      [
+        { site_id: (await plane.api.getFleet({ params: { id: fleet_id } })).data.site_id, fleet_id, label: "key" },
+        {
+          site_id: (await plane.api.getFleet({ params: { id: fleet_id } })).data.site_id,
+          fleet_id,
+          name: "key",
+          max_uses: 100,
+          expires_in_hours: 24,
+        },
+      ],
+    ],
+  ];
+  for (const [number, [path, bodies]] of cases.entries())
+    for (const [place, body] of bodies.entries()) {
+      const { status, replayed, text } = await post(plane, path, `spelling-${number}`, body);
+      assert.ok(status < 300, `${path} ${JSON.stringify(body)}: ${status} ${text}`);
+      assert.equal(replayed, place === 0 ? null : "true", `${path} ${JSON.stringify(body)}`);
+    }
+  const others: [path: string, number: number, body: object][] = [
+    ["/api/deployments", 0, { release, fleet_id }],
+    ["/api/deployments", 0, { release, robot_id: robot.id, rollout: { max_attempts: 4 } }],
+    ["/api/configs/deployments", 2, { target_kind: "robot", target_id: robot.id }],
+    ["/api/configs", 4, { key: "speed", value: 1, namespace: "other" }],
+  ];
+  for (const [path, number, body] of others)
+    assert.equal((await post(plane, path, `spelling-${number}`, body)).status, 409, JSON.stringify(body));
+  // What contradicts itself is no spelling of anything.
+  assert.equal((await post(plane, "/api/deployments", "wrong", { release, robot_id: robot.id, target_kind: "fleet" })).status, 400);
+});

@@ -9,6 +9,7 @@ import {
   targetFilters,
 } from "./deployments.ts";
 import { defineRoute } from "./route.ts";
+import { withoutDefaults, withoutTargetKind } from "./same-body.ts";
 import {
   Actor,
   DataOf,
@@ -124,6 +125,7 @@ export const configRoutes = {
       ),
     }),
     secret_body: true,
+    sameBody: withoutDefaults({ namespace: "default", scope: "org", secret: false }),
     idempotency: "accepted",
     responses: { 200: DataOf(ConfigEntry), 201: DataOf(ConfigEntry) },
     errors: [404, 409],
@@ -205,6 +207,7 @@ export const configRoutes = {
     tag: "Configs",
     access: "operator",
     body: Shape({ ...target, namespace: Maybe(Namespace) }),
+    sameBody: withoutTargetKind,
     idempotency: "required",
     responses: { 201: DataOf(ConfigDeployment) },
     errors: [404, 409],

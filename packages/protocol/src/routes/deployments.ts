@@ -1,7 +1,18 @@
 import { Type } from "typebox";
 import { DEPLOYMENT_STATUSES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
-import { counters, DeploymentPlan, DeploymentWave, Rollout, WholeRollout, DryRun, RolloutOrTrial } from "./rollout.ts";
+import {
+  ATTEMPTS_DEFAULT,
+  counters,
+  DeploymentPlan,
+  DeploymentWave,
+  Rollout,
+  WholeRollout,
+  DryRun,
+  RolloutOrTrial,
+  VERIFY_SECONDS_DEFAULT,
+} from "./rollout.ts";
 import { defineRoute } from "./route.ts";
+import { withoutDefaults, withoutTargetKind } from "./same-body.ts";
 import {
   Actor,
   Count,
@@ -138,6 +149,23 @@ export const target = {
   target_id: Maybe(Id),
 };
 
+const withoutRolloutDefaults = withoutDefaults({
+  on_failure: "stop",
+  max_attempts: ATTEMPTS_DEFAULT,
+  verify_seconds: VERIFY_SECONDS_DEFAULT,
+  dry_run: false,
+});
+
+/** A policy that says nothing but defaults is the same as none. Others are compared with their defaults filled in. */
+function sameDeployment(body: Record<string, unknown>): Record<string, unknown> {
+  const { rollout, dry_run, ...rest } = withoutTargetKind(body);
+  const kept = { ...rest, ...(dry_run === true ? { dry_run } : {}) };
+  if (rollout === undefined) return kept;
+  const { dry_run: trial, ...policy } = rollout as Record<string, unknown>;
+  if (Object.keys(withoutRolloutDefaults(policy)).length === 0 && trial !== true) return kept;
+  return { ...kept, rollout: trial === true ? rollout : policy };
+}
+
 export const deploymentRoutes = {
   listDeployments: defineRoute("listDeployments", {
     summary: "List deployments",
@@ -159,6 +187,7 @@ export const deploymentRoutes = {
       dry_run: Maybe(DryRun),
     }),
     aliases: { release_id: "release", release_tag: "release" },
+    sameBody: sameDeployment,
     idempotency: "required",
     dry_run: DataOf(DeploymentPlan),
     responses: { 201: DataOf(Deployment) },

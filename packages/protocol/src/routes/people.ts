@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { ROLES } from "../states.ts";
 import { defineRoute } from "./route.ts";
+import { withoutDefaults } from "./same-body.ts";
 import {
   Actor,
   DataOf,
@@ -150,6 +151,7 @@ const userRoutes = {
     tag: "People",
     access: "admin",
     body: Shape({ email: Email, name: Name, role: OneOf(ROLES), scopes: Maybe(Scopes) }),
+    sameBody: withoutDefaults({ scopes: [] }),
     idempotency: "accepted",
     responses: { 201: DataOf(User), 200: DataOf(User) },
     errors: [409],
@@ -205,6 +207,7 @@ const tokenRoutes = {
       expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: EXPIRES_IN_HOURS_MAX, description: "0 is never", default: 0 })),
       user_id: Maybe(Id),
     }),
+    sameBody: withoutDefaults({ scopes: [] }),
     idempotency: "accepted",
     secret_fields: ["token"],
     responses: { 201: DataOf(NewToken) },

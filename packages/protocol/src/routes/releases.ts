@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { defineRoute } from "./route.ts";
+import { withoutDefaults } from "./same-body.ts";
 import {
   Actor,
   AppName,
@@ -103,6 +104,7 @@ export const releaseRoutes = {
       ),
     }),
     aliases: { semver: "tag" },
+    sameBody: withoutDefaults({ app: "main" }),
     idempotency: "accepted",
     responses: { 200: DataOf(Release), 201: DataOf(Release) },
     errors: [409],

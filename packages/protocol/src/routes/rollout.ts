@@ -50,11 +50,18 @@ const FailureThreshold = Shape({
     Type.Integer({ minimum: 1, maximum: ROBOTS_MAX, default: 1, description: "Robots that must have ended before it is looked at" }),
   ),
 });
-const Attempts = Type.Integer({ minimum: 1, maximum: 20, default: 3, description: "Tries when the release does not reach a robot" });
+export const ATTEMPTS_DEFAULT = 3;
+export const VERIFY_SECONDS_DEFAULT = 30;
+const Attempts = Type.Integer({
+  minimum: 1,
+  maximum: 20,
+  default: ATTEMPTS_DEFAULT,
+  description: "Tries when the release does not reach a robot",
+});
 const VerifySeconds = Type.Integer({
   minimum: 0,
   maximum: 86_400,
-  default: 30,
+  default: VERIFY_SECONDS_DEFAULT,
   description: "How long a robot watches the new version before it counts as applied",
 });
 

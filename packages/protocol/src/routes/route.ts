@@ -29,6 +29,8 @@ export interface RouteSpec {
   idempotency?: "required" | "accepted";
   /** Other names that a body field is accepted under, alias → field. */
   aliases?: Record<string, string>;
+  /** One spelling of bodies that mean the same, after aliases: what an Idempotency-Key compares. Without it the body as it is. */
+  sameBody?: (body: Record<string, unknown>) => Record<string, unknown>;
   /** Fields of the answer's `data` that are secret: null in the stored answer and in a replay. */
   secret_fields?: readonly string[];
   /** The body may hold what is easily guessed from a digest of it: one that needs a key is kept for replays. */

@@ -144,7 +144,7 @@ function refuseNul({ tag }: Route, params: Record<string, string>): void {
 }
 
 function bodyHash({ secrets }: KernelPlane, route: Route, { params, body }: { params: unknown; body: unknown }): Buffer {
-  const content = contentHash([params, body]);
+  const content = contentHash([params, route.sameBody === undefined ? body : route.sameBody(body as Record<string, unknown>)]);
   return route.secret_body === true ? secrets.digest(content) : content;
 }
 
