@@ -217,3 +217,50 @@ for (const [on_failure, status, applied] of HALTS) {
     await checkEngine(plane, { ended: true });
   });
 }
+
+test(
+  "a deployment that is resumed past its threshold is paused again by the next failure, however many robots have it by then",
+  TIMEOUT,
+  async () => {
+    await using plane = await startPlane({ at: AT });
+    const { fleet_id, robots } = await fleetOf(plane, 22);
+    for (const robot of [robots[0], robots[5]]) robot?.behave(rollBack());
+    for (const robot of robots.slice(6)) robot.behave(slow(20_000));
+    const id = await rollOut(plane, fleet_id, {
+      waves: [{ count: 2 }, { count: 22 }],
+      failure_threshold: { percent: 30 },
+      on_failure: "pause",
+    });
+    await plane.advance({ seconds: 40 });
+    const first = await plane.deployment(id);
+    assert.deepEqual([first.status, first.reason, first.counts.failed], ["paused", "threshold_exceeded", 1]);
+    await plane.api.resumeDeployment(at(id));
+    await plane.advance({ seconds: 15 });
+    const second = await plane.deployment(id);
+    // 2 of 22 is 9 %.
+    assert.deepEqual([second.status, second.reason, second.counts.failed], ["paused", "threshold_exceeded", 2]);
+    await plane.api.resumeDeployment(at(id));
+    await plane.advance({ minutes: 5 });
+    assert.equal((await plane.deployment(id)).counts.applied, 20);
+    await checkEngine(plane, { ended: true });
+  },
+);
+
+test("a pause below the threshold leaves the threshold as it was", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const { fleet_id, robots } = await fleetOf(plane, 6);
+  for (const robot of [robots[0], robots[3]]) robot?.behave(rollBack());
+  const id = await rollOut(plane, fleet_id, {
+    waves: [{ count: 3, gate: "manual" }, { count: 6 }],
+    failure_threshold: { count: 2 },
+    on_failure: "pause",
+  });
+  await plane.advance({ seconds: 40 });
+  await plane.api.pauseDeployment(at(id));
+  await plane.api.resumeDeployment(at(id));
+  await plane.api.promoteDeployment(at(id));
+  await plane.advance({ minutes: 1 });
+  const { status, counts } = await plane.deployment(id);
+  assert.deepEqual([status, counts.applied, counts.failed], ["applied", 4, 2]);
+  await checkEngine(plane, { ended: true });
+});

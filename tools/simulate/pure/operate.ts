@@ -2,7 +2,8 @@ import { isTerminal, type Reason } from "@robofleet/protocol";
 import type { Rollout } from "@robofleet/protocol/routes";
 import { CANCEL_ACK_SECONDS, returnDeadline, verifySecondsOf } from "../../../packages/server/src/features/deployments/policy.ts";
 import { decideReturn } from "../../../packages/server/src/features/deployments/return-robots.ts";
-import { failuresOf } from "../../../packages/server/src/features/deployments/rollout/threshold.ts";
+import { acceptedByResume } from "../../../packages/server/src/features/deployments/rollout/threshold.ts";
+import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
 import { hasPassed, isGateOpen } from "../../../packages/server/src/features/deployments/rollout/next-step.ts";
 import { isRevocable } from "../../../packages/server/src/features/deployments/state.ts";
 import { countsOf } from "../../../packages/server/src/features/deployments/wire.ts";
@@ -123,7 +124,8 @@ function pause(tables: Tables, deployment: Deployment): Answer {
 function resume(tables: Tables, deployment: Deployment): Answer {
   if (deployment.status !== "paused") return "refused";
   deployment.paused_at = null;
-  deployment.failures_accepted = failuresOf({ ...countsOf(deployment), dispatched: deployment.count_dispatched });
+  const tally = { ...countsOf(deployment), dispatched: deployment.count_dispatched };
+  deployment.failures_accepted = acceptedByResume(tally, wholeRollout(deployment.rollout), deployment.failures_accepted);
   tables.say(deployment, deployment.count_dispatched > 0 ? "in_progress" : "queued", null);
   advance(tables, deployment);
   return "done";

@@ -239,7 +239,7 @@ export const deploymentRoutes = {
     errors: [409],
   }),
   resumeDeployment: defineRoute("resumeDeployment", {
-    summary: "Go on with a paused deployment",
+    summary: "Resume a paused deployment; one that was past its failure threshold stops again at the next failure",
     tag: "Deployments",
     access: "operator",
     params: IdParams,

@@ -34,7 +34,7 @@ export const pause = step({
 
 export const resume = step({
   route: "resumeDeployment",
-  description: "Go on with a paused deployment. Failures so far are accepted: only a further one stops it again.",
+  description: "Resume a paused deployment. One that was past its failure threshold stops again at the next failure.",
   done: "goes on. Follow it",
   next: "rf deployments watch",
 });

@@ -63,7 +63,11 @@ test("a question says what follows, by numbers, and its rf line", () => {
   assert.match(stepOf("rollback").consequence, /^8 robots have it and go back to what each of them ran before\. 90 robots never get it\./);
   assert.equal(stepOf("cancel_rollback").command, "rf deployments cancel dep_1 --rollback");
   assert.equal(stepOf("retry", { status: "failed" }).verb, "Retry on 2 robots");
-  assert.match(stepOf("resume", { status: "paused" }).consequence, /The 2 failures so far are accepted/);
+  assert.match(
+    stepOf("resume", { status: "paused", reason: "threshold_exceeded" }).consequence,
+    /The 2 failures so far are accepted: the next failure stops it again/,
+  );
+  assert.doesNotMatch(stepOf("resume", { status: "paused" }).consequence, /failures/);
 });
 
 test("where it stands is said in words", () => {

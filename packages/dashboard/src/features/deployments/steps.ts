@@ -73,7 +73,7 @@ function pause(deployment: Facts): Step {
 }
 
 function resume(deployment: Facts): Step {
-  const { id, status, counts } = deployment;
+  const { id, status, reason, counts } = deployment;
   const failures = counts.failed + counts.rolled_back;
   return {
     name: "resume",
@@ -81,7 +81,7 @@ function resume(deployment: Facts): Step {
     title: "Resume deployment?",
     consequence: sentences(
       `${be(waitingCount(deployment), "get it", "gets it")} as its policy says.`,
-      failures > 0 &&
+      reason === "threshold_exceeded" &&
         `The ${failures === 1 ? "failure" : `${failures.toLocaleString("en")} failures`} so far ${failures === 1 ? "is" : "are"} accepted: the next failure stops it again.`,
     ),
     verb: "Resume",

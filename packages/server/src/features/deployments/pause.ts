@@ -3,7 +3,8 @@ import type { Actor } from "@robofleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import { hasPassed, isGateOpen, type WaveFacts } from "./rollout/next-step.ts";
-import { failuresOf } from "./rollout/threshold.ts";
+import { acceptedByResume } from "./rollout/threshold.ts";
+import { wholeRollout } from "./rollout/whole-rollout.ts";
 import { getDeploymentRow, lockDeployments, setPaused } from "./store/deployments.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { setWaveProgress } from "./store/waves.ts";
@@ -35,13 +36,14 @@ export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id
   });
 }
 
-/** Goes on with a paused deployment. The failures so far are accepted: only a further one pauses it again. */
+/** Continues a paused deployment. One that was past its failure threshold is stopped again, by its policy, at the next failure. */
 export async function resumeDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);
     if (row.status !== "paused") throw conflict(`deployment ${id} is not paused: ${row.status}`);
-    const failures = failuresOf({ ...countsOf(row), dispatched: row.count_dispatched });
-    await setPaused(tx, org_id, id, { paused_at: null, failures_accepted: failures });
+    const tally = { ...countsOf(row), dispatched: row.count_dispatched };
+    const failures_accepted = acceptedByResume(tally, wholeRollout(row.rollout), row.failures_accepted);
+    await setPaused(tx, org_id, id, { paused_at: null, failures_accepted });
     const begun = row.started_at !== null;
     const resumed = await moveDeployment(tx, engine, row, begun ? "in_progress" : "queued", null, actor);
     tx.afterCommit(() => {
