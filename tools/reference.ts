@@ -16,12 +16,14 @@ import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts
 import { DOCTOR_FLAGS } from "../packages/server/src/doctor/command.ts";
 import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/server/src/flags.ts";
 import { SWARM_FLAGS } from "../packages/server/src/swarm.ts";
+import { CLIENT_INPUTS, type Input, ROBOT_INPUTS, SERVER_INPUTS } from "./limits.ts";
 
 /** Pages of docs/reference that are made of the code, by file name. */
 export const PAGES: Readonly<Record<string, () => string>> = {
   "settings.md": settingsPage,
   "routes.md": routesPage,
   "roles.md": rolesPage,
+  "limits.md": limitsPage,
 };
 
 export const pathOf = (page: string): string => path.join(root, "docs", "reference", page);
@@ -36,6 +38,33 @@ function table(head: Row, rows: readonly Row[]): string {
 }
 
 const code = (text: string): string => `\`${text}\``;
+
+function limitsPage(): string {
+  const inputs = (rows: readonly Input[]): string =>
+    table(
+      ["input", "bound", "beyond it", "test"],
+      rows.map(({ input, bound, beyond, test: file }) => [input, bound, beyond, `[${path.basename(file, ".test.ts")}](../../${file})`]),
+    );
+  return `# Limits
+
+${GENERATED}
+
+Everything that a robot, a viewer or a client of the API can make larger. Limits with a name can be set:
+[settings](settings.md#limits). Why they are shared as they are: [limits of a link](../decisions/0051-what-a-link-may-take.md).
+
+## From a robot
+
+${inputs(ROBOT_INPUTS)}
+
+## From viewers and clients of the API
+
+${inputs(CLIENT_INPUTS)}
+
+## From a server, at the agent
+
+${inputs(SERVER_INPUTS)}
+`;
+}
 
 function settingsPage(): string {
   return `# Settings

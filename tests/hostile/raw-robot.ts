@@ -93,11 +93,12 @@ export class RawRobot {
     return this.socket.readyState === WebSocket.OPEN && !this.tcp.destroyed;
   }
 
-  /** Writes bytes as they are; resolves once the system has taken them, or the link is closed. */
-  async write(bytes: Uint8Array): Promise<void> {
+  /** Writes bytes as they are; resolves once the system has taken them, the link is closed, or `wait_ms` are over. */
+  async write(bytes: Uint8Array, wait_ms = 60_000): Promise<void> {
     if (!this.open || this.tcp.write(bytes)) return;
     // An error closes the link too.
-    const drained = once(this.tcp, "drain").catch(() => {});
+    const signal = AbortSignal.timeout(Math.ceil(wait_ms));
+    const drained = once(this.tcp, "drain", { signal }).catch(() => {});
     await Promise.race([drained, this.closed]);
   }
 

@@ -110,6 +110,12 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "every answer of generated requests compared with the served OpenAPI document",
   },
   {
+    number: 27,
+    promise: "A hostile robot harms only itself",
+    proof:
+      "frames of every type, flag, channel, size and content in great numbers, and floods of records, apps, topics and reports; the server's memory, another tenant's API and log meanwhile",
+  },
+  {
     number: 28,
     promise: "One tenant cannot exhaust another",
     proof:

@@ -6,7 +6,7 @@ import { SimulatedClock } from "@robofleet/clock";
 import type { Desired } from "@robofleet/protocol/link";
 import { pino } from "pino";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
-import { DesiredStore } from "./desired-store.ts";
+import { DesiredStore, parseDesired } from "./desired-store.ts";
 
 const log = pino({ level: "silent" });
 const desiredOf = (generation: number): Desired => ({ type: "desired", generation, apps: {}, configs: {} });
@@ -75,4 +75,12 @@ test("a desired state that the disk changed counts as none, and the log says so"
   });
   assert.equal(store.generation, 0);
   assert.match(lines.join(""), /is damaged/);
+});
+
+test("a desired state with more apps or configs than a robot may have is none", () => {
+  const many = (count: number): Record<string, object> =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`name-${i}`, { release: null }]));
+  assert.notEqual(parseDesired({ ...desiredOf(1), apps: many(256), configs: many(1_024) }), undefined);
+  assert.equal(parseDesired({ ...desiredOf(1), apps: many(257) }), undefined);
+  assert.equal(parseDesired({ ...desiredOf(1), configs: many(1_025) }), undefined);
 });

@@ -1,9 +1,11 @@
 import { join } from "node:path";
 import type { Clock, Timer } from "@robofleet/clock";
-import type { Desired } from "@robofleet/protocol/link";
+import { APPS_MAX, type Desired } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText, readJson, writeJson } from "../disk/write-atomically.ts";
 
+/** Of one desired state; a server's own bound on config namespaces is far below. */
+const CONFIGS_MAX = 1_024;
 const STORE_RETRY_MS = 10_000;
 
 export interface DesiredStoreOptions {
@@ -78,6 +80,7 @@ export function parseDesired(value: unknown): Desired | undefined {
   if (!isObject(value)) return undefined;
   const { generation, apps, configs } = value;
   if (!Number.isSafeInteger(generation) || Number(generation) < 0 || !isObject(apps) || !isObject(configs)) return undefined;
+  if (Object.keys(apps).length > APPS_MAX || Object.keys(configs).length > CONFIGS_MAX) return undefined;
   const whole =
     Object.values(apps).every((app) => isObject(app) && (app.release === null || isObject(app.release))) &&
     Object.values(configs).every(isObject);

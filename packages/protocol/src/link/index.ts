@@ -11,7 +11,7 @@ export {
 } from "./channel-table.ts";
 export * from "./frame.ts";
 export type * from "./messages.ts";
-export { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
+export { APPS_MAX, LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
 export * from "./negotiation.ts";
 export * from "./ping-time.ts";
 export { BULK_BYTES_MAX, BULK_BYTES_MIN, RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";

@@ -10,6 +10,8 @@ const METRICS_MAX = 1_000;
 const strict = { additionalProperties: false } as const;
 const Name = Type.String({ minLength: 1, maxLength: 255 });
 const Count = Type.Integer({ minimum: 0 });
+/** What the database keeps in 32 bits. */
+const SmallCount = Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 });
 const Text = Type.String({ maxLength: 4_000 });
 
 export const Platform = Type.Object(
@@ -72,7 +74,7 @@ const TargetReport = Type.Object(
     kind: Type.Literal("target"),
     deployment_id: Name,
     target_id: Name,
-    attempt: Count,
+    attempt: SmallCount,
     status: Type.Enum([...TARGET_STATUSES_REPORTED]),
     reason: Type.Optional(Type.String({ maxLength: 100 })),
     message: Type.Optional(Text),
@@ -101,7 +103,7 @@ const ObservedReport = Type.Object({ kind: Type.Literal("observed"), generation:
 
 /** Which config file the robot has on disk: sent when it changes (also by hand: drift) and on every connect. */
 const ConfigReport = Type.Object(
-  { kind: Type.Literal("config"), namespace: Name, version: Count, sha256: Type.String({ maxLength: 64 }) },
+  { kind: Type.Literal("config"), namespace: Name, version: SmallCount, sha256: Type.String({ maxLength: 64 }) },
   strict,
 );
 export type ConfigReport = Static<typeof ConfigReport>;
@@ -129,7 +131,7 @@ export const Progress = Type.Object(
   {
     type: Type.Literal("progress"),
     target_id: Name,
-    attempt: Count,
+    attempt: SmallCount,
     bytes_done: Count,
     bytes_total: Count,
     waiting_for: Type.Optional(Type.Literal("robot")),

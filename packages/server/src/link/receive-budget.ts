@@ -1,5 +1,5 @@
 /** Cost of what all links of a node have received and not yet read: parts of messages, and messages of streams. */
-const RECEIVE_BYTES_MAX = 256 * 1024 * 1024;
+export const RECEIVE_BYTES_MAX = 256 * 1024 * 1024;
 
 /** A link that can be ended for the memory that it takes. */
 export interface Holder {

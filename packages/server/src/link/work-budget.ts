@@ -1,7 +1,7 @@
 import { Hold, type ReadValve } from "./read-valve.ts";
 
 /** Bytes of messages of all links of a node that may wait for the database; read and parsed they take about five times as much. */
-const WORK_BYTES_MAX = 32 * 1024 * 1024;
+export const WORK_BYTES_MAX = 32 * 1024 * 1024;
 
 interface OrgWork {
   bytes: number;

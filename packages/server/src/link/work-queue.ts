@@ -2,9 +2,9 @@ import { Hold, type ReadValve } from "./read-valve.ts";
 import type { WorkBudget } from "./work-budget.ts";
 
 /** Messages of one robot that may wait for the database before its socket is not read any further. */
-const WAITING_MAX = 32;
+export const WAITING_MAX = 32;
 /** The same in bytes: one flush of the log is about 256 KiB. */
-const WAITING_BYTES_MAX = 1024 * 1024;
+export const WAITING_BYTES_MAX = 1024 * 1024;
 
 /**
  * Processes one robot's messages one after another, and stops reading from it while too many wait, of its own or of its

@@ -1,3 +1,4 @@
+import { APPS_MAX } from "@robofleet/protocol/link";
 import type { BodyOf, Routes } from "@robofleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
@@ -19,6 +20,7 @@ import {
   type NewDeployment,
 } from "./store/deployments.ts";
 import { insertEvents } from "./store/events.ts";
+import { countOtherApps } from "./store/reported-apps.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { deploymentChange } from "./tell.ts";
 import { type CreateContext, deploymentEvent, HINT_SCHEDULED } from "./transition.ts";
@@ -103,6 +105,8 @@ export async function readDeployment(
   if (scheduled_at !== null && scheduled_at.getTime() > now.getTime() + SCHEDULE_DAYS_MAX * DAY_MS)
     throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
   const { dry_run: _, ...rollout } = body.rollout ?? {};
+  if (target.robot_id !== null && (await countOtherApps(db, org_id, target.robot_id, release.app)) >= APPS_MAX)
+    throw conflict(`robot ${target.robot_id} has ${APPS_MAX} apps already; app ${release.app} would be one more`);
   checkRollout(rollout, target.target_kind, now, scheduled_at);
   return { release, target, rollout, scheduled_at };
 }

@@ -7,14 +7,8 @@ import { deadlineOf } from "./policy.ts";
 import { applyMoves, type ReportedMove } from "./reported-moves.ts";
 import { afterReport, requestsOf, taskOf } from "./state.ts";
 import { lockDeployments } from "./store/deployments.ts";
-import {
-  listConfigStates,
-  listTargetsOfFiles,
-  setAppsReported,
-  setConfigsReported,
-  setObserved,
-  takePositions,
-} from "./store/robot-state.ts";
+import { listConfigStates, listTargetsOfFiles, setConfigsReported, setObserved, takePositions } from "./store/robot-state.ts";
+import { setAppsReported } from "./store/reported-apps.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import { lockTargetsOf, setHeldByRobot, setProgress } from "./store/targets.ts";
 import { targetChange } from "./tell.ts";

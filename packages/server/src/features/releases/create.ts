@@ -1,4 +1,5 @@
 import { ID_PREFIXES } from "@robofleet/protocol";
+import { APPS_MAX } from "@robofleet/protocol/link";
 import type { BodyOf, Routes } from "@robofleet/protocol/routes";
 import { isDeepStrictEqual } from "node:util";
 import type { Plane } from "../../context.ts";
@@ -8,7 +9,7 @@ import { badRequest, conflict, printable } from "../../kernel/fault.ts";
 import { announce } from "../events/index.ts";
 import { requireSignatureOf } from "../signing/index.ts";
 import { checkContainerManifest } from "./container-manifest.ts";
-import { findReleaseByTag, insertRelease, noteReferenced, type ReleaseRow, setSignature } from "./store.ts";
+import { findReleaseByTag, hasRoomForApp, insertRelease, noteReferenced, type ReleaseRow, setSignature } from "./store.ts";
 
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
@@ -43,6 +44,8 @@ export async function createRelease(
     throw badRequest(`field manifest has ${manifest_bytes} bytes; ${MANIFEST_BYTES_MAX} are possible`);
   if (kind === KIND_DEFAULT && manifest !== undefined) checkContainerManifest(manifest);
   if (signature !== undefined) await requireSignatureOf(plane, db, org_id, { ...body, app, kind, image, manifest: manifest ?? null });
+  if (!(await hasRoomForApp(db, org_id, app, APPS_MAX)))
+    throw conflict(`the releases of this org name ${APPS_MAX} apps already; app ${app} would be one more`);
   const artifact_state = image === null ? "awaiting_upload" : "external";
   const wanted = {
     id: plane.id(ID_PREFIXES.release),

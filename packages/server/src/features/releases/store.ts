@@ -37,6 +37,14 @@ export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date):
     on conflict (org_id, tag) do nothing
     returning ${releaseRow}`);
 
+/** Whether a release may name this app: it is one of the org's, or the org has fewer than `apps_max`. */
+export const hasRoomForApp = async (db: Db, org_id: string, app: string, apps_max: number): Promise<boolean> =>
+  (
+    await db.one(sql(row({ has_room: bool }))`
+      select exists (select from release where org_id = ${org_id} and app = ${app})
+        or (select count(distinct app) from release where org_id = ${org_id}) < ${apps_max} as has_room`)
+  ).has_room;
+
 export const findRelease = (db: Db, org_id: string, id: string): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and id = ${id}`);
 

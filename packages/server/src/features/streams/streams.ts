@@ -20,6 +20,9 @@ import { watchViewers } from "./watch.ts";
 
 /** Viewers have little to say; a longer message ends the stream with 1009. */
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
+/** WebSocket frames of one message, and pieces in which one may arrive. */
+const VIEWER_FRAGMENTS_MAX = 64;
+const VIEWER_CHUNKS_MAX = 4_096;
 
 export interface Streams {
   /** What these paths answer to a request that asks for no WebSocket. */
@@ -155,6 +158,8 @@ function createServer(answerOf: (request: IncomingMessage) => UpgradeAnswer | un
     clientTracking: false,
     perMessageDeflate: false,
     maxPayload: VIEWER_MESSAGE_BYTES_MAX,
+    maxFragments: VIEWER_FRAGMENTS_MAX,
+    maxBufferedChunks: VIEWER_CHUNKS_MAX,
     handleProtocols: (offered, request) => {
       const subprotocol = answerOf(request)?.admitted.kind.subprotocol;
       return subprotocol !== undefined && offered.has(subprotocol) ? subprotocol : false;

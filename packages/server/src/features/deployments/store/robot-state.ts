@@ -179,25 +179,6 @@ export const setAppsApplied = (
       as t (robot_id, release_id, id)
     where a.org_id = ${org_id} and a.robot_id = t.robot_id and a.app = ${app}`);
 
-/**
- * What the robots say that they run, each robot once. With no target under way, a robot's word is also what is wanted: it
- * decides by itself.
- */
-export const setAppsReported = (
-  db: Db,
-  org_id: string,
-  apps: readonly { robot_id: string; app: string; release_id: string | null; previous_release_id: string | null; status: string }[],
-  now: Date,
-) =>
-  db.run(sql`
-    insert into robot_app (org_id, robot_id, app, current_release_id, previous_release_id, desired_release_id, status, updated_at)
-    select ${org_id}, a.robot_id, a.app, a.release_id, a.previous_release_id, a.release_id, a.status, ${now}
-    from unnest(${list(apps.map((a) => a.robot_id))}::text[], ${list(apps.map((a) => a.app))}::text[], ${list(apps.map((a) => a.release_id))}::text[],
-      ${list(apps.map((a) => a.previous_release_id))}::text[], ${list(apps.map((a) => a.status))}::text[]) as a (robot_id, app, release_id, previous_release_id, status)
-    order by a.robot_id
-    on conflict (org_id, robot_id, app) do update set current_release_id = excluded.current_release_id, previous_release_id = excluded.previous_release_id, status = excluded.status,
-      desired_release_id = case when robot_app.target_id is null then excluded.current_release_id else robot_app.desired_release_id end, updated_at = excluded.updated_at`);
-
 const desiredAppRow = row({
   robot_id: text,
   app: text,

@@ -1,0 +1,55 @@
+import { createPrivateKey } from "node:crypto";
+import { parentPort, workerData } from "node:worker_threads";
+import { type Attack, frameAttacks, messageAttacks, webSocketAttacks } from "../hostile/hostile-frames.ts";
+import { RawRobot } from "../hostile/raw-robot.ts";
+
+export interface HostileOrder {
+  url: string;
+  id: string;
+  public_key: string;
+  /** PKCS #8, PEM. */
+  private_key: string;
+  /** Of all attacks on frames every so many is made, beginning at a place of its own for each round. */
+  every: number;
+  /** Frames in all; rounds are made until there were so many. */
+  frames: number;
+  /** Frames of one attack, and how long it is given at most. */
+  frames_of_attack: number;
+  attack_ms: number;
+}
+
+export interface HostileReport {
+  frames: number;
+  attacks: number;
+  kinds: number;
+}
+
+const order = workerData as HostileOrder;
+const robot = {
+  id: order.id,
+  identity: { public_key: order.public_key, private_key: createPrivateKey(order.private_key) },
+};
+
+/** Writes one attack on a link of its own until the link is closed, or the attack has had its share. */
+async function perform(attack: Attack): Promise<number> {
+  const raw = await RawRobot.connect(order.url, robot);
+  const until = performance.now() + order.attack_ms;
+  let frames = 0;
+  while (raw.open && frames < order.frames_of_attack && performance.now() < until) {
+    const block = attack.next();
+    await raw.write(block.bytes, Math.max(1, until - performance.now()));
+    frames += block.frames;
+  }
+  await raw.end();
+  return frames;
+}
+
+const report: HostileReport = { frames: 0, attacks: 0, kinds: 0 };
+const [of_frames, others] = [frameAttacks(), [...webSocketAttacks(), ...messageAttacks()]];
+for (let round = 0; round === 0 || report.frames < order.frames; round += 1)
+  for (const attack of [...of_frames.filter((_, i) => (i + round) % order.every === 0), ...others]) {
+    report.frames += await perform(attack);
+    report.attacks += 1;
+  }
+report.kinds = Math.min(report.attacks, of_frames.length + others.length);
+parentPort?.postMessage(report, []);
