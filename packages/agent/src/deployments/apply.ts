@@ -138,7 +138,7 @@ async function refusalOf(context: StepContext, release: DesiredRelease, asked: "
 async function ensureRunning({ state, executor, signal }: StepContext, release: DesiredRelease): Promise<void> {
   if (signal.aborted) throw new StepAborted();
   await executor(release.kind).repair?.(state.app, release, signal);
-  await executor(release.kind).start(state.app, release, { fresh: false });
+  await executor(release.kind).start(state.app, release, { fresh: false, signal });
   executor(release.kind).settle(state.app);
 }
 
@@ -181,7 +181,7 @@ async function install(context: StepContext, before: Work, release: DesiredRelea
     async () => {
       // An app may change its kind: what runs under the old one must not stay beside the new one.
       if (state.current !== null && state.current.kind !== release.kind) await executor(state.current.kind).stop(state.app);
-      await executor(release.kind).start(state.app, release, { fresh: true });
+      await executor(release.kind).start(state.app, release, { fresh: true, signal: context.signal });
       context.enter({ ...newest(context, before), phase: "verifying", tries: 0 });
     },
     (failure) => context.enter({ ...newest(context, before), phase: "rolling_back", tries: 0, failure }),
@@ -198,7 +198,7 @@ async function verify(context: StepContext, before: Work, release: DesiredReleas
   await trying(
     async () => {
       // After a restart of the agent nothing runs yet; verification starts from the beginning.
-      await executor(release.kind).start(state.app, release, { fresh: false });
+      await executor(release.kind).start(state.app, release, { fresh: false, signal: context.signal });
       const verdict = await executor(release.kind).verify(state.app, release, before.verify_seconds, signal);
       if (!verdict.healthy) failure = { reason: verdict.reason, message: verdict.message };
     },
@@ -239,7 +239,7 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
 async function bringBack({ state, executor, signal }: StepContext, old: DesiredRelease, bad: DesiredRelease): Promise<string | undefined> {
   try {
     if (bad.kind !== old.kind) await executor(bad.kind).stop(state.app);
-    await executor(old.kind).start(state.app, old, { fresh: true });
+    await executor(old.kind).start(state.app, old, { fresh: true, signal });
     const { ok, message } = await executor(old.kind).alive(state.app, signal);
     return ok ? undefined : message;
   } catch (error) {

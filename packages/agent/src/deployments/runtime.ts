@@ -30,16 +30,17 @@ export interface RuntimeSeams {
 
 /** The executors of all kinds, and what they share. */
 export function openRuntime(
-  { clock, log, logs, config, fetcher }: DeploymentsOptions,
+  { clock, log, logs, config, fetcher, guard }: DeploymentsOptions,
   { paths, timing, on_step, logins, on_lost }: RuntimeSeams,
 ): RuntimeParts {
   for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps]) makeDirectory(directory);
   const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
-  const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step };
+  const requires_signature = (): boolean => guard?.requires_signature === true;
+  const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step, on_lost, requires_signature };
   const bundles = new BundleExecutor(runtime);
   const engine = new Engine({ sockets: config.container_sockets, clock, timing, log, on_answer: () => on_lost() });
   const layers = new LayerStore({ directory: paths.layers, fetcher, clock, timing });
-  const containers = new ContainerExecutor({ ...runtime, engine, layers, login: (release_id) => logins.of(release_id), on_lost });
+  const containers = new ContainerExecutor({ ...runtime, engine, layers, login: (release_id) => logins.of(release_id) });
   const files = new FileExecutor({
     ...runtime,
     signal_app: (app, signal) => bundles.signal(app, signal) || containers.signal(app, signal),

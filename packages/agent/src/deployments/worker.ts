@@ -109,15 +109,14 @@ export class AppWorker {
   }
 
   /** What runs, or what the robot can run, may have changed. */
-  lookAgain(): void {
-    this.#wakeUp();
-  }
+  lookAgain = (): void => this.#wakeUp();
 
   workload(): WorkloadStatus | undefined {
     const release = this.#runningRelease();
     const executor = release && this.#executor(release.kind);
     if (!release || !executor) return undefined;
-    const { status, restarts } = executor.status(this.app);
+    const { status: seen, restarts } = executor.status(this.app);
+    const status = this.#start_failures > 0 ? "failed" : seen;
     const settled = this.#state.work === null || this.#state.work.phase === "downloading" || this.#state.work.phase === "staged";
     return {
       app: this.app,
@@ -128,9 +127,7 @@ export class AppWorker {
     };
   }
 
-  status(): AppStatus {
-    return appStatus(this.#state, this.#wish, this.#held.why, this.workload());
-  }
+  status = (): AppStatus => appStatus(this.#state, this.#wish, this.#held.why, this.workload());
 
   #executor(kind: string): Executor | undefined {
     return this.#options.executors.find((executor) => executor.kind === kind);
@@ -163,7 +160,7 @@ export class AppWorker {
         // Mostly a disk that does not take the journal's line: nothing was done, so the same step comes again.
         failures += 1;
         this.#options.log.error({ app: this.app, step, err: error }, "step could not be taken");
-        if (step === "ensure_running") this.#putOffStart();
+        if (step === "ensure_running") this.#startFailed();
         else await this.#sleep(this.#backoff(failures));
       }
     }
@@ -208,8 +205,9 @@ export class AppWorker {
     return Math.min(retry_last_ms, retry_first_ms * 2 ** Math.min(failures - 1, 16));
   }
 
-  #putOffStart(): void {
+  #startFailed(): void {
     this.#start_failures += 1;
+    if (this.#start_failures === 1) this.#reportApp();
     this.#start_after = this.#options.clock.monotonic() + this.#backoff(this.#start_failures);
   }
 
@@ -294,6 +292,7 @@ export class AppWorker {
     const { log, on_finished, on_step } = this.#options;
     const finished: Finished = { ...outcome, reason: failure?.reason ?? null, message: failure?.message ?? null, reported: false };
     const before = this.#state;
+    this.#start_failures = 0;
     const state: AppState = { ...before, current, previous, work: null, finished: [...before.finished, finished].slice(-FINISHED_MAX) };
     if (outcome.status === "applied" && current !== null) state.signed = this.#options.guard?.ran(before.signed, current) ?? before.signed;
     // What may be lost with it is only that it ended: after a restart it is done, or refused, once more.
@@ -367,7 +366,7 @@ export class AppWorker {
     if (release === null) return "stopped";
     if (under_way) return "starting";
     const status = this.#executor(release.kind)?.status(this.app).status ?? "stopped";
-    return status === "restarting" ? "failed" : status === "unhealthy" ? "running" : status;
+    return this.#start_failures > 0 || status === "restarting" ? "failed" : status === "unhealthy" ? "running" : status;
   }
 
   #wakeUp(): void {

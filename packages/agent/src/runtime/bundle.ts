@@ -5,8 +5,8 @@ import type { Clock, Timer } from "@robofleet/clock";
 import type { AgentConfig, AppPlace, Logger, LogSink } from "../contract.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 import { switchSymlink } from "./durable-file.ts";
-import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
-import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
+import type { Executor, RunStatus, StageIo, StartOptions, Verdict } from "./executor.ts";
+import { errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { inheritedByWorkloads } from "./inherited.ts";
 import type { Timing } from "./limits.ts";
 import { type BundleManifest, readBundleManifest } from "./manifest.ts";
@@ -14,7 +14,8 @@ import type { StatePaths } from "./paths.ts";
 import { probe, type ProbeResult } from "./probe.ts";
 import { stopEarlierProcesses } from "./earlier-processes.ts";
 import { damagedFile, listStagedFiles } from "./staged-files.ts";
-import { isStaged, stageVersion } from "./staged-versions.ts";
+import { checkTree, recordTree } from "./staged-tree.ts";
+import { dropVersion, isStaged, stageVersion } from "./staged-versions.ts";
 import { verifyWorkload } from "./verify.ts";
 import { Workload } from "./workload.ts";
 
@@ -31,6 +32,10 @@ export interface RuntimeOptions {
   logs: LogSink;
   /** Called between any two side effects with the name of the place: tests end the process there. */
   on_step: (name: string) => void;
+  /** True while only signed releases may run: what is staged is compared with what was signed before each start. */
+  requires_signature: () => boolean;
+  /** What ran is gone, though nothing asked for it: the app wants another look. */
+  on_lost: (app: string) => void;
 }
 
 interface Running {
@@ -42,6 +47,10 @@ interface Running {
   health_timer: Timer | undefined;
   healthy: boolean;
 }
+
+const NAMES_LOGGED = 20;
+/** For fetching again what was damaged; what came by then is kept for the next try. */
+const FETCH_AGAIN_MS = 120_000;
 
 /** `app_bundle`: a tar.gz with a program, unpacked into a directory of its own and run under supervision. */
 export class BundleExecutor implements Executor {
@@ -65,6 +74,7 @@ export class BundleExecutor implements Executor {
         on_step("bundle.unpacked");
         readBundleManifest(directory);
         await listStagedFiles(directory);
+        await recordTree(paths, app, release, directory);
       }),
     );
   }
@@ -91,9 +101,49 @@ export class BundleExecutor implements Executor {
     }
   }
 
-  async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
+  /** Throws StepFailure when what is staged was changed and cannot be fetched again. */
+  async #prove(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
+    const problem = await this.#problem(app, release);
+    if (problem === undefined) return;
+    dropVersion(this.#options.paths, app, release.id);
+    const limit = new AbortController();
+    const late = new StepFailure("download_failed", `it did not arrive within ${FETCH_AGAIN_MS / 1_000} s`);
+    const timer = this.#options.clock.setTimer(FETCH_AGAIN_MS, () => limit.abort(late));
+    try {
+      await this.stage(app, release, { signal: AbortSignal.any([signal, limit.signal]), progress: () => {} });
+    } catch (error) {
+      throwIfAborted(signal);
+      throw new StepFailure(
+        "digest_mismatch",
+        `${release.tag} was not started: ${problem}; and it could not be fetched: ${errorMessage(error)}`,
+      );
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  /** Why the staged release may not be started; logged where people see it. */
+  async #problem(app: string, release: DesiredRelease): Promise<string | undefined> {
+    const { paths, log, logs, requires_signature } = this.#options;
+    if (!requires_signature()) return undefined;
+    const problem = await checkTree(paths, app, release, (names) =>
+      log.warn(
+        { app, names: names.slice(0, NAMES_LOGGED), count: names.length },
+        "files that the signed release does not have were deleted",
+      ),
+    );
+    if (problem !== undefined) {
+      log.error({ app, release: release.tag, problem }, "a signed release was changed on the disk: it is not started, and fetched again");
+      const message = `${app} is not started: ${problem} (release ${release.tag}); it is fetched again`;
+      logs.write({ level: "error", source: "robofleet", message, fields: { app, release: release.tag } });
+    }
+    return problem;
+  }
+
+  async start(app: string, release: DesiredRelease, { fresh, signal }: StartOptions): Promise<void> {
     const { paths, clock, timing, log, logs, on_step } = this.#options;
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
+    await this.#prove(app, release, signal);
     const directory = paths.version(app, release.id);
     const manifest = readBundleManifest(directory);
     await this.stop(app);
@@ -117,6 +167,12 @@ export class BundleExecutor implements Executor {
       timing,
       log,
       logs,
+      check: () => this.#problem(app, release),
+      on_refused: () => {
+        this.#running.get(app)?.health_timer?.cancel();
+        this.#running.delete(app);
+        this.#options.on_lost(app);
+      },
     });
     this.#running.set(app, { release, directory, manifest, env, workload, health_timer: undefined, healthy: true });
     workload.start();

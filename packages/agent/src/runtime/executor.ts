@@ -15,6 +15,13 @@ export interface RunStatus {
   restarts: number;
 }
 
+export interface StartOptions {
+  /** Restarts it even if it runs already. */
+  fresh: boolean;
+  /** Ends the fetching of what was damaged on the disk. */
+  signal: AbortSignal;
+}
+
 /**
  * How one kind of release is brought onto the robot and run. Every method may be called again after a crash at any
  * point of its last run, and then ends in the same state. They throw StepFailure (the deployment ends with that
@@ -28,8 +35,8 @@ export interface Executor {
   stage(app: string, release: DesiredRelease, io: StageIo): Promise<void>;
   /** Fetches a staged release again when files of it are missing or truncated; what fails is logged. Absent: nothing of this kind can be damaged. */
   repair?(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void>;
-  /** Makes a staged release the one that runs, ending another one first. `fresh`: restarts it even if it runs already. */
-  start(app: string, release: DesiredRelease, options: { fresh: boolean }): Promise<void>;
+  /** Makes a staged release the one that runs, ending another one first. What was damaged since it was staged is fetched again. */
+  start(app: string, release: DesiredRelease, options: StartOptions): Promise<void>;
   /** Id of the release that was started and not stopped since; null: none, as far as this process knows. */
   running(app: string): string | null;
   /** Watches the started release for the time of the policy. */

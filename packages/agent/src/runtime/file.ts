@@ -6,7 +6,7 @@ import { failpoint } from "@robofleet/clock/failpoint";
 import type { DesiredRelease } from "@robofleet/protocol/link";
 import type { RuntimeOptions } from "./bundle.ts";
 import { copyAtomically, makeDirectory, removeDurably, renameDurably, syncDirectory, syncFile } from "../disk/write-atomically.ts";
-import type { Executor, RunStatus, StageIo, Verdict } from "./executor.ts";
+import type { Executor, RunStatus, StageIo, StartOptions, Verdict } from "./executor.ts";
 import { failureOf, StepFailure } from "./failure.ts";
 import { encodeFileName } from "@robofleet/protocol";
 import { inheritedByWorkloads } from "./inherited.ts";
@@ -16,7 +16,8 @@ import { allowedPath } from "./allowed-path.ts";
 import { type PlacedFiles, readPlaced, writePlaced } from "./placed-files.ts";
 import type { ProbeResult } from "./probe.ts";
 import { runCommand } from "./run-command.ts";
-import { isStaged, stageVersion } from "./staged-versions.ts";
+import { digestOf } from "./staged-tree.ts";
+import { dropVersion, isStaged, stageVersion } from "./staged-versions.ts";
 
 export interface FileOptions extends RuntimeOptions {
   /** Sends a signal to the workload of another app; false when it does not run. */
@@ -54,13 +55,14 @@ export class FileExecutor implements Executor {
     return allowedPath(manifest.path, config.file_directories);
   }
 
-  async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
+  async start(app: string, release: DesiredRelease, { fresh, signal }: StartOptions): Promise<void> {
     if (!fresh && (await this.probe(app, release)).ok) {
       this.#placed.set(app, release);
       return;
     }
     const manifest = parseFileManifest(release.manifest);
     const { on_step } = this.#options;
+    await this.#prove(app, release, signal);
     try {
       const destination = this.#destination(app, manifest);
       const before = this.#readPlaced(app);
@@ -77,6 +79,16 @@ export class FileExecutor implements Executor {
     }
     this.#placed.set(app, release);
     await this.#tell(app, manifest);
+  }
+
+  /** What was changed on the disk since it was staged is fetched again: no other bytes are put in place. */
+  async #prove(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
+    const { paths, log } = this.#options;
+    const digest = await digestOf(this.#artifact(app, release)).catch(() => undefined);
+    if (digest === release.artifact_sha256) return;
+    log.error({ app, release: release.tag }, "the staged file was changed on the disk: it is fetched again");
+    dropVersion(paths, app, release.id);
+    await this.stage(app, release, { signal, progress: () => {} });
   }
 
   #readPlaced(app: string): PlacedFiles {

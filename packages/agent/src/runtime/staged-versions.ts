@@ -4,6 +4,7 @@ import { failpoint, tornFailpoint } from "@robofleet/clock/failpoint";
 import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
 import { encodeFileName } from "@robofleet/protocol";
 import type { StatePaths } from "./paths.ts";
+import { pruneTrees } from "./staged-tree.ts";
 
 /** True when the version was staged whole: its directory got its name only after everything in it was on disk. */
 export const isStaged = (paths: StatePaths, app: string, release_id: string): boolean => fs.existsSync(paths.version(app, release_id));
@@ -36,8 +37,14 @@ export async function stageVersion(
   failpoint("stage:after-rename", "file");
 }
 
+/** Deletes a version that turned out damaged. */
+export function dropVersion(paths: StatePaths, app: string, release_id: string): void {
+  fs.rmSync(paths.version(app, release_id), { recursive: true, force: true });
+}
+
 /** Deletes all versions but these. A version loses its name first: half of it must never pass for staged. */
 export function pruneVersions(paths: StatePaths, app: string, keep: readonly string[]): void {
+  pruneTrees(paths, app, keep);
   const directory = paths.versions(app);
   if (!fs.existsSync(directory)) return;
   const kept = new Set(keep.map(encodeFileName));

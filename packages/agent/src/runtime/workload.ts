@@ -3,6 +3,7 @@ import fs from "node:fs";
 import type { Clock, Timer } from "@robofleet/clock";
 import { failpoint } from "@robofleet/clock/failpoint";
 import type { Logger, LogSink } from "../contract.ts";
+import { errorMessage } from "./failure.ts";
 import type { Timing } from "./limits.ts";
 import { readLines } from "./output-lines.ts";
 import { groupMembers, readProcess, signalGroup } from "./process-table.ts";
@@ -21,6 +22,10 @@ export interface WorkloadOptions {
   timing: Timing;
   log: Logger;
   logs: LogSink;
+  /** Asked before each restart: why the program may not be started again; undefined: it may. */
+  check?: () => Promise<string | undefined>;
+  /** It was not started again for that reason, and never will be by this object. */
+  on_refused?: () => void;
 }
 
 /** What `process_file` holds. */
@@ -115,10 +120,19 @@ export class Workload {
     const wait_ms = Math.min(timing.restart_last_ms, timing.restart_first_ms * 2 ** Math.min(this.#failures_in_row - 1, 16));
     log.warn({ app, how, up_ms: Math.round(up_ms), wait_ms }, "workload ended by itself");
     logs.write({ level: "warn", source: "robofleet", message: `${app} ${how}; it is started again`, fields: { app, wait_ms } });
-    this.#restart = clock.setTimer(wait_ms, () => {
-      this.restarts += 1;
-      this.start();
-    });
+    this.#restart = clock.setTimer(wait_ms, () => void this.#startAgain());
+  }
+
+  async #startAgain(): Promise<void> {
+    const { check, on_refused } = this.#options;
+    const refusal = await check?.().catch(errorMessage);
+    if (this.#stopping) return;
+    if (refusal !== undefined) {
+      this.last_exit = `is not started again: ${refusal}`;
+      return on_refused?.();
+    }
+    this.restarts += 1;
+    this.start();
   }
 
   /** Answers false when it is down or does not take the signal. */

@@ -34,8 +34,6 @@ export interface ContainerOptions extends RuntimeOptions {
   layers: LayerStore;
   /** For the registry of a release's image; undefined: none is known. */
   login: (release_id: string) => RegistryLogin | undefined;
-  /** What ran is gone, though nobody asked for it: the app wants another look. */
-  on_lost: (app: string) => void;
 }
 
 interface Running {

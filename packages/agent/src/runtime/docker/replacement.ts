@@ -8,11 +8,14 @@ import { createOptions, portsClash } from "./create-options.ts";
 import { type Bind, isWithin, refuseSwappable } from "./swappable-mounts.ts";
 import { SocketDirectory } from "./socket-mount.ts";
 
-export interface ReplacementOptions extends Pick<RuntimeOptions, "paths" | "config" | "clock" | "log" | "on_step"> {
+export interface ReplacementOptions extends Pick<RuntimeOptions, "paths" | "config" | "clock" | "log" | "on_step" | "requires_signature"> {
   containers: Containers;
 }
 
 const SUFFIX_BYTES = 3;
+
+/** podman leaves `sha256:` out. */
+const bare = (image_id: string): string => image_id.replace(/^sha256:/, "");
 
 /** Which container is to run: the one that is there, the one before it, or a new one. */
 export class Replacement {
@@ -31,7 +34,20 @@ export class Replacement {
     const found = await this.#options.containers.list(app, { signal });
     const record = readRecord(this.#options.paths, app);
     const there = fresh ? await this.#goBack(app, release, record, found, signal) : this.#adopt(release, record, found);
-    return there ?? this.#install(app, release, record, found, signal);
+    if (there !== undefined && (await this.#isOfRelease(app, release, there, signal))) return there;
+    return this.#install(app, release, record, found, signal);
+  }
+
+  /** While signatures are required, a container of another image than the staged one is replaced. */
+  async #isOfRelease(app: string, release: DesiredRelease, { container_id }: Kept, signal: AbortSignal): Promise<boolean> {
+    const { requires_signature, containers, paths, log } = this.#options;
+    if (!requires_signature()) return true;
+    const staged = readStagedImage(paths.version(app, release.id));
+    const image = (await containers.inspect(container_id, { signal }))?.Image;
+    if (staged !== undefined && image !== undefined && bare(image) === bare(staged.image_id)) return true;
+    log.error({ app, release: release.tag }, "a container is not of the signed image: it is made anew");
+    await containers.remove(container_id, signal);
+    return false;
   }
 
   /** Refuses what this robot will not run: StepFailure `rejected_by_robot`. */
@@ -103,7 +119,9 @@ export class Replacement {
     const staged = readStagedImage(paths.version(app, release.id));
     if (staged === undefined) throw new StepFailure("rejected_by_robot", `release ${release.tag} is not staged`);
     const old = record.settled ? record.current : record.old;
-    const options = this.#createOptions(app, release, staged.image_id);
+    // By its digest, as it was signed: what was noted at staging lies on the disk.
+    const image = this.#options.requires_signature() && release.image !== null ? release.image : staged.image_id;
+    const options = this.#createOptions(app, release, image);
     await this.#checkMounts(app, options, signal);
     const spec = readContainerManifest(release.manifest);
     for (const one of found) {

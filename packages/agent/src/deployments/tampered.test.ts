@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { until } from "@robofleet/clock/testing";
+import { writeTrust } from "../signing/pinned-trust.ts";
+import { releaseOf, shellRelease, type TestRelease } from "../testing/bundles.ts";
+import { DeploymentsRig } from "../testing/deployments-rig.ts";
+import { makeSigner, signed, TEST_ORG } from "../testing/signing.ts";
+
+const LIMIT = { timeout: 120_000 };
+const KEY = makeSigner("maker");
+/** Writes what it was started with, then runs until the test ends it. */
+const SAYS = (words: string): string =>
+  `trap "exit 0" TERM; echo ${words} >> "$OUT"; cat lib/words >> "$OUT"; while :; do sleep 0.05; done`;
+
+async function startSigned(): Promise<DeploymentsRig> {
+  return DeploymentsRig.start({
+    guarded: { org_id: TEST_ORG, robot_id: "rob_1", labels: {} },
+    before_boot: (state) => writeTrust(state, { serial: 1, require_signature: true, keys: [KEY] }),
+    config: { file_directories: [] },
+  });
+}
+
+async function bundle(rig: DeploymentsRig, tag: string, version: number): Promise<TestRelease> {
+  const env = { OUT: path.join(rig.state, "out") };
+  return signed(await shellRelease(tag, SAYS(tag), { env }, [{ name: "lib/words", content: `words of ${tag}\n` }]), KEY, version);
+}
+
+const versionOf = (rig: DeploymentsRig, { release }: TestRelease): string => path.join(rig.state, "apps", "main", "versions", release.id);
+const outOf = (rig: DeploymentsRig): string => fs.readFileSync(path.join(rig.state, "out"), "utf8");
+const kill = (rig: DeploymentsRig): void => rig.processes("main").forEach((pid) => process.kill(pid, "SIGKILL"));
+const restarted = async (rig: DeploymentsRig): Promise<void> => {
+  await rig.deployments.stop();
+  await rig.boot();
+};
+
+/** What may be done to the files of a bundle, and whether that is a change of what the release has. */
+const TAMPERED: Record<string, { change: (directory: string) => void; is_extra?: boolean }> = {
+  "the program is another": { change: (directory) => fs.writeFileSync(path.join(directory, "run.sh"), SAYS("EVIL")) },
+  "the manifest starts another": {
+    change: (directory) => fs.writeFileSync(path.join(directory, "robofleet.json"), JSON.stringify({ start: ["sh", "-c", SAYS("EVIL")] })),
+  },
+  "a file is missing": { change: (directory) => fs.rmSync(path.join(directory, "lib", "words")) },
+  "a file became a link": {
+    change: (directory) => {
+      fs.writeFileSync(path.join(directory, "..", "evil"), "EVIL\n");
+      fs.rmSync(path.join(directory, "lib", "words"));
+      fs.symlinkSync("../../evil", path.join(directory, "lib", "words"));
+    },
+  },
+  "a file may be run": { change: (directory) => fs.chmodSync(path.join(directory, "lib", "words"), 0o755) },
+  "a file was added": { change: (directory) => fs.writeFileSync(path.join(directory, "lib", "EVIL"), "EVIL"), is_extra: true },
+};
+
+for (const [what, { change, is_extra = false }] of Object.entries(TAMPERED))
+  test(
+    `a signed bundle of which ${what} is not started again as it is, after a crash and after a restart of the agent`,
+    LIMIT,
+    async () => {
+      await using rig = await startSigned();
+      const one = await bundle(rig, "v1", 1);
+      assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+      for (const again of [() => kill(rig), () => restarted(rig)]) {
+        change(versionOf(rig, one));
+        const before = outOf(rig).length;
+        await again();
+        await until("the release to run again", () => outOf(rig).length > before && rig.processes("main").length === 1);
+        assert.equal(outOf(rig).slice(before).split("\n")[0], "v1");
+        assert.ok(!outOf(rig).includes("EVIL"));
+        assert.equal(fs.existsSync(path.join(versionOf(rig, one), "lib", "EVIL")), false);
+        await until("words of the release", () => outOf(rig).slice(before).includes("words of v1"));
+      }
+      assert.equal(
+        rig.logs.some(({ level, message }) => level === "error" && message.includes("is not started")),
+        !is_extra,
+      );
+    },
+  );
+
+test(
+  "a signed bundle that was changed stays down and is shown as failed while it cannot be fetched, and runs again when it can",
+  LIMIT,
+  async () => {
+    await using rig = await startSigned();
+    const one = await bundle(rig, "v1", 1);
+    assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+    rig.server.trouble = () => ({ status: 404 });
+    fs.writeFileSync(path.join(versionOf(rig, one), "run.sh"), SAYS("EVIL"));
+    rig.reports.length = 0;
+    kill(rig);
+    await until("the app is reported as failed", () => rig.reports.some((body) => body.kind === "app" && body.status === "failed"));
+    assert.equal(rig.deployments.workloads()[0]?.status, "failed");
+    assert.deepEqual(rig.processes("main"), []);
+    const { message = "" } = rig.logs.find(({ level }) => level === "error") ?? {};
+    assert.match(message, /main is not started: run\.sh is not what the release holds \(release v1\)/);
+    rig.server.trouble = () => undefined;
+    await until("it runs again", () => rig.deployments.workloads()[0]?.status === "running");
+    assert.ok(!outOf(rig).includes("EVIL"));
+  },
+);
+
+test("the release before is compared with what was signed as well before a rollback starts it", LIMIT, async () => {
+  await using rig = await startSigned();
+  const one = await bundle(rig, "v1", 1);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  fs.writeFileSync(path.join(versionOf(rig, one), "run.sh"), SAYS("EVIL"));
+  const bad = signed(await shellRelease("v2", "exit 1"), KEY, 2);
+  assert.equal((await rig.ended(rig.deploy(bad))).status, "rolled_back");
+  await until("the release before to run", () => rig.processes("main", "v1").length === 1);
+  assert.ok(!outOf(rig).includes("EVIL"));
+});
+
+test("a staged file that was changed is fetched again before it is put in place", LIMIT, async () => {
+  await using rig = await startSigned();
+  const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  const [staged, placed] = [path.join(versionOf(rig, one), "artifact"), path.join(rig.state, "files", "main")];
+  fs.writeFileSync(staged, "EVIL");
+  fs.writeFileSync(placed, "EVIL");
+  await restarted(rig);
+  await until("the file to be what was signed", () => fs.readFileSync(placed, "utf8") === "a signed map");
+  assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
+});

@@ -1,0 +1,86 @@
+import { createHash } from "node:crypto";
+import fs from "node:fs";
+import path from "node:path";
+import type { DesiredRelease } from "@robofleet/protocol/link";
+import { encodeFileName } from "@robofleet/protocol";
+import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts";
+import type { StatePaths } from "./paths.ts";
+
+/** What a staged directory holds, by relative path: `d`, `l` and the target of a link, `f`, mode and SHA-256 of a file. */
+type Tree = Record<string, string>;
+
+interface TreeRecord {
+  /** The archive that it was unpacked from: the one that the release's signature names. */
+  artifact_sha256: string;
+  tree: Tree;
+}
+
+const MODE_MASK = 0o777;
+
+const recordFile = (paths: StatePaths, app: string, release_id: string): string =>
+  path.join(paths.app(app), "trees", `${encodeFileName(release_id)}.json`);
+
+/** Writes down what a directory holds that was just unpacked from the release's verified archive. */
+export async function recordTree(paths: StatePaths, app: string, release: DesiredRelease, directory: string): Promise<void> {
+  const file = recordFile(paths, app, release.id);
+  makeDirectory(path.dirname(file));
+  writeJson(file, { artifact_sha256: release.artifact_sha256, tree: await readTree(directory) } satisfies TreeRecord);
+}
+
+/** Deletes the records of all releases but these. */
+export function pruneTrees(paths: StatePaths, app: string, keep: readonly string[]): void {
+  const directory = path.join(paths.app(app), "trees");
+  if (!fs.existsSync(directory)) return;
+  const kept = new Set(keep.map((id) => `${encodeFileName(id)}.json`));
+  for (const name of fs.readdirSync(directory)) if (!kept.has(name)) fs.rmSync(path.join(directory, name), { force: true });
+}
+
+/**
+ * Compares a staged version with its record. Entries that the release does not have are deleted, since an interpreter could load them;
+ * `removed` is called with their names. Returns why the version is not what was signed; undefined: it is.
+ */
+export async function checkTree(
+  paths: StatePaths,
+  app: string,
+  release: DesiredRelease,
+  removed: (names: string[]) => void,
+): Promise<string | undefined> {
+  const record = readJson(recordFile(paths, app, release.id)) as Partial<TreeRecord> | undefined;
+  if (record?.artifact_sha256 !== release.artifact_sha256 || typeof record.tree !== "object")
+    return "there is no record of what was staged";
+  const directory = paths.version(app, release.id);
+  const found = await readTree(directory).catch(() => undefined);
+  if (found === undefined) return "the staged files cannot be read";
+  const changed = Object.keys(record.tree).find((name) => found[name] !== record.tree?.[name]);
+  if (changed !== undefined) return `${changed} is not what the release holds`;
+  const extra = Object.keys(found).filter((name) => record.tree?.[name] === undefined);
+  for (const name of extra) fs.rmSync(path.join(directory, name), { recursive: true, force: true });
+  if (extra.length > 0) removed(extra);
+  return undefined;
+}
+
+async function readTree(directory: string): Promise<Tree> {
+  // Without a prototype: a file may be called __proto__.
+  const tree: Tree = Object.create(null) as Tree;
+  const entries = await fs.promises.readdir(directory, { recursive: true, withFileTypes: true });
+  for (const entry of entries) {
+    const file = path.join(entry.parentPath, entry.name);
+    tree[path.relative(directory, file)] = await describe(file);
+  }
+  return tree;
+}
+
+async function describe(file: string): Promise<string> {
+  const stats = await fs.promises.lstat(file);
+  if (stats.isDirectory()) return "d";
+  if (stats.isSymbolicLink()) return `l ${await fs.promises.readlink(file)}`;
+  if (!stats.isFile()) return "other";
+  return `f ${(stats.mode & MODE_MASK).toString(8)} ${await digestOf(file)}`;
+}
+
+/** SHA-256 of a file in hex. */
+export async function digestOf(file: string): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of fs.createReadStream(file)) hash.update(chunk as Buffer);
+  return hash.digest("hex");
+}
