@@ -1,8 +1,11 @@
 import { generateKeyPairSync, type KeyObject, randomBytes, sign } from "node:crypto";
 import {
+  channelBinding,
   CONTROL_CHANNEL,
   decodeFrame,
   FrameType,
+  hostOf,
+  type LinkChallenge,
   type LinkFeature,
   LINK_SUBPROTOCOL,
   linkChallengeText,
@@ -102,12 +105,15 @@ export function connectRobot(
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(`${url.replace(/^http/, "ws")}${LINK_PATH}`, LINK_SUBPROTOCOL, { perMessageDeflate: false, ca });
     const late = setTimeout(() => reject(new Error("no welcome in time")), WELCOME_TIMEOUT_MS);
+    let channel = "";
+    socket.on("upgrade", (response) => (channel = channelBinding(response.socket)));
     socket.on("error", reject);
     socket.on("message", (data: Buffer) => {
       const frame = decodeFrame(data);
       if (frame.type !== FrameType.DATA) return;
       const message = JSON.parse(Buffer.from(frame.payload).toString("utf8")) as ServerMessage;
-      if (message.type === "challenge") sendMessage(socket, CONTROL_CHANNEL, { ...hello(robot, message.nonce), features });
+      if (message.type === "challenge")
+        sendMessage(socket, CONTROL_CHANNEL, { ...hello(robot, { nonce: message.nonce, host: hostOf(url), channel }), features });
       if (message.type === until) {
         clearTimeout(late);
         socket.removeAllListeners("message");
@@ -118,11 +124,12 @@ export function connectRobot(
   });
 }
 
-export const hello = (robot: BenchRobot, nonce: string) => ({
+export const hello = (robot: BenchRobot, challenge: LinkChallenge) => ({
   type: "hello",
   protocols: [1],
   robot_id: robot.id,
-  signature: sign(null, Buffer.from(linkChallengeText(robot.id, nonce)), robot.private_key).toString("base64"),
+  signature: sign(null, Buffer.from(linkChallengeText(robot.id, challenge)), robot.private_key).toString("base64"),
+  channel: challenge.channel,
   boot_id: "bench",
   run_id: "bench",
   outbox_id: robot.id,

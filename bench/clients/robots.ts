@@ -27,7 +27,7 @@ function open(port: number, speak: boolean): Promise<void> {
       text += bytes.toString("latin1");
       const nonce = NONCE.exec(text)?.[1];
       if (speak && nonce !== undefined && !text.includes('"welcome"')) {
-        if (!text.endsWith("said hello")) socket.write(masked(hello(robot, nonce)));
+        if (!text.endsWith("said hello")) socket.write(masked(hello(robot, { nonce, host: "bench", channel: "" })));
         text = "said hello";
       } else if (text.includes(speak ? '"type":"welcome"' : "\r\n\r\n")) {
         socket.off("data", greet).on("data", ({ length }) => arrived(port, count, length));

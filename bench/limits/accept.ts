@@ -34,7 +34,7 @@ http.on("upgrade", (request, socket) => {
   socket.once("data", (bytes: Buffer) => {
     const hello = JSON.parse(unmasked(bytes).toString("utf8", FRAME_HEADER_BYTES)) as Hello;
     if (database === undefined) send(socket, welcome(hello));
-    else letIn(database, socket, hello, nonce).catch((error: Error) => socket.destroy(error));
+    else letIn(database, socket, hello, { nonce, host: request.headers.host ?? "" }).catch((error: Error) => socket.destroy(error));
     socket.on("data", () => {});
   });
 });
@@ -52,12 +52,19 @@ const welcome = (hello: Hello) => ({
   acked_log_seq: 0,
 });
 
-async function letIn(pool: pg.Pool, socket: Duplex, hello: Hello, nonce: string): Promise<void> {
+async function letIn(pool: pg.Pool, socket: Duplex, hello: Hello, { nonce, host }: { nonce: string; host: string }): Promise<void> {
   const { robot_id } = hello;
   const found = await pool.query<{ org_id: string; public_key: Buffer }>(statementOf((db) => findIdentity(db, robot_id)));
   const { org_id, public_key } = found.rows[0] as { org_id: string; public_key: Buffer };
   const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, public_key]), format: "der", type: "spki" });
-  if (!verify(null, Buffer.from(linkChallengeText(robot_id, nonce)), key, Buffer.from(hello.signature, "base64")))
+  if (
+    !verify(
+      null,
+      Buffer.from(linkChallengeText(robot_id, { nonce, host, channel: hello.channel ?? "" })),
+      key,
+      Buffer.from(hello.signature, "base64"),
+    )
+  )
     throw new Error("the signature is not this robot's");
   send(socket, welcome(hello));
   const client = await pool.connect();

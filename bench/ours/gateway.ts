@@ -68,4 +68,6 @@ const http = listener((request, response) => {
   }
   response.end(JSON.stringify({ robots: robots.size }));
 });
-http.on("upgrade", (request, socket, head) => gateway.upgrade(request, socket, head, "127.0.0.1"));
+http.on("upgrade", (request, socket, head) =>
+  gateway.upgrade(request, socket, head, { ip: "127.0.0.1", host: request.headers.host ?? "", by_proxy: false }),
+);

@@ -33,7 +33,7 @@ async function comeIn(rig: Rig, program: Program, robots: readonly BenchRobot[],
 function verification(): Sample {
   const { publicKey, privateKey } = generateKeyPairSync("ed25519");
   const public_key = Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url");
-  const text = linkChallengeText("rob_bench", randomBytes(32).toString("base64url"));
+  const text = linkChallengeText("rob_bench", { nonce: randomBytes(32).toString("base64url"), host: "127.0.0.1:7600", channel: "" });
   const signature = sign(null, Buffer.from(text), privateKey).toString("base64");
   const rounds = Array.from({ length: ROUNDS + 1 }, () => {
     const { user, system } = process.cpuUsage();

@@ -773,6 +773,18 @@ alter table robot_key enable row level security;
 create policy tenant on robot_key using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_key to pg_database_owner;
 
+create table robot_request (
+  org_id text not null,
+  robot_id text not null,
+  nonce text not null,
+  expires_at timestamp with time zone not null,
+  constraint robot_request_pkey PRIMARY KEY (org_id, robot_id, nonce)
+);
+CREATE INDEX robot_request_expiry ON robot_request USING btree (expires_at);
+alter table robot_request enable row level security;
+create policy tenant on robot_request using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_request to pg_database_owner;
+
 create table secret_key (
   org_id text not null,
   id text not null,

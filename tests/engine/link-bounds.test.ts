@@ -47,7 +47,7 @@ test(
       type: "hello",
       protocols: [1],
       robot_id: id,
-      signature: answerChallenge(identity, id, nonce),
+      signature: answerChallenge(identity, id, { nonce, host: new URL(plane.url).host, channel: "" }),
       boot_id: "boot",
       run_id: "run",
       outbox_id: "outbox",

@@ -104,7 +104,11 @@ test("a copied state directory is noticed and both machines are held; an answer 
     type: "hello",
     protocols: [1],
     robot_id,
-    signature: sign(null, Buffer.from(linkChallengeText(robot_id, nonce)), privateKey).toString("base64"),
+    signature: sign(
+      null,
+      Buffer.from(linkChallengeText(robot_id, { nonce, host: new URL(server.url).host, channel: "" })),
+      privateKey,
+    ).toString("base64"),
     boot_id: "b",
     run_id: "r",
     outbox_id: "o",

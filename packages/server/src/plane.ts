@@ -38,7 +38,7 @@ import { createHttp, HOST_TWICE, mayConnect, namesHostTwice, NO_PROXY } from "./
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
 import { createMetrics, measureLinks, measureRetentionClock, type Metrics } from "./kernel/metrics.ts";
 import { servePages } from "./kernel/serve-pages.ts";
-import { clientAddress, Networks } from "./kernel/networks.ts";
+import { linkSource, Networks } from "./kernel/networks.ts";
 import { RetentionClock } from "./kernel/retention-clock.ts";
 import { AddressRateLimit, RateLimit } from "./kernel/rate-limit.ts";
 import { openTls, type Tls } from "./kernel/tls/index.ts";
@@ -101,7 +101,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
       const pathname = (request.url ?? "/").split("?", 1)[0];
       if (!mayConnect(plane, request)) refuseUpgrade(socket, 403, "forbidden", NO_PROXY);
       else if (namesHostTwice(request)) refuseUpgrade(socket, 400, "bad_request", HOST_TWICE);
-      else if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, clientAddress(request, plane.proxies));
+      else if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, linkSource(request, plane.proxies));
       else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path opens no WebSocket");
     });
     const failed = Promise.withResolvers<string>();
@@ -266,7 +266,7 @@ const authenticators = (portal: PortalAuthenticator, plane: () => Plane): Plane[
   portal: (secret, org_id) => portal.authenticate(secret, org_id),
   session: (secret, org_id) => portal.authenticateSession(secret, org_id),
   held: (held, org_id) => portal.authenticateHeld(held, org_id),
-  robot: (robot_id, text, signature) => authenticateRobot(plane(), robot_id, text, signature),
+  robot: (robot_id, request, signature) => authenticateRobot(plane(), robot_id, request, signature),
 });
 
 function rateLimits(clock: Clock, limits: Limits): Plane["rate_limits"] {

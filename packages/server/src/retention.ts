@@ -2,6 +2,7 @@ import type { Plane } from "./context.ts";
 import { dropDeploymentEvents, dropDeployments } from "./features/deployments/index.ts";
 import { startHealthHistory } from "./features/health/index.ts";
 import { startLogRetention } from "./features/logs/index.ts";
+import { sweepNonces } from "./features/robots/index.ts";
 import { startRecordingRetention } from "./features/shells/index.ts";
 import { dropTimelineEntries } from "./features/timeline/index.ts";
 import { sweepSessions } from "./features/tokens/index.ts";
@@ -11,6 +12,7 @@ import { deleteExpiredKeys } from "./kernel/idempotency.ts";
 import { deleteInBatches, startRetention } from "./kernel/retention.ts";
 
 const KEY_SWEEP_EVERY_MS = 600_000;
+const NONCE_SWEEP_EVERY_MS = 60_000;
 const SESSION_SWEEP_EVERY_MS = 3_600_000;
 
 /** Starts the loops that delete what is too old. */
@@ -24,6 +26,7 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
       KEY_SWEEP_EVERY_MS,
       async () => void (await deleteInBatches((limit) => deleteExpiredKeys(db, retention_clock.now(), limit))),
     ),
+    background(plane, "request nonces", NONCE_SWEEP_EVERY_MS, async () => void (await sweepNonces(plane))),
     background(plane, "sessions", SESSION_SWEEP_EVERY_MS, async () => void (await sweepSessions(plane))),
     startRetention(plane, "timeline", timeline_retention_days, (before) => dropTimelineEntries(plane, before)),
     startRetention(plane, "audit", audit_retention_days, (before) => dropAuditEntries(plane, before)),

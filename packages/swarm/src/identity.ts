@@ -1,5 +1,12 @@
-import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
-import { httpRequestText, linkChallengeText, ROBOT_SIGNATURE_SCHEME } from "@robofleet/protocol/link";
+import { generateKeyPairSync, type KeyObject, randomBytes, sign } from "node:crypto";
+import {
+  hostOf,
+  httpRequestText,
+  type LinkChallenge,
+  linkChallengeText,
+  REQUEST_NONCE_BYTES,
+  ROBOT_SIGNATURE_SCHEME,
+} from "@robofleet/protocol/link";
 
 /** The key of a simulated robot: kept in memory only. */
 export interface Identity {
@@ -15,10 +22,13 @@ export function makeIdentity(): Identity {
 
 const signatureOf = ({ private_key }: Identity, text: string): string => sign(null, Buffer.from(text), private_key).toString("base64");
 
-/** The signature of the hello that answers this nonce. */
-export const answerChallenge = (identity: Identity, robot_id: string, nonce: string): string =>
-  signatureOf(identity, linkChallengeText(robot_id, nonce));
+/** The signature of the hello that answers this challenge. */
+export const answerChallenge = (identity: Identity, robot_id: string, challenge: LinkChallenge): string =>
+  signatureOf(identity, linkChallengeText(robot_id, challenge));
 
-/** Value of the Authorization header of a robot's GET; `at` is milliseconds by the server's clock. */
-export const authorizeGet = (identity: Identity, robot_id: string, path: string, at: number): string =>
-  `${ROBOT_SIGNATURE_SCHEME} ${robot_id}:${at}:${signatureOf(identity, httpRequestText(robot_id, "GET", path, at))}`;
+/** Value of the Authorization header of a robot's GET, good for one request; `at` is milliseconds by the server's clock. */
+export function authorizeGet(identity: Identity, robot_id: string, { url, path, at }: { url: string; path: string; at: number }): string {
+  const nonce = randomBytes(REQUEST_NONCE_BYTES).toString("base64url");
+  const signature = signatureOf(identity, httpRequestText(robot_id, { host: hostOf(url), method: "GET", path, at, nonce }));
+  return `${ROBOT_SIGNATURE_SCHEME} ${robot_id}:${at}:${nonce}:${signature}`;
+}

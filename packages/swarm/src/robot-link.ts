@@ -1,4 +1,5 @@
 import {
+  channelBinding,
   CONTROL_CHANNEL,
   decodeFrame,
   encodeFrame,
@@ -19,7 +20,7 @@ import { WebSocket } from "ws";
 import type { Swarm } from "./swarm.ts";
 
 export interface LinkEvents {
-  hello(nonce: string): RobotMessage;
+  hello(nonce: string, channel: string): RobotMessage;
   message(message: ServerMessage): void;
   /** The link is gone, for whatever reason. */
   closed(code: number, reason: string): void;
@@ -39,6 +40,7 @@ export class RobotLink {
   readonly #closed = Promise.withResolvers<void>();
   #is_welcomed = false;
   #is_closed = false;
+  #channel = "";
 
   constructor(swarm: Swarm, events: LinkEvents) {
     this.#swarm = swarm;
@@ -51,6 +53,7 @@ export class RobotLink {
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
     });
     this.#socket.on("message", (data) => this.#receive(data as Buffer));
+    this.#socket.on("upgrade", (response) => (this.#channel = channelBinding(response.socket)));
     this.#socket.on("error", (error) => this.#welcomed.reject(error)); // a close event follows
     this.#socket.on("close", (code, reason) => this.#onClose(code, reason.toString("utf8")));
   }
@@ -114,7 +117,7 @@ export class RobotLink {
   }
 
   #take(message: ServerMessage): void {
-    if (message.type === "challenge") return this.send(this.#events.hello(message.nonce));
+    if (message.type === "challenge") return this.send(this.#events.hello(message.nonce, this.#channel));
     if (message.type === "refused") return this.#welcomed.reject(new LinkRefused(`${message.code}: ${message.message}`));
     if (message.type === "welcome") {
       this.#is_welcomed = true;

@@ -1,15 +1,16 @@
 import type { Timer } from "@robofleet/clock";
-import type {
-  Desired,
-  DesiredRelease,
-  HealthBody,
-  Hello,
-  LogLevel,
-  LogRecordBody,
-  Report,
-  ReportBody,
-  ServerMessage,
-  Welcome,
+import {
+  type Desired,
+  type DesiredRelease,
+  type HealthBody,
+  type Hello,
+  hostOf,
+  type LogLevel,
+  type LogRecordBody,
+  type Report,
+  type ReportBody,
+  type ServerMessage,
+  type Welcome,
 } from "@robofleet/protocol/link";
 import { AppRunner, type RobotSide } from "./app-runner.ts";
 import type { Behaviour } from "./behaviour.ts";
@@ -203,7 +204,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     const end = this.#swarm.activity.begin();
     try {
       return await this.#swarm.fetch(this.#swarm.url + path, {
-        headers: { authorization: authorizeGet(this.identity, this.id, path, at) },
+        headers: { authorization: authorizeGet(this.identity, this.id, { url: this.#swarm.url, path, at }) },
       });
     } finally {
       end();
@@ -225,7 +226,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     this.#retry?.cancel();
     await this.#link?.close();
     this.#link = new RobotLink(this.#swarm, {
-      hello: (nonce) => this.#hello(nonce),
+      hello: (nonce, channel) => this.#hello(nonce, channel),
       message: (message) => this.#take(message),
       closed: () => this.#closed(),
     });
@@ -240,12 +241,13 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     this.#retry = this.clock.setTimer(this.clock.random() * ceiling_ms, () => void this.#open().catch(() => {})); // a close event follows
   }
 
-  #hello(nonce: string): Hello {
+  #hello(nonce: string, channel: string): Hello {
     return {
       type: "hello",
       protocols: [1],
       robot_id: this.id,
-      signature: answerChallenge(this.identity, this.id, nonce),
+      signature: answerChallenge(this.identity, this.id, { nonce, host: hostOf(this.#swarm.url), channel }),
+      channel,
       boot_id: `boot-${this.#boot}`,
       run_id: `run-${this.#boot}`,
       outbox_id: this.#outbox.outbox_id,

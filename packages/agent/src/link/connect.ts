@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
 import {
+  channelBinding,
   FRAME_HEADER_BYTES,
   FRAME_PAYLOAD_BYTES_MAX,
   LINK_SLOT_HEADER,
@@ -67,8 +68,8 @@ export interface ConnectOptions {
   signal: AbortSignal;
   /** For many robots of one process; absent: one's own, which trusts `ca`. */
   open_socket?: OpenSocket | undefined;
-  /** Called before the first message can arrive: listeners are added here. */
-  on_open: (socket: WebSocket) => void;
+  /** Called before the first message can arrive: listeners are added here. `channel` is the connection's TLS channel, or "". */
+  on_open: (socket: WebSocket, channel: string) => void;
 }
 
 /** As Node calls it: what it answers is undefined when the socket comes by the callback. */
@@ -129,9 +130,11 @@ export function connect(options: ConnectOptions): Promise<void> {
     // Stays on for the socket's whole life: an error is followed by close, which ends the session.
     socket.on("error", (error) => settle(new ConnectFailed(certificateComplaint(error, ca) ?? errorText(error))));
     socket.on("unexpected-response", (_request, response) => void refusal(response, clock).then(settle));
+    let channel = "";
+    socket.on("upgrade", (response) => (channel = channelBinding(response.socket)));
     socket.on("open", () => {
       if (settled) return socket.terminate();
-      on_open(socket);
+      on_open(socket, channel);
       settle();
     });
   }).finally(ended);

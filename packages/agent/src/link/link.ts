@@ -6,6 +6,7 @@ import {
   type Hello,
   LINK_FEATURES,
   LINK_PROTOCOLS,
+  hostOf,
   linkChallengeText,
   type Progress,
   type StreamSource,
@@ -143,8 +144,9 @@ export class Link {
         activity,
         slot: this.#slot,
         signal: this.#stopping.signal,
-        on_open: (socket) => {
-          session = new Session(socket, { clock, activity, log: local, handlers: this.#handlers(() => session), sources: this.#sources });
+        on_open: (socket, channel) => {
+          const handlers = this.#handlers(channel, () => session);
+          session = new Session(socket, { clock, activity, log: local, handlers, sources: this.#sources });
           this.#session = session;
         },
       });
@@ -166,9 +168,9 @@ export class Link {
     return { ...end, up_ms };
   }
 
-  #handlers(session: () => Session | undefined): ConstructorParameters<typeof Session>[1]["handlers"] {
+  #handlers(channel: string, session: () => Session | undefined): ConstructorParameters<typeof Session>[1]["handlers"] {
     return {
-      hello: (nonce) => this.#hello(nonce),
+      hello: (nonce) => this.#hello(nonce, channel),
       welcomed: (welcome) => this.#welcomed(session()!, welcome),
       message: (message) => this.#message(message),
       time: (server_time) => this.#options.time.sync(server_time),
@@ -179,13 +181,14 @@ export class Link {
     };
   }
 
-  #hello(nonce: string): Hello {
-    const { robot_id, key, outbox, introduce } = this.#options;
+  #hello(nonce: string, channel: string): Hello {
+    const { server, robot_id, key, outbox, introduce } = this.#options;
     return {
       type: "hello",
       protocols: [...LINK_PROTOCOLS],
       robot_id,
-      signature: key.sign(linkChallengeText(robot_id, nonce)),
+      signature: key.sign(linkChallengeText(robot_id, { nonce, host: hostOf(server), channel })),
+      channel,
       outbox_id: outbox.outbox_id,
       streams: [...this.#sources.keys()],
       features: [...LINK_FEATURES],

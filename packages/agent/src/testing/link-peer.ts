@@ -182,7 +182,14 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     if (behaviour.refuse !== undefined) return sendTo(socket, { type: "refused", ...behaviour.refuse });
     const raw = Buffer.from(keys.get(hello.robot_id) ?? "", "base64");
     const key = createPublicKey({ key: Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), raw]), format: "der", type: "spki" });
-    if (!verify(null, Buffer.from(linkChallengeText(hello.robot_id, nonce)), key, Buffer.from(hello.signature, "base64"))) {
+    if (
+      !verify(
+        null,
+        Buffer.from(linkChallengeText(hello.robot_id, { nonce, host: new URL(peer.url).host, channel: hello.channel ?? "" })),
+        key,
+        Buffer.from(hello.signature, "base64"),
+      )
+    ) {
       return sendTo(socket, { type: "refused", code: "bad_signature", message: "the signature does not fit" });
     }
     current = socket;

@@ -35,6 +35,8 @@ export const Hello = Type.Object(
     robot_id: Name,
     /** base64 Ed25519 signature of `linkChallengeText` */
     signature: Type.String({ maxLength: 200 }),
+    /** The TLS channel as the robot sees it (`channelBinding`); absent: the connection has no TLS. */
+    channel: Type.Optional(Type.String({ maxLength: 100 })),
     boot_id: Name,
     /** Made at each start of the agent, and never stored: two that are alive at once are two machines, or two processes. */
     run_id: Name,

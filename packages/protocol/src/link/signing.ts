@@ -3,16 +3,59 @@
  * purpose is worthless for another.
  */
 
-/** Answer to the server's challenge when the link opens; the nonce is the server's, fresh for each connection. */
-export const linkChallengeText = (robot_id: string, nonce: string): string => `robofleet-link-v1\n${robot_id}\n${nonce}`;
+/** What the robot's answer to the server's challenge covers, besides its own id. */
+export interface LinkChallenge {
+  /** The server's, fresh for each connection. */
+  nonce: string;
+  /** Host and port of the server as the robot's own config names it: `hostOf`. */
+  host: string;
+  /** The TLS channel between both (`channelBinding`), or "" without TLS. */
+  channel: string;
+}
 
-/**
- * An HTTP request of a robot (artifacts, configs): `Authorization: RobotSignature <robot_id>:<at>:<base64 signature>`.
- * `at` is milliseconds of the server's clock as the welcome message gave it: a robot's own clock may be wrong.
- */
-export const httpRequestText = (robot_id: string, method: string, path: string, at: number): string =>
-  `robofleet-http-v1\n${robot_id}\n${method}\n${path}\n${at}`;
+export const linkChallengeText = (robot_id: string, { nonce, host, channel }: LinkChallenge): string =>
+  `robofleet-link-v2\n${robot_id}\n${host}\n${channel}\n${nonce}`;
+
+/** A request of a robot as it signs it. */
+export interface SignedRequest {
+  /** Of the server, as in the link's challenge. */
+  host: string;
+  method: string;
+  path: string;
+  /** Milliseconds of the server's clock as the welcome message gave it: a robot's own clock may be wrong. */
+  at: number;
+  /** Random, for this request only: the server accepts it once. */
+  nonce: string;
+}
+
+/** An HTTP request of a robot (artifacts, configs): `Authorization: RobotSignature <robot_id>:<at>:<nonce>:<base64 signature>`. */
+export const httpRequestText = (robot_id: string, { host, method, path, at, nonce }: SignedRequest): string =>
+  `robofleet-http-v2\n${robot_id}\n${host}\n${method}\n${path}\n${at}\n${nonce}`;
 
 export const ROBOT_SIGNATURE_SCHEME = "RobotSignature";
 /** A signed request is accepted this long before and after its `at`. */
 export const ROBOT_SIGNATURE_WINDOW_MS = 300_000;
+export const REQUEST_NONCE_BYTES = 16;
+
+/** Host and port of an http or https address, without the port that its scheme has by default. */
+export const hostOf = (server: string): string => new URL(server).host;
+
+/** What a TLS socket offers for binding; its type is not imported, since browsers load this file too. */
+interface BoundSocket {
+  getProtocol(): string | null;
+  exportKeyingMaterial(length: number, label: string, context: Uint8Array): { toString(encoding: "base64"): string };
+}
+
+const BINDING_BYTES = 32;
+const BINDING_LABEL = "EXPORTER-Channel-Binding";
+
+/**
+ * The same text at both ends of one TLS connection, and another one on every other connection (`tls-exporter` of RFC 9266, base64).
+ * "" for a socket without TLS, and below TLS 1.3, where the exporter does not name the connection in every case.
+ */
+export function channelBinding(socket: object): string {
+  if (!("exportKeyingMaterial" in socket)) return "";
+  const bound = socket as BoundSocket;
+  if (bound.getProtocol() !== "TLSv1.3") return "";
+  return bound.exportKeyingMaterial(BINDING_BYTES, BINDING_LABEL, new Uint8Array(0)).toString("base64");
+}

@@ -1,9 +1,9 @@
 import { timingSafeEqual } from "node:crypto";
-import { httpRequestText, ROBOT_SIGNATURE_SCHEME, ROBOT_SIGNATURE_WINDOW_MS } from "@robofleet/protocol/link";
+import { ROBOT_SIGNATURE_SCHEME, ROBOT_SIGNATURE_WINDOW_MS } from "@robofleet/protocol/link";
 import type { Caller, RobotCaller } from "./caller.ts";
 import { Fault, forbidden, unauthorized } from "./fault.ts";
 import type { AdminPolicy, KernelPlane } from "./kernel-plane.ts";
-import type { Site } from "./networks.ts";
+import { hostOf, type Site } from "./networks.ts";
 import type { HeldProof, Proof } from "./proof.ts";
 import { clearCookie, isSessionSecret, requireCsrfToken, requireOwnOrigin, sessionCookie } from "./web-session.ts";
 
@@ -150,17 +150,20 @@ function equal(a: string, b: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** Checks `Authorization: RobotSignature <robot_id>:<at>:<signature>` over the method and path of this request. */
+const NONCE = /^[\w-]{16,64}$/;
+
+/** Checks `Authorization: RobotSignature <robot_id>:<at>:<nonce>:<signature>` over the host, method and path of this request. */
 export async function authenticateRobot(plane: KernelPlane, credentials: Credentials, method: string, path: string): Promise<RobotCaller> {
   const [scheme, value = ""] = (header(credentials, "authorization") ?? "").split(" ", 2);
-  const [robot_id, at, signature] = value.split(":");
-  if (scheme !== ROBOT_SIGNATURE_SCHEME || robot_id === undefined || at === undefined || signature === undefined) {
+  const [robot_id, at_text, nonce, signature] = value.split(":");
+  if (scheme !== ROBOT_SIGNATURE_SCHEME || robot_id === undefined || nonce === undefined || signature === undefined || !NONCE.test(nonce)) {
     throw unauthorized("a robot's signature is needed");
   }
-  const skew = Math.abs(plane.clock.now().getTime() - Number(at));
+  const at = Number(at_text);
+  const skew = Math.abs(plane.clock.now().getTime() - at);
   if (!(skew <= ROBOT_SIGNATURE_WINDOW_MS)) throw unauthorized("the robot's signature is too old or too new");
-  const text = httpRequestText(robot_id, method, path, Number(at));
-  return plane.authenticators.robot(robot_id, text, signature).catch((error: unknown) => {
+  const request = { host: hostOf(credentials.site()), method, path, at, nonce };
+  return plane.authenticators.robot(robot_id, request, signature).catch((error: unknown) => {
     if (error instanceof Fault && error.code === "unauthorized") plane.rate_limits.unknown.take(credentials.ip);
     throw error;
   });

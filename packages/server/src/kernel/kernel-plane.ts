@@ -1,4 +1,5 @@
 import type { Clock, IdSource } from "@robofleet/clock";
+import type { SignedRequest } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import type { FindPlaces } from "./authorize.ts";
 import type { Caller, RobotCaller } from "./caller.ts";
@@ -16,8 +17,8 @@ export interface Authenticators {
   session(secret: string, org_id: string | undefined): Promise<Caller>;
   /** Resolves what somebody showed before; throws like the two. Only a look whether it still holds keeps no session from growing idle. */
   held(held: HeldProof, org_id: string): Promise<Caller>;
-  /** Checks a robot's signature over `text`; throws 401. */
-  robot(robot_id: string, text: string, signature: string): Promise<RobotCaller>;
+  /** Checks a robot's signature over a request, which is accepted once; throws 401. */
+  robot(robot_id: string, request: SignedRequest, signature: string): Promise<RobotCaller>;
 }
 
 export interface AdminPolicy {

@@ -77,6 +77,9 @@ export function siteOf({ headers, socket }: Pick<IncomingMessage, "headers" | "s
   return { secure, origin };
 }
 
+/** Host and port of the server as a request names it, without the port that its scheme has by default; "" when it names none. */
+export const hostOf = (site: Site): string => (site.origin === undefined ? "" : new URL(site.origin).host);
+
 /** The last of several values with commas between: the one that the nearest proxy wrote. */
 const lastOf = (value: string | string[] | undefined): string | undefined =>
   (Array.isArray(value) ? value.join(",") : value)?.split(",").at(-1)?.trim() || undefined;
@@ -95,3 +98,13 @@ export function clientAddress(request: Pick<IncomingMessage, "headers" | "socket
   }
   return address;
 }
+
+/** Where a robot's link comes from. */
+export const linkSource = (
+  request: Pick<IncomingMessage, "headers" | "socket">,
+  proxies: Networks,
+): { ip: string; host: string; by_proxy: boolean } => ({
+  ip: clientAddress(request, proxies),
+  host: hostOf(siteOf(request, proxies)),
+  by_proxy: proxies.has(request.socket.remoteAddress),
+});

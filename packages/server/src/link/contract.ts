@@ -1,4 +1,13 @@
-import type { Channel, Hello, RobotMessage, RobotMessageType, SendClass, ServerMessage, Welcome } from "@robofleet/protocol/link";
+import type {
+  Channel,
+  Hello,
+  LinkChallenge,
+  RobotMessage,
+  RobotMessageType,
+  SendClass,
+  ServerMessage,
+  Welcome,
+} from "@robofleet/protocol/link";
 
 /** One live link of one robot on this node. */
 export interface Session {
@@ -21,6 +30,12 @@ export interface Session {
   close(code: number, reason: string): void;
 }
 
+/** What the answer to a challenge must have been signed for, as the server sees the connection. */
+export interface ExpectedChallenge extends Omit<LinkChallenge, "channel"> {
+  /** Undefined behind a proxy, which ends TLS: the robot's word is taken. */
+  channel: string | undefined;
+}
+
 /** What the robot is told at once when it is let in. */
 export type Admission =
   | { admitted: true; org_id: string; acked_seq: number; acked_log_seq: number }
@@ -35,8 +50,8 @@ export type Admission =
  * exhaustive: a message type without one does not compile.
  */
 export interface LinkHandlers {
-  /** Checks the hello's signature over the nonce; `ip` is the robot's address. */
-  admit(hello: Hello, nonce: string, ip: string): Promise<Admission>;
+  /** Checks the hello's signature over the challenge, the server's host and the TLS channel; `ip` is the robot's address. */
+  admit(hello: Hello, expected: ExpectedChallenge, ip: string): Promise<Admission>;
   /** The robot was welcomed: presence first, then what it is to be told. */
   connected(session: Session): Promise<void>;
   disconnected(session: Session, reason: string): Promise<void>;

@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
 import {
+  channelBinding,
   commonProtocol,
   CONTROL_CHANNEL,
   decodeFrame,
@@ -20,7 +21,7 @@ import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
 import { AddressShares } from "./address-shares.ts";
 import { AcceptSlots } from "./accept-slots.ts";
-import type { Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
+import type { ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage, storableText } from "./inbound.ts";
 import { LiveSession, sendMessage, sendOptions, sendQueueTo, type SessionEvents } from "./live-session.ts";
 import { refuseForNow, refuseUpgrade } from "./refuse-upgrade.ts";
@@ -45,6 +46,16 @@ const CONTROL_BUFFER_TIMEOUT_MS = 5_000;
 const DRAIN_SPREAD_MS = { min: 1_000, max: 60_000 };
 /** So many of the accepts that the rate allows: some robots come that were not sent away. */
 const DRAIN_SHARE = 0.8;
+
+/** Where an upgrade request came from, and to which server it was addressed. */
+export interface LinkSource {
+  /** The client's address. */
+  ip: string;
+  /** Host and port as the request names the server. */
+  host: string;
+  /** A trusted proxy ended the robot's connection. */
+  by_proxy: boolean;
+}
 
 export interface GatewayContext {
   clock: Clock;
@@ -153,11 +164,11 @@ export class Gateway implements Link {
   }
 
   /** Takes over an upgrade request for the link's path. */
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, ip: string): void {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, from: LinkSource): void {
     const { settings } = this.#context;
     if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
     if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is cut off", { "retry-after": "5" });
-    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !this.#silent.hasRoom(ip)) return this.#refuseForLong(socket);
+    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !this.#silent.hasRoom(from.ip)) return this.#refuseForLong(socket);
     if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
       return refuseUpgrade(socket, 426, "http_error", `this server speaks ${LINK_SUBPROTOCOL}, and nothing that was offered`, {
         "sec-websocket-protocol": LINK_SUBPROTOCOL,
@@ -171,11 +182,11 @@ export class Gateway implements Link {
         socket.off("close", leave).off("error", ignore);
         if (socket.destroyed) return false;
         // Others of its network have come meanwhile and said nothing.
-        if (!this.#silent.hasRoom(ip)) {
+        if (!this.#silent.hasRoom(from.ip)) {
           this.#refuseForLong(socket);
           return false;
         }
-        this.#open(request, socket, head, ip);
+        this.#open(request, socket, head, from);
         return true;
       },
       sendAway: (booking) => {
@@ -194,7 +205,7 @@ export class Gateway implements Link {
   }
 
   /** It is the robot's turn: the upgrade, and then the challenge. */
-  #open(request: IncomingMessage, socket: Duplex, head: Buffer, ip: string): void {
+  #open(request: IncomingMessage, socket: Duplex, head: Buffer, { ip, host, by_proxy }: LinkSource): void {
     const uncount = this.#silent.take(ip);
     socket.once("close", uncount);
     // The answer to the upgrade and the challenge leave in one write.
@@ -203,19 +214,20 @@ export class Gateway implements Link {
       ws.on("error", () => {}); // a close event follows
       for (const event of CONTROL_EVENTS) ws.on(event, cut);
       this.#greeted.add(ws);
-      void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip, uncount);
+      const nonce = Buffer.from(this.#context.clock.randomBytes(NONCE_BYTES)).toString("base64url");
+      const expected = { nonce, host, channel: by_proxy ? undefined : channelBinding(socket) };
+      void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip, expected, uncount);
       ws.once("close", () => this.#greeted.delete(ws));
     });
     socket.uncork();
   }
 
   /** Challenge → hello → welcome; anything else within the timeout ends the link. */
-  async #greet(ws: WebSocket, queue: SendQueue, ip: string, heard: () => void): Promise<void> {
+  async #greet(ws: WebSocket, queue: SendQueue, ip: string, expected: ExpectedChallenge, heard: () => void): Promise<void> {
     const { clock } = this.#context;
-    const nonce = Buffer.from(clock.randomBytes(NONCE_BYTES)).toString("base64url");
     const timeout = clock.setTimer(HELLO_TIMEOUT_MS, () => ws.terminate());
     const first = firstMessage(ws);
-    sendMessage(queue, { type: "challenge", nonce, protocols: [...LINK_PROTOCOLS] });
+    sendMessage(queue, { type: "challenge", nonce: expected.nonce, protocols: [...LINK_PROTOCOLS] });
     const hello = await first;
     timeout.cancel();
     heard();
@@ -224,7 +236,7 @@ export class Gateway implements Link {
     const end = this.#context.activity.begin();
     this.#slots.begun();
     try {
-      await this.#admit(ws, queue, ip, hello, nonce);
+      await this.#admit(ws, queue, ip, hello, expected);
     } catch (error) {
       this.#context.log.error({ err: error }, "a robot could not be let in");
       ws.close(1011, "the server could not let the robot in");
@@ -234,12 +246,12 @@ export class Gateway implements Link {
     }
   }
 
-  async #admit(ws: WebSocket, queue: SendQueue, ip: string, hello: Hello, nonce: string): Promise<void> {
+  async #admit(ws: WebSocket, queue: SendQueue, ip: string, hello: Hello, expected: ExpectedChallenge): Promise<void> {
     const { clock, settings, id } = this.#context;
     const protocol = commonProtocol(hello.protocols);
     if (protocol === undefined)
       return refuse(ws, queue, "unsupported_protocol", `this server speaks version ${LINK_PROTOCOLS.join(", ")} of the link`);
-    const admission = await this.#context.handlers().admit(hello, nonce, ip);
+    const admission = await this.#context.handlers().admit(hello, expected, ip);
     if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message);
     if (ws.readyState !== ws.OPEN) return;
     // It may have been frozen since: the robot is another node's by now.

@@ -1,4 +1,4 @@
-export type { Admission, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
+export type { Admission, ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 export { Gateway } from "./gateway.ts";
 export { jsonOfRecords } from "./inbound.ts";
 export {

@@ -7,7 +7,7 @@ import { fleetRoutes } from "../fleets/index.ts";
 import { closeRemovedRobots, createAdmission, robotConnected, robotRoutes } from "../robots/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
-import { enrollRobot, fakeSession, type Identity, makePlace, newIdentity, signedHello } from "../testing/places.ts";
+import { CHALLENGE, enrollRobot, fakeSession, type Identity, makePlace, newIdentity, signedHello } from "../testing/places.ts";
 import { timelineRoutes } from "../timeline/index.ts";
 import { enrollmentRoutes } from "./index.ts";
 
@@ -28,7 +28,7 @@ async function withRobot() {
     (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${robot_id}/timeline`, { token })).body.items.map(({ kind }) => kind);
   const admit = createAdmission(it.plane, (_db, _org_id, outboxes) => Promise.resolve(outboxes.map(() => 0)));
   const admission = async (who: Identity, nonce = "nonce") => {
-    const answer = await admit(signedHello(who, robot_id, nonce), nonce, "192.0.2.1");
+    const answer = await admit(signedHello(who, robot_id, nonce), { ...CHALLENGE, nonce }, "192.0.2.1");
     return answer.admitted ? "admitted" : answer.code;
   };
   return { it, token, org_id, place, robot_id, identity, sessions, unwatch, replace, enroll, robot, timeline, admit, admission };
@@ -78,7 +78,7 @@ test("a link that was let in with the old key and is written down after the chan
   await using _ = it;
   const { key } = (await replace()).body.data;
   const hello = signedHello(identity, robot_id, "nonce");
-  assert.equal((await admit(hello, "nonce", "192.0.2.1")).admitted, true);
+  assert.equal((await admit(hello, CHALLENGE, "192.0.2.1")).admitted, true);
   await enroll(key, newIdentity().public_key);
   const late = fakeSession("sess_1", org_id, hello);
   await robotConnected(it.plane, late);

@@ -1,12 +1,13 @@
 import { createPublicKey, hash, verify } from "node:crypto";
-import { linkChallengeText, type Hello } from "@robofleet/protocol/link";
+import { type Hello, httpRequestText, linkChallengeText, type SignedRequest } from "@robofleet/protocol/link";
 import type { RobotCaller } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { forbidden, unauthorized } from "../../kernel/fault.ts";
 import type { RateLimit } from "../../kernel/rate-limit.ts";
 import { Together } from "../../kernel/together.ts";
-import type { Admission, LinkHandlers } from "../../link/index.ts";
+import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/index.ts";
 import { reportPositions } from "../deployments/index.ts";
+import { deleteUsedNonces, useNonce } from "./store-nonces.ts";
 import { findIdentities, findIdentity, type IdentityRow } from "./store.ts";
 
 /** What stands before the 32 raw bytes in the SPKI form of an Ed25519 key (RFC 8410). */
@@ -76,9 +77,9 @@ export function createAdmission(
       return outboxes.map((_outbox, i) => ({ acked_seq: reports[i] ?? 0, acked_log_seq: logs[i] ?? 0 }));
     },
   });
-  return async (hello, nonce, ip) => {
+  return async (hello, expected, ip) => {
     const identity = await identities.ask("", hello.robot_id);
-    const refusal = refusalOf(identity, hello, nonce);
+    const refusal = refusalOf(identity, hello, expected);
     if (identity === undefined || refusal !== undefined) {
       const is_guess = identity === undefined || refusal?.code === "bad_signature";
       if (is_guess && !rate_limits.unknown.tryTake(ip, 1)) return { admitted: false, ...GUESSED_TOO_OFTEN };
@@ -96,10 +97,14 @@ type Refusal = Omit<Extract<Admission, { admitted: false }>, "admitted">;
 const GUESSED_TOO_OFTEN: Refusal = { code: "busy", message: "too many wrong signatures came from this address" };
 const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enrol it first" };
 
-function refusalOf(identity: IdentityRow | undefined, hello: Hello, nonce: string): Refusal | undefined {
+function refusalOf(identity: IdentityRow | undefined, hello: Hello, expected: ExpectedChallenge): Refusal | undefined {
   if (identity === undefined) return UNKNOWN;
-  if (!isSignedBy(identity.public_key, linkChallengeText(hello.robot_id, nonce), hello.signature))
-    return { code: "bad_signature", message: "the signature is not this robot's" };
+  const { channel = "" } = hello;
+  const text = linkChallengeText(hello.robot_id, { ...expected, channel });
+  // A signature for another channel was made for another server, which passed it on.
+  const is_bound = expected.channel === undefined || expected.channel === channel;
+  if (!is_bound || !isSignedBy(identity.public_key, text, hello.signature))
+    return { code: "bad_signature", message: "the signature is not this robot's, or was made for another server or connection" };
   // After the signature: only the robot itself learns that it was removed.
   if (identity.decommissioned) return { code: "decommissioned", message: "this robot was decommissioned" };
   if (identity.held) return { code: "held", message: HELD };
@@ -107,12 +112,23 @@ function refusalOf(identity: IdentityRow | undefined, hello: Hello, nonce: strin
 }
 
 /** Resolves a signed HTTP request of a robot. Throws 403 while it is held or its org is suspended, 401 otherwise, with one message for every cause: who cannot sign learns nothing. */
-export async function authenticateRobot({ db }: { db: Db }, robot_id: string, text: string, signature: string): Promise<RobotCaller> {
+export async function authenticateRobot(
+  { db }: { db: SystemDb },
+  robot_id: string,
+  request: SignedRequest,
+  signature: string,
+): Promise<RobotCaller> {
   const identity = await findIdentity(db, robot_id);
+  const text = httpRequestText(robot_id, request);
   if (identity === undefined || identity.decommissioned || !isSignedBy(identity.public_key, text, signature)) {
     throw unauthorized("the robot's signature is not valid");
   }
+  if (!(await useNonce(db.forOrg(identity.org_id), { org_id: identity.org_id, robot_id, nonce: request.nonce })))
+    throw unauthorized("the robot's signature was used before, or the robot makes too many requests");
   if (identity.held) throw forbidden(HELD);
   if (identity.suspended) throw forbidden(ORG_SUSPENDED);
   return { org_id: identity.org_id, robot_id };
 }
+
+/** Forgets the nonces of requests whose time is over anyway. */
+export const sweepNonces = ({ db }: { db: SystemDb }): Promise<number> => deleteUsedNonces(db);

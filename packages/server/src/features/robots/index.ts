@@ -1,4 +1,4 @@
-export { authenticateRobot, createAdmission } from "./identity.ts";
+export { authenticateRobot, createAdmission, sweepNonces } from "./identity.ts";
 export { compareLinks, flushSeen, robotConnected, robotDisconnected, sweepDeadNodes } from "./presence.ts";
 export { closeRemovedRobots, endLinkOfReplaced, ROBOT_REMOVED } from "./remove.ts";
 export { requireRobot, robotRoutes } from "./routes.ts";

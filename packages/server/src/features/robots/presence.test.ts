@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@robofleet/clock/testing";
-import { httpRequestText } from "@robofleet/protocol/link";
+import { httpRequestText, linkChallengeText, type SignedRequest } from "@robofleet/protocol/link";
+import type { ExpectedChallenge } from "../../link/index.ts";
 import type { Robot, TimelineEntry } from "@robofleet/protocol/routes";
 import { type Caller, SYSTEM } from "../../kernel/caller.ts";
 import { int, row, sql, text } from "../../kernel/sql.ts";
@@ -10,7 +11,17 @@ import { enrollmentRoutes } from "../enrollment/index.ts";
 import { fleetRoutes } from "../fleets/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
-import { enrollRobot, type FakeSession, fakeSession, helloOf, makePlace, newIdentity, signedHello, signText } from "../testing/places.ts";
+import {
+  CHALLENGE,
+  enrollRobot,
+  type FakeSession,
+  fakeSession,
+  helloOf,
+  makePlace,
+  newIdentity,
+  signedHello,
+  signText,
+} from "../testing/places.ts";
 import { timelineRoutes } from "../timeline/index.ts";
 import {
   authenticateRobot,
@@ -56,27 +67,35 @@ test("a hello signed with the enrolled key is admitted, with the positions of it
   await it.plane.db.run(sql`
     insert into robot_desired (org_id, robot_id, outbox_id, outbox_seq, updated_at) values (${org_id}, ${robot_id}, 'outbox-1', 41, ${it.clock.now()})`);
   const hello = signedHello(identity, robot_id, "nonce");
-  assert.deepEqual(await createAdmission(it.plane, position(7))(hello, "nonce", "192.0.2.1"), {
+  assert.deepEqual(await createAdmission(it.plane, position(7))(hello, CHALLENGE, "192.0.2.1"), {
     admitted: true,
     org_id,
     acked_seq: 41,
     acked_log_seq: 7,
   });
-  const other = await createAdmission(it.plane, position(0))({ ...hello, outbox_id: "outbox-2" }, "nonce", "192.0.2.1");
+  const other = await createAdmission(it.plane, position(0))({ ...hello, outbox_id: "outbox-2" }, CHALLENGE, "192.0.2.1");
   assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0 });
 });
 
 test("refused: an unknown robot, another nonce's signature, another key's, rubbish, a decommissioned robot", TIMEOUT, async () => {
   const { it, token, robot_id, identity } = await withRobot();
   await using _ = it;
-  const code = async (hello: Parameters<ReturnType<typeof createAdmission>>[0], nonce = "nonce") => {
-    const admission = await createAdmission(it.plane, position(0))(hello, nonce, "192.0.2.1");
+  const code = async (hello: Parameters<ReturnType<typeof createAdmission>>[0], expected: Partial<ExpectedChallenge> = {}) => {
+    const admission = await createAdmission(it.plane, position(0))(hello, { ...CHALLENGE, ...expected }, "192.0.2.1");
     return admission.admitted ? "admitted" : admission.code;
   };
   const good = signedHello(identity, robot_id, "nonce");
   assert.equal(await code(signedHello(identity, "rob_gone", "nonce")), "unknown_robot");
-  assert.equal(await code(good, "another nonce"), "bad_signature");
+  assert.equal(await code(good, { nonce: "another nonce" }), "bad_signature");
   assert.equal(await code(signedHello(newIdentity(), robot_id, "nonce")), "bad_signature");
+  assert.equal(await code(good, { host: "evil.test" }), "bad_signature", "signed for another server");
+  assert.equal(await code(good, { channel: "the channel of this server" }), "bad_signature", "signed without a channel");
+  assert.equal(await code({ ...good, channel: "a channel" }), "bad_signature", "the channel is not what was signed");
+  const bound = { signature: signText(identity, linkChallengeText(robot_id, { ...CHALLENGE, channel: "one" })), channel: "one" };
+  assert.equal(await code({ ...good, ...bound }, { channel: "one" }), "admitted");
+  assert.equal(await code({ ...good, ...bound }, { channel: "two" }), "bad_signature", "passed on by another server");
+  assert.equal(await code({ ...good, ...bound }), "bad_signature", "signed for TLS, and passed on without");
+  assert.equal(await code({ ...good, ...bound }, { channel: undefined }), "admitted", "behind a proxy that ends TLS");
   for (const signature of ["", "x", "!".repeat(86), Buffer.alloc(64).toString("base64"), Buffer.alloc(63).toString("base64")]) {
     assert.equal(await code({ ...good, signature }), "bad_signature", signature);
   }
@@ -89,17 +108,30 @@ test("refused: an unknown robot, another nonce's signature, another key's, rubbi
 test("401: a request signed by nobody, for another path, or by a decommissioned robot", TIMEOUT, async () => {
   const { it, token, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
-  const text = httpRequestText(robot_id, "GET", "/agent/artifacts/aa", 1);
-  const signature = signText(identity, text);
-  assert.deepEqual(await authenticateRobot(it.plane, robot_id, text, signature), { org_id, robot_id });
+  const request = (more: Partial<SignedRequest> = {}): SignedRequest => ({
+    host: "fleet.test",
+    method: "GET",
+    path: "/agent/artifacts/aa",
+    at: 1,
+    nonce: "nonce-of-16-chars",
+    ...more,
+  });
+  const signature = signText(identity, httpRequestText(robot_id, request()));
+  assert.deepEqual(await authenticateRobot(it.plane, robot_id, request(), signature), { org_id, robot_id });
   const refused = { code: "unauthorized", message: "the robot's signature is not valid" };
-  await assert.rejects(
-    authenticateRobot(it.plane, robot_id, httpRequestText(robot_id, "GET", "/agent/artifacts/bb", 1), signature),
-    refused,
-  );
-  await assert.rejects(authenticateRobot(it.plane, "rob_gone", text, signature), refused);
+  for (const other of [
+    { path: "/agent/artifacts/bb" },
+    { host: "other.test" },
+    { method: "POST" },
+    { at: 2 },
+    { nonce: "another-one-of-them" },
+  ])
+    await assert.rejects(authenticateRobot(it.plane, robot_id, request(other), signature), refused, JSON.stringify(other));
+  await assert.rejects(authenticateRobot(it.plane, "rob_gone", request(), signature), refused);
+  // Once, whoever sends it.
+  await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), /was used before/);
   await it.call("DELETE", `/api/robots/${robot_id}`, { token });
-  await assert.rejects(authenticateRobot(it.plane, robot_id, text, signature), refused);
+  await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), refused);
 });
 
 test("a robot is online from its link's coming to its going, and its timeline says both", TIMEOUT, async () => {
@@ -161,11 +193,14 @@ test("three times in ten minutes: held, let in neither by link nor by request un
   await using _ = it;
   const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
   const admitted = async () => {
-    const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), "nonce", "192.0.2.1");
+    const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), CHALLENGE, "192.0.2.1");
     return admission.admitted ? "admitted" : admission.code;
   };
-  const text = httpRequestText(robot_id, "GET", "/x", 1);
-  const request = () => authenticateRobot(it.plane, robot_id, text, signText(identity, text));
+  let requests = 0;
+  const request = () => {
+    const signed = { host: "fleet.test", method: "GET", path: "/x", at: 1, nonce: `nonce-${(requests += 1)}` };
+    return authenticateRobot(it.plane, robot_id, signed, signText(identity, httpRequestText(robot_id, signed)));
+  };
   // The third one of these comes later than ten minutes after the first.
   for (const n of [0, 1, 2, 3]) await robotConnected(it.plane, turn(n));
   await it.clock.advance({ minutes: 11 });

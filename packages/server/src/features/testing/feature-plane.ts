@@ -1,3 +1,4 @@
+import type { SignedRequest } from "@robofleet/protocol/link";
 import { Agent, request, type RequestOptions } from "node:http";
 import type { AddressInfo } from "node:net";
 import { idSource, SimulatedClock } from "@robofleet/clock";
@@ -77,9 +78,9 @@ export async function startFeaturePlane(
       portal: (secret: string, org_id: string | undefined) => portal.authenticate(secret, org_id),
       session: (secret: string, org_id: string | undefined) => portal.authenticateSession(secret, org_id),
       held: (held: HeldProof, org_id: string) => portal.authenticateHeld(held, org_id),
-      robot: (robot_id: string, text: string, signature: string) => {
+      robot: (robot_id: string, request: SignedRequest, signature: string) => {
         if (options.robot === undefined) throw new Error("this test has no robots");
-        return options.robot(plane)(robot_id, text, signature);
+        return options.robot(plane)(robot_id, request, signature);
       },
     },
     findPlaces,

@@ -75,8 +75,11 @@ export const helloOf = (robot_id: string, extra: Partial<Hello> = {}): Hello => 
   ...extra,
 });
 
+/** What a link without TLS to this server is signed for. */
+export const CHALLENGE = { nonce: "nonce", host: "fleet.test", channel: "" };
+
 export const signedHello = (identity: Identity, robot_id: string, nonce: string, extra: Partial<Hello> = {}): Hello =>
-  helloOf(robot_id, { signature: signText(identity, linkChallengeText(robot_id, nonce)), ...extra });
+  helloOf(robot_id, { signature: signText(identity, linkChallengeText(robot_id, { ...CHALLENGE, nonce })), ...extra });
 
 export interface FakeSession extends Session {
   closed: { code: number; reason: string } | undefined;
