@@ -73,9 +73,9 @@ test("a link that sends more than hello before its welcome is cut", TIMEOUT, asy
     (socket) => socket.send(encodeFrame(FrameType.PING, CONTROL_CHANNEL, Buffer.alloc(0))),
   ];
   for (const [i, sendMore] of sendings.entries()) {
-    const { socket, nonce } = await openLink(plane.url);
+    const { socket, challenge } = await openLink(plane.url);
     const closed = once(socket, "close");
-    if (i === 2) socket.send(controlFrame(helloOf(id, identity, nonce)));
+    if (i === 2) socket.send(controlFrame(helloOf(id, identity, challenge)));
     sendMore(socket);
     await closed;
   }

@@ -18,7 +18,7 @@ test("forged signatures of a robot's requests are limited per address, and the r
   const { id, identity } = await plane.enrollRobot({ online: false });
   const path = "/agent/configs/default";
   const ask = async (by = identity): Promise<number> => {
-    const authorization = authorizeGet(by, id, path, plane.clock.now().getTime());
+    const authorization = authorizeGet(by, id, { url: plane.url, path, at: plane.clock.now().getTime() });
     return (await plane.fetch(plane.url + path, { headers: { authorization } })).status;
   };
   const forger = makeIdentity();
@@ -37,9 +37,9 @@ test("links with a wrong signature are limited per address, and the robot itself
   };
   const codes: unknown[] = [];
   for (let i = 0; i <= GUESSES; i += 1) {
-    const { socket, nonce } = await openLink(plane.url);
+    const { socket, challenge } = await openLink(plane.url);
     const answered = once(socket, "message") as Promise<[Buffer]>;
-    socket.send(controlFrame(helloOf(id, makeIdentity(), nonce)));
+    socket.send(controlFrame(helloOf(id, makeIdentity(), challenge)));
     codes.push(codeOf(decodeFrame((await answered)[0])));
     socket.terminate();
   }

@@ -2,11 +2,14 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import {
+  channelBinding,
   CONTROL_CHANNEL,
   decodeFrame,
   encodeFrame,
   FrameType,
   type Hello,
+  hostOf,
+  type LinkChallenge,
   LINK_SUBPROTOCOL,
   type ServerMessage,
 } from "@robofleet/protocol/link";
@@ -14,11 +17,11 @@ import { LINK_PATH } from "@robofleet/protocol/paths";
 import { WebSocket } from "ws";
 import { answerChallenge, type Identity } from "../../packages/swarm/src/identity.ts";
 
-export const helloOf = (id: string, identity: Identity, nonce: string): Hello => ({
+export const helloOf = (id: string, identity: Identity, challenge: LinkChallenge): Hello => ({
   type: "hello",
   protocols: [1],
   robot_id: id,
-  signature: answerChallenge(identity, id, nonce),
+  signature: answerChallenge(identity, id, challenge),
   boot_id: "boot",
   run_id: "run",
   outbox_id: "outbox",
@@ -51,14 +54,14 @@ export const controlFrame = (message: unknown): Buffer =>
   encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
 
 /** A link that was upgraded and challenged, and has not said anything yet. */
-export async function openLink(url: string): Promise<{ socket: WebSocket; tcp: Socket; nonce: string }> {
+export async function openLink(url: string): Promise<{ socket: WebSocket; tcp: Socket; challenge: LinkChallenge }> {
   const socket = new WebSocket(url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, { perMessageDeflate: false });
   socket.on("error", () => {});
   const upgraded = once(socket, "upgrade") as Promise<[IncomingMessage]>;
   const [challenge] = (await once(socket, "message")) as [Buffer];
   const { nonce } = JSON.parse(decodeFrame(challenge).payload.toString()) as { nonce: string };
   const [{ socket: tcp }] = await upgraded;
-  return { socket, tcp, nonce };
+  return { socket, tcp, challenge: { nonce, host: hostOf(url), channel: channelBinding(tcp) } };
 }
 
 /** A robot's link that keeps no rules after its welcome: a test writes what it likes. */
@@ -82,9 +85,9 @@ export class RawRobot {
   }
 
   static async connect(url: string, { id, identity }: { id: string; identity: Identity }): Promise<RawRobot> {
-    const { socket, tcp, nonce } = await openLink(url);
+    const { socket, tcp, challenge } = await openLink(url);
     const welcomed = once(socket, "message");
-    socket.send(controlFrame(helloOf(id, identity, nonce)));
+    socket.send(controlFrame(helloOf(id, identity, challenge)));
     await welcomed;
     return new RawRobot(socket, tcp);
   }
