@@ -168,7 +168,8 @@ export class Gateway implements Link {
     const { settings } = this.#context;
     if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
     if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is cut off", { "retry-after": "5" });
-    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !this.#silent.hasRoom(from.ip)) return this.#refuseForLong(socket);
+    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !this.#silent.hasRoom(from.ip))
+      return this.#refuseForLong(socket);
     if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
       return refuseUpgrade(socket, 426, "http_error", `this server speaks ${LINK_SUBPROTOCOL}, and nothing that was offered`, {
         "sec-websocket-protocol": LINK_SUBPROTOCOL,
