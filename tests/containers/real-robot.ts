@@ -48,7 +48,12 @@ export class ContainerFleet implements AsyncDisposable {
     const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
     const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
     const robot = stack.use(
-      new AgentProcess({ url: server.url, key: key ?? "", name: "cart", args: ["--container-socket", engine.socket] }),
+      new AgentProcess({
+        url: server.url,
+        key: key ?? "",
+        name: "cart",
+        args: ["--container-socket", engine.socket, "--allow-host-network", "--allow-devices"],
+      }),
     );
     const robot_id = await robot.program.until(
       "the robot to be online",

@@ -11,7 +11,7 @@ const engine = useEngine();
 
 test("release kind container_image is what a release is by default, and a robot runs its container", LIMIT, async () => {
   const plane = await sharedPlane();
-  const robot = await realRobot(plane, "arm-1", ["--container-socket", engine().socket]);
+  const robot = await realRobot(plane, "arm-1", ["--container-socket", engine().socket, "--allow-host-network"]);
   const { api } = plane;
   const archive = await dockerArchive(await shellImage(STAYS_UP));
   const manifest = { host_network: true, stop_timeout_seconds: 1 };

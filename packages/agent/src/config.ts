@@ -31,6 +31,10 @@ export interface AgentConfig {
   file_directories: string[];
   /** Directories of the robot that a container may be given; absolute. */
   mount_directories: string[];
+  /** Containers may be given devices of the robot. */
+  allow_devices: boolean;
+  /** Containers may use the robot's own network. */
+  allow_host_network: boolean;
   /** Sockets at which a container engine may answer, the first that does is used; none: this robot runs no containers. */
   container_sockets: string[];
   /** The socket for the robot's own software, and the group that may use it; absent: none. */
@@ -73,6 +77,8 @@ export interface ConfigFlags {
   trustOnFirstUse?: boolean;
   allowFiles?: string[];
   allowMounts?: string[];
+  allowDevices?: boolean;
+  allowHostNetwork?: boolean;
   containerSocket?: string;
   socket?: string;
   socketGroup?: string;
@@ -96,7 +102,7 @@ export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = pr
 
 /**
  * `robot`: what the robot's own config file says. Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME,
- * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_CONTAINER_SOCKET, ROBOFLEET_AGENT_LOG_LEVEL,
+ * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_ALLOW_DEVICES, ROBOFLEET_ALLOW_HOST_NETWORK, ROBOFLEET_CONTAINER_SOCKET, ROBOFLEET_AGENT_LOG_LEVEL,
  * ROBOFLEET_SOCKET_GROUP, ROBOFLEET_SAFE_TO_UPDATE_COMMAND, ROBOFLEET_SAFE_TO_UPDATE_URL, ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT.
  * Throws UsageError for what is missing or malformed.
  */
@@ -129,6 +135,9 @@ export function readConfig(
     log_spool_bytes_max: parseSpoolBytes(flags.logSpoolMib),
     file_directories: (flags.allowFiles ?? []).map((directory) => resolve(directory)),
     mount_directories: (flags.allowMounts ?? []).map((directory) => resolve(directory)),
+    allow_devices: flags.allowDevices ?? onOff("ROBOFLEET_ALLOW_DEVICES", env.ROBOFLEET_ALLOW_DEVICES) ?? robot.containers.devices,
+    allow_host_network:
+      flags.allowHostNetwork ?? onOff("ROBOFLEET_ALLOW_HOST_NETWORK", env.ROBOFLEET_ALLOW_HOST_NETWORK) ?? robot.containers.host_network,
     container_sockets: containerSockets(flags.containerSocket ?? env.ROBOFLEET_CONTAINER_SOCKET, env),
     local_api: localApi(flags, env, resolve(state)),
     ...safeToUpdate(flags, env),
@@ -138,6 +147,13 @@ export function readConfig(
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
     failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
   };
+}
+
+function onOff(name: string, text: string | undefined): boolean | undefined {
+  if (!text) return undefined;
+  if (["on", "true", "1"].includes(text)) return true;
+  if (["off", "false", "0"].includes(text)) return false;
+  throw new UsageError(`${name} is on or off, not "${text}"`);
 }
 
 const CONTAINER_SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"];

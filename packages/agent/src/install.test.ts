@@ -65,6 +65,8 @@ const EVERY: Required<ConfigFlags> = {
   caFile: "/etc/robot/ca.pem",
   trustOnFirstUse: true,
   allowMounts: ["/srv/maps", "/srv/logs"],
+  allowDevices: true,
+  allowHostNetwork: true,
   containerSocket: "/run/other.sock",
   safeToUpdateUrl: "",
   safeToUpdateTimeout: "7",

@@ -31,6 +31,8 @@ function withRunOptions(command: Command): Command {
     .option("--label <key=value>", "label of the robot when it enrols; repeatable", collect)
     .option("--keep-workloads", "let workloads go on when the agent stops")
     .option("--allow-files <dir>", "directory below which `file` releases may be put in place; repeatable", collect)
+    .option("--allow-devices", "containers may be given devices of the robot (or ROBOFLEET_ALLOW_DEVICES=on)")
+    .option("--allow-host-network", "containers may use the robot's own network (or ROBOFLEET_ALLOW_HOST_NETWORK=on)")
     .option("--allow-mounts <dir>", "directory below which containers may be given directories of the robot; repeatable", collect)
     .option(
       "--container-socket <path>",

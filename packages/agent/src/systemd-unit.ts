@@ -82,6 +82,8 @@ const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> =
       Object.entries(labels).map(([key, value]) => `${key}=${value}`),
     ),
   allowFiles: ({ file_directories }) => each("--allow-files", file_directories),
+  allowDevices: ({ allow_devices }) => either("--allow-devices", allow_devices),
+  allowHostNetwork: ({ allow_host_network }) => either("--allow-host-network", allow_host_network),
   allowMounts: ({ mount_directories }) => each("--allow-mounts", mount_directories),
   // More than one: the default places.
   containerSocket: ({ container_sockets: [first, ...more] }) => (more.length > 0 ? [] : ["--container-socket", first ?? "none"]),

@@ -22,6 +22,7 @@ ros: { adapters: [foxglove, ros1], domain_id: 7, prefixes: [/ws/install], foxglo
 logs: { journald: [nav.service], files: [/var/log/robot/*.log], rosout: on }
 forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
 files: { directories: [/var/log] }
+containers: { devices: on, host_network: off }
 signed: { allow: [shell, forward] }
 `);
   assert.deepEqual(config, {
@@ -37,6 +38,7 @@ signed: { allow: [shell, forward] }
     logs: { journald: ["nav.service"], files: ["/var/log/robot/*.log"], rosout: true },
     forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] },
     files: { directories: ["/var/log"] },
+    containers: { devices: true, host_network: false },
     signed: { allow: ["shell", "forward"] },
   });
 });

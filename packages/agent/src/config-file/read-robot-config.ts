@@ -56,6 +56,7 @@ export async function parseRobotConfig(text: string): Promise<RobotConfig> {
     logs: readLogs(file.section("logs")),
     forward: readForward(forward),
     files: readFiles(file.section("files")),
+    containers: readContainers(file.section("containers")),
     signed: readSigned(file.section("signed")),
   };
   file.end();
@@ -156,6 +157,13 @@ function readFiles(section: Section): RobotConfig["files"] {
   const relative = directories.find((directory) => !isAbsolute(directory));
   if (relative !== undefined) throw new ConfigFileError(`${section.at("directories")}: ${JSON.stringify(relative)} is not absolute`);
   return { directories };
+}
+
+function readContainers(section: Section): RobotConfig["containers"] {
+  const { devices, host_network } = ROBOT_CONFIG_DEFAULT.containers;
+  const containers = { devices: section.onOff("devices") ?? devices, host_network: section.onOff("host_network") ?? host_network };
+  section.end();
+  return containers;
 }
 
 function readSigned(section: Section): RobotConfig["signed"] {

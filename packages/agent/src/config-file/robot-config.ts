@@ -52,6 +52,11 @@ export interface RobotConfig {
     /** Below which files may be read and written; absolute. */
     directories: string[];
   };
+  containers: {
+    /** What their manifests may ask of the robot. */
+    devices: boolean;
+    host_network: boolean;
+  };
   signed: {
     /** What stays possible while this robot accepts signed releases only. */
     allow: SignedSwitch[];
@@ -67,5 +72,6 @@ export const ROBOT_CONFIG_DEFAULT: RobotConfig = {
   logs: { journald: false, files: [], rosout: false },
   forward: { allow: ["127.0.0.1:*", "[::1]:*"] },
   files: { directories: ["/"] },
+  containers: { devices: false, host_network: false },
   signed: { allow: [] },
 };

@@ -29,7 +29,7 @@ async function bundle(rig: DeploymentsRig, tag: string, version: number): Promis
 
 const versionOf = (rig: DeploymentsRig, { release }: TestRelease): string => path.join(rig.state, "apps", "main", "versions", release.id);
 const outOf = (rig: DeploymentsRig): string => fs.readFileSync(path.join(rig.state, "out"), "utf8");
-const kill = (rig: DeploymentsRig): void => rig.processes("main").forEach((pid) => process.kill(pid, "SIGKILL"));
+const kill = async (rig: DeploymentsRig): Promise<void> => rig.processes("main").forEach((pid) => process.kill(pid, "SIGKILL"));
 const restarted = async (rig: DeploymentsRig): Promise<void> => {
   await rig.deployments.stop();
   await rig.boot();
@@ -88,7 +88,7 @@ test(
     rig.server.trouble = () => ({ status: 404 });
     fs.writeFileSync(path.join(versionOf(rig, one), "run.sh"), SAYS("EVIL"));
     rig.reports.length = 0;
-    kill(rig);
+    await kill(rig);
     await until("the app is reported as failed", () => rig.reports.some((body) => body.kind === "app" && body.status === "failed"));
     assert.equal(rig.deployments.workloads()[0]?.status, "failed");
     assert.deepEqual(rig.processes("main"), []);

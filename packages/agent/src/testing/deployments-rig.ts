@@ -52,6 +52,8 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
     log_spool_bytes_max: 1_000_000,
     file_directories: [],
     mount_directories: [],
+    allow_devices: true,
+    allow_host_network: true,
     container_sockets: [],
     robot: ROBOT_CONFIG_DEFAULT,
     workload_environment: { PATH: process.env["PATH"] ?? "/usr/bin:/bin" },

@@ -17,6 +17,8 @@ export interface CreateContext {
   state_directory: string;
   configs_directory: string;
   mount_directories: readonly string[];
+  allow_devices: boolean;
+  allow_host_network: boolean;
   /** Sockets of container engines: whoever has one has the robot. */
   engine_sockets: readonly string[];
   /** undefined: the container does not reach the agent. */
@@ -28,7 +30,7 @@ export interface CreateContext {
 const RESTART = { always: "unless-stopped", on_failure: "on-failure", never: "no" } as const;
 const NANO = 1_000_000_000;
 
-/** What the engine is asked for. Throws StepFailure `rejected_by_robot` for a mount that this robot does not allow. */
+/** What the engine is asked for. Throws StepFailure `rejected_by_robot` for what of the robot a container may not have. */
 export function createOptions(context: CreateContext): ContainerCreateOptions {
   const { app, release, spec, image_id, state_directory, suffix } = context;
   return {
@@ -58,7 +60,16 @@ export function createOptions(context: CreateContext): ContainerCreateOptions {
   };
 }
 
+/** Devices and the robot's network reach past the container, so the robot itself has to allow them. */
+function requireAllowed({ spec, allow_devices, allow_host_network }: CreateContext): void {
+  const refuse = (field: string, flag: string): StepFailure =>
+    new StepFailure("rejected_by_robot", `manifest: ${field} is refused: this robot does not allow it (${flag})`);
+  if (spec.devices.length > 0 && !allow_devices) throw refuse("devices", "--allow-devices");
+  if (spec.host_network && !allow_host_network) throw refuse("host_network", "--allow-host-network");
+}
+
 function hostConfig(context: CreateContext): NonNullable<ContainerCreateOptions["HostConfig"]> {
+  requireAllowed(context);
   const { spec } = context;
   const { memory_bytes, cpus, pids } = spec.limits;
   return {

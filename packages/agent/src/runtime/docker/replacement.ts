@@ -75,6 +75,8 @@ export class Replacement {
       state_directory: paths.root,
       configs_directory: paths.configs,
       mount_directories: config.mount_directories,
+      allow_devices: config.allow_devices,
+      allow_host_network: config.allow_host_network,
       engine_sockets: config.container_sockets,
       socket: this.#socket.prepare(),
       suffix: Buffer.from(clock.randomBytes(SUFFIX_BYTES)).toString("hex"),
