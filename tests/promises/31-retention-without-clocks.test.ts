@@ -11,7 +11,7 @@ import { rowsOf } from "../processes/database-rows.ts";
 import { insertEveryRow, type Row } from "../processes/every-row.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { directoryBlobs } from "../../packages/server/src/engines/blobs/index.ts";
-import { startBlobSweep } from "../../packages/server/src/features/releases/index.ts";
+import { startBlobSweep, startUploadExpiry } from "../../packages/server/src/features/releases/index.ts";
 import { sweepTickets } from "../../packages/server/src/features/streams/tickets.ts";
 import { startFeaturePlane } from "../../packages/server/src/features/testing/feature-plane.ts";
 import { RetentionClock } from "../../packages/server/src/kernel/retention-clock.ts";
@@ -34,6 +34,7 @@ const DELETED_BY_AGE = [
   "health_history",
   "idempotency",
   "log_batch",
+  "log_robot_usage",
   "log_usage",
   "shell_recording",
   "stream_ticket",
@@ -85,7 +86,7 @@ test("deletions by age after starts ten years off, ahead and behind: each loop h
   /** What a run of the server deletes in so many hours. */
   const run = async (hours: number): Promise<string[]> => {
     plane.retention_clock = await RetentionClock.open({ ...plane, has_remote_database: false });
-    const loops = [plane.retention_clock.start(), startBlobSweep(plane), ...(await startRetentionLoops(plane))];
+    const loops = [plane.retention_clock.start(), startBlobSweep(plane), startUploadExpiry(plane), ...(await startRetentionLoops(plane))];
     await clock.advance({ hours, minutes: 1 });
     await sweepTickets(plane);
     for (const loop of loops) await loop.stop();
