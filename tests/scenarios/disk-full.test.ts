@@ -37,6 +37,10 @@ test(
     await refusedUpload(server, ledger, token, disk);
 
     assert.equal(await writeUntilRefused(ledger, disk), "the server's disk is full, nothing was written");
+    disk.fill();
+    const ready = (await (await fetch(`${server.url}/readyz`)).json()) as { checks: Record<string, string> };
+    assert.equal(ready.checks["disk"], "full", "reads work, and what makes room again comes through the API");
+    assert.match(await (await fetch(`${server.url}/metrics`)).text(), /^robofleet_disk_full 1$/m);
     await fillLog(server);
     await server.program.until("PostgreSQL to end", () => server.program.output.includes("PostgreSQL ended unexpectedly, restarting it"));
     disk.fill();

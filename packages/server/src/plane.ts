@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { readFile, rename, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { type Activity, type Clock, idleActivity, idSource } from "@robofleet/clock";
@@ -9,19 +9,8 @@ import { type Limits, type Settings, SettingsError } from "./config.ts";
 import type { Plane } from "./context.ts";
 import { type Blobs, directoryBlobs, s3Blobs, S3Error } from "./engines/blobs/index.ts";
 import { type Bus, localBus, natsBus } from "./engines/bus/index.ts";
-import {
-  connect,
-  type DbAddress,
-  isConnectionLost,
-  isDiskFull,
-  isOutage,
-  isTimeout,
-  isUniqueViolation,
-  migrate,
-  MIGRATIONS_DIRECTORY,
-} from "./engines/db/index.ts";
-import { refuseUnfinished } from "./engines/db/backup/index.ts";
-import { type Embedded, startEmbedded } from "./engines/db/embedded/index.ts";
+import { type DbAddress, isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "./engines/db/index.ts";
+import type { Embedded } from "./engines/db/embedded/index.ts";
 import { findPlaces } from "./features/access/index.ts";
 import { countDataKeys, rewrapDataKeys } from "./features/configs/index.ts";
 import { answerRobotAhead, greetRobot, ReportIntake, robotOnline, takeProgress } from "./features/deployments/index.ts";
@@ -45,6 +34,7 @@ import { openTls, type Tls } from "./kernel/tls/index.ts";
 import { Gateway, Lease, type LinkHandlers, type Nodes, openNodes, refuseUpgrade, writeNodeAddress } from "./link/index.ts";
 import { mountRoutes } from "./mount-routes.ts";
 import { startLoops } from "./start-loops.ts";
+import { openDatabase } from "./open-database.ts";
 import { announceStop, stopHttp } from "./stop-http.ts";
 import { undoAll } from "./undo.ts";
 
@@ -151,13 +141,7 @@ async function buildPlane(
 ): Promise<{ plane: Plane; gateway: Gateway; lease: Lease; embedded: Embedded | undefined }> {
   const { settings, clock, log, activity = idleActivity } = options;
   const { limits } = settings;
-  await mkdir(settings.data_directory, { recursive: true, mode: 0o711 });
-  await refuseUnfinished(settings.data_directory);
-  const embedded = (options.database ?? settings.database_url) === undefined ? await startOwnDatabase(options, started) : undefined;
-  const connection = embedded?.connection ?? options.database ?? settings.database_url!;
-  if (options.database === undefined) await migrate(connection, { directory: MIGRATIONS_DIRECTORY, log });
-  const db = await connect({ connection, pool_size: limits.database_connections, clock, log, check_rows: options.check_rows, activity });
-  started.push(() => db.close());
+  const { db, embedded } = await openDatabase(options, started);
   const secrets = await openSecrets(settings, db, log);
   const tls = await openOwnTls(options, started);
   const lease = await Lease.take({ db, clock, log }, await nodeId(settings.data_directory));
@@ -280,12 +264,6 @@ function rateLimits(clock: Clock, limits: Limits): Plane["rate_limits"] {
     unknown: new AddressRateLimit(clock, "unknown", unknown),
     admin: new AddressRateLimit(clock, "admin", unknown),
   };
-}
-
-async function startOwnDatabase({ settings, clock, log }: PlaneOptions, started: (() => Promise<unknown>)[]): Promise<Embedded> {
-  const embedded = await startEmbedded({ directory: path.join(settings.data_directory, "postgres"), clock, log });
-  started.push(() => embedded.stop());
-  return embedded;
 }
 
 /** The node keeps its id over restarts, so that it knows the robots that its dead runs held. */

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -41,6 +42,22 @@ function assertUnwell(found: Seen | Seen[], ...expected: RegExp[]): void {
   assert.equal(seen.length, expected.length, JSON.stringify(seen));
   for (const [at, pattern] of expected.entries()) assert.match(seen[at] ?? "", pattern);
 }
+
+test("a variable that rf or rf-agent reads is no typo of one of the server", () => {
+  const sources = globSync(path.join(import.meta.dirname, "../../../{cli,agent,sdk}/src/**/*.ts")).filter(
+    (file) => !file.endsWith(".test.ts"),
+  );
+  const names = new Set(sources.flatMap((file) => readFileSync(file, "utf8").match(/\bROBOFLEET_[A-Z][A-Z_]*[A-Z]\b/g) ?? []));
+  assert.ok(names.has("ROBOFLEET_TOKEN") && names.has("ROBOFLEET_STATE"), [...names].join());
+  for (const name of names) {
+    const findings = judgeSettings({ env: { [name]: "x" }, settings, wrong_settings: [] });
+    assert.deepEqual(
+      findings.filter(({ status }) => status === "warning" && name !== "ROBOFLEET_FAILPOINT"),
+      [],
+      name,
+    );
+  }
+});
 
 test("every setting that is wrong is told at once, and the others are read all the same", () => {
   const read = readAllSettings(

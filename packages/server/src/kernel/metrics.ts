@@ -55,6 +55,11 @@ export function createMetrics() {
       help: "Connections to the listener for other nodes that were no living node's",
       registers,
     }),
+    disk_full: new Gauge({
+      name: "robofleet_disk_full",
+      help: "1 when the disk of the data directory has less than 16 MiB free",
+      registers,
+    }),
     ...logMetrics(registers),
     targets_dispatched: new Counter({
       name: "robofleet_targets_dispatched_total",

@@ -5,7 +5,7 @@ import type { Settings } from "../../config.ts";
 import type { Check } from "../context.ts";
 import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
 import { shownTime } from "../shown.ts";
-import { writeDenied } from "./data-directory.ts";
+import { writeDenied } from "../../data-directory.ts";
 
 const CLOCK_WARNING_MS = 60_000;
 const LOOPBACK = /^http:\/\/(localhost|127\.|\[::1\])/;

@@ -1,7 +1,9 @@
-import { access, constants, mkdtemp, rmdir, stat, statfs } from "node:fs/promises";
+import { statfs } from "node:fs/promises";
 import path from "node:path";
+import { findObstacle, nearest } from "../../data-directory.ts";
+import { readSchemaRecord } from "../../engines/db/index.ts";
 import { refuseUnfinished } from "../../engines/db/backup/index.ts";
-import { errorCode, lockHolder, Refusal } from "../../engines/db/embedded/index.ts";
+import { lockHolder, Refusal } from "../../engines/db/embedded/index.ts";
 import type { Check, DoctorContext } from "../context.ts";
 import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
 import { shownBytes } from "../shown.ts";
@@ -11,55 +13,27 @@ export const dataDirectoryCheck: Check = {
   async check({ settings, wrong_parts }) {
     if (wrong_parts.has("data")) return [skipped("see settings")];
     const directory = path.resolve(settings.data_directory);
-    const there = await nearest(directory);
-    if (!there.is_directory) return [problem(`${there.place} is no directory`, "choose another with --data")];
-    const is_new = there.place !== directory;
-    const denied = await writeDenied(there.place);
-    if (denied !== undefined)
-      return [
-        problem(
-          is_new
-            ? `${directory} is not there, and cannot be made in ${there.place} (${denied})`
-            : `${directory} cannot be written (${denied})`,
-          "it must belong to the user who starts the server: chown it, start the server as its owner, or choose another with --data",
-        ),
-      ];
-    const found = [ok(is_new ? `${directory} is made at the first start` : `${directory} can be written`)];
+    const is_embedded = settings.database_url === undefined;
+    const obstacle = await findObstacle(directory, { is_embedded });
+    if (obstacle !== undefined) return [problem(obstacle.seen, obstacle.hint)];
+    const { place } = await nearest(directory);
+    const found = [ok(place === directory ? `${directory} can be written` : `${directory} is made at the first start`)];
+    if (is_embedded) found.push(...(await readStopped(directory)));
     try {
       await refuseUnfinished(directory);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       found.push(problem("a restore has begun to fill it, and has not ended", error.message));
     }
-    return [
-      ...found,
-      ...(await readHolder(directory, settings.database_url !== undefined)),
-      ...judgeDisk(await statfs(there.place), settings),
-    ];
+    return [...found, ...(await readHolder(directory, !is_embedded)), ...judgeDisk(await statfs(place), settings)];
   },
 };
 
-/** The directory, or what there is of its path. */
-async function nearest(directory: string): Promise<{ place: string; is_directory: boolean }> {
-  const found = await stat(directory).catch((error: unknown) => {
-    if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR") return undefined;
-    // What cannot be looked at is not made anew either.
-    return { isDirectory: () => true };
-  });
-  const parent = path.dirname(directory);
-  if (found !== undefined || parent === directory) return { place: directory, is_directory: found?.isDirectory() ?? false };
-  return await nearest(parent);
-}
-
-/** Why nothing can be made there: by trying, because access(2) does not know of read-only mounts of containers, quotas and the like. */
-export async function writeDenied(directory: string): Promise<string | undefined> {
-  try {
-    await access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
-    await rmdir(await mkdtemp(path.join(directory, ".robofleet-doctor-")));
-    return undefined;
-  } catch (error) {
-    return errorCode(error) ?? String(error);
-  }
+/** What the last server recorded about the embedded database. */
+async function readStopped(directory: string): Promise<Seen[]> {
+  const record = await readSchemaRecord(directory);
+  if (record === undefined) return [];
+  return [ok(`its database was started last by version ${record.version}, with migration ${record.migrations.at(-1) ?? "none"}`)];
 }
 
 async function readHolder(directory: string, has_database_url: boolean): Promise<Seen[]> {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,9 +7,11 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { int, row, sql } from "../../kernel/sql.ts";
 import { dumpSchema, isConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./index.ts";
+import { Refusal } from "./embedded/index.ts";
 import { migrationsIn } from "./migrate.ts";
 import { createTestDatabase, silentLog } from "./testing/index.ts";
 
+const FIRST_MIGRATION = "d1aab88edf949223ce439e845df1e53b57d502f7dc5f151b0c9dd497c7c25ff6";
 const TIMEOUT = { timeout: 120_000 };
 const SCHEMA_FILE = fileURLToPath(new URL("../../../schema.sql", import.meta.url));
 const countRow = row({ n: int });
@@ -60,6 +63,31 @@ test("a second start runs only what is new", TIMEOUT, async () => {
   assert.deepEqual(await migrate(database.connection, files), []);
   await writeFile(join(files.directory, "0002_second.sql"), "alter table first add column more text;");
   assert.deepEqual(await migrate(database.connection, files), ["0002_second"]);
+});
+
+test("a migration that was changed after it ran is refused by its name, with nothing changed", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  await using first = await directoryWith({ "0001_first.sql": "create table first (id int);" });
+  await migrate(database.connection, first);
+  await using changed = await directoryWith({
+    "0001_first.sql": "create table first (id bigint);",
+    "0002_expand_second.sql": "create table second (id int);",
+  });
+  await assert.rejects(
+    migrate(database.connection, changed),
+    (error) => error instanceof Refusal && /^migration 0001_first of this program differs/.test(error.message),
+  );
+  const db = await database.connect();
+  assert.equal((await db.one(sql(countRow)`select count(*)::int as n from schema_migration`)).n, 1);
+  // One that ran before checksums were stored gets its checksum now.
+  await db.run(sql`update schema_migration set checksum = null`);
+  assert.deepEqual(await migrate(database.connection, changed), ["0002_expand_second"]);
+  assert.equal((await db.one(sql(countRow)`select count(*)::int as n from schema_migration where checksum is not null`)).n, 2);
+});
+
+test("the first migration is the one that databases have", async () => {
+  const bytes = await readFile(join(MIGRATIONS_DIRECTORY, "0001_initial.sql"));
+  assert.equal(createHash("sha256").update(bytes).digest("hex"), FIRST_MIGRATION, "migrations never change: add a new one");
 });
 
 test("nodes that start at once migrate once", TIMEOUT, async () => {

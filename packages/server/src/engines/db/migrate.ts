@@ -1,7 +1,10 @@
-import { readdir } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { readdir, readFile } from "node:fs/promises";
+import path from "node:path";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
 import type { EngineLog } from "../log.ts";
+import { Refusal } from "./embedded/index.ts";
 import type { DbAddress } from "./connections.ts";
 import { classify } from "./errors.ts";
 
@@ -21,9 +24,13 @@ const LOCK_TIMEOUT_MS = 10 * 60_000;
  * Brings a database to this program's schema: runs the files of `directory` (`0001_name.sql`, up
  * only, in order) that it has not seen, all in one transaction. Nodes that start at once wait for
  * each other. Answers the names that were run. A database of the next version, which other nodes run already, is left as it
- * is; of one later than that, or when it does not say that it suits this one, it rejects with nothing changed.
+ * is; of one later than that, or when it does not say that it suits this one, it rejects with nothing changed. So it does when a file
+ * differs from what ran: the checksum of each is stored with its name. `on_schema` gets the names of all that the database has.
  */
-export async function migrate(connection: DbAddress, options: { directory: string; log: EngineLog }): Promise<string[]> {
+export async function migrate(
+  connection: DbAddress,
+  options: { directory: string; log: EngineLog; on_schema?: (migrations: string[]) => Promise<void> },
+): Promise<string[]> {
   const { directory, log } = options;
   const known = await migrationsIn(directory);
   const client = new pg.Client({
@@ -38,11 +45,15 @@ export async function migrate(connection: DbAddress, options: { directory: strin
     await client.query("select pg_advisory_lock(hashtext($1))", [MIGRATION_TABLE]);
     await client.query("set lock_timeout to 0");
     const ahead = await newerOne(client, known);
+    await refuseChanged(client, directory);
     if (ahead !== undefined) {
+      await options.on_schema?.(await listRun(client));
       log.warn({ migration: ahead }, "the database is one version ahead of this program");
       return [];
     }
     const run = await runPending(client, directory, log);
+    await storeChecksums(client, directory);
+    await options.on_schema?.(await listRun(client));
     if (run.length > 0) log.info({ migrations: run }, "database migrated");
     return run;
   } catch (error) {
@@ -73,18 +84,54 @@ export function oneAhead(run: readonly string[], known: ReadonlySet<string>): st
 
 /** As oneAhead; throws when the database is of a version that this one cannot run on. */
 async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<string | undefined> {
-  const table = await client.query<{ present: boolean }>(`select to_regclass('public.${MIGRATION_TABLE}') is not null as present`);
-  if (table.rows[0]?.present !== true) return undefined;
-  const { rows } = await client.query<{ name: string }>(`select name from public.${MIGRATION_TABLE} order by id`);
-  const run = rows.map((row) => row.name);
+  const run = await listRun(client);
   const next = oneAhead(run, known);
   const unknown = run.filter((name) => !known.has(name));
   if (next === undefined && unknown.length > 0) {
-    throw new Error(
+    throw new Refusal(
       `this database belongs to a newer version of Robofleet: it has migration ${unknown.join(", ")}, which this program does not know. Start the newer version, or restore a backup from before it.`,
     );
   }
   return next;
+}
+
+/** Names of the migrations that the database has, in the order in which they ran. */
+async function listRun(client: pg.Client): Promise<string[]> {
+  const table = await client.query<{ present: boolean }>(`select to_regclass('public.${MIGRATION_TABLE}') is not null as present`);
+  if (table.rows[0]?.present !== true) return [];
+  const { rows } = await client.query<{ name: string }>(`select name from public.${MIGRATION_TABLE} order by id`);
+  return rows.map((row) => row.name);
+}
+
+const checksumOf = async (directory: string, name: string): Promise<string> =>
+  createHash("sha256")
+    .update(await readFile(path.join(directory, `${name}.sql`)))
+    .digest("hex");
+
+/** Throws a Refusal when a migration that ran has another checksum than its file. One without a checksum ran before they were stored. */
+async function refuseChanged(client: pg.Client, directory: string): Promise<void> {
+  const known = await migrationsIn(directory);
+  const column = await client.query(
+    "select from pg_attribute where attrelid = to_regclass($1) and attname = 'checksum' and not attisdropped",
+    [`public.${MIGRATION_TABLE}`],
+  );
+  if (column.rowCount === 0) return;
+  const { rows } = await client.query<{ name: string; checksum: string | null }>(
+    `select name, checksum from public.${MIGRATION_TABLE} order by id`,
+  );
+  for (const { name, checksum } of rows) {
+    if (checksum === null || !known.has(name) || checksum === (await checksumOf(directory, name))) continue;
+    throw new Refusal(
+      `migration ${name} of this program differs from the one that ran on this database: install an unchanged Robofleet, or restore a backup of a database that this program made.`,
+    );
+  }
+}
+
+async function storeChecksums(client: pg.Client, directory: string): Promise<void> {
+  await client.query(`alter table public.${MIGRATION_TABLE} add column if not exists checksum text`);
+  const { rows } = await client.query<{ name: string }>(`select name from public.${MIGRATION_TABLE} where checksum is null`);
+  for (const { name } of rows)
+    await client.query(`update public.${MIGRATION_TABLE} set checksum = $2 where name = $1`, [name, await checksumOf(directory, name)]);
 }
 
 async function runPending(client: pg.Client, directory: string, log: EngineLog): Promise<string[]> {

@@ -5,7 +5,7 @@ import { httpError, notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
 import { countNodes } from "./count-nodes.ts";
-import { checkReady, reasonsNotReady } from "./ready.ts";
+import { checkReady, isDataDiskFull, reasonsNotReady } from "./ready.ts";
 
 export function operationRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getHealthz, async () => ({ status: "ok" as const }));
@@ -24,6 +24,7 @@ export function operationRoutes(http: Http, plane: Plane): void {
   plane.metrics.node_info.set({ node_id: plane.node.id, version: packageJson.version }, 1);
   serve(http, plane, routes.getMetrics, async () => {
     await countNodes(plane);
+    plane.metrics.disk_full.set((await isDataDiskFull(plane.settings)) ? 1 : 0);
     const { registry } = plane.metrics;
     return new Answer<never>(200, await registry.metrics(), { "content-type": registry.contentType });
   });

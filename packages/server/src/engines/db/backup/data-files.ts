@@ -30,6 +30,12 @@ export async function listStrange(data_directory: string): Promise<string[]> {
   return (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !KNOWN.test(name));
 }
 
+/** Whether a directory has files and none of them is of a data directory; what file systems and people leave in an empty one does not count. */
+export async function isForeign(data_directory: string): Promise<boolean> {
+  const names = (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => name !== "lost+found" && !name.startsWith("."));
+  return names.length > 0 && !names.some((name) => KNOWN.test(name));
+}
+
 export interface CopiedData {
   files: BackupFile[];
   /** Artifacts whose bytes are not those that their name promises. */

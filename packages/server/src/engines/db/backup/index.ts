@@ -1,3 +1,4 @@
+export { isForeign } from "./data-files.ts";
 export { type BackupMade, type BackupOptions, makeBackup } from "./make-backup.ts";
 export { restoreBackup, type RestoreOptions } from "./restore-backup.ts";
 export { refuseUnfinished } from "./unfinished.ts";

@@ -96,7 +96,7 @@ async function makeCluster(directory: string, binaries: Binaries, runAs: RunAs, 
   const { code, output } = await run(command.file, command.args, { env: binaries.environment, cwd: "/", ...command.account });
   if (code !== 0) {
     await rm(half, { recursive: true, force: true });
-    throw new Error(`initdb failed in ${half}: ${output.trim() || `exit code ${code}`}`);
+    throw new Refusal(`initdb failed in ${half}: ${output.trim() || `exit code ${code}`}`);
   }
   await rename(half, directory);
   await syncDirectory(parent);

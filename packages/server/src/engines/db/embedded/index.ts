@@ -1,6 +1,7 @@
 export { findBinaries } from "./binaries.ts";
 export { backup, type BackupOptions } from "./backup.ts";
 export { type BackupFile, type BackupManifest, copyHashed } from "./backup-files.ts";
+export { isControlFileWhole } from "./control-file.ts";
 export { type Connection } from "./connect.ts";
 export { type Log } from "./log.ts";
 export { lockDirectory, lockHolder } from "./lock.ts";

@@ -53,7 +53,7 @@ export async function bringUp(cluster: Cluster, signal?: AbortSignal): Promise<R
     const started = await start(cluster, signal);
     if ("running" in started) return started.running;
     if (!started.held || cluster.clock.monotonic() > deadline || signal?.aborted) {
-      throw new Error(`PostgreSQL did not start on ${cluster.directory}: ${started.failure}`);
+      throw new Refusal(`PostgreSQL did not start on ${cluster.directory}: ${started.failure}`);
     }
     cluster.log.info({ directory: cluster.directory }, "the killed PostgreSQL still holds the database, trying again");
     await cluster.clock.sleep(HELD_RETRY_POLL_MS, signal);

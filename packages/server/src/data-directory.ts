@@ -1,0 +1,114 @@
+import { access, constants, mkdtemp, readdir, rmdir, stat, statfs } from "node:fs/promises";
+import path from "node:path";
+import { isForeign } from "./engines/db/backup/index.ts";
+import { errorCode, isControlFileWhole } from "./engines/db/embedded/index.ts";
+import { MIGRATIONS_DIRECTORY, migrationsIn, oneAhead, readSchemaRecord } from "./engines/db/index.ts";
+
+const MIB = 1024 ** 2;
+/** A new database takes 50 MiB, and its log grows before its first checkpoint. */
+const NEW_DATABASE_BYTES = 128 * MIB;
+/** PostgreSQL writes its lock file, and recovery what it replays. */
+const STARTED_DATABASE_BYTES = 2 * MIB;
+
+/** Why a server does not start on a data directory, and what to do. */
+export interface Obstacle {
+  seen: string;
+  hint: string;
+}
+
+/** The first thing that keeps a server from starting on this directory; undefined: nothing. Changes nothing that stays. */
+export async function findObstacle(data_directory: string, { is_embedded }: { is_embedded: boolean }): Promise<Obstacle | undefined> {
+  const directory = path.resolve(data_directory);
+  const { place, is_directory } = await nearest(directory);
+  if (!is_directory) return { seen: `${place} is no directory`, hint: "choose another with --data" };
+  const is_new = place !== directory;
+  const denied = await writeDenied(place);
+  if (denied !== undefined) return deniedObstacle(directory, place, denied);
+  if (is_new && place !== path.dirname(directory))
+    return { seen: `${path.dirname(directory)} does not exist`, hint: `make it (mkdir -p ${path.dirname(directory)}) or correct --data` };
+  const { mode } = await stat(place);
+  if (!is_new && (mode & 0o002) !== 0)
+    return {
+      seen: `${directory} can be written by every user of this machine`,
+      hint: `chmod o-w ${directory}, and check who wrote into it`,
+    };
+  if (!is_new && (await isForeign(directory)))
+    return { seen: `${directory} has files, and none of them is Robofleet's`, hint: "choose a new or empty directory with --data" };
+  return is_embedded ? await databaseObstacle(directory, place) : undefined;
+}
+
+function deniedObstacle(directory: string, place: string, code: string): Obstacle {
+  const seen =
+    place === directory
+      ? `${directory} cannot be written (${code})`
+      : `${directory} is not there, and cannot be made in ${place} (${code})`;
+  if (code === "ENOSPC" || code === "EDQUOT") return { seen, hint: "make room on this disk, or choose another with --data" };
+  if (code === "EROFS") return { seen, hint: "mount it writable, or choose another with --data" };
+  return {
+    seen,
+    hint: "it must belong to the user who starts the server: chown it, start the server as its owner, or choose another with --data",
+  };
+}
+
+/** What keeps the embedded database from starting. */
+async function databaseObstacle(directory: string, place: string): Promise<Obstacle | undefined> {
+  const database = path.join(directory, "postgres");
+  const found = await stat(database).catch(() => undefined);
+  const is_new = found === undefined || (await readdir(database).catch(() => ["unreadable"])).length === 0;
+  const { bavail, bsize } = await statfs(place);
+  const free = bavail * bsize;
+  const needed = is_new ? NEW_DATABASE_BYTES : STARTED_DATABASE_BYTES;
+  if (free < needed)
+    return {
+      seen: `the disk of ${directory} has ${Math.floor(free / MIB)} MiB free, and ${is_new ? "a new database" : "the database"} needs ${needed / MIB} MiB to start`,
+      hint: "make room on this disk, or choose another with --data",
+    };
+  if (is_new) return undefined;
+  if ((found.mode & 0o027) !== 0)
+    return { seen: `${database} is open to other users (mode ${(found.mode & 0o777).toString(8)})`, hint: `chmod 700 ${database}` };
+  const has_version = await access(path.join(database, "PG_VERSION")).then(
+    () => true,
+    () => false,
+  );
+  if (has_version && !(await isControlFileWhole(database)))
+    return {
+      seen: `the database in ${database} is damaged (global/pg_control)`,
+      hint: "restore a backup into a new directory with robofleet restore",
+    };
+  return await versionObstacle(directory);
+}
+
+async function versionObstacle(directory: string): Promise<Obstacle | undefined> {
+  const record = await readSchemaRecord(directory);
+  if (record === undefined) return undefined;
+  const known = await migrationsIn(MIGRATIONS_DIRECTORY);
+  const unknown = record.migrations.filter((name) => !known.has(name));
+  if (unknown.length === 0 || oneAhead(record.migrations, known) !== undefined) return undefined;
+  return {
+    seen: `the database in ${directory} belongs to a newer version of Robofleet (${record.version}): it has ${unknown.join(", ")}`,
+    hint: "start the newer version, or restore a backup from before it",
+  };
+}
+
+/** The directory, or what there is of its path. */
+export async function nearest(directory: string): Promise<{ place: string; is_directory: boolean }> {
+  const found = await stat(directory).catch((error: unknown) => {
+    if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR") return undefined;
+    // What cannot be looked at is not made anew either.
+    return { isDirectory: () => true };
+  });
+  const parent = path.dirname(directory);
+  if (found !== undefined || parent === directory) return { place: directory, is_directory: found?.isDirectory() ?? false };
+  return await nearest(parent);
+}
+
+/** Why nothing can be made there: by trying, because access(2) does not know of read-only mounts of containers, quotas and the like. */
+export async function writeDenied(directory: string): Promise<string | undefined> {
+  try {
+    await access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
+    await rmdir(await mkdtemp(path.join(directory, ".robofleet-doctor-")));
+    return undefined;
+  } catch (error) {
+    return errorCode(error) ?? String(error);
+  }
+}
