@@ -1,7 +1,7 @@
 import { access, constants, mkdtemp, readdir, rmdir, stat, statfs } from "node:fs/promises";
 import path from "node:path";
 import { isForeign } from "./engines/db/backup/index.ts";
-import { errorCode, isControlFileWhole } from "./engines/db/embedded/index.ts";
+import { errorCode, findBinaries, isControlFileWhole } from "./engines/db/embedded/index.ts";
 import { MIGRATIONS_DIRECTORY, migrationsIn, oneAhead, readSchemaRecord } from "./engines/db/index.ts";
 
 const MIB = 1024 ** 2;
@@ -66,11 +66,12 @@ async function databaseObstacle(directory: string, place: string): Promise<Obsta
   if (is_new) return undefined;
   if ((found.mode & 0o027) !== 0)
     return { seen: `${database} is open to other users (mode ${(found.mode & 0o777).toString(8)})`, hint: `chmod 700 ${database}` };
-  const has_version = await access(path.join(database, "PG_VERSION")).then(
+  const can_start = await findBinaries(database).then(
     () => true,
+    // A database of another major or none at all: the choice of the binaries refuses it with what to do.
     () => false,
   );
-  if (has_version && !(await isControlFileWhole(database)))
+  if (can_start && !(await isControlFileWhole(database)))
     return {
       seen: `the database in ${database} is damaged (global/pg_control)`,
       hint: "restore a backup into a new directory with robofleet restore",

@@ -30,9 +30,12 @@ export async function listStrange(data_directory: string): Promise<string[]> {
   return (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !KNOWN.test(name));
 }
 
-/** Whether a directory has files and none of them is of a data directory; what file systems and people leave in an empty one does not count. */
+/** What file systems, people and `npm start` put into a directory before the first start. */
+const BESIDE = /^(lost\+found|demo|\..*)$/;
+
+/** Whether a directory has files and none of them is of a data directory. */
 export async function isForeign(data_directory: string): Promise<boolean> {
-  const names = (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => name !== "lost+found" && !name.startsWith("."));
+  const names = (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !BESIDE.test(name));
   return names.length > 0 && !names.some((name) => KNOWN.test(name));
 }
 
