@@ -5,14 +5,12 @@ import { ok, problem, type Seen, warning } from "../finding.ts";
 
 const KNOWN = new Set(SERVE_ENVIRONMENT.map(([name]) => name));
 /** What `rf` and `rf-agent` read: on a machine that has them too, no typo of a variable of the server. */
-const OF_OTHER_PROGRAMS = new Set(
-  [
-    ...["ADMIN_TOKEN", "AGENT_CONFIG", "AGENT_LOG_LEVEL", "ALLOW_INSECURE_HTTP", "APP", "BASE_URL", "CA_FINGERPRINT", "COMPLETION_MS"],
-    ...["CONFIG_DIR", "CONTAINER_SOCKET", "DEBUG", "ENROLL_KEY", "ORG", "PAGER", "PROFILE", "RELEASE", "ROBOT_NAME", "SERVER"],
-    ...["SAFE_TO_UPDATE_COMMAND", "SAFE_TO_UPDATE_TIMEOUT", "SAFE_TO_UPDATE_URL", "SHELL", "SHELL_ID", "SOCKET", "SOCKET_GROUP", "STATE"],
-    ...["TOKEN", "FAILPOINT", "FAILPOINT_LOG"],
-  ].map((name) => `ROBOFLEET_${name}`),
-);
+const OTHER_NAMES =
+  "ADMIN_TOKEN AGENT_CONFIG AGENT_LOG_LEVEL ALLOW_INSECURE_HTTP APP BASE_URL CA_FINGERPRINT COMPLETION_MS " +
+  "CONFIG_DIR CONTAINER_SOCKET DEBUG ENROLL_KEY ORG PAGER PROFILE RELEASE ROBOT_NAME SERVER " +
+  "SAFE_TO_UPDATE_COMMAND SAFE_TO_UPDATE_TIMEOUT SAFE_TO_UPDATE_URL SHELL SHELL_ID SOCKET SOCKET_GROUP STATE " +
+  "TOKEN FAILPOINT FAILPOINT_LOG";
+const OF_OTHER_PROGRAMS = new Set(OTHER_NAMES.split(" ").map((name) => `ROBOFLEET_${name}`));
 /** Letters between a variable and the one that was meant; with three, ROBOFLEET_ORG of `rf` would be ROBOFLEET_TLS. */
 const TYPO_LETTERS_MAX = 2;
 
