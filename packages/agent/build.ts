@@ -11,7 +11,10 @@ const UNUSED = /^(?:@grpc\/grpc-js|@grpc\/proto-loader|protobufjs|ssh2|tar-fs)$/
 const withoutUnused: Plugin = {
   name: "without-unused",
   setup(build) {
-    build.onResolve({ filter: UNUSED }, ({ path: name }) => ({ path: name, namespace: "unused" }));
+    // The agent itself reads protobuf messages of ROS bridges.
+    build.onResolve({ filter: UNUSED }, ({ path: name, importer }) =>
+      importer.startsWith(path.join(here, "src")) ? undefined : { path: name, namespace: "unused" },
+    );
     build.onLoad({ filter: /.*/, namespace: "unused" }, () => ({ contents: "module.exports = {};", loader: "js" }));
   },
 };

@@ -140,7 +140,9 @@ export class RosBridge {
         failures = 0;
         this.#adapter = undefined;
         for (const shared of this.#subscriptions.values()) shared.detach();
-        await adapter.close();
+        await adapter
+          .close()
+          .catch((error: unknown) => log.warn({ adapter: adapter.name, reason: errorText(error) }, "an adapter did not close"));
         if (!this.#stopping.signal.aborted) log.warn({ adapter: adapter.name, reason }, "ROS is gone");
       }
       if (this.#stopping.signal.aborted) return;

@@ -33,7 +33,7 @@ export function readChannel(value: unknown): FoxgloveChannel | undefined {
 /** How messages of the channel are read. What is in no encoding of ROS becomes an UndecodedMessage. */
 export async function decoderOf(channel: FoxgloveChannel): Promise<Decode> {
   const { encoding, schema, schema_encoding } = channel;
-  const wanted = `${encoding}+${schema_encoding ?? { cdr: "ros2msg", ros1: "ros1msg" }[encoding] ?? ""}`;
+  const wanted = `${encoding}+${schema_encoding ?? { cdr: "ros2msg", ros1: "ros1msg", protobuf: "protobuf" }[encoding] ?? ""}`;
   switch (wanted) {
     case "cdr+ros2msg": {
       const [{ parse }, { MessageReader }] = await Promise.all([import("@foxglove/rosmsg"), import("@foxglove/rosmsg2-serialization")]);
@@ -48,6 +48,8 @@ export async function decoderOf(channel: FoxgloveChannel): Promise<Decode> {
       const reader = new MessageReader(parseRos2idl(schema));
       return (bytes) => reader.readMessage(bytes);
     }
+    case "protobuf+protobuf":
+      return (await import("./protobuf.ts")).protobufDecoder(channel);
     case "ros1+ros1msg": {
       const [{ parse }, { MessageReader }] = await Promise.all([import("@foxglove/rosmsg"), import("@foxglove/rosmsg-serialization")]);
       const reader = new MessageReader(parse(schema));

@@ -6,6 +6,8 @@ import { parse } from "@foxglove/rosmsg";
 import { MessageWriter as Ros1Writer } from "@foxglove/rosmsg-serialization";
 import { MessageWriter as CdrWriter } from "@foxglove/rosmsg2-serialization";
 import { FoxgloveServer, type IWebSocket } from "@foxglove/ws-protocol";
+import protobuf from "protobufjs";
+import descriptor from "protobufjs/ext/descriptor/index.js";
 import { type WebSocket, WebSocketServer } from "ws";
 import { type RosAdapter, type RosMessage, UndecodedMessage } from "../adapter.ts";
 import { adapterOptions, eventually } from "../testing/adapter-options.ts";
@@ -137,7 +139,7 @@ test(
     served.advertise(1, "/chatter", { encoding: "cdr", schemaName: "std_msgs/msg/String", schema: "string data\n" });
     served.advertise(2, "/point", { encoding: "cdr", schemaName: "demo_msgs/msg/Point", schema: POINT, schemaEncoding: "ros2msg" });
     served.advertise(3, "/pose", { encoding: "cdr", schemaName: "demo_msgs/msg/Pose", schema: POINT_IDL, schemaEncoding: "ros2idl" });
-    served.advertise(4, "/other", { encoding: "protobuf", schemaName: "Thing", schema: "", schemaEncoding: "protobuf" });
+    served.advertise(4, "/other", { encoding: "flatbuffer", schemaName: "Thing", schema: "", schemaEncoding: "flatbuffer" });
     await eventually(async () => (await adapter.topics()).length === 4);
     for (const topic of ["/chatter", "/point", "/pose", "/other"]) await adapter.subscribe(topic, take);
     await eventually(() => served.subscriptions().length === 4);
@@ -162,7 +164,7 @@ test(
     const undecoded = came[3]!.message;
     assert.ok(undecoded instanceof UndecodedMessage);
     assert.deepEqual([...undecoded.bytes], [8, 1]);
-    assert.match(undecoded.reason, /protobuf/);
+    assert.match(undecoded.reason, /flatbuffer/);
   },
 );
 
@@ -234,3 +236,36 @@ test("an adapter says why it is gone when its server ends, and when it is closed
   await other.close();
   await other.gone;
 });
+
+const PROTO = `syntax = "proto3";
+package demo;
+enum Mode { IDLE = 0; RUN = 1; }
+message Point { double x = 1; int64 count = 2; }
+message Pose { Point at = 1; repeated float ranges = 2; string name = 3; bytes data = 4; Mode mode = 5; }`;
+
+test(
+  "messages in protobuf are read by the descriptors of their channel, and a schema that is none says why",
+  { timeout: TIMEOUT_MS },
+  async (t) => {
+    const { adapter, served } = await startSdk(t);
+    const came: RosMessage[] = [];
+    const { root } = protobuf.parse(PROTO);
+    root.resolveAll();
+    const set = (root as unknown as { toDescriptor(edition: string): protobuf.Message }).toDescriptor("proto3");
+    const schema = Buffer.from(descriptor.FileDescriptorSet.encode(set).finish()).toString("base64");
+    served.advertise(1, "/pose", { encoding: "protobuf", schemaName: "demo.Pose", schema, schemaEncoding: "protobuf" });
+    served.advertise(2, "/broken", { encoding: "protobuf", schemaName: "demo.None", schema, schemaEncoding: "protobuf" });
+    await eventually(async () => (await adapter.topics()).length === 2);
+    for (const topic of ["/pose", "/broken"]) await adapter.subscribe(topic, (message) => came.push(message));
+    await eventually(() => served.subscriptions().length === 2);
+    const type = root.lookupType("demo.Pose");
+    const pose = { at: { x: 1.5, count: "9007199254740993" }, ranges: [0.5, 2], name: "hü", data: Buffer.from([1, 2]), mode: "RUN" };
+    const bytes = type.encode(type.fromObject(pose)).finish();
+    served.publish(1, bytes);
+    await eventually(() => came.length === 1);
+    assert.deepEqual([came[0]!.type, came[0]!.message], ["demo.Pose", pose]);
+    served.publish(2, bytes);
+    await eventually(() => came.length === 2);
+    assert.ok(came[1]!.message instanceof UndecodedMessage);
+  },
+);
