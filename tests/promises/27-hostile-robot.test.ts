@@ -18,7 +18,7 @@ const FRAMES = promiseSize({ test: 10_000, full: 1_000_000 });
 /** Of the attacks on frames every so many; the others are all made. */
 const EVERY = promiseSize({ test: 500, full: 1 });
 const FRAMES_OF_ATTACK = promiseSize({ test: 8_192, full: 65_536 });
-const ATTACK_MS = promiseSize({ test: 100, full: 3_000 });
+const ATTACK_MS = promiseSize({ test: 100, full: 1_000 });
 const IDLE_MS = promiseSize({ test: 750, full: 20_000 });
 const PROBES_PER_SECOND = 50;
 const RSS_GROWTH_MAX = 64 * 1024 ** 2;
