@@ -9,8 +9,8 @@ export function OutageNote() {
     <div role="status" data-outage className="flex shrink-0 items-start gap-2.5 border-b border-bad bg-bad-soft px-4 py-2 md:px-6">
       <CloudOff size={16} aria-hidden className="mt-0.5 shrink-0 text-bad" />
       <p className="min-w-0">
-        <strong className="font-semibold">The server does not answer.</strong> This page shows data from{" "}
-        <Time at={new Date(outage.since_ms).toISOString()} />. Actions are disabled until the server answers; the page reconnects
+        <strong className="font-semibold">The server does not answer.</strong> This page shows data of{" "}
+        <Time at={new Date(outage.since_ms).toISOString()} exact />. Actions are disabled until the server answers; the page reconnects
         automatically.
       </p>
     </div>
