@@ -8,7 +8,7 @@ import type { Logger } from "pino";
 import { type Limits, type Settings, SettingsError } from "./config.ts";
 import type { Plane } from "./context.ts";
 import { type Blobs, directoryBlobs, s3Blobs, S3Error } from "./engines/blobs/index.ts";
-import { type Bus, localBus, natsBus } from "./engines/bus/index.ts";
+import { type Bus, exposureOf, localBus, natsBus } from "./engines/bus/index.ts";
 import { type DbAddress, isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "./engines/db/index.ts";
 import type { Embedded } from "./engines/db/embedded/index.ts";
 import { findPlaces } from "./features/access/index.ts";
@@ -223,6 +223,8 @@ async function openBlobs({ settings, clock, log }: PlaneOptions, retention_clock
 async function openBus({ settings, clock, log, activity = idleActivity }: PlaneOptions, metrics: Metrics): Promise<Bus> {
   const onConnected = (connected: boolean): void => metrics.bus_connected.set(connected ? 1 : 0);
   onConnected(settings.bus === undefined);
+  const exposure = settings.bus && exposureOf(settings.bus);
+  if (exposure !== undefined) log.warn({ missing: exposure }, "ROBOFLEET_BUS_URL names another machine without credentials or TLS");
   const shared = settings.bus && natsBus({ address: settings.bus, clock, log, activity, onConnected });
   const bus = (await shared) ?? localBus({ log, activity });
   bus.onGap(() => metrics.bus_gaps.inc());

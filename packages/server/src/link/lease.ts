@@ -2,7 +2,7 @@ import type { Clock, Timer } from "@robofleet/clock";
 import type { JsonValue } from "@robofleet/protocol";
 import type { Logger } from "pino";
 import packageJson from "../../package.json" with { type: "json" };
-import type { Bus } from "../engines/bus/index.ts";
+import { type Bus, isInteger, isText, readHint } from "../engines/bus/index.ts";
 import { background, type Background } from "../kernel/background.ts";
 import type { Db } from "../kernel/db.ts";
 import { bigint, bool, int, list, nullable, row, type RowOf, sql, text, timestamptz } from "../kernel/sql.ts";
@@ -120,7 +120,7 @@ export class Lease {
       if (!this.is_held && !this.#is_superseded) duties.cutOff();
     };
     const unsubscribe = duties.bus.subscribe(NODE_OVER, (message: JsonValue) => {
-      const { id, epoch } = message as { id: string; epoch: number };
+      const { id, epoch } = readHint<{ id: string; epoch: number }>(message, { id: isText, epoch: isInteger });
       if (id === this.node.id && epoch === this.node.epoch) sendAway();
     });
     // Apart from the renewal, which may be waiting for an answer. One that hears nobody at all must take it that the others go on.

@@ -22,4 +22,28 @@ export interface Bus {
   close(): Promise<void>;
 }
 
+/** Thrown by a listener for a message that it cannot read. The bus logs it on the level debug: anyone who may publish can cause it. */
+export class MalformedHint extends Error {}
+
+/** Whether a value of a message is of this kind. */
+type Check = (value: unknown) => boolean;
+export const isText: Check = (value) => typeof value === "string";
+export const isInteger: Check = (value) => Number.isSafeInteger(value);
+export const isListOf =
+  (check: Check): Check =>
+  (value) =>
+    Array.isArray(value) && value.every(check);
+
+/**
+ * Checks that a message has these fields. Anyone who may publish on the bus decides what a message holds.
+ *
+ * @throws MalformedHint
+ */
+export function readHint<T>(message: unknown, fields: { [K in keyof T]: Check }): T {
+  const is_object = typeof message === "object" && message !== null && !Array.isArray(message);
+  const given = is_object ? (message as Record<string, unknown>) : {};
+  if (!is_object || !Object.entries<Check>(fields).every(([field, check]) => check(given[field]))) throw new MalformedHint("malformed");
+  return given as T;
+}
+
 export type BusListener = (message: JsonValue, subject: string) => void | Promise<void>;

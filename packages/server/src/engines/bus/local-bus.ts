@@ -1,7 +1,7 @@
 import type { Activity } from "@robofleet/clock";
 import type { JsonValue } from "@robofleet/protocol";
 import type { EngineLog } from "../log.ts";
-import type { Bus, BusListener } from "./bus.ts";
+import { type Bus, type BusListener, MalformedHint } from "./bus.ts";
 
 /** Messages published and not yet delivered; more means that the event loop is stuck, and then a gap is announced instead. */
 const QUEUE_MESSAGES_MAX = 100_000;
@@ -89,7 +89,8 @@ async function tell({ log, activity }: Listened, listener: BusListener, message:
   try {
     await listener(message, subject);
   } catch (error) {
-    log.error({ err: error, subject }, "a bus listener failed");
+    if (error instanceof MalformedHint) log.debug?.({ subject }, "ignored a malformed message of the bus");
+    else log.error({ err: error, subject }, "a bus listener failed");
   } finally {
     end?.();
   }

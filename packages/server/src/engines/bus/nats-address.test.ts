@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { natsSubject, parseNatsUrl } from "./nats-address.ts";
+import { exposureOf, natsSubject, parseNatsUrl } from "./nats-address.ts";
 
 test("an address is read with its servers, its credentials and its prefix", () => {
   assert.deepEqual(parseNatsUrl("nats://nats.example.com"), {
@@ -44,4 +44,13 @@ test("the subjects that exist stay as they are, and no two become one", () => {
   const made = odd.map((subject) => natsSubject("p", subject));
   assert.equal(new Set(made).size, odd.length);
   for (const subject of made) assert.match(subject, /^p\.hint(\.[\w=-]+)+$/);
+});
+
+test("a NATS on another machine without credentials or TLS is reported, one on this machine is not", () => {
+  const exposure = (url: string): string | undefined => exposureOf(parseNatsUrl(url)!);
+  assert.equal(exposure("nats://127.0.0.1,localhost:4223,[::1]"), undefined);
+  assert.equal(exposure("tls://user:secret@bus.example.org"), undefined);
+  assert.equal(exposure("nats://user:secret@bus.example.org"), "tls");
+  assert.equal(exposure("tls://bus.example.org"), "credentials");
+  assert.equal(exposure("nats://127.0.0.1,10.0.0.9"), "credentials and tls");
 });

@@ -31,6 +31,18 @@ export function parseNatsUrl(url: string): NatsAddress | undefined {
   }
 }
 
+const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/i;
+
+/**
+ * What protects the bus too little: `credentials`, `tls`, or both as one text; undefined when both are given or NATS is on this
+ * machine. Without credentials anyone on the network may publish hints, and without TLS the password crosses it in the clear.
+ */
+export function exposureOf({ servers, credentials, tls }: NatsAddress): string | undefined {
+  if (servers.every(({ host }) => LOOPBACK.test(host))) return undefined;
+  const missing = [...(credentials === undefined ? ["credentials"] : []), ...(tls ? [] : ["tls"])];
+  return missing.length === 0 ? undefined : missing.join(" and ");
+}
+
 function parseServer(text: string): NatsAddress["servers"][number] | undefined {
   const match = /^(?:\[([0-9a-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d{1,5}))?$/i.exec(text);
   const host = match?.[1] ?? match?.[2];

@@ -283,7 +283,7 @@ export class NatsBus implements Bus {
     if (error !== null) return;
     const told = decode(message);
     if (told === undefined) {
-      if (this.#gap_wait === undefined) this.#log.warn({ subject: message.subject }, "a message on the bus could not be read");
+      this.#log.debug?.({ subject: message.subject }, "ignored a malformed message of the bus");
       this.#gap();
     } else if (told.from !== this.#id) take(told);
   }

@@ -1,5 +1,6 @@
 import type { JsonValue } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
+import { isListOf, isText, readHint } from "../../engines/bus/index.ts";
 import { alarm } from "../../kernel/alarm.ts";
 import { background } from "../../kernel/background.ts";
 import { HINT_AUTHORITY, recheckAuthorities } from "./authority-changes.ts";
@@ -107,6 +108,6 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
 const inSeconds = ({ clock }: Plane, seconds: number): Date => new Date(clock.now().getTime() + seconds * 1_000);
 
 async function pushHinted(plane: Plane, message: JsonValue): Promise<void> {
-  const { org_id, robot_ids } = message as { org_id: string; robot_ids: string[] };
+  const { org_id, robot_ids } = readHint<{ org_id: string; robot_ids: string[] }>(message, { org_id: isText, robot_ids: isListOf(isText) });
   await pushDesired(plane, org_id, robot_ids);
 }

@@ -1,9 +1,15 @@
 import type { Plane } from "../../context.ts";
+import { isListOf, isText, readHint } from "../../engines/bus/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
-import { type AnnouncedChange, CHANGES_PER_MESSAGE_MAX, type ChangesMessage, changesSubject } from "./announce.ts";
+import { type AnnouncedChange, CHANGES_PER_MESSAGE_MAX, changesSubject } from "./announce.ts";
 import { isLimited, place, placedAsTold, type PlacedChange } from "./reach.ts";
 import type { Reader } from "./reader.ts";
 import { Ring } from "./ring.ts";
+
+const isChange = (change: unknown): boolean =>
+  typeof change === "object" &&
+  change !== null &&
+  ["kind", "id", "change"].every((field) => isText((change as Record<string, unknown>)[field]));
 
 /** Changes that wait while the database is asked where others are; beyond, all are lost. */
 const WAITING_CHANGES_MAX = 2 * CHANGES_PER_MESSAGE_MAX;
@@ -33,9 +39,9 @@ export class Feed {
     this.ring = new Ring(plane.id("feed"));
     this.idle_since = plane.clock.monotonic();
     this.#unsubscribe = plane.bus.subscribe(changesSubject(org_id), (message) => {
-      const told = message as unknown as ChangesMessage;
-      if ("lost" in told) this.lose();
-      else this.#hear(told.changes);
+      const lost = typeof message === "object" && message !== null && "lost" in message;
+      if (lost) this.lose();
+      else this.#hear(readHint<{ changes: AnnouncedChange[] }>(message, { changes: isListOf(isChange) }).changes);
     });
     this.#listening = plane.bus.subscribed();
   }

@@ -1,5 +1,6 @@
 export { authenticateRobot, createAdmission, sweepNonces } from "./identity.ts";
 export { compareLinks, flushSeen, robotConnected, robotDisconnected, sweepDeadNodes } from "./presence.ts";
+export { findLinkState } from "./store-presence.ts";
 export { closeRemovedRobots, endLinkOfReplaced, ROBOT_REMOVED } from "./remove.ts";
 export { requireRobot, robotRoutes } from "./routes.ts";
 export { HINT_SUSPENDED, startSuspensionWatch } from "./suspended.ts";

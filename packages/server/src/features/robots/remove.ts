@@ -1,11 +1,13 @@
-import { CLOSE } from "@robofleet/protocol";
+import { CLOSE, type JsonValue } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
+import { isText, readHint } from "../../engines/bus/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { notFound } from "../../kernel/fault.ts";
 import { endTargetsOfRobot } from "../deployments/index.ts";
 import { announce } from "../events/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
+import { findLinkState } from "./store-presence.ts";
 import { decommissionRobot, lockRobot } from "./store.ts";
 
 export const CLOSE_REMOVED = CLOSE.robot_removed;
@@ -40,13 +42,19 @@ const ROBOT_REPLACED = "rf.robots.replaced";
 export const endLinkOfReplaced = (plane: Pick<Plane, "bus">, tx: Db, robot_id: string): void =>
   tx.afterCommit(() => plane.bus.publish(ROBOT_REPLACED, { robot_id }));
 
-/** Closes the links of robots that are decommissioned or replaced, wherever that happened. The answer ends it. */
-export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link">): () => void {
-  const close = (reason: string) => (message: unknown) =>
-    plane.link.session((message as { robot_id: string }).robot_id)?.close(CLOSE_REMOVED, reason);
-  const unsubscribe = [
-    plane.bus.subscribe(ROBOT_REMOVED, close(CLOSE_REMOVED_REASON)),
-    plane.bus.subscribe(ROBOT_REPLACED, close(CLOSE_REPLACED_REASON)),
-  ];
+/**
+ * Closes the links of robots that are decommissioned or replaced, wherever that happened. A message only says which robot to look up:
+ * anyone who may publish on the bus could send one. Returns the function that ends it.
+ */
+export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link" | "db">): () => void {
+  const check = async (message: JsonValue): Promise<void> => {
+    const session = plane.link.session(readHint<{ robot_id: string }>(message, { robot_id: isText }).robot_id);
+    if (session === undefined) return;
+    const { org_id, robot_id } = session;
+    const state = await findLinkState(plane.db, org_id, robot_id);
+    if (state === "removed") session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
+    if (state === "replaced") session.close(CLOSE_REMOVED, CLOSE_REPLACED_REASON);
+  };
+  const unsubscribe = [plane.bus.subscribe(ROBOT_REMOVED, check), plane.bus.subscribe(ROBOT_REPLACED, check)];
   return () => unsubscribe.forEach((end) => end());
 }

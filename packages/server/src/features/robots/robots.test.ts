@@ -50,6 +50,7 @@ test("200: a robot as it is before it ever connected", TIMEOUT, async () => {
     desired_release: null,
     release_state: "unknown",
     config_state: "unknown",
+    approval: "approved",
     public_key_fingerprint: robot.public_key_fingerprint,
     created_at: "2030-01-01T00:00:00.000Z",
     updated_at: "2030-01-01T00:00:00.000Z",

@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { list, nullable, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+import { bool, list, nullable, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 import type { NodeRun } from "../../link/index.ts";
 
 const robotRef = row({ org_id: text, id: text });
@@ -41,6 +41,17 @@ export const listRemovedAmong = (db: Db, robots: readonly RobotRef[]): Promise<R
     from unnest(${list(robots.map(({ org_id }) => org_id))}::text[], ${list(robots.map(({ id }) => id))}::text[]) as v (org_id, id)
     join robot r on r.org_id = v.org_id and r.id = v.id
     where r.decommissioned_at is not null`);
+
+const linkStateRow = row({ removed: bool, replaced: bool });
+
+/** Whether a robot with a link must lose it: it was decommissioned, or another computer took its place and has not connected yet. */
+export async function findLinkState(db: Db, org_id: string, id: string): Promise<"removed" | "replaced" | "current"> {
+  const state = await db.maybe(sql(linkStateRow)`
+    select decommissioned_at is not null as removed, node_id is not null and session_id is null as replaced
+    from robot where org_id = ${org_id} and id = ${id}`);
+  if (state === undefined || state.removed) return "removed";
+  return state.replaced ? "replaced" : "current";
+}
 
 export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]> =>
   // reads: org

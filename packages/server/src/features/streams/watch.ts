@@ -4,7 +4,8 @@ import { authenticateAgain } from "../../kernel/authenticate.ts";
 import { roleOnFound } from "../../kernel/authorize.ts";
 import { type Caller, mayInWholeOrg, requireReached, requireRole } from "../../kernel/caller.ts";
 import { Fault, forbidden } from "../../kernel/fault.ts";
-import { ROBOT_REMOVED } from "../robots/index.ts";
+import { isText, readHint } from "../../engines/bus/index.ts";
+import { findLinkState, ROBOT_REMOVED } from "../robots/index.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** A token is remembered for a second, so that its end is known within one and a half. */
@@ -26,12 +27,13 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
         viewer.close(CLOSE.agent_offline, "agent offline");
     }
   });
-  const unsubscribe = plane.bus.subscribe(ROBOT_REMOVED, (message) => {
-    const { org_id, robot_id } = message as { org_id: string; robot_id: string };
-    for (const viewer of viewers) {
-      const { admitted } = viewer;
-      if (admitted.robot_id === robot_id && admitted.caller.org_id === org_id) viewer.close(CLOSE.robot_removed, "robot removed");
-    }
+  const unsubscribe = plane.bus.subscribe(ROBOT_REMOVED, async (message) => {
+    const { org_id, robot_id } = readHint<{ org_id: string; robot_id: string }>(message, { org_id: isText, robot_id: isText });
+    const of_robot = (): Viewer[] =>
+      Array.from(viewers).filter(({ admitted }) => admitted.robot_id === robot_id && admitted.caller.org_id === org_id);
+    // The message may be anyone's: the database says whether the robot is gone.
+    if (of_robot().length === 0 || (await findLinkState(plane.db, org_id, robot_id)) !== "removed") return;
+    for (const viewer of of_robot()) viewer.close(CLOSE.robot_removed, "robot removed");
   });
   return {
     stop: () => {

@@ -1,15 +1,19 @@
 import { createServer as createHttpServer, type IncomingMessage, type Server as HttpServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createNetServer, type Server as NetServer, type Socket } from "node:net";
 import { createServer, type Server as TlsServer, type TLSSocket } from "node:tls";
+import type { Clock } from "@robofleet/clock";
 import type { Logger } from "pino";
 import type { RunCertificate } from "../../kernel/tls/index.ts";
 import type { HostPort } from "./address.ts";
+import { HandshakeAdmission } from "./handshake-admission.ts";
 import { nodeTls, peerFingerprint, steady } from "./node-tls.ts";
 
 /** For the handshake, and again for the first request. */
 const SILENT_TIMEOUT_MS = 5_000;
 /** Connections whose certificate is being looked up; more are cut. */
 const UNKNOWN_MAX = 256;
+/** Refused connections are logged at most this often, with their number: anyone who reaches the port can cause them. */
+const WARN_EVERY_MS = 60_000;
 /** What a viewer asks for, and who it is. */
 const HEADER_BYTES_MAX = 64 * 1024;
 
@@ -20,6 +24,7 @@ export interface NodeListenerOptions {
   pair: RunCertificate;
   /** Whether a certificate is that of a node that lives. */
   knows: (fingerprint: string) => Promise<boolean>;
+  clock: Clock;
   log: Logger;
   onRefused: () => void;
 }
@@ -27,14 +32,21 @@ export interface NodeListenerOptions {
 /** Where other nodes connect, and nobody else: who is none is cut before anything that it says is looked at. */
 export class NodeListener {
   readonly #options: NodeListenerOptions;
+  readonly #net: NetServer;
   readonly #tls: TlsServer;
+  readonly #admission: HandshakeAdmission;
   readonly #http: HttpServer;
-  readonly #sockets = new Set<TLSSocket>();
+  readonly #sockets = new Set<Socket>();
+  /** By peer: releases the place of a handshake. */
+  readonly #places = new Map<string, () => void>();
   #unknown = 0;
+  #refused = 0;
+  #warned_at: number | undefined;
   #upgrade: NodeUpgrade | undefined;
 
   private constructor(options: NodeListenerOptions) {
     this.#options = options;
+    this.#admission = new HandshakeAdmission(options.clock);
     this.#http = createHttpServer({ maxHeaderSize: HEADER_BYTES_MAX }, (_request, response) => {
       response.writeHead(404, { "content-length": "0", connection: "close" }).end();
     });
@@ -49,24 +61,25 @@ export class NodeListener {
     });
     this.#tls = createServer({ ...nodeTls(options.pair), handshakeTimeout: SILENT_TIMEOUT_MS }, (socket) => void this.#greet(socket));
     this.#tls.on("tlsClientError", (_error, socket) => {
-      options.onRefused();
+      this.#refuse("its TLS handshake failed", socket.remoteAddress);
       socket.destroy();
     });
+    this.#net = createNetServer((socket) => this.#admit(socket));
   }
 
   /** Rejects when it cannot listen there. */
   static async open(options: NodeListenerOptions): Promise<NodeListener> {
     const listener = new NodeListener(options);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    listener.#tls.once("error", reject);
-    listener.#tls.listen(options.listen, resolve);
+    listener.#net.once("error", reject);
+    listener.#net.listen(options.listen, resolve);
     await promise;
-    listener.#tls.on("error", (error) => options.log.error({ err: error }, "the listener for other servers failed"));
+    listener.#net.on("error", (error) => options.log.error({ err: error }, "the listener for other servers failed"));
     return listener;
   }
 
   get port(): number {
-    return (this.#tls.address() as AddressInfo).port;
+    return (this.#net.address() as AddressInfo).port;
   }
 
   /** Who takes the upgrade requests of other nodes. */
@@ -76,10 +89,30 @@ export class NodeListener {
 
   /** Listens no more, and cuts what is still open. */
   async close(): Promise<void> {
-    const closed = new Promise<void>((resolve) => this.#tls.close(() => resolve()));
+    const closed = new Promise<void>((resolve) => this.#net.close(() => resolve()));
     for (const socket of this.#sockets) socket.destroy();
     await closed;
     this.#http.close();
+  }
+
+  /** Before the handshake, which costs more than anything else that a stranger can cause here. */
+  #admit(socket: Socket): void {
+    const address = socket.remoteAddress;
+    const leave = address === undefined ? undefined : this.#admission.enter(address);
+    if (leave === undefined) {
+      this.#refuse("too many handshakes of its network", address);
+      socket.destroy();
+      return;
+    }
+    const peer = peerOf(socket);
+    this.#places.set(peer, leave);
+    this.#sockets.add(socket);
+    socket.once("close", () => {
+      this.#sockets.delete(socket);
+      this.#places.delete(peer);
+      leave();
+    });
+    this.#tls.emit("connection", socket);
   }
 
   async #greet(socket: TLSSocket): Promise<void> {
@@ -88,13 +121,26 @@ export class NodeListener {
     socket.once("close", () => this.#sockets.delete(socket));
     const fingerprint = peerFingerprint(socket);
     if (fingerprint === undefined || this.#unknown >= UNKNOWN_MAX || !(await this.#knows(fingerprint))) {
-      this.#options.onRefused();
-      this.#options.log.warn({ peer: socket.remoteAddress }, "refused a connection that is no server's of this installation");
+      this.#refuse("it is no server of this installation", socket.remoteAddress);
       socket.destroy();
       return;
     }
+    this.#places.get(peerOf(socket))?.();
+    if (socket.remoteAddress !== undefined) this.#admission.remember(socket.remoteAddress);
     steady(socket);
     if (!socket.destroyed) this.#http.emit("connection", socket);
+  }
+
+  /** Counts a refused connection, and logs once a minute how many there were. */
+  #refuse(reason: string, peer: string | undefined): void {
+    const { clock, log, onRefused } = this.#options;
+    onRefused();
+    this.#refused += 1;
+    const now = clock.monotonic();
+    if (this.#warned_at !== undefined && now - this.#warned_at < WARN_EVERY_MS) return;
+    this.#warned_at = now;
+    log.warn({ peer, reason, refused: this.#refused }, "refused connections to the port for other servers");
+    this.#refused = 0;
   }
 
   async #knows(fingerprint: string): Promise<boolean> {
@@ -109,3 +155,6 @@ export class NodeListener {
     }
   }
 }
+
+/** Of a TCP socket, and of the TLS socket on top of it. */
+const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

@@ -42,7 +42,7 @@ export async function openNodes(context: NodesContext, { listen, address }: Node
   const known = new KnownNodes({ db, clock });
   const pair = await runCertificate(clock.now());
   const knows = async (fingerprint: string): Promise<boolean> => (await known.byFingerprint(fingerprint)) !== undefined;
-  const listener = await NodeListener.open({ listen, pair, knows, log, onRefused });
+  const listener = await NodeListener.open({ listen, pair, knows, clock, log, onRefused });
   const reached = addressText({ host: address?.host ?? reachableHost(listen.host), port: address?.port || listener.port });
   try {
     await writeNodeAddress(db, node, { address: reached, tls_fingerprint: pair.fingerprint });

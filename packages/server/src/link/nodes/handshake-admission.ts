@@ -1,0 +1,66 @@
+import { LRUCache } from "lru-cache";
+import type { Clock } from "@robofleet/clock";
+import { networkOf } from "../../kernel/networks.ts";
+import { RateLimit } from "../../kernel/rate-limit.ts";
+
+/** Handshakes at the same time: of networks that no node has connected from, in all and of each; and of networks of nodes. */
+export const UNKNOWN_HANDSHAKES_MAX = 32;
+export const UNKNOWN_HANDSHAKES_PER_NETWORK_MAX = 4;
+const KNOWN_HANDSHAKES_MAX = 128;
+/** Handshakes of one unknown network. A handshake costs about 1 ms of a core. */
+const UNKNOWN_RATE = { per_minute: 120, burst: 20 };
+/** Networks of nodes that are remembered, the most recent ones. */
+const KNOWN_NETWORKS_MAX = 1_000;
+
+/**
+ * Decides which connections to the listener for other nodes may begin a TLS handshake. Anyone who reaches the port can connect, so
+ * networks from which a node has proved itself have places of their own, and the others few, at a limited rate.
+ */
+export class HandshakeAdmission {
+  readonly #known = new LRUCache<string, true>({ max: KNOWN_NETWORKS_MAX });
+  readonly #unknown_by_network = new Map<string, number>();
+  readonly #rate: RateLimit;
+  #unknown = 0;
+  #of_nodes = 0;
+
+  constructor(clock: Clock) {
+    this.#rate = new RateLimit(clock, "node handshakes", UNKNOWN_RATE);
+  }
+
+  /** A node has proved itself from this address. */
+  remember(address: string): void {
+    this.#known.set(networkOf(address), true);
+  }
+
+  /** Takes a place for a handshake. Returns the function that releases it, or undefined when there is none. */
+  enter(address: string): (() => void) | undefined {
+    const network = networkOf(address);
+    if (this.#known.has(network)) return this.#enterKnown();
+    const of_network = this.#unknown_by_network.get(network) ?? 0;
+    if (this.#unknown >= UNKNOWN_HANDSHAKES_MAX || of_network >= UNKNOWN_HANDSHAKES_PER_NETWORK_MAX) return undefined;
+    if (!this.#rate.tryTake(network, 1)) return undefined;
+    this.#unknown += 1;
+    this.#unknown_by_network.set(network, of_network + 1);
+    return once(() => {
+      this.#unknown -= 1;
+      const left = (this.#unknown_by_network.get(network) ?? 1) - 1;
+      if (left > 0) this.#unknown_by_network.set(network, left);
+      else this.#unknown_by_network.delete(network);
+    });
+  }
+
+  #enterKnown(): (() => void) | undefined {
+    if (this.#of_nodes >= KNOWN_HANDSHAKES_MAX) return undefined;
+    this.#of_nodes += 1;
+    return once(() => void (this.#of_nodes -= 1));
+  }
+}
+
+function once(release: () => void): () => void {
+  let is_released = false;
+  return () => {
+    if (is_released) return;
+    is_released = true;
+    release();
+  };
+}
