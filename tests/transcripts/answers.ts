@@ -100,6 +100,7 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "orgs show": "getAnyOrg",
   "orgs create": "createOrg",
   "orgs approve": "approveOrg",
+  "orgs reject": "rejectOrg",
   "orgs suspend": "suspendOrg",
   "orgs resume": "resumeOrg",
 };

@@ -161,6 +161,7 @@ export const registry: readonly Group[] = [
         verb("show", "Show an org", () => import("./commands/orgs/show.ts")),
         verb("create", "Create an org", () => import("./commands/orgs/create.ts")),
         verb("approve", "Approve an org; its bootstrap token is shown once", () => import("./commands/orgs/approve.ts")),
+        verb("reject", "Reject an org that is pending", () => import("./commands/orgs/reject.ts")),
         verb("suspend", "Suspend an org", () => import("./commands/orgs/suspend.ts")),
         verb("resume", "Let a suspended org back in", () => import("./commands/orgs/resume.ts")),
       ]),

@@ -227,6 +227,7 @@ export const access = {
   createOrg: free("service_admin"),
   getAnyOrg: free("service_admin"),
   approveOrg: free("service_admin"),
+  rejectOrg: free("service_admin"),
   suspendOrg: free("service_admin"),
   resumeOrg: free("service_admin"),
   getStats: free("service_admin"),

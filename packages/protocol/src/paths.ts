@@ -128,6 +128,7 @@ export const paths = {
   listOrgs: ["GET", "/api/admin/orgs"],
   createOrg: ["POST", "/api/admin/orgs"],
   getAnyOrg: ["GET", "/api/admin/orgs/{id}"],
+  rejectOrg: ["POST", "/api/admin/orgs/{id}/reject"],
   approveOrg: ["POST", "/api/admin/orgs/{id}/approve"],
   suspendOrg: ["POST", "/api/admin/orgs/{id}/suspend"],
   resumeOrg: ["POST", "/api/admin/orgs/{id}/resume"],

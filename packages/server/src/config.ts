@@ -77,6 +77,7 @@ export const LIMIT_DEFAULTS = {
   event_streams_per_token_max: 64,
   event_streams_per_org_max: 1_000,
   org_requests_per_hour: 5,
+  pending_org_days: 30,
   session_idle_hours: 12,
   session_hours: 7 * 24,
   drain_seconds: 0,
@@ -96,6 +97,7 @@ const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "followers_per_robot_max",
   "streams_kept_for_shells",
   "org_requests_per_hour",
+  "pending_org_days",
   "drain_seconds",
 ]);
 

@@ -123,6 +123,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   event_streams_per_token_max: "open streams of events of one token at each server; each page of the dashboard takes one",
   event_streams_per_org_max: "open streams of events of one org at each server",
   org_requests_per_hour: "orgs that one address may ask each server for; 0: nobody may",
+  pending_org_days: "after which an org that was not approved is deleted; 0: never",
   session_idle_hours: "until a session of a browser that is not used ends",
   session_hours: "until a session of a browser ends in any case",
   drain_seconds: "that a server which was told to stop goes on serving, while /readyz says so: until balancers have noticed",

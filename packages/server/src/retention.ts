@@ -2,6 +2,7 @@ import type { Plane } from "./context.ts";
 import { dropDeploymentEvents, dropDeployments } from "./features/deployments/index.ts";
 import { startHealthHistory } from "./features/health/index.ts";
 import { startLogRetention } from "./features/logs/index.ts";
+import { dropPendingOrgs } from "./features/orgs/index.ts";
 import { sweepNonces } from "./features/robots/index.ts";
 import { startRecordingRetention } from "./features/shells/index.ts";
 import { dropTimelineEntries } from "./features/timeline/index.ts";
@@ -18,7 +19,8 @@ const SESSION_SWEEP_EVERY_MS = 3_600_000;
 /** Starts the loops that delete what is too old. */
 export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promise<void> }[]> {
   const { db, retention_clock, settings } = plane;
-  const { timeline_retention_days, audit_retention_days, deployment_event_retention_days, deployment_retention_days } = settings.limits;
+  const { timeline_retention_days, audit_retention_days, deployment_event_retention_days, deployment_retention_days, pending_org_days } =
+    settings.limits;
   return [
     background(
       plane,
@@ -32,6 +34,7 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
     startRetention(plane, "audit", audit_retention_days, (before) => dropAuditEntries(plane, before)),
     startRetention(plane, "deployment events", deployment_event_retention_days, (before) => dropDeploymentEvents(plane, before)),
     startRetention(plane, "deployments", deployment_retention_days, (before) => dropDeployments(plane, before)),
+    startRetention(plane, "pending orgs", pending_org_days, (before) => dropPendingOrgs(db, before)),
     await startLogRetention(plane),
     startRecordingRetention(plane),
     await startHealthHistory(plane),

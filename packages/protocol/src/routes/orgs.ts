@@ -124,6 +124,16 @@ const adminRoutes = {
     responses: { 200: DataOf(ApprovedOrg) },
     errors: [404, 409],
   }),
+  rejectOrg: defineRoute("rejectOrg", {
+    summary: "Reject an org that is pending: it is deleted, and its name is free again; answers it as it was",
+    tag: "Admin",
+    access: "service_admin",
+    params: IdParams,
+    body: Shape({}),
+    idempotency: "accepted",
+    responses: { 200: DataOf(Org) },
+    errors: [404, 409],
+  }),
   suspendOrg: defineRoute("suspendOrg", {
     summary: "Suspend an org: its tokens are refused, its robots cut off and its deployments held",
     tag: "Admin",

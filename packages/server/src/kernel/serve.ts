@@ -14,6 +14,7 @@ import { contentHash, type Idempotency, readIdempotencyKey, type StoredAnswer } 
 import type { KernelPlane } from "./kernel-plane.ts";
 import { type Networks, type Site, siteOf } from "./networks.ts";
 import { allowBody } from "./receiving.ts";
+import { watchTransfer } from "./watch-transfer.ts";
 import { validator } from "./validate.ts";
 
 /** What serving a route needs of the HTTP server; http.ts makes it. */
@@ -116,7 +117,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     };
     const dry = route.dry_run !== undefined && asksDryRun(call.body);
     const run = async (db: Db): Promise<AnswerOf<R> | Answer<AnswerOf<R> | DryRunOf<R>>> => {
-      const result = await handler(plane, { ...call, db });
+      const result = await watched(plane, route, call, request, reply, () => handler(plane, { ...call, db }));
       await audit?.done(db, result instanceof Answer ? result.status : default_status, result instanceof Answer ? result.body : result);
       return result;
     };
@@ -137,6 +138,38 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     });
   };
   mount(http, route, onRequest, handle);
+}
+
+/** Runs the handler of a request, and cuts its upload or download soon after the portal token may not make it any more. */
+async function watched<T>(
+  plane: KernelPlane,
+  route: Route,
+  call: { caller: unknown; params: unknown; query: unknown },
+  request: FastifyRequest,
+  reply: FastifyReply,
+  work: () => Promise<T>,
+): Promise<T> {
+  if (route.consumes !== undefined) watchCaller(plane, route, call, request, reply);
+  const result = await work();
+  if (route.consumes === undefined && result instanceof Answer && result.body instanceof Readable)
+    watchCaller(plane, route, call, request, reply);
+  return result;
+}
+
+/** Streams of events check their readers on their own. */
+function watchCaller(
+  plane: KernelPlane,
+  route: Route,
+  call: { caller: unknown; params: unknown; query: unknown },
+  request: FastifyRequest,
+  reply: FastifyReply,
+): void {
+  const caller = call.caller as Caller | RobotCaller | undefined;
+  if (caller === undefined || !("token_id" in caller) || route.name === "streamEvents") return;
+  const { org_id } = caller;
+  const asked = { params: call.params, query: call.query, body: undefined };
+  const check = (now: Caller): Promise<void> => authorize(plane.findPlaces, plane.db.forOrg(org_id), now, accessOf(route.name), asked);
+  watchTransfer(plane, { credentials: credentialsOf(request, plane.proxies), org_id, check }, request, reply);
 }
 
 function refuseNul({ tag }: Route, params: Record<string, string>): void {

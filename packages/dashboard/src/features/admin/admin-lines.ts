@@ -5,6 +5,7 @@ export const adminLines = {
   list: "rf orgs list",
   create: (name: string) => shellLine("rf", "orgs", "create", name || "NAME"),
   approve: (id: string) => shellLine("rf", "orgs", "approve", id),
+  reject: (id: string) => shellLine("rf", "orgs", "reject", id),
   suspend: (id: string) => shellLine("rf", "orgs", "suspend", id),
   resume: (id: string) => shellLine("rf", "orgs", "resume", id),
   audit: "rf audit --service",

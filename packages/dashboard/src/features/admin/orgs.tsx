@@ -83,7 +83,7 @@ const columns = (client: BrowserClient, onApproved: Approved): Column<Org>[] => 
   { name: "", width: "8.5rem", align: "right", cell: (org) => <OrgActions client={client} org={org} onApproved={onApproved} /> },
 ];
 
-type Shown = "approve" | "suspend" | "resume";
+type Shown = "approve" | "reject" | "suspend" | "resume";
 
 function OrgActions({ client, org, onApproved }: { client: BrowserClient; org: Org; onApproved: Approved }) {
   const [shown, setShown] = useState<Shown>();
@@ -95,6 +95,7 @@ function OrgActions({ client, org, onApproved }: { client: BrowserClient; org: O
       <Menu
         label={`More about ${name.slice(0, 80)}`}
         entries={[
+          status === "pending" && { label: "Reject…", danger: true, onSelect: () => setShown("reject") },
           status === "active" && { label: "Suspend…", danger: true, onSelect: () => setShown("suspend") },
           status === "suspended" && { label: "Resume…", onSelect: () => setShown("resume") },
           copyAsRf(status === "pending" ? adminLines.approve(id) : status === "active" ? adminLines.suspend(id) : adminLines.resume(id)),
@@ -111,6 +112,7 @@ function OrgActions({ client, org, onApproved }: { client: BrowserClient; org: O
           }}
         />
       )}
+      {shown === "reject" && <Reject client={client} org={org} onClose={close} />}
       {shown === "suspend" && <Suspend client={client} org={org} onClose={close} />}
       {shown === "resume" && <Resume client={client} org={org} onClose={close} />}
     </span>
@@ -147,6 +149,25 @@ function Approve({ client, org: { id, name }, onClose, onApproved }: Parts & { o
       onConfirm={() => approving.mutate()}
     >
       <Refused error={approving.error} />
+    </ConfirmDialog>
+  );
+}
+
+function Reject({ client, org: { id, name }, onClose }: Parts) {
+  const rejecting = useAdminAction(() => client.rejectOrg({ params: { id } }), { done: "Rejected", onSuccess: onClose });
+  return (
+    <ConfirmDialog
+      open
+      onClose={onClose}
+      title={`Reject ${name.slice(0, 80)}?`}
+      consequence="The request is deleted, and the name is free again. Nothing is sent to the address that asked for it."
+      verb="Reject"
+      danger
+      command={adminLines.reject(id)}
+      busy={rejecting.isPending}
+      onConfirm={() => rejecting.mutate()}
+    >
+      <Refused error={rejecting.error} />
     </ConfirmDialog>
   );
 }

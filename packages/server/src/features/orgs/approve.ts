@@ -1,9 +1,10 @@
-import type { ApprovedOrg } from "@robofleet/protocol/routes";
+import type { ApprovedOrg, Org } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
+import { deleteInBatches } from "../../kernel/retention.ts";
 import { createCredential } from "../tokens/index.ts";
-import { approveOrg, findOrg } from "./store.ts";
+import { approveOrg, deletePendingOrg, deletePendingOrgsBefore, findOrg } from "./store.ts";
 import { toWire } from "./wire.ts";
 
 /** Lets a pending org in and makes its first token, which no later answer shows again. 409 for an org that is not pending. */
@@ -18,4 +19,18 @@ export async function approve(plane: Plane, db: Db, id: string): Promise<Approve
     const { secret } = await createCredential(tx, plane, { kind: "org", org_id: id, role: "admin", label: "bootstrap" });
     return { ...toWire(org), status: "active", token: secret };
   });
+}
+
+/** Deletes a pending org. Returns it as it was; 409 for an org that is not pending. */
+export async function reject(db: Db, id: string): Promise<Org> {
+  const org = await deletePendingOrg(db, id);
+  if (org !== undefined) return toWire(org);
+  const present = await findOrg(db, id);
+  if (present === undefined) throw notFound("org", id);
+  throw conflict(`org ${id} is ${present.status}, not pending; suspend it instead`);
+}
+
+/** Deletes orgs that have been pending since before then. */
+export async function dropPendingOrgs(db: Db, before: Date): Promise<void> {
+  await deleteInBatches((limit) => deletePendingOrgsBefore(db, before, limit));
 }

@@ -1,2 +1,3 @@
+export { dropPendingOrgs } from "./approve.ts";
 export { orgRoutes } from "./routes.ts";
 export { listActiveOrgs } from "./store.ts";

@@ -6,7 +6,7 @@ import type { Http } from "../../kernel/http.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { createCredential, tokenRoutes } from "../tokens/index.ts";
-import { orgRoutes } from "./index.ts";
+import { dropPendingOrgs, orgRoutes } from "./index.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const ADMIN = "service-admin-token";
@@ -102,6 +102,33 @@ test("429: one address asks for a few orgs an hour; another one is not held up; 
   assert.equal(refused.status, 403);
   assert.match(refused.body.error.message, /takes no requests/);
 });
+
+test(
+  "a pending org can be rejected and expires: its name is free again; 409 for one that is not pending, 404 for none",
+  TIMEOUT,
+  async () => {
+    await using it = await start();
+    const ask = async (name: string) =>
+      (await it.call<{ data: Org }>("POST", "/api/orgs", { body: { name, email: "ada@example.org" } })).body.data;
+    const reject = (id: string, token = ADMIN) => it.call<{ data: Org }>("POST", `/api/admin/orgs/${id}/reject`, { token });
+    const first = await ask("Acme");
+    const rejected = await reject(first.id);
+    assert.deepEqual([rejected.status, rejected.body.data.name], [200, "Acme"]);
+    assert.equal((await reject(first.id)).status, 404);
+    const again = await ask("Acme");
+    const active = await it.org();
+    assert.equal((await reject(active.org_id)).status, 409);
+    assert.equal((await reject(again.id, active.token)).status, 403);
+    const pending = async () =>
+      (await it.call<{ items: Org[] }>("GET", "/api/admin/orgs?status=pending", { token: ADMIN })).body.items.map(({ id }) => id);
+    await dropPendingOrgs(it.plane.db, it.clock.now());
+    assert.deepEqual(await pending(), [again.id]);
+    await it.clock.advance({ minutes: 1 });
+    await dropPendingOrgs(it.plane.db, it.clock.now());
+    assert.deepEqual(await pending(), []);
+    assert.equal((await it.call("GET", `/api/admin/orgs/${active.org_id}`, { token: ADMIN })).status, 200);
+  },
+);
 
 test(
   "a suspended org's tokens are 403 within 2 s, and good again when it is resumed; 409 for a pending one, 404 for none",

@@ -4,7 +4,7 @@ import type { Db } from "../../kernel/db.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
-import { approve } from "./approve.ts";
+import { approve, reject } from "./approve.ts";
 import { changeOwnOrg, requireOrg, resume, suspend } from "./change.ts";
 import { addOrg, createOrgRequests } from "./request.ts";
 import { listOrgs, readStats } from "./store.ts";
@@ -29,6 +29,7 @@ export function orgRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.getAnyOrg, async (_, { params, db }) => ({ data: toWire(await requireOrg(db, params.id)) }));
   serve(http, plane, routes.approveOrg, async (_, { params, db }) => ({ data: await approve(plane, db, params.id) }));
+  serve(http, plane, routes.rejectOrg, async (_, { params, db }) => ({ data: await reject(db, params.id) }));
   serve(http, plane, routes.suspendOrg, async (_, { params, db }) => ({ data: await suspend(plane, db, params.id) }));
   serve(http, plane, routes.resumeOrg, async (_, { params, db }) => ({ data: await resume(plane, db, params.id) }));
   serve(http, plane, routes.getStats, async (_, { db }) => ({ data: await figures(db) }));

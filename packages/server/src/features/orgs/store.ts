@@ -48,6 +48,16 @@ export const countPending = async (db: Db): Promise<number> =>
 export const approveOrg = (db: Db, id: string, now: Date): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`update org set status = 'active', updated_at = ${now} where id = ${id} and status = 'pending' returning ${orgRow}`);
 
+/** Returns nothing unless the org was pending. */
+export const deletePendingOrg = (db: Db, id: string): Promise<OrgRow | undefined> =>
+  db.maybe(sql(orgRow)`delete from org where id = ${id} and status = 'pending' returning ${orgRow}`);
+
+/** Deletes orgs that have been pending since before then, at most `limit`. */
+export const deletePendingOrgsBefore = (db: Db, before: Date, limit: number): Promise<number> =>
+  db.run(sql`
+    with old as (select id from org where status = 'pending' and created_at < ${before} order by id limit ${limit} for update skip locked)
+    delete from org where id in (select id from old)`);
+
 /** Answers nothing unless the org is in one of the two states. */
 export const switchOrg = (db: Db, id: string, from: OrgStatus, to: OrgStatus, now: Date): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`

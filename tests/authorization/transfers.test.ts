@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { get, type IncomingMessage, request } from "node:http";
+import { test } from "node:test";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
+import { type Harness, startPlane } from "../harness/index.ts";
+import { checkTime } from "../harness/promise.ts";
+
+const TIMEOUT = { timeout: 90_000 };
+const BOUND_MS = 2_000;
+const CHUNK_EVERY_MS = 10;
+const RELEASE_BYTES = 48 * 1024 * 1024;
+
+/** Starts a download whose client reads nothing, and returns the answer once its head has come. */
+async function startDownload(plane: Harness, path: string, token: string): Promise<IncomingMessage> {
+  const asked = get(`${plane.url}${path}`, { headers: { authorization: `Bearer ${token}` }, agent: false });
+  const [answer] = (await once(asked, "response")) as [IncomingMessage];
+  assert.equal(answer.statusCode, 200, path);
+  answer.on("error", () => {});
+  return answer;
+}
+
+// `once` of node:events rejects for the error that a cut connection comes with.
+const closing = (answer: IncomingMessage): Promise<unknown> => new Promise((resolve) => answer.once("close", resolve));
+
+/** Reads what is left of a download; returns whether it came to its end. */
+async function isWhole(answer: IncomingMessage): Promise<boolean> {
+  answer.resume();
+  await closing(answer);
+  return answer.complete;
+}
+
+/** Reads a chunk every few milliseconds: some seconds for what these downloads hold. Returns whether it came to its end. */
+async function readSlowly(answer: IncomingMessage): Promise<boolean> {
+  answer.on("data", () => {
+    answer.pause();
+    setTimeout(() => answer.resume(), CHUNK_EVERY_MS);
+  });
+  await closing(answer);
+  return answer.complete;
+}
+
+/** More audit entries than the buffers of a connection hold. */
+async function fill(plane: Harness): Promise<void> {
+  const org_id = plane.default_org.id;
+  const now = plane.clock.now();
+  await plane.db.run(sql`
+    insert into audit_entry (org_id, id, at, actor, action, method, path, ip, request_id, data)
+    select ${org_id}, 'aud_' || lpad(n::text, 26, '0'), ${now}, '{"type":"system","id":null,"name":null}', 'sample', 'POST', '/api/sample', '::1', 'r',
+      jsonb_build_object('text', repeat('x', 2000)) from generate_series(1, 20000) n`);
+}
+
+test(
+  "downloads and uploads end soon after their token is revoked or loses its role; those of other tokens continue",
+  TIMEOUT,
+  async (t) => {
+    await using plane = await startPlane();
+    await fill(plane);
+    const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });
+    const paths = ["/api/audit/export", `/api/releases/${release.id}/artifact`];
+    const kept = await Promise.all(paths.map((path) => startDownload(plane, path, plane.default_org.admin_token)));
+    const user = (await plane.api.createUser({ body: { email: "ada@example.org", name: "Ada", role: "admin" } })).data;
+    const losses: Record<string, (token_id: string) => Promise<unknown>> = {
+      revoked: (id) => plane.api.revokeToken({ params: { id } }),
+      demoted: () => plane.api.updateUser({ params: { id: user.id }, body: { role: "viewer" } }),
+    };
+    for (const [name, take] of Object.entries(losses)) {
+      const made = (await plane.api.createToken({ body: { label: name, role: "admin", user_id: user.id } })).data;
+      const open = await Promise.all(paths.map((path) => startDownload(plane, path, made.token ?? "")));
+      const waiting = await plane.release({ upload: false });
+      const upload = request(`${plane.url}/api/releases/${waiting.id}/artifact`, {
+        method: "PUT",
+        headers: {
+          authorization: `Bearer ${made.token ?? ""}`,
+          "content-type": "application/octet-stream",
+          "content-length": waiting.artifact_size,
+        },
+        agent: false,
+      });
+      const uploaded = new Promise<string>((resolve) => {
+        upload.on("error", () => resolve("cut"));
+        upload.on("response", ({ statusCode }) => resolve(String(statusCode)));
+      });
+      upload.write("c");
+      await plane.until(
+        "the upload to arrive",
+        async () => (await plane.api.getRelease({ params: { id: waiting.id } })).data.artifact_state === "awaiting_upload",
+      );
+      await take(made.id);
+      const since = performance.now();
+      const whole = await Promise.all(open.map(readSlowly));
+      assert.deepEqual([...whole, await uploaded], [false, false, "cut"], name);
+      checkTime(t, `the last transfer of a token that was ${name} ended`, performance.now() - since, BOUND_MS);
+    }
+    for (const answer of kept) assert.equal(await isWhole(answer), true);
+  },
+);
