@@ -122,6 +122,12 @@ export const PROMISES: readonly PromiseRow[] = [
       "an org at every limit at once (uploads of zero bytes, flooding robots, requests of many tokens, streams of events, silent sockets, deployments, enrollments) beside another that works",
   },
   {
+    number: 30,
+    promise: "Scope holds over time",
+    proof:
+      "moves, demotions, removals and revocations between the creation of every kind of deployment, rollback and enrollment key and their claim, half of them while the robots come back",
+  },
+  {
     number: 31,
     promise: "Order and retention do not depend on clocks",
     proof:
