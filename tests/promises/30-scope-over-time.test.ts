@@ -181,7 +181,7 @@ test(
           const go = await begin(of);
           // In every second case robots come back at the moment of the loss.
           const races = (index + round + nth) % 2 === 1;
-          const back = races ? Promise.all(of.robots.map((robot) => (robot.connected ? undefined : robot.connect()))) : undefined;
+          const back = races ? Promise.all(of.robots.filter((robot) => !robot.connected).map((robot) => robot.connect())) : undefined;
           await take(of);
           const before = await handOvers(of);
           await back;

@@ -14,7 +14,7 @@ import { contentHash, type Idempotency, readIdempotencyKey, type StoredAnswer } 
 import type { KernelPlane } from "./kernel-plane.ts";
 import { type Networks, type Site, siteOf } from "./networks.ts";
 import { allowBody } from "./receiving.ts";
-import { watchTransfer } from "./watch-transfer.ts";
+import { watchTransfer } from "./serve-transfer.ts";
 import { validator } from "./validate.ts";
 
 /** What serving a route needs of the HTTP server; http.ts makes it. */
