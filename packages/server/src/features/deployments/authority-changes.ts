@@ -2,7 +2,7 @@ import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { readAuthorities } from "../access/index.ts";
-import { eachApart } from "./each-apart.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import {
   type AuthoritySubject,
@@ -40,14 +40,20 @@ export async function noteAuthorityChange(
 }
 
 /** Background: ends what is pending on an authority that was lost. Returns true while there is more. */
-export async function recheckAuthorities(db: SystemDb, engine: Engine): Promise<boolean> {
-  const changes = await listAuthorityChanges(db, CHANGES_PER_TURN);
-  await eachApart(changes, async ({ org_id, kind, subject_id, changed_at }) => {
-    const own = db.forOrg(org_id);
-    for (const { id } of await listOpenOf(own, org_id, kind, subject_id))
-      while (await own.transaction((tx) => endDenied(tx, engine, org_id, id)));
-    await deleteAuthorityChange(own, org_id, kind, subject_id, changed_at);
-  });
+export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
+  const changes = await listAuthorityChanges(db, CHANGES_PER_TURN, postponed.ids(engine.clock.now()));
+  await eachApart(
+    engine,
+    postponed,
+    changes,
+    (change) => change.subject_id,
+    async ({ org_id, kind, subject_id, changed_at }) => {
+      const own = db.forOrg(org_id);
+      for (const { id } of await listOpenOf(own, org_id, kind, subject_id))
+        while (await own.transaction((tx) => endDenied(tx, engine, org_id, id)));
+      await deleteAuthorityChange(own, org_id, kind, subject_id, changed_at);
+    },
+  );
   return changes.length === CHANGES_PER_TURN;
 }
 

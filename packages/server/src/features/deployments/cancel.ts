@@ -5,7 +5,7 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import type { Authority } from "../access/index.ts";
 import { callOff } from "./call-off.ts";
-import { eachApart } from "./each-apart.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { deleteDue, getDeploymentRow, listCancelling, lockDeployments, setCancelRequested } from "./store/deployments.ts";
 import { setAuthority } from "./store/rollback.ts";
 import type { DeploymentKind, DeploymentRow } from "./store/rows.ts";
@@ -52,13 +52,23 @@ export async function cancelDeployment(
 }
 
 /** Background: goes on with cancellations of fleets larger than a chunk. */
-export async function continueCancellations(db: SystemDb, engine: Engine, chunk = CHUNK_TARGETS): Promise<boolean> {
-  const open = await listCancelling(db, 20);
-  await eachApart(open, ({ org_id, id }) =>
-    db.forOrg(org_id).transaction(async (tx) => {
-      const [row] = await lockDeployments(tx, org_id, [id]);
-      if (row !== undefined && !isTerminal(row.status)) await callOff(tx, engine, row, "user_cancelled", SYSTEM, chunk);
-    }),
+export async function continueCancellations(
+  db: SystemDb,
+  engine: Engine,
+  chunk = CHUNK_TARGETS,
+  postponed = new Postponed(),
+): Promise<boolean> {
+  const open = await listCancelling(db, 20, postponed.ids(engine.clock.now()));
+  await eachApart(
+    engine,
+    postponed,
+    open,
+    (one) => one.id,
+    ({ org_id, id }) =>
+      db.forOrg(org_id).transaction(async (tx) => {
+        const [row] = await lockDeployments(tx, org_id, [id]);
+        if (row !== undefined && !isTerminal(row.status)) await callOff(tx, engine, row, "user_cancelled", SYSTEM, chunk);
+      }),
   );
   return open.length > 0;
 }

@@ -2,10 +2,11 @@ import type { JsonValue } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import { isListOf, isText, readHint } from "../../engines/bus/index.ts";
 import { alarm } from "../../kernel/alarm.ts";
-import { background } from "../../kernel/background.ts";
+import { type Background, background } from "../../kernel/background.ts";
 import { HINT_AUTHORITY, recheckAuthorities } from "./authority-changes.ts";
 import { continueCancellations } from "./cancel.ts";
 import { dispatchQueued } from "./dispatch.ts";
+import { Postponed } from "./each-apart.ts";
 import { continueFanOuts, HINT_FAN_OUT } from "./fan-out.ts";
 import { arrivalsOf } from "./arrivals.ts";
 import { followArrivals, followFleets } from "./follow.ts";
@@ -39,33 +40,36 @@ export interface DeploymentEngine {
 /** Starts the loops that move deployments on. Every node runs them; rows that one holds are skipped by the others. */
 export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const { db, bus, clock } = plane;
+  const postponed = postponedByLoop();
   const dispatch = background(plane, "dispatch", DISPATCH_EVERY_MS, () => dispatchQueued(db, plane));
-  const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, () => continueFanOuts(db, plane));
-  const cancellations = background(plane, "cancellations", DISPATCH_EVERY_MS, () => continueCancellations(db, plane));
-  const rollbacks = background(plane, "rollbacks", DISPATCH_EVERY_MS, () => continueRollbacks(db, plane));
-  const authority = background(plane, "authority", DISPATCH_EVERY_MS, () => recheckAuthorities(db, plane));
+  const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, () => continueFanOuts(db, plane, postponed.continueFanOuts));
+  const cancellations = background(plane, "cancellations", DISPATCH_EVERY_MS, () =>
+    continueCancellations(db, plane, undefined, postponed.continueCancellations),
+  );
+  const rollbacks = background(plane, "rollbacks", DISPATCH_EVERY_MS, () =>
+    continueRollbacks(db, plane, undefined, postponed.continueRollbacks),
+  );
+  const authority = background(plane, "authority", DISPATCH_EVERY_MS, () => recheckAuthorities(db, plane, postponed.recheckAuthorities));
   const arrivals = arrivalsOf(plane);
   const follow = background(plane, "follow", DISPATCH_EVERY_MS, async () => {
     const more = await followArrivals(db, plane, arrivals);
-    return (await followFleets(db, plane)) || more;
+    return (await followFleets(db, plane, postponed.followFleets)) || more;
   });
   arrivals.on_arrival = () => follow.wake();
   const next_step = alarm(clock, () => rollouts.wake());
   const rollouts = background(plane, "rollouts", ROLLOUTS_EVERY_MS, async () => {
     next_step.set(inSeconds(plane, FAILED_AGAIN_SECONDS));
-    const more = await advanceRollouts(db, plane);
-    next_step.set(more ? null : ((await nextStep(db))?.step_at ?? null));
+    const more = await advanceRollouts(db, plane, postponed.advanceRollouts);
+    const next_at = (await nextStep(db))?.step_at ?? null;
+    // One that failed stays due: it must not wake the loop at once.
+    if (!more && (next_at === null || next_at > clock.now())) next_step.set(next_at);
     return more;
   });
   const deadlines = background(plane, "deadlines", DEADLINES_EVERY_MS, async () => {
-    const late = await endLateSteps(db, plane);
-    return (await expireDeployments(db, plane)) || late;
+    const late = await endLateSteps(db, plane, postponed.endLateSteps);
+    return (await expireDeployments(db, plane, postponed.expireDeployments)) || late;
   });
-  const repair = background(plane, "repair", REPAIR_EVERY_MS, async () => {
-    const woken = [await wakeMissed(db), await wakeMissedArtifact(db), await wakeMissedPrevious(db), await wakeMissedApproval(db)];
-    if (woken.some((count) => count > 0)) dispatch.wake();
-    return woken.includes(MISSED_PER_TURN);
-  });
+  const repair = background(plane, "repair", REPAIR_EVERY_MS, () => wakeAllMissed(plane, dispatch));
   const untold = new UntoldRobots(plane);
   const told = background(plane, "untold robots", UNTOLD_EVERY_MS, () => untold.tell());
   const next_due = alarm(clock, () => schedule.wake());
@@ -103,6 +107,25 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       next_step.cancel();
     },
   };
+}
+
+/** What each loop leaves out of its claims, because it failed. */
+const postponedByLoop = () => ({
+  continueFanOuts: new Postponed(),
+  continueCancellations: new Postponed(),
+  continueRollbacks: new Postponed(),
+  recheckAuthorities: new Postponed(),
+  followFleets: new Postponed(),
+  advanceRollouts: new Postponed(),
+  endLateSteps: new Postponed(),
+  expireDeployments: new Postponed(),
+});
+
+/** Wakes what waits for something that has happened: the safety net under lost wake-ups. Returns true when there may be more. */
+async function wakeAllMissed({ db }: Plane, dispatch: Background): Promise<boolean> {
+  const woken = [await wakeMissed(db), await wakeMissedArtifact(db), await wakeMissedPrevious(db), await wakeMissedApproval(db)];
+  if (woken.some((count) => count > 0)) dispatch.wake();
+  return woken.includes(MISSED_PER_TURN);
 }
 
 const inSeconds = ({ clock }: Plane, seconds: number): Date => new Date(clock.now().getTime() + seconds * 1_000);

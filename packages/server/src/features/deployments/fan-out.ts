@@ -2,7 +2,7 @@ import { isTerminal } from "@robofleet/protocol";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { announce } from "../events/index.ts";
-import { eachApart } from "./each-apart.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { expiresAt } from "./expiry.ts";
 import { countMembersOf, membersOf } from "./members.ts";
 import { listUnfinishedFanOuts, lockDeployments, setFanOut, setFanOutProgress } from "./store/deployments.ts";
@@ -89,10 +89,12 @@ async function continueAssignment(tx: Db, engine: CreateContext, deployment: Dep
   return row;
 }
 
+const idOf = ({ id }: { id: string }): string => id;
+
 /** Background: writes the next chunk of every fan-out under way. Answers true while there is more. */
-export async function continueFanOuts(db: SystemDb, engine: CreateContext): Promise<boolean> {
-  const open = await listUnfinishedFanOuts(db, 10);
-  await eachApart(open, ({ org_id, id }) =>
+export async function continueFanOuts(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
+  const open = await listUnfinishedFanOuts(db, 10, postponed.ids(engine.clock.now()));
+  await eachApart(engine, postponed, open, idOf, ({ org_id, id }) =>
     db.forOrg(org_id).transaction(async (tx) => {
       const [row] = await lockDeployments(tx, org_id, [id]);
       if (row === undefined || row.fan_out_done_at !== null || isTerminal(row.status)) return;

@@ -2,7 +2,7 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { listFleetsToFollow, moveFollowCursor } from "../fleets/index.ts";
-import { eachApart } from "./each-apart.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { expiresAt } from "./expiry.ts";
 import {
   type Behind,
@@ -117,19 +117,25 @@ export async function followArrivals(db: SystemDb, engine: CreateContext, arriva
  * Background: looks at the members of fleets that have something else, or follow again: those that joined while its
  * deployment ran are not part of it. Answers true while there are more.
  */
-export async function followFleets(db: SystemDb, engine: CreateContext): Promise<boolean> {
-  const fleets = await listFleetsToFollow(db, 10);
-  await eachApart(fleets, async ({ org_id, id, follow_cursor, version }) => {
-    const own = db.forOrg(org_id);
-    const members = await listOnlineMembers(own, org_id, id, follow_cursor, ROBOTS_AT_ONCE);
-    await followFleet(
-      own,
-      engine,
-      org_id,
-      members.map((member) => member.id),
-      ["joined"],
-    );
-    await moveFollowCursor(own, org_id, id, version, members.length < ROBOTS_AT_ONCE ? null : (members.at(-1)?.id ?? null));
-  });
+export async function followFleets(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
+  const fleets = await listFleetsToFollow(db, 10, postponed.ids(engine.clock.now()));
+  await eachApart(
+    engine,
+    postponed,
+    fleets,
+    (fleet) => fleet.id,
+    async ({ org_id, id, follow_cursor, version }) => {
+      const own = db.forOrg(org_id);
+      const members = await listOnlineMembers(own, org_id, id, follow_cursor, ROBOTS_AT_ONCE);
+      await followFleet(
+        own,
+        engine,
+        org_id,
+        members.map((member) => member.id),
+        ["joined"],
+      );
+      await moveFollowCursor(own, org_id, id, version, members.length < ROBOTS_AT_ONCE ? null : (members.at(-1)?.id ?? null));
+    },
+  );
   return fleets.length > 0;
 }

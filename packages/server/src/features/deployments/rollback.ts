@@ -6,7 +6,7 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import { authorityOf } from "../access/index.ts";
 import { callOff } from "./call-off.ts";
-import { eachApart } from "./each-apart.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { stopFollowing } from "./fleet-desired.ts";
 import { createFromEnded, findDeployable } from "./from-ended.ts";
 import { returnRobots } from "./return-robots.ts";
@@ -94,13 +94,23 @@ async function rollBackOpen(tx: Db, engine: Engine, deployment: DeploymentRow, a
 }
 
 /** Background: goes on with deployments that go back. Answers true while there is more. */
-export async function continueRollbacks(db: SystemDb, engine: Engine, chunk = CHUNK_TARGETS): Promise<boolean> {
-  const open = await listRollingBack(db, 20);
-  await eachApart(open, ({ org_id, id }) =>
-    db.forOrg(org_id).transaction(async (tx) => {
-      const [row] = await lockDeployments(tx, org_id, [id]);
-      if (row?.status === "rolling_back") await rollBackOpen(tx, engine, row, SYSTEM, chunk);
-    }),
+export async function continueRollbacks(
+  db: SystemDb,
+  engine: Engine,
+  chunk = CHUNK_TARGETS,
+  postponed = new Postponed(),
+): Promise<boolean> {
+  const open = await listRollingBack(db, 20, postponed.ids(engine.clock.now()));
+  await eachApart(
+    engine,
+    postponed,
+    open,
+    (one) => one.id,
+    ({ org_id, id }) =>
+      db.forOrg(org_id).transaction(async (tx) => {
+        const [row] = await lockDeployments(tx, org_id, [id]);
+        if (row?.status === "rolling_back") await rollBackOpen(tx, engine, row, SYSTEM, chunk);
+      }),
   );
   return open.length > 0;
 }

@@ -1,7 +1,7 @@
 import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { eachApart } from "./each-apart.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { retryAt } from "./policy.ts";
 import { moveToNextWindow } from "./install-window.ts";
@@ -16,20 +16,33 @@ const LATE_PER_TURN = 500;
 const CHUNK_TARGETS = 2_000;
 
 /** Background: targets whose step took too long are tried again or given up. Answers true when there may be more. */
-export async function endLateSteps(db: SystemDb, engine: Engine): Promise<boolean> {
-  const late = await listLate(db, engine.clock.now(), LATE_PER_TURN);
-  await eachApart(Map.groupBy(late, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values(), (own) => {
-    const { org_id, deployment_id } = own[0] as (typeof own)[number];
-    return db.forOrg(org_id).transaction((tx) =>
-      endLate(
-        tx,
-        engine,
-        org_id,
-        deployment_id,
-        own.map(({ id }) => id),
-      ),
-    );
-  });
+export async function endLateSteps(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
+  const late = await listLate(db, engine.clock.now(), LATE_PER_TURN, postponed.ids(engine.clock.now()));
+  const groups = Array.from(
+    Map.groupBy(late, ({ deployment_id }) => deployment_id),
+    ([deployment_id, own]) => ({
+      org_id: own[0]?.org_id ?? "",
+      deployment_id,
+      own,
+    }),
+  );
+  await eachApart(
+    engine,
+    postponed,
+    groups,
+    (group) => group.deployment_id,
+    ({ org_id, deployment_id, own }) => {
+      return db.forOrg(org_id).transaction((tx) =>
+        endLate(
+          tx,
+          engine,
+          org_id,
+          deployment_id,
+          own.map(({ id }) => id),
+        ),
+      );
+    },
+  );
   return late.length === LATE_PER_TURN;
 }
 
@@ -83,29 +96,34 @@ const isGoingOn = (deployment: DeploymentRow): boolean => calledOff(requestsOf(d
  * Background: what a deployment has not begun to install when it expires is cancelled, whatever it waits for; a robot that is
  * still on its way back has not come back.
  */
-export async function expireDeployments(db: SystemDb, engine: Engine): Promise<boolean> {
-  const expired = await listExpired(db, engine.clock.now(), 20);
+export async function expireDeployments(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
+  const expired = await listExpired(db, engine.clock.now(), 20, postponed.ids(engine.clock.now()));
   let more = false;
-  await eachApart(expired, ({ org_id, id }) =>
-    db.forOrg(org_id).transaction(async (tx) => {
-      const [deployment] = await lockDeployments(tx, org_id, [id]);
-      if (deployment === undefined || isTerminal(deployment.status)) return;
-      const targets = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued", ...REVOCABLE_STATUSES], CHUNK_TARGETS);
-      more ||= targets.length === CHUNK_TARGETS;
-      const returning = await lockReturning(tx, org_id, id, CHUNK_TARGETS);
-      more ||= returning.length === CHUNK_TARGETS;
-      await giveBack(tx, engine, org_id, [...targets, ...returning], new Map(returning.map((target) => [target.id, "failed"])));
-      await moveTargets(
-        tx,
-        engine,
-        deployment,
-        [
-          ...targets.map((target): TargetChange => ({ target, to: "cancelled", reason: "expired" })),
-          ...returning.map((target): TargetChange => ({ target, to: "failed", reason: "rollback_failed" })),
-        ],
-        SYSTEM,
-      );
-    }),
+  await eachApart(
+    engine,
+    postponed,
+    expired,
+    (one) => one.id,
+    ({ org_id, id }) =>
+      db.forOrg(org_id).transaction(async (tx) => {
+        const [deployment] = await lockDeployments(tx, org_id, [id]);
+        if (deployment === undefined || isTerminal(deployment.status)) return;
+        const targets = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued", ...REVOCABLE_STATUSES], CHUNK_TARGETS);
+        more ||= targets.length === CHUNK_TARGETS;
+        const returning = await lockReturning(tx, org_id, id, CHUNK_TARGETS);
+        more ||= returning.length === CHUNK_TARGETS;
+        await giveBack(tx, engine, org_id, [...targets, ...returning], new Map(returning.map((target) => [target.id, "failed"])));
+        await moveTargets(
+          tx,
+          engine,
+          deployment,
+          [
+            ...targets.map((target): TargetChange => ({ target, to: "cancelled", reason: "expired" })),
+            ...returning.map((target): TargetChange => ({ target, to: "failed", reason: "rollback_failed" })),
+          ],
+          SYSTEM,
+        );
+      }),
   );
   return more;
 }

@@ -2,7 +2,7 @@ import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { announce } from "../events/index.ts";
-import { eachApart } from "./each-apart.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { type NextStep, nextStep, type WaveFacts } from "./rollout/next-step.ts";
 import { waveFactsOf } from "./rollout/wave-facts.ts";
@@ -63,16 +63,21 @@ export async function assignRobots(tx: Db, engine: Engine, deployment: Deploymen
 }
 
 /** Background: opens what waits for a wave, a soak time or a gate that is over, and ends what a stop leaves over. */
-export async function advanceRollouts(db: SystemDb, engine: Engine): Promise<boolean> {
-  const due = await listSteps(db, engine.clock.now(), STEPS_PER_TURN);
+export async function advanceRollouts(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
+  const due = await listSteps(db, engine.clock.now(), STEPS_PER_TURN, postponed.ids(engine.clock.now()));
   let more = due.length === STEPS_PER_TURN;
-  await eachApart(due, ({ org_id, id }) =>
-    db.forOrg(org_id).transaction(async (tx) => {
-      const [row] = await lockDeployments(tx, org_id, [id]);
-      if (row === undefined || isTerminal(row.status)) return;
-      const { step_at } = await advanceRollout(tx, engine, row);
-      more ||= step_at !== null && step_at <= engine.clock.now();
-    }),
+  await eachApart(
+    engine,
+    postponed,
+    due,
+    (one) => one.id,
+    ({ org_id, id }) =>
+      db.forOrg(org_id).transaction(async (tx) => {
+        const [row] = await lockDeployments(tx, org_id, [id]);
+        if (row === undefined || isTerminal(row.status)) return;
+        const { step_at } = await advanceRollout(tx, engine, row);
+        more ||= step_at !== null && step_at <= engine.clock.now();
+      }),
   );
   return more;
 }

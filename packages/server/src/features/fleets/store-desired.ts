@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { json, jsonb, nullable, row, sql, text } from "../../kernel/sql.ts";
+import { json, jsonb, list, nullable, row, sql, text } from "../../kernel/sql.ts";
 
 /** What a fleet has of an app, and the deployment that brought it there. */
 export interface FleetRelease {
@@ -41,9 +41,11 @@ export const findFleetWith = (db: Db, org_id: string, release_id: string) =>
 /** `version` is of the row: any change of it makes another one, also one that leaves the cursor where it was. */
 const toFollowRow = row({ org_id: text, id: text, follow_cursor: text, version: text });
 /** Fleets whose members are to be looked at, each behind the last one that was. */
-export const listFleetsToFollow = (db: Db, limit: number) =>
+export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[] = []) =>
   db.many(
-    sql(toFollowRow)`select org_id, id, follow_cursor, xmin::text as version from fleet where follow_cursor is not null limit ${limit}`,
+    sql(
+      toFollowRow,
+    )`select org_id, id, follow_cursor, xmin::text as version from fleet where follow_cursor is not null and id <> all(${list(skip)}::text[]) limit ${limit}`,
   );
 
 /** 0 when the fleet was changed meanwhile: it may have something else and begin anew, so the next turn reads it again. */

@@ -13,10 +13,10 @@ export const insertAuthorityChanges = (db: Db, org_id: string, kind: AuthoritySu
     select ${org_id}, ${kind}, id, ${now} from unnest(${list(subject_ids)}::text[]) as s (id) order by id
     on conflict (org_id, kind, subject_id) do update set changed_at = excluded.changed_at`);
 
-export const listAuthorityChanges = (db: Db, limit: number) =>
+export const listAuthorityChanges = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(sql(changeRow)`
     -- across orgs: a background loop handles the changes of all of them
-    select ${changeRow} from authority_change order by org_id, kind, subject_id limit ${limit}`);
+    select ${changeRow} from authority_change where subject_id <> all(${list(skip)}::text[]) order by org_id, kind, subject_id limit ${limit}`);
 
 /** The change was handled; one that was made again meanwhile stays. */
 export const deleteAuthorityChange = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string, changed_at: Date) =>

@@ -193,24 +193,27 @@ export const setFanOutProgress = (
     returning ${deploymentRow}`);
 
 const refRow = row({ org_id: text, id: text });
-export const listUnfinishedFanOuts = (db: Db, limit: number) =>
+/** Fan-outs under way, orgs in turn, without those of `skip`. */
+export const listUnfinishedFanOuts = (db: Db, limit: number, skip: readonly string[]) =>
+  db.many(sql(refRow)`
+    select org_id, id from (
+      select org_id, id, row_number() over (partition by org_id order by order_number) as turn, order_number from deployment
+      where fan_out_at is not null and fan_out_done_at is null and finished_at is null and id <> all(${list(skip)}::text[])) as open
+    order by turn, order_number limit ${limit}`);
+
+export const listExpired = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(
     sql(
       refRow,
-    )`select org_id, id from deployment where fan_out_at is not null and fan_out_done_at is null and finished_at is null order by fan_out_at limit ${limit}`,
-  );
-
-export const listExpired = (db: Db, now: Date, limit: number) =>
-  db.many(
-    sql(refRow)`select org_id, id from deployment where finished_at is null and expires_at <= ${now} order by expires_at limit ${limit}`,
+    )`select org_id, id from deployment where finished_at is null and expires_at <= ${now} and id <> all(${list(skip)}::text[]) order by expires_at limit ${limit}`,
   );
 
 /** Cancelled deployments of which something still waits, or a robot is not told to stop yet. */
-export const listCancelling = (db: Db, limit: number) =>
+export const listCancelling = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(
     sql(
       refRow,
-    )`select org_id, id from deployment d where finished_at is null and cancel_requested_at is not null and (count_pending + count_queued > 0 or (count_active > 0 and exists (
+    )`select org_id, id from deployment d where finished_at is null and cancel_requested_at is not null and id <> all(${list(skip)}::text[]) and (count_pending + count_queued > 0 or (count_active > 0 and exists (
         select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
         where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged')))) limit ${limit}`,
   );

@@ -14,9 +14,9 @@ export const setAuthority = (db: Db, org_id: string, id: string, authority: Auth
 
 const refRow = row({ org_id: text, id: text });
 /** Deployments that go back of which a robot was not told yet, or something still waits. */
-export const listRollingBack = (db: Db, limit: number) =>
+export const listRollingBack = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(sql(refRow)`
-    select org_id, id from deployment d where finished_at is null and rollback_requested_at is not null and status = 'rolling_back'
+    select org_id, id from deployment d where finished_at is null and rollback_requested_at is not null and status = 'rolling_back' and id <> all(${list(skip)}::text[])
       and (count_applied + count_pending + count_queued > 0 or (count_active > 0 and exists (
         select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
         where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged')))) limit ${limit}`);

@@ -301,9 +301,11 @@ export const wakeMissedApproval = (db: Db) =>
     update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
 
 const lateRow = row({ org_id: text, deployment_id: text, id: text });
-export const listLate = (db: Db, now: Date, limit: number) =>
+export const listLate = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(
-    sql(lateRow)`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} order by deadline_at limit ${limit}`,
+    sql(
+      lateRow,
+    )`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} and deployment_id <> all(${list(skip)}::text[]) order by deadline_at limit ${limit}`,
   );
 
 /** What those who watch are told of a target that something happened to. */

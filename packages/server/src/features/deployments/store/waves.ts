@@ -1,5 +1,5 @@
 import type { Db } from "../../../kernel/db.ts";
-import { identifier, int, json, row, sql, text, timestamptz } from "../../../kernel/sql.ts";
+import { identifier, int, json, list, row, sql, text, timestamptz } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
 import { deploymentRow, targetRow, waveRow } from "./rows.ts";
 
@@ -143,9 +143,9 @@ export const nextStep = (db: Db) =>
   );
 
 /** Rollouts that are to be looked at, the longest due first. */
-export const listSteps = (db: Db, now: Date, limit: number) =>
+export const listSteps = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(
     sql(
       row({ org_id: text, id: text }),
-    )`select org_id, id from deployment where finished_at is null and step_at <= ${now} order by step_at limit ${limit}`,
+    )`select org_id, id from deployment where finished_at is null and step_at <= ${now} and id <> all(${list(skip)}::text[]) order by step_at limit ${limit}`,
   );
