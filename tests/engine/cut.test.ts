@@ -6,6 +6,7 @@ import { int, list, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { makeIdentity } from "../../packages/swarm/src/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { Proxy } from "../harness/proxy.ts";
+import { isAtLeast } from "../harness/log-level.ts";
 
 const TIMEOUT = { timeout: 180_000 };
 const COUNT = 2_000;
@@ -60,7 +61,7 @@ test(`${COUNT} links that are cut at once: all robots offline, each with one ent
   assert.deepEqual([gone.robots, gone.entries], [COUNT, COUNT]);
   assert.ok(gone.transactions <= COUNT / 20, `${gone.transactions} transactions`);
   assert.deepEqual(
-    plane.logged.slice(logged).filter(({ level }) => Number(level) >= 40),
+    plane.logged.slice(logged).filter((line) => isAtLeast("warn", line)),
     [],
   );
 });
@@ -72,5 +73,5 @@ test("a server that stops has written of every robot that it sent away", TIMEOUT
   await plane.stop();
   const { robots: told, entries, online } = await goneOf(plane);
   assert.deepEqual([told, entries, online], [200, 200, 0]);
-  assert.ok(!plane.logged.some(({ level }) => Number(level) >= 50));
+  assert.ok(!plane.logged.some((line) => isAtLeast("error", line)));
 });

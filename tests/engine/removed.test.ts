@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
+import { isAtLeast } from "../harness/log-level.ts";
 import { checkEngine } from "./check-engine.ts";
 
 const TIMEOUT = { timeout: 120_000 };
@@ -76,8 +77,8 @@ test("robots that are removed while deployments to their fleet are being dispatc
     });
   }
   assert.ok(
-    !plane.logged.some(({ level }) => Number(level) >= 50),
-    JSON.stringify(plane.logged.filter(({ level }) => Number(level) >= 50)),
+    !plane.logged.some((line) => isAtLeast("error", line)),
+    JSON.stringify(plane.logged.filter((line) => isAtLeast("error", line))),
   );
   await checkEngine(plane, { ended: true });
 });

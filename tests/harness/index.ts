@@ -221,7 +221,7 @@ export class Harness implements AsyncDisposable {
   async #startPlane(): Promise<void> {
     const stream = { write: (line: string) => void this.logged.push(JSON.parse(line) as Record<string, unknown>) };
     for (const [node, settings] of this.#settings.entries()) {
-      const log = createLog({ level: settings.log_level, stream });
+      const log = createLog({ level: settings.log_level, stream, fold: false });
       const clock = shiftedClock(this.clock, this.clock_offsets_ms[node] ?? 0);
       const { activity } = this;
       this.#running.push(await startServer({ settings, clock, log, activity, database: this.#database.connection, check_rows: true }));

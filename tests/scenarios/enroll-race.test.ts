@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { startPlane } from "../harness/index.ts";
+import { isAtLeast } from "../harness/log-level.ts";
 import { Http, untilTaken } from "../spec/http.ts";
 
 const LIMIT = { timeout: 300_000 };
@@ -29,7 +30,7 @@ test(
     const [used] = (await plane.api.listEnrollmentKeys({ query: { fleet_id } })).items;
     assert.deepEqual([used?.uses, used?.status], [MAX_USES, "exhausted"]);
     assert.deepEqual(
-      plane.logged.filter(({ level, status }) => Number(level) >= 50 && status !== 503),
+      plane.logged.filter((line) => isAtLeast("error", line) && line["status"] !== 503),
       [],
     );
 

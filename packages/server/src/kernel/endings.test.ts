@@ -12,7 +12,11 @@ const [FAILURES_MAX, LOGGED_MAX] = [50, 100];
 /** Things that are open at a server that is gone, by org and id; `refused` are those whose end cannot be written. */
 function startBook(count: number, refused: (id: string) => boolean) {
   const logged: { id: string; of: string }[] = [];
-  const log = createLog({ level: "error", stream: { write: (line) => void logged.push(JSON.parse(line) as { id: string; of: string }) } });
+  const log = createLog({
+    level: "error",
+    fold: false,
+    stream: { write: (line) => void logged.push(JSON.parse(line) as { id: string; of: string }) },
+  });
   const endings = new Endings({ log, db_errors: { isConnectionLost, isDiskFull, isTimeout, isOutage, isUniqueViolation } }, "stream");
   const orphans: Orphan[] = Array.from({ length: count }, (_, n) => ({ org_id: `org_${n % 2}`, id: `req_${String(n).padStart(5, "0")}` }));
   const open = new Map(orphans.map((orphan) => [`${orphan.org_id} ${orphan.id}`, orphan]));

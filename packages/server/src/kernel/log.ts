@@ -1,4 +1,6 @@
+import { systemClock } from "@robofleet/clock";
 import { pino, type DestinationStream, type Logger } from "pino";
+import { foldRepeats } from "./fold-repeats.ts";
 
 /** Headers and fields that carry secrets; they are cut out wherever an object with them is logged. */
 const SECRET_PATHS = [
@@ -29,16 +31,28 @@ function errorFields(error: unknown): unknown {
   return { type: name, message, code, stack, ...(cause === undefined ? {} : { cause: errorFields(cause) }) };
 }
 
+export interface LogOptions {
+  level: string;
+  /** Instead of stdout. */
+  stream?: DestinationStream;
+  /** False writes every line of a storm: for tests that count lines. */
+  fold?: boolean;
+}
+
 /** JSON lines on stdout (or the stream given). Messages are constant strings, values are fields. */
-export function createLog(options: { level: string; stream?: DestinationStream }): Logger {
+export function createLog({ level, stream, fold = true }: LogOptions): Logger {
+  const repeats = foldRepeats(systemClock);
+  if (stream === undefined && fold && level !== "silent") process.once("exit", repeats.flush);
   return pino(
     {
-      level: options.level,
+      level,
       base: null,
       redact: { paths: SECRET_PATHS, censor: "[secret]" },
       timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
       serializers: { err: errorFields },
+      ...(fold ? { hooks: repeats.hooks } : {}),
     },
-    options.stream ?? pino.destination(1),
+    stream ?? pino.destination(1),
   );
 }

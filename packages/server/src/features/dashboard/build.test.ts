@@ -45,7 +45,7 @@ async function makeClone(t: TestContext): Promise<Clone> {
   await writeFile(path.join(dashboard, "build.ts"), PROGRAM);
   await writeFile(path.join(dashboard, "src/main.tsx"), "first");
   const lines: string[] = [];
-  const log = createLog({ level: "info", stream: { write: (line: string) => void lines.push(line) } });
+  const log = createLog({ level: "info", fold: false, stream: { write: (line: string) => void lines.push(line) } });
   return {
     directory,
     lines,
@@ -152,7 +152,10 @@ test("a build that finds no descriptors left is told as that, and the server goe
     lines.push(line);
     if (line.includes("building the dashboard")) held.push(...takeDescriptors());
   };
-  const dashboard = await openDashboard({ clock: systemClock, log: createLog({ level: "info", stream: { write } }) }, clone.directory);
+  const dashboard = await openDashboard(
+    { clock: systemClock, log: createLog({ level: "info", fold: false, stream: { write } }) },
+    clone.directory,
+  );
   for (const descriptor of held) closeSync(descriptor);
   assert.ok(held.length > 0);
   assert.match("problem" in dashboard ? dashboard.problem : "", /^Its build failed\./);

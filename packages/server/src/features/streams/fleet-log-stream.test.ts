@@ -157,7 +157,7 @@ test("what a server stored that came back is read again when the database refuse
   const other = await anotherRobot(it);
   await ingestLogs({ ...plane }, other, flush(1, 1));
   const warned: string[] = [];
-  Object.assign(plane, { log: createLog({ level: "warn", stream: { write: (line: string) => void warned.push(line) } }) });
+  Object.assign(plane, { log: createLog({ level: "warn", fold: false, stream: { write: (line: string) => void warned.push(line) } }) });
   await plane.db.run(sql`alter table log_batch rename to log_batch_away`);
   await writeNodeAddress(plane.db, to_b!, to_b);
   const looked = { meanwhile: () => rig.clock.advance({ seconds: 1 }) };

@@ -31,7 +31,7 @@ async function temporary(t: TestContext): Promise<string> {
 
 function logged(): { log: ReturnType<typeof createLog>; reasons: () => string[] } {
   const lines: string[] = [];
-  const log = createLog({ level: "info", stream: { write: (line: string) => void lines.push(line) } });
+  const log = createLog({ level: "info", fold: false, stream: { write: (line: string) => void lines.push(line) } });
   return { log, reasons: () => lines.flatMap((line) => (JSON.parse(line) as { reason?: string }).reason ?? []) };
 }
 

@@ -1,0 +1,62 @@
+import type { Clock, Timer } from "@robofleet/clock";
+import { type Logger, type LoggerOptions, pino } from "pino";
+
+/** Repeats of a line are counted for this long before their number is written. */
+const WINDOW_MS = 1_000;
+
+interface Window {
+  repeated: number;
+  timer: Timer;
+  write: (repeated: number) => void;
+}
+
+/**
+ * Bounds the log of a storm. Writes the first line of a message immediately and counts its repeats at the same level: one line
+ * a second with `repeated`, without fields. Errors count as repeats only when their type and code are the same. Lines below
+ * `info` are never counted: who asks for them needs every one.
+ */
+export function foldRepeats(clock: Clock): { hooks: NonNullable<LoggerOptions["hooks"]>; flush: () => void } {
+  const windows = new Map<string, Window>();
+  const open = (key: string, write: Window["write"]): void => {
+    const close = (): void => {
+      const { repeated } = windows.get(key) ?? { repeated: 0 };
+      windows.delete(key);
+      if (repeated === 0) return;
+      open(key, write);
+      write(repeated);
+    };
+    windows.set(key, { repeated: 0, timer: clock.setTimer(WINDOW_MS, close), write });
+  };
+  return {
+    hooks: {
+      logMethod(args, method, level) {
+        const log = this as Logger;
+        const [fields, message] = args as unknown as [unknown, unknown];
+        if (level < pino.levels.values["info"]! || typeof message !== "string") return method.apply(log, args);
+        const key = `${level} ${kindOf(fields)} ${message}`;
+        const known = windows.get(key);
+        if (known !== undefined) {
+          known.repeated += 1;
+          return;
+        }
+        open(key, (repeated) => method.apply(log, [{ repeated }, message]));
+        method.apply(log, args);
+      },
+    },
+    flush: () => {
+      for (const { repeated, timer, write } of windows.values()) {
+        timer.cancel();
+        if (repeated > 0) write(repeated);
+      }
+      windows.clear();
+    },
+  };
+}
+
+/** Type and code of a line's error; empty for a line without one. */
+function kindOf(fields: unknown): string {
+  const error = typeof fields === "object" && fields !== null ? (fields as { err?: unknown }).err : undefined;
+  if (!(error instanceof Error)) return "";
+  const { name, code } = error as Error & { code?: unknown };
+  return `${name} ${typeof code === "string" ? code : ""}`;
+}
