@@ -3,7 +3,7 @@ import { ROBOT_CONFIG_DEFAULT } from "../config-file/robot-config.ts";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { systemClock } from "@robofleet/clock";
+import { type Clock, systemClock } from "@robofleet/clock";
 import type { Desired, DesiredApp, DesiredConfig, DesiredRelease, Progress, ReportBody, TargetReport } from "@robofleet/protocol/link";
 import { type Logger, pino } from "pino";
 import type { AgentConfig, AppStatus, Deployments, DeploymentsOptions, LogRecord } from "../contract.ts";
@@ -34,6 +34,8 @@ export const VERIFY_SECONDS = 0.5;
 export interface RigOptions {
   config?: Partial<AgentConfig>;
   tuning?: DeploymentsTuning;
+  /** Default: the system's. */
+  clock?: Clock;
   /** With it, releases are admitted by the signing keys on its disk. */
   guarded?: Guarded;
   /** Puts things on the disk before the agent starts. */
@@ -78,13 +80,15 @@ export class DeploymentsRig {
   #desired: Desired = { type: "desired", generation: 0, apps: {}, configs: {} };
   readonly #config: Partial<AgentConfig>;
   readonly #tuning: DeploymentsTuning;
+  readonly #clock: Clock;
   readonly #guarded: Guarded | undefined;
 
-  private constructor(server: ArtifactServer, state: string, { config = {}, tuning = {}, guarded }: RigOptions) {
+  private constructor(server: ArtifactServer, state: string, { config = {}, tuning = {}, clock = systemClock, guarded }: RigOptions) {
     this.server = server;
     this.state = state;
     this.#config = config;
     this.#tuning = tuning;
+    this.#clock = clock;
     this.#guarded = guarded;
   }
 
@@ -105,7 +109,7 @@ export class DeploymentsRig {
     this.deployments = createDeployments(
       {
         state_directory: this.state,
-        clock: systemClock,
+        clock: this.#clock,
         log,
         desired: this.#desired.generation === 0 ? undefined : this.#desired,
         reporter: { report: (body) => void this.reports.push(body), progress: (one) => void this.progress.push(one) },

@@ -24,6 +24,7 @@ import {
 } from "./container-record.ts";
 import { Containers, lacksImage } from "./containers.ts";
 import { type Engine, engineMessage } from "./engine.ts";
+import { checkAcrossRestarts, EVERY_TIME } from "./engine-restarts.ts";
 import { Images, type RegistryLogin } from "./images.ts";
 import type { LayerStore } from "./layer-store.ts";
 import { Replacement } from "./replacement.ts";
@@ -43,8 +44,6 @@ interface Running {
   health_timer: Timer | undefined;
 }
 
-/** With an engine that was away in each. */
-const VERIFY_TRIES_MAX = 3;
 /** An agent that ends does not wait for an engine that is away, nor long for one that hangs: systemd would kill it. */
 const CLOSE_WAIT = { wait_ms: 0, limit_ms: 10_000 };
 
@@ -182,7 +181,7 @@ export class ContainerExecutor implements Executor {
     const running = this.#running.get(app);
     if (running?.release.id !== release.id) throw new StepFailure("rejected_by_robot", `release ${release.tag} was not started`);
     const { container } = running;
-    const verdict = await this.#verifyCalmly(app, container, verify_seconds, signal);
+    const verdict = await this.#verifyAcrossRestarts(app, container, verify_seconds, signal);
     if (!verdict.healthy) return verdict;
     const { old } = readRecord(this.#options.paths, app);
     if (old !== null) await this.#containers.stop(old.container_id, { signal });
@@ -190,17 +189,12 @@ export class ContainerExecutor implements Executor {
     return verdict;
   }
 
-  /** An engine that is restarted ends containers and brings them back: that says nothing of the release, so it is watched anew. */
-  async #verifyCalmly(app: string, container: WatchedContainer, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
-    const { engine, clock, timing, log } = this.#options;
-    for (let tries = 1; ; tries += 1) {
-      const { breaks } = engine;
-      const verdict = await verifyWorkload({ workload: container, probe: () => container.check(), verify_seconds, clock, timing, signal });
-      if (verdict.healthy || engine.breaks === breaks || tries === VERIFY_TRIES_MAX) return verdict;
-      log.warn({ app, reason: verdict.message }, "the container engine went away meanwhile: the release is watched once more");
-      if (container.down) await this.#containers.start(container.container_id, signal);
-      container.exits = 0;
-    }
+  async #verifyAcrossRestarts(app: string, container: WatchedContainer, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
+    const { clock, timing } = this.#options;
+    const verify = () => verifyWorkload({ workload: container, probe: () => container.check(), verify_seconds, clock, timing, signal });
+    const restarts = { ...this.#options, app, container, containers: this.#containers, signal };
+    const { result, interrupted } = await checkAcrossRestarts(restarts, verify, ({ healthy }) => healthy);
+    return interrupted && !result.healthy ? { ...result, message: result.message + EVERY_TIME } : result;
   }
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
@@ -212,13 +206,19 @@ export class ContainerExecutor implements Executor {
   async alive(app: string, signal: AbortSignal): Promise<ProbeResult> {
     const { clock, timing } = this.#options;
     const container = this.#running.get(app)?.container;
-    await container?.refresh();
-    const pid = container?.pid;
-    await clock.sleep(timing.rollback_alive_ms, signal);
-    throwIfAborted(signal);
-    await container?.refresh();
-    if (container?.pid !== undefined && container.pid === pid) return { ok: true, message: "it is up" };
-    return { ok: false, message: `the container ${container?.last_exit ?? "is not running"}` };
+    if (container === undefined) return { ok: false, message: "the container is not running" };
+    const stays = async (): Promise<ProbeResult> => {
+      await container.refresh();
+      const { pid } = container;
+      await clock.sleep(timing.rollback_alive_ms, signal);
+      throwIfAborted(signal);
+      await container.refresh();
+      if (container.pid !== undefined && container.pid === pid) return { ok: true, message: "it is up" };
+      return { ok: false, message: `the container ${container.last_exit ?? "is not running"}` };
+    };
+    const restarts = { ...this.#options, app, container, containers: this.#containers, signal };
+    const { result, interrupted } = await checkAcrossRestarts(restarts, stays, ({ ok }) => ok);
+    return interrupted ? { ok: false, message: result.message + EVERY_TIME } : result;
   }
 
   settle(app: string): void {

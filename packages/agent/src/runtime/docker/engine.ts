@@ -116,6 +116,28 @@ export class Engine {
     }
   }
 
+  /**
+   * Reports in `ended` whether the engine has ended since this call, also when it is back and no other call has failed: a stream of
+   * events stays open as long as the engine's process. Unlike the socket's inode it also changes when systemd owns the socket. Dispose it.
+   */
+  watchRun(): Disposable & { readonly ended: boolean } {
+    let ended = false;
+    let refused = false;
+    const never = encodeURIComponent(JSON.stringify({ label: ["robofleet.no-event"] }));
+    const request = http.get({ socketPath: this.#socket, path: `/events?filters=${never}`, agent: false }, (response) => {
+      // An engine, or a proxy before it, that refuses the stream ends each of them.
+      if (response.statusCode !== 200) refused = true;
+      response.on("error", () => {}).resume();
+    });
+    request.on("error", () => {}).on("close", () => (ended = !refused));
+    return {
+      get ended() {
+        return ended;
+      },
+      [Symbol.dispose]: () => void request.destroy(),
+    };
+  }
+
   /** One for each call, so that every request of the call ends with it: one that is left open would hold the agent's process. */
   async #connect(call: AbortSignal): Promise<Docker> {
     // Loaded when it is needed: most robots that could run containers still start with none.
