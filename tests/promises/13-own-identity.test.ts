@@ -124,7 +124,8 @@ test("a copied state directory is noticed and both machines are held; an answer 
   for (let replay = 0; replay < REPLAYS; replay += 1) {
     const answer = await ask(server.url, () => overheard);
     if (answer.type !== "refused") accepted += 1;
-    else assert.equal(answer.code, "bad_signature");
+    // After many of them the address is refused before its signature counts.
+    else assert.ok(["bad_signature", "busy"].includes(answer.code), answer.code);
   }
   assert.equal(accepted, 0);
   // Nor is an answer good for another robot.
