@@ -36,7 +36,7 @@ const calls: [string[], string, unknown?][] = [
   [["robots", "timeline", "rob_1"], "GET /api/robots/rob_1/timeline"],
   [["releases", "list"], "GET /api/releases"],
   [["releases", "show", `rel_${"0".repeat(26)}`], `GET /api/releases/rel_${"0".repeat(26)}`],
-  [["deployments", "list", "--status", "queued", "--limit", "5"], "GET /api/deployments?status=queued&limit=5"],
+  [["deployments", "list", "--status", "queued", "--limit", "5"], "GET /api/deployments?status=queued&cause=request&limit=5"],
   [["deployments", "cancel", "dep_1"], "POST /api/deployments/dep_1/cancel", {}],
   [["deploy", "1.0", "--robot", "rob_1"], "POST /api/deployments", { release: "1.0", robot_id: "rob_1" }],
   [

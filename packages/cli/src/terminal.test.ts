@@ -40,6 +40,7 @@ const robots = {
       name: `evil${ESC}2J`,
       status: "online",
       last_seen_at: null,
+      apps: [],
       current_release: null,
       release_state: "current",
       config_state: "in_sync",

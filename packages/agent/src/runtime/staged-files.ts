@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
+import { writeAtomically } from "../disk/write-atomically.ts";
 
 /** In each staged version: what was unpacked. */
 const LIST_NAME = ".robofleet-files.json";
@@ -21,7 +22,7 @@ export async function listStagedFiles(directory: string): Promise<void> {
     if (entry.isFile()) files.push({ path: name, size: (await fs.promises.stat(file)).size, sha256: await digestOf(file) });
     else if (entry.isSymbolicLink()) files.push({ path: name, size: 0 });
   }
-  fs.writeFileSync(path.join(directory, LIST_NAME), JSON.stringify(files));
+  writeAtomically(path.join(directory, LIST_NAME), JSON.stringify(files));
 }
 
 /**
