@@ -1,7 +1,10 @@
 import { chmod, rm } from "node:fs/promises";
 import path from "node:path";
 import { build, type Plugin } from "esbuild";
+import { readCommit } from "../packages/protocol/src/version.ts";
 import { lazyBuiltins } from "./lazy-builtins.ts";
+
+const CLONE = path.resolve(import.meta.dirname, "..");
 
 export interface BundleOptions {
   /** Of the program. */
@@ -30,6 +33,7 @@ export async function bundleProgram({ name, entry, directory, plugins = [] }: Bu
     legalComments: "linked",
     // Optional native parts of ws: it asks for them and does without.
     external: ["bufferutil", "utf-8-validate"],
+    define: { ROBOFLEET_COMMIT: JSON.stringify(readCommit(CLONE) ?? "") },
     plugins: [lazyBuiltins, ...plugins],
     banner: { js: "#!/usr/bin/env node" },
     logLevel: "warning",

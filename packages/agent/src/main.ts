@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import { systemClock } from "@robofleet/clock";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, CommanderError } from "commander";
+import { describeVersion } from "@robofleet/protocol/version";
 import { type Agent, AGENT_VERSION, startAgent } from "./agent.ts";
 import { addLocalCommands } from "./commands/local-commands.ts";
 import { type ConfigFlags, loadConfig, UsageError } from "./config.ts";
@@ -93,7 +94,7 @@ function survive(log: (error: unknown, origin: string) => unknown): void {
 function program(): Command {
   const command = new Command("rf-agent")
     .description("The Robofleet agent: runs on a robot, keeps one connection to the server, installs and supervises releases.")
-    .version(AGENT_VERSION)
+    .version(describeVersion(AGENT_VERSION))
     .exitOverride()
     .showHelpAfterError("(rf-agent --help shows what can be said)");
   withRunOptions(command.command("run").description("enrol if needed, then run until SIGTERM")).action(run);

@@ -1,3 +1,4 @@
+import { describeVersion } from "@robofleet/protocol/version";
 import { Command, type CommanderError, Option } from "commander";
 import metadata from "../package.json" with { type: "json" };
 import type { Act } from "./command.ts";
@@ -60,7 +61,7 @@ function addRoot(): Command {
   return new Command("rf")
     .description("The command line of Robofleet: releases, deployments, configs, logs and robots.")
     .usage("<command> [options]")
-    .version(metadata.version, "-V, --version", "Show the version")
+    .version(describeVersion(metadata.version), "-V, --version", "Show the version")
     .addOption(
       new Option("-o, --output <format>", "How the result is printed (default: table, or as `rf settings` says)").choices(OUTPUT_FORMATS),
     )

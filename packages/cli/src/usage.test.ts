@@ -73,6 +73,6 @@ test("with --json an error is one document on stdout and words on stderr", TIMEO
   assert.match(offline.stderr, /rf login/);
 });
 
-test("--version is a version", TIMEOUT, async () => {
-  assert.match((await home.run(["--version"])).stdout, /^\d+\.\d+\.\d+\n$/);
+test("--version prints a version, and the commit where it is known", TIMEOUT, async () => {
+  assert.match((await home.run(["--version"])).stdout, /^\d+\.\d+\.\d+( \([0-9a-f]{7}\))?\n$/);
 });

@@ -3,6 +3,7 @@ import { constants } from "node:os";
 import path from "node:path";
 import { systemClock } from "@robofleet/clock";
 import { fingerprintOf } from "@robofleet/protocol/authority";
+import { describeVersion } from "@robofleet/protocol/version";
 import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import type { Logger } from "pino";
@@ -28,7 +29,7 @@ interface RestoreFlags {
   revokeKeys?: boolean;
 }
 
-const program = new Command("robofleet").description("The control plane for robot fleets").version(packageJson.version);
+const program = new Command("robofleet").description("The control plane for robot fleets").version(describeVersion(packageJson.version));
 
 const serving = program.command("serve", { isDefault: true }).description("run the server").addHelpText("after", serveHelp);
 for (const { flags, meaning, repeatable } of SERVE_FLAGS) {

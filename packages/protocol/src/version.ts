@@ -1,0 +1,56 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+
+/** Set in bundles: the commit that they are made of, or "" where the builder did not find it. */
+declare const ROBOFLEET_COMMIT: string | undefined;
+
+const COMMIT_CHARACTERS = 7;
+
+/** Returns what `--version` prints: `0.1.0 (abc1234)`, or `0.1.0` where the commit is not known. */
+export function describeVersion(version: string): string {
+  const commit = typeof ROBOFLEET_COMMIT === "string" ? ROBOFLEET_COMMIT : readCommit(path.resolve(import.meta.dirname, "../../.."));
+  return commit ? `${version} (${commit.slice(0, COMMIT_CHARACTERS)})` : version;
+}
+
+/** Returns the commit that is checked out in a clone or worktree; undefined where it is not found. Reads files, since a process of git takes 5 ms. */
+export function readCommit(clone: string): string | undefined {
+  try {
+    const git = gitDirectory(clone);
+    const head = readFileSync(path.join(git, "HEAD"), "utf8").trim();
+    const ref = /^ref: (refs\/\S+)$/.exec(head)?.[1];
+    if (ref === undefined) return asCommit(head);
+    const common = path.resolve(git, readIfThere(path.join(git, "commondir"))?.trim() ?? ".");
+    return asCommit(readIfThere(path.join(common, ref))?.trim()) ?? packedCommit(readIfThere(path.join(common, "packed-refs")) ?? "", ref);
+  } catch {
+    return undefined;
+  }
+}
+
+/** In a worktree or submodule `.git` is a file that names the directory. */
+function gitDirectory(clone: string): string {
+  const place = path.join(clone, ".git");
+  try {
+    const named = /^gitdir: (.+)$/m.exec(readFileSync(place, "utf8"))?.[1];
+    return path.resolve(clone, named ?? ".git");
+  } catch {
+    return place;
+  }
+}
+
+function readIfThere(file: string): string | undefined {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return undefined;
+  }
+}
+
+const packedCommit = (packed: string, ref: string): string | undefined =>
+  asCommit(
+    packed
+      .split("\n")
+      .find((line) => line.endsWith(` ${ref}`))
+      ?.split(" ")[0],
+  );
+
+const asCommit = (text: string | undefined): string | undefined => (/^[0-9a-f]{40,64}$/.test(text ?? "") ? text : undefined);

@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { buildAgent } from "../../packages/agent/build.ts";
+import { buildCli } from "../../packages/cli/build.ts";
+import { readCommit } from "@robofleet/protocol/version";
+import metadata from "../../package.json" with { type: "json" };
+
+const LIMIT = { timeout: 120_000 };
+const ROOT = path.resolve(import.meta.dirname, "../..");
+const MAINS = ["server", "cli", "agent"].map((name) => path.join(ROOT, "packages", name, "src/main.ts"));
+const commit = readCommit(ROOT);
+const expected = commit === undefined ? metadata.version : `${metadata.version} (${commit.slice(0, 7)})`;
+const versionOf = (program: string): string =>
+  execFileSync(process.execPath, [program, "--version"], { cwd: os.tmpdir(), encoding: "utf8" }).trim();
+
+test("server, command line and agent print the same version, with the commit of the clone", LIMIT, () => {
+  assert.deepEqual(MAINS.map(versionOf), [expected, expected, expected]);
+});
+
+test("a bundle prints the commit that it was made of, wherever it is copied to", LIMIT, async (t) => {
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-versions-"));
+  t.after(() => fs.rmSync(directory, { recursive: true }));
+  const programs = [
+    await buildCli(path.join(directory, "packages/cli/dist")),
+    await buildAgent(path.join(directory, "packages/agent/dist")),
+  ];
+  fs.mkdirSync(path.join(directory, ".git"));
+  fs.writeFileSync(path.join(directory, ".git/HEAD"), "0".repeat(40));
+  assert.deepEqual(programs.map(versionOf), [expected, expected]);
+});
