@@ -209,6 +209,11 @@ export class Harness implements AsyncDisposable {
     await Promise.all(this.#running.splice(0).map((node) => node.stop()));
   }
 
+  /** Of each node. */
+  get data_directories(): string[] {
+    return this.#settings.map(({ data_directory }) => data_directory);
+  }
+
   /** Starts a stopped plane, or stops it first, on the same database and files. Robots that were connected come back. */
   async restart(): Promise<void> {
     const online = [...this.swarm.robots].filter(({ connected }) => connected);

@@ -25,7 +25,7 @@ import { background } from "./kernel/background.ts";
 import type { SystemDb } from "./kernel/db.ts";
 import { createHttp, HOST_TWICE, mayConnect, namesHostTwice, NO_PROXY } from "./kernel/http.ts";
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
-import { createMetrics, measureLinks, measureRetentionClock, type Metrics } from "./kernel/metrics.ts";
+import { createMetrics, measureConnections, measureLinks, measureRetentionClock, type Metrics } from "./kernel/metrics.ts";
 import { servePages } from "./kernel/serve-pages.ts";
 import { linkSource, Networks } from "./kernel/networks.ts";
 import { RetentionClock } from "./kernel/retention-clock.ts";
@@ -75,6 +75,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     const dashboard = options.settings.dashboard === true ? openDashboard(options) : undefined;
     const stopping = new AbortController();
     const { plane, gateway, lease, embedded } = await buildPlane(options, started, stopping.signal);
+    measureConnections(plane.metrics, plane.db);
     measureLinks(plane.metrics, () => gateway.load);
     measureRetentionClock(plane.metrics, plane.retention_clock);
     const nodes = await meetNodes(plane, started);

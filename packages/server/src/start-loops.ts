@@ -1,5 +1,6 @@
 import type { Plane } from "./context.ts";
 import { startDeploymentEngine } from "./features/deployments/index.ts";
+import { startOperationSamples } from "./features/operation/index.ts";
 import { startBlobSweep, startUploadExpiry } from "./features/releases/index.ts";
 import { flushSeen, startSuspensionWatch } from "./features/robots/index.ts";
 import { type Streams } from "./features/streams/index.ts";
@@ -19,6 +20,7 @@ export async function startLoops(plane: Plane, streams: Streams, watch: LeaseWat
     plane.retention_clock.start(),
     startSuspensionWatch(plane),
     ...(await startRetentionLoops(plane)),
+    startOperationSamples(plane),
     startBlobSweep(plane),
     startUploadExpiry(plane),
     startDeploymentEngine(plane),

@@ -60,6 +60,7 @@ export function createMetrics() {
       help: "1 when the disk of the data directory has less than 16 MiB free",
       registers,
     }),
+    ...operationMetrics(registers),
     ...logMetrics(registers),
     targets_dispatched: new Counter({
       name: "robofleet_targets_dispatched_total",
@@ -97,6 +98,27 @@ const logMetrics = (registers: Registry[]) => ({
   }),
 });
 
+/** Sampled once a minute; NaN until the first sample and for what cannot be read. */
+const operationMetrics = (registers: Registry[]) => {
+  const sampled = (name: string, help: string): Gauge => {
+    const gauge = new Gauge({ name, help, registers });
+    gauge.set(Number.NaN);
+    return gauge;
+  };
+  return {
+    disk_free_bytes: sampled("robofleet_disk_free_bytes", "Bytes free on the disk of the data directory"),
+    database_bytes: sampled("robofleet_database_bytes", "Size of the database in bytes"),
+    wal_bytes: sampled("robofleet_wal_bytes", "Size of PostgreSQL's write-ahead log in bytes"),
+    backup_age: sampled("robofleet_backup_age_seconds", "Age of the last backup of the data directory; +Inf without one"),
+    oldest_log_age: sampled("robofleet_oldest_log_age_seconds", "Age of the oldest logs of robots that are stored"),
+    database_restarts: new Counter({
+      name: "robofleet_database_restarts_total",
+      help: "Restarts of PostgreSQL that were observed",
+      registers,
+    }),
+  };
+};
+
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /** How the links of a node are getting on. */
@@ -119,6 +141,12 @@ export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
 export function measureHandshakes(metrics: Metrics, load: { under_way: number; in_line: number }): void {
   measure(metrics, "robofleet_tls_handshakes_under_way", "Handshakes of TLS that have begun", () => load.under_way);
   measure(metrics, "robofleet_tls_handshakes_in_line", "Connections whose handshake waits for its turn", () => load.in_line);
+}
+
+/** Gauges of the connections to the database, read at each scrape. */
+export function measureConnections(metrics: Metrics, db: { readonly load: { in_use: number; waiting: number } }): void {
+  measure(metrics, "robofleet_database_connections_in_use", "Database connections that run something", () => db.load.in_use);
+  measure(metrics, "robofleet_database_connections_waiting", "Queries and transactions that wait for one", () => db.load.waiting);
 }
 
 /** The gauge of the clock that deletions by age use. */

@@ -47,6 +47,11 @@ export class ConnectionPool {
     return this.#waiting.length;
   }
 
+  /** Connections that are lent or being opened. */
+  get in_use(): number {
+    return this.#open.size - this.#idle.length + this.#opening;
+  }
+
   /** A free connection, best one that serves `org_id` already; else a new one, else the next to come back. */
   borrow(org_id: string | undefined): Connection | Promise<Connection> {
     if (this.#ended) throw new ConnectionLost("the database connections are closed");

@@ -52,6 +52,10 @@ export class Connections {
     return this.#system.waiting + this.#tenants.waiting;
   }
 
+  get in_use(): number {
+    return this.#system.in_use + this.#tenants.in_use;
+  }
+
   static async open(options: OpenOptions): Promise<Connections> {
     const size = options.pool_size ?? POOL_SIZE;
     const system_size = Math.max(1, Math.round(size * SYSTEM_SHARE));

@@ -232,6 +232,11 @@ class PgEngine implements DbEngine {
     });
   }
 
+  get load(): { in_use: number; waiting: number } {
+    const { in_use, waiting } = this.#connections;
+    return { in_use, waiting };
+  }
+
   async ready(timeout_ms: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const timer = this.#options.clock.setTimer(timeout_ms, () => resolve(false));

@@ -5,4 +5,5 @@ export { type LogFilter, LogMatch } from "./match.ts";
 export { readBehind, readTail, scanLogs } from "./read.ts";
 export { startLogRetention } from "./retention.ts";
 export { logRoutes } from "./routes.ts";
+export { oldestLogAt } from "./store-usage.ts";
 export { type BatchKey, logPosition, logPositions, robotsOfFleet } from "./store.ts";

@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { bigint, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bigint, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 import type { BatchKey } from "./store.ts";
 
 /** What a batch takes beside its records: the header of its row, the columns, its entry in the index. */
@@ -95,6 +95,16 @@ const idRow = row({ robot_id: text });
 /** Robots of an org that ever logged, in the order of their ids. */
 export const listLoggingRobots = async (db: Db, org_id: string): Promise<string[]> =>
   (await db.many(sql(idRow)`select robot_id from log_position where org_id = ${org_id} order by robot_id`)).map(({ robot_id }) => robot_id);
+
+const oldestRow = row({ period_at: nullable(timestamptz) });
+
+/** Returns from when the oldest stored logs are, to ten minutes; undefined without logs. Reads the counts instead of the batches. */
+export const oldestLogAt = async (db: Db): Promise<Date | undefined> =>
+  (
+    await db.one(sql(oldestRow)`
+      -- across orgs: figures of the whole service
+      select min(period_at) as period_at from log_usage where bytes > 0`)
+  ).period_at ?? undefined;
 
 /** Counts a robot's batches anew and replaces what was counted. */
 export const recountRobot = (db: Db, org_id: string, robot_id: string): Promise<void> =>

@@ -1,1 +1,2 @@
 export { operationRoutes } from "./routes.ts";
+export { startOperationSamples } from "./sample-operation.ts";

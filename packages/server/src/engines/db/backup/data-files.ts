@@ -9,7 +9,7 @@ const DIRECTORIES = [ARTIFACTS, "tls"];
 /** Half of a file that its writer did not come to rename. */
 const HALF_WRITTEN = /\.(tmp|new)$/;
 /** What a start makes anew, or the database's own backup holds: `postgres`, `postgres.lock`, `postgres.log.1`, … */
-const KNOWN = /^(postgres(\..*)?|blobs|tls|node-id(\.tmp)?|secrets\.key(\.new)?|restore-unfinished)$/;
+const KNOWN = /^(postgres(\..*)?|blobs|tls|node-id(\.tmp)?|secrets\.key(\.new)?|last-backup(\.new)?|restore-unfinished)$/;
 
 /** What of a data directory a restore needs beside the database, by relative path. */
 async function* listFiles(data_directory: string): AsyncGenerator<string> {

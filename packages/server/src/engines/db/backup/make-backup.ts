@@ -5,6 +5,7 @@ import type { EngineLog } from "../../log.ts";
 import { backup, errorCode, Refusal, runningDatabase, startEmbedded, syncTree } from "../embedded/index.ts";
 import { syncDirectory } from "../../../kernel/sync-directory.ts";
 import { copyDataFiles, listStrange } from "./data-files.ts";
+import { writeLastBackup } from "./last-backup.ts";
 import { DATA, describeFile, FORMAT, type Manifest, MANIFEST_FILE } from "./manifest.ts";
 import { dumpRows, ROWS_MANIFEST } from "./table-rows.ts";
 import { refuseUnfinished } from "./unfinished.ts";
@@ -38,7 +39,7 @@ export interface BackupMade {
  * @throws Refusal when `to` has contents or there is nothing to back up; any error leaves nothing at `to`.
  */
 export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
-  const { data_directory, clock } = options;
+  const { data_directory, clock, log } = options;
   const target = path.resolve(options.to);
   await requireFree(target);
   await access(data_directory).catch((error: unknown) => {
@@ -61,6 +62,10 @@ export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
     await requireFree(target);
     await rename(partial, target);
     await syncDirectory(path.dirname(target));
+    // The backup is complete without it: a server reports a backup that is older than this one.
+    await writeLastBackup(data_directory, made_at).catch((error: unknown) =>
+      log.warn({ err: error, data_directory }, "the time of the backup could not be written to the data directory"),
+    );
     const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
     return { directory: target, files: files.length, bytes, damaged, left_out: await listStrange(data_directory) };
   } catch (error) {
