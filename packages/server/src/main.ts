@@ -8,10 +8,11 @@ import { armFailpoints } from "@robofleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import type { Logger } from "pino";
 import packageJson from "../package.json" with { type: "json" };
-import { readBlobs, readDataDirectory, readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
+import { readDataDirectory, readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
 import { ConnectionLost, type DbAddress, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
-import { makeBackup, refuseUnfinished, restoreBackup } from "./engines/db/backup/index.ts";
+import { refuseUnfinished, restoreBackup } from "./engines/db/backup/index.ts";
 import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
+import { addBackup } from "./backup-command.ts";
 import { addDoctor } from "./doctor/command.ts";
 import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
@@ -38,12 +39,7 @@ for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
 }
 serving.action((flags: ServeFlags) => serve(flags));
 
-program
-  .command("backup")
-  .description("copy database, artifacts and certificate authority of a running or stopped server")
-  .requiredOption("--to <dir>", "new directory for the backup")
-  .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
-  .action((flags: { to: string; data?: string }) => runBackup(flags));
+addBackup(program);
 
 program
   .command("restore")
@@ -149,17 +145,6 @@ async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined,
 /** Of a start that failed only: what the error names is rarely all that is wrong. */
 function sayDoctor(): void {
   if (is_starting) warn("robofleet doctor, with the same flags and environment, says more");
-}
-
-async function runBackup(flags: { to: string; data?: string }): Promise<void> {
-  const { data_directory, database_url } = readStore(flags.data);
-  const log = createLog({ level: "warn" });
-  const is_elsewhere = readBlobs() !== undefined;
-  const made = await makeBackup({ data_directory, database_url, to: flags.to, clock: systemClock, log });
-  for (const name of made.damaged) warn(`the artifact ${name} does not have the bytes that were uploaded; it was copied as it is`);
-  if (is_elsewhere) warn("artifacts lie in the S3 store of ROBOFLEET_BLOBS_URL: the backup does not hold them");
-  if (made.left_out.length > 0) warn(`not of Robofleet, and not in the backup: ${made.left_out.join(", ")}`);
-  print(`backup written to ${made.directory}: the database and ${made.files} files of ${made.bytes} bytes`);
 }
 
 try {

@@ -30,11 +30,11 @@ export async function describeFile(directory: string, relative: string): Promise
 }
 
 /**
- * Reads a backup's manifest and looks whether everything that it names is there and as long as it was.
+ * Reads a backup's manifest. The files that it names lie within the backup; they may be missing or damaged.
  *
  * @throws Refusal when this is no whole backup.
  */
-export async function readWholeManifest(from: string): Promise<Manifest> {
+export async function readManifest(from: string): Promise<Manifest> {
   const manifest = await readJson<Manifest>(from, MANIFEST_FILE);
   const { database, database_manifest, files } = manifest;
   if (manifest.format !== FORMAT || !["postgres", "tables"].includes(database) || !Array.isArray(files) || !isFile(database_manifest))
@@ -42,8 +42,19 @@ export async function readWholeManifest(from: string): Promise<Manifest> {
   for (const file of files) {
     if (!isFile(file) || isOfDatabase(file.path))
       throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} names no file where it should`);
-    await requireSize(path.join(from, DATA), file);
   }
+  return manifest;
+}
+
+/**
+ * Reads a backup's manifest and checks that every file that it names exists with its size.
+ *
+ * @throws Refusal when this is no whole backup.
+ */
+export async function readWholeManifest(from: string): Promise<Manifest> {
+  const manifest = await readManifest(from);
+  const { database_manifest, files } = manifest;
+  for (const file of files) await requireSize(path.join(from, DATA), file);
   await requireSize(from, database_manifest);
   const { sha256 } = await describeFile(from, database_manifest.path);
   if (sha256 !== database_manifest.sha256) throw damaged(database_manifest.path);

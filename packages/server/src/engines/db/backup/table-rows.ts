@@ -109,6 +109,12 @@ export async function loadRows(connection: DbAddress, from: string, log: EngineL
 /** A table as the catalogue has it, in the catalogue's order of fields: they are compared as text. */
 const plainTable = ({ name, kind, depth, parent, bound, columns }: Table): Table => ({ name, kind, depth, parent, bound, columns });
 
+/** The files of a backup of rows, as its own manifest lists them. Throws Refusal for a manifest of another format. */
+export async function listRowFiles(from: string): Promise<BackupFile[]> {
+  const { tables } = await readRows(from);
+  return tables.flatMap(({ file }) => (file === undefined ? [] : [{ ...file, path: path.basename(file.path) }]));
+}
+
 async function readRows(from: string): Promise<RowsManifest> {
   const manifest = await readJson<RowsManifest>(from, ROWS_MANIFEST);
   if (

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import path from "node:path";
 import { errorCode } from "./refusal.ts";
@@ -56,6 +57,17 @@ export async function copyHashed(from: string, to: string): Promise<{ bytes: num
   } finally {
     await source.close();
   }
+}
+
+/** Size and checksum of a file, read in bounded memory. */
+export async function hashFile(file: string): Promise<{ bytes: number; sha256: string }> {
+  const hash = createHash("sha256");
+  let bytes = 0;
+  for await (const part of createReadStream(file, { highWaterMark: COPY_BUFFER_BYTES }) as AsyncIterable<Buffer>) {
+    hash.update(part);
+    bytes += part.length;
+  }
+  return { bytes, sha256: hash.digest("hex") };
 }
 
 /** Directories whose contents PostgreSQL makes anew at each start; the directories themselves must exist. */

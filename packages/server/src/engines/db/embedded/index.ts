@@ -1,12 +1,12 @@
 export { findBinaries } from "./binaries.ts";
 export { backup, type BackupOptions } from "./backup.ts";
-export { type BackupFile, type BackupManifest, copyHashed } from "./backup-files.ts";
+export { type BackupFile, type BackupManifest, copyHashed, hashFile } from "./backup-files.ts";
 export { isControlFileWhole } from "./control-file.ts";
 export { type Connection } from "./connect.ts";
 export { type Log } from "./log.ts";
 export { lockDirectory, lockHolder } from "./lock.ts";
 export { errorCode, Refusal } from "./refusal.ts";
-export { restore, type RestoreOptions } from "./restore.ts";
+export { listDatabaseBackup, restore, type RestoreOptions } from "./restore.ts";
 export { chooseRunAs } from "./run-as.ts";
 export { runningDatabase } from "./running.ts";
 export { syncTree } from "./sync.ts";

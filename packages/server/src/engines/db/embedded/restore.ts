@@ -1,6 +1,6 @@
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { BACKUP_FORMAT, type BackupManifest, copyHashed, DATABASE_NAME, MANIFEST_NAME } from "./backup-files.ts";
+import { BACKUP_FORMAT, type BackupFile, type BackupManifest, copyHashed, DATABASE_NAME, MANIFEST_NAME } from "./backup-files.ts";
 import { readMajor } from "./binaries.ts";
 import { placeDirectory } from "./cluster.ts";
 import { lockDirectory } from "./lock.ts";
@@ -69,6 +69,12 @@ async function copyVerified(from: string, to: string, manifest: BackupManifest):
       throw new Refusal(`the backup is damaged: ${name} does not have the contents that were backed up`);
   }
   for (const [name, content] of Object.entries(SETTINGS_FILES)) await writeFile(path.join(to, name), content, { mode: 0o600, flag: "wx" });
+}
+
+/** The files of a backup, as its own manifest lists them, relative to `from`. Throws Refusal for one outside of it. */
+export async function listDatabaseBackup(from: string): Promise<BackupFile[]> {
+  const { files } = await readManifest(from);
+  return files.map((file) => ({ ...file, path: path.join(DATABASE_NAME, inside(file.path)) }));
 }
 
 /** A manifest is input like any other: no path of it leaves the directory. */
