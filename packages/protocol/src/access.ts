@@ -114,6 +114,7 @@ export const access = {
   createUser: whole("admin", "users"),
   getUser: whole("admin", "users"),
   updateUser: whole("admin", "users"),
+  listUserHoldings: whole("admin", "users"),
   deleteUser: whole("admin", "users"),
 
   listTokens: whole("admin", "tokens"),

@@ -24,6 +24,7 @@ export const paths = {
   createUser: ["POST", "/api/users"],
   getUser: ["GET", "/api/users/{id}"],
   updateUser: ["PATCH", "/api/users/{id}"],
+  listUserHoldings: ["GET", "/api/users/{id}/holdings"],
   deleteUser: ["DELETE", "/api/users/{id}"],
 
   listTokens: ["GET", "/api/tokens"],

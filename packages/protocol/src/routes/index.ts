@@ -42,7 +42,7 @@ export { type Change, CHANGE_KINDS, type ChangeKind } from "./events.ts";
 export { EXPIRES_DAYS_MAX, PLAN_ROBOTS_MAX } from "./rollout.ts";
 export type { DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
-export type { Grant, Me, NewToken, Session, Token, User } from "./people.ts";
+export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHolding } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled } from "./operations.ts";
 export type { Release } from "./releases.ts";

@@ -46,6 +46,22 @@ export const Me = named(
 );
 export type Me = Of<typeof Me>;
 
+/** Something that a user made or has, and what happens to it when the user is removed. */
+export const UserHolding = named(
+  "UserHolding",
+  Shape({
+    kind: OneOf(["deployment", "config_deployment", "enrollment_key", "token"]),
+    id: Id,
+    label: Nullable(Type.String()),
+    status: Type.String(),
+    outcome: OneOf(
+      ["cancelled", "revoked", "kept"],
+      "cancelled: robots that have begun to install finish; kept: a token of the org that the user made",
+    ),
+  }),
+);
+export type UserHolding = Of<typeof UserHolding>;
+
 export const Session = named(
   "Session",
   Shape({
@@ -73,6 +89,9 @@ export const User = named(
   }),
 );
 export type User = Of<typeof User>;
+
+export const RemovedUser = named("RemovedUser", Shape({ ...User.properties, holdings: Type.Array(UserHolding) }));
+export type RemovedUser = Of<typeof RemovedUser>;
 
 const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
 
@@ -177,12 +196,19 @@ const userRoutes = {
     responses: { 200: DataOf(User) },
     errors: [409],
   }),
-  deleteUser: defineRoute("deleteUser", {
-    summary: "Take a user out of the org: roles and tokens for it end",
+  listUserHoldings: defineRoute("listUserHoldings", {
+    summary: "What a user leaves behind when removed, and what happens to each; the newest 100 of a kind",
     tag: "People",
     access: "admin",
     params: IdParams,
-    responses: { 200: DataOf(User) },
+    responses: { 200: ListOf(UserHolding) },
+  }),
+  deleteUser: defineRoute("deleteUser", {
+    summary: "Take a user out of the org: roles, tokens and enrollment keys end, and what is pending; answers what was left behind",
+    tag: "People",
+    access: "admin",
+    params: IdParams,
+    responses: { 200: DataOf(RemovedUser) },
     errors: [409],
   }),
 };

@@ -4,12 +4,27 @@ import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Take a user out of the org. Roles end, and so do tokens that the user has for it.")
+    .description(
+      "Take a user out of the org. Roles, tokens for it and enrollment keys that the user made end, and so do pending deployments. Prints what was left behind, and what happened to each.",
+    )
     .argument("<id>", "Id of the user")
     .action(act<[string]>(run));
 };
 
 async function run(context: Context, id: string): Promise<void> {
   const answer = await (await context.client()).deleteUser({ params: { id } });
-  await context.out.result(answer, () => context.out.line(line`${answer.data.name} (${answer.data.email}) is no longer in the org.`));
+  const { out } = context;
+  await out.result(answer, async () => {
+    const { name, email, holdings } = answer.data;
+    out.line(line`${name} (${email}) is no longer in the org.`);
+    if (holdings.length === 0) return;
+    out.line();
+    await out.table(holdings, [
+      { title: "LEFT", value: ({ kind }) => kind.replaceAll("_", " ") },
+      { title: "ID", value: ({ id: left }) => left },
+      { title: "LABEL", value: ({ label }) => label ?? "" },
+      { title: "WAS", value: ({ status }) => status },
+      { title: "NOW", value: ({ outcome }) => outcome },
+    ]);
+  });
 }

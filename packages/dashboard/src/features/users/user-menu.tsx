@@ -96,6 +96,25 @@ function RemoveUser({ user, onClose }: Parts) {
       command={userLines.remove(user.id)}
       busy={removing.isPending}
       onConfirm={() => removing.mutate({ params: { id: user.id } })}
-    />
+    >
+      <Holdings id={user.id} />
+    </ConfirmDialog>
+  );
+}
+
+const OUTCOMES = { cancelled: "is cancelled", revoked: "is revoked", kept: "is kept: revoke it under Tokens" } as const;
+
+/** What the user leaves behind, and what happens to each. */
+function Holdings({ id }: { id: string }) {
+  const { data } = useQuery(query("listUserHoldings", { params: { id } }));
+  if (data === undefined || data.items.length === 0) return null;
+  return (
+    <ul aria-label="Left behind" className="max-h-48 list-disc overflow-y-auto pl-5 text-left [overflow-wrap:anywhere] whitespace-normal">
+      {data.items.map((holding) => (
+        <li key={holding.id}>
+          {holding.kind.replaceAll("_", " ")} {holding.label ?? holding.id} ({holding.status}) {OUTCOMES[holding.outcome]}
+        </li>
+      ))}
+    </ul>
   );
 }

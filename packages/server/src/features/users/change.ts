@@ -1,5 +1,5 @@
 import { ID_PREFIXES } from "@robofleet/protocol";
-import type { BodyOf, Routes, User } from "@robofleet/protocol/routes";
+import type { BodyOf, RemovedUser, Routes, User } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Grant } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
@@ -8,6 +8,7 @@ import { noteAuthorityChange } from "../deployments/index.ts";
 import { revokeKeysOf } from "../enrollment/index.ts";
 import { announce } from "../events/index.ts";
 import { checkScopes, hasAdminToken, revokeTokensOfUser } from "../tokens/index.ts";
+import { listHoldings } from "./store-holdings.ts";
 import {
   addAccount,
   dropGrantsExcept,
@@ -73,11 +74,12 @@ export async function changeUser(plane: Plane, db: Db, org_id: string, id: strin
   });
 }
 
-/** Takes a user out of the org, with the tokens for it. Answers the user as it was. */
-export async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Promise<User> {
+/** Takes a user out of the org, with the tokens for it and the keys that they made. Returns the user as it was, and what was left behind. */
+export async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Promise<RemovedUser> {
   return await db.transaction(async (tx) => {
     await lockPeople(tx, org_id);
     const user = await readUser(tx, org_id, id);
+    const holdings = await listHoldings(tx, org_id, id, plane.clock.now());
     // Keys before memberships, as an enrollment locks them.
     const keys = await revokeKeysOf(tx, org_id, { user_id: id }, plane.clock.now());
     await dropGrantsExcept(tx, org_id, id, []);
@@ -89,7 +91,7 @@ export async function removeUser(plane: Plane, db: Db, org_id: string, id: strin
       ...revoked.map((token) => ({ kind: "token" as const, id: token.id, change: "updated" })),
       ...keys.map((key) => ({ kind: "enrollment_key" as const, id: key.id, change: "updated", fleet_id: key.fleet_id })),
     ]);
-    return toWire(user);
+    return { ...toWire(user), holdings };
   });
 }
 

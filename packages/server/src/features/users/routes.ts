@@ -4,6 +4,7 @@ import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
 import { addUser, changeUser, readUser, removeUser } from "./change.ts";
+import { listHoldings } from "./store-holdings.ts";
 import { listUsers } from "./store.ts";
 import { toWire } from "./wire.ts";
 
@@ -28,6 +29,11 @@ export function userRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.updateUser, async (_, { params, body, caller, db }) => ({
     data: await changeUser(plane, db, caller.org_id, params.id, body),
   }));
+
+  serve(http, plane, routes.listUserHoldings, async (_, { params, caller, db }) => {
+    const { id } = await readUser(db, caller.org_id, params.id);
+    return { items: await listHoldings(db, caller.org_id, id, plane.clock.now()), next_cursor: null };
+  });
 
   serve(http, plane, routes.deleteUser, async (_, { params, caller, db }) => ({
     data: await removeUser(plane, db, caller.org_id, params.id),

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Me, NewToken, User } from "@robofleet/protocol/routes";
+import type { Me, NewToken, RemovedUser, User, UserHolding } from "@robofleet/protocol/routes";
 import { fleetRoutes } from "../fleets/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { type Reply, startFeaturePlane } from "../testing/feature-plane.ts";
@@ -205,6 +205,28 @@ test("DELETE: the user leaves this org, with the tokens for it, and stays in the
   assert.equal((await rig.ask("DELETE", `/api/users/${id}`)).status, 404);
   assert.equal((await rig.ask<NewToken>("GET", `/api/tokens/${here.id}`)).body.data.status, "revoked");
 });
+
+test(
+  "what a person leaves behind is listed before the removal and in its answer; tokens of the org that they made are kept",
+  TIMEOUT,
+  async () => {
+    await using rig = await startRig();
+    const { id } = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
+    const own = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "laptop", role: "admin", user_id: id })).body.data;
+    const as_ada = { token: own.token ?? "" };
+    const of_org = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "ci", role: "operator" }, as_ada)).body.data;
+    const expected = [
+      { kind: "token", id: of_org.id, label: "ci", status: "active", outcome: "kept" },
+      { kind: "token", id: own.id, label: "laptop", status: "active", outcome: "revoked" },
+    ];
+    const before = await rig.it.call<{ items: UserHolding[] }>("GET", `/api/users/${id}/holdings`, { token: rig.org.token });
+    assert.deepEqual(before.body.items, expected);
+    assert.equal((await rig.ask("GET", "/api/users/usr_gone/holdings")).status, 404);
+    const removed = await rig.ask<RemovedUser>("DELETE", `/api/users/${id}`);
+    assert.deepEqual(removed.body.data.holdings, expected);
+    assert.equal((await rig.ask<NewToken>("GET", `/api/tokens/${of_org.id}`)).body.data.status, "active");
+  },
+);
 
 test("a token that one org issues for a user opens no other org of that user", TIMEOUT, async () => {
   await using rig = await startRig();
