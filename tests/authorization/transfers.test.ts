@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { get, type IncomingMessage, request } from "node:http";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { pack } from "../../packages/server/src/features/logs/codec.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
+import { authorizeGet } from "../../packages/swarm/src/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkTime } from "../harness/promise.ts";
 
@@ -12,8 +15,11 @@ const CHUNK_EVERY_MS = 10;
 const RELEASE_BYTES = 48 * 1024 * 1024;
 
 /** Starts a download whose client reads nothing, and returns the answer once its head has come. */
-async function startDownload(plane: Harness, path: string, token: string): Promise<IncomingMessage> {
-  const asked = get(`${plane.url}${path}`, { headers: { authorization: `Bearer ${token}` }, agent: false });
+const startDownload = (plane: Harness, path: string, token: string): Promise<IncomingMessage> =>
+  startAuthorized(plane, path, `Bearer ${token}`);
+
+async function startAuthorized(plane: Harness, path: string, authorization: string): Promise<IncomingMessage> {
+  const asked = get(`${plane.url}${path}`, { headers: { authorization }, agent: false });
   const [answer] = (await once(asked, "response")) as [IncomingMessage];
   assert.equal(answer.statusCode, 200, path);
   answer.on("error", () => {});
@@ -95,3 +101,65 @@ test(
     for (const answer of kept) assert.equal(await isWhole(answer), true);
   },
 );
+
+const PIECES = 300;
+const PIECE_BYTES = 200_000;
+
+/** A log and a shell recording of the robot, each more than the buffers of a connection hold. */
+async function fillRobot(plane: Harness, robot_id: string): Promise<string[]> {
+  const org_id = plane.default_org.id;
+  const now = plane.clock.now();
+  const records = Array.from({ length: 100 }, (_, i) => ({
+    seq: i,
+    at: now.toISOString(),
+    level: "info" as const,
+    source: "app",
+    message: "x".repeat(PIECE_BYTES / 100),
+    fields: {},
+  }));
+  const { codec, packed } = pack(records);
+  await plane.db.run(sql`
+    insert into log_batch (org_id, robot_id, first_seq, last_seq, received_at, first_at, last_at, record_count, codec, records)
+    select ${org_id}, ${robot_id}, n * 100, n * 100 + 99, ${now}, ${now}, ${now}, 100, ${codec}, ${packed} from generate_series(1, ${PIECES}::int) n`);
+  await plane.db.run(sql`
+    insert into shell_session (org_id, id, robot_id, request_id, actor, ip, terminal, status, node_id, node_epoch, started_at, ended_at)
+    values (${org_id}, 'shl_sample', ${robot_id}, 'r', '{"type":"system","id":null,"name":null}', '::1', true, 'ended', 'node_a', 1, ${now}, ${now})`);
+  await plane.db.run(sql`
+    insert into shell_recording (org_id, session_id, seq, bytes)
+    select ${org_id}, 'shl_sample', n, ${gzipSync("x".repeat(PIECE_BYTES))} from generate_series(1, ${PIECES}::int) n`);
+  const { fleet_id } = (await plane.api.getRobot({ params: { id: robot_id } })).data;
+  return [`/api/robots/${robot_id}/logs/export`, `/api/fleets/${fleet_id ?? ""}/logs/export`, "/api/shell-sessions/shl_sample/recording"];
+}
+
+test("exports of logs and downloads of shell recordings end soon after their token is revoked", TIMEOUT, async (t) => {
+  await using plane = await startPlane();
+  const robot = await plane.enrollRobot({ online: false });
+  const paths = await fillRobot(plane, robot.id);
+  const made = (await plane.api.createToken({ body: { label: "export", role: "admin" } })).data;
+  const open = await Promise.all(paths.map((path) => startDownload(plane, path, made.token ?? "")));
+  const kept = await Promise.all(paths.map((path) => startDownload(plane, path, plane.default_org.admin_token)));
+  await plane.api.revokeToken({ params: { id: made.id } });
+  const since = performance.now();
+  assert.deepEqual(await Promise.all(open.map(readSlowly)), [false, false, false]);
+  checkTime(t, "the last download of the revoked token ended", performance.now() - since, BOUND_MS);
+  assert.deepEqual(await Promise.all(kept.map(isWhole)), [true, true, true]);
+});
+
+test("the artifact download of a robot ends soon after the robot is removed; those of other robots continue", TIMEOUT, async (t) => {
+  await using plane = await startPlane();
+  const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });
+  const [removed, kept] = [await plane.enrollRobot({ online: false }), await plane.enrollRobot({ online: false })];
+  const path = `/agent/artifacts/${release.artifact_sha256}`;
+  const start = async ({ id, identity }: typeof removed): Promise<IncomingMessage> => {
+    await plane.db.run(sql`
+      insert into robot_app (org_id, robot_id, app, desired_release_id, updated_at)
+      values (${plane.default_org.id}, ${id}, 'main', ${release.id}, ${plane.clock.now()})`);
+    return startAuthorized(plane, path, authorizeGet(identity, id, { url: plane.url, path, at: plane.clock.now().getTime() }));
+  };
+  const [cut, whole] = [await start(removed), await start(kept)];
+  await plane.api.deleteRobot({ params: { id: removed.id } });
+  const since = performance.now();
+  assert.equal(await readSlowly(cut), false);
+  checkTime(t, "the download of the removed robot ended", performance.now() - since, BOUND_MS);
+  assert.equal(await isWhole(whole), true);
+});

@@ -18,7 +18,14 @@ import { dashboardPages, openDashboard } from "./features/dashboard/index.ts";
 import { createEventStreams } from "./features/events/index.ts";
 import { ingestHealth } from "./features/health/index.ts";
 import { ingestLogs, logPositions, resumeFollowing } from "./features/logs/index.ts";
-import { authenticateRobot, closeRemovedRobots, createAdmission, robotConnected, robotDisconnected } from "./features/robots/index.ts";
+import {
+  authenticateRobot,
+  closeRemovedRobots,
+  createAdmission,
+  refusedRobots,
+  robotConnected,
+  robotDisconnected,
+} from "./features/robots/index.ts";
 import { createStreams } from "./features/streams/index.ts";
 import { createPortalAuthenticator, type PortalAuthenticator } from "./features/tokens/index.ts";
 import { background } from "./kernel/background.ts";
@@ -254,6 +261,7 @@ const authenticators = (portal: PortalAuthenticator, plane: () => Plane): Plane[
   session: (secret, org_id) => portal.authenticateSession(secret, org_id),
   held: (held, org_id) => portal.authenticateHeld(held, org_id),
   robot: (robot_id, request, signature) => authenticateRobot(plane(), robot_id, request, signature),
+  refusedRobots: (robot_ids) => refusedRobots(plane(), robot_ids),
 });
 
 function rateLimits(clock: Clock, limits: Limits): Plane["rate_limits"] {

@@ -1,3 +1,5 @@
+import type { Socket } from "node:net";
+import type { Timer } from "@robofleet/clock";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { authenticateAgain, type Credentials, proofOf } from "./authenticate.ts";
 import type { Caller } from "./caller.ts";
@@ -7,6 +9,8 @@ import { holdProof } from "./proof.ts";
 
 /** A token is remembered for a second, so that a revocation is seen within one and a half. */
 const CHECK_EVERY_MS = 500;
+/** One query for all robots that download. */
+const CHECK_ROBOTS_EVERY_MS = 1_000;
 
 /**
  * Cuts a long transfer (a download, an export, an upload) when its caller may not make it any more: the token or session ended, or
@@ -19,7 +23,8 @@ export function watchTransfer(
   reply: FastifyReply,
 ): void {
   const proof = proofOf(credentials);
-  if (proof === undefined) return;
+  // A client that left meanwhile: its response emits no further close.
+  if (proof === undefined || request.raw.socket.destroyed) return;
   const held = holdProof(proof);
   const timer = plane.clock.every(CHECK_EVERY_MS, async () => {
     try {
@@ -32,4 +37,47 @@ export function watchTransfer(
     }
   });
   reply.raw.once("close", () => timer.cancel());
+}
+
+/** Downloads of robots that are under way. */
+class RobotTransfers {
+  readonly #plane: KernelPlane;
+  readonly #open = new Map<FastifyReply, { robot_id: string; socket: Socket }>();
+  #timer: Timer | undefined;
+
+  constructor(plane: KernelPlane) {
+    this.#plane = plane;
+  }
+
+  add(robot_id: string, socket: Socket, reply: FastifyReply): void {
+    this.#open.set(reply, { robot_id, socket });
+    this.#timer ??= this.#plane.clock.every(CHECK_ROBOTS_EVERY_MS, () => this.#check());
+    reply.raw.once("close", () => {
+      this.#open.delete(reply);
+      if (this.#open.size > 0) return;
+      this.#timer?.cancel();
+      this.#timer = undefined;
+    });
+  }
+
+  async #check(): Promise<void> {
+    const robot_ids = new Set(Array.from(this.#open.values(), ({ robot_id }) => robot_id));
+    try {
+      const refused = new Set(await this.#plane.authenticators.refusedRobots([...robot_ids]));
+      for (const { robot_id, socket } of this.#open.values()) if (refused.has(robot_id)) socket.destroy();
+    } catch (error) {
+      // Without an answer of the database nothing is known of the robots: their downloads continue.
+      this.#plane.log.warn({ err: error }, "could not check which downloading robots were removed");
+    }
+  }
+}
+
+const transfers_by_plane = new WeakMap<KernelPlane, RobotTransfers>();
+
+/** Cuts the download of a robot soon after the robot is removed, held, or its org suspended. */
+export function watchRobotTransfer(plane: KernelPlane, robot_id: string, request: FastifyRequest, reply: FastifyReply): void {
+  if (request.raw.socket.destroyed) return;
+  let transfers = transfers_by_plane.get(plane);
+  if (transfers === undefined) transfers_by_plane.set(plane, (transfers = new RobotTransfers(plane)));
+  transfers.add(robot_id, request.raw.socket, reply);
 }

@@ -14,7 +14,7 @@ import { contentHash, type Idempotency, readIdempotencyKey, type StoredAnswer } 
 import type { KernelPlane } from "./kernel-plane.ts";
 import { type Networks, type Site, siteOf } from "./networks.ts";
 import { allowBody } from "./receiving.ts";
-import { watchTransfer } from "./serve-transfer.ts";
+import { watchRobotTransfer, watchTransfer } from "./serve-transfer.ts";
 import { validator } from "./validate.ts";
 
 /** What serving a route needs of the HTTP server; http.ts makes it. */
@@ -140,7 +140,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
   mount(http, route, onRequest, handle);
 }
 
-/** Runs the handler of a request, and cuts its upload or download soon after the portal token may not make it any more. */
+/** Runs the handler of a request, and cuts its upload or download soon after its caller may not make it any more. */
 async function watched<T>(
   plane: KernelPlane,
   route: Route,
@@ -165,7 +165,8 @@ function watchCaller(
   reply: FastifyReply,
 ): void {
   const caller = call.caller as Caller | RobotCaller | undefined;
-  if (caller === undefined || !("token_id" in caller) || route.name === "streamEvents") return;
+  if (caller === undefined || route.name === "streamEvents") return;
+  if (!("token_id" in caller)) return watchRobotTransfer(plane, caller.robot_id, request, reply);
   const { org_id } = caller;
   const asked = { params: call.params, query: call.query, body: undefined };
   const check = (now: Caller): Promise<void> => authorize(plane.findPlaces, plane.db.forOrg(org_id), now, accessOf(route.name), asked);

@@ -130,5 +130,13 @@ export async function authenticateRobot(
   return { org_id: identity.org_id, robot_id };
 }
 
+/** Returns those of the robots that a request would be refused to now, whatever it is signed with. */
+export async function refusedRobots({ db }: { db: SystemDb }, robot_ids: readonly string[]): Promise<string[]> {
+  const admitted = new Set<string>();
+  for (const { robot_id, decommissioned, held, suspended } of await findIdentities(db, robot_ids))
+    if (!decommissioned && !held && !suspended) admitted.add(robot_id);
+  return robot_ids.filter((id) => !admitted.has(id));
+}
+
 /** Forgets the nonces of requests whose time is over anyway. */
 export const sweepNonces = ({ db }: { db: SystemDb }): Promise<number> => deleteUsedNonces(db);

@@ -1,4 +1,4 @@
-export { authenticateRobot, createAdmission, sweepNonces } from "./identity.ts";
+export { authenticateRobot, createAdmission, refusedRobots, sweepNonces } from "./identity.ts";
 export { compareLinks, flushSeen, robotConnected, robotDisconnected, sweepDeadNodes } from "./presence.ts";
 export { findLinkState } from "./store-presence.ts";
 export { closeRemovedRobots, endLinkOfReplaced, ROBOT_REMOVED } from "./remove.ts";

@@ -82,6 +82,7 @@ export async function startFeaturePlane(
         if (options.robot === undefined) throw new Error("this test has no robots");
         return options.robot(plane)(robot_id, request, signature);
       },
+      refusedRobots: () => Promise.resolve([]),
     },
     findPlaces,
     admin: { token: options.admin_token, behind_proxy: false },
