@@ -121,6 +121,33 @@ test("an error that nothing caught is logged, and the agent and its link continu
   assert.equal((await ended)[0], 0, text);
 });
 
+test("an error that nothing caught during the start ends the agent with exit 1, and the next start has the lock", LIMIT, async (t) => {
+  const faults = join(temporaryDirectory(t), "faults.cjs");
+  writeFileSync(faults, `process.on("SIGUSR2", () => setImmediate(() => { throw new Error("thrown in a callback"); }));`);
+  const state = temporaryDirectory(t);
+  const args = [
+    join(import.meta.dirname, "main.ts"),
+    "run",
+    "--server",
+    "http://127.0.0.1:9",
+    "--enroll-key",
+    "rf_enroll_x",
+    "--state",
+    state,
+  ];
+  for (const attempt of ["first", "second"]) {
+    const child = spawn(process.execPath, ["--require", faults, ...args], { stdio: ["ignore", "ignore", "pipe"] });
+    t.after(() => child.kill("SIGKILL"));
+    let text = "";
+    child.stderr.on("data", (chunk) => (text += String(chunk)));
+    const ended = once(child, "close");
+    await until("the wait for the server", () => text.includes("could not enrol"));
+    child.kill("SIGUSR2");
+    assert.equal((await ended)[0], 1, attempt);
+    assert.match(text, /rf-agent: unexpected error: thrown in a callback/);
+  }
+});
+
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
 
 test("an agent whose disk is full starts, and connects as the robot that it was", { ...LIMIT, ...ROOT }, async (t) => {

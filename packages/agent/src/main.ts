@@ -68,11 +68,11 @@ async function run(flags: ConfigFlags): Promise<void> {
   process.stderr.on("error", () => {});
   process.on("SIGHUP", () => {});
   let agent: Agent | undefined;
-  survive((error, origin) =>
-    agent === undefined
-      ? process.stderr.write(`rf-agent: unexpected error: ${errorText(error)}\n`)
-      : agent.log.error({ err: error, origin }, "unexpected error: the agent continues"),
-  );
+  survive((error, origin) => {
+    if (agent !== undefined) return agent.log.error({ err: error, origin }, "unexpected error: the agent continues");
+    process.stderr.write(`rf-agent: unexpected error: ${errorText(error)}\n`);
+    process.exit(EXIT.error);
+  });
   try {
     agent = await startAgent({ config, clock: systemClock, log: (line) => process.stderr.write(line), signal: stopping.signal });
   } catch (error) {
@@ -84,7 +84,7 @@ async function run(flags: ConfigFlags): Promise<void> {
 }
 
 /**
- * An error that nothing caught ends neither the agent nor the workloads that are its children: it is logged. The default of Node is to end
+ * An error that nothing caught ends neither an agent that has started nor the workloads that are its children: it is logged. The default of Node is to end
  * the process, since its state may be inconsistent; on a robot the stop of every workload is worse (docs/decisions/0063).
  */
 function survive(log: (error: unknown, origin: string) => unknown): void {

@@ -31,7 +31,9 @@ export class RobotTime {
   /** Takes the server's time (milliseconds since 1970) as of this moment. */
   sync(server_time: number): void {
     this.#server = { time: server_time, monotonic: this.#clock.monotonic() };
-    if (this.#file === undefined || server_time < this.#stored + STORE_AFTER_MS) return;
+    // An earlier time is stored at once: the server that gave the later one had a wrong clock.
+    const is_near = server_time >= this.#stored && server_time < this.#stored + STORE_AFTER_MS;
+    if (this.#file === undefined || is_near) return;
     this.#stored = server_time;
     try {
       writeAtomically(this.#file, new Date(server_time).toISOString());
@@ -40,9 +42,14 @@ export class RobotTime {
     }
   }
 
-  /** Milliseconds since 1970 that it is at least, however wrong the robot's clock is: when this program was made, or the server's time. */
+  /**
+   * Milliseconds since 1970 that it is at least, however wrong the robot's clock is: when this program was made, or the server's time. The server's
+   * counts only while the robot's clock shows a time before this program was made: a server with a clock that is ahead must not outlast a clock
+   * that is right.
+   */
   least(): number {
-    return Math.max(MADE_AT, this.#stored, this.#server === undefined ? 0 : this.serverTime());
+    if (this.#clock.now().getTime() >= MADE_AT) return MADE_AT;
+    return Math.max(MADE_AT, this.#server === undefined ? this.#stored : this.serverTime());
   }
 
   /** Milliseconds since 1970 by the server's clock: base of signed requests. The robot's own before the first welcome. */

@@ -37,7 +37,10 @@ function certificate(directory: string, from_years = 0, name = "IP:127.0.0.1"): 
   return { ca: readFileSync(at("ca.pem"), "utf8"), cert: readFileSync(at("cert.pem"), "utf8"), key: readFileSync(at("key.pem"), "utf8") };
 }
 
-async function serve(t: TestContext, pair: { cert: string; key: string }): Promise<{ url: string; asked: string[] }> {
+async function serve(
+  t: TestContext,
+  pair: { cert: string; key: string; maxVersion?: "TLSv1.2" },
+): Promise<{ url: string; asked: string[] }> {
   const asked: string[] = [];
   const server = createServer(pair, (request, response) => {
     asked.push(request.url ?? "");
@@ -94,6 +97,31 @@ test(
     assert.deepEqual([good.asked.length, named.asked.length, old.asked.length], [2, 0, 0], "nothing is sent to a server that is refused");
   },
 );
+
+test("an expired certificate that a server sends beside the valid path is no reason to refuse it", { ...LIMIT, ...SKIP }, async (t) => {
+  const directory = temporaryDirectory(t);
+  const { ca, ...pair } = certificate(directory);
+  const openssl = (from: string, ...args: string[]): unknown =>
+    execFileSync("faketime", ["-f", from, "openssl", ...args], { stdio: "ignore", cwd: directory });
+  // The authority's key once more, signed three years ago for a year by an authority that is gone.
+  const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+  openssl("-3y", "req", "-x509", ...key, "-keyout", "gone.key", "-out", "gone.pem", "-days", "365", "-subj", "/CN=gone");
+  openssl("-3y", "req", "-new", "-key", "ca.key", "-out", "cross.csr", "-subj", "/CN=authority");
+  writeFileSync(join(directory, "authority"), "basicConstraints=CA:TRUE");
+  const signed = ["-CA", "gone.pem", "-CAkey", "gone.key", "-CAcreateserial", "-days", "365", "-extfile", "authority"];
+  openssl("-3y", "x509", "-req", "-in", "cross.csr", ...signed, "-out", "cross.pem");
+  const bundle = pair.cert + readFileSync(join(directory, "cross.pem"), "utf8");
+  const { url } = await serve(t, { ...pair, cert: bundle });
+  const least = Date.now() - YEAR_MS / 2;
+  assert.equal(await askFrom(t, 0, url, { ca, least }), "hello");
+  assert.equal(await askFrom(t, -50, url, { ca, least }), "hello");
+});
+
+test("a server without TLS 1.3, whose connections have no channel to sign for, is refused", LIMIT, async (t) => {
+  const { ca, ...pair } = certificate(temporaryDirectory(t));
+  const { url } = await serve(t, { ...pair, maxVersion: "TLSv1.2" });
+  assert.match(await askFrom(t, 0, url, { ca, least: 0 }), /PROTOCOL_VERSION/);
+});
 
 test("HTTP, the link and the first look go through the proxy of the environment, and past it where NO_PROXY says so", LIMIT, async (t) => {
   const { ca, ...pair } = certificate(temporaryDirectory(t));

@@ -39,6 +39,8 @@ class CheckingAgent extends HttpsAgent {
       keepAlive: false,
       proxyEnv: options.environment,
       maxCachedSessions: 0,
+      // The channel that the robot signs for exists from here on.
+      minVersion: "TLSv1.3",
       ...(options.ca === undefined ? {} : { ca: options.ca }),
     });
     this.#options = options;
@@ -79,18 +81,21 @@ const isSecured = (socket: TLSSocket): boolean => socket.getProtocol() !== null 
  *
  * - A certificate that is not valid yet is judged here, without its first day: a clock that is behind (a robot without battery boots in 1970) is
  *   likely, and a certificate of the trusted authority that was issued ahead of its time is no attack. Chain, host name, purpose and last day are checked.
- * - One that has expired by `least` is refused, though the robot's clock is behind.
+ * - One that has expired by `least` is refused, though the robot's clock is behind. Of a chain that OpenSSL accepted this is the server's own alone, of
+ *   another one the certificates up to the trusted authority: what else a server sends may be old.
  */
 function certificateFault(socket: TLSSocket, host: string, { ca, least, early }: ServerAgentOptions): Error | undefined {
   const chain = chainOf(socket);
+  let used = chain.slice(0, 1);
   if (!socket.authorized) {
     const code = String(socket.authorizationError);
     if (code !== "CERT_NOT_YET_VALID") return refused(code);
-    const fault = chainFault(socket, host, chain, ca === undefined ? rootCertificates : [ca]);
-    if (fault !== undefined) return refused(fault);
+    const path = trustedPath(socket, host, chain, ca === undefined ? rootCertificates : [ca]);
+    if (typeof path === "string") return refused(path);
+    used = path;
     early?.();
   }
-  const expired = chain.find((certificate) => Date.parse(certificate.validTo) < least());
+  const expired = used.find((certificate) => Date.parse(certificate.validTo) < least());
   if (expired === undefined) return undefined;
   const at = new Date(least()).toISOString();
   return Object.assign(new Error(`the server's certificate expired on ${expired.validTo}, and it is at least ${at}`), {
@@ -115,8 +120,13 @@ function chainOf(socket: TLSSocket): X509Certificate[] {
   return chain;
 }
 
-/** Everything about a chain but its dates: signatures up to a trusted authority, host name, purpose. */
-function chainFault(socket: TLSSocket, host: string, chain: readonly X509Certificate[], trusted: readonly string[]): string | undefined {
+/** The certificates up to the one that a trusted authority signed, or what is wrong about them but their dates: signatures, host name, purpose. */
+function trustedPath(
+  socket: TLSSocket,
+  host: string,
+  chain: readonly X509Certificate[],
+  trusted: readonly string[],
+): X509Certificate[] | string {
   const [leaf] = chain;
   if (leaf === undefined) return "UNABLE_TO_GET_ISSUER_CERT";
   if (checkServerIdentity(host, socket.getPeerCertificate()) !== undefined) return "ERR_TLS_CERT_ALTNAME_INVALID";
@@ -124,7 +134,7 @@ function chainFault(socket: TLSSocket, host: string, chain: readonly X509Certifi
   if (leaf.keyUsage !== undefined && !leaf.keyUsage.includes(SERVER_AUTH)) return "INVALID_PURPOSE";
   const anchors = trusted.map((pem) => new X509Certificate(pem));
   for (const [index, certificate] of chain.entries()) {
-    if (anchors.some((anchor) => isIssuedBy(certificate, anchor))) return undefined;
+    if (anchors.some((anchor) => isIssuedBy(certificate, anchor))) return chain.slice(0, index + 1);
     const issuer = chain[index + 1];
     if (issuer === undefined || !isIssuedBy(certificate, issuer)) return "UNABLE_TO_GET_ISSUER_CERT_LOCALLY";
   }

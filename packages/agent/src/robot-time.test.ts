@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import metadata from "../package.json" with { type: "json" };
+import { RobotTime } from "./robot-time.ts";
+import { temporaryDirectory } from "./testing/agent-rig.ts";
+
+const MADE_AT = Date.parse(metadata.made_at);
+const AHEAD = Date.parse("2040-01-01T00:00:00Z");
+const RIGHT = Date.parse("2030-01-01T00:00:00Z");
+
+test("a server whose clock is ahead does not change what a robot with a sane clock accepts, also after a restart", (t) => {
+  const state = temporaryDirectory(t);
+  mkdirSync(join(state, "identity"));
+  const clock = new SimulatedClock({ at: new Date(RIGHT).toISOString() });
+  const time = new RobotTime(clock, state);
+  time.sync(AHEAD);
+  assert.equal(time.least(), MADE_AT);
+  assert.equal(new RobotTime(clock, state).least(), MADE_AT);
+});
+
+test("a robot whose clock is before the agent's date uses the server's time, and an earlier one replaces the stored one", (t) => {
+  const state = temporaryDirectory(t);
+  mkdirSync(join(state, "identity"));
+  const clock = new SimulatedClock({ at: "1970-01-01T00:00:00Z" });
+  const time = new RobotTime(clock, state);
+  assert.equal(time.least(), MADE_AT);
+  time.sync(AHEAD);
+  assert.equal(time.least(), AHEAD);
+  assert.equal(new RobotTime(clock, state).least(), AHEAD);
+  time.sync(RIGHT);
+  assert.equal(time.least(), RIGHT);
+  assert.equal(new RobotTime(clock, state).least(), RIGHT);
+});
