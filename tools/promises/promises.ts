@@ -122,6 +122,12 @@ export const PROMISES: readonly PromiseRow[] = [
       "an org at every limit at once (uploads of zero bytes, flooding robots, requests of many tokens, streams of events, silent sockets, deployments, enrollments) beside another that works",
   },
   {
+    number: 29,
+    promise: "Signed means signed",
+    proof:
+      "a hostile server and an operator's token against a real agent that requires signatures: releases, artifacts, signing keys, configs, shells, files, tunnels and the local socket; its processes, files and trusted keys compared after each attack",
+  },
+  {
     number: 30,
     promise: "Scope holds over time",
     proof:
