@@ -100,6 +100,33 @@ test(
   },
 );
 
+test("a staged bundle without a record of its files stays on the disk until another copy is there", LIMIT, async () => {
+  await using rig = await startSigned();
+  const one = await bundle(rig, "v1", 1);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  rig.server.trouble = () => ({ status: 404 });
+  fs.rmSync(path.join(rig.state, "apps", "main", "trees"), { recursive: true });
+  await kill(rig);
+  await until("the app is reported as failed", () => rig.deployments.workloads()[0]?.status === "failed");
+  assert.ok(fs.existsSync(path.join(versionOf(rig, one), "run.sh")));
+  rig.server.trouble = () => undefined;
+  await until("it runs again", () => rig.deployments.workloads()[0]?.status === "running");
+});
+
+test("a bad release is stopped although the release before it was changed and cannot be fetched", LIMIT, async () => {
+  await using rig = await startSigned();
+  const one = await bundle(rig, "v1", 1);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  fs.writeFileSync(path.join(versionOf(rig, one), "run.sh"), SAYS("EVIL"));
+  const bad = await shellRelease("v2", "while :; do sleep 0.05; done", { health: { command: ["false"] } });
+  const target = rig.deploy(signed(bad, KEY, 2));
+  await until("the bad release to run", () => rig.processes("main", "v2").length > 0);
+  rig.server.trouble = () => ({ status: 404 });
+  const { status, reason } = await rig.ended(target);
+  assert.deepEqual([status, reason], ["failed", "rollback_failed"]);
+  assert.deepEqual(rig.processes("main"), []);
+});
+
 test("the release before is compared with what was signed as well before a rollback starts it", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);

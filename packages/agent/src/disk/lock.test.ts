@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
@@ -78,6 +78,30 @@ test(
     }
   },
 );
+
+test("a directory can be locked where its socket cannot be bound, and the file holds", { timeout: 120_000 }, (t) => {
+  const directory = temporaryDirectory(t);
+  // Longer than the address of a socket.
+  const name = "x".repeat(120);
+  const unlock = lockState(directory, name);
+  assert.deepEqual(readdirSync(directory), [name]);
+  unlock();
+});
+
+test("a user who binds the socket's name does not keep root's agent from its directory", { timeout: 120_000, ...ROOT }, async (t) => {
+  const directory = temporaryDirectory(t);
+  const { dev, ino } = statSync(directory);
+  const bind = `
+    process.setgid(65534), process.setuid(65534);
+    require("node:net").createServer().listen({ path: "\\0robofleet/${dev}/${ino}/agent.lock" }, () => process.stdout.write("bound"));`;
+  const child = spawn(process.execPath, ["--eval", bind], { stdio: ["ignore", "pipe", "inherit"] });
+  t.after(() => child.kill("SIGKILL"));
+  await once(child.stdout, "data");
+  lockState(directory)();
+  // Owned by that user, it is the directory of an agent of theirs.
+  chownSync(directory, 65534, 65534);
+  assert.throws(() => lockState(directory), StateLockedError);
+});
 
 test("a directory is one, whatever path leads to it", (t) => {
   const parent = temporaryDirectory(t);

@@ -1,4 +1,4 @@
-import { linkSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { linkSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { failpoint } from "@robofleet/clock/failpoint";
@@ -27,9 +27,9 @@ const TAKEOVERS_MAX = 5;
 export function lockState(directory: string, name = "agent.lock"): () => void {
   const path = join(directory, name);
   if (held.has(path)) throw new StateLockedError(`${directory} is in use by another agent in this process`);
-  const socket = bindSocket(directory, name);
+  const { socket, is_taken } = bindSocket(directory, name);
   try {
-    takeFile(directory, path, socket.listening);
+    takeFile(directory, path, is_taken);
   } catch (error) {
     socket.close();
     throw error;
@@ -43,19 +43,56 @@ export function lockState(directory: string, name = "agent.lock"): () => void {
   };
 }
 
-/** Binding takes effect before `listen` returns; another holder shows by `listening` being false. */
-function bindSocket(directory: string, name: string): Server {
-  const { dev, ino } = statSync(directory);
+/** Binding takes effect before `listen` returns. Where it fails for another reason than a holder, the lock is the file alone. */
+function bindSocket(directory: string, name: string): { socket: Server; is_taken: boolean } {
+  const { dev, ino, uid } = statSync(directory);
   const server = createServer((connection) => connection.destroy()).unref();
   server.on("error", () => {});
-  return server.listen({ path: `\0robofleet/${dev}/${ino}/${name}` });
+  const abstract_name = `robofleet/${dev}/${ino}/${name}`;
+  const socket = server.listen({ path: `\0${abstract_name}` });
+  return { socket, is_taken: !socket.listening && isTaken(abstract_name, new Set([0, uid, process.geteuid?.() ?? uid])) };
 }
 
-/** Throws StateLockedError when another process holds the socket or the file. Without disk space there is no file. */
-function takeFile(directory: string, path: string, has_socket: boolean): void {
+/**
+ * Whether an agent may hold the socket. Every local user can bind the name, so a process of a user who could not run an agent on this directory does
+ * not count. Only root sees which process holds a socket of another user: for other users a bound name counts always.
+ */
+function isTaken(abstract_name: string, agent_uids: ReadonlySet<number>): boolean {
+  const line = readText("/proc/net/unix")
+    ?.split("\n")
+    .find((text) => text.endsWith(` @${abstract_name}`));
+  if (line === undefined) return false;
+  const link = `socket:[${line.trim().split(/\s+/)[UNIX_INODE_FIELD]}]`;
+  const holders = readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && hasOpen(pid, link));
+  return holders.length === 0 || holders.some((pid) => agent_uids.has(uidOf(pid)));
+}
+
+/** Of /proc/net/unix. */
+const UNIX_INODE_FIELD = 6;
+
+function hasOpen(pid: string, link: string): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`) === link);
+  } catch {
+    // It ended, or is another user's.
+    return false;
+  }
+}
+
+/** Real user of a process; 0, which counts as an agent's, when it ended. */
+function uidOf(pid: string): number {
+  try {
+    return Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+/** Throws StateLockedError when another agent holds the socket or the file. Without disk space there is no file. */
+function takeFile(directory: string, path: string, is_socket_taken: boolean): void {
   const holder = parseHolder(readText(path));
   if (holder !== undefined && lives(holder)) throw new StateLockedError(`${directory} is in use by another agent (process ${holder.pid})`);
-  if (!has_socket) throw new StateLockedError(`${directory} is in use by another agent`);
+  if (is_socket_taken) throw new StateLockedError(`${directory} is in use by another agent`);
   try {
     writeLockFile(directory, path);
   } catch (error) {

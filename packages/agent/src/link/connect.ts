@@ -90,6 +90,8 @@ export function connect(options: ConnectOptions): Promise<void> {
       ...(ca === undefined ? {} : { ca }),
       ...(agent === undefined ? {} : { agent }),
       ...(slot === undefined ? {} : { headers: { [LINK_SLOT_HEADER]: slot } }),
+      // The channel that the robot signs for exists from here on.
+      minVersion: "TLSv1.3",
       perMessageDeflate: false,
       followRedirects: false,
       ...maskingFor(server),

@@ -15,7 +15,7 @@ import { probe, type ProbeResult } from "./probe.ts";
 import { stopEarlierProcesses } from "./earlier-processes.ts";
 import { damagedFile, listStagedFiles } from "./staged-files.ts";
 import { checkTree, recordTree } from "./staged-tree.ts";
-import { dropVersion, isStaged, stageVersion } from "./staged-versions.ts";
+import { isStaged, stageVersion } from "./staged-versions.ts";
 import { verifyWorkload } from "./verify.ts";
 import { Workload } from "./workload.ts";
 
@@ -63,8 +63,14 @@ export class BundleExecutor implements Executor {
   }
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
-    const { paths, artifacts, on_step } = this.#options;
+    const { paths } = this.#options;
     if (isStaged(paths, app, release.id) && !(await this.#isDamaged(app, release, "whole"))) return;
+    await this.#fetch(app, release, io);
+  }
+
+  /** Fetches a version beside the staged one, if there is one, and then replaces that. */
+  async #fetch(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
+    const { paths, artifacts, on_step } = this.#options;
     await artifacts.with(release, io, (archive) =>
       stageVersion(paths, app, release.id, async (directory) => {
         on_step("bundle.downloaded");
@@ -101,16 +107,13 @@ export class BundleExecutor implements Executor {
     }
   }
 
-  /** Throws StepFailure when what is staged was changed and cannot be fetched again. */
-  async #prove(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
-    const problem = await this.#problem(app, release);
-    if (problem === undefined) return;
-    dropVersion(this.#options.paths, app, release.id);
+  /** Replaces what is staged and may not be started. Throws StepFailure when it cannot be fetched; then it stays, for the next try. */
+  async #replace(app: string, release: DesiredRelease, problem: string, signal: AbortSignal): Promise<void> {
     const limit = new AbortController();
     const late = new StepFailure("download_failed", `it did not arrive within ${FETCH_AGAIN_MS / 1_000} s`);
     const timer = this.#options.clock.setTimer(FETCH_AGAIN_MS, () => limit.abort(late));
     try {
-      await this.stage(app, release, { signal: AbortSignal.any([signal, limit.signal]), progress: () => {} });
+      await this.#fetch(app, release, { signal: AbortSignal.any([signal, limit.signal]), progress: () => {} });
     } catch (error) {
       throwIfAborted(signal);
       throw new StepFailure(
@@ -143,10 +146,12 @@ export class BundleExecutor implements Executor {
   async start(app: string, release: DesiredRelease, { fresh, signal }: StartOptions): Promise<void> {
     const { paths, clock, timing, log, logs, on_step } = this.#options;
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
-    await this.#prove(app, release, signal);
+    const problem = await this.#problem(app, release);
+    // First: a bad release does not keep running because the one before it cannot be fetched.
+    await this.stop(app);
+    if (problem !== undefined) await this.#replace(app, release, problem, signal);
     const directory = paths.version(app, release.id);
     const manifest = readBundleManifest(directory);
-    await this.stop(app);
     await stopEarlierProcesses({ app, paths, clock, log, grace_ms: manifest.stop_timeout_seconds * 1_000 });
     on_step("bundle.stopped");
     try {

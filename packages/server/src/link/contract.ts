@@ -34,6 +34,8 @@ export interface Session {
 export interface ExpectedChallenge extends Omit<LinkChallenge, "channel"> {
   /** Undefined behind a proxy, which ends TLS: the robot's word is taken. */
   channel: string | undefined;
+  /** The robot's connection reached this server by TLS, so there must be a channel. */
+  is_tls?: boolean;
 }
 
 /** What the robot is told at once when it is let in. */

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
+import { TLSSocket } from "node:tls";
 import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
 import {
   channelBinding,
@@ -216,7 +217,7 @@ export class Gateway implements Link {
       for (const event of CONTROL_EVENTS) ws.on(event, cut);
       this.#greeted.add(ws);
       const nonce = Buffer.from(this.#context.clock.randomBytes(NONCE_BYTES)).toString("base64url");
-      const expected = { nonce, host, channel: by_proxy ? undefined : channelBinding(socket) };
+      const expected = { nonce, host, channel: by_proxy ? undefined : channelBinding(socket), is_tls: socket instanceof TLSSocket };
       void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip, expected, uncount);
       ws.once("close", () => this.#greeted.delete(ws));
     });

@@ -97,14 +97,26 @@ type Refusal = Omit<Extract<Admission, { admitted: false }>, "admitted">;
 const GUESSED_TOO_OFTEN: Refusal = { code: "busy", message: "too many wrong signatures came from this address" };
 const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enrol it first" };
 
+/** Of a host in a message. */
+const HOST_CHARACTERS_MAX = 100;
+const badSignature = (message: string): Refusal => ({ code: "bad_signature", message });
+
 function refusalOf(identity: IdentityRow | undefined, hello: Hello, expected: ExpectedChallenge): Refusal | undefined {
   if (identity === undefined) return UNKNOWN;
   const { channel = "" } = hello;
   const text = linkChallengeText(hello.robot_id, { ...expected, channel });
-  // A signature for another channel was made for another server, which passed it on.
-  const is_bound = expected.channel === undefined || expected.channel === channel;
-  if (!is_bound || !isSignedBy(identity.public_key, text, hello.signature))
-    return { code: "bad_signature", message: "the signature is not this robot's, or was made for another server or connection" };
+  // A signature for another channel was made for another server, which passed it on; one without a channel fits every connection.
+  if (expected.channel === "" && expected.is_tls === true)
+    return badSignature("this connection has no channel to sign for: TLS 1.3 is needed");
+  if (expected.channel !== undefined && expected.channel !== channel)
+    return badSignature(
+      "the signature was made for another TLS channel than this connection's: the robot connected to something in between " +
+        "(the server knows its proxies by --behind-proxy)",
+    );
+  if (!isSignedBy(identity.public_key, text, hello.signature))
+    return badSignature(
+      `the signature is not this robot's, or was made for another host than ${expected.host.slice(0, HOST_CHARACTERS_MAX)}, which the request names`,
+    );
   // After the signature: only the robot itself learns that it was removed.
   if (identity.decommissioned) return { code: "decommissioned", message: "this robot was decommissioned" };
   if (identity.held) return { code: "held", message: HELD };

@@ -96,6 +96,7 @@ test("refused: an unknown robot, another nonce's signature, another key's, rubbi
   assert.equal(await code({ ...good, ...bound }, { channel: "two" }), "bad_signature", "passed on by another server");
   assert.equal(await code({ ...good, ...bound }), "bad_signature", "signed for TLS, and passed on without");
   assert.equal(await code({ ...good, ...bound }, { channel: undefined }), "admitted", "behind a proxy that ends TLS");
+  assert.equal(await code(good, { channel: "", is_tls: true }), "bad_signature", "TLS below 1.3 has no channel to sign for");
   for (const signature of ["", "x", "!".repeat(86), Buffer.alloc(64).toString("base64"), Buffer.alloc(63).toString("base64")]) {
     assert.equal(await code({ ...good, signature }), "bad_signature", signature);
   }
@@ -103,6 +104,20 @@ test("refused: an unknown robot, another nonce's signature, another key's, rubbi
   await it.call("DELETE", `/api/robots/${robot_id}`, { token });
   assert.equal(await code(good), "decommissioned");
   assert.equal(await code({ ...good, signature: "" }), "bad_signature");
+});
+
+test("a refused signature names what differs: the host, the channel, or that TLS has none", TIMEOUT, async () => {
+  const { it, robot_id, identity } = await withRobot();
+  await using _ = it;
+  const good = signedHello(identity, robot_id, "nonce");
+  for (const [expected, says] of [
+    [{ host: "inner.test:7600" }, /another host than inner\.test:7600/],
+    [{ channel: "this connection's" }, /another TLS channel .*--behind-proxy/],
+    [{ channel: "", is_tls: true }, /TLS 1\.3 is needed/],
+  ] as const) {
+    const admission = await createAdmission(it.plane, position(0))(good, { ...CHALLENGE, ...expected }, "192.0.2.1");
+    assert.match(admission.admitted ? "" : admission.message, says);
+  }
 });
 
 test("401: a request signed by nobody, for another path, or by a decommissioned robot", TIMEOUT, async () => {
