@@ -186,6 +186,29 @@ test("cancel by rollback: robots that install go back once they are done, those 
   await checkEngine(plane, { ended: true });
 });
 
+test("cancel by rollback: the fleet no longer follows the release, also when it is asked for afterwards", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  for (const modes of [["rollback"], ["finish", "rollback"]] as const) {
+    const fleet_id = await plane.fleet();
+    const robot = await plane.enrollRobot({ fleet_id });
+    const [release, other] = [await plane.release(), await plane.release()];
+    const desired = async () => (await plane.api.getFleet({ params: { id: fleet_id } })).data.desired["main"]?.id;
+    await plane.deploy(release, { fleet_id });
+    await plane.settle();
+    await plane.deploy(other, { robot_id: robot.id });
+    await plane.settle();
+    robot.behave({ step_ms: { installing: 30_000 } }, release.id);
+    const { id } = await plane.deploy(release, { fleet_id });
+    await plane.settle();
+    assert.equal(await desired(), release.id);
+    for (const mode of modes) await plane.api.cancelDeployment({ params: { id }, body: { mode } });
+    assert.equal(await desired(), undefined, modes.join(" "));
+    await plane.advance({ minutes: 2 });
+    assert.equal(robot.runs(), other.tag);
+  }
+  await checkEngine(plane, { ended: true });
+});
+
 test("cancel of what goes back is heard and stops nothing of it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();

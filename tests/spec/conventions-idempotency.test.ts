@@ -39,6 +39,15 @@ test("the same body is the same content: order of fields, aliases and nulls do n
   }
 });
 
+test("a fleet that follows, which is the default, is the same request as one that leaves it out", LIMIT, async () => {
+  const key = freshKey();
+  const { data: site } = await http.post("/api/sites", { name: "Barn" });
+  const first = await http.post("/api/fleets", { name: "Tractors", site_id: site.id }, key);
+  const again = await http.post("/api/fleets", { name: "Tractors", site_id: site.id, follow: true }, key);
+  assert.deepEqual([first.status, again.status, again.text], [201, 201, first.text]);
+  assert.match((await http.post("/api/fleets", { name: "Tractors", site_id: site.id, follow: false }, key)).refusal, /^409 conflict/);
+});
+
 test("another body under the same key is 409, and nothing is made", LIMIT, async () => {
   const key = freshKey();
   await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key);

@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { defineRoute } from "./route.ts";
+import { withoutDefaults } from "./same-body.ts";
 import {
   Actor,
   Count,
@@ -123,6 +124,7 @@ const fleetRoutes = {
     access: "operator",
     body: Shape({ name: Name, site_id: Id, follow: Maybe(Type.Boolean()) }),
     idempotency: "accepted",
+    sameBody: withoutDefaults({ follow: true }),
     responses: { 201: DataOf(Fleet) },
     errors: [404, 409],
   }),

@@ -23,8 +23,8 @@ export function watchTransfer(
   reply: FastifyReply,
 ): void {
   const proof = proofOf(credentials);
-  // A client that left meanwhile: its response emits no further close.
-  if (proof === undefined || request.raw.socket.destroyed) return;
+  // A response that has closed already, of a client that left meanwhile, emits no further close.
+  if (proof === undefined || reply.raw.destroyed) return;
   const held = holdProof(proof);
   const timer = plane.clock.every(CHECK_EVERY_MS, async () => {
     try {
@@ -32,6 +32,8 @@ export function watchTransfer(
     } catch (error) {
       // Without an answer of the database nothing is known of the token: the transfer continues.
       if (!(error instanceof Fault) || error.status >= 500) return;
+      // The transfer may have ended during the check: a connection that is kept alive serves the next request by now.
+      if (reply.raw.destroyed) return;
       timer.cancel();
       request.raw.socket.destroy();
     }
@@ -76,7 +78,7 @@ const transfers_by_plane = new WeakMap<KernelPlane, RobotTransfers>();
 
 /** Cuts the download of a robot soon after the robot is removed, held, or its org suspended. */
 export function watchRobotTransfer(plane: KernelPlane, robot_id: string, request: FastifyRequest, reply: FastifyReply): void {
-  if (request.raw.socket.destroyed) return;
+  if (reply.raw.destroyed) return;
   let transfers = transfers_by_plane.get(plane);
   if (transfers === undefined) transfers_by_plane.set(plane, (transfers = new RobotTransfers(plane)));
   transfers.add(robot_id, request.raw.socket, reply);

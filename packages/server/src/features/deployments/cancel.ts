@@ -6,6 +6,7 @@ import { conflict, notFound } from "../../kernel/fault.ts";
 import type { Authority } from "../access/index.ts";
 import { callOff } from "./call-off.ts";
 import { eachApart, Postponed } from "./each-apart.ts";
+import { stopFollowing } from "./fleet-desired.ts";
 import { deleteDue, getDeploymentRow, listCancelling, lockDeployments, setCancelRequested } from "./store/deployments.ts";
 import { setAuthority } from "./store/rollback.ts";
 import type { DeploymentKind, DeploymentRow } from "./store/rows.ts";
@@ -40,12 +41,13 @@ export async function cancelDeployment(
     await setCancelRequested(tx, org_id, id, mode, now);
     if (mode === "rollback" && authority !== undefined) await setAuthority(tx, org_id, id, authority);
     const row = { ...locked, cancel_requested_at: locked.cancel_requested_at ?? now, cancel_mode: mode };
-    // It is called off already; what goes back goes on.
-    if (row.status === "cancelling" || row.status === "rolling_back") return row;
     if (row.status === "scheduled") {
       await deleteDue(tx, org_id, id);
       return moveDeployment(tx, engine, row, "cancelled", "user_cancelled", actor);
     }
+    if (mode === "rollback") await stopFollowing(tx, engine, row);
+    // It is called off already; what goes back goes on.
+    if (row.status === "cancelling" || row.status === "rolling_back") return row;
     const cancelling = await moveDeployment(tx, engine, row, "cancelling", "user_cancelled", actor);
     return callOff(tx, engine, cancelling, "user_cancelled", actor, chunk);
   });

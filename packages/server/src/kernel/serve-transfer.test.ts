@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
+import { unauthorized } from "./fault.ts";
+import type { KernelPlane } from "./kernel-plane.ts";
+import { watchTransfer } from "./serve-transfer.ts";
+
+const TIMEOUT = { timeout: 30_000 };
+
+/** One request of a client that the test ends, as the server sees it, and a watch of it whose checks `answer` decides. */
+async function start(answer: () => Promise<never>) {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const requested = once(server, "request") as Promise<[IncomingMessage, ServerResponse]>;
+  const client = get({ host: "127.0.0.1", port: (server.address() as AddressInfo).port });
+  client.on("error", () => undefined);
+  const [request, response] = await requested;
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  let checks = 0;
+  const held = (): Promise<never> => {
+    checks += 1;
+    return answer();
+  };
+  const plane = { clock, authenticators: { held } } as unknown as KernelPlane;
+  const credentials = { headers: { authorization: "Bearer secret" }, ip: "127.0.0.1", peer: "127.0.0.1", site: () => ({}) as never };
+  return {
+    clock,
+    client,
+    response,
+    socket: request.socket as Socket,
+    checks: () => checks,
+    watch: () =>
+      watchTransfer(plane, { credentials, org_id: "org_a", check: () => Promise.resolve() }, { raw: request } as never, { raw: response } as never),
+    [Symbol.asyncDispose]: async () => {
+      client.destroy();
+      server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
+
+test("checks no transfer whose client has left before the watch begins", TIMEOUT, async () => {
+  await using it = await start(() => Promise.reject(new Error("no database")));
+  const closed = once(it.response, "close");
+  it.client.destroy();
+  await closed;
+  it.watch();
+  await it.clock.advance({ seconds: 10 });
+  assert.equal(it.checks(), 0);
+});
+
+test("cuts a transfer whose token is revoked", TIMEOUT, async () => {
+  await using it = await start(() => Promise.reject(unauthorized("the token was revoked")));
+  const closed = once(it.socket, "close");
+  it.watch();
+  await it.clock.advance({ seconds: 1 });
+  await closed;
+  assert.equal(it.checks(), 1);
+});
+
+test("keeps the connection when the transfer ends during the check that refuses it", TIMEOUT, async () => {
+  const refusal = Promise.withResolvers<never>();
+  await using it = await start(() => refusal.promise);
+  it.watch();
+  await it.clock.advance({ milliseconds: 600 });
+  assert.equal(it.checks(), 1);
+  const closed = once(it.response, "close");
+  it.client.on("response", (response) => response.resume());
+  it.response.end();
+  await closed;
+  refusal.reject(unauthorized("the token was revoked"));
+  await it.clock.advance({ seconds: 5 });
+  assert.equal(it.socket.destroyed, false);
+  assert.equal(it.checks(), 1);
+});
