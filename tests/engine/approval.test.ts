@@ -61,6 +61,22 @@ test("a robot of an operator's key gets configs, and secrets only once an admin 
   await checkEngine(plane, { ended: true });
 });
 
+test("a config deployment that waits for approval supersedes no older one before it goes out", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await robotBy(plane, (await newKey(plane, await asOperator(plane), await plane.fleet())).key);
+  await robot.disconnect();
+  await plane.settle();
+  await setSecret(plane);
+  const [older, newer] = [await plane.deployConfig({ robot_id: robot.id }), await plane.deployConfig({ robot_id: robot.id })];
+  await robot.connect();
+  await plane.settle();
+  assert.deepEqual([await configTarget(plane, newer.id), await configTarget(plane, older.id)], ["queued approval", "queued approval"]);
+  await plane.api.approveRobot({ params: { id: robot.id } });
+  await plane.settle();
+  assert.deepEqual([await configTarget(plane, newer.id), await configTarget(plane, older.id)], ["applied null", "cancelled null"]);
+  await checkEngine(plane, { ended: true });
+});
+
 test("a key is trusted by an admin of the whole org only; one whose maker is no admin any more is not", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();

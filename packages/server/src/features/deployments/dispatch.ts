@@ -88,12 +88,10 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
         waits.map(({ id }) => id),
         waits.map(({ wait }) => wait),
       );
-    await supersede(
+    const replaced = await lockTargets(
       tx,
-      engine,
-      locked,
+      org_id,
       decided.flatMap(({ decision }) => ("dispatch" in decision ? decision.supersede : [])),
-      deployment.created_by,
     );
     const going = decided.filter(({ decision }) => "dispatch" in decision).map(({ target }) => target);
     const ended = decided.flatMap(({ target, decision }): TargetChange[] =>
@@ -101,6 +99,15 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     );
     const dispatched =
       going.length === 0 ? [] : await (deployment.kind === "release" ? handOver : handOverConfigs)(tx, engine, deployment, going);
+    // A robot that was handed nothing, as configs wait for its approval or break a schema, keeps what an older deployment brings.
+    const handed = new Set(dispatched.flatMap(({ target, to }) => (to === "failed" ? [] : [target.robot_id])));
+    await supersede(
+      tx,
+      engine,
+      locked,
+      replaced.filter(({ robot_id }) => handed.has(robot_id)),
+      deployment.created_by,
+    );
     // An earlier attempt may still stand in what the robot is to look like.
     await giveBack(
       tx,
@@ -170,9 +177,13 @@ async function decideAll(
 }
 
 /** Ends older targets of the same robots and subject, deployment by deployment; their rows are locked already. */
-async function supersede(tx: Db, engine: Engine, locked: readonly DeploymentRow[], ids: readonly string[], actor: Actor): Promise<void> {
-  if (ids.length === 0) return;
-  const targets = await lockTargets(tx, locked[0]?.org_id ?? "", ids);
+async function supersede(
+  tx: Db,
+  engine: Engine,
+  locked: readonly DeploymentRow[],
+  targets: readonly TargetRow[],
+  actor: Actor,
+): Promise<void> {
   for (const [deployment_id, own] of Map.groupBy(targets, (target) => target.deployment_id)) {
     const deployment = locked.find(({ id }) => id === deployment_id);
     if (deployment === undefined) continue; // it became a rival after the locks were taken; the next turn finds it
