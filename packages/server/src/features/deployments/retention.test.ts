@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { int, row, sql } from "../../kernel/sql.ts";
+import { int, row, sql, text } from "../../kernel/sql.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
 import { createCredential } from "../tokens/index.ts";
 import { dropDeploymentEvents, dropDeployments } from "./retention.ts";
@@ -108,4 +108,48 @@ test("a deployment that cannot be deleted does not keep the others from being de
   await plane.db.run(sql`insert into keeper select org_id, id from deployment where id = ${ids[0] ?? ""}`);
   await dropDeployments(plane, clock.now());
   assert.deepEqual(await Promise.all(ids.map(async (id) => (await countRows(it, id ?? "")).deployments)), [1, 0]);
+});
+
+test("keeps a deployment that is retried after the page with it was read", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([deploymentRoutes]);
+  const { plane, clock } = it;
+  const first = (await startReportRig(it, 1)).deployment_ids[0];
+  const { deployment_ids, org_id } = await startReportRig(it, 3);
+  const [source, retry] = deployment_ids;
+  for (const id of [first, source]) {
+    await finish(it, id);
+    await clock.advance({ hours: 1 });
+  }
+  const before = await countRows(it, source);
+  // The page holds both: what happens between its reading and the second deletion happens on the first.
+  await plane.db.run(sql`create table retries (id text, retry_of text)`);
+  await plane.db.run(sql`insert into retries select ${retry}::text, ${source}::text`);
+  await plane.db.run(sql`
+    create function begin_retry() returns trigger language plpgsql security definer as $$ begin
+      update deployment d set retry_of = r.retry_of from retries r where d.id = r.id; return null; end $$`);
+  await plane.db.run(sql`create trigger begin_retry after delete on deployment for each row execute function begin_retry()`);
+  await dropDeployments(plane, clock.now());
+  assert.equal((await countRows(it, first)).deployments, 0);
+  assert.deepEqual(await countRows(it, source), before);
+  await plane.db.run(sql`update deployment set retry_of = null where org_id = ${org_id} and id = ${retry}`);
+  await dropDeployments(plane, clock.now());
+  assert.deepEqual(await countRows(it, source), { events: 0, targets: 0, deployments: 0 });
+});
+
+test("deletes old attempts to follow what no fleet has any more", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([deploymentRoutes]);
+  const { plane, clock } = it;
+  const { org_id, robot_ids } = await startReportRig(it, 1);
+  const attempt = (subject: string) => plane.db.run(sql`
+    insert into robot_follow (org_id, robot_id, subject, deployment_id, created_at) values (${org_id}, ${robot_ids[0]}, ${subject}, 'dep_a', ${clock.now()})`);
+  await plane.db.run(sql`update fleet set config_revision = 'cdep_kept', desired = '{"main": {"id": "rel_kept"}}'`);
+  for (const subject of ["rel_kept", "cdep_kept", "rel_old", "cdep_old"]) await attempt(subject);
+  await clock.advance({ hours: 24 });
+  await attempt("rel_recent");
+  await dropDeployments(plane, clock.now());
+  const left = await plane.db.many(sql(row({ subject: text }))`select subject from robot_follow order by subject`);
+  assert.deepEqual(
+    left.map(({ subject }) => subject),
+    ["cdep_kept", "rel_kept", "rel_recent"],
+  );
 });

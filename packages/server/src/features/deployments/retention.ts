@@ -1,11 +1,14 @@
 import type { Plane } from "../../context.ts";
 import { deleteKeysOfDeployment } from "../../kernel/idempotency.ts";
 import { deleteInBatches } from "../../kernel/retention.ts";
+import { lockDeployments } from "./store/deployments.ts";
 import {
+  deleteAttempts,
   deleteDeployment,
   deleteEvents,
   deleteTargets,
   type FinishedDeployment,
+  isStillUnneeded,
   listUnneeded,
   listWithEvents,
   setEventsDropped,
@@ -31,23 +34,31 @@ export async function dropDeploymentEvents({ db, clock, log }: RetentionPlane, b
   }
 }
 
-/** Deletes deployments that finished before that time, with their targets, events and idempotency keys, unless something still needs them. */
+/** Deletes deployments that finished before that time, with their targets, events and idempotency keys, unless something still needs them; and old attempts to follow. */
 export async function dropDeployments({ db, log }: RetentionPlane, before: Date): Promise<void> {
   const failed = new Set<string>();
   for (let after: FinishedDeployment | undefined; ;) {
     const found: FinishedDeployment[] = await listUnneeded(db, before, after, DEPLOYMENTS_A_READ);
-    for (const deployment of found) await isolated(log, deployment, failed, () => drop(db, deployment));
+    for (const deployment of found) await isolated(log, deployment, failed, () => drop(db, deployment, before));
     after = found.at(-1);
-    if (found.length < DEPLOYMENTS_A_READ) return;
+    if (found.length < DEPLOYMENTS_A_READ) break;
   }
+  await deleteInBatches((limit) => deleteAttempts(db, before, limit));
 }
 
-/** What is large goes first, in batches; the rest cascades. Interrupted, the next run continues. */
-async function drop(db: Plane["db"], deployment: FinishedDeployment): Promise<void> {
-  await deleteInBatches((limit) => deleteEvents(db, deployment, limit));
-  await deleteInBatches((limit) => deleteTargets(db, deployment, limit));
+/**
+ * Deletes one that is still not needed: a page may be minutes old. A retry or rollback of it locks its row too, so that it
+ * finds all of the targets or no deployment.
+ */
+async function drop(db: Plane["db"], deployment: FinishedDeployment, before: Date): Promise<void> {
+  const { org_id, id } = deployment;
   await db.transaction(async (tx) => {
-    await deleteKeysOfDeployment(tx, deployment.org_id, deployment.id);
+    await lockDeployments(tx, org_id, [id]);
+    // A statement of its own: it sees what was committed while this one waited for the lock.
+    if (!(await isStillUnneeded(tx, deployment, before))) return;
+    await deleteInBatches((limit) => deleteEvents(tx, deployment, limit));
+    await deleteInBatches((limit) => deleteTargets(tx, deployment, limit));
+    await deleteKeysOfDeployment(tx, org_id, id);
     await deleteDeployment(tx, deployment);
   });
 }

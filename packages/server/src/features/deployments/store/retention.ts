@@ -19,18 +19,9 @@ export const deleteEvents = (db: Db, { org_id, id }: FinishedDeployment, limit: 
 export const setEventsDropped = (db: Db, { org_id, id }: FinishedDeployment, now: Date): Promise<number> =>
   db.run(sql`update deployment set events_dropped_at = ${now} where org_id = ${org_id} and id = ${id} and finished_at is not null`);
 
-/**
- * Deployments that finished before that time, oldest first, from behind `after`, without those that are still needed: an open
- * deployment retries or rolls them back, a fleet follows them, or a robot's newest target of an app or namespace is theirs.
- */
-export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | undefined, limit: number): Promise<FinishedDeployment[]> =>
-  // reads: fleet
-  db.many(sql(finishedRow)`
-    -- across orgs: retention is the same for every org
-    select ${finishedRow.of("d")} from deployment d
-    where d.finished_at is not null and d.finished_at < ${before}
-      ${after === undefined ? sql`` : sql`and (d.finished_at, d.org_id, d.id) > (${after.finished_at}, ${after.org_id}, ${after.id})`}
-      and not exists (
+/** A condition on d: no open deployment retries it or rolls it back, no fleet follows it, and no robot's newest target is of it. */
+const isUnneeded = sql`-- reads: fleet
+      not exists (
         select from deployment o where o.org_id = d.org_id and o.finished_at is null and d.id in (o.retry_of, o.rollback_of))
       and not exists (
         select from fleet f where f.org_id = d.org_id and f.id = d.fleet_id
@@ -40,8 +31,26 @@ export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | u
         where t.org_id = d.org_id and t.deployment_id = d.id and (a.last_target_id = t.id or a.target_id = t.id))
       and not exists (
         select from deployment_target t join robot_config c on c.org_id = t.org_id and c.robot_id = t.robot_id
-        where t.org_id = d.org_id and t.deployment_id = d.id and (c.last_target_id = t.id or c.target_id = t.id))
+        where t.org_id = d.org_id and t.deployment_id = d.id and (c.last_target_id = t.id or c.target_id = t.id))`;
+
+/**
+ * Deployments that finished before that time, oldest first, from behind `after`, without those that are still needed: an open
+ * deployment retries or rolls them back, a fleet follows them, or a robot's newest target of an app or namespace is theirs.
+ */
+export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | undefined, limit: number): Promise<FinishedDeployment[]> =>
+  db.many(sql(finishedRow)`
+    -- across orgs: retention is the same for every org
+    select ${finishedRow.of("d")} from deployment d
+    where d.finished_at is not null and d.finished_at < ${before}
+      ${after === undefined ? sql`` : sql`and (d.finished_at, d.org_id, d.id) > (${after.finished_at}, ${after.org_id}, ${after.id})`}
+      and ${isUnneeded}
     order by d.finished_at, d.org_id, d.id limit ${limit}`);
+
+/** Whether the deployment, whose row the caller holds locked, is still one of `listUnneeded`. */
+export const isStillUnneeded = async (db: Db, { org_id, id }: FinishedDeployment, before: Date): Promise<boolean> =>
+  (await db.maybe(sql(finishedRow)`
+    select ${finishedRow.of("d")} from deployment d
+    where d.org_id = ${org_id} and d.id = ${id} and d.finished_at is not null and d.finished_at < ${before} and ${isUnneeded}`)) !== undefined;
 
 export const deleteTargets = (db: Db, { org_id, id }: FinishedDeployment, limit: number): Promise<number> =>
   db.run(sql`
@@ -50,3 +59,16 @@ export const deleteTargets = (db: Db, { org_id, id }: FinishedDeployment, limit:
 
 export const deleteDeployment = (db: Db, { org_id, id }: FinishedDeployment): Promise<number> =>
   db.run(sql`delete from deployment where org_id = ${org_id} and id = ${id} and finished_at is not null`);
+
+/** Deletes attempts to follow, made before that time, for what no fleet has any more. Returns the number of rows. */
+export const deleteAttempts = (db: Db, before: Date, limit: number): Promise<number> =>
+  db.run(sql`
+    -- across orgs: retention is the same for every org
+    -- reads: fleet
+    with wanted as (
+      select org_id, config_revision as subject from fleet where config_revision is not null
+      union all
+      select f.org_id, w.value ->> 'id' from fleet f cross join lateral jsonb_each(f.desired) w)
+    delete from robot_follow where ctid = any(array(
+      select o.ctid from robot_follow o where o.created_at < ${before}
+        and not exists (select from wanted w where w.org_id = o.org_id and w.subject = o.subject) limit ${limit}))`);
