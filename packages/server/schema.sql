@@ -93,7 +93,7 @@ create table authority_change (
   changed_at timestamp with time zone not null,
   constraint authority_change_pkey PRIMARY KEY (org_id, kind, subject_id),
   constraint authority_change_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
-  constraint authority_change_kind_check CHECK (kind = ANY (ARRAY['user'::text, 'token'::text, 'robot'::text]))
+  constraint authority_change_kind_check CHECK (kind = ANY (ARRAY['user'::text, 'token'::text, 'robot'::text, 'fleet'::text]))
 );
 alter table authority_change enable row level security;
 create policy tenant on authority_change using (org_id = current_setting('app.org'::text, true));

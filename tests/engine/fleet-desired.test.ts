@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
 import { publicKeyOf, signTrust } from "@robofleet/protocol/signatures";
 import { ApiError } from "@robofleet/sdk";
-import { rollBack } from "@robofleet/swarm";
+import { rollBack, stuckAt } from "@robofleet/swarm";
 import { Arrivals } from "../../packages/server/src/features/deployments/arrivals.ts";
 import { followArrivals } from "../../packages/server/src/features/deployments/follow.ts";
 import { listFleetsToFollow, moveFollowCursor, setFleetDesired } from "../../packages/server/src/features/fleets/index.ts";
@@ -102,6 +102,27 @@ test("a fleet that changes twice while its members are looked at is looked at ag
   assert.equal(after?.follow_cursor, "");
   assert.equal(await moveFollowCursor(own, org_id, fleet_id, after?.version ?? "", null), 1);
   assert.deepEqual(await listFleetsToFollow(plane.plane.db, 10), []);
+});
+
+test("a rollback of what a fleet has withdraws it from robots that follow and have not begun to install", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  await plane.enrollRobot({ fleet_id });
+  const release = await plane.release();
+  const { id } = await plane.deploy(release, { fleet_id });
+  await plane.settle();
+  const late = await plane.enrollRobot({ fleet_id, behaviour: stuckAt("downloading") });
+  await plane.advance({ seconds: 10 });
+  const automatic = async () =>
+    (await plane.api.listDeployments({})).items.find(({ robot_id }) => robot_id === late.id);
+  assert.ok(await automatic());
+  await rollback(plane, id);
+  await plane.settle();
+  await plane.advance({ minutes: 3 });
+  const ended = await automatic();
+  assert.deepEqual([ended?.status, ended?.reason], ["cancelled", "rollback_requested"]);
+  assert.equal(late.runs(), undefined);
+  await checkEngine(plane, { ended: true });
 });
 
 test("an org whose arrivals cannot be followed holds up no other, is not tried in a circle, and is tried again", TIMEOUT, async () => {

@@ -1,43 +1,25 @@
 import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
+import { sql } from "../../kernel/sql.ts";
 import { readAuthorities } from "../access/index.ts";
 import { eachApart, Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import {
-  type AuthoritySubject,
   deleteAuthorityChange,
   findTargetPlace,
-  insertAuthorityChanges,
   listAuthorityChanges,
   listOpenOf,
   lockDenied,
 } from "./store/authority-changes.ts";
 import { deleteDue, lockDeployments } from "./store/deployments.ts";
+import { listUnwantedFollows } from "./store/follow.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { type Engine, moveDeployment, moveTargets } from "./transition.ts";
-
-export const HINT_AUTHORITY = "rf.deployments.authority";
 
 const CHANGES_PER_TURN = 50;
 /** Targets of one transaction. */
 const CHUNK_TARGETS = 2_000;
-
-/**
- * Notes, in the caller's transaction, that people or tokens may do less, or that robots were moved: what is pending is checked
- * soon after the commit. Dispatch checks each target anyway; this ends early what it would end later.
- */
-export async function noteAuthorityChange(
-  tx: Db,
-  { clock, bus }: Pick<Engine, "clock" | "bus">,
-  org_id: string,
-  kind: AuthoritySubject,
-  subject_ids: readonly string[],
-): Promise<void> {
-  if (subject_ids.length === 0) return;
-  await insertAuthorityChanges(tx, org_id, kind, subject_ids, clock.now());
-  tx.afterCommit(() => bus.publish(HINT_AUTHORITY, null));
-}
 
 /** Background: ends what is pending on an authority that was lost. Returns true while there is more. */
 export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
@@ -47,17 +29,17 @@ export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed
     postponed,
     changes,
     (change) => change.subject_id,
-    async ({ org_id, kind, subject_id, changed_at }) => {
+    async ({ org_id, kind, subject_id, version }) => {
       const own = db.forOrg(org_id);
       for (const { id } of await listOpenOf(own, org_id, kind, subject_id))
         while (await own.transaction((tx) => endDenied(tx, engine, org_id, id)));
-      await deleteAuthorityChange(own, org_id, kind, subject_id, changed_at);
+      await deleteAuthorityChange(own, org_id, kind, subject_id, version);
     },
   );
   return changes.length === CHANGES_PER_TURN;
 }
 
-/** Ends what of a deployment its authority does not reach any more, one chunk. Returns true while there is more. */
+/** Ends what of a deployment its authority does not reach any more, or its fleet no longer follows, one chunk. Returns true while there is more. */
 async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Promise<boolean> {
   const [row] = await lockDeployments(tx, org_id, [id]);
   if (row === undefined || isTerminal(row.status)) return false;
@@ -66,9 +48,10 @@ async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Pr
     return false;
   }
   const authorities = await readAuthorities(tx, org_id, [row]);
-  const denied = authorities.deniedPlaces(row, "r.site_id", "r.fleet_id");
+  const [unwanted] = await listUnwantedFollows(tx, org_id, [id]);
+  const denied = unwanted === undefined ? authorities.deniedPlaces(row, "r.site_id", "r.fleet_id") : sql``;
   if (denied === undefined) return false;
-  const reason = authorities.denialAt(row, undefined) ?? "scope_lost";
+  const reason = authorities.denialAt(row, undefined) ?? unwanted?.reason ?? "scope_lost";
   const targets = await lockDenied(tx, org_id, id, denied, CHUNK_TARGETS);
   // Robots that were handed something, and have not begun to install it, keep what they have.
   await giveBack(

@@ -3,6 +3,7 @@ import type { Db } from "../../kernel/db.ts";
 import { announce } from "../events/index.ts";
 import { lockFleetDesired, setFleetConfig, setFleetDesired } from "../fleets/index.ts";
 import { HINT_FOLLOW } from "./follow-hint.ts";
+import { noteAuthorityChange } from "./note-authority-change.ts";
 import { type Origin, repeatedBy, speaksSince } from "./origins.ts";
 import { listReleases } from "./store/deployments.ts";
 import { commonestApplied, listOrigins } from "./store/follow.ts";
@@ -23,6 +24,8 @@ export async function stopFollowing(tx: Db, engine: Pick<Plane, "clock" | "bus">
   if (has.id !== release_id && !repeatedBy(origins, has.deployment_id).includes(id)) return;
   announce(tx, engine, org_id, { kind: "fleet", id: fleet_id, change: "updated" });
   await setFleetDesired(tx, { org_id, id: fleet_id }, app, null, engine.clock.now());
+  // Withdraws what was dispatched to robots that followed, and that they have not begun to install.
+  await noteAuthorityChange(tx, engine, org_id, "fleet", [fleet_id]);
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Db } from "../../kernel/db.ts";
 import { listPositions } from "./store/robot-state.ts";
 
-export { noteAuthorityChange } from "./authority-changes.ts";
+export { noteAuthorityChange } from "./note-authority-change.ts";
 export { type DeploymentEngine, startDeploymentEngine } from "./engine.ts";
 export { imagesOf, type ReleaseImage } from "./image-layers.ts";
 export { followFleet } from "./follow.ts";

@@ -1,11 +1,12 @@
 import type { Db } from "../../../kernel/db.ts";
-import { list, nullable, row, sql, type Statement, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import { list, nullable, row, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
 import { targetRow } from "./rows.ts";
 
-/** What lost or may have lost authority: a person, a token, or a robot that was moved. */
-export type AuthoritySubject = "user" | "token" | "robot";
+/** What lost or may have lost authority: a person, a token, a robot that was moved, or a fleet that follows nothing any more. */
+export type AuthoritySubject = "user" | "token" | "robot" | "fleet";
 
-const changeRow = row({ org_id: text, kind: textOf<AuthoritySubject>(), subject_id: text, changed_at: timestamptz });
+/** `version` is of the row: a change that is noted again makes another one, whatever the clock of its node shows. */
+const changeRow = row({ org_id: text, kind: textOf<AuthoritySubject>(), subject_id: text, version: text });
 
 export const insertAuthorityChanges = (db: Db, org_id: string, kind: AuthoritySubject, subject_ids: readonly string[], now: Date) =>
   db.run(sql`
@@ -16,27 +17,30 @@ export const insertAuthorityChanges = (db: Db, org_id: string, kind: AuthoritySu
 export const listAuthorityChanges = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(sql(changeRow)`
     -- across orgs: a background loop handles the changes of all of them
-    select ${changeRow} from authority_change where subject_id <> all(${list(skip)}::text[]) order by org_id, kind, subject_id limit ${limit}`);
+    select org_id, kind, subject_id, xmin::text as version from authority_change where subject_id <> all(${list(skip)}::text[]) order by org_id, kind, subject_id limit ${limit}`);
 
 /** The change was handled; one that was made again meanwhile stays. */
-export const deleteAuthorityChange = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string, changed_at: Date) =>
+export const deleteAuthorityChange = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string, version: string) =>
   db.run(
-    sql`delete from authority_change where org_id = ${org_id} and kind = ${kind} and subject_id = ${subject_id} and changed_at <= ${changed_at}`,
+    sql`delete from authority_change where org_id = ${org_id} and kind = ${kind} and subject_id = ${subject_id} and xmin::text = ${version}`,
   );
 
+const idRow = row({ id: text });
 /** Open deployments that act on the authority of a subject, or to a robot. */
 export const listOpenOf = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string) =>
-  db.many(sql(row({ id: text }))`
-    select d.id from deployment d where d.org_id = ${org_id} and d.finished_at is null and ${concerns(kind, subject_id)} order by d.id`);
+  kind === "robot"
+    ? db.many(sql(idRow)`
+        select id from deployment where org_id = ${org_id} and finished_at is null and status = 'scheduled' and robot_id = ${subject_id}
+        union
+        select deployment_id from deployment_target
+        where org_id = ${org_id} and robot_id = ${subject_id} and status not in ('applied', 'failed', 'rolled_back', 'cancelled') order by id`)
+    : db.many(sql(idRow)`
+        select d.id from deployment d where d.org_id = ${org_id} and d.finished_at is null and ${concerns(kind, subject_id)} order by d.id`);
 
-function concerns(kind: AuthoritySubject, subject_id: string): Statement<unknown> {
-  if (kind === "robot")
-    return sql`((d.status = 'scheduled' and d.robot_id = ${subject_id}) or exists (
-      select from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id and t.robot_id = ${subject_id}
-        and t.status not in ('applied', 'failed', 'rolled_back', 'cancelled')))`;
-  if (kind === "user")
-    return sql`(d.authority ->> 'user_id' = ${subject_id} or (d.authority is null and d.created_by ->> 'type' = 'user' and d.created_by ->> 'id' = ${subject_id}))`;
-  return sql`(d.authority ->> 'token_id' = ${subject_id} or (d.authority is null and d.created_by ->> 'type' = 'org_token' and d.created_by ->> 'id' = ${subject_id}))`;
+function concerns(kind: Exclude<AuthoritySubject, "robot">, subject_id: string): Statement<unknown> {
+  if (kind === "fleet") return sql`d.authority ->> 'fleet_id' = ${subject_id}`;
+  const [name, type] = kind === "user" ? ["user_id", "user"] : ["token_id", "org_token"];
+  return sql`(d.authority ->> ${name} = ${subject_id} or (d.authority is null and d.created_by ->> 'type' = ${type} and d.created_by ->> 'id' = ${subject_id}))`;
 }
 
 /**
