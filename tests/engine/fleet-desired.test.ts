@@ -113,8 +113,7 @@ test("a rollback of what a fleet has withdraws it from robots that follow and ha
   await plane.settle();
   const late = await plane.enrollRobot({ fleet_id, behaviour: stuckAt("downloading") });
   await plane.advance({ seconds: 10 });
-  const automatic = async () =>
-    (await plane.api.listDeployments({})).items.find(({ robot_id }) => robot_id === late.id);
+  const automatic = async () => (await plane.api.listDeployments({})).items.find(({ robot_id }) => robot_id === late.id);
   assert.ok(await automatic());
   await rollback(plane, id);
   await plane.settle();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { SimulatedClock } from "@robofleet/clock";
 import { unauthorized } from "./fault.ts";
@@ -30,10 +30,15 @@ async function start(answer: () => Promise<never>) {
     clock,
     client,
     response,
-    socket: request.socket as Socket,
+    socket: request.socket,
     checks: () => checks,
     watch: () =>
-      watchTransfer(plane, { credentials, org_id: "org_a", check: () => Promise.resolve() }, { raw: request } as never, { raw: response } as never),
+      watchTransfer(
+        plane,
+        { credentials, org_id: "org_a", check: () => Promise.resolve() },
+        { raw: request } as never,
+        { raw: response } as never,
+      ),
     [Symbol.asyncDispose]: async () => {
       client.destroy();
       server.closeAllConnections();

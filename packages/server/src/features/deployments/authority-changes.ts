@@ -5,13 +5,7 @@ import { sql } from "../../kernel/sql.ts";
 import { readAuthorities } from "../access/index.ts";
 import { eachApart, Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
-import {
-  deleteAuthorityChange,
-  findTargetPlace,
-  listAuthorityChanges,
-  listOpenOf,
-  lockDenied,
-} from "./store/authority-changes.ts";
+import { deleteAuthorityChange, findTargetPlace, listAuthorityChanges, listOpenOf, lockDenied } from "./store/authority-changes.ts";
 import { deleteDue, lockDeployments } from "./store/deployments.ts";
 import { listUnwantedFollows } from "./store/follow.ts";
 import type { DeploymentRow } from "./store/rows.ts";

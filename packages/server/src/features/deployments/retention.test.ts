@@ -140,8 +140,9 @@ test("deletes old attempts to follow what no fleet has any more", TIMEOUT, async
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { org_id, robot_ids } = await startReportRig(it, 1);
-  const attempt = (subject: string) => plane.db.run(sql`
-    insert into robot_follow (org_id, robot_id, subject, deployment_id, created_at) values (${org_id}, ${robot_ids[0]}, ${subject}, 'dep_a', ${clock.now()})`);
+  const attempt = (subject: string) =>
+    plane.db.run(sql`
+    insert into robot_follow (org_id, robot_id, subject, deployment_id, created_at) values (${org_id}, ${robot_ids[0] ?? ""}, ${subject}, 'dep_a', ${clock.now()})`);
   await plane.db.run(sql`update fleet set config_revision = 'cdep_kept', desired = '{"main": {"id": "rel_kept"}}'`);
   for (const subject of ["rel_kept", "cdep_kept", "rel_old", "cdep_old"]) await attempt(subject);
   await clock.advance({ hours: 24 });

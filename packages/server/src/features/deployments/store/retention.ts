@@ -50,7 +50,8 @@ export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | u
 export const isStillUnneeded = async (db: Db, { org_id, id }: FinishedDeployment, before: Date): Promise<boolean> =>
   (await db.maybe(sql(finishedRow)`
     select ${finishedRow.of("d")} from deployment d
-    where d.org_id = ${org_id} and d.id = ${id} and d.finished_at is not null and d.finished_at < ${before} and ${isUnneeded}`)) !== undefined;
+    where d.org_id = ${org_id} and d.id = ${id} and d.finished_at is not null and d.finished_at < ${before} and ${isUnneeded}`)) !==
+  undefined;
 
 export const deleteTargets = (db: Db, { org_id, id }: FinishedDeployment, limit: number): Promise<number> =>
   db.run(sql`
