@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { jsonOfRecords, MessageError, parseMessage } from "./inbound.ts";
+import { jsonOfRecords, MESSAGE_VALUES_MAX, MessageError, parseMessage } from "./inbound.ts";
 
 const hello = (changes: Record<string, unknown>): Buffer =>
   Buffer.from(
@@ -62,4 +62,15 @@ test("the records of a flush are kept as the robot wrote them, and only when the
     '{"type":"logs","records":}',
   ])
     assert.throws(() => parseMessage(Buffer.from(text)), MessageError, text);
+});
+
+test("what stands in the texts of a message does not count as values, what stands behind them does", () => {
+  const logs = (text: string, fields: string): Buffer =>
+    Buffer.from(
+      `{"type":"logs","records":[${Array.from({ length: 16 }, () => record(text)).join()},${record("").replace('"fields":{}', `"fields":${fields}`)}]}`,
+    );
+  for (const text of ["0,".repeat(8_000), `\\"${"[{,".repeat(5_000)}\\\\`]) assert.equal(parseMessage(logs(text, "{}")).type, "logs");
+  const values = `{"v":[${"0,".repeat(MESSAGE_VALUES_MAX)}0]}`;
+  for (const text of ["", '\\"', "\\\\", '\\\\\\"'])
+    assert.throws(() => parseMessage(logs(text, values)), new MessageError(`message has more than ${MESSAGE_VALUES_MAX} values`), text);
 });

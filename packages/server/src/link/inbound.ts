@@ -44,13 +44,19 @@ function parseJson(message: Buffer): unknown {
 export const MESSAGE_VALUES_MAX = 100_000;
 /** A shorter message has fewer values in any case. */
 const WEIGHED_BYTES_MIN = 64 * 1024;
-const [OBJECT, ARRAY, COMMA] = ["{", "[", ","].map((text) => text.charCodeAt(0));
+const [OBJECT, ARRAY, COMMA, QUOTE, BACKSLASH] = ["{", "[", ",", '"', "\\"].map((text) => text.charCodeAt(0));
 
-/** Counts what begins or separates values, in texts too: a bound that costs 1 ms a MiB. */
+/** Counts what begins or separates values, and skips texts: a bound that costs 2 ms a MiB. */
 function hasTooManyValues(message: Buffer): boolean {
   if (message.length < WEIGHED_BYTES_MIN) return false;
   let values = 0;
-  for (const byte of message) if (byte === COMMA || byte === OBJECT || byte === ARRAY) values += 1;
+  let in_text = false;
+  for (let i = 0; i < message.length; i += 1) {
+    const byte = message[i];
+    if (byte === QUOTE) in_text = !in_text;
+    else if (in_text) i += byte === BACKSLASH ? 1 : 0;
+    else if (byte === COMMA || byte === OBJECT || byte === ARRAY) values += 1;
+  }
   return values > MESSAGE_VALUES_MAX;
 }
 
