@@ -1,4 +1,4 @@
-import { networkOf } from "../kernel/networks.ts";
+import { networkOf } from "./networks.ts";
 
 /**
  * Divides places between networks by dynamic thresholds: each may hold as many as are still free. One network gets half of

@@ -20,7 +20,7 @@ import {
 import type { RobotMessage } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
-import { AddressShares } from "./address-shares.ts";
+import { AddressShares } from "../kernel/address-shares.ts";
 import { AcceptSlots } from "./accept-slots.ts";
 import type { ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage, storableText } from "./inbound.ts";

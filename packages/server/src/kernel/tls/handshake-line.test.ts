@@ -7,8 +7,8 @@ import {
   BEGUN_EVERY_MS,
   BEGUN_PER_TURN_MAX,
   HandshakeLine,
-  LINE_MAX,
   PATIENCE_MS,
+  PLACES_MAX,
   UNDER_WAY_MAX,
 } from "./handshake-line.ts";
 
@@ -20,11 +20,11 @@ function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
   const begun: number[] = [];
   const sent_away: number[] = [];
   const arrivals: Arrival[] = [];
-  const come = (count: number): void => {
+  const come = (count: number, address = "192.0.2.1"): void => {
     for (let i = 0; i < count; i += 1) {
       const number = arrivals.length;
       const begin = (): boolean => !gone.has(number) && begun.push(number) > 0;
-      const arrival = { begin, sendAway: () => void sent_away.push(number) };
+      const arrival = { address, begin, sendAway: () => void sent_away.push(number) };
       arrivals.push(arrival);
       line.join(arrival);
     }
@@ -123,16 +123,34 @@ test("who leaves and who is gone when its turn comes take no place", () => {
   assert.deepEqual([line.under_way, line.in_line], [UNDER_WAY_MAX, 1]);
 });
 
-test("whoever finds the line full is sent away, and so is who waited too long", async () => {
+test("a network gets as many places as are free, whoever finds none is sent away, and so is who waited too long", async () => {
   const { clock, line, begun, sent_away, come } = rig();
-  come(LINE_MAX + 1);
-  assert.deepEqual(sent_away, [LINE_MAX]);
+  come(PLACES_MAX / 2 + 1);
+  assert.deepEqual(sent_away, [PLACES_MAX / 2]);
+  come(2, "192.0.2.2");
+  assert.deepEqual([sent_away.length, line.in_line], [1, PLACES_MAX / 2 + 2]);
   await clock.advance({ milliseconds: PATIENCE_MS - BEGUN_EVERY_MS });
   assert.equal(sent_away.length, 1);
   await clock.advance({ milliseconds: 2 * BEGUN_EVERY_MS });
   assert.equal(line.in_line, 0);
-  assert.deepEqual(begun, upTo(begun.length));
-  assert.equal(begun.length + sent_away.length, LINE_MAX + 1);
+  assert.equal(begun.length + sent_away.length, PLACES_MAX / 2 + 3);
+  sent_away.length = 0;
+  come(PLACES_MAX / 2);
+  assert.deepEqual(sent_away, []);
+});
+
+test("networks begin in turn: one that has thousands in line, none of which ends, keeps nobody else waiting", async () => {
+  const { clock, line, begun, come, settle } = rig();
+  const strangers = 10_000;
+  come(strangers, "192.0.2.1");
+  settle();
+  assert.equal(line.under_way, UNDER_WAY_MAX);
+  come(3, "2001:db8::1");
+  await clock.advance({ milliseconds: 6 * BEGUN_EVERY_MS });
+  assert.deepEqual(
+    begun.filter((number) => number >= strangers),
+    [strangers, strangers + 1, strangers + 2],
+  );
 });
 
 test("a line that closes sends everybody away, and whoever comes after", async () => {

@@ -1,4 +1,6 @@
 import type { Clock, Timer } from "@robofleet/clock";
+import { AddressShares } from "../address-shares.ts";
+import { networkOf } from "../networks.ts";
 
 /** So many are under way at a time as end within a second: each takes some 1 ms of CPU here and more at the other end, and a few round trips. */
 export const UNDER_WAY_MAX = 256;
@@ -8,16 +10,18 @@ export const BEGUN_PER_TURN_MAX = 8;
 export const BEGUN_EVERY_MS = 10;
 /** While clients come, none begins sooner after the one before: as many a second as a node lets robots in, and half of the loop's time is theirs who connect. */
 export const BEGUN_BESIDE_EVERY_MS = 2;
-/** As many as a node has robots: the last of more would be past its patience before its turn, however fast the others are. */
-export const LINE_MAX = 20_000;
+/** Of the line. One network alone gets half, as each gets as many as are free: about as many as a node has robots, all behind one address. */
+export const PLACES_MAX = 32_000;
 /** An agent gives up after a minute, as most balancers do; whoever still waits then comes sooner by asking anew. */
 export const PATIENCE_MS = 45_000;
 
 /** Somebody who wants to shake hands. One of the two is called, once, unless it leaves before. */
 export interface Arrival {
+  /** Where it comes from. */
+  address: string;
   /** Its turn has come. False: it is gone, and takes no place. */
   begin: () => boolean;
-  /** The line is full, its turn did not come in time, or no hands are shaken any more. */
+  /** Its network has no place in the line, its turn did not come in time, or no hands are shaken any more. */
   sendAway: () => void;
 }
 
@@ -28,8 +32,15 @@ export interface Turns {
   nextTurn: (work: () => void) => unknown;
 }
 
+interface InLine {
+  /** Monotonic milliseconds. */
+  since: number;
+  network: string;
+  release: () => void;
+}
+
 /**
- * Handshakes of TLS, in the order in which their clients came. Thousands at once would all end late, many of them after
+ * Handshakes of TLS, one of each network in turn, and of a network in the order in which its clients came. Thousands at once would all end late, many of them after
  * their clients' patience; so only some are under way, and the others wait, at the cost of a socket each.
  *
  * The event loop takes one connection each time that it turns. So while clients come few begin, and one in a turn at most: handshakes
@@ -37,8 +48,11 @@ export interface Turns {
  */
 export class HandshakeLine {
   readonly #turns: Turns;
-  /** With the monotonic milliseconds at which they came; in this order. */
-  readonly #line = new Map<Arrival, number>();
+  /** In the order in which they came. */
+  readonly #line = new Map<Arrival, InLine>();
+  /** The same by network; the one whose turn is next stands first. */
+  readonly #networks = new Map<string, Set<Arrival>>();
+  readonly #places = new AddressShares(PLACES_MAX);
   #under_way = 0;
   #begun_at = -Infinity;
   #timer: Timer | undefined;
@@ -67,15 +81,26 @@ export class HandshakeLine {
 
   /** Its handshake begins when its turn comes. */
   join(arrival: Arrival): void {
-    if (this.#closed || this.#line.size >= LINE_MAX) return arrival.sendAway();
-    this.#line.set(arrival, this.#turns.clock.monotonic());
+    const { address } = arrival;
+    if (this.#closed || !this.#places.hasRoom(address)) return arrival.sendAway();
+    const network = networkOf(address);
+    this.#line.set(arrival, { since: this.#turns.clock.monotonic(), network, release: this.#places.take(address) });
+    const of_network = this.#networks.get(network);
+    if (of_network === undefined) this.#networks.set(network, new Set([arrival]));
+    else of_network.add(arrival);
     this.#awaitTurn();
     this.#wake();
   }
 
   /** It does not wait any more; nothing if it is not in the line. */
   leave(arrival: Arrival): void {
+    const place = this.#line.get(arrival);
+    if (place === undefined) return;
     this.#line.delete(arrival);
+    place.release();
+    const of_network = this.#networks.get(place.network);
+    of_network?.delete(arrival);
+    if (of_network?.size === 0) this.#networks.delete(place.network);
   }
 
   /** A handshake that began has ended, whichever way. */
@@ -88,9 +113,10 @@ export class HandshakeLine {
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
-    const waiting = [...this.#line.keys()];
-    this.#line.clear();
-    for (const arrival of waiting) arrival.sendAway();
+    for (const arrival of [...this.#line.keys()]) {
+      this.leave(arrival);
+      arrival.sendAway();
+    }
   }
 
   #awaitTurn(): void {
@@ -117,8 +143,7 @@ export class HandshakeLine {
   }
 
   #beginFirst(): void {
-    for (const [arrival] of this.#line) {
-      this.#line.delete(arrival);
+    for (let arrival = this.#takeFirst(); arrival !== undefined; arrival = this.#takeFirst()) {
       this.#under_way += 1;
       if (arrival.begin()) {
         this.#begun_at = this.#turns.clock.monotonic();
@@ -126,6 +151,18 @@ export class HandshakeLine {
       }
       this.#under_way -= 1;
     }
+  }
+
+  /** The first of the network whose turn it is, which is then the last to have another. */
+  #takeFirst(): Arrival | undefined {
+    for (const [network, of_network] of this.#networks) {
+      const [arrival] = of_network;
+      this.#networks.delete(network);
+      this.#networks.set(network, of_network);
+      if (arrival !== undefined) this.leave(arrival);
+      return arrival;
+    }
+    return undefined;
   }
 
   /** While somebody waits: begins one when none has begun for long, and sends away those who have waited too long. */
@@ -142,9 +179,9 @@ export class HandshakeLine {
   #look(): void {
     if (this.#hasNoneBegunFor(BEGUN_EVERY_MS)) this.#beginFirst();
     const now = this.#turns.clock.monotonic();
-    for (const [arrival, since] of this.#line) {
+    for (const [arrival, { since }] of this.#line) {
       if (now - since < PATIENCE_MS) return;
-      this.#line.delete(arrival);
+      this.leave(arrival);
       arrival.sendAway();
     }
   }

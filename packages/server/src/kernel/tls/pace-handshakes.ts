@@ -53,6 +53,7 @@ function waitForTurn(socket: Socket, { line, silent_ms, shakeHands }: Waiting): 
     line.join(arrival);
   };
   const arrival: Arrival = {
+    address: socket.remoteAddress ?? "",
     begin: () => {
       if (socket.destroyed) return false;
       socket.off("readable", receive).off("end", drop).off("timeout", drop).off("close", leave).off("error", ignore);
