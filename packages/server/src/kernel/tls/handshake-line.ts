@@ -113,7 +113,7 @@ export class HandshakeLine {
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
-    for (const arrival of [...this.#line.keys()]) {
+    for (const arrival of this.#line.keys()) {
       this.leave(arrival);
       arrival.sendAway();
     }
