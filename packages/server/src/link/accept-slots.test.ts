@@ -3,6 +3,8 @@ import { test } from "node:test";
 import { SimulatedClock } from "@robofleet/clock";
 import { AcceptSlots, type Booking } from "./accept-slots.ts";
 
+const ANYWHERE = { network: "192.0.2.1", hasRoom: () => true };
+
 const clockAt = (): SimulatedClock => new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
 
 /**
@@ -52,7 +54,7 @@ function storm({
       });
       return true;
     };
-    const answer = slots.ask({ slot, enter, sendAway });
+    const answer = slots.ask({ ...ANYWHERE, slot, enter, sendAway });
     if (answer.to === "later") sendAway(answer.booking);
     seen.in_line_most = Math.max(seen.in_line_most, slots.in_line);
   };
@@ -99,7 +101,7 @@ test("who comes at its slot waits in line although others ask all the time; who 
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   let entered = 0;
-  const ask = (slot?: string) => slots.ask({ slot, enter: () => (entered += 1) > 0, sendAway: () => {} });
+  const ask = (slot?: string) => slots.ask({ ...ANYWHERE, slot, enter: () => (entered += 1) > 0, sendAway: () => {} });
   let answer = ask();
   while (answer.to !== "later") answer = ask();
   for (let i = 0; i < 100; i += 1) answer = ask();
@@ -125,6 +127,7 @@ test("who leaves the line has no turn, and when it closes those in it are sent a
   const seen: string[] = [];
   const ask = (name: string) =>
     slots.ask({
+      ...ANYWHERE,
       slot: undefined,
       enter: () => seen.push(`${name} in`) > 0,
       sendAway: ({ slot }) => seen.push(`${name} away ${typeof slot}`),
@@ -145,7 +148,7 @@ test("an admission that hangs keeps others in line until they are sent away in t
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   let away = 0;
-  for (let i = 0; i < 5_000; i += 1) slots.ask({ slot: undefined, enter: () => (slots.begun(), true), sendAway: () => (away += 1) });
+  for (let i = 0; i < 5_000; i += 1) slots.ask({ ...ANYWHERE, slot: undefined, enter: () => (slots.begun(), true), sendAway: () => (away += 1) });
   assert.ok(slots.booked <= 600, `${slots.booked} slots are booked`);
   await clock.advance({ seconds: 120 });
   assert.equal(slots.in_line, 0);
@@ -155,7 +158,7 @@ test("an admission that hangs keeps others in line until they are sent away in t
 
 test("without a rate everybody is let in", () => {
   const slots = new AcceptSlots(clockAt(), 0);
-  for (let i = 0; i < 10_000; i += 1) assert.equal(slots.ask({ slot: undefined, enter: () => true, sendAway: () => {} }).to, "entered");
+  for (let i = 0; i < 10_000; i += 1) assert.equal(slots.ask({ ...ANYWHERE, slot: undefined, enter: () => true, sendAway: () => {} }).to, "entered");
 });
 
 test("links that are let in and say nothing do not slow the node's admissions down", async () => {
@@ -169,8 +172,8 @@ test("links that are let in and say nothing do not slow the node's admissions do
   };
   for (let tick = 0; tick < 1_000; tick += 1) {
     // 1,000 silent ones a second beside 100 robots.
-    for (let i = 0; i < 20; i += 1) slots.ask({ slot: undefined, enter: () => true, sendAway: () => {} });
-    for (let i = 0; i < 2; i += 1) slots.ask({ slot: undefined, enter: robot, sendAway: () => {} });
+    for (let i = 0; i < 20; i += 1) slots.ask({ ...ANYWHERE, slot: undefined, enter: () => true, sendAway: () => {} });
+    for (let i = 0; i < 2; i += 1) slots.ask({ ...ANYWHERE, slot: undefined, enter: robot, sendAway: () => {} });
     await clock.advance({ milliseconds: 20 });
   }
   assert.equal(slots.rate, 500);
@@ -181,8 +184,31 @@ test("who does not take its turn leaves it to the next in line", async () => {
   const slots = new AcceptSlots(clock, 10);
   const seen: number[] = [];
   for (let i = 0; i < 20; i += 1)
-    slots.ask({ slot: undefined, enter: () => (i < 10 || i > 12 ? seen.push(i) > 0 : false), sendAway: () => {} });
+    slots.ask({ ...ANYWHERE, slot: undefined, enter: () => (i < 10 || i > 12 ? seen.push(i) > 0 : false), sendAway: () => {} });
   await clock.advance({ seconds: 1 });
   assert.ok(seen.includes(13), seen.join());
   assert.ok(!seen.includes(10));
+});
+
+test("those for whose network there is no room keep their places in line, and others pass them", async () => {
+  const clock = clockAt();
+  const slots = new AcceptSlots(clock, 10);
+  const seen: string[] = [];
+  let room = 5;
+  const hasRoom = (): boolean => room > 0;
+  const sendAway = (): void => void seen.push("sent away");
+  const full = { network: "192.0.2.1", hasRoom, sendAway, enter: () => (room -= 1) >= 0 && seen.push("full") > 0 };
+  const other = { network: "192.0.2.2", hasRoom: () => true, sendAway, enter: () => seen.push("other") > 0 };
+  for (let i = 0; i < 20; i += 1) slots.ask({ slot: undefined, ...full });
+  await clock.advance({ seconds: 5 });
+  assert.deepEqual([seen.length, slots.in_line], [5, 15]);
+  assert.equal(slots.ask({ slot: undefined, ...other }).to, "entered");
+  room = 2;
+  slots.roomCame();
+  await clock.advance({ seconds: 1 });
+  assert.deepEqual(seen.slice(5), ["other", "full", "full"]);
+  assert.equal(slots.in_line, 13);
+  // Whoever waits for longer than an agent does is told a slot of its own.
+  await clock.advance({ seconds: 40 });
+  assert.deepEqual([seen.filter((what) => what === "sent away").length, slots.in_line], [13, 0]);
 });

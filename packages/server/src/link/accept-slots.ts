@@ -47,6 +47,10 @@ type Answer = { to: "entered" } | { to: "in_line"; leave: () => void } | { to: "
 interface Asking {
   /** What an earlier answer booked, if it names one. */
   slot: string | undefined;
+  /** Those of one network come in one after the other, and networks in turn. */
+  network: string;
+  /** Whether there is room for it at this moment; without, it keeps its place in the line. */
+  hasRoom: () => boolean;
   /** Called once when it is let in, at once or later; false when it does not take its turn. */
   enter: () => boolean;
   /** Called once instead, when its turn in the line does not come in time. */
@@ -69,7 +73,10 @@ export class AcceptSlots {
   readonly #booked_max: number;
   /** Monotonic milliseconds by slot; about in the order of their times. */
   readonly #booked = new Map<string, number>();
+  /** In the order in which they came. */
   readonly #line = new Set<InLine>();
+  /** The same by network; the one whose turn is next stands first. */
+  readonly #networks = new Map<string, Set<InLine>>();
   #booked_until = -Infinity;
   #next_at = -Infinity;
   #under_way = 0;
@@ -112,7 +119,7 @@ export class AcceptSlots {
     this.#expire(now);
     this.#measure(now);
     this.#asked += 1;
-    if (this.#line.size === 0 && this.#mayEnter(now)) return this.#enter(asking);
+    if (asking.hasRoom() && this.#next() === undefined && this.#mayEnter(now)) return this.#enter(asking);
     const { slot } = asking;
     const at = slot === undefined ? undefined : this.#booked.get(slot);
     if (slot !== undefined && at !== undefined) {
@@ -128,6 +135,16 @@ export class AcceptSlots {
     this.#under_way += 1;
   }
 
+  /** Room has come free for somebody in line. */
+  roomCame(): void {
+    if (this.#line.size > 0) this.#advance();
+  }
+
+  /** Whether a slot is booked and has not expired. */
+  isBooked(slot: string): boolean {
+    return this.#booked.has(slot);
+  }
+
   /** It has ended, whichever way. */
   ended(): void {
     this.#under_way -= 1;
@@ -139,8 +156,9 @@ export class AcceptSlots {
   /** Nobody is let in any more; those in line are sent away. */
   close(): void {
     this.#timer?.cancel();
-    for (const asking of this.#line) asking.sendAway(this.#book(this.#clock.monotonic()));
+    for (const waiting of this.#line) waiting.sendAway(this.#book(this.#clock.monotonic()));
     this.#line.clear();
+    this.#networks.clear();
   }
 
   get #line_max(): number {
@@ -167,22 +185,42 @@ export class AcceptSlots {
     if (this.#line.size === 0) this.#startMeasuring(now);
     const waiting: InLine = { ...asking, since: now };
     this.#line.add(waiting);
+    const of_network = this.#networks.get(waiting.network);
+    if (of_network === undefined) this.#networks.set(waiting.network, new Set([waiting]));
+    else of_network.add(waiting);
     this.#wake(now);
-    return { to: "in_line", leave: () => void this.#line.delete(waiting) };
+    return { to: "in_line", leave: () => this.#leave(waiting) };
+  }
+
+  #leave(waiting: InLine): void {
+    this.#line.delete(waiting);
+    const of_network = this.#networks.get(waiting.network);
+    of_network?.delete(waiting);
+    if (of_network?.size === 0) this.#networks.delete(waiting.network);
+  }
+
+  /** Whose turn it is in the line: the first of a network that has room. */
+  #next(): InLine | undefined {
+    for (const [first] of this.#networks.values()) if (first?.hasRoom() === true) return first;
+    return undefined;
   }
 
   /** Lets in from the line whom it may, and sends away whom it cannot serve in time. */
   #advance(): void {
     const now = this.#clock.monotonic();
+    for (let next = this.#next(); next !== undefined && this.#mayEnter(now); next = this.#next()) {
+      const { network } = next;
+      this.#leave(next);
+      const others = this.#networks.get(network);
+      this.#networks.delete(network);
+      if (others !== undefined) this.#networks.set(network, others);
+      this.#enter(next);
+    }
     for (const waiting of this.#line) {
-      if (this.#mayEnter(now)) {
-        this.#line.delete(waiting);
-        this.#enter(waiting);
-      } else if (now - waiting.since >= PATIENCE_MS) {
-        this.#line.delete(waiting);
-        // Nobody in line is before it.
-        waiting.sendAway(this.#book(now, 0));
-      } else break;
+      if (now - waiting.since < PATIENCE_MS) break;
+      this.#leave(waiting);
+      // Nobody in line is before it.
+      waiting.sendAway(this.#book(now, 0));
     }
     this.#wake(now);
   }

@@ -21,6 +21,7 @@ import type { RobotMessage } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
 import { AddressShares } from "../kernel/address-shares.ts";
+import { networkOf } from "../kernel/networks.ts";
 import { AcceptSlots } from "./accept-slots.ts";
 import type { ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage, storableText } from "./inbound.ts";
@@ -169,25 +170,24 @@ export class Gateway implements Link {
     const { settings } = this.#context;
     if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
     if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is cut off", { "retry-after": "5" });
-    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !this.#silent.hasRoom(from.ip))
+    const slot = slotOf(request);
+    // Who was told a slot waits in line until others of its network have spoken.
+    const is_expected = slot !== undefined && this.#slots.isBooked(slot);
+    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !(is_expected || this.#silent.hasRoom(from.ip)))
       return this.#refuseForLong(socket);
     if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
       return refuseUpgrade(socket, 426, "http_error", `this server speaks ${LINK_SUBPROTOCOL}, and nothing that was offered`, {
         "sec-websocket-protocol": LINK_SUBPROTOCOL,
       });
     }
-    const slot = request.headers[LINK_SLOT_HEADER];
     let leave = ignore;
     const answer = this.#slots.ask({
-      slot: typeof slot === "string" ? slot : undefined,
+      slot,
+      network: networkOf(from.ip),
+      hasRoom: () => this.#silent.hasRoom(from.ip),
       enter: () => {
         socket.off("close", leave).off("error", ignore);
         if (socket.destroyed) return false;
-        // Others of its network have come meanwhile and said nothing.
-        if (!this.#silent.hasRoom(from.ip)) {
-          this.#refuseForLong(socket);
-          return false;
-        }
         this.#open(request, socket, head, from);
         return true;
       },
@@ -208,7 +208,11 @@ export class Gateway implements Link {
 
   /** It is the robot's turn: the upgrade, and then the challenge. */
   #open(request: IncomingMessage, socket: Duplex, head: Buffer, { ip, host, by_proxy }: LinkSource): void {
-    const uncount = this.#silent.take(ip);
+    const release = this.#silent.take(ip);
+    const uncount = (): void => {
+      release();
+      this.#slots.roomCame();
+    };
     socket.once("close", uncount);
     // The answer to the upgrade and the challenge leave in one write.
     socket.cork();
@@ -348,6 +352,11 @@ export class Gateway implements Link {
 }
 
 const ignore = (): void => {};
+
+function slotOf({ headers }: IncomingMessage): string | undefined {
+  const slot = headers[LINK_SLOT_HEADER];
+  return typeof slot === "string" ? slot : undefined;
+}
 
 /** A link has messages of its own for this: WebSocket's are answered by ws, and only counted. */
 const CONTROL_EVENTS = ["ping", "pong"] as const;
