@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { CONTROL_CHANNEL, decodeFrame, type Frame, LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
+import { CONTROL_CHANNEL, decodeFrame, type Frame, LINK_SUBPROTOCOL, type Refused } from "@robofleet/protocol/link";
 import { LINK_PATH } from "@robofleet/protocol/paths";
 import { WebSocket } from "ws";
 import { authorizeGet, makeIdentity } from "../../packages/swarm/src/identity.ts";
@@ -28,26 +28,31 @@ test("forged signatures of a robot's requests are limited per address, and the r
   assert.notEqual(await ask(), 401);
 });
 
-test("links with a wrong signature are limited per address, and the robot itself is never held up", TIMEOUT, async () => {
-  await using plane = await startPlane({ at: AT });
-  const { id, identity } = await plane.enrollRobot({ online: false });
-  const codeOf = ({ channel, payload }: Frame): unknown => {
-    assert.equal(channel, CONTROL_CHANNEL);
-    return (JSON.parse(Buffer.from(payload).toString()) as { code?: string }).code;
-  };
-  const codes: unknown[] = [];
-  for (let i = 0; i <= GUESSES; i += 1) {
-    const { socket, challenge } = await openLink(plane.url);
-    const answered = once(socket, "message") as Promise<[Buffer]>;
-    socket.send(controlFrame(helloOf(id, makeIdentity(), challenge)));
-    codes.push(codeOf(decodeFrame((await answered)[0])));
-    socket.terminate();
-  }
-  assert.deepEqual(codes, [...Array.from({ length: GUESSES }, () => "bad_signature"), "busy"]);
-  const raw = await RawRobot.connect(plane.url, { id, identity });
-  assert.notEqual(plane.session(id), undefined);
-  await raw.end();
-});
+test(
+  "links with a wrong signature are told why, those beyond the limit to stay away for minutes, and the robot itself is never held up",
+  TIMEOUT,
+  async () => {
+    await using plane = await startPlane({ at: AT });
+    const { id, identity } = await plane.enrollRobot({ online: false });
+    const answerOf = ({ channel, payload }: Frame): unknown[] => {
+      assert.equal(channel, CONTROL_CHANNEL);
+      const { code, retry_after_ms } = JSON.parse(Buffer.from(payload).toString()) as Partial<Refused>;
+      return [code, retry_after_ms];
+    };
+    const answers: unknown[] = [];
+    for (let i = 0; i <= GUESSES; i += 1) {
+      const { socket, challenge } = await openLink(plane.url);
+      const answered = once(socket, "message") as Promise<[Buffer]>;
+      socket.send(controlFrame(helloOf(id, makeIdentity(), challenge)));
+      answers.push(answerOf(decodeFrame((await answered)[0])));
+      socket.terminate();
+    }
+    assert.deepEqual(answers, [...Array.from({ length: GUESSES }, () => ["bad_signature", undefined]), ["bad_signature", 300_000]]);
+    const raw = await RawRobot.connect(plane.url, { id, identity });
+    assert.notEqual(plane.session(id), undefined);
+    await raw.end();
+  },
+);
 
 test("links that say nothing take half of the places from one address, and another address still finds one", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: { unauthenticated_links_max: 20 } });

@@ -107,8 +107,8 @@ export function requireMeant(credentials: Credentials, { session }: Caller, what
 }
 
 /**
- * Lets the holder of the service's admin token pass; without such a token, whoever sits at the machine itself. A person chose the token: an
- * address that guessed too often is refused whatever it shows next.
+ * Lets the holder of the service's admin token pass; without such a token, whoever sits at the machine itself. Wrong ones are limited per
+ * address; the right one is not, since strangers may share its holder's address.
  */
 export function authenticateAdmin(
   { admin: policy, rate_limits }: Pick<KernelPlane, "admin" | "rate_limits">,
@@ -120,7 +120,6 @@ export function authenticateAdmin(
   const admits = (secret: string | undefined): boolean => secret !== undefined && equal(secret, policy.token as string);
   const is_portal_token = bearer !== undefined && bearer.startsWith("rf_");
   const is_guess = extra !== undefined || (bearer !== undefined && !is_portal_token);
-  if (is_guess) rate_limits.admin.check(credentials.ip);
   if (admits(extra) || admits(bearer)) return;
   if (is_guess) rate_limits.admin.take(credentials.ip);
   if (is_portal_token) throw forbidden("this needs the service's admin token, not a portal token");
@@ -164,7 +163,8 @@ export async function authenticateRobot(plane: KernelPlane, credentials: Credent
   if (!(skew <= ROBOT_SIGNATURE_WINDOW_MS)) throw unauthorized("the robot's signature is too old or too new");
   const request = { host: hostOf(credentials.site()), method, path, at, nonce };
   return plane.authenticators.robot(robot_id, request, signature).catch((error: unknown) => {
-    if (error instanceof Fault && error.code === "unauthorized") plane.rate_limits.unknown.take(credentials.ip);
+    if (error instanceof Fault && error.code === "unauthorized" && error.detail.known !== true)
+      plane.rate_limits.unknown.take(credentials.ip);
     throw error;
   });
 }

@@ -39,12 +39,6 @@ export class RateLimit {
     return true;
   }
 
-  /** Throws 429 when the bucket is empty, and takes nothing. */
-  check(key: string): void {
-    const bucket = this.#filled(key);
-    if (bucket.tokens < 1) throw this.#refusal(bucket.tokens);
-  }
-
   #filled(key: string): { tokens: number; at: number } {
     const now = this.#clock.monotonic();
     let bucket = this.#buckets.get(key);
@@ -76,10 +70,6 @@ export class AddressRateLimit extends RateLimit {
 
   override tryTake(address: string, cost: number): boolean {
     return super.tryTake(networkOf(address), cost);
-  }
-
-  override check(address: string): void {
-    super.check(networkOf(address));
   }
 }
 

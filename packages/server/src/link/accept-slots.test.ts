@@ -148,7 +148,8 @@ test("an admission that hangs keeps others in line until they are sent away in t
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   let away = 0;
-  for (let i = 0; i < 5_000; i += 1) slots.ask({ ...ANYWHERE, slot: undefined, enter: () => (slots.begun(), true), sendAway: () => (away += 1) });
+  for (let i = 0; i < 5_000; i += 1)
+    slots.ask({ ...ANYWHERE, slot: undefined, enter: () => (slots.begun(), true), sendAway: () => (away += 1) });
   assert.ok(slots.booked <= 600, `${slots.booked} slots are booked`);
   await clock.advance({ seconds: 120 });
   assert.equal(slots.in_line, 0);
@@ -158,7 +159,8 @@ test("an admission that hangs keeps others in line until they are sent away in t
 
 test("without a rate everybody is let in", () => {
   const slots = new AcceptSlots(clockAt(), 0);
-  for (let i = 0; i < 10_000; i += 1) assert.equal(slots.ask({ ...ANYWHERE, slot: undefined, enter: () => true, sendAway: () => {} }).to, "entered");
+  for (let i = 0; i < 10_000; i += 1)
+    assert.equal(slots.ask({ ...ANYWHERE, slot: undefined, enter: () => true, sendAway: () => {} }).to, "entered");
 });
 
 test("links that are let in and say nothing do not slow the node's admissions down", async () => {

@@ -45,6 +45,8 @@ export type Admission =
       admitted: false;
       code: "unknown_robot" | "bad_signature" | "decommissioned" | "held" | "busy" | "unsupported_protocol";
       message: string;
+      /** It is not to come back sooner; absent: as it sees fit. */
+      retry_after_ms?: number;
     };
 
 /**

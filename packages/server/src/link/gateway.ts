@@ -258,7 +258,7 @@ export class Gateway implements Link {
     if (protocol === undefined)
       return refuse(ws, queue, "unsupported_protocol", `this server speaks version ${LINK_PROTOCOLS.join(", ")} of the link`);
     const admission = await this.#context.handlers().admit(hello, expected, ip);
-    if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message);
+    if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message, admission.retry_after_ms);
     if (ws.readyState !== ws.OPEN) return;
     // It may have been frozen since: the robot is another node's by now.
     if (!this.#context.is_held()) return ws.close(1012, "the server is cut off");
@@ -366,8 +366,8 @@ function cut(this: WebSocket): void {
   this.terminate();
 }
 
-function refuse(ws: WebSocket, queue: SendQueue, code: Refused["code"], message: string): void {
-  sendMessage(queue, { type: "refused", code, message });
+function refuse(ws: WebSocket, queue: SendQueue, code: Refused["code"], message: string, retry_after_ms?: number): void {
+  sendMessage(queue, { type: "refused", code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
   ws.close(4001, code);
 }
 

@@ -2,7 +2,7 @@ import { createPublicKey, hash, verify } from "node:crypto";
 import { type Hello, httpRequestText, linkChallengeText, type SignedRequest } from "@robofleet/protocol/link";
 import type { RobotCaller } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { forbidden, unauthorized } from "../../kernel/fault.ts";
+import { forbidden, httpError, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
 import type { RateLimit } from "../../kernel/rate-limit.ts";
 import { Together } from "../../kernel/together.ts";
 import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/index.ts";
@@ -51,6 +51,8 @@ type Acked = Pick<Extract<Admission, { admitted: true }>, "acked_seq" | "acked_l
 
 const LOOK_UPS_MAX = 1_000;
 const AT_ONCE = 2;
+/** Of the ten minutes in which a robot has a number of requests. */
+const NONCES_RETRY_SECONDS = "60";
 
 /**
  * What lets a robot's link in when it signed the nonce with the key that it enrolled with, and says how far its reports and
@@ -82,8 +84,8 @@ export function createAdmission(
     const refusal = refusalOf(identity, hello, expected);
     if (identity === undefined || refusal !== undefined) {
       const is_guess = identity === undefined || refusal?.code === "bad_signature";
-      if (is_guess && !rate_limits.unknown.tryTake(ip, 1)) return { admitted: false, ...GUESSED_TOO_OFTEN };
-      return { admitted: false, ...(refusal ?? UNKNOWN) };
+      const is_too_many = is_guess && !rate_limits.unknown.tryTake(ip, 1);
+      return { admitted: false, ...(refusal ?? UNKNOWN), ...(is_too_many ? { retry_after_ms: GUESSED_RETRY_MS } : {}) };
     }
     signed_with.set(hello, Buffer.from(identity.public_key));
     // Not for good: it comes back every half minute or so, and is let in again when the org is.
@@ -94,7 +96,8 @@ export function createAdmission(
 }
 
 type Refusal = Omit<Extract<Admission, { admitted: false }>, "admitted">;
-const GUESSED_TOO_OFTEN: Refusal = { code: "busy", message: "too many wrong signatures came from this address" };
+/** Robots that are refused beside a machine that guesses are told why all the same, and stay away for longer than they would. */
+const GUESSED_RETRY_MS = 5 * 60_000;
 const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enrol it first" };
 
 /** Of a host in a message. */
@@ -123,7 +126,7 @@ function refusalOf(identity: IdentityRow | undefined, hello: Hello, expected: Ex
   return undefined;
 }
 
-/** Resolves a signed HTTP request of a robot. Throws 403 while it is held or its org is suspended, 401 otherwise, with one message for every cause: who cannot sign learns nothing. */
+/** Resolves a signed HTTP request of a robot. Throws 403 while it is held or its org is suspended, 429 when it makes too many, 401 otherwise, with one message for every cause: who cannot sign learns nothing. */
 export async function authenticateRobot(
   { db }: { db: SystemDb },
   robot_id: string,
@@ -135,8 +138,10 @@ export async function authenticateRobot(
   if (identity === undefined || identity.decommissioned || !isSignedBy(identity.public_key, text, signature)) {
     throw unauthorized("the robot's signature is not valid");
   }
-  if (!(await useNonce(db.forOrg(identity.org_id), { org_id: identity.org_id, robot_id, nonce: request.nonce })))
-    throw unauthorized("the robot's signature was used before, or the robot makes too many requests");
+  const use = await useNonce(db.forOrg(identity.org_id), { org_id: identity.org_id, robot_id, nonce: request.nonce });
+  // The signature is the robot's own: neither is a guess of its network.
+  if (use === "too_many") throw httpError(429, "the robot makes too many requests", { "retry-after": NONCES_RETRY_SECONDS });
+  if (use === "used_before") throw unauthorizedKnown("the robot's signature was used before");
   if (identity.held) throw forbidden(HELD);
   if (identity.suspended) throw forbidden(ORG_SUSPENDED);
   return { org_id: identity.org_id, robot_id };

@@ -34,6 +34,7 @@ import {
   sweepDeadNodes,
 } from "./index.ts";
 import { removeRobot } from "./remove.ts";
+import { NONCES_MAX } from "./store-nonces.ts";
 import { giveRobotKey } from "./store.ts";
 
 const TIMEOUT = { timeout: 120_000 };
@@ -144,9 +145,26 @@ test("401: a request signed by nobody, for another path, or by a decommissioned 
     await assert.rejects(authenticateRobot(it.plane, robot_id, request(other), signature), refused, JSON.stringify(other));
   await assert.rejects(authenticateRobot(it.plane, "rob_gone", request(), signature), refused);
   // Once, whoever sends it.
-  await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), /was used before/);
+  await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), {
+    message: /was used before/,
+    detail: { known: true },
+  });
   await it.call("DELETE", `/api/robots/${robot_id}`, { token });
   await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), refused);
+});
+
+test("429: a request beyond those that a robot has in ten minutes, until they are over", TIMEOUT, async () => {
+  const { it, org_id, robot_id, identity } = await withRobot();
+  await using _ = it;
+  const request = { host: "fleet.test", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
+  const signature = signText(identity, httpRequestText(robot_id, request));
+  await it.plane.db.run(sql`
+    insert into robot_request (org_id, robot_id, nonce, expires_at)
+    select ${org_id}, ${robot_id}, 'used-' || i, now() + interval '10 minutes' from generate_series(1, ${NONCES_MAX}) as i`);
+  await assert.rejects(authenticateRobot(it.plane, robot_id, request, signature), { status: 429, headers: { "retry-after": "60" } });
+  await assert.rejects(authenticateRobot(it.plane, robot_id, request, "wrong"), { code: "unauthorized" });
+  await it.plane.db.run(sql`delete from robot_request where org_id = ${org_id} and nonce like 'used-%'`);
+  assert.equal((await authenticateRobot(it.plane, robot_id, request, signature)).robot_id, robot_id);
 });
 
 test("a robot is online from its link's coming to its going, and its timeline says both", TIMEOUT, async () => {
