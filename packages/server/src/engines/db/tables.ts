@@ -63,7 +63,8 @@ export const columnList = ({ columns }: Table): string =>
     .map((column) => column.name)
     .join(", ");
 
-const DAY_BOUND = /^FOR VALUES FROM \('(\d{4}-\d\d-\d\d) 00:00:00\+00'\) TO \('(\d{4}-\d\d-\d\d) 00:00:00\+00'\)$/;
+/** Of dates, or of times at midnight. */
+const DATE_BOUND = /^FOR VALUES FROM \('(\d{4}-\d\d-\d\d)( 00:00:00\+00)?'\) TO \('(\d{4}-\d\d-\d\d)( 00:00:00\+00)?'\)$/;
 
 /**
  * The bound of a partition as SQL, built of the dates that it names. A bound is an expression that PostgreSQL evaluates, so the text
@@ -73,9 +74,9 @@ const DAY_BOUND = /^FOR VALUES FROM \('(\d{4}-\d\d-\d\d) 00:00:00\+00'\) TO \('(
  */
 function boundOf({ name, bound }: Table): string {
   if (bound === "DEFAULT") return "default";
-  const [, from, to] = DAY_BOUND.exec(bound ?? "") ?? [];
-  if (from === undefined || to === undefined) throw new Error(`${name} is a partition, and not one of a day`);
-  return `for values from ('${from} 00:00:00+00') to ('${to} 00:00:00+00')`;
+  const [, from, from_midnight = "", to, to_midnight = ""] = DATE_BOUND.exec(bound ?? "") ?? [];
+  if (from === undefined || to === undefined) throw new Error(`${name} is a partition whose bounds are not dates`);
+  return `for values from ('${from}${from_midnight}') to ('${to}${to_midnight}')`;
 }
 
 /** Gives the target the partitions of `wanted` and proves that it has those tables, each with the same columns, and no others. */
