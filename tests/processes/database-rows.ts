@@ -1,7 +1,10 @@
 import { type Connection, withClient } from "../../packages/server/src/engines/db/embedded/connect.ts";
 import { listTables } from "../../packages/server/src/engines/db/tables.ts";
 
-/** Every row of every table, every column as text, sorted: equal for databases that hold the same. */
+/**
+ * Every row of every logged table, every column as text, sorted: equal for databases that hold the same. PostgreSQL empties an unlogged
+ * table when it recovers, so its rows are in no copy of the files.
+ */
 export async function rowsOf(where: Connection): Promise<Record<string, string[]>> {
   return withClient(where, async (client) => {
     await client.query("set timezone = 'UTC'; set extra_float_digits = 1");
@@ -9,6 +12,8 @@ export async function rowsOf(where: Connection): Promise<Record<string, string[]
     const rows: Record<string, string[]> = {};
     for (const { name, kind } of await listTables(client)) {
       if (kind !== "r") continue;
+      const { rows: unlogged } = await client.query("select 1 from pg_class where oid = $1::regclass and relpersistence = 'u'", [name]);
+      if (unlogged.length > 0) continue;
       const found = await client.query<{ row: string }>(`select t::text as row from only ${name} t`);
       rows[name] = found.rows.map(({ row }) => row).toSorted();
     }

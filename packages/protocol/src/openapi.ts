@@ -85,7 +85,7 @@ const SECURITY_SCHEMES: Record<Document, Node> = {
       in: "header",
       name: "Authorization",
       description:
-        "`RobotSignature <robot_id>:<at>:<base64 Ed25519 signature>` over `robofleet-http-v1`, robot id, method, path and `at` (milliseconds of the server's clock), one a line.",
+        "`RobotSignature <robot_id>:<at>:<nonce>:<base64 Ed25519 signature>` over `robofleet-http-v2`, robot id, host, method, path, `at` (milliseconds of the server's clock) and nonce, one a line. Each nonce is accepted once.",
     },
   },
 };
