@@ -10,6 +10,7 @@ import { buildAgent } from "./build.ts";
 import { AGENT_VERSION } from "./src/agent.ts";
 import type Docker from "dockerode";
 import type * as unpack from "./src/runtime/unpack.ts";
+import { describeVersion } from "@robofleet/protocol/version";
 import { tarGz } from "./src/testing/bundles.ts";
 
 type Unpack = Pick<typeof unpack, "unpackBounds" | "unpackBundle">;
@@ -19,7 +20,7 @@ test("the bundled agent starts without the sources, and what unpacks is beside i
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-agent-build-"));
   try {
     const program = await buildAgent(path.join(directory, "dist"));
-    assert.equal((await run(program, ["--version"], { cwd: directory })).stdout, `${AGENT_VERSION}\n`);
+    assert.equal((await run(program, ["--version"], { cwd: directory })).stdout, `${describeVersion(AGENT_VERSION)}\n`);
     assert.match((await run(program, ["run", "--help"], { cwd: directory })).stdout, /--enroll-key/);
     await assert.rejects(run(program, ["run", "--server", "http://127.0.0.1:1", "--state", path.join(directory, "state")]), { code: 2 });
     // Most of the time a robot unpacks nothing: it is no part of what every start loads.

@@ -7,7 +7,7 @@ import { copyAtomically, makeDirectory, readJson, removeDurably, renameDurably, 
 
 const SOURCES = path.resolve(import.meta.dirname, "..");
 const WRITES =
-  /\b(renameSync|writeFileSync|appendFileSync|copyFileSync|symlinkSync|linkSync|mkdirSync|createWriteStream|cpSync|\.rename|\.writeFile|\.copyFile|\.mkdir)\(/g;
+  /\b(renameSync|writeFileSync|appendFileSync|copyFileSync|symlinkSync|linkSync|mkdirSync|createWriteStream|cpSync|\.rename|\.writeFile|\.copyFile|\.mkdir)\(/;
 
 /** Where else a file is written or renamed, and why the power may go there. */
 const ELSEWHERE: Record<string, string> = {
