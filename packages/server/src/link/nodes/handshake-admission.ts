@@ -7,6 +7,7 @@ import { RateLimit } from "../../kernel/rate-limit.ts";
 export const UNKNOWN_HANDSHAKES_MAX = 32;
 export const UNKNOWN_HANDSHAKES_PER_NETWORK_MAX = 4;
 const KNOWN_HANDSHAKES_MAX = 128;
+const KNOWN_HANDSHAKES_PER_NETWORK_MAX = 32;
 /** Handshakes of one unknown network. A handshake costs about 1 ms of a core. */
 const UNKNOWN_RATE = { per_minute: 120, burst: 20 };
 /** Networks of nodes that are remembered, the most recent ones. */
@@ -18,7 +19,7 @@ const KNOWN_NETWORKS_MAX = 1_000;
  */
 export class HandshakeAdmission {
   readonly #known = new LRUCache<string, true>({ max: KNOWN_NETWORKS_MAX });
-  readonly #unknown_by_network = new Map<string, number>();
+  readonly #by_network = new Map<string, number>();
   readonly #rate: RateLimit;
   #unknown = 0;
   #of_nodes = 0;
@@ -35,24 +36,21 @@ export class HandshakeAdmission {
   /** Takes a place for a handshake. Returns the function that releases it, or undefined when there is none. */
   enter(address: string): (() => void) | undefined {
     const network = networkOf(address);
-    if (this.#known.has(network)) return this.#enterKnown();
-    const of_network = this.#unknown_by_network.get(network) ?? 0;
-    if (this.#unknown >= UNKNOWN_HANDSHAKES_MAX || of_network >= UNKNOWN_HANDSHAKES_PER_NETWORK_MAX) return undefined;
-    if (!this.#rate.tryTake(network, 1)) return undefined;
-    this.#unknown += 1;
-    this.#unknown_by_network.set(network, of_network + 1);
+    const of_network = this.#by_network.get(network) ?? 0;
+    const is_known = this.#known.has(network);
+    if (of_network >= (is_known ? KNOWN_HANDSHAKES_PER_NETWORK_MAX : UNKNOWN_HANDSHAKES_PER_NETWORK_MAX)) return undefined;
+    if (is_known ? this.#of_nodes >= KNOWN_HANDSHAKES_MAX : this.#unknown >= UNKNOWN_HANDSHAKES_MAX) return undefined;
+    if (!is_known && !this.#rate.tryTake(network, 1)) return undefined;
+    if (is_known) this.#of_nodes += 1;
+    else this.#unknown += 1;
+    this.#by_network.set(network, of_network + 1);
     return once(() => {
-      this.#unknown -= 1;
-      const left = (this.#unknown_by_network.get(network) ?? 1) - 1;
-      if (left > 0) this.#unknown_by_network.set(network, left);
-      else this.#unknown_by_network.delete(network);
+      if (is_known) this.#of_nodes -= 1;
+      else this.#unknown -= 1;
+      const left = (this.#by_network.get(network) ?? 1) - 1;
+      if (left > 0) this.#by_network.set(network, left);
+      else this.#by_network.delete(network);
     });
-  }
-
-  #enterKnown(): (() => void) | undefined {
-    if (this.#of_nodes >= KNOWN_HANDSHAKES_MAX) return undefined;
-    this.#of_nodes += 1;
-    return once(() => void (this.#of_nodes -= 1));
   }
 }
 

@@ -1,10 +1,10 @@
 import { createServer as createHttpServer, type IncomingMessage, type Server as HttpServer } from "node:http";
-import { type AddressInfo, createServer as createNetServer, type Server as NetServer, type Socket } from "node:net";
+import { type AddressInfo, createServer as createNetServer, isIP, type Server as NetServer, type Socket } from "node:net";
 import { createServer, type Server as TlsServer, type TLSSocket } from "node:tls";
 import type { Clock } from "@robofleet/clock";
 import type { Logger } from "pino";
 import type { RunCertificate } from "../../kernel/tls/index.ts";
-import type { HostPort } from "./address.ts";
+import { type HostPort, parseAddress } from "./address.ts";
 import { HandshakeAdmission } from "./handshake-admission.ts";
 import { nodeTls, peerFingerprint, steady } from "./node-tls.ts";
 
@@ -87,6 +87,12 @@ export class NodeListener {
     this.#upgrade = take;
   }
 
+  /** A node says that it is reached at this address: connections from there get the places of known networks. */
+  expect(address: string): void {
+    const host = parseAddress(address)?.host;
+    if (host !== undefined && isIP(host) !== 0) this.#admission.remember(host);
+  }
+
   /** Listens no more, and cuts what is still open. */
   async close(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#net.close(() => resolve()));
@@ -120,8 +126,10 @@ export class NodeListener {
     this.#sockets.add(socket);
     socket.once("close", () => this.#sockets.delete(socket));
     const fingerprint = peerFingerprint(socket);
-    if (fingerprint === undefined || this.#unknown >= UNKNOWN_MAX || !(await this.#knows(fingerprint))) {
-      this.#refuse("it is no server of this installation", socket.remoteAddress);
+    const answer = fingerprint === undefined ? "unknown" : await this.#lookUp(fingerprint);
+    if (answer !== "known") {
+      const reason = answer === "unknown" ? "it is no server of this installation" : "who connects could not be looked up";
+      this.#refuse(reason, socket.remoteAddress);
       socket.destroy();
       return;
     }
@@ -143,13 +151,14 @@ export class NodeListener {
     this.#refused = 0;
   }
 
-  async #knows(fingerprint: string): Promise<boolean> {
+  async #lookUp(fingerprint: string): Promise<"known" | "unknown" | "no answer"> {
+    if (this.#unknown >= UNKNOWN_MAX) return "no answer";
     this.#unknown += 1;
     try {
-      return await this.#options.knows(fingerprint);
+      return (await this.#options.knows(fingerprint)) ? "known" : "unknown";
     } catch (error) {
-      this.#options.log.warn({ err: error }, "could not look up who connects");
-      return false;
+      this.#options.log.debug({ err: error }, "could not look up who connects");
+      return "no answer";
     } finally {
       this.#unknown -= 1;
     }

@@ -44,7 +44,14 @@ export async function openNodes(context: NodesContext, { listen, address }: Node
   const knows = async (fingerprint: string): Promise<boolean> => (await known.byFingerprint(fingerprint)) !== undefined;
   const listener = await NodeListener.open({ listen, pair, knows, clock, log, onRefused });
   const reached = addressText({ host: address?.host ?? reachableHost(listen.host), port: address?.port || listener.port });
+  const list = async (): Promise<KnownNode[]> => {
+    const nodes = await known.list();
+    for (const { address: of_node } of nodes) listener.expect(of_node);
+    return nodes;
+  };
   try {
+    // After a restart no node has connected yet: strangers would fill the places of unknown networks.
+    await list();
     await writeNodeAddress(db, node, { address: reached, tls_fingerprint: pair.fingerprint });
   } catch (error) {
     await listener.close();
@@ -52,7 +59,7 @@ export async function openNodes(context: NodesContext, { listen, address }: Node
   }
   log.info({ port: listener.port, address: reached }, "listening for other servers");
   return {
-    others: async () => (await known.list()).filter(({ id, epoch }) => id !== node.id || epoch !== node.epoch),
+    others: async () => (await list()).filter(({ id, epoch }) => id !== node.id || epoch !== node.epoch),
     connect: (to) => connectNode(to, pair, clock),
     onUpgrade: (take) => listener.onUpgrade(take),
     close: () => listener.close(),
