@@ -296,9 +296,9 @@ test(
       asked = result.asked + streams + (await askRobotRoutes(b.robot, [undefined]));
       await plane.settle();
     });
-    // That a request was refused is told to its own org by the system's handle.
-    const { audit_entry: _, ...rows } = await rowsOf(b.org.id);
-    const { audit_entry: __, ...expected } = ground.rows;
+    // The system's handle records a refused request in its own org's audit, and the nonce of a robot's request.
+    const { audit_entry: _, robot_request: _request, ...rows } = await rowsOf(b.org.id);
+    const { audit_entry: __, robot_request: ___, ...expected } = ground.rows;
     assert.deepEqual(rows, expected, "a row of B has changed");
     assert.deepEqual(await rowsOf(ground.a.org.id), before, "a row was written for A");
     const entries = portal.length + of_robots.length + streams;

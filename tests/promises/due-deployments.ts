@@ -119,7 +119,8 @@ export class DueDeployments implements AsyncDisposable {
     const values = [this.#org_id, this.#release.id, first, due_at];
     const from = "from unnest($4::timestamptz[]) with ordinality as due (at, place)";
     const id = "'dep_' || lpad(($3 + due.place - 1)::text, 26, '0')";
-    const actor = `'{"type":"user","id":"usr_promise","name":"promise"}'`;
+    // Dispatch asks whether who made a deployment may still deploy: it is this org's own token.
+    const actor = `'${JSON.stringify((await this.#api.getMe()).data.actor)}'`;
     await this.#client.query("begin");
     await this.#client.query(
       `insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, status, scheduled_at, event_seq, created_by, created_at, updated_at)

@@ -138,7 +138,7 @@ export async function authenticateRobot(
   if (identity === undefined || identity.decommissioned || !isSignedBy(identity.public_key, text, signature)) {
     throw unauthorized("the robot's signature is not valid");
   }
-  const use = await useNonce(db.forOrg(identity.org_id), { org_id: identity.org_id, robot_id, nonce: request.nonce });
+  const use = await useNonce(db, { org_id: identity.org_id, robot_id, nonce: request.nonce });
   // The signature is the robot's own: neither is a guess of its network.
   if (use === "too_many") throw httpError(429, "the robot makes too many requests", { "retry-after": NONCES_RETRY_SECONDS });
   if (use === "used_before") throw unauthorizedKnown("the robot's signature was used before");
