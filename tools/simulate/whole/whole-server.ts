@@ -83,13 +83,14 @@ export class WholeServer implements SimulatedServer {
     this.#plant = plant;
     this.#id = idSource(clock);
     this.#org_id = this.#id("org");
+    const token_id = `tok_of_${this.#org_id}`;
     this.#caller = {
       org_id: this.#org_id,
       role: "admin",
       grants: [{ role: "admin", scopes: [] }],
       limit: [],
-      actor: { type: "org_token", id: "tok_simulated", name: "operator" },
-      token_id: "tok_simulated",
+      actor: { type: "org_token", id: token_id, name: "operator" },
+      token_id,
       orgs: [],
     };
     this.#db = new MortalDb(database);
@@ -120,6 +121,10 @@ export class WholeServer implements SimulatedServer {
     const now = this.#clock.now();
     const org_id = this.#org_id;
     await db.run(sql`insert into org (id, name, status, created_at, updated_at) values (${org_id}, ${org_id}, 'active', ${now}, ${now})`);
+    // Dispatch asks whether the token that made a deployment may still deploy.
+    await db.run(sql`
+      insert into credential (id, hash, kind, org_id, role, prefix, created_at, updated_at)
+      values (${this.#caller.token_id}, ${Buffer.from(org_id)}, 'org', ${org_id}, 'admin', 'rf_org_', ${now}, ${now})`);
     const names: Names = { robots: [], fleets: [], releases: [] };
     const seeding = { db: this.#database as Plane["db"], clock: this.#clock, id: this.#id };
     for (const count of fleets) {
