@@ -27,12 +27,12 @@ test("this version serves, and starts, on a database that the next one has migra
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-next-"));
   own.defer(() => rm(directory, { recursive: true, force: true }));
   await cp(MIGRATIONS_DIRECTORY, directory, { recursive: true });
-  await writeFile(path.join(directory, "0002_expand_robot_parts.sql"), EXPAND);
+  await writeFile(path.join(directory, "9999_expand_robot_parts.sql"), EXPAND);
 
   const server = own.use(await ServerProcess.start({ nodes: 1, env: { DATABASE_URL: databaseUrl(database.connection) } }));
   const { api } = await server.org("Upgraded");
   const before = (await api.createSite({ body: { name: "Before" } })).data;
-  assert.deepEqual(await migrate(database.connection, { directory, log: silentLog }), ["0002_expand_robot_parts"]);
+  assert.deepEqual(await migrate(database.connection, { directory, log: silentLog }), ["9999_expand_robot_parts"]);
 
   const works = async (name: string): Promise<void> => {
     const site = (await api.createSite({ body: { name } })).data;
