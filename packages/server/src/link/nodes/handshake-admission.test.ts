@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimulatedClock } from "@robofleet/clock";
-import { HandshakeAdmission, UNKNOWN_HANDSHAKES_MAX, UNKNOWN_HANDSHAKES_PER_NETWORK_MAX } from "./handshake-admission.ts";
+import {
+  HandshakeAdmission,
+  KNOWN_HANDSHAKES_PER_NETWORK_MAX,
+  UNKNOWN_HANDSHAKES_MAX,
+  UNKNOWN_HANDSHAKES_PER_NETWORK_MAX,
+  UNKNOWN_RATE,
+} from "./handshake-admission.ts";
 
 const admission = (): HandshakeAdmission => new HandshakeAdmission(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }));
 
@@ -21,8 +27,12 @@ test("strangers from everywhere leave the places of known nodes free", () => {
   it.remember("10.0.0.7");
   const strangers = Array.from({ length: 1_000 }, (_, i) => it.enter(`192.0.${i >> 8}.${i & 255}`));
   assert.equal(strangers.filter((release) => release !== undefined).length, UNKNOWN_HANDSHAKES_MAX);
-  const of_node = Array.from({ length: 100 }, () => it.enter("10.0.0.7"));
-  assert.equal(of_node.filter((release) => release !== undefined).length, 32, "and a known network has its own bound");
+  const of_node = Array.from({ length: 1_000 }, () => it.enter("10.0.0.7"));
+  assert.equal(
+    of_node.filter((release) => release !== undefined).length,
+    KNOWN_HANDSHAKES_PER_NETWORK_MAX,
+    "and a known network has its own bound",
+  );
 });
 
 test("a network that keeps failing handshakes is limited to its rate", async () => {
@@ -33,7 +43,7 @@ test("a network that keeps failing handshakes is limited to its rate", async () 
     release?.();
     return release !== undefined;
   };
-  assert.equal(Array.from({ length: 200 }, attempt).filter(Boolean).length, 20);
+  assert.equal(Array.from({ length: 2_000 }, attempt).filter(Boolean).length, UNKNOWN_RATE.burst);
   await clock.advance({ seconds: 10 });
-  assert.equal(Array.from({ length: 200 }, attempt).filter(Boolean).length, 20);
+  assert.equal(Array.from({ length: 2_000 }, attempt).filter(Boolean).length, UNKNOWN_RATE.burst);
 });

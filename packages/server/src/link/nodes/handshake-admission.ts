@@ -4,12 +4,12 @@ import { networkOf } from "../../kernel/networks.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 
 /** Handshakes at the same time: of networks that no node has connected from, in all and of each; and of networks of nodes. */
-export const UNKNOWN_HANDSHAKES_MAX = 32;
-export const UNKNOWN_HANDSHAKES_PER_NETWORK_MAX = 4;
-const KNOWN_HANDSHAKES_MAX = 128;
-const KNOWN_HANDSHAKES_PER_NETWORK_MAX = 32;
+export const UNKNOWN_HANDSHAKES_MAX = 128;
+export const UNKNOWN_HANDSHAKES_PER_NETWORK_MAX = 64;
+const KNOWN_HANDSHAKES_MAX = 512;
+export const KNOWN_HANDSHAKES_PER_NETWORK_MAX = 256;
 /** Handshakes of one unknown network. A handshake costs about 1 ms of a core. */
-const UNKNOWN_RATE = { per_minute: 120, burst: 20 };
+export const UNKNOWN_RATE = { per_minute: 1_200, burst: 200 };
 /** Networks of nodes that are remembered, the most recent ones. */
 const KNOWN_NETWORKS_MAX = 1_000;
 
