@@ -47,8 +47,10 @@ class Flooder {
   acked = 0;
   closed: string | undefined;
   readonly #socket: WebSocket;
+  readonly #host: string;
 
   constructor(url: string, robot: SimulatedRobot, welcomed: () => void) {
+    this.#host = new URL(url).host;
     this.#socket = new WebSocket(url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, { perMessageDeflate: false });
     this.#socket.on("error", () => {});
     this.#socket.on("close", (code, reason) => (this.closed = `${code} ${String(reason)}`));
@@ -71,7 +73,7 @@ class Flooder {
   }
 
   #hello(robot: SimulatedRobot, nonce: string): void {
-    const hello = signedHello(robot.identity, robot.id, nonce);
+    const hello = signedHello(robot.identity, robot.id, nonce, {}, this.#host);
     for (const frame of messageFrames(CONTROL_CHANNEL, Buffer.from(JSON.stringify(hello)))) this.#socket.send(frame);
   }
 }

@@ -78,8 +78,13 @@ export const helloOf = (robot_id: string, extra: Partial<Hello> = {}): Hello => 
 /** What a link without TLS to this server is signed for. */
 export const CHALLENGE = { nonce: "nonce", host: "fleet.test", channel: "" };
 
-export const signedHello = (identity: Identity, robot_id: string, nonce: string, extra: Partial<Hello> = {}): Hello =>
-  helloOf(robot_id, { signature: signText(identity, linkChallengeText(robot_id, { ...CHALLENGE, nonce })), ...extra });
+export const signedHello = (
+  identity: Identity,
+  robot_id: string,
+  nonce: string,
+  extra: Partial<Hello> = {},
+  host = CHALLENGE.host,
+): Hello => helloOf(robot_id, { signature: signText(identity, linkChallengeText(robot_id, { ...CHALLENGE, host, nonce })), ...extra });
 
 export interface FakeSession extends Session {
   closed: { code: number; reason: string } | undefined;
