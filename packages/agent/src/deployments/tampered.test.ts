@@ -149,3 +149,22 @@ test("a staged file that was changed is fetched again before it is put in place"
   await until("the file to be what was signed", () => fs.readFileSync(placed, "utf8") === "a signed map");
   assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
 });
+
+test("a staged file that was changed stays on the disk while no other copy can be fetched, and is never put in place", LIMIT, async () => {
+  await using rig = await startSigned();
+  const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  const [staged, placed] = [path.join(versionOf(rig, one), "artifact"), path.join(rig.state, "files", "main")];
+  fs.writeFileSync(staged, "changed");
+  fs.writeFileSync(placed, "other");
+  rig.server.trouble = () => ({ status: 404 });
+  await restarted(rig);
+  await until("the app is reported as failed", () => rig.deployments.workloads()[0]?.status === "failed");
+  assert.deepEqual(
+    [staged, placed].map((file) => fs.readFileSync(file, "utf8")),
+    ["changed", "other"],
+  );
+  rig.server.trouble = () => undefined;
+  await until("the file to be what was signed", () => fs.readFileSync(placed, "utf8") === "a signed map");
+  assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
+});

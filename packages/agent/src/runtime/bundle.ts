@@ -13,8 +13,7 @@ import { type BundleManifest, readBundleManifest } from "./manifest.ts";
 import type { StatePaths } from "./paths.ts";
 import { probe, type ProbeResult } from "./probe.ts";
 import { stopEarlierProcesses } from "./earlier-processes.ts";
-import { damagedFile, listStagedFiles } from "./staged-files.ts";
-import { checkTree, recordTree } from "./staged-tree.ts";
+import { checkTree, damagedEntry, recordTree } from "./staged-tree.ts";
 import { isStaged, stageVersion } from "./staged-versions.ts";
 import { verifyWorkload } from "./verify.ts";
 import { Workload } from "./workload.ts";
@@ -79,7 +78,6 @@ export class BundleExecutor implements Executor {
         await unpackBundle(archive, directory, unpackBounds(release.artifact_size), io.signal);
         on_step("bundle.unpacked");
         readBundleManifest(directory);
-        await listStagedFiles(directory);
         await recordTree(paths, app, release, directory);
       }),
     );
@@ -87,7 +85,7 @@ export class BundleExecutor implements Executor {
 
   async #isDamaged(app: string, release: DesiredRelease, depth: "quick" | "whole"): Promise<boolean> {
     const { paths, log } = this.#options;
-    const file = await damagedFile(paths.version(app, release.id), depth);
+    const file = await damagedEntry(paths, app, release, depth);
     if (file !== undefined) log.warn({ app, release: release.tag, file }, "a staged release is damaged and is fetched again");
     return file !== undefined;
   }

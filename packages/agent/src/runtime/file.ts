@@ -17,7 +17,7 @@ import { type PlacedFiles, readPlaced, writePlaced } from "./placed-files.ts";
 import type { ProbeResult } from "./probe.ts";
 import { runCommand } from "./run-command.ts";
 import { digestOf } from "./staged-tree.ts";
-import { dropVersion, isStaged, stageVersion } from "./staged-versions.ts";
+import { stageVersion } from "./staged-versions.ts";
 
 export interface FileOptions extends RuntimeOptions {
   /** Sends a signal to the workload of another app; false when it does not run. */
@@ -37,9 +37,15 @@ export class FileExecutor implements Executor {
   }
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
-    const { paths, artifacts } = this.#options;
+    const { paths, artifacts, log } = this.#options;
     this.#destination(app, parseFileManifest(release.manifest));
-    if (isStaged(paths, app, release.id)) return;
+    const staged = this.#artifact(app, release);
+    if (fs.lstatSync(staged, { throwIfNoEntry: false })?.isFile()) {
+      if ((await digestOf(staged)) === release.artifact_sha256) return;
+      log.error({ app, release: release.tag }, "the staged file was changed on the disk: it is fetched again");
+      // In one step, so that a crash or a server that cannot be reached leaves the robot with a file.
+      return artifacts.with(release, io, async (file) => renameDurably(file, staged));
+    }
     await artifacts.with(release, io, (file) =>
       stageVersion(paths, app, release.id, async (directory) => {
         fs.mkdirSync(directory);
@@ -62,7 +68,8 @@ export class FileExecutor implements Executor {
     }
     const manifest = parseFileManifest(release.manifest);
     const { on_step } = this.#options;
-    await this.#prove(app, release, signal);
+    // No other bytes are put in place than the release's.
+    await this.stage(app, release, { signal, progress: () => {} });
     try {
       const destination = this.#destination(app, manifest);
       const before = this.#readPlaced(app);
@@ -79,16 +86,6 @@ export class FileExecutor implements Executor {
     }
     this.#placed.set(app, release);
     await this.#tell(app, manifest);
-  }
-
-  /** What was changed on the disk since it was staged is fetched again: no other bytes are put in place. */
-  async #prove(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
-    const { paths, log } = this.#options;
-    const digest = await digestOf(this.#artifact(app, release)).catch(() => undefined);
-    if (digest === release.artifact_sha256) return;
-    log.error({ app, release: release.tag }, "the staged file was changed on the disk: it is fetched again");
-    dropVersion(paths, app, release.id);
-    await this.stage(app, release, { signal, progress: () => {} });
   }
 
   #readPlaced(app: string): PlacedFiles {

@@ -6,13 +6,13 @@ import { encodeFileName } from "@robofleet/protocol";
 import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts";
 import type { StatePaths } from "./paths.ts";
 
-/** What a staged directory holds, by relative path: `d`, `l` and the target of a link, `f`, mode and SHA-256 of a file. */
-type Tree = Record<string, string>;
-
 interface TreeRecord {
   /** The archive that it was unpacked from: the one that the release's signature names. */
   artifact_sha256: string;
-  tree: Tree;
+  /** What a staged directory contains, by relative path: `d`, `l` and the target of a link, `f`, mode and SHA-256 of a file. */
+  tree: Record<string, string>;
+  /** Bytes of each file; absent from records of older agents. */
+  sizes?: Record<string, number>;
 }
 
 const MODE_MASK = 0o777;
@@ -24,7 +24,7 @@ const recordFile = (paths: StatePaths, app: string, release_id: string): string 
 export async function recordTree(paths: StatePaths, app: string, release: DesiredRelease, directory: string): Promise<void> {
   const file = recordFile(paths, app, release.id);
   makeDirectory(path.dirname(file));
-  writeJson(file, { artifact_sha256: release.artifact_sha256, tree: await readTree(directory) } satisfies TreeRecord);
+  writeJson(file, { artifact_sha256: release.artifact_sha256, ...(await readTree(directory)) } satisfies TreeRecord);
 }
 
 /** Deletes the records of all releases but these. */
@@ -33,6 +33,30 @@ export function pruneTrees(paths: StatePaths, app: string, keep: readonly string
   if (!fs.existsSync(directory)) return;
   const kept = new Set(keep.map((id) => `${encodeFileName(id)}.json`));
   for (const name of fs.readdirSync(directory)) if (!kept.has(name)) fs.rmSync(path.join(directory, name), { force: true });
+}
+
+/**
+ * Returns the first entry of a staged version that is damaged, undefined when there is none or no record. `quick` finds missing and truncated
+ * entries only, as power loss leaves them: a program may change its own files while it runs. `whole` compares everything that was staged.
+ */
+export async function damagedEntry(
+  paths: StatePaths,
+  app: string,
+  release: DesiredRelease,
+  depth: "quick" | "whole",
+): Promise<string | undefined> {
+  let is_torn = false;
+  const file = recordFile(paths, app, release.id);
+  const record = readJson(file, () => (is_torn = true)) as TreeRecord | undefined;
+  if (is_torn) return path.basename(file);
+  const directory = paths.version(app, release.id);
+  for (const [name, recorded] of Object.entries(record?.tree ?? {})) {
+    const found = path.join(directory, name);
+    const stats = await fs.promises.lstat(found).catch(() => undefined);
+    if (stats === undefined || stats.size < (record?.sizes?.[name] ?? 0)) return name;
+    if (depth === "whole" && (await describe(found, stats).catch(() => undefined)) !== recorded) return name;
+  }
+  return undefined;
 }
 
 /**
@@ -49,7 +73,7 @@ export async function checkTree(
   if (record?.artifact_sha256 !== release.artifact_sha256 || typeof record.tree !== "object")
     return "there is no record of what was staged";
   const directory = paths.version(app, release.id);
-  const found = await readTree(directory).catch(() => undefined);
+  const found = (await readTree(directory).catch(() => undefined))?.tree;
   if (found === undefined) return "the staged files cannot be read";
   const changed = Object.keys(record.tree).find((name) => found[name] !== record.tree?.[name]);
   if (changed !== undefined) return `${changed} is not what the release holds`;
@@ -59,19 +83,20 @@ export async function checkTree(
   return undefined;
 }
 
-async function readTree(directory: string): Promise<Tree> {
+async function readTree(directory: string): Promise<Required<Omit<TreeRecord, "artifact_sha256">>> {
   // Without a prototype: a file may be called __proto__.
-  const tree: Tree = Object.create(null) as Tree;
-  const entries = await fs.promises.readdir(directory, { recursive: true, withFileTypes: true });
-  for (const entry of entries) {
-    const file = path.join(entry.parentPath, entry.name);
-    tree[path.relative(directory, file)] = await describe(file);
+  const tree = Object.create(null) as Record<string, string>;
+  const sizes = Object.create(null) as Record<string, number>;
+  for (const name of (await fs.promises.readdir(directory, { recursive: true })).toSorted()) {
+    const file = path.join(directory, name);
+    const stats = await fs.promises.lstat(file);
+    tree[name] = await describe(file, stats);
+    if (stats.isFile()) sizes[name] = stats.size;
   }
-  return tree;
+  return { tree, sizes };
 }
 
-async function describe(file: string): Promise<string> {
-  const stats = await fs.promises.lstat(file);
+async function describe(file: string, stats: fs.Stats): Promise<string> {
   if (stats.isDirectory()) return "d";
   if (stats.isSymbolicLink()) return `l ${await fs.promises.readlink(file)}`;
   if (!stats.isFile()) return "other";

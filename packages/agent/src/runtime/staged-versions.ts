@@ -37,11 +37,6 @@ export async function stageVersion(
   failpoint("stage:after-rename", "file");
 }
 
-/** Deletes a version that turned out damaged. */
-export function dropVersion(paths: StatePaths, app: string, release_id: string): void {
-  fs.rmSync(paths.version(app, release_id), { recursive: true, force: true });
-}
-
 /** Deletes all versions but these. A version loses its name first: half of it must never pass for staged. */
 export function pruneVersions(paths: StatePaths, app: string, keep: readonly string[]): void {
   pruneTrees(paths, app, keep);
