@@ -96,6 +96,7 @@ test("text from a robot comes back as it was sent, but for what no database hold
     disks: texts.map((mount) => ({ mount, used_bytes: 1, total_bytes: 2 })),
     network: texts.map((name) => ({ name, rx_bytes: 0, tx_bytes: 0, addresses: [name.slice(0, 100)] })),
     ros: { distro: texts[0]!, adapter: texts[1]!, nodes: texts, topics: texts },
+    ros_adapters: texts.slice(0, 16).map((name) => ({ name, state: "lost" as const, distro: name, reason: name })),
     metrics: Object.fromEntries(texts.map((name) => [name, 1])),
   });
   // The reason and the message of an installation that failed become events and the timeline.

@@ -67,7 +67,7 @@ test("what is published over DDS on a robot is seen with rf: the list, messages,
   assert.deepEqual([ros.adapter, ros.distro, ros.nodes], ["dds", "humble", ["/camera/driver", "/talker"]]);
 
   const list = (await rf("list")) as { topics: { name: string; type: string }[]; adapter: string };
-  assert.deepEqual([list.adapter, list.topics[0]], ["dds", { name: "/chatter", type: "std_msgs/msg/String" }]);
+  assert.deepEqual([list.adapter, list.topics[0]], ["dds", { name: "/chatter", type: "std_msgs/msg/String", adapter: "dds" }]);
   assert.match(((await rf("echo", "/chatter", "--field", "data", "--count", "2")) as { message: string }).message, /^hello \d+$/);
   assert.deepEqual(((await rf("echo", "/latched", "--count", "1")) as { message: unknown }).message, { data: "kept" });
 

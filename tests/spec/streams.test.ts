@@ -91,7 +91,7 @@ test("WebSocket /api/robots/{id}/ros/topics/echo lists what is published, and se
   const with_ros = await realRobot(plane, "ros-1", ["--config", robotConfig({ ros: { adapters: ["rosbridge"], rosbridge_url: ros.url } })]);
   const list = await opened(at("ros/topics/echo", `token=${token}`, with_ros.id));
   await plane.until("the list", () => list.frames.length > 0);
-  assert.deepEqual(JSON.parse(String(list.frames[0])).topics, [{ name: "/chatter", type: "std_msgs/msg/String" }]);
+  assert.deepEqual(JSON.parse(String(list.frames[0])).topics, [{ name: "/chatter", type: "std_msgs/msg/String", adapter: "rosbridge" }]);
   const stream = await opened(at("ros/topics/echo", `token=${token}&topic=/chatter`, with_ros.id));
   await plane.until("the subscription", () => ros.subscriptions.size > 0);
   ros.publish("/chatter", { data: "hello" });

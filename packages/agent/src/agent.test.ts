@@ -240,6 +240,17 @@ test("a wrong clock is corrected by the server's time on records, and told as an
   assert.equal(check!.status, "error");
 });
 
+test("health has ros_adapters for a server that knows the field, and not for an older one", LIMIT, async (t) => {
+  const healthFor = async (...features: string[]) => {
+    const { peer } = await startRig(t, ({ behaviour }) => (behaviour.welcome.features = features));
+    await until("health", () => peer.health.length === 1);
+    return peer.health[0]!;
+  };
+  assert.deepEqual((await healthFor("credit", "channels", "ros_adapters")).ros_adapters, []);
+  const older = await healthFor("credit", "channels");
+  assert.deepEqual([older.ros, "ros_adapters" in older], [null, false]);
+});
+
 test("a state directory that is in use is refused, and free again after stop", LIMIT, async (t) => {
   const { peer, agent, directory, clock } = await startRig(t);
   const options = { config: agentConfig(peer.url, directory), clock, create_deployments: idleDeployments().create };

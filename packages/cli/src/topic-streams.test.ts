@@ -41,6 +41,44 @@ test("topics list shows names and types, and by which adapter on stderr", TIMEOU
   assert.deepEqual([program.code, JSON.parse(program.stdout)], [0, LIST]);
 });
 
+test("topics list names the adapter of each topic where there are several, and those that fail", TIMEOUT, async () => {
+  const list = {
+    topics: [
+      { name: "/chatter", type: "std_msgs/String", adapter: "ros1" },
+      { name: "/tf", type: "tf2_msgs/msg/TFMessage", adapter: "dds", others: [{ type: "tf2_msgs/TFMessage", adapter: "ros1" }] },
+    ],
+    adapter: "dds",
+    distro: "jazzy",
+    adapters: [
+      { name: "dds", state: "connected", distro: "jazzy" },
+      { name: "foxglove", state: "lost", reason: "closed with\u001b[2J 1006" },
+      { name: "rosbridge", state: "not_found" },
+      { name: "ros1", state: "connected", distro: null },
+    ],
+  };
+  const { stdout, stderr } = await topics(["list"], (socket) => socket.send(JSON.stringify(list)));
+  assert.deepEqual(stdout.split("\n"), [
+    "TOPIC     TYPE                    ADAPTER",
+    "/chatter  std_msgs/String         ros1",
+    "/tf       tf2_msgs/msg/TFMessage  dds",
+    "/tf       tf2_msgs/TFMessage      ros1",
+    "",
+  ]);
+  assert.deepEqual(stderr.split("\n"), [
+    "2 topics, by dds (jazzy), ros1",
+    String.raw`foxglove lost: closed with\x1b[2J 1006`,
+    "/tf has several types: echo and hz read tf2_msgs/msg/TFMessage unless --type names another",
+    "",
+  ]);
+});
+
+test("topics echo and hz ask for the type that is named", TIMEOUT, async () => {
+  for (const action of ["echo", "hz"]) {
+    const { lines } = await topics([action, "/tf", "--type", "tf2_msgs/TFMessage"], (socket) => socket.close(4410, "none"));
+    assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/ros/topics/echo?topic=%2Ftf&type=tf2_msgs%2FTFMessage"]);
+  }
+});
+
 test("topics echo prints documents as ROS does, skipped ones on stderr, and ends after --count", TIMEOUT, async () => {
   const { code, stdout, stderr, lines } = await topics(["echo", "/chatter", "--count", "3"], (socket) => {
     socket.send(message({ data: "hi\u001b[2J", header: { stamp: { sec: 1, nanosec: 2 } }, ranges: [0.5, "NaN"] }));

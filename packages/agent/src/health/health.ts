@@ -26,7 +26,7 @@ export interface HealthOptions {
   boot_id: string;
   workloads: () => WorkloadStatus[];
   /** What is known of the robot's ROS; absent, and null: none. */
-  ros?: () => Promise<HealthBody["ros"]>;
+  ros?: () => Promise<Pick<HealthBody, "ros" | "ros_adapters">>;
   /** Figures of the agent itself. */
   metrics: () => Record<string, number>;
   /** Addresses by interface; the machine's own, if absent. */
@@ -61,7 +61,7 @@ export class HealthMeter {
       network: readNetwork(root).map((one) => ({ ...one, addresses: (addresses.get(one.name) ?? []).slice(0, ADDRESSES_MAX) })),
       battery: readBattery(root),
       workloads,
-      ros: (await this.#options.ros?.()) ?? null,
+      ...((await this.#options.ros?.()) ?? { ros: null }),
       checks,
       metrics: metrics(),
       status: worstStatus(checks),

@@ -1,10 +1,12 @@
 import type { Agent } from "node:http";
 import type { Activity, Clock } from "@robofleet/clock";
 import {
+  commonFeatures,
   type Desired,
   type HealthBody,
   type Hello,
   LINK_FEATURES,
+  type LinkFeature,
   LINK_PROTOCOLS,
   hostOf,
   linkChallengeText,
@@ -214,8 +216,9 @@ export class Link {
     );
     this.#reports.start(session, welcome.acked_seq);
     this.#announce();
-    void this.#sendHealth(session);
-    session.every(welcome.health_seconds * 1000, () => this.#sendHealth(session));
+    const features = commonFeatures(welcome.features);
+    void this.#sendHealth(session, features);
+    session.every(welcome.health_seconds * 1000, () => this.#sendHealth(session, features));
     shipper.start(
       { room: () => session.room("logs"), send: (message) => session.sendLogs(message) },
       { acked: welcome.acked_log_seq, flush_ms: welcome.log_flush_ms },
@@ -247,10 +250,13 @@ export class Link {
     }
   }
 
-  async #sendHealth(session: Session): Promise<void> {
+  async #sendHealth(session: Session, features: readonly LinkFeature[]): Promise<void> {
     const ended = this.#options.activity.begin();
     try {
-      session.send({ type: "health", snapshot: await this.#options.health() });
+      const { ros_adapters, ...snapshot } = await this.#options.health();
+      // A server that does not know the field closes the link.
+      const more = features.includes("ros_adapters") && ros_adapters !== undefined ? { ros_adapters } : {};
+      session.send({ type: "health", snapshot: { ...snapshot, ...more } });
     } catch (error) {
       this.#options.log.error({ reason: errorText(error) }, "could not measure health");
     } finally {

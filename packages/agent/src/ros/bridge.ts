@@ -1,17 +1,8 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock, Timer } from "@robofleet/clock";
 import type { HealthBody } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
-import { errorText } from "../disk/write-atomically.ts";
-import { backoffMs } from "../link/backoff.ts";
-import {
-  type FindRosAdapter,
-  ROS_ASK_TIMEOUT_MS,
-  ROS_FIND_TIMEOUT_MS,
-  type RosAdapter,
-  type RosAdapterName,
-  type RosMessage,
-  type RosTopic,
-} from "./adapter.ts";
+import { AdapterRunner, type AdapterStatus } from "./adapter-runner.ts";
+import type { FindRosAdapter, RosAdapter, RosAdapterName, RosMessage, RosTopic } from "./adapter.ts";
 import { rosFinders } from "./finders.ts";
 import type { RosSettings } from "./settings.ts";
 import { SharedSubscription } from "./shared-subscription.ts";
@@ -20,6 +11,24 @@ import { SharedSubscription } from "./shared-subscription.ts";
 const HEALTH_NODES_MAX = 1_000;
 const HEALTH_TOPICS_MAX = 5_000;
 const HEALTH_NAME_CHARACTERS_MAX = 200;
+/** How often the lists of several adapters decide again which of them serves a subscription. */
+const REVIEW_MS = 5_000;
+/** It starts a Python process for each list and topic, so it runs only while no adapter before it is connected. */
+const FALLBACK: RosAdapterName = "ros2";
+
+/** A topic of the robot, as the first adapter in the configured order that has it describes it. */
+export interface BridgedTopic extends RosTopic {
+  adapter: RosAdapterName;
+  /** Topics of other types that share the name, as when ROS 1 and ROS 2 both have `/tf`. */
+  others?: { type: string; adapter: RosAdapterName }[];
+}
+
+export interface SubscribeOptions {
+  /** Messages a second at most. */
+  rate?: number | undefined;
+  /** Which type, where topics of several types share the name; without it, that of the first adapter. */
+  type?: string | undefined;
+}
 
 export interface RosBridgeOptions {
   settings: RosSettings;
@@ -29,169 +38,173 @@ export interface RosBridgeOptions {
   finders?: Partial<Record<RosAdapterName, FindRosAdapter>>;
 }
 
-/** The robot's ROS, by whichever adapter answers: found by itself, found again when it is gone, one subscription per topic for all who ask. */
+/**
+ * The robot's ROS by all adapters that answer. Each runs independently of the others. A topic that several have is served by the first of them in the
+ * configured order, with one subscription for all listeners.
+ */
 export class RosBridge {
   readonly #options: RosBridgeOptions;
+  /** In the configured order, which is the precedence. */
+  readonly #runners: readonly AdapterRunner[];
   readonly #subscriptions = new Map<string, SharedSubscription>();
-  readonly #stopping = new AbortController();
-  #adapter: RosAdapter | undefined;
-  #search: Promise<RosAdapter | undefined> | undefined;
-  #running: Promise<void> | undefined;
-  /** Ends the wait before the next search. */
-  #wake: () => void = () => {};
+  #review: Timer | undefined;
+  #is_stopped = false;
 
   constructor(options: RosBridgeOptions) {
     this.#options = options;
+    const { settings, clock, log, finders = rosFinders } = options;
+    this.#runners = [...new Set(settings.adapters)].flatMap((name) => {
+      const find = finders[name];
+      const [isNeeded, changed] = [() => this.#isNeeded(name), () => this.#changed()];
+      return find === undefined ? [] : [new AdapterRunner({ name, find, settings, clock, log, isNeeded, changed })];
+    });
   }
 
-  /** Begins to look for ROS, and goes on until it is stopped. */
+  /** Starts searching for ROS, until `stop`. */
   start(): void {
-    this.#running ??= this.#run();
+    if (!this.#is_stopped) for (const runner of this.#runners) runner.start();
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    this.#wake();
-    await this.#adapter?.close();
-    await (this.#running ?? this.#search);
+    this.#is_stopped = true;
+    this.#review?.cancel();
+    await Promise.all(this.#runners.map((runner) => runner.stop()));
   }
 
-  /** What answers now. */
-  get adapter(): RosAdapter | undefined {
-    return this.#adapter;
-  }
-
-  /** What answers now, else what a search finds that takes at most ROS_FIND_TIMEOUT_MS for each adapter. */
-  async find(): Promise<RosAdapter | undefined> {
-    if (this.#adapter !== undefined || this.#stopping.signal.aborted) return this.#adapter;
-    this.start();
-    const adapter = await this.#searchNow();
-    this.#wake();
-    return adapter;
-  }
-
-  /** Topics that somebody publishes, by name; none when no ROS answers. */
-  async topics(): Promise<RosTopic[]> {
-    const topics = await this.#ask((adapter) => adapter.topics(), []);
-    return topics.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
-  }
-
-  async nodes(): Promise<string[]> {
-    return (await this.#ask((adapter) => adapter.nodes(), [])).toSorted();
+  /** All adapters of the configuration, in its order. */
+  get adapters(): AdapterStatus[] {
+    return this.#runners.map(({ status }) => status);
   }
 
   /**
-   * Hands on the messages of a topic until the answer is called, at most `rate` a second; also those of an adapter that is found later. A topic that
-   * nobody publishes yet is waited for.
+   * Searches for the adapters that are not connected. Resolves to whether one is connected: as soon as one is, or when all searches have ended. With
+   * `rest_ms` it gives the other searches so long to end.
    */
-  subscribe(topic: string, { rate }: { rate?: number | undefined }, on: (message: RosMessage) => void): Promise<() => void> {
+  async find({ rest_ms = 0 }: { rest_ms?: number } = {}): Promise<boolean> {
     this.start();
-    let shared = this.#subscriptions.get(topic);
+    const searches: Promise<RosAdapter | undefined>[] = [];
+    for (const runner of this.#runners)
+      searches.push(runner.name === FALLBACK ? Promise.all(searches).then(() => runner.search()) : runner.search());
+    const all = Promise.all(searches);
+    const foundOrAll = async (search: Promise<RosAdapter | undefined>): Promise<unknown> => (await search) ?? all;
+    if (this.#connected.length === 0) await Promise.race([all, ...searches.map(foundOrAll)]);
+    if (this.#connected.length === 0 || rest_ms === 0) return this.#connected.length > 0;
+    const done = new AbortController();
+    await Promise.race([all, this.#options.clock.sleep(rest_ms, done.signal)]);
+    done.abort();
+    return true;
+  }
+
+  /** Topics that are published, by name, each name once; none when no ROS answers. */
+  async topics(): Promise<BridgedTopic[]> {
+    await Promise.all(this.#connected.map(({ topics }) => topics.refresh()));
+    this.#assign();
+    const union = new Map<string, BridgedTopic>();
+    for (const { name: adapter, topics } of this.#connected) {
+      for (const { name, type } of topics.latest) {
+        const first = union.get(name);
+        if (first === undefined) union.set(name, { name, type, adapter });
+        else if (first.type !== type && !first.others?.some((other) => other.type === type))
+          first.others = [...(first.others ?? []), { type, adapter }];
+      }
+    }
+    return [...union.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  async nodes(): Promise<string[]> {
+    const lists = await Promise.all(this.#connected.map(({ nodes }) => nodes.refresh()));
+    return [...new Set(lists.flat())].toSorted();
+  }
+
+  /**
+   * Calls `on` with the messages of a topic until the answer is called. A topic that is not published yet is waited for, and one that another adapter
+   * offers moves there.
+   */
+  subscribe(topic: string, { rate, type }: SubscribeOptions, on: (message: RosMessage) => void): Promise<() => void> {
+    this.start();
+    const key = JSON.stringify([topic, type]);
+    let shared = this.#subscriptions.get(key);
     if (shared === undefined) {
       const { clock, log } = this.#options;
-      const nobody = (): void => void this.#subscriptions.delete(topic);
-      shared = new SharedSubscription({ topic, clock, log, nobody });
-      this.#subscriptions.set(topic, shared);
-      if (this.#adapter !== undefined) shared.attach(this.#adapter);
+      const nobody = (): void => {
+        this.#subscriptions.delete(key);
+        if (this.#subscriptions.size === 0) this.#review?.cancel();
+      };
+      shared = new SharedSubscription({ topic, type, clock, log, nobody });
+      if (this.#subscriptions.size === 0 && !this.#is_stopped) this.#review = clock.every(REVIEW_MS, () => this.#reviewNow());
+      this.#subscriptions.set(key, shared);
+      this.#reviewNow();
     }
     return Promise.resolve(shared.add(rate, on));
   }
 
-  /** For the health snapshot; null when no ROS answers. */
-  async health(): Promise<HealthBody["ros"]> {
-    const adapter = this.#adapter;
-    if (adapter === undefined) return null;
+  /** For the health snapshot: `ros` is null when no ROS answers, and names the first adapter. */
+  async health(): Promise<Pick<HealthBody, "ros"> & Required<Pick<HealthBody, "ros_adapters">>> {
     const short = (name: string): boolean => name.length > 0 && name.length <= HEALTH_NAME_CHARACTERS_MAX;
-    const [nodes, topics] = [await this.nodes(), await this.topics()];
+    const [nodes, topics] = await Promise.all([this.nodes(), this.topics()]);
+    const [first] = this.#connected;
+    const names = topics.map(({ name }) => name).filter(short);
     return {
-      distro: adapter.distro,
-      adapter: adapter.name,
-      nodes: nodes.filter(short).slice(0, HEALTH_NODES_MAX),
-      topics: topics
-        .map(({ name }) => name)
-        .filter(short)
-        .slice(0, HEALTH_TOPICS_MAX),
+      ros:
+        first?.adapter === undefined
+          ? null
+          : {
+              distro: first.adapter.distro,
+              adapter: first.name,
+              nodes: nodes.filter(short).slice(0, HEALTH_NODES_MAX),
+              topics: names.slice(0, HEALTH_TOPICS_MAX),
+            },
+      ros_adapters: this.#runners.map((runner) => ({
+        ...runner.status,
+        ...(runner.adapter === undefined ? {} : { nodes: runner.nodes.latest.length, topics: runner.topics.latest.length }),
+      })),
     };
   }
 
-  async #ask<T>(question: (adapter: RosAdapter) => T | Promise<T>, otherwise: T): Promise<T> {
-    const adapter = this.#adapter;
-    if (adapter === undefined) return otherwise;
-    const { clock, log } = this.#options;
-    const done = new AbortController();
-    const late = clock.sleep(ROS_ASK_TIMEOUT_MS, done.signal).then(() => otherwise);
-    try {
-      return await Promise.race([question(adapter), late]);
-    } catch (error) {
-      log.warn({ adapter: adapter.name, reason: errorText(error) }, "ROS did not answer");
-      return otherwise;
-    } finally {
-      done.abort();
+  get #connected(): AdapterRunner[] {
+    return this.#runners.filter(({ adapter }) => adapter !== undefined);
+  }
+
+  #isNeeded(name: RosAdapterName): boolean {
+    if (name !== FALLBACK) return true;
+    const before = this.#runners.slice(
+      0,
+      this.#runners.findIndex((runner) => runner.name === name),
+    );
+    return before.every(({ has_searched, adapter }) => has_searched && adapter === undefined);
+  }
+
+  #changed(): void {
+    if (this.#is_stopped) return this.#assign();
+    for (const runner of this.#runners) runner.reconsider();
+    this.#reviewNow();
+  }
+
+  /** Asks the adapters for their topics where that decides anything, and assigns the subscriptions as each answers. */
+  #reviewNow(): void {
+    this.#assign();
+    const subscriptions = [...this.#subscriptions.values()];
+    const is_clear = this.#connected.length < 2 && subscriptions.every(({ adapter }) => adapter !== undefined);
+    if (subscriptions.length === 0 || is_clear) return;
+    for (const { topics } of this.#connected) void topics.ask().then(() => this.#assign());
+  }
+
+  #assign(): void {
+    for (const subscription of this.#subscriptions.values()) {
+      const adapter = this.#adapterFor(subscription);
+      if (adapter === undefined) subscription.detach();
+      else subscription.attach(adapter);
     }
   }
 
-  async #run(): Promise<void> {
-    const { clock, log } = this.#options;
-    for (let failures = 0; !this.#stopping.signal.aborted;) {
-      const adapter = await this.#searchNow();
-      if (adapter === undefined) failures += 1;
-      else {
-        const reason = await adapter.gone;
-        failures = 0;
-        this.#adapter = undefined;
-        for (const shared of this.#subscriptions.values()) shared.detach();
-        await adapter
-          .close()
-          .catch((error: unknown) => log.warn({ adapter: adapter.name, reason: errorText(error) }, "an adapter did not close"));
-        if (!this.#stopping.signal.aborted) log.warn({ adapter: adapter.name, reason }, "ROS is gone");
-      }
-      if (this.#stopping.signal.aborted) return;
-      const awake = new AbortController();
-      this.#wake = () => awake.abort();
-      await clock.sleep(backoffMs(clock, failures), awake.signal);
-    }
-  }
-
-  /** One search at a time, whoever asks for it; what it finds is in use from then on. */
-  #searchNow(): Promise<RosAdapter | undefined> {
-    if (this.#adapter !== undefined) return Promise.resolve(this.#adapter);
-    this.#search ??= this.#searchOnce().then((adapter) => {
-      this.#search = undefined;
-      this.#adapter = adapter;
-      if (adapter === undefined) return undefined;
-      this.#options.log.info({ adapter: adapter.name, distro: adapter.distro }, "ROS found");
-      for (const shared of this.#subscriptions.values()) shared.attach(adapter);
-      return adapter;
-    });
-    return this.#search;
-  }
-
-  /** The first that answers, in the configured order. */
-  async #searchOnce(): Promise<RosAdapter | undefined> {
-    const { settings, finders = rosFinders } = this.#options;
-    for (const name of settings.adapters) {
-      const find = finders[name];
-      if (find === undefined || this.#stopping.signal.aborted) continue;
-      const adapter = await this.#try(name, find);
-      if (adapter !== undefined && this.#stopping.signal.aborted) await adapter.close();
-      else if (adapter !== undefined) return adapter;
-    }
-    return undefined;
-  }
-
-  async #try(name: RosAdapterName, find: FindRosAdapter): Promise<RosAdapter | undefined> {
-    const { settings, clock, log } = this.#options;
-    const late = new AbortController();
-    const done = new AbortController();
-    const signal = AbortSignal.any([late.signal, this.#stopping.signal]);
-    void clock.sleep(ROS_FIND_TIMEOUT_MS, done.signal).then(() => late.abort());
-    try {
-      return await find({ settings, clock, log, signal });
-    } catch (error) {
-      if (!this.#stopping.signal.aborted) log.warn({ adapter: name, reason: errorText(error) }, "an adapter for ROS failed");
-      return undefined;
-    } finally {
-      done.abort();
-    }
+  /** The first that has the topic. One that none has stays where it is, else waits at the first adapter. */
+  #adapterFor({ topic, type, adapter: current }: SharedSubscription): RosAdapter | undefined {
+    const connected = this.#connected;
+    const offering = connected.find((runner) => runner.offers(topic, type));
+    if (offering !== undefined) return offering.adapter;
+    if (current !== undefined && connected.some(({ adapter }) => adapter === current)) return current;
+    if (type !== undefined) return undefined;
+    // Another one may have it: wait for all lists.
+    return connected.every(({ topics }) => connected.length === 1 || topics.is_known) ? connected[0]?.adapter : undefined;
   }
 }

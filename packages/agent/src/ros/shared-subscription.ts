@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import type { RosAdapter, RosMessage } from "./adapter.ts";
 
-/** Messages that a listener threw at are told of once in it. */
+/** Each kind of failure is logged at most once in it. */
 const FAILURE_LOG_MS = 60_000;
 
 interface Listener {
@@ -16,25 +16,42 @@ interface Listener {
 
 interface SharedSubscriptionOptions {
   topic: string;
+  /** Which type, where topics of several types share the name. */
+  type?: string | undefined;
   clock: Clock;
   log: Logger;
   /** Called when the last listener has left. */
   nobody: () => void;
 }
 
-/** One topic for all who asked for it: one subscription at the adapter, whichever that is. */
+/** One topic for all of its listeners: one subscription, at one adapter at a time. */
 export class SharedSubscription {
   readonly #options: SharedSubscriptionOptions;
   readonly #listeners = new Set<Listener>();
-  /** Ends the subscription at the adapter of now. */
+  #adapter: RosAdapter | undefined;
+  /** Ends the subscription at `#adapter`. */
   #end: (() => void) | undefined;
   #newest: RosMessage | undefined;
   /** Messages dropped since that was last logged. */
   #dropped = 0;
   #dropped_logged_at = -Infinity;
+  #failure_logged_at = -Infinity;
 
   constructor(options: SharedSubscriptionOptions) {
     this.#options = options;
+  }
+
+  get topic(): string {
+    return this.#options.topic;
+  }
+
+  get type(): string | undefined {
+    return this.#options.type;
+  }
+
+  /** Where it is subscribed; undefined also after the adapter refused. */
+  get adapter(): RosAdapter | undefined {
+    return this.#adapter;
   }
 
   /** Answers how to leave. */
@@ -51,10 +68,11 @@ export class SharedSubscription {
     };
   }
 
-  /** Subscribes at an adapter that has come. */
+  /** Moves the subscription to an adapter; does nothing if it is there already. */
   attach(adapter: RosAdapter): void {
+    if (this.#adapter === adapter) return;
     this.detach();
-    const { topic, log } = this.#options;
+    this.#adapter = adapter;
     let over = false;
     let unsubscribe: (() => void) | undefined;
     this.#end = () => {
@@ -62,7 +80,7 @@ export class SharedSubscription {
       unsubscribe?.();
     };
     adapter
-      .subscribe(topic, (message) => {
+      .subscribe(this.topic, (message) => {
         if (!over) this.#handOn(message);
       })
       .then(
@@ -70,15 +88,27 @@ export class SharedSubscription {
           unsubscribe = end;
           if (over) end();
         },
-        (error: unknown) => log.warn({ adapter: adapter.name, topic, reason: errorText(error) }, "a topic could not be subscribed"),
+        (error: unknown) => {
+          if (!over) this.#refused(adapter, error);
+        },
       );
   }
 
-  /** The adapter is gone, or nobody listens any more. */
+  /** Ends the subscription at its adapter: that is gone, or the last listener has left. */
   detach(): void {
     this.#newest = undefined;
+    this.#adapter = undefined;
     this.#end?.();
     this.#end = undefined;
+  }
+
+  #refused(adapter: RosAdapter, error: unknown): void {
+    this.detach();
+    const { topic, clock, log } = this.#options;
+    const now = clock.monotonic();
+    if (now - this.#failure_logged_at < FAILURE_LOG_MS) return;
+    this.#failure_logged_at = now;
+    log.warn({ adapter: adapter.name, topic, reason: errorText(error) }, "a topic could not be subscribed");
   }
 
   #handOn(message: RosMessage): void {

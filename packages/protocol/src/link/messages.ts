@@ -147,6 +147,9 @@ const OrNull = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =
 
 export const CheckStatus = Type.Enum(["ok", "warn", "error"]);
 
+export const RosAdapterState = Type.Enum(["searching", "connected", "not_found", "failed", "lost", "standby"]);
+export type RosAdapterState = Static<typeof RosAdapterState>;
+
 /** Health as the robot measures it; the server adds robot_id and keeps `at` beside its own receive time. */
 export const HealthBody = Type.Object(
   {
@@ -177,6 +180,23 @@ export const HealthBody = Type.Object(
           topics: Type.Array(Name, { maxItems: 5_000 }),
         },
         strict,
+      ),
+    ),
+    /** Every adapter of the robot's configuration, in order of precedence; only to servers that know the feature `ros_adapters`. */
+    ros_adapters: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            name: Name,
+            state: RosAdapterState,
+            distro: Type.Optional(OrNull(Name)),
+            nodes: Type.Optional(Count),
+            topics: Type.Optional(Count),
+            reason: Type.Optional(Type.String({ maxLength: 500 })),
+          },
+          strict,
+        ),
+        { maxItems: 16 },
       ),
     ),
     checks: Type.Array(Type.Object({ name: Name, status: CheckStatus, message: Text }, strict), { maxItems: 256 }),

@@ -4,9 +4,10 @@ export const LINK_PROTOCOLS = [1] as const;
 /**
  * What goes beyond the least that version 1 asks for. Both ends say what they know, and only what both know is used:
  * - `credit`: log records and bulk are sent within credit, and bulk is acknowledged;
- * - `channels`: the other end may open channels.
+ * - `channels`: the other end may open channels;
+ * - `ros_adapters`: health has `ros_adapters`, and a topic may be asked for with its type.
  */
-export const LINK_FEATURES = ["credit", "channels"] as const;
+export const LINK_FEATURES = ["credit", "channels", "ros_adapters"] as const;
 export type LinkFeature = (typeof LINK_FEATURES)[number];
 
 /** The best version that both speak; undefined: none. */

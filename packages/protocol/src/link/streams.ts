@@ -39,6 +39,8 @@ export type TopicsParams =
   | {
       op: "echo";
       topic: string;
+      /** Which type, where topics of several types share the name; only to robots that know the feature `ros_adapters`. */
+      type?: string;
       /** Messages a second, at most. */
       rate?: number;
       /** Only this part of each message, `a.b[0]`. */

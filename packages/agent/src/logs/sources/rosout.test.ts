@@ -5,7 +5,7 @@ import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
 import { SOURCE_RECORDS_BURST } from "../source-gates.ts";
 import { type LogSourcesOptions, startLogSources } from "./index.ts";
-import { followRosout, rosoutRecord } from "./rosout.ts";
+import { followRosout, type RosoutTopic, rosoutRecord } from "./rosout.ts";
 
 const at = new Date("2030-01-01T00:00:00Z");
 
@@ -53,24 +53,25 @@ test("what nodes of ROS 1 log, too; simulated time is not taken for the time", (
   for (const none of [null, "text", {}, { msg: 1 }]) assert.equal(rosoutRecord(none, at), undefined);
 });
 
-test("the topic is followed until the end", async () => {
+test("follows /rosout of ROS 1 and of ROS 2 until the end", async () => {
   const records: LogRecord[] = [];
-  let publish: ((message: { at: Date; message: unknown }) => void) | undefined;
-  const ros = {
-    subscribe: async (topic: string, _: object, on: typeof publish) => {
+  const listeners = new Map<string | undefined, (message: { at: Date; message: unknown }) => void>();
+  const ros: RosoutTopic = {
+    subscribe: async (topic, { type }, on) => {
       assert.equal(topic, "/rosout");
-      publish = on;
-      return () => (publish = undefined);
+      listeners.set(type, on);
+      return () => listeners.delete(type);
     },
   };
   const end = await followRosout(ros, { write: (record) => void records.push(record) });
-  publish?.({ at, message: { level: 20, name: "n", msg: "hello" } });
-  publish?.({ at, message: new Uint8Array(3) });
+  listeners.get("rcl_interfaces/msg/Log")?.({ at, message: { level: 20, name: "n", msg: "of ROS 2" } });
+  listeners.get("rosgraph_msgs/Log")?.({ at, message: { level: 2, name: "n", msg: "of ROS 1" } });
+  listeners.get("rosgraph_msgs/Log")?.({ at, message: new Uint8Array(3) });
   end();
-  assert.equal(publish, undefined);
+  assert.deepEqual([...listeners], []);
   assert.deepEqual(
     records.map(({ message }) => message),
-    ["hello"],
+    ["of ROS 2", "of ROS 1"],
   );
 });
 

@@ -3,7 +3,7 @@ import type { LogRecord, LogSink } from "../../contract.ts";
 
 /** What is needed of the robot's ROS. */
 export interface RosoutTopic {
-  subscribe(topic: string, options: { rate?: number }, on: (message: { at: Date; message: unknown }) => void): Promise<() => void>;
+  subscribe(topic: string, options: { type?: string }, on: (message: { at: Date; message: unknown }) => void): Promise<() => void>;
 }
 
 /** rosgraph_msgs/Log of ROS 1 and rcl_interfaces/msg/Log of ROS 2 number their levels differently, and share no number but these. */
@@ -20,12 +20,17 @@ const LEVELS: Readonly<Record<number, LogLevel>> = {
   50: "fatal",
 };
 
-/** Hands on what ROS nodes log, until the answer is called. */
-export function followRosout(ros: RosoutTopic, sink: LogSink): Promise<() => void> {
-  return ros.subscribe("/rosout", {}, ({ message, at }) => {
+/** A robot with ROS 1 and ROS 2 has two topics of the name `/rosout`. */
+const TYPES = ["rcl_interfaces/msg/Log", "rosgraph_msgs/Log"];
+
+/** Writes what ROS nodes log to the sink, until the answer is called. */
+export async function followRosout(ros: RosoutTopic, sink: LogSink): Promise<() => void> {
+  const on = ({ message, at }: { at: Date; message: unknown }): void => {
     const record = rosoutRecord(message, at);
     if (record !== undefined) sink.write(record);
-  });
+  };
+  const stops = await Promise.all(TYPES.map((type) => ros.subscribe("/rosout", { type }, on)));
+  return () => stops.forEach((stop) => stop());
 }
 
 /** A message of /rosout as a record of the node that logged it; undefined when it is none. */

@@ -6,6 +6,11 @@ export class ScriptedRos {
   /** Whether it answers when it is looked for. */
   there = true;
   searches = 0;
+  distro = "humble";
+  /** Never answers which topics there are. */
+  hangs = false;
+  /** Rejects subscriptions. */
+  refuses = false;
   published: RosTopic[] = [];
   node_names: string[] = [];
   readonly subscribed: string[] = [];
@@ -41,12 +46,13 @@ export class ScriptedRos {
     this.#leave = resolve;
     return {
       name: this.name,
-      distro: "humble",
+      distro: this.distro,
       gone: promise,
       nodes: () => this.node_names,
-      topics: () => Promise.resolve(this.published),
+      topics: () => (this.hangs ? new Promise(() => {}) : Promise.resolve(this.published)),
       subscribe: (topic, on) => {
         this.subscribed.push(topic);
+        if (this.refuses) return Promise.reject(new Error("refused"));
         this.#listeners.set(topic, on);
         return Promise.resolve(() => void this.#listeners.delete(topic));
       },

@@ -1,6 +1,6 @@
 import type { Clock } from "@robofleet/clock";
 import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, dataMessage, type StreamSource } from "@robofleet/protocol/link";
-import type { RosMessage, RosTopic } from "../../ros/adapter.ts";
+import type { RosMessage } from "../../ros/adapter.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
 import { pickField } from "./field-path.ts";
 import { type EchoRequest, readTopicsRequest } from "./params.ts";
@@ -10,11 +10,13 @@ import { FULL_BYTES_MAX, showMessage, SUMMARISED } from "./to-json.ts";
 const LIST_MS = 1_000;
 /** A topic that sent nothing for so long and is on no list ends its stream with that as the reason. */
 const UNPUBLISHED_MS = 1_500;
+/** How long a list waits for adapters that are searched for while another one is connected. */
+const LIST_REST_MS = 1_000;
 /** Topics that the list holds. */
 const LIST_MAX = 2_000;
 
 export interface TopicsOptions {
-  ros: Pick<RosBridge, "find" | "topics" | "subscribe" | "adapter">;
+  ros: Pick<RosBridge, "find" | "topics" | "subscribe" | "adapters">;
   clock: Clock;
 }
 
@@ -23,17 +25,23 @@ export function topicsSource(options: TopicsOptions): StreamSource {
   return (channel, params) => {
     const request = readTopicsRequest(params);
     if (typeof request === "string") return channel.reset(CLOSE_NOT_AVAILABLE, request);
-    return serve(options, channel, (ended) =>
+    const rest_ms = request.op === "list" ? LIST_REST_MS : 0;
+    return serve(options, channel, rest_ms, (ended) =>
       request.op === "list" ? tellTopics(options, channel, request.follow, ended) : new Echo(options, channel, request).run(),
     );
   };
 }
 
-async function serve({ ros }: TopicsOptions, channel: Channel, work: (ended: AbortSignal) => Promise<void>): Promise<void> {
+async function serve(
+  { ros }: TopicsOptions,
+  channel: Channel,
+  rest_ms: number,
+  work: (ended: AbortSignal) => Promise<void>,
+): Promise<void> {
   const ended = new AbortController();
   void channel.ended.then(() => ended.abort());
   try {
-    if ((await ros.find()) === undefined) return channel.reset(CLOSE_NOT_AVAILABLE, "no ROS answers on this robot");
+    if (!(await ros.find({ rest_ms }))) return channel.reset(CLOSE_NOT_AVAILABLE, "no ROS answers on this robot");
     if (!ended.signal.aborted) await work(ended.signal);
   } catch {
     channel.reset(CLOSE_NOT_AVAILABLE, "the topics of this robot could not be read");
@@ -42,8 +50,11 @@ async function serve({ ros }: TopicsOptions, channel: Channel, work: (ended: Abo
 
 async function tellTopics({ ros, clock }: TopicsOptions, channel: Channel, follow: boolean, ended: AbortSignal): Promise<void> {
   for (let before = ""; !ended.aborted;) {
-    const topics: RosTopic[] = (await ros.topics()).slice(0, LIST_MAX).map(({ name, type }) => ({ name, type }));
-    const list = { type: "topics", topics, adapter: ros.adapter?.name ?? null, distro: ros.adapter?.distro ?? null };
+    const topics = (await ros.topics()).slice(0, LIST_MAX);
+    const { adapters } = ros;
+    // The first adapter has fields of its own for clients that know of one.
+    const first = adapters.find(({ state }) => state === "connected");
+    const list = { type: "topics", topics, adapter: first?.name ?? null, distro: first?.distro ?? null, adapters };
     const text = JSON.stringify(list);
     if (text !== before && !(await channel.write(controlMessage(list)))) return;
     if (!follow) return channel.close(1000, "");
@@ -71,16 +82,22 @@ class Echo {
   }
 
   async run(): Promise<void> {
-    const { topic, rate } = this.#request;
-    const unsubscribe = await this.#ros.subscribe(topic, { rate }, (message) => this.#take(message));
+    const { topic, type, rate } = this.#request;
+    const unsubscribe = await this.#ros.subscribe(topic, { rate, type }, (message) => this.#take(message));
     const ended = this.#channel.ended.then(() => unsubscribe());
     await Promise.race([ended, this.#clock.sleep(UNPUBLISHED_MS)]);
-    if (!this.#has_come && !(await this.#ros.topics()).some(({ name }) => name === topic) && !this.#has_come)
+    if (!this.#has_come && !(await this.#isPublished()) && !this.#has_come)
       this.#channel.reset(
         CLOSE_NOT_AVAILABLE,
-        `no topic ${topic} is published on this robot: \`rf robots topics ROBOT list\` lists those that are`,
+        `no topic ${topic}${type === undefined ? "" : ` of type ${type}`} is published on this robot: \`rf robots topics ROBOT list\` lists those that are`,
       );
     await ended;
+  }
+
+  async #isPublished(): Promise<boolean> {
+    const { topic, type } = this.#request;
+    const found = (await this.#ros.topics()).find(({ name }) => name === topic);
+    return found !== undefined && (type === undefined || [found, ...(found.others ?? [])].some((one) => one.type === type));
   }
 
   #take(message: RosMessage): void {

@@ -103,9 +103,10 @@ test("a path leads to a part of a message", () => {
 });
 
 test("what a server may ask is checked", () => {
-  assert.deepEqual(readTopicsRequest({ op: "echo", topic: "chatter", field: "a.b", rate: 2 }), {
+  assert.deepEqual(readTopicsRequest({ op: "echo", topic: "chatter", type: "std_msgs/String", field: "a.b", rate: 2 }), {
     op: "echo",
     topic: "/chatter",
+    type: "std_msgs/String",
     rate: 2,
     field: ["a", "b"],
     full: false,
@@ -113,6 +114,15 @@ test("what a server may ask is checked", () => {
   assert.deepEqual(readTopicsRequest({ op: "list" }), { op: "list", follow: false });
   for (const wrong of [null, {}, { op: "x" }, ...["", "/", "a b", "a\n", "x".repeat(300), 5].map((topic) => ({ op: "echo", topic }))])
     assert.equal(typeof readTopicsRequest(wrong), "string", JSON.stringify(wrong));
-  for (const more of [{ rate: 0 }, { rate: -1 }, { rate: "5" }, { rate: Infinity }, { field: "a..b" }, { field: 3 }, { full: "yes" }])
+  for (const more of [
+    { rate: 0 },
+    { rate: -1 },
+    { rate: "5" },
+    { rate: Infinity },
+    { field: "a..b" },
+    { field: 3 },
+    { full: "yes" },
+    { type: 1 },
+  ])
     assert.equal(typeof readTopicsRequest({ op: "echo", topic: "/a", ...more }), "string", JSON.stringify(more));
 });

@@ -132,17 +132,31 @@ test("what is published is listed once, or again whenever it is another", LIMIT,
     { name: "/b", type: "std_msgs/msg/String" },
     { name: "/a", type: "std_msgs/msg/Int32" },
   ];
-  const topics = ros.published.toReversed();
+  const topics = ros.published.toReversed().map((topic) => ({ ...topic, adapter: "dds" }));
+  const dds = { type: "topics", adapter: "dds", distro: "humble", adapters: [{ name: "dds", state: "connected", distro: "humble" }] };
   const once = await open({ op: "list" });
-  assert.deepEqual(await listed(once), { type: "topics", topics, adapter: "dds", distro: "humble" });
+  assert.deepEqual(await listed(once), { ...dds, topics });
   assert.equal((await once.ended).code, 1000);
   const following = await open({ op: "list", follow: true });
-  assert.deepEqual(await listed(following), { type: "topics", topics, adapter: "dds", distro: "humble" });
+  assert.deepEqual(await listed(following), { ...dds, topics });
   ros.published = [];
-  assert.deepEqual(await listed(following), { type: "topics", topics: [], adapter: "dds", distro: "humble" });
+  assert.deepEqual(await listed(following), { ...dds, topics: [] });
   ros.leave("gone");
-  assert.deepEqual(await listed(following), { type: "topics", topics: [], adapter: null, distro: null });
+  const adapters = [{ name: "dds", state: "lost", reason: "gone" }];
+  assert.deepEqual(await listed(following), { type: "topics", topics: [], adapter: null, distro: null, adapters });
   following.close();
+});
+
+test("a type chooses among topics of one name; a type that none has ends the stream with the reason", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  ros.published = [{ name: "/tf", type: "tf2_msgs/msg/TFMessage" }];
+  const channel = await open({ op: "echo", topic: "/tf", type: "tf2_msgs/msg/TFMessage" });
+  await eventually(() => ros.listened, ["/tf"]);
+  ros.publish("/tf", 1, "tf2_msgs/msg/TFMessage");
+  assert.equal((await line(channel)).message, 1);
+  const other = await open({ op: "echo", topic: "/tf", type: "tf2_msgs/TFMessage" });
+  assert.match((await other.ended).reason, /^no topic \/tf of type tf2_msgs\/TFMessage is published/);
+  channel.close();
 });
 
 test("without ROS, switched off, or asked for nonsense: refused with the reason", LIMIT, async (t) => {

@@ -22,9 +22,9 @@ const health = {
   ],
 };
 
-async function inspect(ros: object): Promise<string[]> {
+async function inspect(ros: object | null, more: object = {}): Promise<string[]> {
   await using home = await RfHome.make();
-  await using peer = await ScriptedPeer.start(() => ({ body: { data: { ...health, ros } } }));
+  await using peer = await ScriptedPeer.start(() => ({ body: { data: { ...health, ros, ...more } } }));
   const { code, stdout, stderr } = await home.run(["robots", "inspect", "rob_1"], { env: peer.env });
   assert.equal(code, 0, stderr);
   return stdout.split("\n");
@@ -41,4 +41,21 @@ test("a robot's checks are a table, and of its ROS it is said how much there is"
   ]);
   const bare = await inspect({ distro: null, nodes: [], topics: [] });
   assert.match(bare.find((line) => line.startsWith("ROS")) ?? "", /^ROS +0 nodes, 0 topics$/);
+});
+
+test("shows each ROS adapter where several are connected or one is broken", TIMEOUT, async () => {
+  const dds = { name: "dds", state: "connected", distro: "jazzy", nodes: 1, topics: 2 };
+  const foxglove = { name: "foxglove", state: "lost", reason: "closed with 1006" };
+  const rosbridge = { name: "rosbridge", state: "not_found" };
+  const ros1 = { name: "ros1", state: "connected", distro: "noetic", nodes: 2, topics: 1 };
+  const shown = async (ros: object | null, ...ros_adapters: object[]) =>
+    (await inspect(ros, { ros_adapters })).filter((line) => line.startsWith("ROS")).map((line) => line.replaceAll(/ +/g, " "));
+  assert.deepEqual(await shown(health.ros, dds, foxglove, rosbridge, ros1), [
+    "ROS jazzy by dds: 1 node, 2 topics",
+    "ROS dds connected, jazzy: 1 node, 2 topics",
+    "ROS foxglove lost: closed with 1006",
+    "ROS ros1 connected, noetic: 2 nodes, 1 topic",
+  ]);
+  assert.deepEqual(await shown(health.ros, dds, rosbridge), ["ROS jazzy by dds: 1 node, 2 topics"]);
+  assert.deepEqual(await shown(null, foxglove, rosbridge), ["ROS foxglove lost: closed with 1006"]);
 });

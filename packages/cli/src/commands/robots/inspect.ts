@@ -3,6 +3,8 @@ import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { bytes, duration, relative } from "../../duration.ts";
 
+type RosAdapter = NonNullable<Body<"getRobotHealth">["data"]["ros_adapters"]>[number];
+
 export const define: Define = (command, act) => {
   command.argument("<id>", "Id of the robot").action(act<[string]>(run));
 };
@@ -14,7 +16,7 @@ async function run(context: Context, id: string): Promise<void> {
 
 async function show(context: Context, health: Body<"getRobotHealth">["data"]): Promise<void> {
   const { out } = context;
-  const { cpu, memory, battery, ros } = health;
+  const { cpu, memory, battery, ros, ros_adapters = [] } = health;
   out.details([
     ["Robot", health.robot_id],
     ["Status", out.status(health.status)],
@@ -29,6 +31,9 @@ async function show(context: Context, health: Body<"getRobotHealth">["data"]): P
     ...health.network.map((network) => [`Net ${network.name}`, network.addresses.join(", ") || "–"] as const),
     ["Battery", battery === null ? undefined : `${battery.percent} %${battery.charging ? ", charging" : ""}`],
     ["ROS", ros === null ? undefined : rosText(ros)],
+    ...ros_adapters
+      .filter(({ state }) => state !== "not_found")
+      .map((adapter, _, { length }) => [`ROS ${adapter.name}`, length === 1 && ros !== null ? undefined : adapterText(adapter)] as const),
   ]);
   if (health.workloads.length > 0) {
     out.line();
@@ -52,9 +57,17 @@ async function show(context: Context, health: Body<"getRobotHealth">["data"]): P
 /** `jazzy by dds: 3 nodes, 12 topics` */
 function rosText({ distro, adapter, nodes, topics }: NonNullable<Body<"getRobotHealth">["data"]["ros"]>): string {
   const what = [distro, adapter == null ? undefined : `by ${adapter}`].filter((word) => word != null).join(" ");
-  const count = `${nodes.length} ${nodes.length === 1 ? "node" : "nodes"}, ${topics.length} ${topics.length === 1 ? "topic" : "topics"}`;
+  const count = `${counted(nodes.length, "node")}, ${counted(topics.length, "topic")}`;
   return what === "" ? count : `${what}: ${count}`;
 }
+
+/** `connected, jazzy: 3 nodes, 12 topics`, `lost: connection lost` */
+function adapterText({ state, distro, nodes = 0, topics = 0, reason }: RosAdapter): string {
+  if (state !== "connected") return reason === undefined ? state : `${state}: ${reason}`;
+  return `connected${distro == null ? "" : `, ${distro}`}: ${counted(nodes, "node")}, ${counted(topics, "topic")}`;
+}
+
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 const share = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): string =>
   `${bytes(used_bytes)} of ${bytes(total_bytes)} (${total_bytes === 0 ? 0 : Math.round((100 * used_bytes) / total_bytes)} %)`;

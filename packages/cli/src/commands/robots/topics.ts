@@ -13,6 +13,7 @@ const ACTIONS = ["list", "echo", "hz"] as const;
 const HZ_MS = 1_000;
 
 interface Options {
+  type?: string;
   field?: string;
   rate?: number;
   full?: boolean;
@@ -20,9 +21,11 @@ interface Options {
 }
 
 interface Topics {
-  topics: { name: string; type: string }[];
+  topics: { name: string; type: string; adapter?: string; others?: { type: string; adapter: string }[] }[];
   adapter: string | null;
   distro: string | null;
+  /** Absent from older agents and servers. */
+  adapters?: { name: string; state: string; distro?: string | null; reason?: string }[];
 }
 
 interface Echo {
@@ -43,6 +46,7 @@ export const define: Define = (command, act) => {
     .argument("<id>", "Id of the robot")
     .addArgument(new Argument("<action>", ACTIONS.join(", ")).choices(ACTIONS))
     .argument("[topic]", "Name of the topic, to echo and hz")
+    .option("--type <type>", "Type of the topic, where ROS 1 and ROS 2 have one of the same name")
     .option("--field <path>", "Only this part of each message, such as header.stamp or ranges[0]")
     .option("--rate <hz>", "At most so many messages a second", rateNumber)
     .option("--full", "Show long arrays and texts wholly, up to 512 KiB a message")
@@ -54,6 +58,7 @@ export const define: Define = (command, act) => {
     "rf robots topics rob_… echo /odom --field pose.pose.position --rate 5",
     "rf robots topics rob_… echo /scan --full --count 1 --json | jq .message.ranges",
     "rf robots topics rob_… hz /scan",
+    "rf robots topics rob_… echo /tf --type tf2_msgs/TFMessage",
   ]);
 };
 
@@ -76,7 +81,7 @@ async function run(
   }
   if (topic === undefined) throw usage(`say which topic: rf robots topics ${robot_id} ${action} /…`, "`list` shows those that there are.");
   if (action === "hz" && (options.field ?? options.rate ?? options.full) !== undefined)
-    throw usage("hz counts whole messages, all of them: it takes --count only");
+    throw usage("hz counts whole messages, all of them: it takes --type and --count only");
   const client = await context.client();
   await (action === "echo" ? echo(context, client, robot_id, topic, options) : hz(context, client, robot_id, topic, options));
 }
@@ -89,14 +94,28 @@ async function list(context: Context, client: Client, robot_id: string): Promise
   signal.throwIfAborted();
   if (told === undefined) throw streamFailure(ended(stream), { ...WORDS, nothing_printed: true }) ?? usage("the robot told no topics");
   await out.result(told, async () => {
-    if (told.topics.length === 0) return out.note("Nobody publishes a topic.");
-    await out.table(told.topics, [
+    if (told.topics.length === 0) out.note("Nothing publishes a topic.");
+    if (told.topics.length === 0) return noteAdapters(out, told);
+    const rows = told.topics.flatMap(({ name, others = [], ...first }) => [first, ...others].map((of) => ({ name, ...of })));
+    const has_several = new Set(rows.map(({ adapter }) => adapter)).size > 1;
+    await out.table(rows, [
       { title: "TOPIC", value: ({ name }) => name },
       { title: "TYPE", value: ({ type }) => type },
+      ...(has_several ? [{ title: "ADAPTER", value: ({ adapter }: (typeof rows)[number]) => adapter ?? "–" }] : []),
     ]);
-    const distro = told.distro === null ? "" : ` (${told.distro})`;
-    out.note(line`${told.topics.length} topics, by ${told.adapter ?? "?"}${distro}`);
+    noteAdapters(out, told);
+    const shared = told.topics.find(({ others }) => others !== undefined);
+    if (shared !== undefined) out.note(line`${shared.name} has several types: echo and hz read ${shared.type} unless --type names another`);
   });
+}
+
+/** `12 topics, by dds (jazzy), ros1 (noetic)`, and the adapters that are out of order. */
+function noteAdapters(out: Context["out"], { topics, adapter, distro, adapters }: Topics): void {
+  const connected = adapters?.filter(({ state }) => state === "connected") ?? [{ name: adapter ?? "?", distro }];
+  const names = connected.map((one) => (one.distro == null ? one.name : `${one.name} (${one.distro})`));
+  out.note(line`${topics.length} topics, by ${names.join(", ") || "?"}`);
+  for (const { name, state, reason } of adapters ?? [])
+    if (state === "failed" || state === "lost") out.note(line`${name} ${state}: ${reason ?? "no reason"}`);
 }
 
 async function firstOf<T>(stream: Stream): Promise<T | undefined> {
@@ -147,11 +166,12 @@ async function echo(
   client: Client,
   robot_id: string,
   topic: string,
-  { field, rate, full, count }: Options,
+  { type, field, rate, full, count }: Options,
 ): Promise<void> {
   const { out } = context;
   const query = {
     topic,
+    ...(type === undefined ? {} : { type }),
     ...(field === undefined ? {} : { field }),
     ...(rate === undefined ? {} : { rate: String(rate) }),
     ...(full ? { full: "true" } : {}),
@@ -167,7 +187,7 @@ async function echo(
   });
 }
 
-async function hz(context: Context, client: Client, robot_id: string, topic: string, { count }: Options): Promise<void> {
+async function hz(context: Context, client: Client, robot_id: string, topic: string, { type, count }: Options): Promise<void> {
   const { out, clock } = context;
   const meter = new RateMeter();
   const enough = new AbortController();
@@ -188,7 +208,8 @@ async function hz(context: Context, client: Client, robot_id: string, topic: str
     told = clock.every(HZ_MS, tell);
   };
   try {
-    await follow(context, client, { robot_id, query: { topic }, until: enough.signal, opened }, ({ at, skipped = 0 }) => {
+    const query = { topic, ...(type === undefined ? {} : { type }) };
+    await follow(context, client, { robot_id, query, until: enough.signal, opened }, ({ at, skipped = 0 }) => {
       meter.add(Date.parse(at), skipped);
       came += skipped + 1;
       return true;

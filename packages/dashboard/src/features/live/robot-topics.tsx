@@ -10,10 +10,21 @@ import { OperatorsOnly } from "./operators-only.tsx";
 import { TopicEcho } from "./topic-echo.tsx";
 import type { TopicSearch } from "./topic-search.ts";
 
+interface Topic {
+  name: string;
+  type: string;
+  /** Absent from older agents. */
+  adapter?: string;
+  /** Topics of other types that share the name. */
+  others?: { type: string; adapter: string }[];
+}
+
 interface Topics {
-  topics: { name: string; type: string }[];
+  topics: Topic[];
   adapter: string | null;
   distro: string | null;
+  /** Absent from older agents. */
+  adapters?: { name: string; state: string; distro?: string | null; reason?: string }[];
 }
 /** Rows that are shown; a search finds the others. */
 const TOPICS_SHOWN = 500;
@@ -46,7 +57,14 @@ function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
             </EmptyState>
           </div>
         ) : (
-          <TopicEcho key={search.topic} robot_id={id} topic={search.topic} is_online={is_online} search={search} onSearch={change} />
+          <TopicEcho
+            key={`${search.topic} ${search.type ?? ""}`}
+            robot_id={id}
+            topic={search.topic}
+            is_online={is_online}
+            search={search}
+            onSearch={change}
+          />
         )}
       </div>
     </>
@@ -63,7 +81,9 @@ interface TopicListProps {
 function TopicList({ id, told, search, onSearch }: TopicListProps) {
   if (told === undefined) return <Skeleton rows={8} />;
   const wanted = (search.q ?? "").toLowerCase();
-  const found = told.topics.filter(({ name, type }) => `${name} ${type}`.toLowerCase().includes(wanted));
+  const all = told.topics.flatMap(rowsOf);
+  const has_several = new Set(all.map(({ adapter }) => adapter)).size > 1;
+  const found = all.filter(({ name, type, adapter }) => `${name} ${type} ${adapter ?? ""}`.toLowerCase().includes(wanted));
   return (
     <section aria-label="Topics" className="min-w-0">
       <div className="mb-2 flex flex-wrap items-center gap-2">
@@ -72,32 +92,33 @@ function TopicList({ id, told, search, onSearch }: TopicListProps) {
           defaultValue={search.q ?? ""}
           onChange={({ target }) => onSearch({ q: target.value === "" ? undefined : target.value })}
         />
-        <span className="text-xs text-muted">
-          {told.topics.length} topics, found by <Badge>{told.adapter ?? "no adapter"}</Badge> {told.distro !== null && `(${told.distro})`}
-        </span>
+        <Adapters told={told} />
       </div>
       {told.topics.length === 0 && (
         <EmptyState title="No topics" command={`rf robots inspect ${id}`}>
-          {told.adapter === null ? "The agent finds no ROS on this robot; it goes on looking." : "Nobody publishes a topic."}
+          {told.adapter === null ? "The agent finds no ROS on this robot; it goes on looking." : "Nothing publishes a topic."}
         </EmptyState>
       )}
       <ul
         className={cx("max-h-[60dvh] overflow-y-auto rounded-lg border border-line max-lg:max-h-64", told.topics.length === 0 && "hidden")}
       >
-        {found.slice(0, TOPICS_SHOWN).map(({ name, type }) => (
-          <li key={name} className="border-b border-line last:border-0">
+        {found.slice(0, TOPICS_SHOWN).map(({ name, type, adapter, is_other }) => (
+          <li key={`${name} ${type}`} className="border-b border-line last:border-0">
             <Link
               to="/robots/$id/topics"
               params={{ id }}
-              search={{ ...withoutPlot(search), topic: name }}
-              aria-current={search.topic === name ? "true" : undefined}
-              className={cx("block px-3 py-1.5 -outline-offset-2 hover:bg-hover", search.topic === name && "bg-accent-soft")}
+              search={{ ...withoutPlot(search), topic: name, ...(is_other ? { type } : {}) }}
+              aria-current={isShown(search, name, type, is_other) ? "true" : undefined}
+              className={cx(
+                "block px-3 py-1.5 -outline-offset-2 hover:bg-hover",
+                isShown(search, name, type, is_other) && "bg-accent-soft",
+              )}
             >
               <Text line className="font-mono text-xs">
                 {name}
               </Text>
               <Text line className="text-xs text-muted">
-                {type}
+                {has_several && adapter !== undefined ? `${type} · ${adapter}` : type}
               </Text>
             </Link>
           </li>
@@ -108,6 +129,46 @@ function TopicList({ id, told, search, onSearch }: TopicListProps) {
         )}
       </ul>
     </section>
+  );
+}
+
+interface Row extends Topic {
+  /** Another topic of the same name is shown unless the type is named. */
+  is_other: boolean;
+}
+
+/** A topic, and those of other types that share its name. */
+const rowsOf = ({ others = [], ...topic }: Topic): Row[] => [
+  { ...topic, is_other: false },
+  ...others.map((other) => ({ name: topic.name, ...other, is_other: true })),
+];
+
+const isShown = (search: TopicSearch, name: string, type: string, is_other: boolean): boolean =>
+  search.topic === name && (search.type === undefined ? !is_other : search.type === type);
+
+/** The connected adapters, and those that failed or were lost with the reason. */
+function Adapters({ told: { topics, adapter, distro, adapters } }: { told: Topics }) {
+  const connected = adapters?.filter(({ state }) => state === "connected") ?? (adapter === null ? [] : [{ name: adapter, distro }]);
+  const broken = adapters?.filter(({ state }) => state === "failed" || state === "lost") ?? [];
+  return (
+    <>
+      <span className="text-xs text-muted">
+        {topics.length} topics, found by {connected.length === 0 && <Badge>no adapter</Badge>}
+        {connected.map((one) => (
+          <span key={one.name} className="mr-1 inline-block">
+            <Badge>
+              <Text>{one.name}</Text>
+            </Badge>{" "}
+            {one.distro != null && <Text>{`(${one.distro})`}</Text>}
+          </span>
+        ))}
+      </span>
+      {broken.map(({ name, state, reason }) => (
+        <Text key={name} className="text-xs text-warn [overflow-wrap:anywhere]">
+          {`${name} ${state}: ${reason ?? "no reason"}`}
+        </Text>
+      ))}
+    </>
   );
 }
 
@@ -137,4 +198,4 @@ function useTopics(robot_id: string, is_online: boolean) {
 }
 
 /** Another topic has other fields. */
-const withoutPlot = ({ plot: _, ...rest }: TopicSearch): TopicSearch => rest;
+const withoutPlot = ({ plot: _, type: __, ...rest }: TopicSearch): TopicSearch => rest;

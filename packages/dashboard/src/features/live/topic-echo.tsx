@@ -76,9 +76,14 @@ export function TopicEcho({ robot_id, topic, is_online, search, onSearch }: Topi
         <MessageTree value={newest.message} plotted={plotted} onPlot={toggle} />
       )}
       {newest !== undefined && plotted.length === 0 && <p className="text-xs text-muted">Choose a number above to draw it over time.</p>}
-      <Command>{`rf robots topics ${robot_id} echo ${shellWord(topic)} --rate ${search.rate ?? DEFAULT_RATE}${search.full === true ? " --full" : ""}`}</Command>
+      <Command>{echoCommand(robot_id, topic, search)}</Command>
     </section>
   );
+}
+
+function echoCommand(robot_id: string, topic: string, { type, rate = DEFAULT_RATE, full }: TopicSearch): string {
+  const of_type = type === undefined ? "" : ` --type ${shellWord(type)}`;
+  return `rf robots topics ${robot_id} echo ${shellWord(topic)}${of_type} --rate ${rate}${full === true ? " --full" : ""}`;
 }
 
 function RateSelect({ value, onValue }: { value: number; onValue: (value: number) => void }) {
@@ -109,7 +114,7 @@ function Rate({ rate: { hz, skipped, messages } }: { rate: TopicRate }) {
   );
 }
 
-function useEcho(robot_id: string, topic: string, { rate: most, full }: TopicSearch, is_online: boolean) {
+function useEcho(robot_id: string, topic: string, { type, rate: most, full }: TopicSearch, is_online: boolean) {
   const [live, setLive] = useState<LiveState>();
   const [shown, setShown] = useState<{ newest: Echo | undefined; rate: TopicRate }>({
     newest: undefined,
@@ -129,7 +134,12 @@ function useEcho(robot_id: string, topic: string, { rate: most, full }: TopicSea
       name: "ros_echo",
       id: robot_id,
       what: "this robot's topics",
-      query: () => ({ topic, rate: most ?? DEFAULT_RATE, ...(full === true ? { full: "true" } : {}) }),
+      query: () => ({
+        topic,
+        rate: most ?? DEFAULT_RATE,
+        ...(type === undefined ? {} : { type }),
+        ...(full === true ? { full: "true" } : {}),
+      }),
       onState: setLive,
       onFrame: (data) => {
         if (typeof data !== "string") return;
@@ -147,7 +157,7 @@ function useEcho(robot_id: string, topic: string, { rate: most, full }: TopicSea
       clearTimeout(timer);
       stream.close();
     };
-  }, [robot_id, topic, most, full, is_visible, series]);
+  }, [robot_id, topic, type, most, full, is_visible, series]);
   useEffect(() => {
     if (is_online && live?.is === "offline") following.current?.again();
   }, [is_online, live]);

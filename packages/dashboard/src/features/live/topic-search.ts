@@ -2,6 +2,8 @@
 export interface TopicSearch {
   q?: string;
   topic?: string;
+  /** Where topics of several types share the name. */
+  type?: string;
   /** Messages a second, at most; absent: DEFAULT_RATE. */
   rate?: number;
   full?: true;
@@ -19,7 +21,7 @@ export const PLOTTED_MAX = 6;
 
 export function readTopicSearch(search: Record<string, unknown>): TopicSearch {
   const found: TopicSearch = {};
-  for (const name of ["q", "topic", "plot"] as const) {
+  for (const name of ["q", "topic", "type", "plot"] as const) {
     const value = search[name];
     const most = name === "plot" ? PLOT_CHARACTERS_MAX : TEXT_CHARACTERS_MAX;
     if ((typeof value === "string" || typeof value === "number") && value !== "" && String(value).length <= most)

@@ -1,9 +1,9 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { HealthSnapshot, Robot } from "@robofleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { query } from "../../api/queries.ts";
 import { healthQuery } from "./health-query.ts";
-import { Badge, Card, Command, CopyText, EmptyState, KeyValue, LinkButton, Section, Text, Time } from "../../ui/index.ts";
+import { Badge, Card, Command, CopyText, cx, EmptyState, KeyValue, LinkButton, Section, Text, Time } from "../../ui/index.ts";
 import { RobotDeployments } from "./robot-deployments.tsx";
 import { robotLines } from "./robot-lines.ts";
 import { RobotWorkloads } from "./robot-workloads.tsx";
@@ -71,14 +71,7 @@ function Facts({ robot }: { robot: Robot }) {
             ["Kernel", <Text key="Kernel">{platform?.kernel}</Text>],
             ["Agent", <Text key="Agent">{agent_version}</Text>],
             ["Addresses", addresses.length === 0 ? "—" : <AddressList addresses={addresses} />],
-            [
-              "ROS",
-              health?.ros == null ? (
-                "none found"
-              ) : (
-                <Text>{`${health.ros.distro ?? "found"} by ${health.ros.adapter}: ${counted(health.ros.nodes.length, "node")}, ${counted(health.ros.topics.length, "topic")}`}</Text>
-              ),
-            ],
+            ["ROS", <RosFacts key="ROS" health={health} />],
             [
               "Battery",
               health?.battery == null ? "none" : `${Math.round(health.battery.percent)} %${health.battery.charging ? ", charging" : ""}`,
@@ -97,6 +90,34 @@ function Facts({ robot }: { robot: Robot }) {
     </Section>
   );
 }
+
+/** What all adapters reach in sum; then each adapter, where several are connected or one of them failed. */
+function RosFacts({ health }: { health: HealthSnapshot | undefined }) {
+  const { ros, ros_adapters = [] } = health ?? { ros: null };
+  const shown = ros_adapters.filter(({ state }) => state === "connected" || state === "failed" || state === "lost");
+  return (
+    <ul>
+      <li>
+        {ros === null ? (
+          "none found"
+        ) : (
+          <Text>{`${ros.distro ?? "found"} by ${ros.adapter}: ${counted(ros.nodes.length, "node")}, ${counted(ros.topics.length, "topic")}`}</Text>
+        )}
+      </li>
+      {(shown.length > 1 || shown.some(({ state }) => state !== "connected")) &&
+        shown.map((adapter) => (
+          <li key={adapter.name} className={cx("text-xs leading-5", adapter.state === "connected" ? "text-muted" : "text-warn")}>
+            <Text>{adapterText(adapter)}</Text>
+          </li>
+        ))}
+    </ul>
+  );
+}
+
+const adapterText = ({ name, state, distro, nodes = 0, topics = 0, reason }: NonNullable<HealthSnapshot["ros_adapters"]>[number]): string =>
+  state === "connected"
+    ? `${name}${distro == null ? "" : ` (${distro})`}: ${counted(nodes, "node")}, ${counted(topics, "topic")}`
+    : `${name} ${state}: ${reason ?? "no reason"}`;
 
 const ADDRESSES_MAX = 8;
 

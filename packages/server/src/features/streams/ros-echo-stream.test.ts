@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test, type TestContext } from "node:test";
 import { until } from "@robofleet/clock/testing";
-import { type Channel, controlMessage, dataMessage, type StreamSource } from "@robofleet/protocol/link";
+import { type Channel, controlMessage, dataMessage, LINK_FEATURES, type StreamSource } from "@robofleet/protocol/link";
 import { channelPair } from "@robofleet/protocol/link/testing";
 import { WebSocket } from "ws";
 import { startRig } from "./testing/rig.ts";
@@ -16,7 +16,7 @@ interface Echoed {
 }
 
 /** A robot whose topics are what the test says, and viewers of it. */
-async function topicsRig(t: TestContext, serve: StreamSource = () => {}) {
+async function topicsRig(t: TestContext, serve: StreamSource = () => {}, features: string[] = [...LINK_FEATURES]) {
   const rig = await startRig();
   const sockets: WebSocket[] = [];
   t.after(async () => {
@@ -30,7 +30,8 @@ async function topicsRig(t: TestContext, serve: StreamSource = () => {}) {
       void serve(channel, params);
     },
   });
-  rig.sessions.set(rig.robot_id, { ...rig.session, openChannel: server.open.bind(server) });
+  const hello = { ...rig.session.hello, features };
+  rig.sessions.set(rig.robot_id, { ...rig.session, hello, openChannel: server.open.bind(server) });
   const path = `/api/robots/${rig.robot_id}/ros/topics/echo`;
   return {
     opened,
@@ -83,6 +84,17 @@ test("all who ask a robot for the same share one channel, and a later viewer is 
   const late = await watch("&topic=/chatter&rate=5");
   await until("the last one", () => late.frames.length === 1);
   assert.deepEqual([late.frames, opened.length], [a.frames, 2]);
+});
+
+test("a type is part of the request; an agent that would ignore it is not asked", LIMIT, async (t) => {
+  const { watch, opened } = await topicsRig(t);
+  await watch("&topic=/tf&type=tf2_msgs/TFMessage");
+  await until("the channel", () => opened.length === 1);
+  assert.deepEqual(opened[0]?.params, { op: "echo", topic: "/tf", type: "tf2_msgs/TFMessage" });
+  const older = await topicsRig(t, undefined, ["credit", "channels"]);
+  const { closed } = await older.watch("&topic=/tf&type=tf2_msgs/TFMessage");
+  assert.equal(await closed, "4410 the robot's agent is too old to choose a topic by its type");
+  assert.equal(older.opened.length, 0);
 });
 
 test("what the robot left out and what was left out for a slow viewer add up, and nobody else misses any", LIMIT, async (t) => {
@@ -159,6 +171,8 @@ test("what cannot be asked is refused before the upgrade", LIMIT, async (t) => {
     "&topic=/a&rate=many",
     "&topic=/a&rate=1e9",
     "&topic=/a&full=maybe",
+    "&topic=/a&type=",
+    "&type=std_msgs/String",
     `&topic=/a&field=${"a".repeat(300)}`,
     "&rate=5",
     "&topic=/a&fast=1",

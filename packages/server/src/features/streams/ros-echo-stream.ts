@@ -1,4 +1,12 @@
-import { readMessage, type TopicsParams } from "@robofleet/protocol/link";
+import {
+  type Channel,
+  ChannelRefused,
+  CLOSE_NOT_AVAILABLE,
+  commonFeatures,
+  readMessage,
+  type TopicsParams,
+} from "@robofleet/protocol/link";
+import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";
 import { LatestSlot } from "./latest-slot.ts";
@@ -9,21 +17,24 @@ const TOPIC_CHARACTERS_MAX = 256;
 const FIELD_CHARACTERS_MAX = 256;
 const RATE_MAX = 1_000;
 
-export const ROS_ECHO_QUERY = ["topic", "rate", "field", "full"] as const;
+export const ROS_ECHO_QUERY = ["topic", "type", "rate", "field", "full"] as const;
 
 /**
- * `?topic=` with `rate` (messages a second at most), `field` (`a.b[0].c`) and `full` (true: nothing is summarised): messages of a topic. Without a topic: which there
+ * `?topic=` with `type` (where topics of several types share the name), `rate` (messages a second at most), `field` (`a.b[0].c`) and `full` (true: nothing is summarised): messages of a topic. Without a topic: which there
  * are. Throws 400 for what is none of that; what the names mean only the robot knows.
  */
 export function prepareRosEcho(query: URLSearchParams): StartStream {
   const topic = query.get("topic");
-  const [rate, field, full] = [query.get("rate"), query.get("field"), query.get("full")];
+  const [type, rate, field, full] = [query.get("type"), query.get("rate"), query.get("field"), query.get("full")];
   if (topic === null || topic === "") {
-    if (rate !== null || field !== null || full !== null) throw badRequest("query parameters rate, field and full need a topic");
+    if (type !== null || rate !== null || field !== null || full !== null)
+      throw badRequest("query parameters type, rate, field and full need a topic");
     return (context, viewer) => startTopics(context, viewer);
   }
   if (topic.length > TOPIC_CHARACTERS_MAX || !/^\/?[^/\s\p{Cc}][^\s\p{Cc}]*$/u.test(topic))
     throw badRequest("query parameter topic must be the name of a topic, such as /chatter");
+  if (type !== null && (type === "" || type.length > TOPIC_CHARACTERS_MAX))
+    throw badRequest("query parameter type must be the type of a topic, such as std_msgs/msg/String");
   const messages = Number(rate ?? 1);
   if (rate === "" || !(messages > 0 && messages <= RATE_MAX))
     throw badRequest(`query parameter rate must be messages a second, above 0 and at most ${RATE_MAX}`);
@@ -33,6 +44,7 @@ export function prepareRosEcho(query: URLSearchParams): StartStream {
   const params: TopicsParams = {
     op: "echo",
     topic: topic.startsWith("/") ? topic : `/${topic}`,
+    ...(type === null ? {} : { type }),
     ...(rate === null ? {} : { rate: messages }),
     ...(field === null || field === "" ? {} : { field }),
     ...(full === "true" ? { full: true } : {}),
@@ -64,14 +76,22 @@ interface Numbered {
   number: number;
 }
 
-/** `{topics: [{name, type}], adapter, distro}`, and again whenever it is another. */
+/** `{topics: [{name, type, adapter, others?}], adapter, distro, adapters?}`, and again after each change. An older agent sends no `adapters`. */
 async function startTopics(context: StreamContext, viewer: Viewer): Promise<void> {
   const slot = new LatestSlot<string>(viewer, (text) => text);
   await share(context, viewer, { op: "list", follow: true }, (message) => {
     const { control } = readMessage(message);
     if (control?.type === "topics")
-      slot.offer(JSON.stringify({ topics: control.topics, adapter: control.adapter, distro: control.distro }));
+      slot.offer(JSON.stringify({ topics: control.topics, adapter: control.adapter, distro: control.distro, adapters: control.adapters }));
   });
+}
+
+/** An agent that does not know `type` would ignore it and send the messages of another topic. */
+async function openTopics(plane: Plane, viewer: Viewer, params: TopicsParams): Promise<Channel> {
+  const features = commonFeatures(plane.link.session(viewer.admitted.robot_id)?.hello.features);
+  if ("type" in params && !features.includes("ros_adapters"))
+    throw new ChannelRefused({ code: CLOSE_NOT_AVAILABLE, reason: "the robot's agent is too old to choose a topic by its type" });
+  return await openChannel(plane, viewer, "topics", "topics", params);
 }
 
 /** All who ask a robot for the same are served by one channel to it. */
@@ -83,7 +103,7 @@ async function share(
 ): Promise<void> {
   await hub.share({
     key: JSON.stringify(["topics", viewer.admitted.robot_id, params]),
-    open: () => openChannel(plane, viewer, "topics", "topics", params),
+    open: () => openTopics(plane, viewer, params),
     viewer,
     take,
     greet: true,

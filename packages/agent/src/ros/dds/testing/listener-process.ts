@@ -28,12 +28,12 @@ for (const topic of topics)
 let before = "";
 let found = false;
 const poll = systemClock.every(POLL_MS, async () => {
-  const { adapter } = bridge;
+  const adapter = bridge.adapters.find(({ state }) => state === "connected");
   if (adapter === undefined && found) say({ lost: true });
   found = adapter !== undefined;
   const state = {
     ...(adapter === undefined ? {} : { found: { name: adapter.name, distro: adapter.distro } }),
-    topics: await bridge.topics(),
+    topics: (await bridge.topics()).map(({ name, type }) => ({ name, type })),
     nodes: await bridge.nodes(),
   };
   if (JSON.stringify(state) === before) return;

@@ -1,0 +1,160 @@
+import type { Clock } from "@robofleet/clock";
+import type { RosAdapterState } from "@robofleet/protocol/link";
+import type { Logger } from "pino";
+import { errorText } from "../disk/write-atomically.ts";
+import { backoffMs } from "../link/backoff.ts";
+import { type FindRosAdapter, ROS_FIND_TIMEOUT_MS, type RosAdapter, type RosAdapterName, type RosTopic } from "./adapter.ts";
+import { LatestAnswer } from "./latest-answer.ts";
+import type { RosSettings } from "./settings.ts";
+
+const REASON_CHARACTERS_MAX = 500;
+
+export interface AdapterStatus {
+  name: RosAdapterName;
+  state: RosAdapterState;
+  /** Of a connected adapter. */
+  distro?: string | null;
+  /** Why it failed or was lost. */
+  reason?: string;
+}
+
+export interface AdapterRunnerOptions {
+  name: RosAdapterName;
+  find: FindRosAdapter;
+  settings: RosSettings;
+  clock: Clock;
+  log: Logger;
+  /** Whether this adapter may run now. Call `reconsider` when the answer may have changed. */
+  isNeeded: () => boolean;
+  /** Called after the adapter connects or goes, and after each search. */
+  changed: () => void;
+}
+
+/** Runs one adapter: searches for it, uses it until it is gone, and searches again after a backoff. Independent of all other adapters. */
+export class AdapterRunner {
+  readonly name: RosAdapterName;
+  /** Whether a first search has ended. */
+  has_searched = false;
+  readonly topics: LatestAnswer<RosTopic>;
+  readonly nodes: LatestAnswer<string>;
+  readonly #options: AdapterRunnerOptions;
+  readonly #stopping = new AbortController();
+  #adapter: RosAdapter | undefined;
+  #search: Promise<RosAdapter | undefined> | undefined;
+  #running: Promise<void> | undefined;
+  /** The latest result of a search, or how the adapter went. */
+  #result: Pick<AdapterStatus, "state" | "reason"> = { state: "searching" };
+  /** Ends the wait before the next search. */
+  #wake: () => void = () => {};
+
+  constructor(options: AdapterRunnerOptions) {
+    const { name, clock, log } = options;
+    this.#options = options;
+    this.name = name;
+    const failed = (error: unknown): void => log.warn({ adapter: name, reason: errorText(error) }, "ROS did not answer");
+    this.topics = new LatestAnswer({ clock, failed, ask: () => this.#adapter?.topics() ?? [] });
+    this.nodes = new LatestAnswer({ clock, failed, ask: () => this.#adapter?.nodes() ?? [] });
+  }
+
+  start(): void {
+    this.#running ??= this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#wake();
+    await this.#adapter?.close();
+    await (this.#running ?? this.#search);
+  }
+
+  /** Defined while it is connected. */
+  get adapter(): RosAdapter | undefined {
+    return this.#adapter;
+  }
+
+  get status(): AdapterStatus {
+    const { name } = this.#options;
+    if (this.#adapter !== undefined) return { name, state: "connected", distro: this.#adapter.distro };
+    return this.#options.isNeeded() ? { name, ...this.#result } : { name, state: "standby" };
+  }
+
+  /** Whether the latest list of a connected adapter has the topic, of that type if one is given. */
+  offers(topic: string, type: string | undefined): boolean {
+    return this.topics.latest.some((one) => one.name === topic && (type === undefined || one.type === type));
+  }
+
+  /** Closes an adapter that is no longer needed, and searches for one that is. */
+  reconsider(): void {
+    if (this.#options.isNeeded()) {
+      if (this.#result.state === "standby") this.#wake();
+    } else void this.#adapter?.close().catch(() => {});
+  }
+
+  /** Searches now unless the adapter is connected, not needed or being searched for. Resolves to the adapter if there is one. */
+  search(): Promise<RosAdapter | undefined> {
+    if (this.#adapter !== undefined || this.#stopping.signal.aborted || !this.#options.isNeeded()) return Promise.resolve(this.#adapter);
+    this.#search ??= this.#searchOnce().then((adapter) => {
+      this.#search = undefined;
+      this.has_searched = true;
+      this.#adapter = adapter;
+      if (adapter !== undefined) this.#options.log.info({ adapter: adapter.name, distro: adapter.distro }, "ROS found");
+      this.#wake();
+      this.#options.changed();
+      return adapter;
+    });
+    return this.#search;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, isNeeded } = this.#options;
+    for (let failures = 0; !this.#stopping.signal.aborted;) {
+      const is_needed = isNeeded();
+      if (!is_needed) this.#result = { state: "standby" };
+      const adapter = await this.search();
+      failures = adapter === undefined ? failures + 1 : 0;
+      if (adapter !== undefined) await this.#untilGone(adapter);
+      if (this.#stopping.signal.aborted) return;
+      const awake = new AbortController();
+      this.#wake = () => awake.abort();
+      await clock.sleep(backoffMs(clock, failures), awake.signal);
+    }
+  }
+
+  async #untilGone(adapter: RosAdapter): Promise<void> {
+    const { log, isNeeded, changed, name } = this.#options;
+    const reason = (await adapter.gone).slice(0, REASON_CHARACTERS_MAX);
+    const is_needed = isNeeded();
+    this.#adapter = undefined;
+    this.#result = is_needed ? { state: "lost", reason } : { state: "standby" };
+    for (const list of [this.topics, this.nodes]) list.clear();
+    changed();
+    await adapter.close().catch((error: unknown) => log.warn({ adapter: name, reason: errorText(error) }, "an adapter did not close"));
+    if (is_needed && !this.#stopping.signal.aborted) log.warn({ adapter: name, reason }, "ROS is gone");
+  }
+
+  async #searchOnce(): Promise<RosAdapter | undefined> {
+    const { settings, clock, log, name, find, isNeeded } = this.#options;
+    const late = new AbortController();
+    const done = new AbortController();
+    const signal = AbortSignal.any([late.signal, this.#stopping.signal]);
+    void clock.sleep(ROS_FIND_TIMEOUT_MS, done.signal).then(() => late.abort());
+    try {
+      const adapter = await find({ settings, clock, log, signal });
+      if (adapter === undefined) {
+        // Keep the reason of a loss: it explains why nothing answers now.
+        if (this.#result.state !== "lost") this.#result = { state: "not_found" };
+        return undefined;
+      }
+      if (!this.#stopping.signal.aborted && isNeeded()) return adapter;
+      await adapter.close();
+      return undefined;
+    } catch (error) {
+      const reason = errorText(error).slice(0, REASON_CHARACTERS_MAX);
+      this.#result = { state: "failed", reason };
+      if (!this.#stopping.signal.aborted) log.warn({ adapter: name, reason }, "an adapter for ROS failed");
+      return undefined;
+    } finally {
+      done.abort();
+    }
+  }
+}
