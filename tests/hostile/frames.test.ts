@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { after, before, test } from "node:test";
 import { CONTROL_CHANNEL, encodeFrame, FLAG_MORE, FLAG_REPLY, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
 import type { WebSocket } from "ws";
+import { MESSAGE_VALUES_MAX } from "../../packages/server/src/link/inbound.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { controlFrame, helloOf, openLink, RawRobot, wireFrame } from "./raw-robot.ts";
 
@@ -27,12 +28,14 @@ test("parts of a message without end close the link, whatever their size and cha
 test("a message with more values than any agent sends closes the link", TIMEOUT, async () => {
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);
+  const closed = once(raw.socket, "close") as Promise<[number, Buffer]>;
   const text = `{"type":"health","snapshot":[${"[],".repeat(400_000)}[]]}`;
   for (let at = 0; at < text.length; at += 60_000)
     await raw.frame(
       encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(text.slice(at, at + 60_000)), at + 60_000 < text.length ? FLAG_MORE : 0),
     );
-  assert.equal(await raw.closed, 1008);
+  const [code, reason] = await closed;
+  assert.deepEqual([code, String(reason)], [1008, `message has more than ${MESSAGE_VALUES_MAX} values`]);
 });
 
 test("a robot that asks for answers and does not read them is cut", TIMEOUT, async () => {

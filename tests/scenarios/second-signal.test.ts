@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { existsSync } from "node:fs";
+import path from "node:path";
 import { test } from "node:test";
+import { AgentProcess } from "../processes/agent-process.ts";
+import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 test("a second SIGINT or SIGTERM ends a server that drains, and its database with it", { timeout: 300_000 }, async () => {
@@ -15,4 +20,29 @@ test("a second SIGINT or SIGTERM ends a server that drains, and its database wit
     assert.match(server.program.output, /second signal: ending without waiting for requests/);
     assert.deepEqual(server.processes(), []);
   }
+});
+
+test("a second SIGTERM ends an agent that waits for its workload to stop", { timeout: 300_000 }, async () => {
+  await using server = await ServerProcess.start({ nodes: 1 });
+  const { api } = await server.org("Signals");
+  const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+  await using robot = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" });
+  const robot_id = await robot.program.until("the robot", async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id);
+  const asked = path.join(robot.state, "asked-to-stop");
+  await pushBundle(
+    api,
+    "stubborn",
+    await appBundle(`trap ": > ${asked}" TERM; while :; do sleep 0.1; done`, { stop_timeout_seconds: 300 }),
+  );
+  await api.createDeployment({ body: { release: "stubborn", robot_id, rollout: { verify_seconds: 1 } }, idempotency_key: randomUUID() });
+  await robot.program.until("its workload", async () => (await api.getRobot({ params: { id: robot_id } })).data.current_release?.tag);
+  robot.program.child.kill("SIGTERM");
+  await robot.program.until("the workload to be asked to stop", () => existsSync(asked));
+  assert.equal(robot.program.running, true);
+  robot.program.child.kill("SIGTERM");
+  assert.deepEqual(await robot.program.ended, { code: 143, signal: null });
+  // The next agent would wait as long for the workload that was left.
+  for (const { pid } of robot.workloads()) process.kill(pid, "SIGKILL");
 });

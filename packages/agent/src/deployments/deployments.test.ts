@@ -230,7 +230,16 @@ test("a desired state that cannot be understood stops its app's worker for a mom
   const closed = { ...wish(one.release, "tgt_1"), policy: { verify_seconds: 0.2, install_from: 1, install_until: 2 } };
   rig.want({ main: closed });
   await until("the wait for its window", () => rig.statuses("tgt_1").includes("staged"));
-  rig.want({ main: { ...closed, policy: undefined } as unknown as typeof closed });
+  let looks = 0;
+  const unreadable = {
+    ...closed.policy,
+    get install_from(): number {
+      looks += 1;
+      throw new Error("planned: it cannot be read");
+    },
+  };
+  rig.want({ main: { ...closed, policy: unreadable } });
+  await until("the worker to read it", () => looks > 0);
   rig.want({ main: wish(one.release, "tgt_1") });
   assert.equal((await rig.ended("tgt_1")).status, "applied");
 });

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
 import { clientAddress, networkOf, Networks, parseNetworks, siteOf } from "./networks.ts";
+import { AddressRateLimit } from "./rate-limit.ts";
 
 test("addresses and ranges of both families are read; what is none of them is refused as a whole", () => {
   assert.deepEqual(parseNetworks("10.0.0.0/8, 127.0.0.1,fd00::/8,::1"), ["10.0.0.0/8", "127.0.0.1", "fd00::/8", "::1"]);
@@ -83,4 +85,13 @@ test("limits count an IPv4 address as itself and an IPv6 address by its /64, how
     ["", ""],
   ];
   for (const [address, network] of cases) assert.equal(networkOf(address), network, address);
+});
+
+test("a rate by address is shared by the addresses of one IPv6 /64", () => {
+  const limit = new AddressRateLimit(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), "guesses", { per_minute: 1, burst: 2 });
+  limit.take("2001:db8::1");
+  assert.equal(limit.tryTake("2001:db8::2", 1), true);
+  assert.throws(() => limit.take("2001:db8::3"), { status: 429 });
+  assert.equal(limit.tryTake("2001:db8::4", 1), false);
+  assert.equal(limit.tryTake("2001:db8:0:1::1", 1), true);
 });

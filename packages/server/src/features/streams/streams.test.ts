@@ -115,6 +115,11 @@ test("a decommissioned robot ends its streams with 4404", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = it.view();
   await viewer.headers;
+  // Anyone who may publish on the bus can send this: the database decides.
+  for (const forged of [{ org_id: it.org_id, robot_id: it.robot_id }, { robot_id: it.robot_id }, null, "text"])
+    it.plane.bus.publish(ROBOT_REMOVED, forged);
+  await ingestLogs(it.plane, it.session, flush(131, 131));
+  await until("a record after the forged messages", () => viewer.records.length > 0);
   await it.plane.db.run(
     sql`update robot set decommissioned_at = ${it.plane.clock.now()} where org_id = ${it.org_id} and id = ${it.robot_id}`,
   );

@@ -11,12 +11,12 @@ import type { Db } from "../../kernel/db.ts";
 import { createLog } from "../../kernel/log.ts";
 import { type KeyPair, runCertificate } from "../../kernel/tls/index.ts";
 import { sql } from "../../kernel/sql.ts";
+import { UNKNOWN_HANDSHAKES_PER_NETWORK_MAX } from "./handshake-admission.ts";
 import { openNodes } from "./nodes.ts";
 import { parseAddress } from "./address.ts";
 import { writeNodeAddress } from "./store-nodes.ts";
 
 const LIMIT = { timeout: 60_000 };
-const log = createLog({ level: "silent" });
 const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
 
 /** A database with rows of nodes, and those that listen. */
@@ -25,6 +25,8 @@ async function startRig() {
   const database = own.use(await createTestDatabase());
   const db = await database.connect();
   let refused = 0;
+  const lines: string[] = [];
+  const log = createLog({ level: "warn", stream: { write: (line) => void lines.push(line) }, fold: false });
   const add = async (id: string): Promise<void> => {
     await db.run(sql`insert into node (id, epoch, beat, is_over, started_at) values (${id}, 1, 1, false, ${systemClock.now()})`);
   };
@@ -35,7 +37,7 @@ async function startRig() {
     own.defer(() => nodes.close());
     return nodes;
   };
-  return { db: db as Db, add, open, refused: () => refused, [Symbol.asyncDispose]: () => own.disposeAsync() };
+  return { db: db as Db, add, open, refused: () => refused, lines, [Symbol.asyncDispose]: () => own.disposeAsync() };
 }
 
 /** Status of what the other end answers to a request; undefined: it was cut. */
@@ -112,10 +114,27 @@ test("who shows no certificate, one that no node has, or that of a node which is
   await rig.db.run(sql`update node set is_over = true where id = 'node_c'`);
   await until("the dead node's certificate is refused", async () => (await strangerAsks(to_b!.address, stranger)) === undefined);
   assert.equal(rig.refused(), 3);
+  assert.equal(rig.lines.filter((line) => line.includes("refused connections to the port")).length, 1, "one line a minute");
   assert.deepEqual(
     (await b.others()).map(({ id }) => id),
     ["node_a"],
   );
+});
+
+test("connections of one address beyond its bound are cut before their handshake", LIMIT, async (t) => {
+  await using rig = await startRig();
+  const [a] = [await rig.open("node_a"), await rig.open("node_b")];
+  const [to_b] = await a.others();
+  const sockets = Array.from({ length: UNKNOWN_HANDSHAKES_PER_NETWORK_MAX + 10 }, () =>
+    // An address that no node has.
+    createConnection({ ...parseAddress(to_b!.address)!, localAddress: "127.0.0.9" }).on("error", () => {}),
+  );
+  t.after(() => sockets.forEach((socket) => socket.destroy()));
+  await until("ten to be cut", () => sockets.filter(({ closed }) => closed).length >= 10);
+  assert.equal(rig.refused(), 10);
+  assert.equal(sockets.filter(({ closed }) => closed).length, 10);
+  const socket = await a.connect(to_b!);
+  assert.equal(await ask(socket), 404, "another node still connects");
 });
 
 test("TLS before 1.3 and what is no TLS are refused", LIMIT, async () => {
