@@ -7,12 +7,12 @@ import { bundleProgram } from "../../tools/bundle.ts";
 const here = path.dirname(fileURLToPath(import.meta.url));
 const source = path.join(here, "src");
 
-/** What every start needs: it becomes one file, since each file costs half a millisecond. */
+/** Modules needed at every start: they are bundled into one file, because each file costs 0.5 ms to load. */
 const STARTUP = ["config", "exit-codes", "output", "text"];
 
 /**
- * The bundler makes a file of the modules that the same commands need. All of ours import all of STARTUP here, so that
- * those end up in one.
+ * The bundler puts modules that the same commands need into one file. Every module of ours imports all of STARTUP here, so that those
+ * modules end up in one file.
  */
 const oneStartupFile: Plugin = {
   name: "one-startup-file",
@@ -20,7 +20,7 @@ const oneStartupFile: Plugin = {
     const imports = ["commander", ...STARTUP.map((name) => path.join(source, `${name}.ts`))]
       .map((name) => `import ${JSON.stringify(name)};`)
       .join("\n");
-    // The last lines of each of our modules but those.
+    // Appended to each of our modules except those.
     bundler.onLoad({ filter: /[/]packages[/]cli[/]src[/].*\.ts$/ }, async ({ path: file }) => {
       const text = await readFile(file, "utf8");
       return { contents: STARTUP.includes(path.basename(file, ".ts")) ? text : `${text}\n${imports}`, loader: "ts" };
@@ -29,8 +29,8 @@ const oneStartupFile: Plugin = {
 };
 
 /**
- * Bundles `rf` for publishing: a program that is loaded at every start, and beside it a file for each command that is
- * loaded when the command is called. Answers the path of the program.
+ * Bundles `rf` for publishing: one program loaded at every start, and one file per command, loaded when the command is called. Returns the
+ * path of the program.
  */
 export function buildCli(directory = path.join(here, "dist")): Promise<string> {
   return bundleProgram({ name: "rf", entry: path.join(source, "main.ts"), directory, plugins: [oneStartupFile] });

@@ -84,7 +84,7 @@ test("an unsigned release, and one that is signed wrongly, is refused before any
   assert.equal((await push("plain")).code, 0);
   await assert.rejects(create("plain"), /release plain is not signed \(unsigned\)/);
   assert.match((await push("foreign", "--sign", at("second.pem"))).stderr, /which is not trusted \(unknown_key\)/);
-  assert.match((await push("half", "--signature-days", "3")).stderr, /--signature-days is of the signature: say --sign <key> too/);
+  assert.match((await push("half", "--signature-days", "3")).stderr, /--signature-days needs --sign <key>/);
   assert.match((await push("odd", "--sign", at("first.pem.pub"))).stderr, /holds no private key in PEM form/);
   assert.match((await rf("signing-keys", "new", at("first.pem"))).stderr, /exists already/);
 });

@@ -12,7 +12,7 @@ export interface AdminOption {
 export const adminOption = (command: Command): Command =>
   command.option(
     "--admin-token <token>",
-    "The service's SERVICE_ADMIN_TOKEN; - asks for it or reads stdin (default: ROBOFLEET_ADMIN_TOKEN)",
+    "The service's SERVICE_ADMIN_TOKEN; - prompts for it or reads stdin (default: ROBOFLEET_ADMIN_TOKEN)",
   );
 
 /** Runs `work` as the service's administrator. A service in open mode needs no token. */

@@ -29,7 +29,7 @@ const BUNDLE = [
   { name: "./robofleet.json", content: "{}" },
 ];
 
-test("what a file is, it says itself: an image, an app bundle, or something that only its maker knows", async () => {
+test("detects container images and app bundles, and leaves other files undetermined", async () => {
   const cases: readonly [Buffer, string | undefined, number][] = [
     [dockerArchive([LAYER]), "container_image", 1],
     [tarOf(ociEntries([{ layers: [LAYER] }])), "container_image", 1],
@@ -47,27 +47,27 @@ test("what a file is, it says itself: an image, an app bundle, or something that
   }
 });
 
-test("a broken image is told before anything is sent, with what else it could be", async () => {
+test("rejects a broken image before the upload and suggests other kinds", async () => {
   await assert.rejects(look(tarOf([{ name: "notes.txt", content: "x" }])), (error: unknown) => {
     assert.ok(error instanceof Failure);
-    assert.match(error.message, /is a tar archive, but no image .*neither a manifest\.json/);
+    assert.match(error.message, /is a tar archive, but not an image .*neither a manifest\.json/);
     assert.match(error.hints.join(), /--kind file/);
     return true;
   });
 });
 
-test("a manifest is JSON or YAML", async () => {
+test("reads a manifest as JSON or YAML", async () => {
   const yaml = path.join(directory, "container.yaml");
   await writeFile(yaml, "# how it runs\nports:\n  - {container: 80, host: 8080}\nhost_network: false\n");
   assert.deepEqual(await readManifest(yaml), { ports: [{ container: 80, host: 8080 }], host_network: false });
   assert.deepEqual(await readManifest(await fileOf('{"replace": "beside"}')), { replace: "beside" });
   for (const [content, message] of [
-    ["a: [", /is no YAML: /],
-    ["- 1", /holds no object/],
-    ["a: &a [x]\nb: *c", /is no YAML: /],
+    ["a: [", /is not valid YAML: /],
+    ["- 1", /does not contain an object/],
+    ["a: &a [x]\nb: *c", /is not valid YAML: /],
   ] as const) {
     await writeFile(yaml, content);
     await assert.rejects(readManifest(yaml), message);
   }
-  await assert.rejects(readManifest(await fileOf("replace: beside")), /is no JSON: /);
+  await assert.rejects(readManifest(await fileOf("replace: beside")), /is not valid JSON: /);
 });

@@ -5,16 +5,16 @@ import type { Image } from "@robofleet/protocol/image-archive";
 import { isBundleManifest, isGzip, tarNames } from "@robofleet/protocol/release-file";
 import { usage } from "./failure.ts";
 
-/** What a file turns out to be. */
+/** The detected type of a file. */
 export interface ArtifactContent {
-  /** undefined: neither the one nor the other, as far as can be told. */
+  /** undefined: neither an app bundle nor an image archive. */
   kind: "container_image" | "app_bundle" | undefined;
-  /** The images in the archive, one for each platform; [] for what is none, or is compressed. */
+  /** The images in the archive, one per platform; [] if it is not an image archive or is compressed. */
   images: readonly Image[];
   is_gzip: boolean;
 }
 
-/** Reads what a file is. Fails for the archive of an image that is broken: no robot could run it, and the server would refuse it. */
+/** Detects the type of a file. Throws a Failure for a broken image archive: no robot could run it, and the server would refuse it. */
 export async function lookInside(file: string, size: number): Promise<ArtifactContent> {
   const is_gzip = await startsAsGzip(file);
   if (is_gzip) return { kind: (await isBundle(file)) ? "app_bundle" : undefined, images: [], is_gzip };
@@ -24,11 +24,11 @@ export async function lookInside(file: string, size: number): Promise<ArtifactCo
     return { kind: images === undefined ? undefined : "container_image", images: images ?? [], is_gzip };
   } catch (error) {
     if (!(error instanceof ImageRefused)) throw error;
-    throw usage(`${file} is a tar archive, but no image that a robot could run: ${error.message}`, OTHER_KINDS);
+    throw usage(`${file} is a tar archive, but not an image that a robot can run: ${error.message}`, OTHER_KINDS);
   }
 }
 
-const OTHER_KINDS = "Make one with `docker save IMAGE -o FILE`. Is it something else? Say --kind app_bundle (a tar.gz) or --kind file.";
+const OTHER_KINDS = "Make one with `docker save IMAGE -o FILE`. For other content pass --kind app_bundle (a tar.gz) or --kind file.";
 
 async function startsAsGzip(file: string): Promise<boolean> {
   await using handle = await open(file);
@@ -36,7 +36,7 @@ async function startsAsGzip(file: string): Promise<boolean> {
   return isGzip(buffer.subarray(0, bytesRead));
 }
 
-/** Whether a tar.gz has a `robofleet.json` at its root. What cannot be read as one has none. */
+/** Returns whether a tar.gz has a `robofleet.json` at its root; false if the archive cannot be read. */
 async function isBundle(file: string): Promise<boolean> {
   const source = createReadStream(file);
   const unpacked = source.pipe(createGunzip());
@@ -44,7 +44,7 @@ async function isBundle(file: string): Promise<boolean> {
   try {
     for await (const name of tarNames(unpacked as AsyncIterable<Buffer>)) if (isBundleManifest(name)) return true;
   } catch {
-    // Broken or cut off: no bundle, as far as can be told.
+    // A broken or truncated archive is not treated as a bundle.
   } finally {
     source.destroy();
     unpacked.destroy();

@@ -6,7 +6,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { digestFile } from "./artifact.ts";
 
-test("digest and size are those of the whole file", async () => {
+test("computes digest and size of the whole file", async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-artifact-"));
   try {
     const content = Buffer.alloc(3_000_001, "robot");

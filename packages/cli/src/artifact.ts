@@ -6,17 +6,17 @@ import { usage } from "./failure.ts";
 
 const MANIFEST_BYTES_MAX = 262_144;
 
-/** What a release says of its artifact; the size in bytes. */
+/** Digest and size (in bytes) of a release's artifact. */
 export interface Artifact {
   sha256: string;
   size: number;
 }
 
-/** Digest and size of a file, read once from its beginning to its end. */
+/** Computes digest and size of a file in one pass. */
 export async function digestFile(file: string, on_progress: (done: number, total: number) => void): Promise<Artifact> {
   const status = await stat(file);
   if (status.isDirectory()) throw usage(`${file} is a directory`, `Pack it first: tar -czf ${path.basename(file)}.tar.gz -C ${file} .`);
-  if (!status.isFile()) throw usage(`${file} is no regular file`);
+  if (!status.isFile()) throw usage(`${file} is not a regular file`);
   const hash = createHash("sha256");
   let size = 0;
   for await (const chunk of createReadStream(file, { highWaterMark: 1024 * 1024 }) as AsyncIterable<Buffer>) {
@@ -27,7 +27,7 @@ export async function digestFile(file: string, on_progress: (done: number, total
   return { sha256: hash.digest("hex"), size };
 }
 
-/** The object in a file: YAML when its name says so, else JSON. */
+/** Reads the object in a file: YAML if the extension says so, otherwise JSON. */
 export async function readManifest(file: string): Promise<Record<string, unknown>> {
   const content = await readFile(file);
   if (content.length > MANIFEST_BYTES_MAX)
@@ -37,8 +37,8 @@ export async function readManifest(file: string): Promise<Record<string, unknown
   try {
     value = is_yaml ? (await import("yaml")).parse(content.toString()) : JSON.parse(content.toString());
   } catch (error) {
-    throw usage(`${file} is no ${is_yaml ? "YAML" : "JSON"}: ${error instanceof Error ? error.message : String(error)}`);
+    throw usage(`${file} is not valid ${is_yaml ? "YAML" : "JSON"}: ${error instanceof Error ? error.message : String(error)}`);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw usage(`${file} holds no object`);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw usage(`${file} does not contain an object`);
   return value as Record<string, unknown>;
 }

@@ -6,10 +6,10 @@ import { line } from "./text.ts";
 
 type Change = Omit<Arguments<"bulkUpdateRobots">["body"], "robot_ids">;
 
-/** Robots of a request: as many as the service takes at once. */
+/** Robots per request: the maximum that the service accepts. */
 const AT_ONCE = 1_000;
 
-/** Changes many robots and tells of those that were not, each with why; then it ends with the code of the first. */
+/** Changes many robots, reports each failure with its reason, and exits with the code of the first failure. */
 export async function changeRobots(context: Context, ids: readonly string[], change: Change, done: string): Promise<void> {
   const client = await context.client();
   const items: Body<"bulkUpdateRobots">["items"] = [];
@@ -22,13 +22,13 @@ export async function changeRobots(context: Context, ids: readonly string[], cha
   await context.out.result({ items }, () => {
     const [changed, unchanged] = [count("changed"), count("unchanged")];
     if (changed > 0) context.out.line(line`${done} ${String(changed)} ${changed === 1 ? "robot" : "robots"}.`);
-    if (unchanged > 0) context.out.line(line`${String(unchanged)} ${unchanged === 1 ? "was" : "were"} so already.`);
+    if (unchanged > 0) context.out.line(line`${String(unchanged)} ${unchanged === 1 ? "was" : "were"} already up to date.`);
   });
   const [first] = refused;
   if (first === undefined) return;
   throw new Failure(
     CODES[first.outcome] ?? EXIT.error,
-    refused.length === 1 ? (first.message ?? first.outcome) : `${refused.length} of ${items.length} robots stay as they were`,
+    refused.length === 1 ? (first.message ?? first.outcome) : `${refused.length} of ${items.length} robots were not changed`,
     { document: undefined, hints: refused.length === 1 ? [] : refused.slice(0, 10).map(({ robot_id, message }) => message ?? robot_id) },
   );
 }

@@ -6,7 +6,7 @@ import { plain } from "./text.ts";
 
 export type ConfigEntry = Body<"getConfig">["data"];
 
-/** Where a value is set. */
+/** The scope of a value. */
 export interface ScopeOptions {
   namespace?: string;
   site?: string;
@@ -19,16 +19,16 @@ export type Scope = Pick<ConfigEntry, "scope"> & { scope_id: string | undefined 
 export const namespaceOption = (command: Command, meaning = "Namespace of the key (default: default)"): Command =>
   command.option("--namespace <name>", meaning);
 
-/** Options that say at which scope an entry is. */
+/** Adds the options that select the scope of an entry. */
 export const scopeOptions = (command: Command): Command =>
   namespaceOption(command)
-    .option("--site <id>", "The value that is set for this site")
-    .option("--fleet <id>", "The value that is set for this fleet")
-    .option("--robot <id>", "The value that is set for this robot");
+    .option("--site <id>", "Value set for this site")
+    .option("--fleet <id>", "Value set for this fleet")
+    .option("--robot <id>", "Value set for this robot");
 
 export function readScope({ site, fleet, robot }: ScopeOptions): Scope {
   const given = Object.entries({ site, fleet, robot }).filter(([, id]) => id !== undefined);
-  if (given.length > 1) throw usage(`${given.map(([name]) => `--${name}`).join(" and ")} exclude each other`);
+  if (given.length > 1) throw usage(`${given.map(([name]) => `--${name}`).join(" and ")} cannot be used together`);
   if (site !== undefined) return { scope: "site", scope_id: site };
   if (fleet !== undefined) return { scope: "fleet", scope_id: fleet };
   if (robot !== undefined) return { scope: "robot", scope_id: robot };
@@ -37,7 +37,7 @@ export function readScope({ site, fleet, robot }: ScopeOptions): Scope {
 
 const CONFIG_ID = /^cfg_[0-9a-z]{26}$/;
 
-/** The entry of a key at a scope, or of an id. `removed`: one that is set no more does too. */
+/** Finds the entry of a key at a scope, or by id. `removed`: also returns a removed entry. */
 export async function findEntry(client: Client, key: string, options: ScopeOptions, { removed = false } = {}): Promise<ConfigEntry> {
   if (CONFIG_ID.test(key) && !removed) return (await client.getConfig({ params: { id: key } })).data;
   const { scope, scope_id } = readScope(options);
@@ -56,7 +56,7 @@ export async function findEntry(client: Client, key: string, options: ScopeOptio
   );
 }
 
-/** Id of the entry whose history is wanted. */
+/** Returns the id of the entry whose history is requested. */
 export async function findEntryId(client: Client, key: string, options: ScopeOptions): Promise<string> {
   return CONFIG_ID.test(key) ? key : (await findEntry(client, key, options, { removed: true })).id;
 }
@@ -64,6 +64,6 @@ export async function findEntryId(client: Client, key: string, options: ScopeOpt
 export const whereOf = ({ scope, scope_id }: Pick<ConfigEntry, "scope" | "scope_id">): string =>
   scope === "org" ? "the org" : `${scope} ${scope_id}`;
 
-/** The value as people read it; of a secret nobody is told. */
+/** Formats a value for display; secrets are masked. */
 export const valueText = ({ value, secret }: Pick<ConfigEntry, "value" | "secret">): string =>
   secret ? "(secret)" : JSON.stringify(value);

@@ -1,10 +1,10 @@
-/** The address of `robofleet serve` when nothing else is said. */
+/** The default address of `robofleet serve`. */
 export const DEFAULT_BASE_URL = "http://127.0.0.1:7600";
 
-/** A person waits for a Tab this long and no longer. */
+/** Default timeout of a completion request. */
 const COMPLETION_MS = 1_500;
 
-/** What the environment says; the only place of this package that reads it. */
+/** Settings from the environment, which no other module of this package reads. */
 export interface Environment {
   token: string | undefined;
   base_url: string | undefined;
@@ -13,29 +13,29 @@ export interface Environment {
   admin_token: string | undefined;
   /** XDG_CONFIG_HOME. */
   config_home: string | undefined;
-  /** Whether a terminal may be given colours. */
+  /** Whether output to a terminal may use colors. */
   colors: boolean;
   debug: boolean;
-  /** TERM: what kind of terminal this is, where it says so in a form that others understand. */
+  /** TERM, if its value is safe to pass on. */
   term: string | undefined;
-  /** Tokens may go to another machine in the clear. */
+  /** Tokens may be sent to another machine unencrypted. */
   allow_insecure_http: boolean;
-  /** ROBOFLEET_PAGER or PAGER; undefined when it is not set, empty when it says that there is none. */
+  /** ROBOFLEET_PAGER or PAGER; undefined if unset, empty to disable the pager. */
   pager: string | undefined;
-  /** So long a Tab waits for the service, in milliseconds. */
+  /** Timeout of a completion request, in milliseconds. */
   completion_ms: number;
   /** VISUAL or EDITOR. */
   editor: string | undefined;
   /** HTTPS_PROXY, HTTP_PROXY or their lower-case forms are set. */
   has_proxy: boolean;
-  /** The environment that the pager runs in. */
+  /** Environment of the pager process. */
   pagerEnvironment: () => NodeJS.ProcessEnv;
 }
 
 export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
-  // An empty variable is an unset one, as in `ROBOFLEET_TOKEN= rf …`.
+  // An empty variable counts as unset, as in `ROBOFLEET_TOKEN= rf …`.
   const read = (name: string): string | undefined => env[name] || undefined;
-  // The end of a line comes along from a file with \r\n.
+  // A line from a CRLF file ends in a carriage return.
   const readSecret = (name: string): string | undefined => env[name]?.trim() || undefined;
   return {
     token: readSecret("ROBOFLEET_TOKEN"),
@@ -52,7 +52,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     completion_ms: /^[1-9]\d{0,6}$/.test(env.ROBOFLEET_COMPLETION_MS ?? "") ? Number(env.ROBOFLEET_COMPLETION_MS) : COMPLETION_MS,
     editor: read("VISUAL") ?? read("EDITOR"),
     has_proxy: ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"].some((name) => read(name) !== undefined),
-    // As git calls it: leave when it fits on the screen, show colours, leave the text on the screen.
+    // The same flags that git sets: quit if the text fits on the screen, show colors, keep the text on the screen.
     pagerEnvironment: () => ({ LESS: "FRX", LV: "-c", ...env }),
   };
 }

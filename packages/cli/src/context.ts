@@ -7,10 +7,10 @@ import { Failure, toFailure, usage } from "./failure.ts";
 import type { Output } from "./output.ts";
 import type { Transport } from "./trust.ts";
 
-/** A wait that is worth a line: shorter ones are over before they are read. */
+/** Minimum delay that is reported: shorter retries finish before a note could be read. */
 const RETRY_NOTE_MS_MIN = 2_000;
 
-/** What a command runs with. */
+/** The environment, output and clients of a running command. */
 export class Context {
   readonly out: Output;
   readonly flags: Flags;
@@ -26,7 +26,7 @@ export class Context {
     this.environment = environment;
   }
 
-  /** True when stdout is for programs: one document and nothing else. */
+  /** True if stdout must contain exactly one document. */
   get structured(): boolean {
     return this.out.structured;
   }
@@ -40,14 +40,14 @@ export class Context {
     return access;
   }
 
-  /** The client of a logged-in person. */
+  /** Returns a client with the user's token. */
   async client(): Promise<Client> {
     const access = await this.access();
     if (access.token === undefined) {
       const profile = this.flags.profile ?? this.environment.profile;
       const login = profile === undefined ? "rf login" : `rf login --profile ${profile}`;
       if (access.token_origin !== undefined) {
-        throw new Failure(EXIT.auth, `the saved token is for ${access.token_origin}, and is not sent to ${access.base_url}`, {
+        throw new Failure(EXIT.auth, `the saved token is for ${access.token_origin} and is not sent to ${access.base_url}`, {
           hints: [
             `The address is from ${access.base_url_source}.`,
             `Run \`rf login --profile NAME --base-url ${access.base_url}\`, or set ROBOFLEET_TOKEN.`,
@@ -65,7 +65,7 @@ export class Context {
     org_id?: string | undefined;
     admin_token?: string | undefined;
     retries?: number;
-    /** What the credentials file says, if it is not to be asked. */
+    /** The settings of the credentials file, if they are already known. */
     transport?: Transport;
   }): Promise<Client> {
     const { transport: given, ...rest } = options;
@@ -76,32 +76,32 @@ export class Context {
         options.token === undefined
           ? ["admin token", "It is from --admin-token or ROBOFLEET_ADMIN_TOKEN."]
           : ["token", "It is from ROBOFLEET_TOKEN or the credentials file; `rf login` saves another one."];
-      throw usage(`the ${name} holds spaces or characters that a token cannot have`, hint);
+      throw usage(`the ${name} contains spaces or characters that are not valid in a token`, hint);
     }
     if (secret !== undefined && !insecure_http && !this.environment.allow_insecure_http) await refuseExposed(options.base_url);
     this.#pinned = pin?.fingerprint;
     const { createClient } = await import("@robofleet/sdk");
     try {
-      return createClient({ ...rest, ca: pin?.pem, clock: this.clock, on_retry: ({ wait_ms, error }) => this.#tellRetry(wait_ms, error) });
+      return createClient({ ...rest, ca: pin?.pem, clock: this.clock, on_retry: ({ wait_ms, error }) => this.#noteRetry(wait_ms, error) });
     } catch (error) {
       if (error instanceof TypeError) throw usage(error.message, `The address is from ${this.#base_url_source ?? "--base-url"}.`);
       throw error;
     }
   }
 
-  /** Fingerprint of the authority that the client of this call trusts; undefined for those that the machine knows. */
+  /** Fingerprint of the pinned authority; undefined if the system's authorities are used. */
   get pinned(): string | undefined {
     return this.#pinned;
   }
 
   async #transport(base_url: string): Promise<Transport> {
-    // The address of `robofleet serve` needs nothing of this, and most calls go there.
+    // Most calls go to the default loopback address, which needs no pin: skip reading the file.
     if (base_url.startsWith("http://127.0.0.1")) return { pin: undefined, insecure_http: false };
     const { transportTo } = await import("./trust.ts");
     return transportTo(base_url, this.flags, this.environment);
   }
 
-  /** A fresh UUIDv4: the same call sent twice then happens once. */
+  /** Returns a fresh UUIDv4, which deduplicates retries of the call. */
   idempotencyKey(): string {
     const bytes = Buffer.from(this.clock.randomBytes(16));
     bytes[6] = (bytes[6]! & 0x0f) | 0x40;
@@ -109,7 +109,7 @@ export class Context {
     return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
   }
 
-  /** Aborts at the first Ctrl-C, so that a command can end in its own words; the second one ends the process. */
+  /** Returns a signal that aborts on the first Ctrl-C so that the command can print its own message; the second one ends the process. */
   interruptible(): AbortSignal {
     const controller = new AbortController();
     process.removeAllListeners("SIGINT");
@@ -121,19 +121,19 @@ export class Context {
     return toFailure(error, this.#base_url_source, this.#pinned);
   }
 
-  #tellRetry(wait_ms: number, error: Error): void {
-    if (wait_ms >= RETRY_NOTE_MS_MIN && !this.structured) this.out.note(`${error.message}, trying again in ${Math.ceil(wait_ms / 1000)} s`);
+  #noteRetry(wait_ms: number, error: Error): void {
+    if (wait_ms >= RETRY_NOTE_MS_MIN && !this.structured) this.out.note(`${error.message}; retrying in ${Math.ceil(wait_ms / 1000)} s`);
   }
 }
 
-/** Nothing secret goes to another machine in the clear unless that was asked for. */
+/** Refuses to send secrets to another machine unencrypted unless the user has allowed it. */
 async function refuseExposed(base_url: string): Promise<void> {
   if (!base_url.startsWith("http:")) return;
   const { isExposed } = await import("./trust.ts");
   if (!isExposed(base_url)) return;
   throw usage(
-    `${base_url} is plain http to another machine: everybody on the way could read the token`,
-    "Use https://, which `robofleet serve --tls auto` speaks without further ado.",
-    "Where the network between is trusted: rf login --allow-insecure-http, or ROBOFLEET_ALLOW_INSECURE_HTTP=1.",
+    `${base_url} is plain http to another machine: the token could be read in transit`,
+    "Use https://, which `robofleet serve --tls auto` provides.",
+    "On a trusted network: rf login --allow-insecure-http, or ROBOFLEET_ALLOW_INSECURE_HTTP=1.",
   );
 }

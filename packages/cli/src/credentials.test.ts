@@ -20,7 +20,7 @@ const me = {
 };
 const refusal = { error: { code: "unauthorized", message: "this token is not valid" } };
 
-/** A service that knows every token but `bad`. */
+/** A service that accepts every token except `bad`. */
 const startService = (): Promise<ScriptedPeer> =>
   ScriptedPeer.start(({ headers }) => (headers.authorization === "Bearer bad" ? { status: 401, body: refusal } : { body: me }));
 
@@ -29,7 +29,7 @@ async function saved(home: RfHome, text: string): Promise<void> {
   await writeFile(home.credentials_file, text);
 }
 
-test("login checks the token and saves it for this user only", TIMEOUT, async () => {
+test("login verifies the token and saves it readable by this user only", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   const { code, stdout } = await home.run(["login", "--token", "rf_user_a", "--base-url", `${service.base_url}/`]);
@@ -53,7 +53,7 @@ test("login without a terminal reads the token from stdin", TIMEOUT, async () =>
   assert.deepEqual([empty.code, /no token was given/.test(empty.stderr)], [2, true]);
 });
 
-test("login --no-token saves the address alone, asks the service nothing, and drops a token that was for another", TIMEOUT, async () => {
+test("login --no-token saves only the address, sends no request, and drops the token of another address", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await home.run(["login", "--token", "rf_user_a", "--base-url", service.base_url]);
@@ -65,7 +65,7 @@ test("login --no-token saves the address alone, asks the service nothing, and dr
   assert.equal(service.lines.length, asked);
 });
 
-test("a refused token exits 4 and leaves the file as it was", TIMEOUT, async () => {
+test("a refused token exits 4 and leaves the file unchanged", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await saved(home, `# mine\ntoken = "old"\n`);
@@ -76,7 +76,7 @@ test("a refused token exits 4 and leaves the file as it was", TIMEOUT, async () 
   assert.equal(await readFile(home.credentials_file, "utf8"), `# mine\ntoken = "old"\n`);
 });
 
-test("an unreachable service and any other answer save with a warning", TIMEOUT, async () => {
+test("login saves the token with a warning when the service is unreachable or fails", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => ({
     status: 500,
@@ -84,14 +84,14 @@ test("an unreachable service and any other answer save with a warning", TIMEOUT,
   }));
   const other = await home.run(["login", "--token", "a", "--base-url", service.base_url]);
   assert.equal(other.code, 0);
-  assert.match(other.stderr, /^warning: oh; the token was saved without being checked/);
+  assert.match(other.stderr, /^warning: oh; the token was saved without verification/);
   const gone = await home.run(["login", "--token", "b", "--base-url", "http://127.0.0.1:1"]);
   assert.equal(gone.code, 0);
   assert.match(gone.stderr, /^warning: cannot reach/);
   assert.match(await readFile(home.credentials_file, "utf8"), /^token = "b"$/m);
 });
 
-test("the address to log in at is the local server when nothing names another", async () => {
+test("login uses the local server by default", async () => {
   await using home = await RfHome.make();
   const environment = readEnvironment({ XDG_CONFIG_HOME: home.directory });
   assert.equal((await loginTarget({}, environment)).base_url, "http://127.0.0.1:7600");
@@ -99,7 +99,7 @@ test("the address to log in at is the local server when nothing names another", 
   assert.deepEqual(await loginTarget({ profile: "new" }, environment), { profile: "new", base_url: "https://saved.example" });
 });
 
-test("login keeps comments, keys that are not ours, profiles, and a file that is a link", TIMEOUT, async () => {
+test("login preserves comments, unknown keys, profiles and a symbolic link", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   const real = path.join(home.directory, "dotfiles.toml");
@@ -115,21 +115,21 @@ test("login keeps comments, keys that are not ours, profiles, and a file that is
   );
 });
 
-test("a broken file is named and never overwritten, and its text is not shown", TIMEOUT, async () => {
+test("reports a broken file without quoting or overwriting it", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await saved(home, `token = "rf_user_secret\n`);
   for (const args of [["whoami"], ["login", "--token", "x", "--base-url", service.base_url]]) {
     const { code, stderr } = await home.run(args);
     assert.equal(code, 1);
-    assert.match(stderr, /credentials\.toml is no valid TOML \(line 1\)/);
+    assert.match(stderr, /credentials\.toml is not valid TOML \(line 1\)/);
     assert.doesNotMatch(stderr, /secret/);
   }
   assert.equal(await readFile(home.credentials_file, "utf8"), `token = "rf_user_secret\n`);
   assert.equal((await home.run(["whoami"], { env: service.env })).code, 0, "with everything in the environment the file is not needed");
 });
 
-test("each value comes from flag, environment, profile, file, in this order", TIMEOUT, async () => {
+test("resolves each value from flag, environment, profile, file, in this order", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   const nowhere = "http://127.0.0.1:1";
@@ -155,7 +155,7 @@ test("each value comes from flag, environment, profile, file, in this order", TI
   assert.match(unreachable.stderr, /cannot reach http:\/\/127\.0\.0\.1:1[^]*The address is from .*credentials\.toml/);
 });
 
-test("the token at the top of the file goes to the top's address and to no other that a profile names", TIMEOUT, async () => {
+test("sends the token at the top of the file only to the top's address", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await using other = await startService();
@@ -167,7 +167,7 @@ test("the token at the top of the file goes to the top's address and to no other
   for (const [args, env] of [
     [["--profile", "lab"], {}],
     [[], { ROBOFLEET_PROFILE: "lab" }],
-    // The profile's own address written once more changes nothing.
+    // Passing the profile's own address again changes nothing.
     [["--profile", "lab", "--base-url", other.base_url], {}],
   ] as const) {
     const { code, stderr } = await home.run(["whoami", ...args], { env });
@@ -189,13 +189,13 @@ test("the token at the top of the file goes to the top's address and to no other
     assert.equal((await home.run(["whoami", "--profile", profile])).code, 0);
     assert.equal(service.asked.at(-1)?.headers.authorization, "Bearer top", profile);
   }
-  // Of the top without an address it is the default one.
+  // The top of the file without an address uses the default address.
   await saved(home, `token = "top"\n[profiles.lab]\nbase_url = "${other.base_url}"\n`);
   assert.equal((await home.run(["whoami", "--profile", "lab"])).code, 4);
   assert.deepEqual(other.asked, []);
 });
 
-test("a saved token goes to the origin that it was saved for, whatever address the call names", TIMEOUT, async () => {
+test("sends a saved token only to the origin that it was saved for", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await saved(
@@ -211,7 +211,7 @@ test("a saved token goes to the origin that it was saved for, whatever address t
   ] as const) {
     const { code, stderr } = await home.run(["whoami", ...args], { env });
     assert.equal(code, 4, stderr);
-    assert.ok(stderr.includes(`the saved token is for ${origin}, and is not sent to`), stderr);
+    assert.ok(stderr.includes(`the saved token is for ${origin} and is not sent to`), stderr);
   }
   assert.equal(service.asked.length, 0);
   const named = await home.run(["whoami", "--base-url", service.base_url], { env: { ROBOFLEET_TOKEN: "env" } });
@@ -222,7 +222,7 @@ test("a saved token goes to the origin that it was saved for, whatever address t
   );
 });
 
-test("a token that cannot be sent is wrong usage, the end of its line is not part of it, and no error shows it", TIMEOUT, async () => {
+test("rejects an invalid token without printing it, and strips a trailing line ending", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   const whoami = (ROBOFLEET_TOKEN: string) => home.run(["whoami"], { env: { ...service.env, ROBOFLEET_TOKEN } });
@@ -231,12 +231,12 @@ test("a token that cannot be sent is wrong usage, the end of its line is not par
   for (const token of ["rf_user_secret\nrf_user_b", "rf_user_secret b", "rf_user_secretł"]) {
     const { code, stderr } = await whoami(token);
     assert.deepEqual([code, stderr.includes("secret")], [2, false], stderr);
-    assert.match(stderr, /the token holds spaces or characters that a token cannot have\n {2}It is from ROBOFLEET_TOKEN/);
+    assert.match(stderr, /the token contains spaces or characters that are not valid in a token\n {2}It is from ROBOFLEET_TOKEN/);
   }
   assert.equal(service.asked.length, 1);
 });
 
-test("logout deletes the file, and succeeds when there is none", TIMEOUT, async () => {
+test("logout deletes the file and succeeds if there is none", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await saved(home, `token = "x"\n`);
   const first = await home.run(["logout"]);
@@ -245,7 +245,7 @@ test("logout deletes the file, and succeeds when there is none", TIMEOUT, async 
   assert.deepEqual([first.code, second.code, JSON.parse(second.stdout).data.deleted], [0, 0, false]);
 });
 
-test("a folder that cannot be is a sentence, not a stack", TIMEOUT, async () => {
+test("an invalid directory prints an error, not a stack trace", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "file");
   await writeFile(file, "");
@@ -253,5 +253,5 @@ test("a folder that cannot be is a sentence, not a stack", TIMEOUT, async () => 
     env: { XDG_CONFIG_HOME: file },
   });
   assert.equal(code, 1);
-  assert.match(stderr, /error: .*credentials\.toml: a part of the path is no directory\n$/);
+  assert.match(stderr, /error: .*credentials\.toml: a part of the path is not a directory\n$/);
 });

@@ -7,10 +7,10 @@ import { changeToml, isTable, readToml, textOf, type TomlContent } from "./toml-
 export interface Access {
   base_url: string;
   token: string | undefined;
-  /** Origin that the saved token belongs to, where that is the reason why `token` is undefined. */
+  /** Origin that the saved token belongs to, if `token` is undefined because of it. */
   token_origin: string | undefined;
   org_id: string | undefined;
-  /** Where the address came from, in words. */
+  /** Where the address was configured, for messages. */
   base_url_source: string;
 }
 
@@ -18,9 +18,9 @@ export interface Profile {
   token?: string | undefined;
   base_url?: string | undefined;
   org?: string | undefined;
-  /** Of the only certificate authority that is trusted at `base_url`; its certificate stands in authorities/. */
+  /** Fingerprint of the only certificate authority trusted at `base_url`; its certificate is in authorities/. */
   ca_fingerprint?: string | undefined;
-  /** `allowed`: the token may go to `base_url` in the clear. */
+  /** `allowed`: the token may be sent to `base_url` unencrypted. */
   insecure_http?: string | undefined;
 }
 
@@ -30,24 +30,24 @@ export interface Flags {
   profile?: string | undefined;
 }
 
-/** Whether a text can be a token: what else there is in one cannot be sent. */
+/** Returns whether a text can be a token: other characters cannot be sent in a header. */
 export const isToken = (text: string): boolean => /^[\u0021-\u007e]+$/.test(text);
 
-/** The values at the top of the file, by a name that no table has. */
+/** Name of the values at the top of the file; no table can have it. */
 export const DEFAULT_PROFILE = "default";
 
-/** A file in the folder of this program's settings. */
+/** Returns the path of a file in this program's settings directory. */
 export const configPath = (environment: Environment, name: string): string =>
   path.join(environment.config_home ?? path.join(homedir(), ".config"), "robofleet", name);
 
 export const credentialsPath = (environment: Environment): string => configPath(environment, "credentials.toml");
 
-/** Token, address and org, each from the first that has it: flag, environment, profile, file. */
+/** Resolves token, address and org, each from the first source that has it: flag, environment, profile, file. */
 export async function resolveAccess(flags: Flags, environment: Environment): Promise<Access> {
   const file = credentialsPath(environment);
   const named = flags.profile ?? environment.profile;
   const complete = named === undefined && environment.token !== undefined && (flags.base_url ?? environment.base_url) !== undefined;
-  // With all of it at hand the file is not needed, and a broken one does no harm.
+  // If flags and environment provide everything, the file is not read, so a broken file does no harm.
   const content = complete ? {} : await readToml(file);
   const top = toProfile(content);
   const name = chosenProfile(flags, environment, content);
@@ -74,7 +74,10 @@ export async function resolveAccess(flags: Flags, environment: Environment): Pro
   };
 }
 
-/** A profile's token. That at the top of the file was stored for the top's address: it stands in for one only where that is the same. */
+/**
+ * Returns a profile's token. The token at the top of the file belongs to the top's address, so a profile inherits it only with the same
+ * address.
+ */
 export const tokenOf = (profile: Profile, top: Profile): string | undefined =>
   profile.token ?? (sharesAddress(profile, top) ? top.token : undefined);
 
@@ -82,27 +85,27 @@ const sharesAddress = (profile: Profile, top: Profile): boolean =>
   profile.base_url === undefined || originOf(profile.base_url) === originOf(top.base_url ?? DEFAULT_BASE_URL);
 
 /**
- * Whether a token that was saved for one address is sent to another: only to the same origin. A mistyped or hostile address would
- * otherwise receive it. Two addresses of this machine count as one, since the token does not leave it.
+ * Returns whether a token saved for one address may be sent to another: only to the same origin, so that a mistyped or hostile address does
+ * not receive it. Two loopback addresses count as one, because the token does not leave the machine.
  */
 const mayReceiveToken = (base_url: string, saved_for: string): boolean =>
   originOf(base_url) === originOf(saved_for) ||
   [base_url, saved_for].map((address) => URL.parse(address)).every((url) => url !== null && isLoopback(url));
 
-/** Whether an address is on this machine. */
+/** Returns whether an address is on this machine. */
 export const isLoopback = (url: URL): boolean =>
   /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname) || url.hostname.endsWith(".localhost");
 
-/** What no address can be is equal to itself only. */
+/** Returns the origin; an invalid address equals only itself. */
 const originOf = (base_url: string): string => URL.parse(base_url)?.origin ?? base_url;
 
-/** The profile that a call works with: flag, environment, or the one in use. Undefined is the top of the file. */
+/** Returns the active profile: flag, environment, or the one in use. Undefined is the top of the file. */
 function chosenProfile(flags: Flags, environment: Environment, content: TomlContent): string | undefined {
   const name = flags.profile ?? environment.profile ?? textOf(content.profile);
   return name === DEFAULT_PROFILE ? undefined : name;
 }
 
-/** Where a login goes: its profile (undefined is the top of the file) and its address. A profile may be one that it makes. */
+/** Returns the profile (undefined: top of the file) and address that a login writes. The profile may be new. */
 export async function loginTarget(flags: Flags, environment: Environment): Promise<{ profile: string | undefined; base_url: string }> {
   const content = await readToml(credentialsPath(environment));
   const profile = chosenProfile(flags, environment, content);
@@ -111,7 +114,7 @@ export async function loginTarget(flags: Flags, environment: Environment): Promi
   return { profile, base_url };
 }
 
-/** The profiles in tables of a file's content. */
+/** Returns the profiles in a file's tables. */
 export function profilesOf(content: TomlContent): Map<string, Profile> {
   const tables = isTable(content.profiles) ? Object.entries(content.profiles) : [];
   return new Map(tables.flatMap(([name, table]) => (isTable(table) ? [[name, toProfile(table)] as const] : [])));
@@ -120,7 +123,10 @@ export function profilesOf(content: TomlContent): Map<string, Profile> {
 function findProfile(file: string, content: TomlContent, name: string, in_use: boolean): Profile {
   const profile = profilesOf(content).get(name);
   if (profile !== undefined) return profile;
-  const hints = [`Make it: rf login --profile ${name}`, ...(in_use ? ["Or use the top of the file again: rf profiles use default"] : [])];
+  const hints = [
+    `Create it: rf login --profile ${name}`,
+    ...(in_use ? ["Or switch back to the top of the file: rf profiles use default"] : []),
+  ];
   throw usage(`there is no profile ${name} in ${file}`, ...hints);
 }
 
@@ -132,14 +138,14 @@ export const toProfile = (table: TomlContent): Profile => ({
   insecure_http: textOf(table.insecure_http),
 });
 
-/** All profiles of a file, that which the call works with first, then the top of the file. */
+/** Returns all profiles of a file: the active one first, then the others, then the top of the file. */
 export function profilesInOrder(flags: Flags, environment: Environment, content: TomlContent): Profile[] {
   const profiles = profilesOf(content);
   const chosen = profiles.get(chosenProfile(flags, environment, content) ?? "");
   return [...(chosen === undefined ? [] : [chosen]), toProfile(content), ...profiles.values()];
 }
 
-/** Saves the values at the top of the file or in a profile. */
+/** Saves values at the top of the file or in a profile. */
 export async function saveCredentials(file: string, profile: string | undefined, values: Profile): Promise<void> {
   const { editToml } = await import("./toml-edit.ts");
   await changeToml(file, (text) => editToml(text, profile === undefined ? [] : ["profiles", profile], { ...values }));

@@ -7,13 +7,13 @@ const UNITS = [
   ["s", 1],
 ] as const;
 
-/** A length of time in its largest whole unit: `3 min`. */
+/** Formats a duration in its largest whole unit: `3 min`. */
 export function duration(seconds: number): string {
   for (const [unit, length] of UNITS) if (seconds >= length) return `${Math.floor(seconds / length)} ${unit}`;
   return "0 s";
 }
 
-/** A time as people say it: `3 min ago`, `in 2 h`; `never` when there is none. */
+/** Formats a relative time: `3 min ago`, `in 2 h`; `never` for null. */
 export function relative(time: string | null | undefined, now: Date): string {
   if (time === null || time === undefined) return "never";
   const seconds = (now.getTime() - Date.parse(time)) / 1000;
@@ -22,7 +22,7 @@ export function relative(time: string | null | undefined, now: Date): string {
   return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;
 }
 
-/** Bytes as people say them: `4.2 MB`. */
+/** Formats bytes: `4.2 MB`. */
 export function bytes(count: number): string {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let value = count;
@@ -36,9 +36,9 @@ export function bytes(count: number): string {
 
 const LENGTHS: Record<string, number> = { s: 1, m: 60, min: 60, h: 3_600, d: 86_400 };
 
-/** Parses the value of an option that is a length of time, in seconds: `90s`, `10m`, `2h`, `3d`. */
+/** Parses an option that is a duration, in seconds: `90s`, `10m`, `2h`, `3d`. */
 export function seconds(text: string): number {
   const match = /^(\d{1,9})(s|m|min|h|d)$/.exec(text);
-  if (match === null) throw new InvalidArgumentError("It takes a length of time such as 90s, 10m, 2h or 3d.");
+  if (match === null) throw new InvalidArgumentError("Expected a duration such as 90s, 10m, 2h or 3d.");
   return Number(match[1]) * (LENGTHS[match[2] ?? ""] ?? 1);
 }

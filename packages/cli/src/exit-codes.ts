@@ -1,4 +1,4 @@
-/** What the exit code says. Scripts build on these numbers: one is added, none is changed. */
+/** Exit codes. Scripts depend on the numbers: codes may be added, never changed. */
 export const EXIT = {
   ok: 0,
   error: 1,
@@ -14,12 +14,12 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
 export const EXIT_MEANINGS: Record<ExitCode, string> = {
   0: "success",
-  1: "an error that has no code of its own",
-  2: "wrong usage: an unknown command or flag, or a value that cannot be",
-  4: "not logged in, or not allowed",
-  5: "something that was named does not exist",
-  6: "in conflict with what is there",
+  1: "any other error",
+  2: "usage error: an unknown command or flag, or an invalid value",
+  4: "not logged in, or permission denied",
+  5: "a named object does not exist",
+  6: "conflict with the current state",
   7: "the robot is not connected (`agent offline`)",
-  8: "the deployment ended, and not as `applied`",
+  8: "the deployment ended with a status other than `applied`",
   130: "interrupted by Ctrl-C",
 };

@@ -3,15 +3,15 @@ import { CommanderError } from "commander";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { plain } from "./text.ts";
 
-/** How a command ends without success: a sentence, what to do next, an exit code, and what `--json` prints. */
+/** A command's failure: message, hints, exit code, and the document that `--json` prints. */
 export class Failure extends Error {
   override readonly name = "Failure";
   readonly exit_code: ExitCode;
-  /** What to do next, a line each. */
+  /** What to do next, one hint per line. */
   readonly hints: readonly string[];
   /** The document that `--json` writes to stdout; undefined writes none. */
   readonly document: unknown;
-  /** Printed as it is, without `error:` in front: a line that SPEC fixes, or no error at all. */
+  /** Printed without the `error:` prefix: a line that SPEC defines, or no error at all. */
   readonly bare: boolean;
 
   constructor(
@@ -42,8 +42,8 @@ const CODES: Record<ExitCode, string> = {
 export const usage = (message: string, ...hints: string[]): Failure => new Failure(EXIT.usage, message, { hints });
 
 /**
- * Any error as a Failure. `base_url_source` says where the address came from that could not be reached, `pinned` which
- * certificate authority is the only one trusted there.
+ * Converts any error to a Failure. `base_url_source` states where the unreachable address was configured, `pinned` the fingerprint of the
+ * only certificate authority trusted there.
  */
 export function toFailure(error: unknown, base_url_source?: string, pinned?: string): Failure {
   if (error instanceof Failure) return error;
@@ -52,18 +52,18 @@ export function toFailure(error: unknown, base_url_source?: string, pinned?: str
   if (error instanceof Unreachable) return fromUnreachable(error, base_url_source, pinned);
   if (isFileError(error)) return new Failure(EXIT.error, `${error.path}: ${FILE_ERRORS[error.code] ?? error.code}`, { cause: error });
   const message = error instanceof Error ? error.message : String(error);
-  return new Failure(EXIT.error, message || "something went wrong", {
+  return new Failure(EXIT.error, message || "unknown error", {
     cause: error,
-    hints: ["ROBOFLEET_DEBUG=1 shows where it happened."],
+    hints: ["Set ROBOFLEET_DEBUG=1 to see where it occurred."],
   });
 }
 
 const FILE_ERRORS: Record<string, string> = {
-  ENOENT: "there is no such file",
-  EACCES: "this user may not open it",
-  EPERM: "this user may not open it",
-  EISDIR: "this is a directory",
-  ENOTDIR: "a part of the path is no directory",
+  ENOENT: "no such file or directory",
+  EACCES: "permission denied",
+  EPERM: "permission denied",
+  EISDIR: "is a directory",
+  ENOTDIR: "a part of the path is not a directory",
   ENOSPC: "the disk is full",
   EROFS: "the file system is read-only",
 };
@@ -84,7 +84,7 @@ function fromApi(error: ApiError): Failure {
   return new Failure(STATUS_EXITS[error.status] ?? EXIT.error, error.message, { hints: apiHints(error), document, cause: error });
 }
 
-/** Where to see what there is, by the kind that the server's message begins with. */
+/** The list command for each kind of object; the server's message begins with the kind. */
 const LISTS: [RegExp, string][] = [
   [/^robot\b/, "rf robots list"],
   [/^release\b/, "rf releases list"],
@@ -93,7 +93,7 @@ const LISTS: [RegExp, string][] = [
   [/^deployment\b/, "rf deployments list"],
   [/^fleet\b/, "rf fleets list"],
   [/^site\b/, "rf sites list"],
-  [/^enrol?lment key\b/, "rf keys list"],
+  [/^enroll?lment key\b/, "rf keys list"],
   [/^user\b/, "rf users list"],
   [/^token\b/, "rf tokens list"],
   [/^org\b/, "rf orgs list"],
@@ -101,24 +101,27 @@ const LISTS: [RegExp, string][] = [
 
 function apiHints(error: ApiError): string[] {
   if (error.status === 401) return ["Run `rf login` to save a valid token, or set ROBOFLEET_TOKEN."];
-  if (error.status === 403) return ["`rf whoami` shows who you are and what your role is."];
+  if (error.status === 403) return ["`rf whoami` shows your user and role."];
   if (error.status === 429) return [`Try again in ${Math.ceil(error.retry_after_seconds ?? 10)} s.`];
   if (error.status === 503)
-    return [`Try again in ${Math.ceil(error.retry_after_seconds ?? 10)} s. If the call changes something, check first whether it did.`];
+    return [
+      `Try again in ${Math.ceil(error.retry_after_seconds ?? 10)} s. If the call changes something, check first whether it took effect.`,
+    ];
   if (error.status === 404) {
     const list = LISTS.find(([kind]) => kind.test(error.message));
-    return list === undefined ? [] : [`\`${list[1]}\` shows what there is.`];
+    return list === undefined ? [] : [`\`${list[1]}\` lists what exists.`];
   }
-  if (error.status >= 500 && error.request_id !== undefined) return [`The server's log has more under request ${plain(error.request_id)}.`];
+  if (error.status >= 500 && error.request_id !== undefined)
+    return [`Details are in the server's log under request ${plain(error.request_id)}.`];
   return [];
 }
 
 function fromUnreachable(error: Unreachable, source: string | undefined, pinned: string | undefined): Failure {
   if (pinned !== undefined && error.untrusted) return changedAuthority(error, pinned);
   const hints = source === undefined ? [] : [`The address is from ${source}.`];
-  if (error.untrusted) hints.push(`\`rf login --base-url ${error.base_url}\` shows its authority, to be trusted or not.`);
-  else if (error.reason.includes("CERT")) hints.push("The address must be one of those in the server's certificate.");
-  else hints.push("Is the server running (`robofleet serve`), and is the address right (`--base-url`, `rf login`)?");
+  if (error.untrusted) hints.push(`\`rf login --base-url ${error.base_url}\` shows its certificate authority, which you can then trust.`);
+  else if (error.reason.includes("CERT")) hints.push("The address must be listed in the server's certificate.");
+  else hints.push("Check that the server runs (`robofleet serve`) and that the address is correct (`--base-url`, `rf login`).");
   return new Failure(EXIT.error, error.message, {
     hints,
     document: { error: { code: "unreachable", message: error.message } },
@@ -127,11 +130,11 @@ function fromUnreachable(error: Unreachable, source: string | undefined, pinned:
 }
 
 function changedAuthority({ base_url }: Unreachable, pinned: string): Failure {
-  const message = `${base_url} presents another certificate authority than the one that you trusted`;
+  const message = `${base_url} presents a different certificate authority than the one you trusted`;
   return new Failure(EXIT.auth, message, {
     hints: [
-      `Trusted is ${pinned}`,
-      "Somebody may be in between. If the server got a new one, compare what `robofleet fingerprint` prints there:",
+      `Trusted: ${pinned}`,
+      "The connection may be intercepted. If the server has a new certificate authority, compare the output of `robofleet fingerprint` there:",
       `rf login --base-url ${base_url} --fingerprint sha256:…`,
     ],
     document: { error: { code: "untrusted_authority", message } },

@@ -3,11 +3,11 @@ import type { Body, Client } from "@robofleet/sdk";
 import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";
 
-/** The release of a tag or an id. Throws a Failure when there is none. */
+/** Returns the release with a tag or id. Throws a Failure if there is none. */
 export async function findRelease(client: Client, release: string): Promise<Body<"getRelease">> {
   if (isId("release", release)) return client.getRelease({ params: { id: release } });
   const { items } = await client.listReleases({ query: { tag: release, limit: 1 } });
-  // The list says less of a release than the release itself.
+  // The list returns fewer fields than the release route.
   if (items[0] !== undefined) return client.getRelease({ params: { id: items[0].id } });
-  throw new Failure(EXIT.not_found, `release ${release} does not exist`, { hints: ["`rf releases list` shows what there is."] });
+  throw new Failure(EXIT.not_found, `release ${release} does not exist`, { hints: ["`rf releases list` lists what exists."] });
 }

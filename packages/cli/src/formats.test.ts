@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { scanFormat } from "./formats.ts";
 
-test("the format of an error is known before the words are parsed", () => {
+test("determines the output format of errors from unparsed arguments", () => {
   assert.equal(scanFormat(["robots", "list"]), undefined);
   assert.equal(scanFormat(["robots", "list", "--json"]), "json");
   assert.equal(scanFormat(["-o", "yaml", "robots"]), "yaml");

@@ -3,10 +3,7 @@ export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
 
 export const isOutputFormat = (text: string | undefined): text is OutputFormat => OUTPUT_FORMATS.some((format) => format === text);
 
-/**
- * The format that the words of a call ask for, found before they are parsed: a call that cannot be parsed is told of
- * in that format too. Undefined when they ask for none.
- */
+/** Returns the output format in unparsed arguments, or undefined: errors of arguments that cannot be parsed use that format too. */
 export function scanFormat(args: readonly string[]): OutputFormat | undefined {
   let found: string | undefined;
   for (const [at, word] of args.entries()) {

@@ -10,10 +10,10 @@ export interface LimitOption {
 
 export const limitOption = (command: Command): Command => command.option("--limit <n>", "Show at most this many", wholeNumber(1));
 
-/** Whether a query asks for some rows only: that there are none then says little of what there is. */
+/** Returns whether a query filters rows: an empty result then does not mean that nothing exists. */
 export const isFiltered = (query: Readonly<Record<string, unknown>>): boolean => Object.values(query).some((value) => value !== undefined);
 
-/** All of a list as one answer: pages are followed to the end, or until there are `limit` rows. */
+/** Reads a whole list as one response: follows pages to the end or until there are `limit` rows. */
 export async function readList<N extends ListRouteName>(
   client: Client,
   name: N,
@@ -23,7 +23,7 @@ export async function readList<N extends ListRouteName>(
   const items: unknown[] = [];
   let next_cursor: string | null = null;
   const query = limit === undefined ? args.query : { ...args.query, limit: Math.min(limit, PAGE_ROWS_MAX) };
-  // The type of one route's arguments, put together from its parts, is beyond what the compiler follows.
+  // The argument type of a generic route is too complex for the compiler to infer.
   const { pages } = client as unknown as {
     pages: (name: N, args: unknown) => AsyncGenerator<{ items: unknown[]; next_cursor: string | null }>;
   };

@@ -6,7 +6,7 @@ type LogRecord = Body<"listRobotLogs">["items"][number];
 
 const LEVEL_WIDTH = 5;
 
-/** A log record on one line, whatever is in it. `robot` is for records of several robots. */
+/** Formats a log record on one line, with control characters escaped. `robot` is set for records of several robots. */
 export function logLine(out: Output, record: LogRecord, options: { robot?: Styled } = {}): string {
   const { level } = record;
   const robot = options.robot === undefined ? [] : [options.robot.rendered];

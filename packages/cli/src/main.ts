@@ -11,7 +11,7 @@ import { registry } from "./registry.ts";
 import { plain } from "./text.ts";
 import { topics } from "./topics.ts";
 
-// A reader that has seen enough (`rf … | head`) is no error.
+// A reader that closes the pipe early (`rf … | head`) is not an error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.error));
 const words = process.argv.slice(2);
 if (words[0] === "__complete") await (await import("./completion/answer.ts")).answerCompletion(words.slice(1));
@@ -19,7 +19,7 @@ else await main(helpInOrder(words));
 
 async function main(args: string[]): Promise<void> {
   const environment = readEnvironment();
-  // NO_PROXY counts too.
+  // Also applies NO_PROXY.
   if (environment.has_proxy) setGlobalProxyFromEnv();
   const out = new Output({ format: scanFormat(args) ?? "table", colors: environment.colors });
   let context: Context | undefined;
@@ -41,7 +41,7 @@ async function main(args: string[]): Promise<void> {
     const { Failure, toFailure } = await import("./failure.ts");
     let failure = context === undefined ? toFailure(error) : context.failure(error);
     if (error instanceof CommanderError) {
-      const help = `\`${commandPath(failedCommands.get(error) ?? program)} --help\` shows what there is.`;
+      const help = `\`${commandPath(failedCommands.get(error) ?? program)} --help\` lists the options.`;
       failure = new Failure(failure.exit_code, failure.message, { hints: [...failure.hints, help] });
     }
     process.exitCode = failure.exit_code;
@@ -49,15 +49,15 @@ async function main(args: string[]): Promise<void> {
   }
 }
 
-/** Ctrl-C where a command has no words of its own for it. A bar on the terminal has hidden the cursor and cuts long lines. */
+/** Ctrl-C in a command without its own handler. Restores the cursor and line wrapping that a progress bar has disabled. */
 function endByInterrupt(): void {
   process.stderr.write(process.stderr.isTTY ? "\n\u001b[?25h\u001b[?7hinterrupted\n" : "interrupted\n");
   process.exit(EXIT.interrupted);
 }
 
 /**
- * `rf help robots list` and `rf robots help list` as `rf robots list --help`, which loads the command's options. A word
- * that is no command is left for commander to complain about.
+ * Rewrites `rf help robots list` and `rf robots help list` to `rf robots list --help`, which loads the command's options. An unknown
+ * command is left for commander to report.
  */
 function helpInOrder(args: string[]): string[] {
   const entries = registry.flatMap(({ commands }) => commands);

@@ -7,7 +7,7 @@ import { jsonText, plain, render, Styled } from "./text.ts";
 export type Colors = ReturnType<typeof createColors>;
 type Tone = "good" | "bad" | "busy" | "quiet" | "strong";
 
-/** No object: a robot may call a status `constructor`. */
+/** Without a prototype: a robot may report a status named `constructor`. */
 const TONES = new Map<string, Tone>(
   Object.entries({
     online: "good",
@@ -45,28 +45,28 @@ const CLEAR_LINE = "\r\u001b[2K";
 export interface Column<T> {
   title: string;
   value: (row: T) => unknown;
-  /** Shown with `-o wide`, or when --columns names it. */
+  /** Shown with `-o wide`, or if --columns lists it. */
   wide?: boolean;
 }
 
 export interface OutputOptions {
   format: OutputFormat;
-  /** Whether tables begin with their titles. */
+  /** Whether tables start with a header row. */
   headers: boolean;
-  /** Names of the columns to show, in this order; undefined shows those of the format. */
+  /** The columns to show, in this order; undefined shows those of the format. */
   columns: readonly string[] | undefined;
-  /** Shows what is longer than the terminal; undefined prints it. */
+  /** Shows output longer than the terminal; undefined prints it. */
   pager: { command: string; env: NodeJS.ProcessEnv } | undefined;
 }
 
-/** The two streams. Colours and anything that moves are for terminals only. */
+/** The two output streams. Colors and animation are for terminals only. */
 export class Output {
   #options: OutputOptions;
   readonly #colors: Colors;
   readonly #error_colors: Colors;
-  /** While a bar moves on stderr: what is said meanwhile takes its line, and the bar goes on below. */
+  /** True while a progress bar is on stderr: notes replace its line, and the bar is redrawn below. */
   in_line = false;
-  /** What is held back to see whether it is long enough for the pager. */
+  /** Output buffered until its length decides whether the pager is used. */
   #held: string[] | undefined;
 
   constructor(options: { format: OutputFormat; colors: boolean }) {
@@ -75,7 +75,7 @@ export class Output {
     this.#error_colors = createColors(options.colors && process.stderr.isTTY);
   }
 
-  /** Takes what flags and settings say; before it only errors are printed. */
+  /** Applies flags and settings; before that only errors are printed. */
   configure(options: OutputOptions): void {
     this.#options = options;
   }
@@ -84,22 +84,22 @@ export class Output {
     return this.#options.format;
   }
 
-  /** True when stdout is for programs: one document and nothing else. */
+  /** True if stdout must contain exactly one document. */
   get structured(): boolean {
     return this.#options.format === "json" || this.#options.format === "yaml";
   }
 
-  /** True when a line on stderr can be written over. */
+  /** True if a line on stderr can be overwritten. */
   get can_animate(): boolean {
     return process.stderr.isTTY && !this.structured;
   }
 
-  /** Escaped, in the colour of its tone. */
+  /** Escapes text and applies the color of its tone. */
   paint(tone: Tone, value: unknown): Styled {
     return new Styled(tones(this.#colors)[tone](plain(value)));
   }
 
-  /** Escaped, in a colour that always is the same for this key: to tell one robot from another. */
+  /** Escapes text and applies a color that is stable for this key, to distinguish robots. */
   paintAs(key: string, value: unknown): Styled {
     const { cyan, magenta, blue, yellow, green, cyanBright, magentaBright, blueBright } = this.#colors;
     const all = [cyan, magenta, blue, yellow, green, cyanBright, magentaBright, blueBright];
@@ -108,41 +108,41 @@ export class Output {
     return new Styled((all[sum % all.length] ?? cyan)(plain(value)));
   }
 
-  /** A status word in the colour it deserves. */
+  /** Formats a status word in its color. */
   status(word: string): Styled {
     const tone = TONES.get(word);
     return tone === undefined ? new Styled(plain(word)) : this.paint(tone, word);
   }
 
-  /** Text for people on stdout; make it with the `line` template. */
+  /** Prints human-readable text on stdout; build it with the `line` template. */
   line(text = ""): void {
     this.#write(`${text}\n`);
   }
 
-  /** Text for people that is not the result, on stderr. */
+  /** Prints human-readable text that is not the result, on stderr. */
   note(text: string): void {
     process.stderr.write(`${this.in_line ? CLEAR_LINE : ""}${text}\n`);
   }
 
-  /** A line on stderr that the next one takes the place of; an empty one leaves nothing. For terminals only. */
+  /** Shows a status line on stderr that the next one replaces; an empty string removes it. Terminals only. */
   live(text: string): void {
     process.stderr.write(`${CLEAR_LINE}${text}`);
     this.in_line = text !== "";
   }
 
-  /** The one document of this call: JSON is indented for a terminal, else on one line. */
+  /** Prints the only document of this call: JSON is indented on a terminal, otherwise on one line. */
   async document(value: unknown): Promise<void> {
     if (this.format === "yaml") this.#write((await import("./yaml-text.ts")).yamlText(value));
     else this.#write(`${jsonText(value, process.stdout.isTTY ? 2 : undefined)}\n`);
   }
 
-  /** One of many documents that come by and by: JSON on a line each, YAML behind a line of dashes. */
+  /** Prints one document of a stream: JSON on one line each, YAML after a `---` line. */
   async record(value: unknown): Promise<void> {
     if (this.format === "yaml") this.#write(`---\n${(await import("./yaml-text.ts")).yamlText(value)}`);
     else this.#write(`${jsonText(value)}\n`);
   }
 
-  /** The result: as a document when asked for, else as `people` writes it. What is long goes through the pager. */
+  /** Prints the result: as a document if requested, otherwise as `people` writes it. Long output goes through the pager. */
   async result(value: unknown, people: () => void | Promise<void>): Promise<void> {
     const { pager } = this.#options;
     const show = async (): Promise<void> => (this.structured ? this.document(value) : people());
@@ -165,7 +165,7 @@ export class Output {
     else this.#held.push(text);
   }
 
-  /** Rows in columns without borders. */
+  /** Prints rows in columns without borders. */
   async table<T>(rows: readonly T[], columns: readonly Column<T>[]): Promise<void> {
     const { default: Table } = await import("cli-table3");
     const shown = await this.#choose(columns);
@@ -188,19 +188,19 @@ export class Output {
         const column = named.get(columnName(name));
         if (column !== undefined) return column;
         const { usage } = await import("./failure.ts");
-        throw usage(`there is no column ${name}`, `There are ${[...named.keys()].join(", ")}.`);
+        throw usage(`unknown column ${name}`, `Available columns: ${[...named.keys()].join(", ")}.`);
       }),
     );
   }
 
-  /** Names and values under each other; a value of undefined is left out. */
+  /** Prints names and values line by line; undefined values are omitted. */
   details(pairs: readonly (readonly [string, unknown])[]): void {
     const shown = pairs.filter(([, value]) => value !== undefined);
     const width = Math.max(...shown.map(([name]) => name.length));
     for (const [name, value] of shown) this.line(`${this.paint("quiet", name.padEnd(width)).rendered}  ${render(value)}`);
   }
 
-  /** The end of a command that did not succeed. */
+  /** Prints the error of a failed command. */
   async fail(failure: Failure, debug: boolean): Promise<void> {
     const { red, dim } = this.#error_colors;
     if (this.structured && failure.document !== undefined) await this.document(failure.document);
@@ -218,5 +218,5 @@ const tones = (colors: Colors): Record<Tone, (text: string) => string> => ({
   strong: colors.bold,
 });
 
-/** A title as it is typed behind --columns: `LAST SEEN` is `last-seen`. */
+/** Returns a title as typed after --columns: `LAST SEEN` is `last-seen`. */
 const columnName = (title: string): string => title.trim().toLowerCase().replaceAll(/[ _]/g, "-");

@@ -3,14 +3,14 @@ import { constants } from "node:os";
 import process from "node:process";
 import { stripVTControlCharacters } from "node:util";
 
-/** What a shell answers when the command of the pager is not there. */
+/** Exit codes of a shell that cannot find or run the pager. */
 const NOT_FOUND = 127;
 
-/** Whether a text is longer than the terminal is high, lines that wrap counted as what they take. */
+/** Returns whether a text is longer than the terminal, counting wrapped lines. */
 export function isLong(text: string, terminal: { rows: number; columns: number }): boolean {
   let rows = 0;
   for (const line of text.split("\n")) {
-    // Colours take no room; that wide characters take two only brings the pager a little late.
+    // Colors take no space. Double-width characters are counted as one, so the pager may start slightly late.
     const width = stripVTControlCharacters(line).length;
     rows += Math.max(1, Math.ceil(width / terminal.columns));
     if (rows > terminal.rows) return true;
@@ -19,16 +19,16 @@ export function isLong(text: string, terminal: { rows: number; columns: number }
 }
 
 /**
- * Shows a text in the pager, and resolves when the person leaves it. False when there is no such program: the text is
- * then still to be shown.
+ * Shows a text in the pager and resolves when the user exits it. Returns false if the pager is not installed: the caller then prints the
+ * text.
  */
 export async function page(text: string, pager: { command: string; env: NodeJS.ProcessEnv }): Promise<boolean> {
   const child = spawn(pager.command, { shell: true, env: pager.env, stdio: ["pipe", "inherit", "inherit"] });
-  // Ctrl-C is the pager's own: it stops a search there, say.
+  // Ctrl-C belongs to the pager, for example to stop a search.
   const ignore = (): void => {};
   const listeners = process.listeners("SIGINT");
   process.removeAllListeners("SIGINT").on("SIGINT", ignore);
-  // Leaving it early closes the pipe.
+  // Exiting the pager early closes the pipe.
   child.stdin.on("error", ignore);
   child.stdin.end(text);
   const code = await new Promise<number | null>((resolve) => {

@@ -6,7 +6,7 @@ import { OUTPUT_FORMATS, type OutputFormat } from "./formats.ts";
 import { type Noun, registry, type Verb } from "./registry.ts";
 import { type Topic, topics } from "./topics.ts";
 
-/** Flags that every command takes, in front of it or behind it. */
+/** Flags of every command, accepted before or after it. */
 export interface GlobalOptions {
   json?: boolean;
   output?: OutputFormat;
@@ -18,12 +18,12 @@ export interface GlobalOptions {
   org?: string;
 }
 
-/** The command that an error of commander is about: its help is what to read next. */
+/** The command that caused a commander error: its help is the next step. */
 export const failedCommands = new WeakMap<CommanderError, Command>();
 
 /**
- * The command tree. Commands have names and summaries only until they are called or their help is: `complete` gives a
- * noun its verbs, and a verb its arguments and options.
+ * Builds the command tree. Commands initially have names and summaries only: `complete` loads a noun's verbs, or a verb's arguments and
+ * options, when it is called or its help is shown.
  */
 export function buildProgram(act: Act): { program: Command; complete: (command: Command) => Promise<void> } {
   const pending = new Map<Command, () => void | Promise<void>>();
@@ -59,19 +59,17 @@ export function buildProgram(act: Act): { program: Command; complete: (command: 
 
 function addRoot(): Command {
   return new Command("rf")
-    .description("The command line of Robofleet: releases, deployments, configs, logs and robots.")
+    .description("The command line of Robofleet: manage releases, deployments, configs, logs and robots.")
     .usage("<command> [options]")
     .version(describeVersion(metadata.version), "-V, --version", "Show the version")
-    .addOption(
-      new Option("-o, --output <format>", "How the result is printed (default: table, or as `rf settings` says)").choices(OUTPUT_FORMATS),
-    )
+    .addOption(new Option("-o, --output <format>", "Output format (default: table, or the `output` setting)").choices(OUTPUT_FORMATS))
     .option("--json", "Print exactly one JSON document on stdout: the same as -o json")
-    .option("--columns <names>", "Columns of a table to show, such as id,name", (names: string) => names.split(","))
-    .option("--no-headers", "Print tables without their titles")
-    .option("--no-pager", "Print what is longer than the terminal instead of showing it in $PAGER")
+    .option("--columns <names>", "Table columns to show, such as id,name", (names: string) => names.split(","))
+    .option("--no-headers", "Print tables without a header row")
+    .option("--no-pager", "Print long output instead of showing it in $PAGER")
     .option("--base-url <url>", "Address of the service, for this call")
-    .option("--profile <name>", "Profile of the credentials file")
-    .option("--org <id>", "Org to act in, when the token has several")
+    .option("--profile <name>", "Profile in the credentials file")
+    .option("--org <id>", "Org to use, if the token has several")
     .helpOption("-h, --help", "Show help")
     .helpCommand("help [command]", "Show the help of a command or topic")
     .configureHelp({ showGlobalOptions: true })
@@ -86,7 +84,7 @@ function addTopic(program: Command, { name, summary }: Topic): void {
     .action(async () => void process.stdout.write((await import("./topic-texts.ts")).topicText(name)));
 }
 
-/** Commander then throws instead of ending the process, and the error knows its command. */
+/** Makes commander throw instead of exiting, and records which command failed. */
 function watchErrors(command: Command): Command {
   return command.exitOverride((error) => {
     failedCommands.set(error, command);
@@ -94,7 +92,7 @@ function watchErrors(command: Command): Command {
   });
 }
 
-/** Words of a command as they are typed: `rf robots list`. */
+/** Returns the words of a command as typed: `rf robots list`. */
 export function commandPath(command: Command): string {
   return command.parent === null ? command.name() : `${commandPath(command.parent)} ${command.name()}`;
 }

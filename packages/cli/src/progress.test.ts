@@ -2,18 +2,18 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Speed } from "./progress.ts";
 
-test("the speed is that of the last ten seconds, and nobody says one before there is something to say", () => {
+test("measures speed over the last ten seconds and returns none without data", () => {
   const speed = new Speed();
   assert.equal(speed.at(0, 0), undefined);
   assert.equal(speed.at(400, 40), undefined);
   assert.equal(speed.at(1_000, 100), 100);
   for (let at_ms = 1_000; at_ms <= 60_000; at_ms += 100) speed.at(at_ms, at_ms / 10);
-  // Ten times as fast from now on: after ten seconds the minute before does not count any more.
+  // Ten times as fast: after ten seconds the previous minute no longer counts.
   for (let at_ms = 60_100; at_ms <= 71_000; at_ms += 100) speed.at(at_ms, 6_000 + (at_ms - 60_000));
   assert.equal(Math.round(speed.at(71_100, 6_000 + 11_100) ?? 0), 1_000);
 });
 
-test("where the upload begins does not count as speed, nor what was lost, nor a time in which nothing moved", () => {
+test("ignores the resume offset, lost bytes and idle time when measuring speed", () => {
   const speed = new Speed();
   speed.at(0, 5_000_000);
   assert.equal(speed.at(1_000, 5_000_100), 100);

@@ -7,13 +7,13 @@ export interface Progress {
   stop(): void;
 }
 
-/** Work that is shorter than this shows no bar. */
+/** Tasks shorter than this show no bar. */
 const SHOW_TOTAL_MIN = 1_000_000;
-/** The speed is that of so long a time: what was fast an hour ago says nothing of the rest. */
+/** Window over which speed is measured, so that old speeds do not affect the estimate. */
 const SPEED_MS = 10_000;
 const MARK_MS = 500;
 
-/** A bar on stderr while it is a terminal, else nothing, with how fast it goes and how long it will take. `format` writes the amounts. */
+/** Shows a progress bar with speed and remaining time on stderr if it is a terminal, otherwise nothing. `format` formats the amounts. */
 export async function startProgress(out: Output, clock: Clock, title: string, format: (amount: number) => string): Promise<Progress> {
   if (!out.can_animate) return { update: () => {}, stop: () => {} };
   const { default: progress } = await import("cli-progress");
@@ -24,7 +24,7 @@ export async function startProgress(out: Output, clock: Clock, title: string, fo
     barIncompleteChar: "─",
     hideCursor: true,
     clearOnComplete: true,
-    // Ctrl-C has its place: main.ts, or the command's own words.
+    // Ctrl-C is handled in main.ts or by the command.
     gracefulExit: false,
     stream: process.stderr,
   });
@@ -46,11 +46,11 @@ export async function startProgress(out: Output, clock: Clock, title: string, fo
   };
 }
 
-/** How fast an amount has grown of late. */
+/** Measures the recent growth rate of an amount. */
 export class Speed {
   #marks: { at_ms: number; done: number }[] = [];
 
-  /** Amount per second; undefined while nobody can say. An amount that fell back is counted anew. */
+  /** Returns the amount per second; undefined if there is too little data. A decrease restarts the measurement. */
   at(now_ms: number, done: number): number | undefined {
     if (done < (this.#marks.at(-1)?.done ?? 0)) this.#marks = [];
     if (now_ms - (this.#marks.at(-1)?.at_ms ?? -Infinity) >= MARK_MS) this.#marks.push({ at_ms: now_ms, done });

@@ -52,7 +52,7 @@ function refused(listed: SigningKeys, by: Key, known?: string): void {
   );
 }
 
-test("what the signing key said, and those whom it trusts, is proven; before the first key there is nothing to prove", () => {
+test("proves the keys from statements of the signing key and the keys that it trusts", () => {
   assert.equal(names(list([], [], { require_signature: false }), first), undefined);
   const one = say(1, [first], first);
   assert.deepEqual(names(list([one], [first]), first), ["first"]);
@@ -62,7 +62,7 @@ test("what the signing key said, and those whom it trusts, is proven; before the
   assert.deepEqual(names(list([one, two, three], [spare]), spare), ["spare"]);
 });
 
-test("a server that changes the list is refused, with every key that it lists", () => {
+test("rejects a changed key list and prints every listed key", () => {
   const one = say(1, [first], first);
   refused(list([one], [first, evil]), first);
   refused(list([one], [evil]), first);
@@ -72,14 +72,14 @@ test("a server that changes the list is refused, with every key that it lists", 
   refused(list([], [], { require_signature: true }), first);
 });
 
-test("a server that makes statements of its own is refused", () => {
+test("rejects statements forged by the server", () => {
   const one = say(1, [first], first);
   refused(list([one, say(2, [first, evil], evil)], [first, evil]), first);
   refused(list([say(1, [first, evil], evil)], [first, evil]), first);
   refused(list([{ ...say(1, [first, evil], evil), key_id: first.id }], [first, evil]), first);
 });
 
-test("a key that has signed nothing yet is vouched for by one that the maker knows", () => {
+test("accepts a signing key without statements if --known names a trusted key", () => {
   const honest = [say(1, [first], first), say(2, [first, spare], first)];
   refused(list(honest, [first, spare]), spare);
   assert.deepEqual(names(list(honest, [first, spare]), spare, first.id), ["first", "spare"]);

@@ -9,14 +9,14 @@ export type SigningKeys = Body<"getSigningKeys">["data"];
 export interface Anchors {
   /** The key that signs the next statement: base64 of its raw public half. */
   public_key: string;
-  /** Id of a key that the maker knows to be trusted, where the signing key has signed no statement yet. */
+  /** Id of a key that the user knows to be trusted, for a signing key that has not signed a statement yet. */
   known?: string | undefined;
 }
 
 /**
- * What the org's signed statements prove to be trusted now, walked as robots walk them, from the latest one that a key signed of
- * which the maker knows; undefined while the org never had a key. Whoever signs the next statement vouches for all that it repeats,
- * so what the server merely lists counts for nothing: a Failure when the statements do not prove the list, or no key is known.
+ * Returns the keys that the org's signed statements prove to be trusted, verified as robots do, starting from the latest statement signed
+ * by an anchor; undefined if the org never had a key. The signer of the next statement vouches for everything in it, so the server's list
+ * alone proves nothing. Throws a Failure if the statements do not prove the list or no anchor is found.
  */
 export function provenTrust(listed: SigningKeys, anchors: Anchors): Trust | undefined {
   const { org_id, serial, statements } = listed;
@@ -33,7 +33,7 @@ function walk(org_id: string, statements: SigningKeys["statements"], { public_ke
     const trust = signed && parseTrustStatement(signed.text);
     return signed === undefined || trust?.org_id !== org_id ? [] : [{ signed, trust }];
   });
-  // An id is a hash of its key: whoever names the key of an id names the right one.
+  // An id is a hash of its key, so a key with this id is the right one.
   const named = said.flatMap(({ trust }) => trust.keys.map((key) => key.public_key)).filter((key) => keyIdOf(key) === known);
   const believed = [public_key, ...named.slice(0, 1)];
   const start = said.findLastIndex(({ signed }) => believed.some((key) => isSignedBy(signed, key)));
@@ -55,11 +55,11 @@ function isSame(listed: SigningKeys, trust: Trust): boolean {
 
 function unproven({ keys }: SigningKeys, { public_key, known }: Anchors): Failure {
   const id = known ?? keyIdOf(public_key);
-  return new Failure(EXIT.error, `the keys that the server lists are not proven by what the key ${id} has signed: nothing was signed`, {
+  return new Failure(EXIT.error, `the keys that the server lists are not proven by statements that key ${id} signed; nothing was signed`, {
     hints: [
       "The server lists:",
       ...keys.map((key) => line`  ${keyIdOf(key.public_key)} ${key.name}${key.revoked_at === null ? "" : ", revoked"}`),
-      "Is the --sign key trusted, but has never changed the keys? Name one that you know has: --known <id>",
+      "If the --sign key is trusted but has never changed the keys, name one that has: --known <id>",
     ],
   });
 }

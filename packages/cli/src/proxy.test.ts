@@ -9,7 +9,7 @@ const LIMIT = { timeout: 120_000 };
 const AUTHORITY = ["--base-url", "https://fleet.invalid"];
 
 test(
-  "requests, streams and the first look at an authority go through the proxy of the environment, unless NO_PROXY names the host",
+  "uses the proxy of the environment for requests, streams and the certificate check, except for hosts in NO_PROXY",
   LIMIT,
   async (t) => {
     const asked: string[] = [];

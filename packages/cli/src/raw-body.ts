@@ -3,7 +3,7 @@ import { Readable, Writable } from "node:stream";
 import process from "node:process";
 import { plain } from "./text.ts";
 
-/** Prints the body of an answer byte for byte; for a terminal without what would act on it. */
+/** Prints a response body byte for byte; on a terminal, control characters are made visible. */
 export async function printBody(response: Response): Promise<void> {
   if (response.body === null) return;
   const source = Readable.fromWeb(response.body);

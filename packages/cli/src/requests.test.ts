@@ -9,7 +9,7 @@ import { type Script, ScriptedPeer } from "./testing/scripted-peer.ts";
 const TIMEOUT = { timeout: 120_000 };
 const UUID_V4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** Answers every list with nothing and everything else with the fields that `rf` reads. */
+/** Responds to every list with no items and to all else with the fields that `rf` reads. */
 const anything: Script = ({ line }) => {
   const is_list = /^GET \S*(s|logs|timeline|events|deployments)(\?\S*)?$/.test(line);
   const data = {
@@ -27,7 +27,7 @@ const anything: Script = ({ line }) => {
   return { body: is_list ? { items: [], next_cursor: null } : { data } };
 };
 
-/** What is typed, and what the service is asked: method, path and body. */
+/** Arguments, and the expected request: method, path and body. */
 const calls: [string[], string, unknown?][] = [
   [["robots", "list"], "GET /api/robots"],
   [["robots", "show", "rob_1"], "GET /api/robots/rob_1"],
@@ -74,7 +74,7 @@ const calls: [string[], string, unknown?][] = [
   ],
 ];
 for (const [args, line, body] of calls) {
-  test(`rf ${args.join(" ")} asks ${line}`, TIMEOUT, async () => {
+  test(`rf ${args.join(" ")} requests ${line}`, TIMEOUT, async () => {
     await using home = await RfHome.make();
     await using service = await ScriptedPeer.start(anything);
     const { code, stdout, stderr } = await home.run([...args, "--json"], { env: service.env });
@@ -87,7 +87,7 @@ for (const [args, line, body] of calls) {
   });
 }
 
-test("a deployment has a fresh UUIDv4 as its key, or the one that was given", TIMEOUT, async () => {
+test("a deployment uses a fresh UUIDv4 or the given idempotency key", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(anything);
   for (const extra of [[], [], ["--idempotency-key", "mine"]])
@@ -113,7 +113,7 @@ test("configs set for a fleet or robot sets the value in that scope, then deploy
   }
 });
 
-test("the admin token is sent to admin routes; without one nothing is", TIMEOUT, async () => {
+test("sends the admin token to admin routes, and no other token", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(anything);
   await home.run(["orgs", "list"], { env: { ...service.env, ROBOFLEET_ADMIN_TOKEN: "from-env" } });
@@ -125,7 +125,7 @@ test("the admin token is sent to admin routes; without one nothing is", TIMEOUT,
   );
 });
 
-test("a list follows the cursor to its end; --limit cuts it and asks for no more than that", TIMEOUT, async () => {
+test("a list follows all pages; --limit stops it and requests no more rows", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const robots = Array.from({ length: 5 }, (_, at) => ({ id: `rob_${at}` }));
   await using service = await ScriptedPeer.start(({ line }) => {
@@ -151,7 +151,7 @@ const statuses: [number, string, number][] = [
   [500, "internal_server_error", 1],
 ];
 for (const [status, code, exit_code] of statuses) {
-  test(`${status} exits ${exit_code}, in words on stderr and with --json as the service said it on stdout`, TIMEOUT, async () => {
+  test(`${status} exits ${exit_code} with a message on stderr, and with --json the response body on stdout`, TIMEOUT, async () => {
     await using home = await RfHome.make();
     const body = { error: { code, message: "robot rob_1 is \u001b[31mred" } };
     await using service = await ScriptedPeer.start(() => ({ status, body }));
@@ -163,7 +163,7 @@ for (const [status, code, exit_code] of statuses) {
   });
 }
 
-test("a release is created with digest and size, then uploaded; what is stored is not sent again", TIMEOUT, async () => {
+test("creates a release with digest and size, then uploads it unless it is already stored", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const content = Buffer.alloc(70_000, "bundle");
   const file = path.join(home.directory, "nav-1.4.0.tar.gz");
@@ -205,10 +205,10 @@ test("a release is created with digest and size, then uploaded; what is stored i
   assert.equal(JSON.parse(service.asked[4]!.body).kind, "container_image");
 });
 
-test("a file that is not there and a directory are sentences", TIMEOUT, async () => {
+test("prints an error for a missing file and for a directory", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const gone = await home.run(["releases", "push", "nothing-here.tar"], { env: { ROBOFLEET_TOKEN: "t" } });
-  assert.deepEqual([gone.code, gone.stderr], [1, "error: nothing-here.tar: there is no such file\n"]);
+  assert.deepEqual([gone.code, gone.stderr], [1, "error: nothing-here.tar: no such file or directory\n"]);
   const directory = await home.run(["releases", "push", home.directory], { env: { ROBOFLEET_TOKEN: "t" } });
   assert.equal(directory.code, 2);
   assert.match(directory.stderr, /is a directory\n {2}Pack it first: tar -czf/);

@@ -24,33 +24,33 @@ export interface RolloutFlags {
   verify?: number;
 }
 
-/** How a deployment reaches its robots: by flags, or the whole policy in a file. */
+/** Rollout options of a deployment: individual flags, or a policy file. */
 export const rolloutOptions = (command: Command): Command =>
   command
     .option(
       "--wave <size>",
-      "Up to 5% or 20 of the robots, or labels:zone=a; repeatable, one after the other; the rest comes last",
+      "Wave size: up to 5% or 20 robots, or labels:zone=a; repeatable, in order; the remaining robots form the last wave",
       collect,
     )
-    .option("--soak <time>", "How long a wave runs before the next, such as 10m", seconds)
-    .option("--gate", "After each wave wait for rf deployments promote")
-    .option("--max-parallel <n>", "Robots that are at it at the same time", wholeNumber(1))
-    .option("--max-unavailable <n>", "Robots that may be away at a time, 3 or 10%, of all or 10%/site, 10%/label:zone", unavailable)
-    .option("--fail-threshold <n>", "Robots that may fail, 3 or 10% of those that got it", amount)
-    .option("--min-decided <n>", "Robots that must have ended before that is looked at", wholeNumber(1))
-    .addOption(new Option("--on-failure <what>", "What follows when more fail").choices(["stop", "pause", "rollback"]))
-    .option("--window <cron>", "When robots may install, such as '0 2 * * 1-5'; they download at any time")
-    .option("--window-zone <zone>", "Time zone of the window, such as Europe/Berlin (UTC)")
-    .option("--window-minutes <n>", "How long the window is open (60)", wholeNumber(1))
-    .option("--expires-in <time>", "Give up what is not done by then, such as 3d", seconds)
-    .option("--max-attempts <n>", "Tries when the release does not reach a robot", wholeNumber(1))
-    .option("--verify <time>", "How long a robot watches the new version, such as 30s", seconds)
+    .option("--soak <time>", "Soak time of a wave before the next one starts, such as 10m", seconds)
+    .option("--gate", "Wait for rf deployments promote after each wave")
+    .option("--max-parallel <n>", "Maximum robots updating at once", wholeNumber(1))
+    .option("--max-unavailable <n>", "Maximum robots unavailable at once: 3 or 10%, in total, or 10%/site, 10%/label:zone", unavailable)
+    .option("--fail-threshold <n>", "Robots that may fail: 3, or 10% of the completed robots", amount)
+    .option("--min-decided <n>", "Minimum completed robots before the threshold applies", wholeNumber(1))
+    .addOption(new Option("--on-failure <what>", "Action when the threshold is exceeded").choices(["stop", "pause", "rollback"]))
+    .option("--window <cron>", "Maintenance window for installation, such as '0 2 * * 1-5'; downloads run at any time")
+    .option("--window-zone <zone>", "Time zone of the window, such as Europe/Berlin (default: UTC)")
+    .option("--window-minutes <n>", "Length of the window in minutes (default: 60)", wholeNumber(1))
+    .option("--expires-in <time>", "Cancel robots that have not started by then, such as 3d", seconds)
+    .option("--max-attempts <n>", "Maximum attempts to deliver the release to a robot", wholeNumber(1))
+    .option("--verify <time>", "How long a robot verifies the new version, such as 30s", seconds)
     .option("--policy <file>", "The whole policy as YAML or JSON, instead of the flags above");
 
 function amount(text: string): { percent: number } | { count: number } {
   const match = /^(\d+(?:\.\d+)?)(%?)$/.exec(text);
   if (match === null || (match[2] === "" && !Number.isInteger(Number(match[1]))))
-    throw new InvalidArgumentError("It takes a number of robots or a part of them: 3 or 10%.");
+    throw new InvalidArgumentError("Expected a number or percentage of robots: 3 or 10%.");
   return match[2] === "%" ? { percent: Number(match[1]) } : { count: Number(match[1]) };
 }
 
@@ -66,7 +66,7 @@ function waveOf(text: string): Wave {
     try {
       return amount(text);
     } catch {
-      throw usage(`--wave ${text} is no wave`, "Write 5%, 20 or labels:zone=a.");
+      throw usage(`--wave ${text} is not a valid wave`, "Use 5%, 20 or labels:zone=a.");
     }
   }
   const pairs = text
@@ -74,7 +74,7 @@ function waveOf(text: string): Wave {
     .split(",")
     .map((pair) => {
       const at = pair.indexOf("=");
-      if (at < 1) throw usage(`--wave ${text} is no wave`, "Write labels as key=value with commas between: labels:zone=a,type=lift");
+      if (at < 1) throw usage(`--wave ${text} is not a valid wave`, "Separate key=value labels with commas: labels:zone=a,type=lift");
       return [pair.slice(0, at), pair.slice(at + 1)] as const;
     });
   return { labels: Object.fromEntries(pairs) };
@@ -91,14 +91,14 @@ const PLAIN: readonly (keyof RolloutFlags)[] = [
   "windowMinutes",
 ];
 
-/** The policy that the flags or the file say; undefined: none of them does. `now` is what --expires-in counts from. */
+/** Returns the policy from the flags or the file; undefined if neither is given. --expires-in is relative to `now`. */
 export async function readRollout(flags: RolloutFlags, now: Date): Promise<Rollout | undefined> {
   if (flags.policy !== undefined) return readPolicy(flags);
   const { wave, soak, gate, failThreshold, minDecided, window, windowZone, windowMinutes } = flags;
-  if (wave === undefined && (soak !== undefined || gate)) throw usage("--soak and --gate are about waves: add --wave 5%");
-  if (failThreshold === undefined && minDecided !== undefined) throw usage("--min-decided is about a threshold: add --fail-threshold 10%");
+  if (wave === undefined && (soak !== undefined || gate)) throw usage("--soak and --gate need waves: add --wave 5%");
+  if (failThreshold === undefined && minDecided !== undefined) throw usage("--min-decided needs a threshold: add --fail-threshold 10%");
   if (window === undefined && (windowZone !== undefined || windowMinutes !== undefined))
-    throw usage("--window-zone and --window-minutes are about a window: add --window '0 2 * * *'");
+    throw usage("--window-zone and --window-minutes need a window: add --window '0 2 * * *'");
   const rollout: Rollout = {
     ...(wave === undefined
       ? {}
@@ -133,11 +133,10 @@ const OTHERS: readonly (keyof RolloutFlags)[] = [
   "verify",
 ];
 
-/** Its fields are the service's own, which refuses what it does not know. */
+/** The service validates the fields and rejects unknown ones. */
 async function readPolicy(flags: RolloutFlags): Promise<Rollout> {
   const file = flags.policy as string;
-  if (OTHERS.some((name) => flags[name] !== undefined))
-    throw usage("--policy is the whole policy: leave the other flags of the rollout out");
+  if (OTHERS.some((name) => flags[name] !== undefined)) throw usage("--policy replaces the other rollout flags: remove them");
   let policy: unknown;
   try {
     policy = parse(await readFile(file, "utf8"));
@@ -145,6 +144,9 @@ async function readPolicy(flags: RolloutFlags): Promise<Rollout> {
     throw usage(`${file} cannot be read as a policy: ${error instanceof Error ? error.message : String(error)}`);
   }
   if (typeof policy !== "object" || policy === null || Array.isArray(policy))
-    throw usage(`${file} holds no policy`, "It is an object such as: {waves: [{percent: 5, soak_seconds: 600}], max_parallel: 20}");
+    throw usage(
+      `${file} does not contain a policy`,
+      "Expected an object such as: {waves: [{percent: 5, soak_seconds: 600}], max_parallel: 20}",
+    );
   return policy;
 }

@@ -15,14 +15,14 @@ export interface RoleOptions {
   fleet?: string[];
 }
 
-/** A role, and the sites and fleets that it is limited to. */
+/** Adds the options for a role and the sites and fleets that it is limited to. */
 export const roleOptions = (command: Command, what: string, options: { mandatory: boolean }): Command =>
   command
-    .addOption(new Option("--role <role>", `What ${what} may do`).choices(ROLES).makeOptionMandatory(options.mandatory))
-    .option("--site <id>", "Only at this site (repeatable; default: the whole org)", collect)
-    .option("--fleet <id>", "Only in this fleet (repeatable)", collect);
+    .addOption(new Option("--role <role>", `Role of ${what}`).choices(ROLES).makeOptionMandatory(options.mandatory))
+    .option("--site <id>", "Limit to this site (repeatable; default: the whole org)", collect)
+    .option("--fleet <id>", "Limit to this fleet (repeatable)", collect);
 
-/** Undefined when none was said: what is there then stays, and what is new reaches the whole org. */
+/** Returns undefined if no scope was given: an update keeps the current scopes, and a new object covers the whole org. */
 export function scopesOf({ site = [], fleet = [] }: RoleOptions): Scope[] | undefined {
   if (site.length + fleet.length === 0) return undefined;
   return [...site.map((site_id) => ({ site_id })), ...fleet.map((fleet_id) => ({ fleet_id }))];

@@ -6,14 +6,14 @@ import { changeToml, isTable, readToml, textOf } from "./toml-file.ts";
 
 const seenPath = (environment: Environment): string => configPath(environment, "signing-keys.toml");
 
-/** The highest serial of an org's statements of signing keys that this machine has proof of; 0 when there was none. */
+/** Returns the highest serial of an org's key statements that this machine has verified; 0 if none. */
 async function seenSerial(environment: Environment, org_id: string): Promise<number> {
   const content = await readToml(seenPath(environment));
   const org = isTable(content.orgs) ? content.orgs[org_id] : undefined;
   return isTable(org) ? Number(textOf(org.serial) ?? 0) : 0;
 }
 
-/** Keeps that the org's statements have come to this serial: it only rises. */
+/** Stores the serial of the org's verified statements; it never decreases. */
 export async function rememberSerial(environment: Environment, org_id: string, serial: number): Promise<void> {
   if (serial <= (await seenSerial(environment, org_id))) return;
   const { editToml } = await import("./toml-edit.ts");
@@ -21,16 +21,20 @@ export async function rememberSerial(environment: Environment, org_id: string, s
 }
 
 /**
- * Throws a Failure when this is not above every serial that was seen: a server that hides what was said last would have the
- * next statement repeat keys that were revoked, or take a number that robots have heard before and do not listen to.
+ * Throws a Failure unless the serial is above every serial seen before. A server that hides the latest statement would make the next one
+ * repeat revoked keys, or reuse a number that robots have seen and therefore ignore.
  */
 export async function requireUnseen(environment: Environment, org_id: string, serial: number): Promise<void> {
   const seen = await seenSerial(environment, org_id);
   if (serial > seen) return;
-  throw new Failure(EXIT.error, `the server says that the keys are at ${serial - 1}, but they were at ${seen} before: nothing was signed`, {
-    hints: [
-      "It hides a change of the keys, or is a restored copy that has lost one.",
-      `Robots that heard of ${seen} take nothing below it. What this machine has seen stands in ${seenPath(environment)}.`,
-    ],
-  });
+  throw new Failure(
+    EXIT.error,
+    `the server's keys are at serial ${serial - 1}, but this machine has seen serial ${seen}; nothing was signed`,
+    {
+      hints: [
+        "The server hides a key change, or was restored from an old backup.",
+        `Robots that have seen ${seen} ignore lower serials. This machine's record is in ${seenPath(environment)}.`,
+      ],
+    },
+  );
 }

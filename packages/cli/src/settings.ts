@@ -6,12 +6,12 @@ import type { OutputOptions } from "./output.ts";
 import type { GlobalOptions } from "./program.ts";
 import { readToml, textOf } from "./toml-file.ts";
 
-/** Kept apart from the credentials: a logout leaves them. */
+/** Separate from the credentials: a logout keeps the settings. */
 export const settingsPath = (environment: Environment): string => configPath(environment, "settings.toml");
 
 export const SETTINGS = {
-  output: { meaning: "How results are printed", choices: OUTPUT_FORMATS },
-  pager: { meaning: "Command that shows what is longer than the terminal; cat for none", choices: undefined },
+  output: { meaning: "Output format", choices: OUTPUT_FORMATS },
+  pager: { meaning: "Command that shows long output; cat disables it", choices: undefined },
 } as const;
 export type SettingName = keyof typeof SETTINGS;
 export const SETTING_NAMES = Object.keys(SETTINGS) as SettingName[];
@@ -19,7 +19,7 @@ export const SETTING_NAMES = Object.keys(SETTINGS) as SettingName[];
 export interface Settings {
   output: OutputFormat | undefined;
   pager: string | undefined;
-  /** What the file says that cannot be, in words. */
+  /** Describes an invalid setting in the file. */
   problem: string | undefined;
 }
 
@@ -29,27 +29,28 @@ export async function readSettings(environment: Environment): Promise<Settings> 
   const output = textOf(content.output);
   const pager = textOf(content.pager);
   if (output === undefined || isOutputFormat(output)) return { output, pager, problem: undefined };
-  return { output: undefined, pager, problem: `output in ${file} is "${output}", and can be ${OUTPUT_FORMATS.join(", ")}` };
+  return { output: undefined, pager, problem: `output in ${file} is "${output}"; valid values are ${OUTPUT_FORMATS.join(", ")}` };
 }
 
-/** How this call prints: flags before the environment before the settings. `warn` is told of settings that cannot be. */
+/** Returns the output options: flags override the environment, which overrides the settings. Invalid settings go to `warn`. */
 export async function outputOptions(flags: GlobalOptions, environment: Environment, warn: (text: string) => void): Promise<OutputOptions> {
-  if (flags.json && flags.output !== undefined && flags.output !== "json") throw usage(`--json and -o ${flags.output} exclude each other`);
+  if (flags.json && flags.output !== undefined && flags.output !== "json")
+    throw usage(`--json and -o ${flags.output} cannot be used together`);
   const given = flags.json ? "json" : flags.output;
   const may_page = flags.pager && process.stdout.isTTY;
-  // A call that needs nothing of the file does not fail for it.
+  // A call that does not need the file must not fail because of it.
   const settings = given !== undefined && !may_page ? undefined : await readOrWarn(environment, warn);
   if (settings?.problem !== undefined) warn(settings.problem);
   const format = given ?? settings?.output ?? "table";
   const { columns, headers } = flags;
   if (columns !== undefined && format !== "table" && format !== "wide")
-    throw usage(`--columns is for tables, and -o ${format} prints none`);
+    throw usage(`--columns applies to tables only, not to -o ${format}`);
   const command = (environment.pager ?? settings?.pager ?? "less").trim();
   const paged = may_page && command !== "" && command !== "cat";
   return { format, headers, columns, pager: paged ? { command, env: environment.pagerEnvironment() } : undefined };
 }
 
-/** A file that cannot be read is no reason to do nothing. */
+/** An unreadable settings file is only a warning. */
 async function readOrWarn(environment: Environment, warn: (text: string) => void): Promise<Settings | undefined> {
   try {
     return await readSettings(environment);

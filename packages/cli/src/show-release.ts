@@ -4,20 +4,20 @@ import { bytes, relative } from "./duration.ts";
 import { labelsText } from "./labels.ts";
 import { parseReleaseStatement, parseSignedText } from "@robofleet/protocol/signatures";
 
-/** By whom it was signed, as what and for how long; undefined when it was not. */
+/** Formats the signature: key, version, expiry; undefined if the release is unsigned. */
 function signatureText(context: Context, signature: unknown): string | undefined {
   const signed = parseSignedText(signature);
   const statement = signed && parseReleaseStatement(signed.text);
   if (signed === undefined || statement === undefined) return undefined;
   const { version, minimum_version, expires_at, robots, labels } = statement;
   const parts = [`by key ${signed.key_id}`, `version ${version}`, `expires ${relative(expires_at, context.now())}`];
-  if (minimum_version > 0) parts.push(`withdraws what is below ${minimum_version}`);
+  if (minimum_version > 0) parts.push(`withdraws versions below ${minimum_version}`);
   if (robots !== null) parts.push(`for robots ${robots.join(", ")}`);
   if (labels !== null) parts.push(`for robots with ${labelsText(labels)}`);
   return parts.join(", ");
 }
 
-/** How many layers an image has, and how much they are: what a robot fetches that has none of them. */
+/** Formats the number and total size of an image's layers, which a robot with none of them downloads. */
 const layersText = (images: NonNullable<Body<"getRelease">["data"]["images"]>): string =>
   images
     .map(({ platform, layers }) => {

@@ -19,15 +19,19 @@ export interface SignOptions {
 
 export function signOptions(command: Command): Command {
   return command
-    .option("--sign <key>", "Sign it with the Ed25519 private key in this PEM file, on this machine")
-    .option("--release-version <n>", "Signed: grows with each release of the app (default: the time in seconds)", wholeNumber(0))
-    .option("--minimum-version <n>", "Signed: robots that ran this release take nothing below it any more", wholeNumber(0))
-    .option("--signature-days <n>", "Signed: nobody installs it later than this (default: 365)", wholeNumber(1))
-    .option("--for-robot <id>", "Signed: only this robot takes it; repeatable", collect)
-    .option("--for-label <key=value>", "Signed: only robots that were started with this label take it; repeatable", collect);
+    .option("--sign <key>", "Sign the release on this machine with the Ed25519 private key in this PEM file")
+    .option(
+      "--release-version <n>",
+      "Signed version, which increases with each release of the app (default: Unix time in seconds)",
+      wholeNumber(0),
+    )
+    .option("--minimum-version <n>", "Signed: robots that ran this release reject lower versions", wholeNumber(0))
+    .option("--signature-days <n>", "Signed: robots reject the release after this many days (default: 365)", wholeNumber(1))
+    .option("--for-robot <id>", "Signed: only this robot accepts it (repeatable)", collect)
+    .option("--for-label <key=value>", "Signed: only robots started with this label accept it (repeatable)", collect);
 }
 
-/** What is created on the server: the body of the request, its defaults filled in. */
+/** The request body of a new release, with defaults applied. */
 export interface UnsignedRelease {
   tag: string;
   app?: string | undefined;
@@ -36,11 +40,11 @@ export interface UnsignedRelease {
   artifact_size: number;
   image?: string | undefined;
   manifest?: Record<string, unknown> | undefined;
-  /** In an image's archive that is uploaded. */
+  /** Images in an uploaded archive. */
   images: readonly { config: { sha256: string } }[];
 }
 
-/** The signature of a release, made on this machine; undefined when none is asked for. */
+/** Signs a release on this machine; undefined if not requested. */
 export async function signatureOf(
   client: Client,
   now: Date,
@@ -52,13 +56,12 @@ export async function signatureOf(
     const alone = (["releaseVersion", "minimumVersion", "signatureDays", "forRobot", "forLabel"] as const).find(
       (name) => options[name] !== undefined,
     );
-    if (alone !== undefined)
-      throw usage(`--${alone.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} is of the signature: say --sign <key> too`);
+    if (alone !== undefined) throw usage(`--${alone.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} needs --sign <key>`);
     return undefined;
   }
   const private_key = await readSigningKey(sign);
   const version = releaseVersion ?? Math.floor(now.getTime() / 1_000);
-  if (minimumVersion > version) throw usage(`--minimum-version ${minimumVersion} is above the release's own version ${version}`);
+  if (minimumVersion > version) throw usage(`--minimum-version ${minimumVersion} is above the release's version ${version}`);
   const { tag, app = "main", kind, artifact_sha256, artifact_size, image = null, manifest, images } = release;
   return signRelease(
     {

@@ -5,12 +5,12 @@ import type { SignedText, TrustedKey, TrustStatement } from "@robofleet/protocol
 import type { Context } from "./context.ts";
 import { usage } from "./failure.ts";
 
-/** The Ed25519 private key in a PEM file (PKCS 8, as `rf signing-keys new` and openssl write it). */
+/** Reads the Ed25519 private key from a PEM file (PKCS 8, as `rf signing-keys new` and openssl write it). */
 export async function readSigningKey(file: string): Promise<KeyObject> {
   return parsed(file, await readFile(file, "utf8"), createPrivateKey, "private");
 }
 
-/** The raw public key, in base64, of a PEM file that holds either half. */
+/** Reads the raw public key, in base64, from a PEM file with either half. */
 export async function readPublicKey(file: string): Promise<string> {
   const { publicKeyOf } = await import("@robofleet/protocol/signatures");
   return publicKeyOf(parsed(file, await readFile(file, "utf8"), createPublicKey, "public"));
@@ -21,15 +21,15 @@ function parsed(file: string, pem: string, parse: (pem: string) => KeyObject, ha
   try {
     key = parse(pem);
   } catch {
-    // The error's own words could quote the file.
-    throw usage(`${file} holds no ${half} key in PEM form`, "Make one: rf signing-keys new <file>");
+    // The original error message could quote the file.
+    throw usage(`${file} does not contain a ${half} key in PEM format`, "Create one: rf signing-keys new <file>");
   }
   if (key.asymmetricKeyType !== "ed25519")
-    throw usage(`${file} holds a key of another kind than Ed25519`, "Make one: rf signing-keys new <file>");
+    throw usage(`${file} contains a key that is not Ed25519`, "Create one: rf signing-keys new <file>");
   return key;
 }
 
-/** What the next statement says: all that the one before said, but for what is given. */
+/** The content of the next statement: the previous one with the given changes. */
 export interface KeyChange {
   require_signature?: boolean;
   keys?: (before: readonly TrustedKey[]) => TrustedKey[];
@@ -37,18 +37,18 @@ export interface KeyChange {
 
 export interface StatementOptions {
   sign: string;
-  /** Id of a key that the maker knows to be trusted. */
+  /** Id of a key that the user knows to be trusted. */
   known?: string;
   startOver?: boolean;
 }
 
 export const KNOWN_FLAG = "--known <id>";
-export const KNOWN_HELP = "Id of a key that you know to be trusted: proof of the present keys where the --sign key never changed them";
+export const KNOWN_HELP = "Id of a key that you trust; needed if the --sign key has never changed the keys";
 
 /**
- * Signs, on this machine, the statement that changes the org's keys, and sends it. What it repeats of the present ones is what
- * signed statements prove, not what the server lists. Throws a Failure when they do not prove it, and when they do not go on from
- * the last ones that this machine has seen.
+ * Signs the statement that changes the org's keys on this machine, and sends it. It repeats the current keys as proven by signed
+ * statements, not as the server lists them. Throws a Failure if the statements do not prove them, or do not continue from the last ones
+ * that this machine has seen.
  */
 export async function changeSigningKeys(
   context: Context,
@@ -63,7 +63,7 @@ export async function changeSigningKeys(
   const { publicKeyOf, signTrust } = await import("@robofleet/protocol/signatures");
   const { provenTrust } = await import("./proven-keys.ts");
   const { rememberSerial, requireUnseen } = await import("./seen-serial.ts");
-  // Whoever starts over trusts nobody of before, and has no key that could prove anything.
+  // Starting over discards the previous keys, so there is nothing to prove.
   const before = startOver ? { ...listed, keys: [] } : provenTrust(listed, { public_key: publicKeyOf(key), known });
   const present = before?.keys ?? [];
   const serial = (before?.serial ?? 0) + 1;

@@ -10,10 +10,10 @@ const TIMEOUT = { timeout: 120_000 };
 const TOKEN = "rf_user_secret";
 const robot = { id: "rob_1", name: "arm-1", status: "online" };
 const script: Script = ({ line }) => ({ body: line.includes("?") ? { items: [robot], next_cursor: null } : { data: robot } });
-/** The robot ends each stream as soon as it is open. */
+/** The robot closes each stream immediately after it opens. */
 const end = (socket: WebSocket): void => socket.close(4410, "seen enough");
 
-/** What `rf` asked of a service that writes down every request line, as a proxy does. */
+/** The request lines of `rf`, as a proxy would log them. */
 async function asked(words: readonly string[], on_output?: (child: ChildProcess, text: string) => void): Promise<Asked[]> {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(script, end);
@@ -40,9 +40,9 @@ for (const [words, path] of [
   [["robots", "topics", "rob_1", "list"], "/api/robots/rob_1/ros/topics/echo"],
   [["robots", "cp", "rob_1:/etc/hostname", "."], "/api/robots/rob_1/files/ws"],
 ] as const)
-  test(`rf ${words.join(" ")} puts no secret into a URL`, TIMEOUT, async () => assertNoSecret(await asked(words), path));
+  test(`rf ${words.join(" ")} sends no secret in a URL`, TIMEOUT, async () => assertNoSecret(await asked(words), path));
 
-test("rf robots forward puts no secret into a URL", TIMEOUT, async () => {
+test("rf robots forward sends no secret in a URL", TIMEOUT, async () => {
   let printed = "";
   let port: number | undefined;
   const requests = await asked(["robots", "forward", "rob_1", "0:80"], (child, text) => {
@@ -50,7 +50,7 @@ test("rf robots forward puts no secret into a URL", TIMEOUT, async () => {
     const listening = /127\.0\.0\.1:(\d+) →/.exec(printed)?.[1];
     if (listening === undefined || port !== undefined) return;
     port = Number(listening);
-    // The tunnel's end closes it: then there is nothing more to see.
+    // The end of the tunnel closes the connection.
     connect(port, "127.0.0.1")
       .resume()
       .on("error", () => {})

@@ -32,7 +32,7 @@ async function follow(
   return { ...result, lines: service.lines };
 }
 
-test("--follow prints a line a record, with what acts on a terminal escaped", TIMEOUT, async () => {
+test("--follow prints one line per record, with control characters escaped", TIMEOUT, async () => {
   const { code, stdout, lines } = await follow((socket) => {
     socket.send(JSON.stringify(record(1, "two\nlines \u001b[2J\u202e")));
     socket.send(JSON.stringify(record(2, "next")));
@@ -47,7 +47,7 @@ test("--follow prints a line a record, with what acts on a terminal escaped", TI
   assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/logs/ws"]);
 });
 
-test("--follow of a robot that is not connected prints what is stored, then `agent offline`, and exits 7", TIMEOUT, async () => {
+test("--follow of an offline robot prints stored records, then `agent offline`, and exits 7", TIMEOUT, async () => {
   const offline = (socket: WebSocket): void => {
     socket.send(JSON.stringify(record(1, "stored")));
     socket.close(4409, "agent offline");
@@ -62,10 +62,10 @@ test("--follow of a robot that is not connected prints what is stored, then `age
 
 const endings: [number, number, RegExp][] = [
   [4401, 4, /revoked or has expired/],
-  [4403, 4, /taken away/],
+  [4403, 4, /no longer permits/],
   [4404, 5, /removed/],
   [4410, 1, /robot ended the stream: not supported by this agent/],
-  [4429, 1, /too many streams/],
+  [4429, 1, /too many open streams/],
   [1013, 1, /restarting/],
   [1011, 1, /server ended the stream \(1011/],
 ];
@@ -77,10 +77,10 @@ for (const [close_code, exit_code, message] of endings) {
   });
 }
 
-test("a stream that is cut is said to be, and not silently opened again", TIMEOUT, async () => {
+test("reports a lost stream instead of silently reopening it", TIMEOUT, async () => {
   const { code, stderr, lines } = await follow((socket) => socket.terminate());
   assert.deepEqual([code, lines.length], [1, 1]);
-  assert.match(stderr, /was cut/);
+  assert.match(stderr, /lost/);
 });
 
 test("Ctrl-C on --follow exits 130", TIMEOUT, async () => {
@@ -159,7 +159,7 @@ test(
   },
 );
 
-test("deploy --watch exits 8 with the reason when it ends otherwise; --json is the final deployment", TIMEOUT, async () => {
+test("deploy --watch exits 8 with the reason for any other end; --json prints the final deployment", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const plan = { polls: [["queued", "in_progress", "rolled_back"]], reason: "health_check_failed" };
   await using service = await ScriptedPeer.start(watchScript(plan));
@@ -173,7 +173,7 @@ test("deploy --watch exits 8 with the reason when it ends otherwise; --json is t
   assert.deepEqual([program.code, JSON.parse(program.stdout)], [8, { data: deployment("rolled_back", "health_check_failed") }]);
 });
 
-test("Ctrl-C on --watch exits 130 and says that the deployment goes on", TIMEOUT, async () => {
+test("Ctrl-C on --watch exits 130 and states that the deployment continues", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(watchScript({ polls: [["in_progress"]] }));
   const { code, stderr } = await home.run(["deploy", "1.0", "--fleet", "fleet_1", "--watch"], {
@@ -183,10 +183,10 @@ test("Ctrl-C on --watch exits 130 and says that the deployment goes on", TIMEOUT
     },
   });
   assert.equal(code, 130);
-  assert.match(stderr, /the deployment goes on. See it: rf deployments watch dep_1/);
+  assert.match(stderr, /the deployment continues. Follow it: rf deployments watch dep_1/);
 });
 
-test("a server that restarts under --watch is waited for", TIMEOUT, async () => {
+test("--watch waits for a restarting server", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const script = watchScript({ polls: [["in_progress"], ["in_progress", "applied"]] });
   let polls = 0;
@@ -198,5 +198,5 @@ test("a server that restarts under --watch is waited for", TIMEOUT, async () => 
   });
   const { code, stdout } = await home.run(["deployments", "watch", "dep_1"], { env: service.env });
   assert.equal(code, 0);
-  assert.match(stdout, /starting, still trying/);
+  assert.match(stdout, /starting; retrying/);
 });

@@ -10,9 +10,9 @@ const TIMEOUT = { timeout: 120_000 };
 const MAIN = path.resolve(import.meta.dirname, "main.ts");
 const ESC = "\u001b[";
 
-/** Runs `rf` on a terminal that util-linux's script(1) makes; answers all that it printed. */
+/** Runs `rf` on a terminal created by util-linux's script(1); returns all output. */
 function onTerminal(args: readonly string[], env: Record<string, string>, answer?: { to: string; with: string }): Promise<string> {
-  // The terminal has no size of its own when nobody looks at it.
+  // The terminal has no size unless one is set.
   const command = `stty cols 100 rows 30; ${[process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(" ")}`;
   const child = spawn("script", ["--quiet", "--return", "--command", command, "/dev/null"], {
     env: { PATH: process.env.PATH!, TERM: "xterm", ...env },
@@ -49,7 +49,7 @@ const robots = {
   next_cursor: null,
 };
 
-test("colours are for terminals, and NO_COLOR turns them off; what a name holds is escaped either way", TIMEOUT, async () => {
+test("uses colors on terminals only and not with NO_COLOR, and always escapes names", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => ({ body: robots }));
   const terminal = await onTerminal(["robots", "list"], service.env);
@@ -59,7 +59,7 @@ test("colours are for terminals, and NO_COLOR turns them off; what a name holds 
   assert.ok(!(await home.run(["robots", "list"], { env: service.env })).stdout.includes(ESC));
 });
 
-test("an upload shows a bar on a terminal and nothing elsewhere", TIMEOUT, async () => {
+test("shows an upload's progress bar on a terminal only", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "big.tar");
   await writeFile(file, Buffer.alloc(20_000_000));
@@ -72,41 +72,37 @@ test("an upload shows a bar on a terminal and nothing elsewhere", TIMEOUT, async
   assert.equal((await home.run(["releases", "push", file, "--kind", "file"], { env: service.env })).stderr, "");
 });
 
-test(
-  "Ctrl-C in an upload says how far it is and that it goes on from there, exits 130 and leaves the terminal as it was",
-  TIMEOUT,
-  async () => {
-    await using home = await RfHome.make();
-    const file = path.join(home.directory, "big.tar");
-    await writeFile(file, Buffer.alloc(20_000_000));
-    const release = { id: "rel_1", tag: "big", artifact_size: 20_000_000, artifact_state: "awaiting_upload", created_by: null };
-    // It has a part, and is never done with the rest.
-    await using service = await ScriptedPeer.start(({ line }) =>
-      line.startsWith("PATCH")
-        ? { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "30" } }
-        : { body: { data: release }, headers: { "upload-offset": "5000000" } },
-    );
-    const { code, stdout, stderr } = await home.run(["releases", "push", file, "--kind", "file"], {
-      env: service.env,
-      on_output: (child, text) => void (text.includes("trying again") && child.kill("SIGINT")),
-    });
-    assert.deepEqual([code, stdout], [130, ""]);
-    assert.match(stderr, /^Going on at 5\.0 MB of 20\.0 MB\.\nstarting, trying again in 3\d s\ninterrupted at /);
-    assert.match(
-      stderr,
-      /interrupted at \d+\.\d MB of 20\.0 MB\n.*What arrived is kept for ten minutes: the same command continues from there\.\n$/,
-    );
-    const shown = await onTerminal(["releases", "push", file, "--kind", "file"], service.env, { to: "trying again", with: "\u0003" });
-    assert.match(shown, /interrupted at/);
-    for (const [off, on] of [
-      ["?25l", "?25h"],
-      ["?7l", "?7h"],
-    ] as const)
-      assert.ok(shown.lastIndexOf(ESC + on) > shown.lastIndexOf(ESC + off) && shown.includes(ESC + off), `${on} is the last word`);
-  },
-);
+test("Ctrl-C in an upload prints the progress and how to resume, exits 130 and restores the terminal", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const file = path.join(home.directory, "big.tar");
+  await writeFile(file, Buffer.alloc(20_000_000));
+  const release = { id: "rel_1", tag: "big", artifact_size: 20_000_000, artifact_state: "awaiting_upload", created_by: null };
+  // The server has a part of the upload and never completes the rest.
+  await using service = await ScriptedPeer.start(({ line }) =>
+    line.startsWith("PATCH")
+      ? { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "30" } }
+      : { body: { data: release }, headers: { "upload-offset": "5000000" } },
+  );
+  const { code, stdout, stderr } = await home.run(["releases", "push", file, "--kind", "file"], {
+    env: service.env,
+    on_output: (child, text) => void (text.includes("retrying in") && child.kill("SIGINT")),
+  });
+  assert.deepEqual([code, stdout], [130, ""]);
+  assert.match(stderr, /^Resuming at 5\.0 MB of 20\.0 MB\.\nstarting; retrying in 3\d s\ninterrupted at /);
+  assert.match(
+    stderr,
+    /interrupted at \d+\.\d MB of 20\.0 MB\n.*Uploaded data is kept for ten minutes: run the same command to resume\.\n$/,
+  );
+  const shown = await onTerminal(["releases", "push", file, "--kind", "file"], service.env, { to: "retrying in", with: "\u0003" });
+  assert.match(shown, /interrupted at/);
+  for (const [off, on] of [
+    ["?25l", "?25h"],
+    ["?7l", "?7h"],
+  ] as const)
+    assert.ok(shown.lastIndexOf(ESC + on) > shown.lastIndexOf(ESC + off) && shown.includes(ESC + off), `${on} is the last word`);
+});
 
-test("what is said while a bar moves takes the bar's line", TIMEOUT, async () => {
+test("a note replaces the line of a progress bar", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "big.tar");
   await writeFile(file, Buffer.alloc(20_000_000));
@@ -121,10 +117,10 @@ test("what is said while a bar moves takes the bar's line", TIMEOUT, async () =>
     };
   });
   const shown = await onTerminal(["releases", "push", file, "--kind", "file"], service.env);
-  assert.ok(shown.includes(`\r${ESC}2Kstarting, trying again in 3 s`), JSON.stringify(shown.slice(-3_000)));
+  assert.ok(shown.includes(`\r${ESC}2Kstarting; retrying in 3 s`), JSON.stringify(shown.slice(-3_000)));
 });
 
-test("login on a terminal asks for the token and never shows it", TIMEOUT, async () => {
+test("login on a terminal prompts for the token and never shows it", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => ({ status: 500, body: {} }));
   const env = { XDG_CONFIG_HOME: home.directory, ROBOFLEET_BASE_URL: service.base_url };
@@ -139,7 +135,7 @@ const manyRobots = {
   next_cursor: null,
 };
 
-test("what is longer than the terminal goes through the pager, what is shorter and --no-pager do not", TIMEOUT, async () => {
+test("shows output longer than the terminal in the pager, except with --no-pager", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using long = await ScriptedPeer.start(() => ({ body: manyRobots }));
   await using short = await ScriptedPeer.start(() => ({ body: robots }));
@@ -153,13 +149,13 @@ test("what is longer than the terminal goes through the pager, what is shorter a
   assert.match(await onTerminal(["robots", "list"], { ...long.env, XDG_CONFIG_HOME: home.directory }), /kept:.*rob_59/);
 });
 
-test("a pager that is not there loses nothing, and one that is left early is no error", TIMEOUT, async () => {
+test("prints the output if the pager is missing, and ignores a pager closed early", TIMEOUT, async () => {
   await using service = await ScriptedPeer.start(() => ({ body: manyRobots }));
   assert.match(await onTerminal(["robots", "list"], { ...service.env, PAGER: "no-such-pager" }), /rob_59/);
   assert.doesNotMatch(await onTerminal(["robots", "list"], { ...service.env, PAGER: "head -1" }), /error/);
 });
 
-test("Ctrl-C in a command that waits says so and exits 130", TIMEOUT, async () => {
+test("Ctrl-C in a waiting command prints interrupted and exits 130", TIMEOUT, async () => {
   await using home = await RfHome.make();
   let asked = (): void => {};
   const begun = new Promise<void>((resolve) => (asked = resolve));
@@ -169,9 +165,9 @@ test("Ctrl-C in a command that waits says so and exits 130", TIMEOUT, async () =
   });
   const { code, stdout, stderr } = await home.run(["robots", "list"], {
     env: service.env,
-    // It says that it waits, and only then is there something to interrupt.
-    on_output: (child, text) => void (text.includes("trying again") && begun.then(() => child.kill("SIGINT"))),
+    // Interrupt only after the note that it waits.
+    on_output: (child, text) => void (text.includes("retrying in") && begun.then(() => child.kill("SIGINT"))),
   });
   assert.deepEqual([code, stdout], [130, ""]);
-  assert.match(stderr, /trying again in 30 s\ninterrupted\n$/);
+  assert.match(stderr, /retrying in 30 s\ninterrupted\n$/);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { line, plain, Styled } from "./text.ts";
 
-test("what acts on a terminal is written as an escape, what is text stays", () => {
+test("escapes control characters and keeps text", () => {
   assert.equal(plain("a\u001b[31mred\u001b]0;title\u0007"), "a\\x1b[31mred\\x1b]0;title\\x07");
   assert.equal(plain("two\r\nlines\u2028three\tand \u0085"), "two\\r\\nlines\\u{2028}three\\tand \\x85");
   assert.equal(plain("abc\u202egpj.exe\u2066\u200f"), "abc\\u{202e}gpj.exe\\u{2066}\\u{200f}");
@@ -10,6 +10,6 @@ test("what acts on a terminal is written as an escape, what is text stays", () =
   assert.equal(plain("größe 日本語 🤖 <b>"), "größe 日本語 🤖 <b>");
 });
 
-test("values in a line are escaped, its own colours are kept", () => {
+test("escapes values in a line and keeps the line's colors", () => {
   assert.equal(line`${"\u001b[2J"} is ${new Styled("\u001b[32mgreen\u001b[39m")}, ${3}`, "\\x1b[2J is \u001b[32mgreen\u001b[39m, 3");
 });

@@ -8,14 +8,14 @@ export interface TimelineOptions extends LimitOption {
   until?: TimeOption;
 }
 
-/** Both commands that show a timeline know these. */
+/** Options of both commands that show a timeline. */
 export const timelineOptions = (command: Command): Command =>
   limitOption(
     command
-      .option("--kind <kind>", "Only this, such as robot.connected or deployment.failed")
-      .option("--since <time>", "Only from then on: 10m, 2h, 3d ago, or RFC 3339", readTime)
-      .option("--until <time>", "Only before then", readTime),
+      .option("--kind <kind>", "Only entries of this kind, such as robot.connected or deployment.failed")
+      .option("--since <time>", "Only entries since: 10m, 2h, 3d ago, or RFC 3339", readTime)
+      .option("--until <time>", "Only entries before", readTime),
   );
 
-/** The same as a query. */
+/** Returns the options as a query. */
 export const timelineQuery = ({ kind, since, until }: TimelineOptions, now: Date) => ({ kind, since: since?.(now), until: until?.(now) });

@@ -2,24 +2,24 @@ import { isDeepStrictEqual } from "node:util";
 import { parse, type TomlTable } from "smol-toml";
 
 /**
- * Changes single values of a TOML text and leaves every other character as it is: comments, order and keys that are
- * not ours. A TOML library would write the file anew without them.
+ * Changes single values of a TOML text and preserves every other character: comments, order and unknown keys. A TOML library would reformat
+ * the file and drop the comments.
  */
 
-const UNCHANGEABLE = "its form is one that cannot be changed without losing something";
+const UNCHANGEABLE = "its format cannot be changed without losing content";
 
-/** One key and value, header, comment or empty line, with its line end. */
+/** One key and value, header, comment or empty line, with its line ending. */
 interface Statement {
   text: string;
-  /** Where the value begins: behind the first `=`; -1 without one. */
+  /** Offset of the value: after the first `=`; -1 if there is none. */
   value_at: number;
-  /** Where a comment begins; the length of the text without one. */
+  /** Offset of a comment; the length of the text if there is none. */
   comment_at: number;
 }
 
 /**
- * Sets (or with undefined removes) keys of the table at `path`, [] being the top. Throws when the text is no TOML, or
- * is written in a way that cannot be changed line by line: then nothing may be saved.
+ * Sets (or with undefined removes) keys of the table at `path`; [] is the top. Throws if the text is not valid TOML or cannot be edited
+ * line by line: then nothing must be saved.
  */
 export function editToml(text: string, path: readonly string[], values: Readonly<Record<string, string | undefined>>): string {
   const wanted = parse(text);
@@ -29,7 +29,7 @@ export function editToml(text: string, path: readonly string[], values: Readonly
   return edited;
 }
 
-/** Removes the table at `path` and those in it; comments behind the last of their keys stay. Throws like editToml. */
+/** Removes the table at `path` and its subtables; comments after their last key stay. Throws like editToml. */
 export function removeTable(text: string, path: readonly string[]): string {
   const wanted = parse(text);
   removeFrom(wanted, path);
@@ -40,7 +40,7 @@ export function removeTable(text: string, path: readonly string[]): string {
     const is_header = statement.text.trimStart().startsWith("[");
     if (is_header) inside = isDeepStrictEqual(headerPath(statement.text).slice(0, path.length), path);
     if (!inside) kept.push(...tail, statement.text);
-    // What follows the last key may be about the next table.
+    // Comments after the last key may belong to the next table.
     tail = inside && !is_header && statement.value_at === -1 ? [...tail, statement.text] : [];
   }
   const edited = [...kept, ...tail].join("");
@@ -58,7 +58,7 @@ function removeFrom(table: TomlTable, path: readonly string[]): void {
   prune(table, path);
 }
 
-/** Takes away tables that held nothing but the one at `path`: whether they are still written makes no difference. */
+/** Removes tables that contained only the one at `path`, because empty tables may be omitted. */
 function prune(table: TomlTable, path: readonly string[]): void {
   const [name = "", ...rest] = path;
   const child = table[name];
@@ -80,7 +80,7 @@ function readOrUndefined(text: string): TomlTable | undefined {
 function applyTo(table: TomlTable, path: readonly string[], values: Readonly<Record<string, string | undefined>>): void {
   let at = table;
   for (const name of path) {
-    // Made by the parser, so that it is equal to what the parser makes of the edited text.
+    // Built by the parser, so that it is comparable with the parsed result.
     at[name] ??= parse("");
     at = at[name] as TomlTable;
   }
@@ -115,14 +115,14 @@ function rewrite(text: string, path: readonly string[], values: Readonly<Record<
   return joinLines([...before, ...header, ...kept, ...after], newline);
 }
 
-/** A last line without an end gets one when something follows it. */
+/** Adds a missing line ending to the last line if something follows it. */
 function joinLines(parts: readonly string[], newline: string): string {
   return parts.map((part, at) => (at < parts.length - 1 && part !== "" && !part.endsWith("\n") ? part + newline : part)).join("");
 }
 
 const keyText = (name: string): string => (/^[A-Za-z0-9_-]+$/.test(name) ? name : JSON.stringify(name));
 
-/** Index of the first statement of a table and the one behind its last. */
+/** Index of a table's first statement, and of the one after its last. */
 function section(statements: readonly Statement[], path: readonly string[]): [number, number] {
   const headers = statements.flatMap((statement, at) => (statement.text.trimStart().startsWith("[") ? [at] : []));
   if (path.length === 0) return [0, headers[0] ?? statements.length];
@@ -155,7 +155,7 @@ function withValue(statement: Statement, value: string, newline: string): string
   return `${statement.text.slice(0, statement.value_at)} ${JSON.stringify(value)}${comment === "" ? "" : ` ${comment}`}${end}`;
 }
 
-/** A string of several lines, a string, a comment, or any one character. */
+/** A multi-line string, a string, a comment, or a single character. */
 const TOKENS = /"""(?:[^\\]|\\[^])*?"""+|'''[^]*?'''+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[^]/g;
 
 function split(text: string): Statement[] {

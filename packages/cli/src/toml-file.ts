@@ -7,10 +7,10 @@ export type TomlContent = Record<string, unknown>;
 
 export const isTable = (value: unknown): value is TomlContent => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** A value that is text and not empty. */
+/** Returns a non-empty string value. */
 export const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
 
-/** What a TOML file holds; a file that is not there holds nothing. */
+/** Parses a TOML file; a missing file is empty. */
 export async function readToml(file: string): Promise<TomlContent> {
   return parseToml(file, (await readText(file)) ?? "");
 }
@@ -21,13 +21,13 @@ async function parseToml(file: string, content: string): Promise<TomlContent> {
   try {
     return parse(content);
   } catch (error) {
-    // The message of a TOML error quotes the line, and the line may hold the token.
+    // A TOML error message quotes the line, which may contain the token.
     const place = error instanceof TomlError ? ` (line ${error.line})` : "";
-    throw new Failure(EXIT.error, `${file} is no valid TOML${place}`, { hints: ["Mend it by hand, or remove it and run `rf login`."] });
+    throw new Failure(EXIT.error, `${file} is not valid TOML${place}`, { hints: ["Fix it by hand, or remove it and run `rf login`."] });
   }
 }
 
-/** Changes a file by `edit`, all or nothing, readable by this user only. Text that no line-wise edit can change stays. */
+/** Applies `edit` to a file atomically and makes it readable by this user only. Throws if the text cannot be edited line by line. */
 export async function changeToml(file: string, edit: (text: string) => string): Promise<void> {
   const old = (await readText(file)) ?? "";
   await parseToml(file, old);
@@ -39,7 +39,7 @@ export async function changeToml(file: string, edit: (text: string) => string): 
     throw new Failure(EXIT.error, `${file} was not changed: ${reason}`, { hints: ["Edit it by hand."], cause: error });
   }
   await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
-  // A file that is a link, as dotfile collections make them, stays one.
+  // Preserves a symbolic link, which dotfile managers create.
   const target = await realpath(file).catch(() => file);
   await replaceFile(target, edited);
 }
@@ -71,7 +71,7 @@ async function replaceFile(file: string, content: string): Promise<void> {
   }
 }
 
-/** Deletes a file; that there is none is fine. Answers whether there was one. */
+/** Deletes a file if it exists. Returns whether it existed. */
 export async function deleteFile(file: string): Promise<boolean> {
   try {
     await rm(file);

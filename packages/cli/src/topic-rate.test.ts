@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RateMeter, rateText } from "./topic-rate.ts";
 
-test("a rate is told as rostopic hz tells it", () => {
+test("formats a rate like rostopic hz", () => {
   const meter = new RateMeter();
   assert.equal(meter.read(), undefined);
   for (const at_ms of [0, 100, 190, 300]) meter.add(at_ms, 0);
   assert.equal(rateText(meter.read()!), "average rate: 10.000\n\tmin: 0.090s max: 0.110s std dev: 0.00816s window: 4");
 });
 
-test("messages that were left out count for the rate, and not for the shortest and longest wait", () => {
+test("counts skipped messages in the rate but not in the minimum and maximum interval", () => {
   const meter = new RateMeter();
   meter.add(0, 0);
   meter.add(400, 3);

@@ -6,7 +6,7 @@ import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** Runs `rf robots topics rob_1 …` against a service that does `accept` with the stream. */
+/** Runs `rf robots topics rob_1 …` against a service that handles the stream with `accept`. */
 async function topics(words: string[], accept: (socket: WebSocket) => void): Promise<RfResult & { lines: string[] }> {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => undefined, accept);
@@ -26,7 +26,7 @@ const LIST = {
   distro: "jazzy",
 };
 
-test("topics list shows names and types, and by which adapter on stderr", TIMEOUT, async () => {
+test("topics list prints names and types, and the adapter on stderr", TIMEOUT, async () => {
   const answer = (socket: WebSocket): void => socket.send(JSON.stringify(LIST));
   const people = await topics(["list"], answer);
   assert.deepEqual(people.stdout.split("\n"), [
@@ -41,7 +41,7 @@ test("topics list shows names and types, and by which adapter on stderr", TIMEOU
   assert.deepEqual([program.code, JSON.parse(program.stdout)], [0, LIST]);
 });
 
-test("topics list names the adapter of each topic where there are several, and those that fail", TIMEOUT, async () => {
+test("topics list prints the adapter of each topic if there are several, and failed adapters", TIMEOUT, async () => {
   const list = {
     topics: [
       { name: "/chatter", type: "std_msgs/String", adapter: "ros1" },
@@ -72,18 +72,18 @@ test("topics list names the adapter of each topic where there are several, and t
   ]);
 });
 
-test("topics echo and hz ask for the type that is named", TIMEOUT, async () => {
+test("topics echo and hz request the type given by --type", TIMEOUT, async () => {
   for (const action of ["echo", "hz"]) {
     const { lines } = await topics([action, "/tf", "--type", "tf2_msgs/TFMessage"], (socket) => socket.close(4410, "none"));
     assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/ros/topics/echo?topic=%2Ftf&type=tf2_msgs%2FTFMessage"]);
   }
 });
 
-test("topics echo prints documents as ROS does, skipped ones on stderr, and ends after --count", TIMEOUT, async () => {
+test("topics echo prints messages like ROS, skip counts on stderr, and stops after --count", TIMEOUT, async () => {
   const { code, stdout, stderr, lines } = await topics(["echo", "/chatter", "--count", "3"], (socket) => {
     socket.send(message({ data: "hi\u001b[2J", header: { stamp: { sec: 1, nanosec: 2 } }, ranges: [0.5, "NaN"] }));
     socket.send(message({ data: "next" }, { skipped: 4 }));
-    socket.send(message({ data: "last" }, { note: "more than 1 bytes: summarised" }));
+    socket.send(message({ data: "last" }, { note: "more than 1 bytes: summarized" }));
   });
   assert.deepEqual(stdout.split("\n"), [
     String.raw`data: "hi\e[2J"`,
@@ -99,12 +99,12 @@ test("topics echo prints documents as ROS does, skipped ones on stderr, and ends
     "---",
     "",
   ]);
-  assert.equal(stderr, "skipped 4\nmore than 1 bytes: summarised\n");
+  assert.equal(stderr, "skipped 4\nmore than 1 bytes: summarized\n");
   assert.equal(code, 0);
   assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/ros/topics/echo?topic=%2Fchatter"]);
 });
 
-test("topics echo asks for a field, a rate and all of a message, and with --json prints what came", TIMEOUT, async () => {
+test("topics echo requests field, rate and full messages, and with --json prints them unchanged", TIMEOUT, async () => {
   const words = ["echo", "/odom", "--field", "pose.x", "--rate", "2.5", "--full", "--count", "1", "--json"];
   const sent = message(1.5, { skipped: 2 });
   const { stdout, stderr, lines } = await topics(words, (socket) => socket.send(sent));
@@ -112,7 +112,7 @@ test("topics echo asks for a field, a rate and all of a message, and with --json
   assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/ros/topics/echo?topic=%2Fodom&field=pose.x&rate=2.5&full=true"]);
 });
 
-test("topics hz counts messages and those left out, and ends after --count figures", TIMEOUT, async () => {
+test("topics hz counts sent and skipped messages, and stops after --count rates", TIMEOUT, async () => {
   const { code, stdout, stderr } = await topics(["hz", "/scan", "--count", "1"], (socket) => {
     socket.send(JSON.stringify({ at: "2030-01-01T00:00:00.000Z", message: null }));
     socket.send(JSON.stringify({ at: "2030-01-01T00:00:00.100Z", message: null }));
@@ -123,7 +123,7 @@ test("topics hz counts messages and those left out, and ends after --count figur
   assert.equal(code, 0);
 });
 
-test("topics says why the robot tells nothing, and that a robot is offline", TIMEOUT, async () => {
+test("topics prints why the robot ended the stream, and that a robot is offline", TIMEOUT, async () => {
   const none = await topics(["list"], (socket) => socket.close(4410, "no ROS answers on this robot"));
   assert.deepEqual([none.code, none.stdout], [1, ""]);
   assert.match(none.stderr, /the robot ended the stream: no ROS answers on this robot/);
@@ -132,13 +132,13 @@ test("topics says why the robot tells nothing, and that a robot is offline", TIM
 });
 
 for (const [words, why] of [
-  [["echo"], /say which topic/],
+  [["echo"], /a topic is required/],
   [["list", "/chatter"], /list takes no topic/],
-  [["hz", "/scan", "--rate", "5"], /hz counts whole messages/],
+  [["hz", "/scan", "--rate", "5"], /hz counts all messages/],
   [["show"], /list, echo, hz/],
   [["echo", "/scan", "--rate", "0"], /above 0/],
 ] as const) {
-  test(`topics ${words.join(" ")} is a usage error and opens nothing`, TIMEOUT, async () => {
+  test(`topics ${words.join(" ")} is a usage error and opens no stream`, TIMEOUT, async () => {
     const { code, stderr, lines } = await topics([...words], () => {});
     assert.equal(code, 2);
     assert.match(stderr, why);

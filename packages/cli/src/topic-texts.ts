@@ -8,8 +8,8 @@ const rows = (pairs: readonly (readonly [string, string])[]): string => {
 };
 
 const CREDENTIALS = `$XDG_CONFIG_HOME/robofleet/credentials.toml, else ~/.config/robofleet/credentials.toml:
-a TOML file that only you can read. It may be edited by hand; rf changes single
-values of it and keeps comments, order and keys that are not its own.
+a TOML file that only you can read. You may edit it by hand: rf changes single
+values and preserves comments, order and unknown keys.
 
   token = "rf_user_…"
   base_url = "${DEFAULT_BASE_URL}"
@@ -19,87 +19,87 @@ values of it and keeps comments, order and keys that are not its own.
   base_url = "https://lab.example.org"
   org = "org_…"
 
-\`token\` and \`base_url\` at the top are all that is needed. \`rf login\` writes them
+Only \`token\` and \`base_url\` at the top are required. \`rf login\` writes them
 after the service has accepted the token, \`rf logout\` deletes the file. A token
 stays valid on the service until it is revoked: rf tokens revoke <id>.
 
 A profile is a table of the credentials file. The top of the file is the profile
-\`default\`. What a profile does not hold is taken from the top, but not the token
-where the profile has another address: a token goes to the address that it was
-saved with. Another one is taken only from --base-url or ROBOFLEET_BASE_URL.
+\`default\`. Missing values are inherited from the top, except the token
+if the profile has another address: a token is sent only to the address that it was
+saved with. --base-url and ROBOFLEET_BASE_URL override the address.
 
   rf login --profile lab --base-url https://lab.example.org
   rf robots list --profile lab      for this call
   export ROBOFLEET_PROFILE=lab      for this shell
-  rf profiles use lab               from now on
-  rf profiles use default           the top of the file again
+  rf profiles use lab               as the default
+  rf profiles use default           back to the top of the file
 
-Each value comes from the first that has it: flag, environment variable, profile,
-top of the file. A token in ROBOFLEET_TOKEN goes before that of any profile.
+Each value comes from the first source that has it: flag, environment variable, profile,
+top of the file. A token in ROBOFLEET_TOKEN overrides that of any profile.
 `;
 
-const OUTPUT = `  -o table   columns for people (the default)
+const OUTPUT = `  -o table   human-readable columns (the default)
   -o wide    the same with more columns
   -o json    exactly one JSON document on stdout; --json is the same
   -o yaml    the same document as YAML
 
-\`rf settings set output wide\` keeps one for every later call on this machine.
+\`rf settings set output wide\` saves a default for this machine.
 
-  --columns id,name   these columns only; a title in small letters, spaces as -
-  --no-headers        rows without titles
-  --limit N           at most so many rows of a list
+  --columns id,name   only these columns; titles in lower case, with - for spaces
+  --no-headers        no header row
+  --limit N           at most this many rows of a list
 
-Results go to stdout; notes, warnings, errors and progress to stderr. Colours and
-moving lines are for terminals, and NO_COLOR turns colours off. On a terminal,
-what is longer than the screen is shown in $ROBOFLEET_PAGER, the setting pager,
-$PAGER or less; --no-pager prints it.
+Results go to stdout; notes, warnings, errors and progress to stderr. Colors and
+progress bars need a terminal, and NO_COLOR disables colors. On a terminal,
+output longer than the screen is shown in $ROBOFLEET_PAGER, the setting pager,
+$PAGER or less; --no-pager disables that.
 
-One record is one line, whatever it is called: characters that would move the
-cursor, end the line or turn the direction of text are shown as escapes.
+One record is always one line: characters in names that would move the
+cursor, end the line or change the text direction are shown as escapes.
 `;
 
 const SCRIPTING = `  rf robots list --json | jq -r '.items[] | select(.status == "offline") | .id'
   id=$(rf sites create Berlin --json | jq -r .data.id)
   rf deploy 1.4.0 --fleet "$fleet" --watch || echo "ended with $?"
 
-With --json stdout holds one document, of an error too:
-{"error": {"code": …, "message": …}}; words for people are on stderr. --follow
-prints one record a line. A list is followed to its end unless --limit cuts it.
+With --json stdout contains exactly one document, also for an error:
+{"error": {"code": …, "message": …}}; messages are on stderr. --follow
+prints one record a line. A list contains all pages unless --limit is given.
 
-Set ROBOFLEET_TOKEN and ROBOFLEET_BASE_URL, and no file is needed. Without a
-terminal nothing is asked: a secret is read from stdin.
+With ROBOFLEET_TOKEN and ROBOFLEET_BASE_URL no file is needed. Without a
+terminal there are no prompts: a secret is read from stdin.
 
-An answer 429 or 503 is waited for as its Retry-After says, up to a minute and
-three times; a call that got no answer is made again where it cannot happen twice.
-\`rf deploy --idempotency-key UUID\` lets a script make its own call again.
+Responses 429 and 503 are retried after their Retry-After, up to a minute and
+three times; a call without a response is retried if it cannot take effect twice.
+\`rf deploy --idempotency-key UUID\` lets a script retry its own call safely.
 
 See also: rf help exit-codes, rf help output, and rf api for every route
 `;
 
 const STATES = `A deployment:
 ${rows([
-  ["scheduled", "held until its time; the robots of the fleet are looked up then"],
-  ["queued", "none of its robots has begun"],
-  ["in_progress", "robots are at it"],
-  ["paused", "no further robot begins"],
-  ["rolling_back", "its robots go back to what they had"],
-  ["cancelling", "robots that were installing finish"],
+  ["scheduled", "waits for its start time; a fleet's robots are selected then"],
+  ["queued", "no robot has started"],
+  ["in_progress", "robots are updating"],
+  ["paused", "no further robots start"],
+  ["rolling_back", "its robots are rolling back to their previous release"],
+  ["cancelling", "robots that are installing finish"],
 ])}
-and at its end, never to change again:
+A deployment that has ended (final):
 ${rows([
   ["applied", "installed and healthy; failures stayed within the threshold"],
-  ["failed", "a robot failed, or more than the threshold allows"],
-  ["rolled_back", "no robot has it: those that had it went back"],
-  ["cancelled", "called off, expired, superseded, or there was no robot"],
+  ["failed", "a robot failed, or more robots than the threshold allows"],
+  ["rolled_back", "no robot runs it: updated robots rolled back"],
+  ["cancelled", "cancelled by a user, expired, superseded, or without robots"],
 ])}
 
-A robot in it: pending (a later wave) → queued (waits for something) → dispatched
-→ downloading → staged → installing → verifying → applied. A robot that finds the
-new release unhealthy goes back by itself: rolling_back → rolled_back, or failed
-when there was nothing to go back to.
+A robot in it: pending (a later wave) → queued (waits for a condition) → dispatched
+→ downloading → staged → installing → verifying → applied. A robot on which the
+new release is unhealthy rolls back automatically: rolling_back → rolled_back, or
+failed if there is no previous release.
 
-\`rf deployments watch <id>\` follows one to its end; the exit code is 8 when that is
-not \`applied\`. After a minute in which nothing moved it says what is waited for.
+\`rf deployments watch <id>\` follows a deployment to its end; the exit code is 8 unless
+it is \`applied\`. After a minute without a change it prints the reason.
 `;
 
 const TEXTS: Record<TopicName, string> = {
@@ -108,9 +108,9 @@ const TEXTS: Record<TopicName, string> = {
 
 ${rows(ENVIRONMENT)}
 
-Each value comes from the first that has it: flag, environment variable, profile,
-top of the credentials file. Without any address it is ${DEFAULT_BASE_URL}.
-An empty variable is one that is not set.
+Each value comes from the first source that has it: flag, environment variable, profile,
+top of the credentials file. The default address is ${DEFAULT_BASE_URL}.
+An empty variable counts as unset.
 `,
   credentials: CREDENTIALS,
   output: OUTPUT,

@@ -1,4 +1,4 @@
-/** Something that `rf help NAME` explains beside commands. Its text is loaded when it is asked for. */
+/** A help topic of `rf help NAME`. Its text is loaded on demand. */
 export interface Topic {
   name: TopicName;
   summary: string;
@@ -7,27 +7,27 @@ export interface Topic {
 export type TopicName = "exit-codes" | "environment" | "credentials" | "output" | "scripting" | "deployment-states";
 
 export const topics: readonly Topic[] = [
-  { name: "exit-codes", summary: "What the exit code of rf says" },
-  { name: "environment", summary: "Environment variables, and what goes before what" },
+  { name: "exit-codes", summary: "Exit codes of rf" },
+  { name: "environment", summary: "Environment variables and their precedence" },
   { name: "credentials", summary: "The credentials file, and profiles for several services or accounts" },
-  { name: "output", summary: "Tables, JSON, YAML, columns, colours and the pager" },
+  { name: "output", summary: "Tables, JSON, YAML, columns, colors and the pager" },
   { name: "scripting", summary: "Calling rf from programs" },
-  { name: "deployment-states", summary: "What the status of a deployment and of a robot in it says" },
+  { name: "deployment-states", summary: "Statuses of deployments and of their robots" },
 ];
 
 export const ENVIRONMENT: readonly (readonly [string, string])[] = [
-  ["ROBOFLEET_TOKEN", "token, instead of the saved one"],
-  ["ROBOFLEET_BASE_URL", "address, instead of the saved one"],
-  ["ROBOFLEET_ORG", "org to act in, when a token has several"],
+  ["ROBOFLEET_TOKEN", "token; overrides the saved one"],
+  ["ROBOFLEET_BASE_URL", "address; overrides the saved one"],
+  ["ROBOFLEET_ORG", "org to use, if a token has several"],
   ["ROBOFLEET_PROFILE", "profile of the credentials file, like --profile"],
   ["ROBOFLEET_ADMIN_TOKEN", "the service's admin token, for `rf orgs`"],
-  ["ROBOFLEET_ALLOW_INSECURE_HTTP", "1: tokens may go out by plain http"],
-  ["ROBOFLEET_PAGER", "instead of PAGER; empty or cat for none"],
-  ["ROBOFLEET_DEBUG", "1: errors show where they happened"],
-  ["ROBOFLEET_COMPLETION_MS", "so long a Tab waits for the service (default 1500)"],
-  ["XDG_CONFIG_HOME", "folder of robofleet/ (default ~/.config)"],
-  ["NODE_EXTRA_CA_CERTS", "PEM file of further authorities to trust"],
-  ["PAGER", "shows what is long (default less)"],
-  ["VISUAL, EDITOR", "opens what rf configs edit changes"],
-  ["NO_COLOR", "anything: no colours"],
+  ["ROBOFLEET_ALLOW_INSECURE_HTTP", "1: allow tokens over plain http"],
+  ["ROBOFLEET_PAGER", "overrides PAGER; empty or cat disables it"],
+  ["ROBOFLEET_DEBUG", "1: print stack traces of errors"],
+  ["ROBOFLEET_COMPLETION_MS", "completion timeout in milliseconds (default 1500)"],
+  ["XDG_CONFIG_HOME", "parent directory of robofleet/ (default ~/.config)"],
+  ["NODE_EXTRA_CA_CERTS", "PEM file of additional trusted authorities"],
+  ["PAGER", "shows long output (default less)"],
+  ["VISUAL, EDITOR", "editor of rf configs edit"],
+  ["NO_COLOR", "any value: no colors"],
 ];

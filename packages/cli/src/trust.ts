@@ -8,20 +8,20 @@ import { EXIT } from "./exit-codes.ts";
 import { Failure, usage } from "./failure.ts";
 import { readToml, type TomlContent } from "./toml-file.ts";
 
-/** A certificate authority that this user has agreed to, and that no other may take the place of. */
+/** A certificate authority that this user has accepted; no other is trusted in its place. */
 export interface Pin {
   fingerprint: string;
   pem: string;
 }
 
-/** What the credentials file says about the way to an address. */
+/** Connection settings for an address in the credentials file. */
 export interface Transport {
   pin: Pin | undefined;
-  /** Plain http to another machine was agreed to. */
+  /** The user allowed plain http to another machine. */
   insecure_http: boolean;
 }
 
-/** True for plain http to another machine: whoever is on the way reads the token. */
+/** Returns true for plain http to another machine, where tokens can be read in transit. */
 export function isExposed(base_url: string): boolean {
   const url = URL.parse(base_url);
   return url !== null && url.protocol === "http:" && !isLoopback(url);
@@ -30,12 +30,12 @@ export function isExposed(base_url: string): boolean {
 const authorityFile = (environment: Environment, fingerprint: string): string =>
   path.join(configPath(environment, "authorities"), `${fingerprint.replace("sha256:", "")}.pem`);
 
-/** The profile in use has the first word; any other with the same address counts too, as the server is the same. */
+/** The active profile takes precedence; other profiles with the same address count too, because the server is the same. */
 export async function transportTo(base_url: string, flags: Flags, environment: Environment): Promise<Transport> {
   const none: Transport = { pin: undefined, insecure_http: false };
   if (!base_url.startsWith("https:") && !isExposed(base_url)) return none;
   const origin = URL.parse(base_url)?.origin;
-  // A broken file is complained about where it is needed; here it only pins nothing.
+  // A broken file is reported where it is needed; here it only provides no pin.
   const content: TomlContent = await readToml(credentialsPath(environment)).catch(() => ({}));
   const profiles = profilesInOrder(flags, environment, content).filter((one) => URL.parse(one.base_url ?? "")?.origin === origin);
   const fingerprint = profiles.find((one) => one.ca_fingerprint !== undefined)?.ca_fingerprint;
@@ -52,14 +52,14 @@ async function readPin(environment: Environment, fingerprint: string): Promise<P
     const pem = await readFile(file, "utf8");
     if (fingerprintOf(pem) === fingerprint) return { fingerprint, pem };
   } catch {
-    // Said below: what is wrong with it changes nothing.
+    // Reported below, whatever the cause.
   }
-  throw new Failure(EXIT.error, `the certificate authority ${fingerprint} that you trusted is not in ${file} any more`, {
+  throw new Failure(EXIT.error, `the certificate authority ${fingerprint} that you trusted is missing in ${file}`, {
     hints: ["`rf login` fetches it again."],
   });
 }
 
-/** Keeps the authority's certificate beside the credentials, which name its fingerprint. */
+/** Stores the authority's certificate beside the credentials, which contain its fingerprint. */
 export async function savePin(environment: Environment, { fingerprint, pem }: Pin): Promise<void> {
   const file = authorityFile(environment, fingerprint);
   await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
@@ -72,8 +72,8 @@ export interface TrustOptions {
 }
 
 /**
- * The authority to trust from now on at an address; undefined for those that the machine knows. On a terminal it is asked for.
- * Throws a Failure that shows the fingerprint when nobody has agreed to it.
+ * Returns the authority to pin at an address; undefined for authorities that the system trusts. Prompts on a terminal. Throws a Failure
+ * with the fingerprint if the user has not accepted it.
  */
 export async function chooseAuthority(
   base_url: string,
@@ -84,7 +84,7 @@ export async function chooseAuthority(
   const { parseFingerprint, isUntrusted, readPresented } = await import("@robofleet/protocol/authority");
   const wanted = options.fingerprint === undefined ? undefined : parseFingerprint(options.fingerprint);
   if (options.fingerprint !== undefined && wanted === undefined)
-    throw usage("--fingerprint wants sha256: and 64 hex digits, as `robofleet fingerprint` prints them on the server");
+    throw usage("--fingerprint takes sha256: and 64 hex digits, as printed by `robofleet fingerprint` on the server");
   if (!base_url.startsWith("https:")) {
     if ((options.fingerprint ?? options.caFile) !== undefined) throw usage(`${base_url} is plain http: there is no certificate to trust`);
     return undefined;
@@ -101,21 +101,16 @@ export async function chooseAuthority(
   const { authority } = presented;
   if (authority !== undefined && authority.fingerprint === (wanted ?? known?.fingerprint)) return authority;
   if (wanted !== undefined)
-    throw refused(
-      `${base_url} does not have the certificate authority ${wanted}, but ${authority?.fingerprint ?? "one that it does not send"}`,
-    );
+    throw refused(`${base_url} has the certificate authority ${authority?.fingerprint ?? "(not sent)"}, not ${wanted}`);
   if (known !== undefined) throw changed(base_url, known.fingerprint, authority?.fingerprint);
   if (presented.trusted || !isUntrusted(presented.reason)) return undefined;
   if (authority === undefined)
-    throw refused(
-      `${base_url} has a certificate of an authority that this machine does not know`,
-      "Give the authority's certificate: --ca-file FILE",
-    );
+    throw refused(`${base_url} has a certificate from an unknown authority`, "Pass the authority's certificate: --ca-file FILE");
   if (!(await agreed(base_url, authority, note))) {
     throw refused(
-      `${base_url} has a certificate of an authority that this machine does not know`,
+      `${base_url} has a certificate from an unknown authority`,
       `Its fingerprint is ${authority.fingerprint}`,
-      "If `robofleet fingerprint` prints the same on the server:",
+      "If `robofleet fingerprint` prints the same value on the server:",
       `rf login --base-url ${base_url} --fingerprint ${authority.fingerprint}`,
     );
   }
@@ -127,9 +122,9 @@ const refused = (message: string, ...hints: string[]): Failure =>
 
 const changed = (base_url: string, known: string, presented: string | undefined): Failure =>
   refused(
-    `${base_url} presents another certificate authority than the one that you trusted`,
-    `Trusted is ${known}, presented is ${presented ?? "one that it does not send"}`,
-    "Somebody may be in between. If the server got a new one, compare what `robofleet fingerprint` prints there:",
+    `${base_url} presents a different certificate authority than the one you trusted`,
+    `Trusted: ${known}, presented: ${presented ?? "(not sent)"}`,
+    "The connection may be intercepted. If the server has a new certificate authority, compare the output of `robofleet fingerprint` there:",
     `rf login --base-url ${base_url} --fingerprint ${presented ?? "sha256:…"}`,
   );
 
@@ -140,7 +135,7 @@ async function readAuthority(file: string, wanted: string | undefined): Promise<
   try {
     fingerprint = fingerprintOf(pem);
   } catch {
-    throw usage(`${file} holds no certificate in PEM form`);
+    throw usage(`${file} does not contain a certificate in PEM format`);
   }
   if (wanted !== undefined && wanted !== fingerprint) throw refused(`${file} has the fingerprint ${fingerprint}, not ${wanted}`);
   return { fingerprint, pem };
@@ -148,10 +143,10 @@ async function readAuthority(file: string, wanted: string | undefined): Promise<
 
 async function agreed(base_url: string, authority: Pin & { subject: string }, note: (text: string) => void): Promise<boolean> {
   if (!process.stdin.isTTY) return false;
-  note(`${base_url} has a certificate of an authority that this machine does not know:`);
+  note(`${base_url} has a certificate from an unknown authority:`);
   note(`  ${authority.subject}`);
   note(`  ${authority.fingerprint}`);
-  note("On the server `robofleet fingerprint` prints the same, if nobody is in between.");
+  note("If the connection is not intercepted, `robofleet fingerprint` prints the same value on the server.");
   const { confirm } = await import("@clack/prompts");
   return (await confirm({ message: "Trust it?", initialValue: false, output: process.stderr })) === true;
 }

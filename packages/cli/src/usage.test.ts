@@ -17,7 +17,7 @@ test("without arguments rf prints its help and succeeds", TIMEOUT, async () => {
     assert.match(stdout, new RegExp(`^  ${word}\\b`, "m"));
 });
 
-test("help of a command has its options, however it is asked for", TIMEOUT, async () => {
+test("every form of help lists a command's options", TIMEOUT, async () => {
   const [flag, word, inner] = await Promise.all([
     home.run(["robots", "logs", "--help"]),
     home.run(["help", "robots", "logs"]),
@@ -28,7 +28,7 @@ test("help of a command has its options, however it is asked for", TIMEOUT, asyn
   assert.deepEqual([word.stdout, inner.stdout, word.code, inner.code], [flag.stdout, flag.stdout, 0, 0]);
 });
 
-test("topics explain exit codes and environment", TIMEOUT, async () => {
+test("help topics explain exit codes and environment", TIMEOUT, async () => {
   assert.match((await home.run(["help", "exit-codes"])).stdout, /7 {2}the robot is not connected/);
   assert.match((await home.run(["help", "environment"])).stdout, /ROBOFLEET_TOKEN/);
 });
@@ -41,22 +41,22 @@ const wrong: [string[], RegExp][] = [
   [["robots", "list", "--limit", "x"], /whole number/],
   [["robots", "inspect"], /missing required argument 'id'/],
   [["robots", "list", "extra"], /too many arguments/],
-  [["deploy", "1.0"], /say where to: --robot <id> or --fleet <id>/],
-  [["deploy", "1.0", "--robot", "a", "--fleet", "b"], /exclude each other/],
-  [["configs", "set", "k", "v", "--robot", "a", "--fleet", "b"], /exclude each other/],
+  [["deploy", "1.0"], /a target is required: --robot <id> or --fleet <id>/],
+  [["deploy", "1.0", "--robot", "a", "--fleet", "b"], /cannot be used together/],
+  [["configs", "set", "k", "v", "--robot", "a", "--fleet", "b"], /cannot be used together/],
   [["fleets", "create", "x"], /required option '--site <id>'/],
   [["keys", "new", "--site", "s"], /required option '--fleet <id>'/],
   [["keys", "new", "--site", "s", "--fleet", "f", "--max-uses", "-1"], /whole number/],
   [["releases", "push"], /the path of a file, or --image/],
   [["releases", "push", "--image", "nav:latest", "--tag", "1"], /sha256/],
-  [["api", "FETCH", "/x"], /FETCH is no method/],
+  [["api", "FETCH", "/x"], /FETCH is not a method/],
   [["api", "GET", "http://elsewhere.example/"], /without the address/],
-  [["api", "GET", "/x", "-F", "novalue"], /write key=value/],
+  [["api", "GET", "/x", "-F", "novalue"], /use key=value/],
   [["robots", "list", "--profile", "none"], /no profile none/],
   [["robots", "list", "--base-url", "localhost:1"], /not an address of a service/],
 ];
 for (const [args, message] of wrong) {
-  test(`wrong usage exits 2 and says what to do: rf ${args.join(" ")}`, TIMEOUT, async () => {
+  test(`a usage error exits 2 and prints what to do: rf ${args.join(" ")}`, TIMEOUT, async () => {
     const { code, stdout, stderr } = await home.run(args, { env: { ROBOFLEET_TOKEN: "t" } });
     assert.match(stderr, message);
     assert.match(stderr, /^error: /);
@@ -65,7 +65,7 @@ for (const [args, message] of wrong) {
   });
 }
 
-test("with --json an error is one document on stdout and words on stderr", TIMEOUT, async () => {
+test("with --json an error is one document on stdout and a message on stderr", TIMEOUT, async () => {
   const [used, offline] = await Promise.all([home.run(["--json", "deploy"]), home.run(["robots", "list", "--json"])]);
   assert.deepEqual(JSON.parse(used.stdout), { error: { code: "usage", message: "missing required argument 'release'" } });
   assert.match(used.stderr, /^error: missing/);
@@ -73,6 +73,6 @@ test("with --json an error is one document on stdout and words on stderr", TIMEO
   assert.match(offline.stderr, /rf login/);
 });
 
-test("--version prints a version, and the commit where it is known", TIMEOUT, async () => {
+test("--version prints the version, and the commit if known", TIMEOUT, async () => {
   assert.match((await home.run(["--version"])).stdout, /^\d+\.\d+\.\d+( \([0-9a-f]{7}\))?\n$/);
 });

@@ -1,16 +1,16 @@
 type Fields = Record<string, unknown>;
 
 export interface ValueChange {
-  /** Where in the value, such as `limits.speed` or `zones[2]`; empty for the whole. */
+  /** Path in the value, such as `limits.speed` or `zones[2]`; empty for the root. */
   path: string;
-  /** Undefined: not there. */
+  /** Undefined: absent. */
   before: unknown;
   after: unknown;
 }
 
 const isFields = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** What differs between two JSON values, part by part; lists of another length are changed as a whole. */
+/** Compares two JSON values recursively; arrays of different lengths are reported as one change. */
 export function diffValues(before: unknown, after: unknown, path = ""): ValueChange[] {
   if (isFields(before) && isFields(after)) {
     return [...new Set([...Object.keys(before), ...Object.keys(after)])]

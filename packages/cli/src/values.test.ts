@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fieldsToObject, parseValue } from "./values.ts";
 
-test("a value is JSON when it can be, else text", () => {
+test("parses a value as JSON, otherwise as text", () => {
   const values: [string, unknown][] = [
     ["1.5", 1.5],
     ["true", true],
@@ -18,11 +18,11 @@ test("a value is JSON when it can be, else text", () => {
   for (const [text, value] of values) assert.deepEqual(parseValue(text), value, text);
 });
 
-test("a number too large to be one is refused, because null would be sent", () => {
+test("rejects a number that would be sent as null", () => {
   assert.throws(() => parseValue("1e999"), /too large/);
 });
 
-test("fields make objects and arrays", async () => {
+test("builds objects and arrays from fields", async () => {
   const typed = (text: string): { text: string; typed: boolean } => ({ text, typed: true });
   assert.deepEqual(
     await fieldsToObject([

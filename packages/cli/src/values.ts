@@ -4,7 +4,7 @@ import { readStdin } from "./secret.ts";
 
 const FIELD_BYTES_MAX = 1_048_576;
 
-/** The JSON value of a text, or the text itself when it is no JSON. */
+/** Parses a text as JSON, or returns the text if it is not JSON. */
 export function parseValue(text: string): unknown {
   let value: unknown;
   try {
@@ -12,17 +12,17 @@ export function parseValue(text: string): unknown {
   } catch {
     return text;
   }
-  // 1e999 is JSON, and would be sent as null.
+  // 1e999 is valid JSON, but would be sent as null.
   if (typeof value === "number" && !Number.isFinite(value)) throw usage(`${text} is too large for a number`, `As text: '"${text}"'`);
   return value;
 }
 
-/** `key=value`, `key[sub]=value` and `key[]=value` as a JSON object, as `gh api` reads them. */
+/** Builds a JSON object from `key=value`, `key[sub]=value` and `key[]=value`, as `gh api` does. */
 export async function fieldsToObject(fields: readonly { text: string; typed: boolean }[]): Promise<Record<string, unknown>> {
   const root: Record<string, unknown> = {};
   for (const { text, typed } of fields) {
     const at = text.indexOf("=");
-    if (at < 1) throw usage(`"${text}" is no field: write key=value`);
+    if (at < 1) throw usage(`"${text}" is not a field: use key=value`);
     const path = fieldPath(text.slice(0, at));
     place(root, path, typed ? await typedValue(text.slice(at + 1)) : text.slice(at + 1), text);
   }
@@ -34,10 +34,10 @@ async function typedValue(text: string): Promise<unknown> {
   return (text === "@-" ? await readStdin(FIELD_BYTES_MAX) : await readFile(text.slice(1))).toString();
 }
 
-/** Names of a field's path; an empty one stands for the next item of an array. */
+/** Parses the names in a field's path; an empty name appends to an array. */
 function fieldPath(name: string): string[] {
   const match = /^([^[\]]+)((?:\[[^[\]]*\])*)$/.exec(name);
-  if (match === null) throw usage(`"${name}" is no name of a field: write key, key[sub] or key[]`);
+  if (match === null) throw usage(`"${name}" is not a field name: use key, key[sub] or key[]`);
   return [match[1]!, ...[...match[2]!.matchAll(/\[([^[\]]*)\]/g)].map(([, part]) => part!)];
 }
 
@@ -46,13 +46,13 @@ function place(root: Record<string, unknown>, path: readonly string[], value: un
   for (const [depth, name] of path.entries()) {
     const last = depth === path.length - 1;
     const child: unknown = last ? value : path[depth + 1] === "" ? [] : {};
-    if (Array.isArray(at) !== (name === "")) throw usage(`"${text}" does not fit the fields before it`);
+    if (Array.isArray(at) !== (name === "")) throw usage(`"${text}" conflicts with an earlier field`);
     const before: unknown = Array.isArray(at) ? undefined : Object.hasOwn(at, name) ? at[name] : undefined;
     const next: unknown = last || before === undefined ? child : before;
     if (Array.isArray(at)) at.push(next);
     else Object.defineProperty(at, name, { value: next, enumerable: true, writable: true, configurable: true });
     if (last) return;
-    if (typeof next !== "object" || next === null) throw usage(`"${text}" does not fit the fields before it`);
+    if (typeof next !== "object" || next === null) throw usage(`"${text}" conflicts with an earlier field`);
     at = next as Record<string, unknown> | unknown[];
   }
 }

@@ -8,13 +8,13 @@ import { explainWaits, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "./watch.ts
 
 const POLL_MS = 2_000;
 const TARGETS_SHOWN_MAX = 10;
-const CONFIG_WAITS = { ...WAITS, previous_deployment: "still take older configs" };
+const CONFIG_WAITS = { ...WAITS, previous_deployment: "are still applying an older config" };
 
 export type ConfigDeployment = Body<"getConfigDeployment">["data"];
 
 /**
- * Polls a config deployment every 2 seconds until it has ended, and says what changes on the way. Answers how it ended when
- * that is `applied`; throws a Failure otherwise, and on Ctrl-C: the deployment goes on then.
+ * Polls a config deployment every 2 seconds until it ends and prints changes. Returns the deployment if it ended as `applied`; throws a
+ * Failure otherwise, and on Ctrl-C: the deployment continues.
  */
 export async function watchConfigDeployment(context: Context, client: Client, start: ConfigDeployment): Promise<ConfigDeployment> {
   const signal = context.interruptible();
@@ -35,7 +35,7 @@ export async function watchConfigDeployment(context: Context, client: Client, st
     }
   } catch (error) {
     if (!signal.aborted) throw error;
-    const message = `stopped watching; the deployment goes on. See it: rf configs events ${id}`;
+    const message = `stopped watching; the deployment continues. Show its events: rf configs events ${id}`;
     throw new Failure(EXIT.interrupted, message, { bare: true, document: { data: deployment } });
   }
   if (deployment.status === "applied") return deployment;
@@ -46,7 +46,7 @@ export async function watchConfigDeployment(context: Context, client: Client, st
   });
 }
 
-/** Why nothing has moved for a minute. */
+/** Returns why nothing has changed for a minute. */
 async function explain(client: Client, { id, counts }: ConfigDeployment, signal: AbortSignal): Promise<string[]> {
   const { items } = await client.listConfigDeploymentTargets({ params: { id }, query: { limit: TARGETS_EXPLAINED_MAX }, signal });
   return explainWaits(counts.total, items, CONFIG_WAITS);
@@ -59,7 +59,7 @@ function progressText({ out }: Context, { status, counts }: ConfigDeployment): s
   return line`${out.status(status)}: ${[`${counts.applied} of ${counts.total} applied`, ...parts].join(", ")}`;
 }
 
-/** In the server's words: the event says what was wrong, not only in which way. */
+/** Returns the server's event messages, which contain details that the reason code lacks. */
 async function reasonsOf(client: Client, id: string): Promise<string[]> {
   const { items } = await client.listConfigDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } });
   const ends = items.filter(({ target_status }) => target_status !== null && isTerminal(target_status) && target_status !== "applied");

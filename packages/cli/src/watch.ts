@@ -7,9 +7,9 @@ import { Failure } from "./failure.ts";
 import { line, plain } from "./text.ts";
 
 const POLL_MS = 2_000;
-/** Nothing moved for this long: people are told what is waited for, and again each time it has passed. */
+/** After this long without a change, the reason is printed; repeated at this interval. */
 export const STILL_MS = 60_000;
-/** A server that cannot be reached may be restarting; after this long it is not. */
+/** A server that is unreachable for longer than this is not just restarting. */
 const UNREACHABLE_MS_MAX = 300_000;
 export const TARGETS_EXPLAINED_MAX = 1_000;
 const TARGETS_SHOWN_MAX = 10;
@@ -20,8 +20,8 @@ type Wave = Body<"listDeploymentWaves">["items"][number];
 type Target = Body<"listDeploymentTargets">["items"][number];
 
 /**
- * Polls the events of a deployment every 2 seconds until the first terminal status, and shows on the way how it goes.
- * Throws a Failure when it ends other than wanted, and on Ctrl-C; the deployment goes on then.
+ * Polls the events of a deployment every 2 seconds until the first terminal status and shows progress. Throws a Failure for any other end
+ * than the expected one, and on Ctrl-C; the deployment then continues.
  */
 export async function watchDeployment(
   context: Context,
@@ -36,7 +36,7 @@ export async function watchDeployment(
     await finish(context, client, watch.deployment, last, wanted);
   } catch (error) {
     if (!signal.aborted) throw error;
-    const message = `stopped watching; the deployment goes on. See it: rf deployments watch ${start.id}`;
+    const message = `stopped watching; the deployment continues. Follow it: rf deployments watch ${start.id}`;
     throw new Failure(EXIT.interrupted, message, { bare: true, document: { data: watch.deployment } });
   } finally {
     watch.clear();
@@ -61,7 +61,7 @@ class Watch {
     this.#moved_at_ms = context.clock.monotonic();
   }
 
-  /** The event with the first terminal status. */
+  /** Returns the event with the first terminal status. */
   async run(): Promise<DeploymentEvent> {
     const { clock, structured } = this.#context;
     let reached_at_ms = clock.monotonic();
@@ -76,7 +76,7 @@ class Watch {
         const passing =
           error instanceof Unreachable ? error.passing : error instanceof ApiError && (error.status >= 500 || error.status === 429);
         if (this.#signal.aborted || !passing || clock.monotonic() - reached_at_ms > UNREACHABLE_MS_MAX) throw error;
-        if (!structured) this.#progress(plain(`${error instanceof Error ? error.message : ""}, still trying`));
+        if (!structured) this.#progress(plain(`${error instanceof Error ? error.message : ""}; retrying`));
       }
       await clock.sleep(POLL_MS, this.#signal);
       this.#signal.throwIfAborted();
@@ -108,9 +108,9 @@ class Watch {
     this.#progress(progress);
   }
 
-  /** What the waves wait for. */
+  /** Returns what the waves are waiting for. */
   async #explainWaves({ id, status, wave_count }: Deployment): Promise<string[]> {
-    if (status === "paused") return [`it is paused; go on with it: rf deployments resume ${plain(id)}`];
+    if (status === "paused") return [`the deployment is paused; resume it: rf deployments resume ${plain(id)}`];
     if (wave_count === 1) return [];
     const { items } = await this.#client.listDeploymentWaves({ params: { id }, signal: this.#signal });
     return items.flatMap((wave) => waveSentence(id, wave, wave_count, this.#context.now()));
@@ -120,7 +120,7 @@ class Watch {
     return (await this.#client.listDeploymentTargets({ params: { id: this.deployment.id }, query: { limit }, signal: this.#signal })).items;
   }
 
-  /** One line that is written over on a terminal; elsewhere a line for each change. */
+  /** Prints progress: one overwritten line on a terminal, otherwise a line per change. */
   #progress(text: string): void {
     if (!this.#context.out.can_animate) {
       if (text !== this.#shown) this.#context.out.line(text);
@@ -131,7 +131,7 @@ class Watch {
     this.#shown = text;
   }
 
-  /** Takes the updating line away. */
+  /** Removes the status line. */
   clear(): void {
     if (this.#shown !== "" && this.#context.out.can_animate) process.stderr.write("\r\u001b[2K");
   }
@@ -153,32 +153,32 @@ function progressText({ status, counts, wave, wave_count }: Deployment, only: Ta
 }
 
 export const WAITS: Record<string, string> = {
-  robot_online: "are not connected; they get it when they come back",
-  artifact: "wait for the release's artifact; upload it with rf releases push",
-  previous_deployment: "still install an older release",
-  approval: "wait for an admin to approve them; their config has secrets",
-  slot: "wait for a free slot",
-  window: "wait for their maintenance window",
-  gate: "wait for a person to open the next wave",
-  robot: "hold the update back themselves: a lock, or not safe to update now",
+  robot_online: "are offline; they update when they reconnect",
+  artifact: "are waiting for the release's artifact; upload it with rf releases push",
+  previous_deployment: "are still installing an older release",
+  approval: "are waiting for approval by an admin; their config has secrets",
+  slot: "are waiting: concurrency limit reached",
+  window: "are waiting for their maintenance window",
+  gate: "are waiting for promotion of the next wave",
+  robot: "postpone the update: it is locked, or not safe to update now",
 };
 
 function waveSentence(id: string, { wave, status, soaks_until, gate }: Wave, wave_count: number, now: Date): string[] {
   const name = `wave ${wave + 1} of ${wave_count}`;
-  if (status === "gate") return [plain(`${name} waits for a person: rf deployments promote ${id}`)];
+  if (status === "gate") return [plain(`${name} is awaiting promotion: rf deployments promote ${id}`)];
   if (status !== "soaking") return [];
-  const then = gate === "manual" ? "the next one waits for a person then" : `rf deployments promote ${id} skips that`;
-  return [plain(`${name} has passed and soaks; that ends ${relative(soaks_until, now)}; ${then}`)];
+  const then = gate === "manual" ? "then the next one awaits promotion" : `rf deployments promote ${id} skips that`;
+  return [plain(`${name} has passed and is soaking; the soak time ends ${relative(soaks_until, now)}; ${then}`)];
 }
 
-/** Why nothing moves, a sentence each. */
+/** Returns why nothing changes, one sentence each. */
 function explainStillness(deployment: Deployment, targets: readonly Target[], now: Date): string[] {
   if (deployment.status === "scheduled")
     return [`scheduled: it starts ${relative(deployment.scheduled_at, now)}, at ${plain(deployment.scheduled_at)}`];
   return explainWaits(deployment.counts.total, targets, WAITS);
 }
 
-/** What the robots wait for that have not ended, a sentence for each kind of wait; `words` by `waiting_for`. */
+/** Returns what the unfinished robots are waiting for, one sentence per reason; `words` by `waiting_for`. */
 export function explainWaits(
   total: number,
   targets: readonly Pick<Target, "status" | "waiting_for">[],
@@ -187,11 +187,11 @@ export function explainWaits(
   const groups = new Map<string, number>();
   for (const { status, waiting_for } of targets) {
     if (isTerminal(status)) continue;
-    const key = waiting_for === null ? `are ${status}` : (words[waiting_for] ?? `wait for ${waiting_for}`);
+    const key = waiting_for === null ? `are ${status}` : (words[waiting_for] ?? `are waiting for ${waiting_for}`);
     groups.set(key, (groups.get(key) ?? 0) + 1);
   }
-  if (groups.size === 0) return ["nothing has moved for a minute"];
-  return [...groups].map(([what, count]) => plain(`nothing has moved for a minute: ${count} of ${total} robots ${what}`));
+  if (groups.size === 0) return ["no change for a minute"];
+  return [...groups].map(([what, count]) => plain(`no change for a minute: ${count} of ${total} robots ${what}`));
 }
 
 async function finish(
@@ -213,7 +213,7 @@ async function finish(
   }
   if (wanted.includes(last.status))
     return out.result(answer, () =>
-      out.line(line`${out.status(last.status)}: ${counts.rolled_back} of ${counts.total} robots went back (${id})`),
+      out.line(line`${out.status(last.status)}: ${counts.rolled_back} of ${counts.total} robots rolled back (${id})`),
     );
   const why = reason ?? last.reason;
   const hints = [...(context.structured ? [] : await failedTargets(client, id)), `More: rf deployments show ${id}`];

@@ -3,8 +3,8 @@ import { rename, rm, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
 
 /**
- * Has a file written that only its owner may read and that is there only once it is whole; until then it stands beside as `.part`, and
- * nothing is left of it when `write` rejects. A device or a pipe is written as it is.
+ * Writes a file atomically, readable by its owner only: `write` fills a `.part` file beside it, which is removed if `write` rejects. A
+ * device or pipe is written directly.
  */
 export async function writeWhole(file: string, write: (sink: Writable) => Promise<unknown>): Promise<void> {
   const there = await stat(file).catch(() => undefined);

@@ -16,7 +16,7 @@ const hostile = {
   },
 };
 
-test("JSON and YAML hold the same values, and no character that acts on a terminal", () => {
+test("JSON and YAML contain the same values and no control characters", () => {
   for (const [text, read] of [
     [jsonText(hostile), JSON.parse],
     [jsonText(hostile, 2), JSON.parse],
@@ -27,7 +27,7 @@ test("JSON and YAML hold the same values, and no character that acts on a termin
   }
 });
 
-test("a text of several lines is one line of YAML", () => {
+test("writes a multi-line text on one line of YAML", () => {
   const text = yamlText({ name: "two\nlines of some length that a folded scalar would break into several ones, were it let" });
   assert.equal(text.trimEnd().split("\n").length, 1);
 });

@@ -2,8 +2,8 @@ import { Document, isScalar, Scalar, visit } from "yaml";
 import { escapeUnsafe, hex, UNSAFE } from "./text.ts";
 
 /**
- * A value as a YAML document in which every character that acts on a terminal is an escape within quotes. With `lists_in_line`, lists of plain
- * values take one line.
+ * Formats a value as a YAML document in which control characters are escaped inside quotes. With `lists_in_line`, lists of scalars take one
+ * line.
  */
 export function yamlText(value: unknown, { lists_in_line = false }: { lists_in_line?: boolean } = {}): string {
   const document = new Document(value, { aliasDuplicateObjects: false });
@@ -15,7 +15,7 @@ export function yamlText(value: unknown, { lists_in_line = false }: { lists_in_l
       if (typeof node.value === "string" && node.value.search(UNSAFE) !== -1) node.type = Scalar.QUOTE_DOUBLE;
     },
   });
-  // What is left of them stands in double quotes, and the ends of lines are the document's own.
+  // Remaining control characters are inside double quotes; newlines are part of the document.
   return escapeUnsafe(
     document.toString({ lineWidth: 0, flowCollectionPadding: !lists_in_line, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER }),
     (character) => `\\U${hex(character.codePointAt(0)!, 8)}`,

@@ -19,7 +19,7 @@ const NO_FFMPEG: string | false = await run("ffmpeg", ["-version"]).then(
 
 const APP1 = [0xff, 0xe1, 0, 11, 0xff, 0xc0, 0, 17, 8, 0, 1, 0, 1];
 const SOF = [0xff, 0xc0, 0, 11, 8, 480 >> 8, 480 & 255, 640 >> 8, 640 & 255, 1, 1, 0x11, 0];
-/** Head of a JPEG: a segment with a picture of its own in it, then 640 × 480. */
+/** JPEG headers: a segment with an embedded thumbnail, then 640 × 480. */
 const head = (tail: number): Buffer => Buffer.from([0xff, 0xd8, ...APP1, 0xff, ...SOF, tail, 0xff, 0xd9]);
 
 async function camera(accept: (socket: WebSocket) => void, args: string[], options: { path?: string } = {}) {
@@ -41,7 +41,7 @@ const sendFrames =
     for (const frame of frames) socket.send(frame);
   };
 
-test("--snapshot writes the first picture and nothing beside it, and asks for what was wanted", TIMEOUT, async () => {
+test("--snapshot requests the given options and writes only the first frame", TIMEOUT, async () => {
   const wanted = ["--camera", "front left", "--fps", "2", "--width", "320", "--quality", "40"];
   const { code, files, asked, stderr } = await camera(sendFrames(head(1), head(2)), ["--snapshot", "HOME/a.jpg", ...wanted]);
   assert.equal(code, 0, stderr);
@@ -54,14 +54,14 @@ test("--snapshot writes the first picture and nothing beside it, and asks for wh
   });
 });
 
-test("--snapshot that gets no picture writes no file and says why", TIMEOUT, async () => {
+test("--snapshot without a frame writes no file and prints the reason", TIMEOUT, async () => {
   const { code, files, stderr } = await camera((socket) => socket.close(4410, "this robot has no camera"), ["--snapshot", "HOME/a.jpg"]);
   assert.deepEqual([code, [...files]], [1, []]);
   assert.match(stderr, /this robot has no camera/);
   assert.equal((await camera((socket) => socket.close(4409, "agent offline"), ["--snapshot", "HOME/a.jpg"])).code, 7);
 });
 
-test("--save writes each frame byte for byte, and ends with the stream or the time", TIMEOUT, async () => {
+test("--save writes each frame unchanged and stops at the end of the stream or duration", TIMEOUT, async () => {
   const frames = [head(1), head(2), head(3)];
   const all = Buffer.concat(frames);
   const ended = await camera(
@@ -78,16 +78,16 @@ test("--save writes each frame byte for byte, and ends with the stream or the ti
   assert.deepEqual([data.frames, data.bytes], [3, all.length]);
 });
 
-test("--save to a file that cannot be written says so, also of one that ffmpeg would make where there is none", TIMEOUT, async () => {
+test("--save prints an error for an unwritable file and for a missing ffmpeg", TIMEOUT, async () => {
   const denied = await camera(sendFrames(head(1)), ["--save", "/nonexistent/a.mjpeg"]);
   assert.equal(denied.code, 1);
   assert.match(denied.stderr, /cannot write \/nonexistent\/a\.mjpeg/);
   const without = await camera(sendFrames(head(1)), ["--save", "HOME/a.mp4"], { path: path.dirname(process.execPath) });
   assert.equal(without.code, 1);
-  assert.match(without.stderr, /\.mp4 files are made by ffmpeg, which is not installed here[^]*\.mjpeg/);
+  assert.match(without.stderr, /\.mp4 files need ffmpeg, which is not installed[^]*\.mjpeg/);
 });
 
-test("--save to .mp4 makes a film of the frames", { ...TIMEOUT, skip: NO_FFMPEG }, async () => {
+test("--save to .mp4 encodes the frames as a video", { ...TIMEOUT, skip: NO_FFMPEG }, async () => {
   const args = [
     "-nostdin",
     "-loglevel",
@@ -122,7 +122,7 @@ test("--save to .mp4 makes a film of the frames", { ...TIMEOUT, skip: NO_FFMPEG 
   assert.equal(saved.files.get("a.mp4")!.subarray(4, 8).toString("latin1"), "ftyp");
 });
 
-test("the cameras are a table for people and a document for programs, with names that act on a terminal escaped", TIMEOUT, async () => {
+test("lists cameras as a table or JSON, with control characters in names escaped", TIMEOUT, async () => {
   const list = { cameras: [{ name: "front\u001b[2J", kind: "ffmpeg" }] };
   const accept = (socket: WebSocket): void => {
     socket.send(JSON.stringify(list));
@@ -134,7 +134,7 @@ test("the cameras are a table for people and a document for programs, with names
   assert.deepEqual(JSON.parse((await camera(accept, ["--json"])).stdout), list);
 });
 
-test("numbers out of bounds, and a snapshot that is also a film, are wrong usage", TIMEOUT, async () => {
+test("out-of-range numbers and --snapshot with --save are usage errors", TIMEOUT, async () => {
   const refuse = (socket: WebSocket): void => socket.terminate();
   for (const args of [
     ["--fps", "31"],
@@ -146,7 +146,7 @@ test("numbers out of bounds, and a snapshot that is also a film, are wrong usage
     assert.equal((await camera(refuse, args)).code, 2, args.join(" "));
 });
 
-test("a JPEG's size is read past what its segments hold", () => {
+test("reads a JPEG's size after skipping other segments", () => {
   assert.deepEqual(jpegSize(head(1)), { width: 640, height: 480 });
   for (const none of [
     Buffer.alloc(0),
@@ -157,9 +157,9 @@ test("a JPEG's size is read past what its segments hold", () => {
     assert.equal(jpegSize(none), undefined);
 });
 
-test("the meter tells the rate of late and of the whole", () => {
+test("the meter reports the recent and the overall rate", () => {
   const meter = new FrameMeter();
-  assert.equal(meter.words(), "No frame came.");
+  assert.equal(meter.words(), "No frames received.");
   for (let i = 0; i <= 20; i += 1) meter.take(head(i), i * 100);
   assert.deepEqual(meter.result(), { frames: 21, bytes: 21 * head(0).length, width: 640, height: 480, fps: 10 });
   assert.match(meter.now(2_000), /^640×480 {2}10\.5 frames\/s {2}32 B each {2}21 frames$/);

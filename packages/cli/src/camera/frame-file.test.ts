@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import { openFrameFile } from "./frame-file.ts";
 
-test("an ffmpeg that ended between two frames is told with the next one", { timeout: 120_000 }, async (t) => {
+test("reports an ffmpeg that exited between two frames on the next frame", { timeout: 120_000 }, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), "rf-frames-"));
   const search = process.env["PATH"];
   t.after(async () => {

@@ -10,11 +10,11 @@ import { drained } from "@robofleet/protocol/drained";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 
-/** Endings of files that ffmpeg makes of the frames; everything else is written as MJPEG: one JPEG after the other. */
+/** Extensions that ffmpeg encodes the frames to; any other file is written as MJPEG: JPEGs one after the other. */
 const BY_FFMPEG = new Set([".mp4", ".mkv", ".mov", ".avi", ".webm", ".gif"]);
 const LAST_LINE_CHARACTERS = 300;
 
-/** Writes one picture, wholly or not at all; `-` is stdout. */
+/** Writes one picture atomically; `-` is stdout. */
 export async function writeSnapshot(file: string, jpeg: Buffer, clock: Pick<Clock, "randomBytes">): Promise<void> {
   if (file === "-") return void (process.stdout.write(jpeg) || (await once(process.stdout, "drain")));
   const beside = `${file}.${Buffer.from(clock.randomBytes(4)).toString("hex")}.tmp`;
@@ -33,15 +33,15 @@ export async function writeSnapshot(file: string, jpeg: Buffer, clock: Pick<Cloc
   }
 }
 
-/** Where frames are saved. */
+/** The destination of saved frames. */
 export interface FrameFile {
-  /** Resolves when there is room for the next. */
+  /** Resolves when the next frame can be written. */
   write(jpeg: Buffer): Promise<void>;
-  /** Resolves when the file is whole. */
+  /** Resolves when the file is complete. */
   end(): Promise<void>;
 }
 
-/** Opens a file for frames: MJPEG, `-` for stdout, or by its ending what ffmpeg makes of them. */
+/** Opens a file for frames: MJPEG, `-` for stdout, or the format that ffmpeg encodes for its extension. */
 export function openFrameFile(file: string): Promise<FrameFile> {
   if (BY_FFMPEG.has(path.extname(file).toLowerCase())) return throughFfmpeg(file);
   return file === "-" ? Promise.resolve(ofStream(process.stdout, "stdout", false)) : openMjpeg(file);
@@ -68,7 +68,7 @@ function ofStream(stream: Writable, name: string, closes: boolean): FrameFile {
       check();
       if (!stream.write(jpeg)) await drained(stream);
       check();
-      // Without an error: whoever read it has ended.
+      // Destroyed without an error: the reader closed it.
       if (stream.destroyed) throw cannotWrite(name, new Error("it is closed"));
     },
     end: async () => {
@@ -79,18 +79,18 @@ function ofStream(stream: Writable, name: string, closes: boolean): FrameFile {
   };
 }
 
-/** Each frame at the time at which it came. */
+/** Each frame keeps the time at which it arrived. */
 const INPUT = ["-f", "image2pipe", "-use_wallclock_as_timestamps", "1", "-c:v", "mjpeg", "-i", "pipe:0"];
-/** Players want even sides. */
+/** Players require even width and height. */
 const EVEN_SIDES = "scale=trunc(iw/2)*2:trunc(ih/2)*2";
 
 function argumentsOf(file: string): string[] {
-  const colours = path.extname(file).toLowerCase() === ".gif" ? "rgb8" : "yuv420p";
-  return ["-hide_banner", "-loglevel", "error", "-y", ...INPUT, "-vf", EVEN_SIDES, "-pix_fmt", colours, path.resolve(file)];
+  const colors = path.extname(file).toLowerCase() === ".gif" ? "rgb8" : "yuv420p";
+  return ["-hide_banner", "-loglevel", "error", "-y", ...INPUT, "-vf", EVEN_SIDES, "-pix_fmt", colors, path.resolve(file)];
 }
 
 async function throughFfmpeg(file: string): Promise<FrameFile> {
-  // In a group of its own: Ctrl-C ends the frames first, and then the file is finished.
+  // In its own process group: Ctrl-C stops the frames first, so that ffmpeg can finish the file.
   const child = spawn("ffmpeg", argumentsOf(file), { stdio: ["pipe", "ignore", "pipe"], detached: true });
   let words = "";
   child.stderr.on("data", (chunk: Buffer) => (words = (words + chunk.toString("utf8")).slice(-LAST_LINE_CHARACTERS)));
@@ -101,8 +101,8 @@ async function throughFfmpeg(file: string): Promise<FrameFile> {
     const code = await end;
     if (code === 0) return;
     if (code === "ENOENT")
-      throw new Failure(EXIT.error, `${path.extname(file)} files are made by ffmpeg, which is not installed here`, {
-        hints: ["Save as .mjpeg instead: the frames as they come. Players and ffmpeg read it."],
+      throw new Failure(EXIT.error, `${path.extname(file)} files need ffmpeg, which is not installed`, {
+        hints: ["Install ffmpeg, or save as .mjpeg, which players and ffmpeg can read."],
       });
     throw new Failure(EXIT.error, `ffmpeg could not write ${file}: ${words.trim().split("\n").at(-1) ?? code}`);
   };

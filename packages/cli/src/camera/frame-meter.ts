@@ -1,10 +1,10 @@
 import { bytes } from "../duration.ts";
 import { jpegSize } from "./jpeg-size.ts";
 
-/** The speed is that of so long a time. */
+/** Window over which the rate is measured. */
 const WINDOW_MS = 3_000;
 
-/** How many frames come, and how large they are. */
+/** Counts frames and measures their rate and size. */
 export class FrameMeter {
   frames = 0;
   total_bytes = 0;
@@ -23,11 +23,11 @@ export class FrameMeter {
     this.#forget(at);
   }
 
-  /** For a line that is written over. */
+  /** Text for a status line that is overwritten. */
   now(at: number): string {
     this.#forget(at);
     const first = this.#recent[0];
-    if (first === undefined) return this.frames === 0 ? "waiting for the first frame" : "no frame for some seconds";
+    if (first === undefined) return this.frames === 0 ? "waiting for the first frame" : "no frames received recently";
     const elapsed = Math.max(1, at - first.at) / 1_000;
     const carried = this.#recent.reduce((sum, one) => sum + one.bytes, 0);
     return [
@@ -38,7 +38,7 @@ export class FrameMeter {
     ].join("  ");
   }
 
-  /** Of all that came; `fps` is null when one frame or none came. */
+  /** Totals over all frames; `fps` is null for fewer than two frames. */
   result(): { frames: number; bytes: number; width: number | null; height: number | null; fps: number | null } {
     const elapsed = this.#first_at === undefined ? 0 : (this.#last_at - this.#first_at) / 1_000;
     return {
@@ -52,9 +52,9 @@ export class FrameMeter {
 
   words(): string {
     const { fps } = this.result();
-    if (this.frames === 0) return "No frame came.";
+    if (this.frames === 0) return "No frames received.";
     const each = bytes(Math.round(this.total_bytes / this.frames));
-    return `${this.frames} frames of ${this.#dimensions}, ${each} each${fps === null ? "" : `, ${fps} a second`}`;
+    return `${this.frames} frames of ${this.#dimensions}, ${each} each${fps === null ? "" : `, ${fps} frames/s`}`;
   }
 
   get #dimensions(): string {

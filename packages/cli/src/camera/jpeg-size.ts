@@ -1,4 +1,4 @@
-/** Width and height of a JPEG in pixels; undefined when its head does not tell. */
+/** Returns width and height of a JPEG in pixels; undefined if the headers do not contain them. */
 export function jpegSize(jpeg: Buffer): { width: number; height: number } | undefined {
   if (jpeg[0] !== 0xff || jpeg[1] !== 0xd8) return undefined;
   for (let at = 2; at + 9 < jpeg.length;) {
@@ -8,7 +8,7 @@ export function jpegSize(jpeg: Buffer): { width: number; height: number } | unde
       at += 1;
       continue;
     }
-    // SOF0 to SOF15, without DHT, JPG and DAC.
+    // SOF0 to SOF15, except DHT, JPG and DAC.
     if (code >= 0xc0 && code <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(code))
       return { height: jpeg.readUInt16BE(at + 5), width: jpeg.readUInt16BE(at + 7) };
     at += 2 + jpeg.readUInt16BE(at + 2);

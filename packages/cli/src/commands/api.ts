@@ -22,17 +22,17 @@ interface Options {
 export const define: Define = (command, act) => {
   command
     .description(
-      "Call any route of the service with your token, and print what it answers. Fields become the JSON body, or the query of a GET. " +
+      "Call any route of the service with your token, and print the response. Fields become the JSON body, or the query of a GET. " +
         "The routes are described at /docs and in /openapi.json of the service.",
     )
     .argument("<method>", METHODS.join(", "))
     .argument("<path>", "Path of the route, such as /api/robots?status=online")
     .option(
       "-F, --field <key=value>",
-      "Field whose value is JSON, else text; @FILE and @- read it (repeatable; key[sub]=, key[]=)",
+      "Field with a JSON value, otherwise text; @FILE and @- read it (repeatable; key[sub]=, key[]=)",
       collect,
     )
-    .option("-f, --raw-field <key=value>", "Field whose value is text (repeatable)", collect)
+    .option("-f, --raw-field <key=value>", "Field with a text value (repeatable)", collect)
     .option("--input <file>", "File with the body; - reads stdin")
     .option("-H, --header <name:value>", "Header of the request (repeatable)", collect)
     .option("-i, --include", "Print status and headers first")
@@ -46,8 +46,8 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, word: string, given: string, options: Options): Promise<void> {
   const method = word.toUpperCase();
-  if (!METHODS.includes(method)) throw usage(`${word} is no method`, `It is one of ${METHODS.join(", ")}.`);
-  if (URL.canParse(given)) throw usage("the path goes without the address of the service", "Choose the service with --base-url.");
+  if (!METHODS.includes(method)) throw usage(`${word} is not a method`, `Use one of ${METHODS.join(", ")}.`);
+  if (URL.canParse(given)) throw usage("pass the path without the address of the service", "Choose the service with --base-url.");
   const client = await context.client();
   const fields = await fieldsToObject([
     ...(options.rawField ?? []).map((text) => ({ text, typed: false })),
@@ -69,7 +69,7 @@ async function run(context: Context, word: string, given: string, options: Optio
   const text = await response.text();
   if (response.ok) return text === "" ? undefined : writeJson(context, text);
   const error = new ApiError({ status: response.status, headers: response.headers, body: tryParse(text) });
-  // With --json the failure itself prints the body.
+  // With --json the Failure prints the body.
   if (!context.structured && text !== "") await writeJson(context, text);
   throw error;
 }
@@ -87,7 +87,7 @@ function tryParse(text: string): unknown {
   }
 }
 
-/** As it came; for a terminal, or as YAML, written anew. */
+/** Prints the body as received; on a terminal, or as YAML, reformatted. */
 async function writeJson(context: Context, text: string): Promise<void> {
   const value = tryParse(text);
   if (typeof value !== "string" && (process.stdout.isTTY || context.out.format === "yaml"))
@@ -101,6 +101,6 @@ async function readInput(file: string): Promise<Uint8Array> {
 
 function parseHeader(text: string): [string, string] {
   const at = text.indexOf(":");
-  if (at < 1) throw usage(`"${text}" is no header: write name:value`);
+  if (at < 1) throw usage(`"${text}" is not a header: use name:value`);
   return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
 }

@@ -12,7 +12,7 @@ import { readTime, type TimeOption } from "../logs/options.ts";
 type Entry = Body<"listAudit">["items"][number];
 
 const OUTCOMES = ["done", "refused"] as const;
-/** Entries that are shown when nobody says how many. */
+/** Entries shown without --limit. */
 const SHOWN = 50;
 
 interface Options extends LimitOption, AdminOption {
@@ -32,20 +32,20 @@ export const define: Define = (command, act) => {
     limitOption(
       command
         .description(
-          `Show who changed what and from where, the newest first: ${SHOWN} entries, or as many as --limit says. ` +
-            "--export prints all of them, the oldest first, a line of JSON each.",
+          `Show who changed what and from where, newest first: ${SHOWN} entries, or the number in --limit. ` +
+            "--export prints all entries, oldest first, as JSON lines.",
         )
-        .option("--since <time>", "Only from then on: 10m, 2h, 3d ago, or RFC 3339", readTime)
-        .option("--until <time>", "Only before then", readTime)
-        .option("--action <name>", "Only this operation, such as createDeployment or stream.opened")
-        .option("--actor <id>", "Only by this user, token or robot")
-        .option("--token-id <id>", "Only with this token")
-        .option("--object <id>", "Only about this robot, release, …")
-        .addOption(new Option("--outcome <outcome>", "Only what was done, or only what was refused").choices(OUTCOMES)),
+        .option("--since <time>", "Only entries since: 10m, 2h, 3d ago, or RFC 3339", readTime)
+        .option("--until <time>", "Only entries before", readTime)
+        .option("--action <name>", "Only entries of this operation, such as createDeployment or stream.opened")
+        .option("--actor <id>", "Only entries by this user, token or robot")
+        .option("--token-id <id>", "Only entries with this token")
+        .option("--object <id>", "Only entries about this object, such as a robot or release")
+        .addOption(new Option("--outcome <outcome>", "Only completed or only refused operations").choices(OUTCOMES)),
     ),
   )
-    .option("--export", "Print every entry as a line of JSON")
-    .option("--service", "Acts on the service as a whole, for its administrator")
+    .option("--export", "Print all entries as JSON lines")
+    .option("--service", "Show operations on the service itself, for its administrator")
     .action(act<[Options]>(run));
   addExamples(command, ["rf audit --outcome refused --since 1d", "rf audit --export --since 2030-01-01T00:00:00Z > audit.ndjson"]);
 };
@@ -55,19 +55,20 @@ async function run(context: Context, options: Options): Promise<void> {
   const now = context.now();
   const query = { since: options.since?.(now), until: options.until?.(now), action, actor_id, token_id, object_id, outcome };
   if (options.export) {
-    if (options.service) throw usage("--export is for an org's entries; those of the service are listed: rf audit --service --json");
-    if (options.limit !== undefined) throw usage("--export prints every entry; --since and --until limit it");
+    if (options.service) throw usage("--export cannot be used with --service; list those entries: rf audit --service --json");
+    if (options.limit !== undefined) throw usage("--export prints every entry and cannot be used with --limit; use --since and --until");
     return exportAll(await context.client(), query);
   }
-  // A program gets all, as of every list.
+  // Structured output contains all entries, as for every list.
   const limit = options.limit ?? (context.structured ? undefined : SHOWN);
   const answer = options.service
     ? await asAdmin(context, options, (client) => readList(client, "listServiceAudit", limit, { query }))
     : await readList(await context.client(), "listAudit", limit, { query });
   await context.out.result(answer, async () => {
-    if (answer.items.length === 0) return context.out.note("No such entries.");
+    if (answer.items.length === 0) return context.out.note("No matching entries.");
     await show(context, answer.items);
-    if (answer.next_cursor !== null && options.limit === undefined) context.out.note("There are more: --limit, --since, --export.");
+    if (answer.next_cursor !== null && options.limit === undefined)
+      context.out.note("More entries exist: use --limit, --since or --export.");
   });
 }
 

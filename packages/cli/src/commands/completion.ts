@@ -5,14 +5,14 @@ import { COMPLETION_SCRIPTS, type Shell, SHELLS } from "../completion/scripts.ts
 export const define: Define = (command, act) => {
   command
     .description(
-      "Print a script that teaches a shell to complete commands, flags, values, and the ids and names of what the service has. " +
-        "The shell asks rf at every Tab, and rf the service; when that does not answer within 1.5 seconds (ROBOFLEET_COMPLETION_MS), nothing is said.",
+      "Print a script that lets a shell complete commands, flags, values, and the ids and names of objects on the service. " +
+        "Each Tab runs rf, which queries the service; without a response within 1.5 seconds (ROBOFLEET_COMPLETION_MS) it prints nothing.",
     )
     .addArgument(new Argument("<shell>", "The shell").choices(SHELLS))
     .action(act<[Shell]>(async (_context, shell) => void process.stdout.write(COMPLETION_SCRIPTS[shell])));
   addExamples(command, [
     "source <(rf completion bash)      # in ~/.bashrc",
-    "source <(rf completion zsh)       # in ~/.zshrc, behind compinit",
+    "source <(rf completion zsh)       # in ~/.zshrc, after compinit",
     "rf completion fish > ~/.config/fish/completions/rf.fish",
     "rf robots show arm-1<Tab>         # a name finds its id",
   ]);

@@ -19,14 +19,14 @@ interface Options extends RolloutFlags {
 
 export const define: Define = (command, act) => {
   rolloutOptions(command)
-    .description("Deploy a release to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is needed.")
+    .description("Deploy a release to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is required.")
     .argument("<release>", "Tag or id of the release")
     .option("--robot <id>", "Deploy to this robot")
     .option("--fleet <id>", "Deploy to this fleet")
     .option("--watch", "Follow the deployment to its end")
-    .option("--scheduled-at <rfc3339>", "Hold the deployment until then, such as 2030-01-31T22:00:00Z")
-    .option("--dry-run", "Say who would get it when, and do nothing")
-    .option("--idempotency-key <uuid>", "Key under which the same call happens once (default: a fresh UUIDv4)")
+    .option("--scheduled-at <rfc3339>", "Start the deployment at this time, such as 2030-01-31T22:00:00Z")
+    .option("--dry-run", "Print the rollout plan without deploying")
+    .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)")
     .action(act<[string, Options]>(run));
   addExamples(command, [
     "rf deploy 1.4.0 --robot rob_… --watch",
@@ -39,11 +39,11 @@ export const define: Define = (command, act) => {
 async function run(context: Context, release: string, options: Options): Promise<void> {
   if ((options.robot === undefined) === (options.fleet === undefined)) {
     throw usage(
-      options.robot === undefined ? "say where to: --robot <id> or --fleet <id>" : "--robot and --fleet exclude each other",
+      options.robot === undefined ? "a target is required: --robot <id> or --fleet <id>" : "--robot and --fleet cannot be used together",
       "`rf robots list` and `rf fleets list` show the ids.",
     );
   }
-  if (options.dryRun && options.watch) throw usage("--dry-run starts nothing that --watch could follow");
+  if (options.dryRun && options.watch) throw usage("--dry-run and --watch cannot be used together");
   const rollout = await readRollout(options, context.now());
   const client = await context.client();
   const request = {
@@ -57,7 +57,7 @@ async function run(context: Context, release: string, options: Options): Promise
     },
     idempotency_key: options.idempotencyKey ?? context.idempotencyKey(),
   };
-  // The answer to a dry run is another one than that of the route.
+  // The response of a dry run has a different type than the route's.
   if (options.dryRun) return showPlan(context, (await client.createDeployment(request)) as unknown as { data: DeploymentPlan });
   const { data } = await client.createDeployment(request);
   if (options.watch) return watchDeployment(context, client, data);

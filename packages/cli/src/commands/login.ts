@@ -19,15 +19,15 @@ export const define: Define = (command, act) => {
   command
     .description(
       `Save a token and the address of the service (--base-url, default ${DEFAULT_BASE_URL}) to the credentials file. ` +
-        "Without --token it asks for the token; without a terminal it reads it from stdin. " +
-        "The token is checked first: one that the service refuses is not saved. " +
-        "With --no-token it saves the address and its certificate authority alone, for a service that has no org yet.",
+        "Without --token it prompts for the token; without a terminal it reads it from stdin. " +
+        "The token is verified first: if the service refuses it, it is not saved. " +
+        "With --no-token it saves only the address and its certificate authority, for a service that has no org yet.",
     )
-    .option("--token <token>", "Token; better asked for or piped, as other users can see a command's arguments")
-    .option("--no-token", "Save the address and its certificate authority, and no token")
+    .option("--token <token>", "Token; prefer the prompt or a pipe, because other users can see command arguments")
+    .option("--no-token", "Save only the address and its certificate authority")
     .option("--fingerprint <sha256:…>", "Trust the server's own certificate authority that has this fingerprint")
     .option("--ca-file <file>", "Trust the certificate authority in this PEM file, and no other")
-    .option("--allow-insecure-http", "Send the token to another machine by plain http, where everybody on the way can read it")
+    .option("--allow-insecure-http", "Allow sending the token to another machine over plain http, where it can be read in transit")
     .action(act<[Options]>(run));
   addExamples(command, [
     "rf login",
@@ -61,9 +61,9 @@ async function run(context: Context, options: Options): Promise<void> {
     checked: check.who !== undefined,
     ca_fingerprint: pin?.fingerprint ?? null,
   };
-  if (check.warning !== undefined) context.out.note(line`warning: ${check.warning}; the token was saved without being checked`);
+  if (check.warning !== undefined) context.out.note(line`warning: ${check.warning}; the token was saved without verification`);
   if (token !== undefined && isExposed(client_url))
-    context.out.note("warning: the address is http://, so everybody on the way can read the token; use https://");
+    context.out.note("warning: the address is http://, so the token can be read in transit; use https://");
   const place = profile === undefined ? file : `${file}, profile ${profile}`;
   await context.out.result({ data: saved }, () => {
     context.out.line(
@@ -91,26 +91,26 @@ function checkToken(text: string, base_url: string): string {
     throw usage(
       "no token was given",
       "Pass --token TOKEN, pipe it in, or run `rf login` on a terminal.",
-      `No org yet? \`rf login --base-url ${base_url} --no-token\` saves the address alone, then: rf orgs create NAME`,
+      `No org yet? \`rf login --base-url ${base_url} --no-token\` saves only the address; then run: rf orgs create NAME`,
     );
   }
-  if (!isToken(token)) throw usage("this is no token: it holds spaces or characters that a token cannot have");
+  if (!isToken(token)) throw usage("not a valid token: it contains spaces or invalid characters");
   return token;
 }
 
-/** Who the token is, or why that could not be found out. Only a refusal keeps it from being saved. */
+/** Returns whose token it is, or why that is unknown. Only a refusal prevents saving it. */
 async function checkLogin(client: Client): Promise<{ who?: string; warning?: string }> {
   try {
     const { data } = await client.getMe();
     return { who: `${data.actor.name ?? data.actor.id} (${data.org.role} of ${data.org.name})` };
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
-      const hints = ["The saved credentials were left as they were."];
+      const hints = ["The saved credentials were not changed."];
       throw new Failure(EXIT.auth, `the service refused this token: ${error.message}`, { hints, document: error.body, cause: error });
     }
-    // A certificate that is refused now is refused later: there is no use in saving the address.
+    // A refused certificate will be refused later too, so the address is not saved.
     if (error instanceof Unreachable && !error.passing) throw error;
     if (error instanceof ApiError || error instanceof Unreachable) return { warning: error.message };
-    return { warning: "the service answered something unexpected" };
+    return { warning: "the service returned an unexpected response" };
   }
 }

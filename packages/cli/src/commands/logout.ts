@@ -8,7 +8,7 @@ import { deleteFile } from "../toml-file.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Delete the credentials file, all its profiles included; with --profile only that profile. The token itself stays valid on the service.",
+      "Delete the credentials file with all its profiles; with --profile only that profile. The token itself stays valid on the service.",
     )
     .action(act(run));
 };
@@ -25,6 +25,6 @@ async function run(context: Context): Promise<void> {
   const deleted = await deleteFile(file);
   await context.out.result({ data: { file, deleted } }, () => {
     context.out.line(deleted ? line`Deleted ${file}. The token stays valid until it is revoked.` : "You were not logged in.");
-    if (context.environment.token !== undefined) context.out.note("ROBOFLEET_TOKEN is still set and will be used.");
+    if (context.environment.token !== undefined) context.out.note("ROBOFLEET_TOKEN is still set and takes effect.");
   });
 }

@@ -4,7 +4,7 @@ import { relative } from "../duration.ts";
 import { readList } from "../lists.ts";
 import { type TimelineOptions, timelineOptions, timelineQuery } from "../timeline-options.ts";
 
-/** Entries shown when nothing says how many. */
+/** Entries shown without --limit. */
 const SHOWN = 50;
 
 interface Options extends TimelineOptions {
@@ -15,9 +15,9 @@ interface Options extends TimelineOptions {
 export const define: Define = (command, act) => {
   timelineOptions(
     command
-      .description(`Show what happened to the robots of your org, the newest first: ${SHOWN} entries, or as many as --limit says.`)
-      .option("--robot <id>", "Only of this robot")
-      .option("--fleet <id>", "Only of robots of this fleet"),
+      .description(`Show events of your org's robots, newest first: ${SHOWN} entries, or the number in --limit.`)
+      .option("--robot <id>", "Only entries of this robot")
+      .option("--fleet <id>", "Only entries of this fleet's robots"),
   ).action(act<[Options]>(run));
   addExamples(command, ["rf timeline --since 1h", "rf timeline --kind robot.moved --fleet fleet_…"]);
 };
@@ -27,7 +27,7 @@ async function run(context: Context, options: Options): Promise<void> {
   const query = { ...timelineQuery(options, context.now()), robot_id: options.robot, fleet_id: options.fleet };
   const answer = await readList(await context.client(), "listTimeline", options.limit ?? SHOWN, { query });
   await out.result(answer, async () => {
-    if (answer.items.length === 0) return out.note("Nothing of that kind happened.");
+    if (answer.items.length === 0) return out.note("No matching entries.");
     await out.table(answer.items, [
       { title: "TIME", value: ({ at }) => at },
       { title: "AGO", value: ({ at }) => out.paint("quiet", relative(at, context.now())) },
@@ -37,6 +37,6 @@ async function run(context: Context, options: Options): Promise<void> {
       { title: "WHAT", value: ({ summary }) => summary },
       { title: "ROBOT ID", value: ({ robot_id }) => robot_id, wide: true },
     ]);
-    if (answer.next_cursor !== null && options.limit === undefined) out.note("There are more: --limit, --since, --kind.");
+    if (answer.next_cursor !== null && options.limit === undefined) out.note("More entries exist: use --limit, --since or --kind.");
   });
 }

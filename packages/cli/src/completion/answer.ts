@@ -5,12 +5,12 @@ import { topics } from "../topics.ts";
 import type { Candidate } from "./candidate.ts";
 import type { Source } from "./sources.ts";
 
-/** The last line of an answer when the shell is to complete file names. */
+/** The last line of a response when the shell should complete file names. */
 const FILES = ":files";
 
 /**
- * Prints what may stand in place of the last word: a line each, the value, a tab and what it is. `words` are the shell
- * and what was typed behind `rf`. Whatever goes wrong, it prints nothing: nobody wants an error in the middle of a line.
+ * Prints the completions of the last word, one per line: value, tab, description. `words` are the shell and the words typed after `rf`.
+ * Prints nothing on any error, because output would appear in the middle of the user's command line.
  */
 export async function answerCompletion(words: readonly string[]): Promise<void> {
   try {
@@ -18,11 +18,11 @@ export async function answerCompletion(words: readonly string[]): Promise<void> 
     const lines = await complete(shell === "bash" ? joinEqualSigns(typed) : { typed, split: false });
     process.stdout.write(lines.map((text) => `${text}\n`).join(""));
   } catch {
-    // Said above.
+    // Errors are ignored, see above.
   }
 }
 
-/** Bash splits `--robot=rob_1` into three words. */
+/** Joins `--robot=rob_1`, which bash splits into three words. */
 function joinEqualSigns(words: readonly string[]): { typed: string[]; split: boolean } {
   const typed: string[] = [];
   let split = false;
@@ -36,18 +36,18 @@ function joinEqualSigns(words: readonly string[]): { typed: string[]; split: boo
   return { typed, split };
 }
 
-/** Where in the command line the last word stands. */
+/** The position of the last word in the command line. */
 interface Place {
   command: Command;
-  /** Options that may be written there. */
+  /** Options that are allowed at this position. */
   options: readonly Option[];
-  /** Whose value it is. */
+  /** The argument or option whose value is completed. */
   slot: Argument | Option | undefined;
-  /** Global flags that were written before it. */
+  /** Global flags typed before it. */
   flags: Map<string, string>;
-  /** Arguments that were written before it. */
+  /** Arguments typed before it. */
   words: string[];
-  /** `rf help` was written. */
+  /** The command line starts with `rf help`. */
   for_help: boolean;
 }
 
@@ -99,7 +99,7 @@ async function findPlace(words: readonly string[]): Promise<Place> {
   };
 }
 
-/** Flags of a command and of those around it; --version is the root's own. */
+/** Flags of a command and its parents; --version is the root's only. */
 const optionsOf = (command: Command): Option[] => [
   ...command.options,
   ...(command.parent === null ? [] : optionsOf(command.parent).filter(({ long }) => long !== "--version")),
@@ -129,7 +129,7 @@ async function valuesOf(slot: Argument | Option, place: Place): Promise<Candidat
   return source === undefined ? [] : readSource(source, place.flags, place.words);
 }
 
-/** The lines to print. A word that begins no value but names of things is completed as a name, and at last as its value. */
+/** Formats the lines to print. Matches by value first, then by name; a word that equals one name completes to that name's value. */
 function found(candidates: Candidate[] | typeof FILES, typed: string, prefix: string): string[] {
   if (candidates === FILES) return [FILES];
   const lines = (some: readonly Candidate[]): string[] =>

@@ -1,7 +1,7 @@
-/** A word that may follow, and what it is. */
+/** A possible completion and its description. */
 export interface Candidate {
   value: string;
   about?: string;
-  /** What people call it: typing this finds it too. */
+  /** Display name, which also matches the typed text. */
   name?: string;
 }

@@ -15,7 +15,7 @@ import { sourceOf } from "./sources.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const MAIN = path.resolve(import.meta.dirname, "../main.ts");
-/** The longest that a shell may take to complete one line. */
+/** Timeout of one completion in a shell. */
 const SHELL_MS_MAX = 60_000;
 
 const robots = [
@@ -33,14 +33,14 @@ before(async () => {
   service = await ScriptedPeer.start(({ line }) => ({
     body: { items: line.includes("/releases") ? releases : robots, next_cursor: null },
   }));
-  // The shells find `rf` by its name, and its first line finds node.
+  // The shells find `rf` in PATH, and its shebang finds node there.
   const bin = path.join(home.directory, "bin");
   await mkdir(bin);
   await writeFile(path.join(bin, "rf"), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`, { mode: 0o755 });
   await symlink(process.execPath, path.join(bin, "node"));
   env = {
     ...service.env,
-    // What is tested is what is found, not how soon.
+    // The test checks the candidates, not the latency.
     ROBOFLEET_COMPLETION_MS: String(SHELL_MS_MAX),
     PATH: `${bin}:${process.env.PATH}`,
     HOME: home.directory,
@@ -61,7 +61,7 @@ const complete = async (...words: string[]): Promise<string[]> => {
 };
 const values = async (...words: string[]): Promise<string[]> => (await complete(...words)).map((line) => line.split("\t")[0]!);
 
-test("commands, verbs, flags and their values are completed", TIMEOUT, async () => {
+test("completes commands, verbs, flags and their values", TIMEOUT, async () => {
   assert.deepEqual(await values("rob"), ["robots"]);
   assert.deepEqual(await values("robots", "l"), ["list", "logs", "label"]);
   assert.deepEqual(await values("robots", "list", "--li"), ["--limit"]);
@@ -76,7 +76,7 @@ test("commands, verbs, flags and their values are completed", TIMEOUT, async () 
   assert.ok(!(await values("robots", "list", "--")).includes("--version"));
 });
 
-test("ids are asked for, a name finds its id, and what a name holds is escaped", TIMEOUT, async () => {
+test("completes ids and finds ids by name, with control characters in names escaped", TIMEOUT, async () => {
   assert.deepEqual(await complete("robots", "show", "rob_"), [
     "rob_1\tarm-1, online",
     "rob_22\tarm-2, offline",
@@ -87,7 +87,7 @@ test("ids are asked for, a name finds its id, and what a name holds is escaped",
   assert.deepEqual(await values("deploy", "na"), ["nav 1.4"]);
 });
 
-test("a service that cannot be reached or does not answer completes nothing, silently and in time", TIMEOUT, async (t) => {
+test("prints nothing within the timeout when the service is unreachable or does not respond", TIMEOUT, async (t) => {
   const silent = createServer(() => {}).listen(0, "127.0.0.1");
   await once(silent, "listening");
   t.after(() => silent.close().closeAllConnections());
@@ -99,7 +99,7 @@ test("a service that cannot be reached or does not answer completes nothing, sil
   }
 });
 
-test("every argument and flag that is an id knows where its values are", async () => {
+test("every argument and flag that takes an id has a completion source", async () => {
   const { program, complete: load } = buildProgram(() => () => Promise.resolve());
   const unknown: string[] = [];
   for (const noun of program.commands) {
@@ -115,11 +115,11 @@ test("every argument and flag that is an id knows where its values are", async (
       );
     }
   }
-  // An actor or an object of the audit can be of any kind.
+  // An audit actor or object can have any type.
   assert.deepEqual(unknown, ["audit audit actor", "audit audit object"]);
 });
 
-/** What an interactive shell makes of a line and a Tab: the line is printed when Enter is hit. */
+/** Reads the line that an interactive shell completes on Tab: it prints the line on Enter. */
 const SESSIONS: Record<Shell, { args: string[]; setup: string }> = {
   bash: { args: ["bash", "--norc", "-i"], setup: "source <(rf completion bash)" },
   zsh: { args: ["zsh", "-f", "-i"], setup: "autoload -Uz compinit && compinit -u -D; source <(rf completion zsh)" },
@@ -128,7 +128,7 @@ const SESSIONS: Record<Shell, { args: string[]; setup: string }> = {
 
 let sessions = 0;
 
-/** Types into a shell on a terminal of tmux; answers the screen once it holds `expected`. */
+/** Types into a shell in tmux; returns the screen once it contains `expected`. */
 async function typeInto(shell: Shell, typed: string, expected: RegExp): Promise<string> {
   const socket = path.join(home.directory, `${shell}-${(sessions += 1)}.sock`);
   const tmux = (...args: string[]): string =>
@@ -160,7 +160,7 @@ for (const shell of SHELLS) {
   test(`Tab in ${shell} completes a verb and an id`, { ...TIMEOUT, skip }, async () => {
     assert.match(await typeInto(shell, "rf robots insp", /rf robots inspect/), /rf robots inspect/);
     assert.match(await typeInto(shell, "rf robots inspect rob_2", /inspect rob_22/), /rob_22/);
-    // fish shows only what begins with what was typed.
+    // fish lists only candidates that start with the typed text.
     if (shell !== "fish") assert.match(await typeInto(shell, "rf robots inspect arm-2", /inspect rob_22/), /rob_22/);
   });
 }

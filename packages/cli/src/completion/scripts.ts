@@ -1,7 +1,7 @@
 export const SHELLS = ["bash", "zsh", "fish"] as const;
 export type Shell = (typeof SHELLS)[number];
 
-/** How a shell is taught to complete `rf`: each asks `rf __complete SHELL WORDS…` for the words that may follow. */
+/** Completion scripts for each shell; each runs `rf __complete SHELL WORDS…` to get the candidates. */
 export const COMPLETION_SCRIPTS: Record<Shell, string> = {
   bash: String.raw`# Completion of rf for bash: source <(rf completion bash)
 _rf_complete() {
@@ -20,7 +20,7 @@ _rf_complete() {
   fi
   for index in "${"$"}{!values[@]}"; do
     printf -v value %q "${"$"}{values[index]}"
-    # What a value is stands beside it only where it is listed, not where it is inserted.
+    # Descriptions are shown in the list only, not inserted.
     if ((${"$"}{#values[@]} > 1 && COMP_TYPE != 37)) && [[ -n ${"$"}{abouts[index]} ]]; then
       value="$value  (${"$"}{abouts[index]})"
     fi

@@ -11,7 +11,7 @@ import type { Candidate } from "./candidate.ts";
 
 const ROWS_MAX = 1_000;
 
-/** What a list's rows may hold that is of use here. */
+/** The fields of list rows that completion uses. */
 interface Row {
   id: string;
   name?: string | null;
@@ -24,7 +24,7 @@ interface Row {
   release?: { tag: string };
 }
 
-/** Lists of the service: the route, and a row as a candidate. */
+/** Lists of the service: the route, and how a row becomes a candidate. */
 const LISTS = {
   robots: ["listRobots", ({ id, name, status }) => ({ value: id, name, about: status })],
   fleets: ["listFleets", ({ id, name }) => ({ value: id, name })],
@@ -40,12 +40,12 @@ const LISTS = {
   orgs: ["listOrgs", ({ id, name, status }) => ({ value: id, name, about: status })],
 } as const satisfies Record<string, [RouteName, (row: Row) => LooseCandidate]>;
 
-/** A row may lack any of it. */
+/** Any field may be missing from a row. */
 type LooseCandidate = { [K in keyof Candidate]: string | null | undefined };
 
 export type Source = keyof typeof LISTS | "my_orgs" | "signing_keys" | "profiles" | "paths" | "kinds" | "files" | "ros_topics";
 
-/** By the noun of the command and the name of the argument or flag; what a flag is in every command by its name alone. */
+/** Keyed by command noun and argument or flag name; flags with the same meaning in every command are keyed by name only. */
 const SOURCES: Readonly<Record<string, Source>> = {
   "--robot": "robots",
   "--for-robot": "robots",
@@ -93,7 +93,7 @@ export function sourceOf(command: Command, slot: Argument | Option): Source | un
 
 const KINDS = ["container_image", "app_bundle", "file"];
 
-/** `words` are the arguments before: a robot's topics are asked by its id. */
+/** `words` are the preceding arguments: topics are fetched for the robot id in them. */
 export async function readSource(
   source: Exclude<Source, "files">,
   flags: ReadonlyMap<string, string>,
@@ -118,7 +118,7 @@ export async function readSource(
       return orgs.map(({ id, name, role }) => ({ value: id, name, about: role }));
     }
     if (source === "ros_topics") {
-      // Of the latest health snapshot: a stream would be written down in the audit log at every Tab.
+      // Read from the latest health snapshot: opening a stream would write an audit entry on every Tab.
       const { ros } = (await client.getRobotHealth({ params: { id: words[0] ?? "" }, signal: controller.signal })).data;
       return (ros?.topics ?? []).map((value) => ({ value }));
     }
@@ -127,7 +127,7 @@ export async function readSource(
       return keys.filter(({ revoked_at }) => revoked_at === null).map(({ id, name }) => ({ value: id, name }));
     }
     const [route, toCandidate] = LISTS[source];
-    // One call for every list: which fields its rows have is said by LISTS.
+    // One call handles every list: LISTS defines the fields of its rows.
     const { call } = client as unknown as { call: (name: RouteName, args: unknown) => Promise<{ body: { items: Row[] } }> };
     const { body } = await call(route, { query: { limit: ROWS_MAX }, signal: controller.signal });
     return unique(body.items.map(toCandidate));
@@ -136,7 +136,7 @@ export async function readSource(
   }
 }
 
-/** As a command would, with the same token over the same connections. */
+/** Builds the same client as a command, with the same token and TLS settings. */
 async function connect(flags: ReadonlyMap<string, string>, environment: Environment): Promise<Client> {
   const given = { base_url: flags.get("baseUrl"), org: flags.get("org"), profile: flags.get("profile") };
   const context = new Context(new Output({ format: "json", colors: false }), given, environment);
@@ -144,7 +144,7 @@ async function connect(flags: ReadonlyMap<string, string>, environment: Environm
   return context.connect({ base_url, token, org_id, admin_token: environment.admin_token, retries: 0 });
 }
 
-/** Two keys of one name, say, are one word; a row without its value is none. */
+/** Removes duplicate values, such as two keys with one name, and rows without a value. */
 function unique(rows: readonly LooseCandidate[]): Candidate[] {
   const made = new Map<string, Candidate>();
   for (const { value, name, about } of rows) {

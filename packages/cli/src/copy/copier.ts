@@ -15,12 +15,12 @@ export interface CopierOptions {
   steady: SteadySession;
   robot_id: string;
   recursive: boolean;
-  /** Told how far the whole copy is, in bytes. */
+  /** Called with the progress of the whole copy, in bytes. */
   on_progress: (done: number, total: number) => void;
   note: (text: string) => void;
 }
 
-/** What became of a copy; sizes in bytes. */
+/** The result of a copy; sizes in bytes. */
 export interface CopyResult {
   files: number;
   unchanged: number;
@@ -28,13 +28,13 @@ export interface CopyResult {
   skipped: number;
   bytes: number;
   moved: number;
-  /** Of a single file. */
+  /** Set for a single file. */
   sha256: string | undefined;
 }
 
 const OWNER_MAY_WRITE = 0o700;
 
-/** One `rf robots cp`, either way. */
+/** One `rf robots cp`, in either direction. */
 export class Copier {
   readonly result: CopyResult = { files: 0, unchanged: 0, failed: 0, skipped: 0, bytes: 0, moved: 0, sha256: undefined };
   readonly #options: CopierOptions;
@@ -52,14 +52,14 @@ export class Copier {
     const there = await stat(target.path).catch(() => undefined);
     const into = there?.isDirectory() === true ? path.join(target.path, nameHere(source.path, seen.path)) : target.path;
     if (seen.kind !== "directory") {
-      if (there === undefined && target.path.endsWith("/")) throw new Failure(EXIT.error, `${target.path}: there is no such directory`);
+      if (there === undefined && target.path.endsWith("/")) throw new Failure(EXIT.error, `${target.path}: directory does not exist`);
       return this.#fetchFiles(seen.path, into, [{ inner: "", size: seen.size, mode: seen.mode, version: seen.version }]);
     }
     this.#requireRecursive(seen.path);
     const tree = await readRobotTree(steady, seen.path);
     await makeLocalDirectory(into, seen.mode | OWNER_MAY_WRITE);
     for (const { inner, mode } of tree.directories) await makeLocalDirectory(path.join(into, inner), mode | OWNER_MAY_WRITE);
-    this.#tellSkipped(tree);
+    this.#noteSkipped(tree);
     await this.#fetchFiles(seen.path, into, tree.files);
   }
 
@@ -71,7 +71,7 @@ export class Copier {
     const name = nameFor(source.path, path.resolve(source.path));
     const into = there?.kind === "directory" ? path.posix.join(there.path, name) : target.path;
     if (!own.isDirectory()) {
-      if (there === undefined && target.path.endsWith("/")) throw new Failure(EXIT.not_found, `${target.path}: there is no such directory`);
+      if (there === undefined && target.path.endsWith("/")) throw new Failure(EXIT.not_found, `${target.path}: directory does not exist`);
       return this.#sendFiles(source.path, into, [{ inner: "", size: own.size }]);
     }
     this.#requireRecursive(source.path);
@@ -80,12 +80,12 @@ export class Copier {
       steady.run((session) => session.ask({ type: "mkdir", path: directory, mode: mode | OWNER_MAY_WRITE }, "made"));
     await make(into, own.mode);
     for (const { inner, mode } of tree.directories) await make(path.posix.join(into, inner), mode);
-    this.#tellSkipped(tree);
+    this.#noteSkipped(tree);
     await this.#sendFiles(source.path, into, tree.files);
   }
 
   #requireRecursive(directory: string): void {
-    if (!this.#options.recursive) throw usage(`${directory} is a directory`, "-r copies directories with what is in them.");
+    if (!this.#options.recursive) throw usage(`${directory} is a directory`, "Use -r to copy directories recursively.");
   }
 
   #fetchFiles(from: string, to: string, files: readonly RobotFile[]): Promise<void> {
@@ -101,7 +101,7 @@ export class Copier {
     );
   }
 
-  /** One file that cannot be copied ends a copy of one file, and is told among many. */
+  /** Copies the files. A failed file ends a copy of a single file; in a directory it is reported and the copy continues. */
   async #each<F extends TreeFile>(files: readonly F[], copy: (file: F, on_bytes: (done: number) => void) => Promise<Moved>): Promise<void> {
     const { on_progress } = this.#options;
     this.#total = files.reduce((sum, { size }) => sum + size, 0);
@@ -126,19 +126,22 @@ export class Copier {
     result.sha256 = sha256;
   }
 
-  #tellSkipped({ skipped }: Tree<TreeFile>): void {
+  #noteSkipped({ skipped }: Tree<TreeFile>): void {
     this.result.skipped = skipped.length;
     for (const text of skipped) this.#options.note(plain(`skipped ${text}`));
   }
 }
 
-/** Where a path says no name, the robot does, and it could say one that leads elsewhere. What is in the root goes right into the directory. */
+/**
+ * Returns the name to create in the target directory. If the path has no name, the robot supplies it, and it must not lead elsewhere; the
+ * contents of the root go directly into the directory.
+ */
 function nameHere(asked: string, resolved: string): string {
   const name = nameFor(asked, resolved);
   return name === "" && path.posix.normalize(asked) === "/" ? "" : requireName(name);
 }
 
-/** A full disk or a lost robot is not better with the next file. */
+/** Returns whether the error concerns one file only; a full disk or a lost robot would also fail the next file. */
 function isOfOneFile(error: unknown): boolean {
   if (error instanceof RobotRefused) return error.code !== "disk_full";
   const { code } = error as { code?: unknown };

@@ -16,7 +16,7 @@ test("a colon before any slash names a robot", () => {
   for (const [text, robot_id, path] of places) assert.deepEqual(parseCopyPlace(text), { robot_id, path }, text);
 });
 
-test("one side is a robot's and the other this machine's", () => {
+test("requires one side on a robot and the other on this machine", () => {
   assert.equal(parseCopy("a", "rob_1:b").robot_id, "rob_1");
   assert.equal(parseCopy("rob_1:b", ".").robot_id, "rob_1");
   for (const [from, to] of [
@@ -31,7 +31,7 @@ test("one side is a robot's and the other this machine's", () => {
     );
 });
 
-test("what is copied into a directory keeps its name, whatever way it was named", () => {
+test("a copy into a directory keeps its name, however the path is written", () => {
   assert.equal(nameFor("logs/nav.log", "/home/pi/logs/nav.log"), "nav.log");
   assert.equal(nameFor("logs/", "/home/pi/.ssh"), "logs");
   assert.equal(nameFor(".", "/home/pi"), "pi");

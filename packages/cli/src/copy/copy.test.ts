@@ -11,7 +11,7 @@ const TIMEOUT = { timeout: 120_000 };
 type Request = Record<string, unknown> & { type: string };
 type Say = (answer: Record<string, unknown> | Buffer) => void;
 
-/** Runs `rf robots cp -r SOURCE copied` against a robot that answers as a test says, below a directory of its own. */
+/** Runs `rf robots cp -r SOURCE copied` in a temporary directory against a robot scripted by the test. */
 async function copyFrom(
   robot: (request: Request, say: Say, socket: WebSocket) => void,
   { source = "rob_1:/dir", into_directory = false } = {},
@@ -38,7 +38,7 @@ async function copyFrom(
 const STAT = { size: 5, mode: 0o644, version: "1" };
 const sha256 = (text: string): string => hash("sha256", text);
 
-test("names that lead elsewhere are not taken from a robot", TIMEOUT, async () => {
+test("rejects file names from a robot that lead outside the target", TIMEOUT, async () => {
   for (const name of ["../evil", "..", "/etc/evil", "a/../../evil", "", "nul\0"]) {
     const { code, stderr, home, files } = await copyFrom((request, say) => {
       if (request.type === "stat") say({ type: "stat", path: "/dir", kind: "directory", ...STAT });
@@ -48,12 +48,12 @@ test("names that lead elsewhere are not taken from a robot", TIMEOUT, async () =
       } else assert.fail(`asked for ${request.type}`);
     });
     assert.deepEqual([code, files], [1, []], stderr);
-    assert.match(stderr, /a name that no file can have/);
+    assert.match(stderr, /the robot sent an invalid file name/);
     assert.equal(fs.existsSync(path.join(home, "evil")), false);
   }
 });
 
-test("the name of what is copied into a directory leads nowhere else, and is the one that was asked for", TIMEOUT, async () => {
+test("a copy into a directory uses the requested name and rejects one that leads outside", TIMEOUT, async () => {
   const answering = (resolved: string) => (request: Request, say: Say) => {
     if (request.type === "stat") say({ type: "stat", path: resolved, kind: "directory", ...STAT });
     else say({ type: "listed", unnamed: 0 });
@@ -61,7 +61,7 @@ test("the name of what is copied into a directory leads nowhere else, and is the
   for (const resolved of ["/x/..", "/", "", "/x/."]) {
     const { code, stderr, files } = await copyFrom(answering(resolved), { source: "rob_1:", into_directory: true });
     assert.deepEqual([code, files], [1, []], stderr);
-    assert.match(stderr, /a name that no file can have/, resolved);
+    assert.match(stderr, /the robot sent an invalid file name/, resolved);
   }
   for (const [source, resolved, files] of [
     ["rob_1:nav/", "/x/.ssh", ["nav"]],
@@ -73,7 +73,7 @@ test("the name of what is copied into a directory leads nowhere else, and is the
   }
 });
 
-test("bytes that are not those of the checksum are not kept, and what is refused in the middle neither", TIMEOUT, async () => {
+test("keeps no file after a wrong checksum or a refusal during the transfer", TIMEOUT, async () => {
   const read = (done: Record<string, unknown>) => (request: Request, say: Say) => {
     if (request.type === "stat") return say({ type: "stat", path: "/file", kind: "file", ...STAT });
     say({ type: "reading", path: "/file", ...STAT, offset: request["offset"] });
@@ -88,10 +88,10 @@ test("bytes that are not those of the checksum are not kept, and what is refused
   assert.match(changing.stderr, /changed meanwhile/);
 });
 
-test("what nobody asked for ends the copy with an error", TIMEOUT, async () => {
+test("an unexpected response fails the copy", TIMEOUT, async () => {
   for (const [answer, words] of [
-    [{ type: "made" }, /robot answered made/],
-    [Buffer.from("bytes"), /sent bytes where an answer was due/],
+    [{ type: "made" }, /robot sent made/],
+    [Buffer.from("bytes"), /sent bytes instead of a response/],
   ] as const) {
     const { code, stderr } = await copyFrom((_request, say) => say(answer));
     assert.equal(code, 1);
@@ -102,12 +102,12 @@ test("what nobody asked for ends the copy with an error", TIMEOUT, async () => {
 const endings: [number, number, RegExp][] = [
   [4409, 7, /^agent offline/],
   [4401, 4, /revoked or has expired/],
-  [4403, 4, /role that may copy files was taken away/],
+  [4403, 4, /your role no longer permits to copy files/],
   [4410, 1, /robot ended the stream: switched off/],
-  [4429, 1, /too many streams/],
+  [4429, 1, /too many open streams/],
 ];
 for (const [close_code, exit_code, words] of endings) {
-  test(`a copy that never began exits ${exit_code} when the stream ends with ${close_code}`, TIMEOUT, async () => {
+  test(`a copy that never started exits ${exit_code} when the stream ends with ${close_code}`, TIMEOUT, async () => {
     const { code, stderr } = await copyFrom((_request, _say, socket) => socket.close(close_code, "switched off"));
     assert.match(stderr, words);
     assert.equal(code, exit_code);

@@ -11,25 +11,25 @@ import type { SteadySession } from "./steady-session.ts";
 const MODE_MASK = 0o777;
 const PART_MODE = 0o600;
 const HASH_BYTES = 1024 * 1024;
-/** A file that changes each time that it is read is given up. */
+/** Attempts before giving up on a file that changes during each read. */
 const TRIES_MAX = 3;
 
 export interface Download {
   robot_id: string;
-  /** On the robot. */
+  /** Path on the robot. */
   path: string;
   size: number;
   mode: number;
   version: string;
-  /** File of this machine. */
+  /** Path on this machine. */
   target: string;
-  /** Told how far the file is. */
+  /** Called with the progress of the file. */
   on_bytes: (done: number) => void;
 }
 
 /**
- * Copies one file of a robot here. What has arrived stands in a part file beside the target, which the next call goes on with, until all
- * is there and right; then it takes the target's place in one step.
+ * Copies one file from a robot. Received bytes go to a part file beside the target, from which the next call resumes. A complete file with
+ * a valid checksum replaces the target atomically.
  */
 export async function download(steady: SteadySession, copy: Download): Promise<Moved> {
   const target = await targetOf(copy.target);
@@ -44,12 +44,12 @@ export async function download(steady: SteadySession, copy: Download): Promise<M
   }
 }
 
-/** Through symbolic links, as scp writes. Throws a Failure for what no file can take the place of. */
+/** Resolves symbolic links, as scp does. Throws a Failure if the target cannot be replaced by a file. */
 async function targetOf(file: string): Promise<string> {
   const real = await realpath(file).catch(() => file);
   const there = await lstat(real).catch(() => undefined);
   if (there !== undefined) {
-    if (!there.isFile()) throw new Failure(EXIT.error, `${file}: this is no regular file`);
+    if (!there.isFile()) throw new Failure(EXIT.error, `${file}: not a regular file`);
     await access(real, constants.W_OK);
   }
   return real;
@@ -83,11 +83,11 @@ const isFull = (error: unknown): boolean => ["ENOSPC", "EDQUOT"].includes((error
 
 class WrongChecksum extends Failure {
   constructor(file: string) {
-    super(EXIT.error, `${file}: what arrived is not what was sent (wrong checksum); nothing was written`);
+    super(EXIT.error, `${file}: the received data has a wrong checksum; nothing was written`);
   }
 }
 
-/** Asks for the hash of the robot's file alone: the same bytes are not sent again. */
+/** Requests only the hash of the robot's file, so that identical content is not sent again. */
 async function isSame(steady: SteadySession, copy: Download): Promise<Moved | undefined> {
   const file = await open(copy.target, constants.O_RDONLY);
   try {
@@ -129,7 +129,7 @@ async function fetchRest(session: FileSession, steady: SteadySession, copy: Down
     if (!Buffer.isBuffer(next)) {
       if (next.type !== "done") throw new Error(`the robot answered ${next.type} in the middle of a file`);
       if (hash.digest("hex") !== next.sha256 || at !== next.bytes) {
-        // Perhaps what was there before was not of this file after all.
+        // The part file may have belonged to different content.
         await file.truncate(0);
         if (offset > 0) return fetchRest(session, steady, copy, file);
         throw new WrongChecksum(copy.target);

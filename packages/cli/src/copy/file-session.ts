@@ -1,7 +1,7 @@
 import type { FileAnswer, FileFailure, FileRequest } from "@robofleet/protocol/link";
 import type { Ending, Frame, Stream } from "@robofleet/sdk";
 
-/** The stream ended before the answer came. */
+/** The stream ended before a response arrived. */
 export class SessionBroken extends Error {
   readonly ending: Ending;
 
@@ -11,7 +11,7 @@ export class SessionBroken extends Error {
   }
 }
 
-/** The robot does not do what it was asked to, and says why. */
+/** The robot refused the request, with its reason. */
 export class RobotRefused extends Error {
   readonly code: FileFailure;
 
@@ -23,7 +23,7 @@ export class RobotRefused extends Error {
 
 type Answer<T extends FileAnswer["type"]> = Extract<FileAnswer, { type: T }>;
 
-/** Requests to a robot's files over one stream, one after the other. */
+/** Sends file requests over one stream, one at a time. */
 export class FileSession {
   readonly #stream: Stream;
   readonly #frames: AsyncIterator<Frame, void>;
@@ -37,7 +37,7 @@ export class FileSession {
     this.#stream.close();
   }
 
-  /** Rejects with RobotRefused, or with SessionBroken. */
+  /** Sends a request and returns its response. Rejects with RobotRefused or SessionBroken. */
   async ask<T extends FileAnswer["type"]>(request: FileRequest, ...types: T[]): Promise<Answer<T>> {
     await this.say(request);
     return this.hear(...types);
@@ -51,15 +51,15 @@ export class FileSession {
     return this.#stream.send(bytes);
   }
 
-  /** The next answer, which must be one of these. */
+  /** Returns the next response, which must have one of these types. */
   async hear<T extends FileAnswer["type"]>(...types: T[]): Promise<Answer<T>> {
     const next = await this.next();
-    if (Buffer.isBuffer(next)) throw new Error("the robot sent bytes where an answer was due");
-    if (!(types as string[]).includes(next.type)) throw new Error(`the robot answered ${next.type}, where ${types.join(" or ")} was due`);
+    if (Buffer.isBuffer(next)) throw new Error("the robot sent bytes instead of a response");
+    if (!(types as string[]).includes(next.type)) throw new Error(`the robot sent ${next.type} instead of ${types.join(" or ")}`);
     return next as Answer<T>;
   }
 
-  /** Bytes of a file, or an answer. Rejects with RobotRefused for a failure. */
+  /** Returns the next bytes of a file, or a response. Rejects with RobotRefused for a failure. */
   async next(): Promise<Buffer | FileAnswer> {
     const { value, done } = await this.#frames.next();
     if (done === true) throw new SessionBroken(this.#stream.ending ?? { code: 1006, reason: "" });

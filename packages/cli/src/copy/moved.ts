@@ -1,10 +1,10 @@
-/** What became of one file. */
+/** The result of copying one file. */
 export interface Moved {
-  /** Of the whole file. */
+  /** Size of the whole file. */
   bytes: number;
-  /** That came over the line in the last go. */
+  /** Bytes transferred in the last attempt. */
   moved: number;
   sha256: string;
-  /** The same bytes were there already. */
+  /** The target already had the same content. */
   unchanged: boolean;
 }

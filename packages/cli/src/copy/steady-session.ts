@@ -5,11 +5,11 @@ import type { Failure } from "../failure.ts";
 import { streamFailure } from "../stream-ending.ts";
 import { FileSession, RobotRefused, SessionBroken } from "./file-session.ts";
 
-/** Without a byte more for so long a copy is given up. */
+/** A copy without progress for this long fails. */
 const GIVE_UP_MS = 5 * 60_000;
 const WAIT_MS_MIN = 500;
 const WAIT_MS_MAX = 10_000;
-/** Endings after which the same can go well a moment later. */
+/** Close codes after which a retry can succeed. */
 const PASSING = new Set<number>([1001, 1006, 1011, CLOSE.draining, CLOSE.agent_offline]);
 
 export interface SteadyOptions {
@@ -17,11 +17,11 @@ export interface SteadyOptions {
   robot_id: string;
   clock: Clock;
   signal: AbortSignal;
-  /** Said once for each interruption. */
+  /** Called once per interruption. */
   note: (text: string) => void;
 }
 
-/** A session that is opened again when it is cut, as long as something comes of it. */
+/** A file session that reconnects after a disconnect as long as the copy makes progress. */
 export class SteadySession {
   readonly #options: SteadyOptions;
   #session: FileSession | undefined;
@@ -33,12 +33,12 @@ export class SteadySession {
     this.#progressed_at = options.clock.monotonic();
   }
 
-  /** Bytes have moved: patience begins anew. */
+  /** Records progress, which restarts the give-up timeout. */
   progressed(): void {
     this.#progressed_at = this.#options.clock.monotonic();
   }
 
-  /** Does something with the session, and does it again after each cut. Rejects with what no repetition can change. */
+  /** Runs `work` with the session, and again after each disconnect. Rejects with errors that a retry cannot fix. */
   async run<T>(work: (session: FileSession) => Promise<T>): Promise<T> {
     const { client, robot_id, clock, signal, note } = this.#options;
     let wait_ms = WAIT_MS_MIN;
@@ -52,13 +52,13 @@ export class SteadySession {
         return done;
       } catch (error) {
         signal.throwIfAborted();
-        // After a refusal the next request may come; after anything else bytes may be on their way that nobody reads.
+        // After a refusal the session can be reused; after any other error unread bytes may still be in transit.
         if (error instanceof RobotRefused) throw error;
         this.#session?.close();
         this.#session = undefined;
         this.#requirePassing(error);
         if (this.#progressed_at > began) wait_ms = WAIT_MS_MIN;
-        if (cuts === 0 || wait_ms === WAIT_MS_MIN) note("the connection was cut; going on as soon as it is back");
+        if (cuts === 0 || wait_ms === WAIT_MS_MIN) note("connection lost; reconnecting");
         await sleep(clock, wait_ms, signal);
         wait_ms = Math.min(WAIT_MS_MAX, wait_ms * 2);
       }
@@ -69,7 +69,7 @@ export class SteadySession {
     this.#session?.close();
   }
 
-  /** Throws what ends the copy. A robot that was never there is no interruption. */
+  /** Throws errors that end the copy. A robot that was never reachable is not retried. */
   #requirePassing(error: unknown): void {
     const is_late = this.#options.clock.monotonic() - this.#progressed_at > GIVE_UP_MS;
     if (error instanceof SessionBroken) {
@@ -81,7 +81,7 @@ export class SteadySession {
     }
   }
 
-  /** Something was answered: from now on it is worth waiting. */
+  /** Records that the robot has responded: from now on, disconnects are retried. */
   answered(): void {
     this.#opened = true;
     this.progressed();
@@ -92,7 +92,7 @@ export class SteadySession {
   }
 }
 
-export const AGAIN = "Run the same command again: it goes on where it stopped.";
+export const AGAIN = "Run the same command again: it resumes where it stopped.";
 
 function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -5,7 +5,7 @@ import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 import type { SteadySession } from "./steady-session.ts";
 
-/** A file of a tree: where it is in it, a slash between names. */
+/** A file of a tree; `inner` is its path relative to the top, separated by slashes. */
 export interface TreeFile {
   inner: string;
   size: number;
@@ -17,29 +17,29 @@ export interface RobotFile extends TreeFile {
 }
 
 export interface Tree<F extends TreeFile> {
-  /** Parents before what is in them; the top itself is not among them. */
+  /** Directories, parents first, without the top itself. */
   directories: { inner: string; mode: number }[];
   files: F[];
-  /** What is not copied, and why. */
+  /** Skipped entries with the reason. */
   skipped: string[];
 }
 
 const MODE_MASK = 0o777;
 
-/** Reads what is below a directory of a robot. Links to files count as the files, links to directories are not followed. */
+/** Lists a robot's directory recursively. Links to files count as files; links to directories are not followed. */
 export async function readRobotTree(steady: SteadySession, top: string): Promise<Tree<RobotFile>> {
   const tree: Tree<RobotFile> = { directories: [], files: [], skipped: [] };
   for (const waiting = [""]; waiting.length > 0;) {
     const inner = waiting.shift() ?? "";
     const { entries, unnamed } = await listDirectory(steady, path.posix.join(top, inner));
-    if (unnamed > 0) tree.skipped.push(`${inner || "."}: ${unnamed} names are no UTF-8`);
+    if (unnamed > 0) tree.skipped.push(`${inner || "."}: ${unnamed} names are not valid UTF-8`);
     for (const { name, kind, size, mode, version } of entries) {
       const here = path.posix.join(inner, requireName(name));
       if (kind === "directory") {
         tree.directories.push({ inner: here, mode });
         waiting.push(here);
       } else if (kind === "file") tree.files.push({ inner: here, size, mode, version });
-      else tree.skipped.push(`${here}: ${kind === "link" ? "a link to a directory, or to nothing" : "no regular file"}`);
+      else tree.skipped.push(`${here}: ${kind === "link" ? "a link to a directory, or a broken link" : "not a regular file"}`);
     }
   }
   return tree;
@@ -57,14 +57,14 @@ async function listDirectory(steady: SteadySession, directory: string): Promise<
   });
 }
 
-/** A robot that is not what it seems could send names that lead elsewhere on this machine: a Failure. */
+/** Throws a Failure for a name that would lead outside the target directory; a compromised robot could send one. */
 export function requireName(name: unknown): string {
   if (typeof name !== "string" || name === "" || name === "." || name === ".." || /[/\0]/.test(name))
-    throw new Failure(EXIT.error, `the robot sent a name that no file can have: ${JSON.stringify(name)}`);
+    throw new Failure(EXIT.error, `the robot sent an invalid file name: ${JSON.stringify(name)}`);
   return name;
 }
 
-/** Reads what is below a directory of this machine, by the same rules. */
+/** Lists a directory of this machine recursively, by the same rules. */
 export async function readLocalTree(top: string): Promise<Tree<TreeFile>> {
   const tree: Tree<TreeFile> = { directories: [], files: [], skipped: [] };
   for (const waiting = [""]; waiting.length > 0;) {
@@ -78,18 +78,18 @@ export async function readLocalTree(top: string): Promise<Tree<TreeFile>> {
         tree.directories.push({ inner: here, mode: own.mode & MODE_MASK });
         waiting.push(here);
       } else if (status.isFile()) tree.files.push({ inner: here, size: status.size });
-      else tree.skipped.push(`${here}: ${own.isSymbolicLink() ? "a link to a directory, or to nothing" : "no regular file"}`);
+      else tree.skipped.push(`${here}: ${own.isSymbolicLink() ? "a link to a directory, or a broken link" : "not a regular file"}`);
     }
   }
   return tree;
 }
 
-/** Makes a directory of this machine, or finds it there. */
+/** Creates a directory on this machine if it does not exist. */
 export async function makeLocalDirectory(directory: string, mode: number): Promise<void> {
   try {
     await mkdir(directory, { mode });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    if (!(await stat(directory)).isDirectory()) throw new Failure(EXIT.error, `${directory}: this is no directory`);
+    if (!(await stat(directory)).isDirectory()) throw new Failure(EXIT.error, `${directory}: not a directory`);
   }
 }

@@ -6,22 +6,22 @@ import { type FileSession, RobotRefused } from "./file-session.ts";
 import type { Moved } from "./moved.ts";
 import type { SteadySession } from "./steady-session.ts";
 
-/** A frame to the service may be no longer than 64 KiB. */
+/** Payload limit: a frame to the service has at most 64 KiB. */
 const PIECE_BYTES = 60 * 1024;
-/** So far ahead of what the robot has: enough for a long line, and no more than is good to lose when it is cut. */
+/** Maximum bytes sent ahead of the robot's acknowledgement: fills a connection with high latency, and limits what a disconnect loses. */
 const AHEAD_BYTES_MAX = 4 * 1024 * 1024;
 const MODE_MASK = 0o777;
 
 export interface Upload {
-  /** File of this machine. */
+  /** Path on this machine. */
   source: string;
-  /** On the robot. */
+  /** Path on the robot. */
   path: string;
-  /** Told how far the file is. */
+  /** Called with the progress of the file. */
   on_bytes: (done: number) => void;
 }
 
-/** Copies one file to a robot. What a cut has left there is gone on with, also by the next call. */
+/** Copies one file to a robot. A partial upload is resumed, also by a later call. */
 export async function upload(steady: SteadySession, { source, path, on_bytes }: Upload): Promise<Moved> {
   const { sha256, size } = await digestFile(source, () => {});
   const file = await open(source, constants.O_RDONLY);
@@ -41,7 +41,7 @@ export async function upload(steady: SteadySession, { source, path, on_bytes }: 
         return sendRest(session, steady, file, { size, offset: answer.offset, on_bytes });
       });
     return await once().catch((error: unknown) => {
-      // Perhaps what was there before was not of this file after all.
+      // The partial file on the robot may have belonged to different content.
       if (error instanceof RobotRefused && error.code === "checksum" && begun > 0) return once();
       throw error;
     });
@@ -75,7 +75,7 @@ async function sendRest(
   return { bytes, moved, sha256, unchanged: false };
 }
 
-/** What the robot says while it is sent a file: how much it has taken, and in the end that it has it. It may also say no in the middle. */
+/** Reads the robot's responses during an upload: acknowledged bytes, then completion or a refusal at any time. */
 class Taken {
   readonly done: Promise<Extract<FileAnswer, { type: "done" }>>;
   over = false;
@@ -91,7 +91,7 @@ class Taken {
     this.done.catch(() => {});
   }
 
-  /** Resolves when the robot has so many bytes, or no more will come of it. */
+  /** Resolves when the robot has acknowledged this many bytes, or will not acknowledge more. */
   async upTo(bytes: number): Promise<void> {
     while (this.#bytes < bytes && !this.over) await new Promise<void>((resolve) => (this.#wake = resolve));
   }

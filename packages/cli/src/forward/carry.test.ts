@@ -6,7 +6,7 @@ import { createClient } from "@robofleet/sdk";
 import { ScriptedPeer } from "../testing/scripted-peer.ts";
 import { carryConnection } from "./carry.ts";
 
-test("a connection that is gone before its tunnel is open ends the tunnel", { timeout: 120_000 }, async () => {
+test("a connection closed before its tunnel opens closes the tunnel", { timeout: 120_000 }, async () => {
   const { promise: ended, resolve } = Promise.withResolvers<void>();
   await using peer = await ScriptedPeer.start(
     () => undefined,

@@ -2,14 +2,14 @@ import type { Socket } from "node:net";
 import type { Ending, Stream } from "@robofleet/sdk";
 import { drained } from "@robofleet/protocol/drained";
 
-/** A frame of the service's may be no longer. */
+/** Maximum payload of a frame to the service. */
 const FRAME_BYTES_MAX = 60 * 1024;
 const EOF = JSON.stringify({ type: "eof" });
 const RESET = JSON.stringify({ type: "reset" });
 
 /**
- * Carries the bytes of a connection of this machine through a stream `forward`, each way until its sender is done, and neither faster
- * than the other takes them. Resolves with how the stream ended; a tunnel that broke is a reset connection here.
+ * Relays a local connection through a `forward` stream until both senders are done, with backpressure in both directions. Resolves with how
+ * the stream ended; a broken tunnel resets the local connection.
  */
 export async function carryConnection(socket: Socket, stream: Stream): Promise<Ending> {
   let torn = false;
@@ -19,7 +19,7 @@ export async function carryConnection(socket: Socket, stream: Stream): Promise<E
     stream.close();
   });
   socket.once("close", () => {
-    // When both sides are done, the robot may still be busy with what it was sent: it ends the stream.
+    // When both sides are done, the robot may still be delivering data: it closes the stream.
     if (!torn && !(socket.readableEnded && socket.writableFinished)) stream.close();
   });
   const outward = carryOut(socket, stream);
@@ -39,7 +39,7 @@ async function carryIn(socket: Socket, stream: Stream): Promise<void> {
   }
 }
 
-/** Ends when the connection has no more to say, or is gone. */
+/** Ends when the connection is half-closed or closed. */
 async function carryOut(socket: Socket, stream: Stream): Promise<void> {
   try {
     for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
@@ -49,7 +49,7 @@ async function carryOut(socket: Socket, stream: Stream): Promise<void> {
     }
     await stream.send(EOF);
   } catch {
-    // Its error event has said it, or it was gone before somebody listened: then nothing else closes the tunnel.
+    // The error event reported it, or the connection closed before there was a listener: then this closes the tunnel.
     stream.close();
   }
 }

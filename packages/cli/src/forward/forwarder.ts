@@ -7,21 +7,21 @@ import { streamFailure } from "../stream-ending.ts";
 import { carryConnection } from "./carry.ts";
 import { placeName, type PortSpec } from "./port-spec.ts";
 
-/** Connections of one listener that wait to be taken. */
+/** Backlog of one listener. */
 const BACKLOG = 128;
 
 export interface ForwarderOptions {
   client: Client;
   robot_id: string;
-  /** Ends everything. */
+  /** Aborts everything. */
   signal: AbortSignal;
-  /** Says something to the person, a line each. */
+  /** Prints a message to the user, one line each. */
   note: (text: string) => void;
 }
 
-/** Ports of this machine that lead to a robot. What goes wrong with one connection is said and does not end the others. */
+/** Local ports that lead to a robot. A failed connection is reported and does not end the others. */
 export class Forwarder {
-  /** Rejects with what no further connection can change: the token is gone, the robot was removed. */
+  /** Rejects with errors that make all further connections fail: the token is invalid, or the robot was removed. */
   readonly failed: Promise<never>;
   readonly #options: ForwarderOptions;
   readonly #servers: Server[] = [];
@@ -32,13 +32,13 @@ export class Forwarder {
   constructor(options: ForwarderOptions) {
     const { promise, reject } = Promise.withResolvers<never>();
     this.failed = promise;
-    // It may come before or after somebody waits for it.
+    // It may reject before or after there is a handler.
     promise.catch(() => {});
     this.#fail = reject;
     this.#options = options;
   }
 
-  /** Listens, and answers the port. Rejects with a Failure when that cannot be. */
+  /** Listens and returns the port. Rejects with a Failure if the port cannot be opened. */
   async listen({ local_port, host, port }: PortSpec, bind: string): Promise<number> {
     const name = placeName(host, port);
     const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void this.#serve(socket, host, port));
@@ -51,45 +51,45 @@ export class Forwarder {
     return (server.address() as AddressInfo).port;
   }
 
-  /** Takes no more connections, and ends those that there are. */
+  /** Stops listening and closes all connections. */
   close(): void {
     for (const server of this.#servers) server.close();
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** What is known of the robot from elsewhere; a change is said. */
+  /** Reports the robot's connection state from elsewhere; a change is printed. */
   setOffline(offline: boolean): void {
     if (offline === this.#offline) return;
     this.#offline = offline;
-    this.#options.note(offline ? "agent offline: connections fail until the robot is back" : "the robot is back");
+    this.#options.note(offline ? "agent offline: connections fail until the robot is online again" : "the robot is online again");
   }
 
   async #serve(socket: Socket, host: string, port: number): Promise<void> {
     const { client, robot_id, signal } = this.#options;
     this.#sockets.add(socket);
     socket.once("close", () => this.#sockets.delete(socket));
-    // Before somebody else listens for it.
+    // Before another listener can be attached.
     socket.on("error", () => {});
     try {
       const stream = await client.stream("forward", { robot_id, query: { host, port }, signal });
-      this.#tell(await carryConnection(socket, stream), placeName(host, port));
+      this.#noteEnding(await carryConnection(socket, stream), placeName(host, port));
     } catch (error) {
       socket.resetAndDestroy();
-      this.#tellError(error, placeName(host, port));
+      this.#noteError(error, placeName(host, port));
     }
   }
 
-  #tell(ending: Ending, name: string): void {
+  #noteEnding(ending: Ending, name: string): void {
     if (this.#options.signal.aborted) return;
     if (ending.code === CLOSE.agent_offline) return this.setOffline(true);
     this.setOffline(false);
-    const failure = streamFailure(ending, { right: "open tunnels", again: "Other connections go on." });
+    const failure = streamFailure(ending, { right: "open tunnels", again: "Other connections continue." });
     if (failure === undefined) return;
     if (failure.exit_code === EXIT.auth || failure.exit_code === EXIT.not_found) return this.#fail(failure);
     this.#options.note(`${name}: ${ending.code === CLOSE.ended_by_robot ? ending.reason : failure.message}`);
   }
 
-  #tellError(error: unknown, name: string): void {
+  #noteError(error: unknown, name: string): void {
     if (this.#options.signal.aborted) return;
     if (error instanceof ApiError && [401, 403, 404].includes(error.status)) return this.#fail(error);
     if (error instanceof ApiError || error instanceof Unreachable) return this.#options.note(`${name}: ${error.message}`);
@@ -100,10 +100,12 @@ export class Forwarder {
 function listenFailure(error: NodeJS.ErrnoException, bind: string, port: number, name: string): Failure {
   const at = placeName(bind, port);
   if (error.code === "EADDRINUSE")
-    return new Failure(EXIT.conflict, `${at} is in use by another program`, {
-      hints: [`0:${name.replace("127.0.0.1:", "")} takes a free port.`],
+    return new Failure(EXIT.conflict, `${at} is already in use`, {
+      hints: [`0:${name.replace("127.0.0.1:", "")} picks a free port.`],
     });
   if (error.code === "EACCES")
-    return new Failure(EXIT.error, `this user may not listen on ${at}`, { hints: ["Ports from 1024 on need no special right."] });
+    return new Failure(EXIT.error, `permission denied to listen on ${at}`, {
+      hints: ["Use a port of 1024 or above, which needs no privileges."],
+    });
   return new Failure(EXIT.error, `cannot listen on ${at}: ${error.code ?? error.message}`);
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Failure } from "../failure.ts";
 import { parsePortSpec } from "./port-spec.ts";
 
-test("ports are read in all forms", () => {
+test("parses all forms of port mappings", () => {
   const specs: [string, [number, string, number]][] = [
     ["8080:80", [8080, "127.0.0.1", 80]],
     ["0:80", [0, "127.0.0.1", 80]],
@@ -15,7 +15,7 @@ test("ports are read in all forms", () => {
   for (const [text, [local_port, host, port]] of specs) assert.deepEqual(parsePortSpec(text), { local_port, host, port }, text);
 });
 
-test("what names no ports is wrong usage", () => {
+test("an invalid port mapping is a usage error", () => {
   for (const text of [
     "",
     "http",

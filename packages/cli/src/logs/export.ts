@@ -7,7 +7,7 @@ import { printBody } from "../raw-body.ts";
 import { writeWhole } from "../whole-file.ts";
 import { filterQuery, type LogOptions } from "./options.ts";
 
-/** Writes every record to the file, which is there only once it is whole; `-` is stdout. */
+/** Writes every record to a file, which appears only when complete; `-` is stdout. */
 export async function exportLogs(
   context: Context,
   client: Client,

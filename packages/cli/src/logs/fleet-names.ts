@@ -2,7 +2,7 @@ import type { Client } from "@robofleet/sdk";
 import type { Context } from "../context.ts";
 import { plain } from "../text.ts";
 
-/** Robots that are named when they are offline; of the others only how many. */
+/** Offline robots listed by name; the others are only counted. */
 const NAMED_MAX = 20;
 
 interface Member {
@@ -10,7 +10,7 @@ interface Member {
   online: boolean;
 }
 
-/** The robots of a fleet by name, and who of them is heard. */
+/** The robots of a fleet by name, and which of them are online. */
 export class FleetNames {
   readonly #context: Context;
   readonly #client: Client;
@@ -28,7 +28,7 @@ export class FleetNames {
     return new FleetNames(context, client, members);
   }
 
-  /** Says once who is not there. */
+  /** Prints the offline robots once. */
   noteOffline(): void {
     const offline = Array.from(this.#members.values()).filter(({ online }) => !online);
     if (offline.length === 0) return;
@@ -37,15 +37,15 @@ export class FleetNames {
     this.#context.out.note(`offline: ${names.join(", ")}${more}; they join when they come online`);
   }
 
-  /** The name of a robot, also of one that came later or has left the fleet; the id of one that is gone. */
+  /** Returns a robot's name, also if it joined later or left the fleet; the id of a deleted robot. */
   async nameOf(robot_id: string): Promise<string> {
     return (await this.#member(robot_id)).name;
   }
 
-  /** The same; says when one is heard that was offline, or was not there. */
+  /** Returns the name as above, and prints a note if the robot was offline or unknown before. */
   async heard(robot_id: string, at_ms: number, since_ms: number): Promise<string> {
     const member = await this.#member(robot_id);
-    // What is stored may be of one that is gone since.
+    // A stored record may belong to a robot that has been deleted since.
     if (!member.online && at_ms >= since_ms) {
       member.online = true;
       this.#context.out.note(`${plain(member.name)} is online`);

@@ -7,13 +7,13 @@ import { filterQuery, type LogOptions } from "./options.ts";
 import type { LogRecord } from "./show.ts";
 
 const WORDS = { right: "read these logs", again: "Run the command again; the last 100 records are repeated." };
-/** Waits before the stream is opened again, the last one as often as there are attempts left. */
+/** Delays before reconnecting; the last one applies to all further attempts. */
 const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
-/** Attempts without a record; then it is given up. */
+/** Attempts without a record before giving up. */
 const ATTEMPTS_MAX = 30;
-/** After a restart of the server its robots come back by and by: so many attempts find one offline that is not. */
+/** After a server restart robots reconnect gradually: this many attempts may find one offline. */
 const OFFLINE_ATTEMPTS_MAX = 8;
-/** Flushes of several robots are stored side by side: one may come after a newer one. */
+/** Records of several robots are stored concurrently, so one may arrive after a newer one. */
 const OVERLAP_MS = 5_000;
 
 export interface Followed {
@@ -23,7 +23,7 @@ export interface Followed {
   print: (record: LogRecord) => Promise<void> | void;
 }
 
-/** Prints records until it is interrupted or the service ends the stream. A stream that was cut is opened again where it was. */
+/** Prints records until interrupted or until the service ends the stream. A lost stream is reopened at the same position. */
 export async function followLogs(context: Context, { open, many, print }: Followed, options: LogOptions): Promise<void> {
   const signal = context.interruptible();
   const { since: after, level, source, q } = filterQuery(options, context.now());
@@ -43,7 +43,7 @@ export async function followLogs(context: Context, { open, many, print }: Follow
       if (attempts >= ATTEMPTS_MAX) throw error;
     }
     if (signal.aborted) throw signal.reason;
-    // What never brought a record was not cut, it does not work.
+    // A stream that never delivered a record is not retried: it does not work at all.
     const comes_back = ending?.code === CLOSE.agent_offline && attempts > 0 && attempts <= OFFLINE_ATTEMPTS_MAX;
     const may_go_on = ending === undefined || ending.code === 1006 || ending.code === CLOSE.draining || comes_back;
     const failure = ending === undefined ? undefined : streamFailure(ending, WORDS);
@@ -51,13 +51,13 @@ export async function followLogs(context: Context, { open, many, print }: Follow
       if (failure === undefined) return;
       throw failure;
     }
-    if (attempts === 0) context.out.note(`${failure?.message ?? "the connection was cut"}; opening the stream again`);
+    if (attempts === 0) context.out.note(`${failure?.message ?? "connection lost"}; reconnecting`);
     await context.clock.sleep(AGAIN_AFTER_MS[Math.min(attempts, AGAIN_AFTER_MS.length - 1)] ?? 0, signal);
     attempts += 1;
   }
 }
 
-/** Answers whether it was a record that was not there before. */
+/** Prints a record and returns whether it was new. */
 async function take(context: Context, seen: Seen, text: string, print: Followed["print"]): Promise<boolean> {
   const record = parseRecord(text);
   if (record !== undefined && !seen.isNew(record)) return false;
@@ -75,10 +75,10 @@ function parseRecord(text: string): LogRecord | undefined {
   }
 }
 
-/** Not to be answered is no answer: the server may be starting. */
+/** An unreachable server may be starting, so it is retried. */
 const isUnreachable = (error: unknown): boolean => error instanceof Error && error.name === "Unreachable";
 
-/** How far each robot's log was printed. */
+/** The position up to which each robot's log was printed. */
 class Seen {
   readonly #many: boolean;
   readonly #last = new Map<string, { received_at: string; seq: number }>();
@@ -89,7 +89,7 @@ class Seen {
     this.#many = many;
   }
 
-  /** Where to go on; undefined while nothing came. */
+  /** The time to resume from; undefined before the first record. */
   get after(): string | undefined {
     if (this.#newest === "") return undefined;
     return this.#many ? new Date(Date.parse(this.#newest) - OVERLAP_MS).toISOString() : this.#newest;
@@ -97,7 +97,7 @@ class Seen {
 
   isNew({ robot_id, received_at, seq, fields }: LogRecord): boolean {
     this.any = true;
-    // Who tells of a gap may not be the robot: it has no place among its records.
+    // A gap may be reported by the server: it has no position among the robot's records.
     if (fields["gap"] !== undefined) return true;
     const last = this.#last.get(robot_id);
     if (last !== undefined && (received_at < last.received_at || (received_at === last.received_at && seq <= last.seq))) return false;

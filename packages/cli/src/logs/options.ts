@@ -4,7 +4,7 @@ import { wholeNumber } from "../command.ts";
 import { seconds } from "../duration.ts";
 import { usage } from "../failure.ts";
 
-/** A time that was given, and how to tell it to the service. */
+/** A parsed time, resolved when the request is made. */
 export type TimeOption = (now: Date) => string;
 
 export interface LogOptions {
@@ -18,19 +18,19 @@ export interface LogOptions {
   export?: string;
 }
 
-/** Both commands that show logs know these. */
+/** Options of both commands that show logs. */
 export const logOptions = (command: Command): Command =>
   command
-    .option("--since <time>", "Only from then on: 10m, 2h, 3d ago, or RFC 3339", readTime)
-    .option("--until <time>", "Only before then", readTime)
-    .addOption(new Option("--level <level>", "Only this level and worse").choices(LOG_LEVELS))
-    .option("--source <name>", "Only of this unit, app, file or ROS node")
-    .option("--grep <text>", "Only messages that contain this text, in any case")
-    .option("--limit <n>", "Show at most this many, the newest", wholeNumber(1))
-    .option("--follow", "Print records as they come; with --json one a line")
-    .option("--export <file>", "Write all of them to a file as lines of JSON, the oldest first; - is stdout");
+    .option("--since <time>", "Only records since: 10m, 2h, 3d ago, or RFC 3339", readTime)
+    .option("--until <time>", "Only records before", readTime)
+    .addOption(new Option("--level <level>", "Only this level and above").choices(LOG_LEVELS))
+    .option("--source <name>", "Only from this unit, app, file or ROS node")
+    .option("--grep <text>", "Only messages that contain this text, ignoring case")
+    .option("--limit <n>", "Show at most this many records, newest first kept", wholeNumber(1))
+    .option("--follow", "Print new records as they arrive; with --json one per line")
+    .option("--export <file>", "Write all records to a file as JSON lines, oldest first; - is stdout");
 
-/** `10m` ago, or a time. */
+/** Parses a relative (`10m` ago) or absolute time. */
 export function readTime(text: string): TimeOption {
   if (/^\d+[a-z]+$/.test(text)) {
     const ago = seconds(text);
@@ -38,19 +38,20 @@ export function readTime(text: string): TimeOption {
   }
   const at = new Date(text);
   if (!/^\d{4}-\d\d-\d\d/.test(text) || Number.isNaN(at.getTime()))
-    throw new InvalidArgumentError("It takes a length of time such as 10m, 2h or 3d, or a time such as 2030-01-01T08:00:00Z.");
+    throw new InvalidArgumentError("Expected a duration such as 10m, 2h or 3d, or a time such as 2030-01-01T08:00:00Z.");
   return () => at.toISOString();
 }
 
-/** What does not go together. */
+/** Rejects conflicting options. */
 export function checkOptions({ follow, until, limit, export: file }: LogOptions): void {
-  if (follow === true && file !== undefined) throw usage("--follow prints what comes, --export writes what there is: give one of the two");
+  if (follow === true && file !== undefined) throw usage("--follow and --export cannot be used together");
   if (follow === true && (until !== undefined || limit !== undefined))
-    throw usage("--follow goes on until it is interrupted: --until and --limit are not for it");
-  if (file !== undefined && limit !== undefined) throw usage("--export writes every record; --since and --until limit it");
+    throw usage("--follow runs until interrupted and cannot be used with --until or --limit");
+  if (file !== undefined && limit !== undefined)
+    throw usage("--export writes every record and cannot be used with --limit; use --since and --until");
 }
 
-/** The same filters as a query. */
+/** Returns the filters as a query. */
 export const filterQuery = ({ since, until, level, source, grep }: LogOptions, now: Date) => ({
   since: since?.(now),
   until: until?.(now),

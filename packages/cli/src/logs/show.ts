@@ -6,11 +6,11 @@ export type LogRecord = Body<"listRobotLogs">["items"][number];
 type LogPage = Body<"listRobotLogs">;
 
 const PAGE_RECORDS_MAX = 1_000;
-/** Records that are shown when nobody says how many, and what --since shows at most. */
+/** Records shown without --limit, also with --since. */
 const SHOWN = 200;
 const SHOWN_SINCE = 10_000;
 
-/** The newest records that the options let through, oldest first; of a search the service answers a part at a time. */
+/** Returns the newest matching records, oldest first; a search is answered by the service in parts. */
 export async function readLogs(
   context: Context,
   client: Client,
@@ -20,7 +20,7 @@ export async function readLogs(
 ): Promise<LogPage> {
   const filter = filterQuery(options, context.now());
   const list = (query: object): Promise<LogPage> => client[name]({ params: { id }, query });
-  // Without anything asked for it is one request without a query.
+  // Without filters, one request without a query.
   if (options.limit === undefined && Object.values(filter).every((value) => value === undefined)) return await list({});
   const wanted = options.limit ?? (options.since === undefined ? SHOWN : SHOWN_SINCE);
   let items: LogRecord[] = [];
@@ -34,10 +34,10 @@ export async function readLogs(
   return { items, next_cursor };
 }
 
-/** That there are more than were shown. */
+/** Prints whether older records exist. */
 export function noteMore({ out }: Context, { items, next_cursor }: LogPage, options: LogOptions): void {
   if (items.length === 0)
-    out.note(options.since === undefined && options.grep === undefined ? "No log records yet." : "No such log records.");
+    out.note(options.since === undefined && options.grep === undefined ? "No log records yet." : "No matching log records.");
   else if (next_cursor !== null && options.limit === undefined && options.since !== undefined)
-    out.note("There are older ones: --limit, --until, --export.");
+    out.note("Older records exist: use --limit, --until or --export.");
 }

@@ -4,14 +4,14 @@ const TILDE = 0x7e;
 export type Escape = "disconnect" | "help";
 
 /**
- * Looks at what is typed for `~.` and `~?` at the beginning of a line, as ssh does: the only way out of a shell that does not
- * answer. `~~` is one `~`.
+ * Detects `~.` and `~?` at the beginning of a typed line, as ssh does: the only way to leave a shell that does not respond. `~~` sends one
+ * `~`.
  */
 export class EscapeFilter {
   #at_start = true;
   #pending = false;
 
-  /** What is to be sent on, and what was asked for here. Nothing behind `disconnect` is sent. */
+  /** Returns the bytes to send and the local request. Bytes after `disconnect` are dropped. */
   take(bytes: Uint8Array): { bytes: Uint8Array; escapes: Escape[] } {
     const out: number[] = [];
     const escapes: Escape[] = [];

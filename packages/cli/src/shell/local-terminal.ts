@@ -1,34 +1,34 @@
 import { spawnSync } from "node:child_process";
 import process from "node:process";
 
-/** What programs switch on and a cut connection leaves on: cursor, wrapping, paste brackets, mouse, keypad, colours. */
+/** Resets modes that programs enable and a lost connection leaves on: cursor, wrapping, bracketed paste, mouse, keypad, colors. */
 const RESET = "\u001b[?25h\u001b[?7h\u001b[?2004l\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?1l\u001b>\u001b[0m";
 const LEAVE_SCREEN = "\u001b[?1049l";
 const ENTERS_SCREEN = /\u001b\[\?(?:1049|1047|47)([hl])/g; // oxlint-disable-line no-control-regex
 const STTY_MS_MAX = 5_000;
 const ENDING_SIGNALS = { SIGTERM: 143, SIGHUP: 129, SIGQUIT: 131 } as const;
 
-/** The terminal that rf runs on, handed over to a program elsewhere and taken back whatever happens. */
+/** The local terminal, handed over to a remote program and always restored. */
 export class LocalTerminal {
   #raw = false;
-  /** As `stty -g` says them; undefined without stty. */
+  /** Output of `stty -g`; undefined without stty. */
   #settings: string | undefined;
   #in_screen = false;
   #said = false;
   #size: (() => void) | undefined;
 
-  /** True when both ends of a person's terminal are there. */
+  /** True if stdin and stdout are a terminal. */
   static get present(): boolean {
     return process.stdin.isTTY && process.stdout.isTTY;
   }
 
   get size(): { cols: number; rows: number } {
     const [cols, rows] = process.stdout.getWindowSize();
-    // A terminal that nobody gave a size says 0.
+    // A terminal without a configured size reports 0.
     return { cols: cols || 80, rows: rows || 24 };
   }
 
-  /** Every key is for the other end from now on. */
+  /** Switches to raw mode: every key goes to the remote end. */
   open(onResize: (size: { cols: number; rows: number }) => void): void {
     this.#raw = true;
     this.#makeRaw();
@@ -38,14 +38,14 @@ export class LocalTerminal {
     for (const [name, code] of Object.entries(ENDING_SIGNALS)) process.on(name, () => process.exit(code));
   }
 
-  /** Keeps in mind what the program made of the terminal. */
+  /** Tracks terminal modes that the program sets. */
   watch(output: Uint8Array): void {
     this.#said = true;
     if (!output.includes(0x1b)) return;
     for (const [, letter] of Buffer.from(output).toString("latin1").matchAll(ENTERS_SCREEN)) this.#in_screen = letter === "h";
   }
 
-  /** `orderly`: the program ended by itself and tidied up behind it. */
+  /** `orderly`: the program exited on its own and restored the terminal. */
   close(orderly: boolean): void {
     if (orderly) {
       this.#in_screen = false;
@@ -59,13 +59,13 @@ export class LocalTerminal {
   readonly #restore = (): void => {
     if (!this.#raw) return;
     this.#raw = false;
-    // A program that was cut off could not do it itself.
+    // An interrupted program could not restore the terminal.
     if (this.#said) process.stdout.write(`${this.#in_screen ? LEAVE_SCREEN : ""}${RESET}\r\n`);
     if (this.#settings === undefined) process.stdin.setRawMode(false);
     else stty(this.#settings);
   };
 
-  /** Node's raw mode still turns each newline into two characters, which moves the cursor of whatever draws a screen. */
+  /** Node's raw mode still converts newlines to CRLF, which breaks full-screen programs. */
   #makeRaw(): void {
     this.#settings = stty("-g");
     if (this.#settings === undefined || stty("raw", "-echo") === undefined) {
@@ -75,7 +75,7 @@ export class LocalTerminal {
   }
 }
 
-/** Asks or tells the terminal behind stdin; undefined when that cannot be. */
+/** Runs stty on the terminal behind stdin; undefined if that fails. */
 function stty(...words: string[]): string | undefined {
   const { status, stdout } = spawnSync("stty", words, { stdio: ["inherit", "pipe", "ignore"], timeout: STTY_MS_MAX, encoding: "utf8" });
   return status === 0 ? stdout.trim() : undefined;

@@ -9,7 +9,7 @@ import { RfHome, type RfCall, type RfResult } from "../testing/run-rf.ts";
 const TIMEOUT = { timeout: 120_000 };
 const LINES = '{"version":2,"width":80,"height":24}\n[0.1,"o","begin\\n"]\n[100,"o","rest\\n"]\n';
 
-/** Plays a recording whose body is sent as `body` says; Ctrl-C comes once `interrupt` says so of what was printed. */
+/** Plays a recording whose body is sent as `body` describes; sends Ctrl-C when `interrupt` accepts the output. */
 async function play(
   home: RfHome,
   args: string[],
@@ -53,7 +53,7 @@ for (const [args, body] of [
     if (args.length === 0) assert.equal(stdout, "begin\n");
   });
 
-test("a recording that is saved is there only once it is whole, and for its owner alone", TIMEOUT, async () => {
+test("saves a recording atomically and readable by its owner only", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "session.cast");
   fs.writeFileSync(file, "older");

@@ -2,24 +2,24 @@ import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 
 export interface RecordedEvent {
-  /** Since the shell was opened. */
+  /** Seconds since the shell was opened. */
   seconds: number;
-  /** `o`: output; `r`: a new size; `m`: a mark. */
+  /** `o`: output; `r`: resize; `m`: marker. */
   kind: string;
   text: string;
 }
 
-/** The events of a recording as asciinema v2 has them, a line each; what is no event is left out. */
+/** Parses the events of an asciinema v2 recording, one per line; other lines are skipped. */
 export async function* events(content: Readable): AsyncGenerator<RecordedEvent> {
   const lines = createInterface({ input: content, crlfDelay: Infinity });
-  // The content may break between two lines that are asked for; the next that is asked for throws.
+  // The content may fail between two lines; then the next read throws.
   lines.on("error", () => {});
   for await (const line of lines) {
     let value: unknown;
     try {
       value = JSON.parse(line);
     } catch {
-      // The last one of a recording that is being written.
+      // The last line of a recording that is still being written.
       continue;
     }
     const [seconds, kind, text] = Array.isArray(value) ? (value as unknown[]) : [];

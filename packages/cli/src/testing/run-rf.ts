@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 
 const MAIN = path.resolve(import.meta.dirname, "../main.ts");
-/** The longest that one call may take before it counts as hung. */
+/** Timeout of one call. */
 const CALL_MS_MAX = 240_000;
 
 export interface RfResult {
@@ -16,15 +16,15 @@ export interface RfResult {
 export interface RfCall {
   env?: Record<string, string>;
   stdin?: string;
-  /** What stands in front of the command, such as one that enters another network namespace. */
+  /** Command prefix, such as one that enters another network namespace. */
   within?: readonly string[];
-  /** Kills it when it aborts. */
+  /** Aborting kills the process. */
   signal?: AbortSignal;
-  /** Told each time something was printed; to send signals, say. */
+  /** Called after each output, for example to send signals. */
   on_output?: (child: ChildProcess, text: string) => void;
 }
 
-/** A home of its own for the real `rf`, which is run as people run it. */
+/** A temporary home directory in which the real `rf` runs as users run it. */
 export class RfHome implements AsyncDisposable {
   readonly directory: string;
 
@@ -40,7 +40,7 @@ export class RfHome implements AsyncDisposable {
     return path.join(this.directory, "robofleet", "credentials.toml");
   }
 
-  /** Runs `rf` to its end; never throws for its exit code. */
+  /** Runs `rf` until it exits; never throws because of its exit code. */
   run(args: readonly string[], call: RfCall = {}): Promise<RfResult> {
     const env = { PATH: process.env.PATH!, XDG_CONFIG_HOME: this.directory, ...call.env };
     const [command = process.execPath, ...words] = [...(call.within ?? []), process.execPath, MAIN, ...args];

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 
 export interface Asked {
-  /** Method and path, the query included. */
+  /** Method and path, including the query. */
   line: string;
   headers: IncomingHttpHeaders;
   body: string;
@@ -12,8 +12,8 @@ export interface Asked {
 export type Script = (asked: Asked) => { status?: number; body: unknown; headers?: Record<string, string> } | undefined;
 
 /**
- * A peer that says what a test tells it to: endings, refusals and lost answers that the real server gives only in rare
- * moments. It keeps what it was asked.
+ * A scripted server for responses that the real server gives only in rare cases: closed streams, refusals and lost
+ * responses. It records all requests.
  */
 export class ScriptedPeer implements AsyncDisposable {
   readonly asked: Asked[] = [];

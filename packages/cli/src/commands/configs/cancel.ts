@@ -4,7 +4,7 @@ import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Cancel a config deployment: robots that have not got it keep what they have.")
+    .description("Cancel a config deployment: robots that have not applied it keep their current values.")
     .argument("<id>", "Id of the config deployment")
     .action(act<[string]>(run));
 };

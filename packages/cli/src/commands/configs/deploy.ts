@@ -14,12 +14,14 @@ interface Options {
 }
 
 export const define: Define = (command, act) => {
-  command.description("Bring the values that count to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is needed.");
+  command.description(
+    "Deploy the effective values to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is required.",
+  );
   namespaceOption(command, "Only this namespace (default: all)")
     .option("--robot <id>", "Deploy to this robot")
     .option("--fleet <id>", "Deploy to this fleet")
     .option("--watch", "Follow the deployment to its end")
-    .option("--idempotency-key <uuid>", "Key under which the same call happens once (default: a fresh UUIDv4)")
+    .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)")
     .action(act<[Options]>(run));
   addExamples(command, ["rf configs deploy --fleet fleet_… --watch", "rf configs deploy --robot rob_… --namespace nav"]);
 };
@@ -28,7 +30,7 @@ async function run(context: Context, { robot, fleet, namespace, watch, idempoten
   const { out } = context;
   if ((robot === undefined) === (fleet === undefined)) {
     throw usage(
-      robot === undefined ? "say where to: --robot <id> or --fleet <id>" : "--robot and --fleet exclude each other",
+      robot === undefined ? "a target is required: --robot <id> or --fleet <id>" : "--robot and --fleet cannot be used together",
       "`rf robots list` and `rf fleets list` show the ids.",
     );
   }

@@ -14,10 +14,10 @@ interface Options extends LimitOption {
 }
 
 export const define: Define = (command, act) => {
-  limitOption(namespaceOption(command, "Only those of this namespace"))
-    .addOption(new Option("--status <status>", "Only those in this status").choices(DEPLOYMENT_STATUSES))
-    .option("--robot <id>", "Only those to this robot")
-    .option("--fleet <id>", "Only those to this fleet")
+  limitOption(namespaceOption(command, "Only deployments of this namespace"))
+    .addOption(new Option("--status <status>", "Only deployments in this status").choices(DEPLOYMENT_STATUSES))
+    .option("--robot <id>", "Only deployments to this robot")
+    .option("--fleet <id>", "Only deployments to this fleet")
     .action(act<[Options]>(run));
 };
 
@@ -29,7 +29,7 @@ async function run(context: Context, options: Options): Promise<void> {
     if (answer.items.length === 0)
       return out.note(
         isFiltered(query)
-          ? "No config deployments are like that."
+          ? "No matching config deployments."
           : "No config deployments yet. Set and deploy a value: rf configs set <key> <value> --fleet <id>",
       );
     return out.table(answer.items, [

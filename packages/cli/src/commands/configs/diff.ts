@@ -16,7 +16,7 @@ interface Options extends ScopeOptions {
 export const define: Define = (command, act) => {
   command
     .description(
-      "With a key: what changed between two versions of its value (by default the last two). With --robot alone: what the next config " +
+      "With a key, show the changes between two versions of its value (by default the last two). With --robot only, show what the next config " +
         "deployment would change in the robot's files.",
     )
     .argument("[key]", "Key, or id of the entry");
@@ -29,8 +29,7 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, key: string | undefined, options: Options): Promise<void> {
   if (key !== undefined) return diffVersions(context, key, options);
-  if (options.robot === undefined)
-    throw usage("say of what: a key, or --robot <id> for what the next config deployment would change there");
+  if (options.robot === undefined) throw usage("pass a key, or --robot <id> to see what the next config deployment would change");
   await diffRobot(context, options.robot, options.namespace);
 }
 
@@ -39,8 +38,7 @@ async function diffRobot(context: Context, id: string, namespace: string | undef
   const answer = await (await context.client()).diffRobotConfig({ params: { id }, query: { namespace } });
   await out.result(answer, () => {
     const { changes } = answer.data;
-    if (changes.length === 0)
-      return out.note("The robot's files were deployed with these values: a config deployment would change nothing.");
+    if (changes.length === 0) return out.note("The robot's files already have these values: a config deployment would change nothing.");
     for (const { namespace: of, key, change, deployed, effective, secret } of changes) {
       out.line(line`${of}/${key}: ${change}${secret ? " (secret)" : ""}`);
       if (!secret) show(context, diffValues(change === "added" ? undefined : deployed, change === "removed" ? undefined : effective));
@@ -57,7 +55,7 @@ async function diffVersions(context: Context, key: string, options: Options): Pr
   const changes = secret ? [] : diffValues(valueOf(from), valueOf(to));
   await out.result({ data: { config_id: id, from, to, changes } }, () => {
     out.line(line`Version ${from.version} (${from.at}) → version ${to.version} (${to.at})`);
-    if (secret) return out.note("It is a secret: what changed is not told.");
+    if (secret) return out.note("The value is a secret: changes are not shown.");
     if (changes.length === 0) return out.note("The value is the same.");
     return show(context, changes);
   });
@@ -72,7 +70,7 @@ async function readVersions(client: Client, id: string, options: Options): Promi
   const from = options.from ?? Math.max(1, to - 1);
   const find = (version: number): Versions[number] => {
     const found = items.find((one) => one.version === version);
-    if (found === undefined) throw new Failure(EXIT.not_found, `there is no version ${version}: the newest is ${newest}`);
+    if (found === undefined) throw new Failure(EXIT.not_found, `version ${version} does not exist: the latest is ${newest}`);
     return found;
   };
   return { from: find(from), to: find(to) };

@@ -14,7 +14,7 @@ import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Open a value as JSON in $VISUAL or $EDITOR, and set what is saved. Robots get it by the next config deployment.")
+    .description("Open a value as JSON in $VISUAL or $EDITOR, and set the saved value. Robots get it with the next config deployment.")
     .argument("<key>", "Key, or id of the entry");
   scopeOptions(command).action(act<[string, ScopeOptions]>(run));
   addExamples(command, ["rf configs edit zones --fleet fleet_…"]);
@@ -22,10 +22,10 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, key: string, options: ScopeOptions): Promise<void> {
   const { editor } = context.environment;
-  if (editor === undefined) throw usage("no editor is known: set VISUAL or EDITOR, or use rf configs set");
+  if (editor === undefined) throw usage("no editor is configured: set VISUAL or EDITOR, or use rf configs set");
   const client = await context.client();
   const entry = await findEntry(client, key, options);
-  if (entry.secret) throw usage("a secret is shown to nobody, so it cannot be edited: rf configs set --secret");
+  if (entry.secret) throw usage("secrets are never shown and cannot be edited; use rf configs set --secret");
   const draft = await openDraft(entry);
   try {
     await openEditor(editor, draft.file);
@@ -36,7 +36,7 @@ async function run(context: Context, key: string, options: ScopeOptions): Promis
   try {
     await setDraft(context, client, entry, draft);
   } catch (error) {
-    throw withHint(context.failure(error), `What you wrote is kept in ${draft.file}`);
+    throw withHint(context.failure(error), `Your changes are saved in ${draft.file}`);
   }
   await draft.remove();
 }
@@ -45,12 +45,14 @@ async function setDraft(context: Context, client: Client, entry: ConfigEntry, dr
   const { out } = context;
   const value = await draft.read();
   if (JSON.stringify(value) === JSON.stringify(entry.value)) {
-    return out.result({ data: entry }, () => out.note("Nothing was changed."));
+    return out.result({ data: entry }, () => out.note("No changes."));
   }
   const { namespace, scope, scope_id } = entry;
   const now = (await client.getConfig({ params: { id: entry.id } })).data;
   if (now.version !== entry.version)
-    throw new Failure(EXIT.conflict, `somebody else set version ${now.version} meanwhile: nothing was set`, { hints: ["Edit it again."] });
+    throw new Failure(EXIT.conflict, `version ${now.version} was set in the meantime; your change was not saved`, {
+      hints: ["Edit it again."],
+    });
   const at = scope === "org" ? {} : { scope, scope_id: scope_id ?? undefined };
   const answer = await client.setConfig({ body: { key: entry.key, value, namespace, ...at }, idempotency_key: context.idempotencyKey() });
   await out.result(answer, () =>
@@ -58,10 +60,10 @@ async function setDraft(context: Context, client: Client, entry: ConfigEntry, dr
   );
 }
 
-/** A value in a file of its own. */
+/** A value in a temporary file. */
 interface Draft {
   file: string;
-  /** The value that the file holds by now. Throws a Failure for what is no JSON. */
+  /** Returns the current content of the file. Throws a Failure if it is not JSON. */
   read(): Promise<unknown>;
   remove(): Promise<void>;
 }
@@ -77,7 +79,7 @@ async function openDraft(entry: ConfigEntry): Promise<Draft> {
       try {
         return JSON.parse(text) as unknown;
       } catch (error) {
-        throw usage(`what was saved is no JSON, and nothing was set: ${error instanceof Error ? error.message : ""}`);
+        throw usage(`the saved text is not valid JSON; nothing was set: ${error instanceof Error ? error.message : ""}`);
       }
     },
     remove: () => rm(directory, { recursive: true, force: true }),
@@ -85,10 +87,10 @@ async function openDraft(entry: ConfigEntry): Promise<Draft> {
 }
 
 async function openEditor(editor: string, file: string): Promise<void> {
-  // By a shell, as git does: EDITOR may hold arguments. stdout is for the result.
+  // Runs in a shell, as git does, because EDITOR may contain arguments. stdout is for the result.
   const child = spawn("/bin/sh", ["-c", `${editor} "$1"`, "sh", file], { stdio: ["inherit", process.stderr, "inherit"] });
   const [code] = (await once(child, "exit")) as [number | null];
-  if (code !== 0) throw new Failure(EXIT.error, `the editor ended with ${code ?? "a signal"}: nothing was set`);
+  if (code !== 0) throw new Failure(EXIT.error, `the editor exited with ${code ?? "a signal"}; nothing was set`);
 }
 
 const withHint = ({ exit_code, message, hints, document, cause }: Failure, hint: string): Failure =>

@@ -9,7 +9,9 @@ interface Options {
 }
 
 export const define: Define = (command, act) => {
-  command.description("Show the values that count for a robot, where each comes from, and whether the files on the robot are as deployed.");
+  command.description(
+    "Show a robot's effective values, the scope that each comes from, and whether the files on the robot match the last deployment.",
+  );
   namespaceOption(command, "Only this namespace").requiredOption("--robot <id>", "The robot").action(act<[Options]>(run));
   addExamples(command, ["rf configs effective --robot rob_…"]);
 };
@@ -21,7 +23,7 @@ async function run(context: Context, { robot, namespace }: Options): Promise<voi
     items.filter((item) => namespace === undefined || item.namespace === namespace);
   const shown = { ...data, effective: wanted(data.effective), namespaces: wanted(data.namespaces) };
   await out.result({ data: shown }, async () => {
-    if (shown.effective.length === 0) out.note("No value is set for this robot.");
+    if (shown.effective.length === 0) out.note("No values apply to this robot.");
     else
       await out.table(shown.effective, [
         { title: "NAMESPACE", value: (value) => value.namespace },
@@ -36,8 +38,8 @@ async function run(context: Context, { robot, namespace }: Options): Promise<voi
 }
 
 const MEANINGS = {
-  in_sync: ", as it was deployed last",
-  pending: ", a config deployment is on its way",
-  drifted: ", it was changed or removed on the robot; the next config deployment puts it back",
+  in_sync: ", matches the last deployment",
+  pending: ", a config deployment is in progress",
+  drifted: ", changed or removed on the robot; the next config deployment restores it",
   unknown: ", never deployed",
 } as const;

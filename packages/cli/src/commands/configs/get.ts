@@ -6,7 +6,7 @@ import { line } from "../../text.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Show the value that is set at one scope: the org's, or a site's, fleet's or robot's. What a robot gets: rf configs effective.",
+      "Show the value set at one scope: the org, a site, a fleet or a robot. To see a robot's effective values: rf configs effective.",
     )
     .argument("<key>", "Key, or id of the entry");
   scopeOptions(command).action(act<[string, ScopeOptions]>(run));

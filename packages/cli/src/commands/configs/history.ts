@@ -4,9 +4,7 @@ import type { Context } from "../../context.ts";
 import { type LimitOption, limitOption, readList } from "../../lists.ts";
 
 export const define: Define = (command, act) => {
-  command
-    .description("List every version of a value, the newest first; of a removed one too.")
-    .argument("<key>", "Key, or id of the entry");
+  command.description("List every version of a value, newest first, also of a removed value.").argument("<key>", "Key, or id of the entry");
   limitOption(scopeOptions(command)).action(act<[string, ScopeOptions & LimitOption]>(run));
   addExamples(command, ["rf configs history speed_limit --fleet fleet_…"]);
 };

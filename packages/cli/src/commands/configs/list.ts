@@ -8,11 +8,11 @@ type Options = ScopeOptions & LimitOption & { key?: string };
 
 export const define: Define = (command, act) => {
   limitOption(
-    namespaceOption(command, "Only those of this namespace")
-      .option("--key <key>", "Only those of this key")
-      .option("--site <id>", "Only those that are set for this site")
-      .option("--fleet <id>", "Only those that are set for this fleet")
-      .option("--robot <id>", "Only those that are set for this robot"),
+    namespaceOption(command, "Only entries of this namespace")
+      .option("--key <key>", "Only entries with this key")
+      .option("--site <id>", "Only entries set for this site")
+      .option("--fleet <id>", "Only entries set for this fleet")
+      .option("--robot <id>", "Only entries set for this robot"),
   ).action(act<[Options]>(run));
   addExamples(command, ["rf configs list --key speed_limit", "rf configs list --fleet fleet_… --namespace nav"]);
 };
@@ -20,14 +20,12 @@ export const define: Define = (command, act) => {
 async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
   const { scope, scope_id } = readScope(options);
-  // Without a place they are of all of them, those of the org too.
+  // Without a scope option, entries of all scopes are listed.
   const query = { namespace: options.namespace, key: options.key, scope: scope_id === undefined ? undefined : scope, scope_id };
   const answer = await readList(await context.client(), "listConfigs", options.limit, { query });
   await out.result(answer, () => {
     if (answer.items.length === 0)
-      return out.note(
-        isFiltered(query) ? "No config entries are like that." : "No config entries yet. Set one: rf configs set <key> <value>",
-      );
+      return out.note(isFiltered(query) ? "No matching config entries." : "No config entries yet. Set one: rf configs set <key> <value>");
     return out.table(answer.items, [
       { title: "NAMESPACE", value: ({ namespace }) => namespace },
       { title: "KEY", value: ({ key }) => key },

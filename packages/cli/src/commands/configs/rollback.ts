@@ -9,10 +9,10 @@ interface Options extends ScopeOptions {
 
 export const define: Define = (command, act) => {
   command
-    .description("Set the value of an earlier version again, as the next version. Robots get it by the next config deployment.")
+    .description("Restore the value of an earlier version as a new version. Robots get it with the next config deployment.")
     .argument("<key>", "Key, or id of the entry");
   scopeOptions(command)
-    .requiredOption("--to <version>", "Version whose value is set again, as rf configs history shows it", wholeNumber(1))
+    .requiredOption("--to <version>", "Version to restore, as listed by rf configs history", wholeNumber(1))
     .action(act<[string, Options]>(run));
   addExamples(command, ["rf configs rollback speed_limit --to 3 --fleet fleet_…"]);
 };
@@ -28,6 +28,6 @@ async function run(context: Context, key: string, options: Options): Promise<voi
     out.line(
       line`Set for ${whereOf(answer.data)}: ${namespace}/${name} = ${valueText(answer.data)} (version ${version}, as in version ${options.to})`,
     );
-    out.line(line`No robot has it yet: rf configs deploy --namespace ${namespace} --fleet <id>`);
+    out.line(line`Not deployed yet: rf configs deploy --namespace ${namespace} --fleet <id>`);
   });
 }

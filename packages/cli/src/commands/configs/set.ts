@@ -22,15 +22,15 @@ interface Options extends ScopeOptions {
 export const define: Define = (command, act) => {
   command
     .description(
-      "Set a config value for the whole org, or with --site, --fleet or --robot for that target only; a fleet or robot then gets it " +
-        "by a config deployment. Setting alone changes no robot. The value is read as JSON, and is a string when it is none.",
+      "Set a config value for the whole org, or with --site, --fleet or --robot for that target only; with --fleet or --robot the value is then " +
+        "deployed there. Without a deployment no robot changes. The value is parsed as JSON, and is a string if that fails.",
     )
     .argument("<key>", "Key of the value")
-    .argument("[value]", "JSON, or text; of a secret it is asked for, or read from stdin");
+    .argument("[value]", "JSON or text; a secret is prompted for or read from stdin");
   scopeOptions(command)
-    .option("--secret", "Encrypt the value and show it to nobody but the robots; needs the role admin")
+    .option("--secret", "Encrypt the value and reveal it to robots only; needs the role admin")
     .option("--from-file <path>", "Read the value from a file; - is stdin")
-    .option("--no-deploy", "Only set it, with --fleet or --robot too")
+    .option("--no-deploy", "Do not deploy the value, also with --fleet or --robot")
     .option("--watch", "Follow the deployment to its end")
     .action(act<[string, string | undefined, Options]>(run));
   addExamples(command, [
@@ -45,33 +45,33 @@ export const define: Define = (command, act) => {
 async function run(context: Context, key: string, text: string | undefined, options: Options): Promise<void> {
   const { scope, scope_id } = readScope(options);
   const deploys = options.deploy !== false && (scope === "fleet" || scope === "robot");
-  if (options.watch === true && !deploys) throw usage("--watch follows a deployment, and there is none without --fleet or --robot");
+  if (options.watch === true && !deploys) throw usage("--watch needs a deployment: add --fleet or --robot");
   const value = await readValue(context, key, text, options);
   const client = await context.client();
   const at = scope === "org" ? {} : { scope, scope_id };
   const body = { key, value, namespace: options.namespace, ...at, ...(options.secret === true ? { secret: true } : {}) };
   const config = (await client.setConfig({ body, idempotency_key: context.idempotencyKey() })).data;
-  const told = line`${config.namespace}/${config.key} = ${valueText(config)} (version ${config.version})`;
+  const description = line`${config.namespace}/${config.key} = ${valueText(config)} (version ${config.version})`;
   if (!deploys) {
     return context.out.result({ data: config }, () => {
       context.out.line(
         scope === "org"
-          ? `Set ${told}`
+          ? `Set ${description}`
           : line`Set for ${scope} ${scope_id}: ${config.namespace}/${config.key} = ${valueText(config)} (version ${config.version})`,
       );
-      context.out.line("No robot has it yet: a config deployment brings it, such as rf configs deploy --fleet <id>.");
+      context.out.line("Not deployed yet. Deploy it: rf configs deploy --fleet <id>");
     });
   }
-  await deploy(context, client, config, told, options);
+  await deploy(context, client, config, description, options);
 }
 
-async function deploy(context: Context, client: Client, config: ConfigEntry, told: string, options: Options): Promise<void> {
+async function deploy(context: Context, client: Client, config: ConfigEntry, description: string, options: Options): Promise<void> {
   const { fleet, robot } = options;
   const target = { robot_id: robot, fleet_id: fleet, namespace: config.namespace };
   const created = await client.createConfigDeployment({ body: target, idempotency_key: context.idempotencyKey() }).then(
     ({ data }) => data,
     (error: unknown) => {
-      context.out.note(line`The value was set, but not deployed: ${told}`);
+      context.out.note(line`The value was set, but not deployed: ${description}`);
       throw error;
     },
   );
@@ -88,24 +88,24 @@ async function deploy(context: Context, client: Client, config: ConfigEntry, tol
 }
 
 async function readValue(context: Context, key: string, text: string | undefined, { secret, fromFile }: Options): Promise<unknown> {
-  if (text !== undefined && fromFile !== undefined) throw usage("the value is given twice: as an argument and with --from-file");
+  if (text !== undefined && fromFile !== undefined) throw usage("a value argument and --from-file cannot be used together");
   if (text !== undefined) {
     if (secret === true)
       context.out.note(
-        "warning: other users of this machine can see arguments, and the shell keeps them; leave the value out to be asked for it",
+        "warning: arguments are visible to other users of this machine and stay in the shell's history; omit the value to be prompted for it",
       );
     return parseValue(text);
   }
   if (fromFile !== undefined) return parseValue(trimEnd(await readText(fromFile)));
-  // Never from stdin unasked: a script whose value is missing would set an empty text.
-  if (secret !== true) throw usage("say which value: as an argument, or with --from-file <path>, where - is stdin");
+  // Never read stdin implicitly: a script with a missing value would set an empty string.
+  if (secret !== true) throw usage("a value is required: as an argument, or with --from-file <path> (- is stdin)");
   const asked = trimEnd(await askSecret(`Value of ${key}`));
-  if (asked === "") throw usage("the secret is empty", `An empty text is '""'.`);
+  if (asked === "") throw usage("the secret is empty", `For an empty string write '""'.`);
   return parseValue(asked);
 }
 
 const readText = async (file: string): Promise<string> =>
   (file === "-" ? await readStdin(VALUE_BYTES_MAX) : await readFile(file)).toString();
 
-/** What an editor or `echo` puts at the end of a text is not part of it. */
+/** Strips the final newline that an editor or `echo` adds. */
 const trimEnd = (text: string): string => text.replace(/\r?\n$/, "");

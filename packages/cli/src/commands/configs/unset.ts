@@ -6,8 +6,8 @@ import { line } from "../../text.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Remove the value that is set at one scope; a wider one counts again. Robots keep what they have until the next config deployment. " +
-        "The history stays: rf configs rollback brings the value back.",
+      "Remove the value set at one scope, so that a wider scope applies. Robots keep their values until the next config deployment. " +
+        "The history is kept: rf configs rollback restores the value.",
     )
     .argument("<key>", "Key, or id of the entry");
   scopeOptions(command).action(act<[string, ScopeOptions]>(run));
@@ -22,6 +22,6 @@ async function run(context: Context, key: string, options: ScopeOptions): Promis
   const { namespace, key: name } = answer.data;
   await out.result(answer, () => {
     out.line(line`Removed ${namespace}/${name} of ${whereOf(answer.data)} (${id})`);
-    out.line(line`Robots keep what they have until the next config deployment: rf configs deploy --namespace ${namespace} --fleet <id>`);
+    out.line(line`Robots keep their values until the next config deployment: rf configs deploy --namespace ${namespace} --fleet <id>`);
   });
 }

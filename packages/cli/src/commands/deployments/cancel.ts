@@ -9,9 +9,9 @@ interface Options {
 
 export const define: Define = (command, act) => {
   command
-    .description("Cancel a deployment: robots that have not begun to install stop, those that install finish.")
+    .description("Cancel a deployment: robots that have not started to install stop, robots that are installing finish.")
     .argument("<id>", "Id of the deployment")
-    .option("--rollback", "Robots that install go back to what they ran before, once they are done")
+    .option("--rollback", "Roll back robots that are installing, once they finish")
     .action(act<[string, Options]>(run));
 };
 
@@ -22,6 +22,6 @@ async function run(context: Context, id: string, options: Options): Promise<void
   const { status, counts } = answer.data;
   await out.result(answer, () => {
     out.line(line`Deployment ${id} is ${out.status(status)}.`);
-    if (!isTerminal(status)) out.line(line`Robots that finish what they do: ${counts.active}. Follow it: rf deployments watch ${id}`);
+    if (!isTerminal(status)) out.line(line`Robots still finishing: ${counts.active}. Follow it: rf deployments watch ${id}`);
   });
 }

@@ -14,10 +14,10 @@ interface Options extends LimitOption {
 
 export const define: Define = (command, act) => {
   limitOption(command)
-    .addOption(new Option("--status <status>", "Only those in this status").choices(DEPLOYMENT_STATUSES))
-    .option("--robot <id>", "Only those to this robot")
-    .option("--fleet <id>", "Only those to this fleet")
-    .option("--following", "Also those that robots get because they follow their fleet; with --robot they are always listed")
+    .addOption(new Option("--status <status>", "Only deployments in this status").choices(DEPLOYMENT_STATUSES))
+    .option("--robot <id>", "Only deployments to this robot")
+    .option("--fleet <id>", "Only deployments to this fleet")
+    .option("--following", "Include automatic deployments to robots that follow their fleet; with --robot they are always listed")
     .action(act<[Options]>(run));
 };
 
@@ -29,7 +29,7 @@ async function run(context: Context, options: Options): Promise<void> {
   await out.result(answer, () => {
     if (answer.items.length === 0)
       return out.note(
-        isFiltered(query) ? "No deployments are like that." : "No deployments yet. Deploy a release: rf deploy <release> --fleet <id>",
+        isFiltered(query) ? "No matching deployments." : "No deployments yet. Deploy a release: rf deploy <release> --fleet <id>",
       );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
@@ -41,7 +41,7 @@ async function run(context: Context, options: Options): Promise<void> {
       { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
       { title: "APP", value: ({ release }) => release.app, wide: true },
       { title: "FAILED", value: ({ counts }) => counts.failed, wide: true },
-      { title: "BACK", value: ({ counts }) => counts.rolled_back, wide: true },
+      { title: "ROLLED BACK", value: ({ counts }) => counts.rolled_back, wide: true },
       { title: "BY", value: ({ created_by }) => created_by.name ?? created_by.type, wide: true },
       { title: "FINISHED", value: ({ finished_at }) => (finished_at === null ? "–" : relative(finished_at, context.now())), wide: true },
     ]);

@@ -9,7 +9,7 @@ interface Options {
 
 export const define: Define = (command, act) => {
   command
-    .description("Deploy again to the robots on which an ended deployment failed or was rolled back.")
+    .description("Create a deployment to the robots on which an ended deployment failed or was rolled back.")
     .argument("<id>", "Id of the deployment that has ended")
     .option("--watch", "Follow the new deployment to its end")
     .action(act<[string, Options]>(run));
@@ -20,7 +20,7 @@ async function run(context: Context, id: string, options: Options): Promise<void
   const client = await context.client();
   const answer = await client.retryDeployment({ params: { id }, body: {}, idempotency_key: context.idempotencyKey() });
   const { data } = answer;
-  const text = line`Deployment ${data.id} brings ${data.release.tag} to ${data.counts.total} robots again.`;
+  const text = line`Deployment ${data.id} retries ${data.release.tag} on ${data.counts.total} robots.`;
   if (options.watch === true) {
     if (!context.structured) out.line(text);
     return watchDeployment(context, client, data);

@@ -11,10 +11,10 @@ interface Options {
 export const define: Define = (command, act) => {
   command
     .description(
-      "Bring the robots of a deployment back to what each ran before it: one that runs turns round, of one that has ended a new deployment is made.",
+      "Roll back a deployment's robots to their previous release. A running deployment reverses; for one that has ended, a new deployment is created.",
     )
     .argument("<id>", "Id of the deployment")
-    .option("--watch", "Follow it to its end; it has worked when nobody runs the release any more")
+    .option("--watch", "Follow it to its end; it succeeds when no robot runs the release")
     .action(act<[string, Options]>(run));
 };
 
@@ -26,13 +26,13 @@ async function run(context: Context, id: string, options: Options): Promise<void
   const is_new = data.id !== id;
   if (options.watch === true) {
     if (!context.structured)
-      out.line(is_new ? line`Deployment ${data.id} brings ${data.counts.total} robots back.` : line`Deployment ${id} goes back.`);
+      out.line(is_new ? line`Deployment ${data.id} rolls back ${data.counts.total} robots.` : line`Deployment ${id} is rolling back.`);
     return watchDeployment(context, client, data, is_new ? ["applied"] : ["rolled_back", "cancelled"]);
   }
   await out.result(answer, () => {
     out.line(
       is_new
-        ? line`Deployment ${data.id} brings ${data.counts.total} robots back to what they ran before ${id}.`
+        ? line`Deployment ${data.id} rolls back ${data.counts.total} robots to their release before ${id}.`
         : line`Deployment ${id} is ${out.status(data.status)}.`,
     );
     if (!isTerminal(data.status)) out.line(line`Follow it: rf deployments watch ${data.id}`);

@@ -8,7 +8,7 @@ const AT = "2030-01-01T00:00:00.000Z";
 
 type Told = [robot_id: string, status: string, reason?: string];
 
-/** A deployment to these robots, the newest target first as the server lists them; failed ones said something. */
+/** A deployment to these robots, newest target first as the server lists them; failed robots have a message. */
 function peerOf(robots: Told[]): Promise<ScriptedPeer> {
   const count = (...of: string[]) => robots.filter(([, status]) => of.includes(status)).length;
   const counts = {
@@ -23,7 +23,7 @@ function peerOf(robots: Told[]): Promise<ScriptedPeer> {
   };
   const release = { id: "rel_1", tag: "v2", kind: "file", app: "main" };
   const whole = { wave: 0, wave_count: 1, scheduled_at: null, cancel_requested_at: null, paused_at: null, finished_at: null };
-  const created = { created_by: { type: "user", name: "somebody" }, created_at: AT, started_at: AT, expires_at: AT };
+  const created = { created_by: { type: "user", name: "Ada" }, created_at: AT, started_at: AT, expires_at: AT };
   const target = { target_kind: "fleet", robot_id: null, fleet_id: "fleet_1" };
   const deployment = { id: "dep_1", release, ...target, status: "in_progress", reason: null, counts, ...created, ...whole };
   return ScriptedPeer.start(({ line }) => {
@@ -42,7 +42,7 @@ function peerOf(robots: Told[]): Promise<ScriptedPeer> {
   });
 }
 
-/** The robots of the table, in its order, and what is said below it. */
+/** The robots of the table in order, and the text below it. */
 async function show(peer: ScriptedPeer): Promise<{ table: string[]; below: string[] }> {
   await using home = await RfHome.make();
   const env = { ROBOFLEET_BASE_URL: peer.base_url, ROBOFLEET_TOKEN: "rfp_test" };
@@ -50,12 +50,12 @@ async function show(peer: ScriptedPeer): Promise<{ table: string[]; below: strin
   assert.equal(code, 0, stderr);
   const lines = stdout.split("\n").slice(stdout.split("\n").findIndex((line) => line.startsWith("ROBOT")) + 1);
   return {
-    table: lines.flatMap((line) => /^(rob_\S+) +(?!says)/.exec(line)?.[1] ?? []),
-    below: lines.filter((line) => line !== "" && !/^rob_\S+ +(?!says)/.test(line)),
+    table: lines.flatMap((line) => /^(rob_\w+) /.exec(line)?.[1] ?? []),
+    below: lines.filter((line) => line !== "" && !/^rob_\w+ /.test(line)),
   };
 }
 
-test("a deployment's robots are shown by what is to be looked at, and failed ones in their own words", TIMEOUT, async () => {
+test("sorts a deployment's robots by need for attention and shows the messages of failed ones", TIMEOUT, async () => {
   await using peer = await peerOf([
     ["rob_waits", "pending"],
     ["rob_done", "applied"],
@@ -67,11 +67,11 @@ test("a deployment's robots are shown by what is to be looked at, and failed one
   assert.deepEqual(table, ["rob_bad", "rob_back", "rob_busy", "rob_done", "rob_waits"]);
   assert.deepEqual(
     below,
-    ["rob_bad", "rob_back"].map((id) => `${id} says: the process of ${id} ended with 7`),
+    ["rob_bad", "rob_back"].map((id) => `${id}: the process of ${id} ended with 7`),
   );
 });
 
-test("of a large fleet the failed robots are shown, however many newer ones wait", TIMEOUT, async () => {
+test("shows the failed robots of a large fleet even if many newer targets are queued", TIMEOUT, async () => {
   const many = (count: number, status: string): Told[] => Array.from({ length: count }, (_, i) => [`rob_${status}_${i}`, status]);
   await using peer = await peerOf([...many(50, "pending"), ...many(3, "verifying"), ...many(2, "failed"), ...many(30, "applied")]);
   const { table, below } = await show(peer);

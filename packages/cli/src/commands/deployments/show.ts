@@ -6,7 +6,7 @@ import { relative } from "../../duration.ts";
 import { line } from "../../text.ts";
 
 const TARGETS_SHOWN_MAX = 20;
-/** Robots whose own words are shown; each is a request. */
+/** Robots whose error messages are shown; each costs a request. */
 const ROBOTS_HEARD_MAX = 5;
 const EVENTS_OF_ROBOT_MAX = 200;
 
@@ -14,7 +14,7 @@ type Deployment = Body<"getDeployment">["data"];
 type Target = Body<"listDeploymentTargets">["items"][number];
 
 const FAILED: readonly TargetStatus[] = ["failed", "rolled_back"];
-/** Those that somebody has to look at, those under way, those that are done, and last who has not begun. */
+/** Sort order: statuses that need attention, then active, then done, then not started. */
 const IN_ORDER: readonly TargetStatus[] = [
   ...FAILED,
   ...TARGET_STATUSES.filter((status) => !isTerminal(status) && status !== "pending" && status !== "queued").toReversed(),
@@ -45,7 +45,7 @@ async function run(context: Context, id: string): Promise<void> {
       { title: "CHANGED", value: ({ updated_at }) => relative(updated_at, context.now()) },
     ]);
     const more = answer.data.counts.total - items.length;
-    if (more > 0) out.line(`and ${more} more: rf api GET /api/deployments/${id}/targets`);
+    if (more > 0) out.line(`and ${more} more. List all: rf api GET /api/deployments/${id}/targets`);
     const failed = items.filter(({ status }) => FAILED.includes(status)).slice(0, ROBOTS_HEARD_MAX);
     for (const words of await Promise.all(failed.map(({ robot_id }) => wordsOf(client, id, robot_id))))
       if (words !== undefined) out.line(words);
@@ -53,9 +53,9 @@ async function run(context: Context, id: string): Promise<void> {
 }
 
 const why = ({ removed, reason, waiting_for }: Target): string =>
-  removed ? "removed; nothing runs" : (reason ?? (waiting_for === null ? "" : `waits for ${waiting_for}`));
+  removed ? "removed; nothing runs" : (reason ?? (waiting_for === null ? "" : `waiting for ${waiting_for}`));
 
-/** As many of its robots as are shown; what comes first is asked for first, so that a large fleet hides none of it. */
+/** Returns up to the number of targets shown, queried in display order so that large fleets still show failures. */
 async function firstTargets(client: Client, { id, counts }: Deployment): Promise<Target[]> {
   const list = async (query: { status?: TargetStatus }, limit: number): Promise<Target[]> =>
     (await client.listDeploymentTargets({ params: { id }, query: { ...query, limit } })).items;
@@ -69,11 +69,11 @@ async function firstTargets(client: Client, { id, counts }: Deployment): Promise
   return found;
 }
 
-/** What a robot said itself of its last failure. */
+/** Returns the robot's message about its last failure. */
 async function wordsOf(client: Client, id: string, robot_id: string): Promise<string | undefined> {
   const { items } = await client.listDeploymentEvents({ params: { id }, query: { robot_id, limit: EVENTS_OF_ROBOT_MAX } });
   const said = items.findLast(({ data }) => typeof data.robot_says === "string" || typeof data.detail === "string")?.data;
-  return said === undefined ? undefined : line`${robot_id} says: ${String(said.robot_says ?? said.detail)}`;
+  return said === undefined ? undefined : line`${robot_id}: ${String(said.robot_says ?? said.detail)}`;
 }
 
 async function showWaves(context: Context, waves: Body<"listDeploymentWaves">["items"]): Promise<void> {
@@ -85,13 +85,13 @@ async function showWaves(context: Context, waves: Body<"listDeploymentWaves">["i
     { title: "ROBOTS", value: ({ total }) => total },
     { title: "APPLIED", value: ({ applied }) => applied },
     { title: "FAILED", value: ({ failed, rolled_back }) => failed + rolled_back },
-    { title: "WAITS FOR", value: ({ status, soaks_until }) => waveWaits(status, soaks_until, context.now()) },
+    { title: "WAITING FOR", value: ({ status, soaks_until }) => waveWaits(status, soaks_until, context.now()) },
   ]);
 }
 
 function waveWaits(status: string, soaks_until: string | null, now: Date): string {
-  if (status === "gate") return "somebody who promotes it";
-  return status === "soaking" ? `its soak time, over ${relative(soaks_until, now)}` : "";
+  if (status === "gate") return "promotion";
+  return status === "soaking" ? `soak time, ends ${relative(soaks_until, now)}` : "";
 }
 
 function showDeployment(context: Context, deployment: Body<"getDeployment">["data"]): void {

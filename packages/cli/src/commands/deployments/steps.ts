@@ -4,13 +4,13 @@ import { line } from "../../text.ts";
 interface Step {
   route: "pauseDeployment" | "promoteDeployment" | "resumeDeployment";
   description: string;
-  /** What is said of the deployment when it is done. */
+  /** The resulting state, for the output. */
   done: string;
-  /** The command to go on with. */
+  /** The suggested next command. */
   next: string;
 }
 
-/** A command that asks one thing of a deployment, by its id alone. */
+/** Defines a command that takes a deployment's id and changes its state. */
 const step = ({ route, description, done, next }: Step): { define: Define } => ({
   define: (command, act) => {
     command
@@ -27,21 +27,21 @@ const step = ({ route, description, done, next }: Step): { define: Define } => (
 
 export const pause = step({
   route: "pauseDeployment",
-  description: "Pause a deployment: robots that have it finish, nobody else gets it.",
-  done: "is paused. Go on with it",
+  description: "Pause a deployment: in-progress robots finish; no new ones start.",
+  done: "is paused. Resume it",
   next: "rf deployments resume",
 });
 
 export const resume = step({
   route: "resumeDeployment",
-  description: "Resume a paused deployment. One that was past its failure threshold stops again at the next failure.",
-  done: "goes on. Follow it",
+  description: "Resume a paused deployment. If it exceeded its failure threshold, it stops again at the next failure.",
+  done: "is resumed. Follow it",
   next: "rf deployments watch",
 });
 
 export const promote = step({
   route: "promoteDeployment",
-  description: "Open the next wave now: what is left of the soak time and a closed gate are skipped.",
-  done: "goes on to its next wave. Follow it",
+  description: "Start the next wave now, skipping the remaining soak time and a manual gate.",
+  done: "is promoted to its next wave. Follow it",
   next: "rf deployments watch",
 });

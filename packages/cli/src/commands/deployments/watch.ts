@@ -5,7 +5,7 @@ import { watchDeployment } from "../../watch.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Follow a deployment until it is applied, failed, rolled back or cancelled. Ctrl-C stops watching; the deployment goes on.",
+      "Follow a deployment until it is applied, failed, rolled back or cancelled. Ctrl-C stops watching; the deployment continues.",
     )
     .argument("<id>", "Id of the deployment")
     .action(act<[string]>(run));

@@ -7,7 +7,7 @@ interface Options {
 }
 
 export const define: Define = (command, act) => {
-  command.argument("<name>", "Name of the fleet").requiredOption("--site <id>", "Site that it is at").action(act<[string, Options]>(run));
+  command.argument("<name>", "Name of the fleet").requiredOption("--site <id>", "Site of the fleet").action(act<[string, Options]>(run));
 };
 
 async function run(context: Context, name: string, options: Options): Promise<void> {

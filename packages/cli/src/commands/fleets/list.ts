@@ -10,8 +10,8 @@ interface Options extends LimitOption {
 
 export const define: Define = (command, act) => {
   limitOption(command)
-    .option("--site <id>", "Only those at this site")
-    .option("--search <text>", "Only those with this text in their name, in any case")
+    .option("--site <id>", "Only fleets at this site")
+    .option("--search <text>", "Only fleets whose name contains this text, ignoring case")
     .action(act<[Options]>(run));
 };
 
@@ -21,7 +21,7 @@ async function run(context: Context, options: Options): Promise<void> {
   const answer = await readList(await context.client(), "listFleets", options.limit, { query });
   await out.result(answer, () => {
     if (answer.items.length === 0)
-      return out.note(isFiltered(query) ? "No fleets are like that." : "No fleets yet. Create one: rf fleets create <name> --site <id>");
+      return out.note(isFiltered(query) ? "No matching fleets." : "No fleets yet. Create one: rf fleets create <name> --site <id>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAME", value: ({ name }) => name },

@@ -10,7 +10,7 @@ export const define: Define = (command, act) => {
   logOptions(
     command
       .description(
-        "Show the latest log records of a fleet's robots, search them, or follow all of them until interrupted. Robots that come online join, those that are offline are named once.",
+        "Show the latest log records of a fleet's robots, search them, or follow all of them until interrupted. Robots that come online are included; offline robots are listed once.",
       )
       .argument("<id>", "Id of the fleet"),
   ).action(act<[string, LogOptions]>(run));
@@ -30,7 +30,7 @@ async function run(context: Context, id: string, options: LogOptions): Promise<v
   });
 }
 
-/** Of the robots of these records; undefined for a program, which gets ids. */
+/** Robot names for these records; undefined for structured output, which contains ids. */
 async function readNames(
   context: Context,
   client: Client,
@@ -45,14 +45,14 @@ async function readNames(
   return named;
 }
 
-/** In a colour of the robot's own. */
+/** Prefixes the robot's name in its own color. */
 const printRecord = (out: Output, record: LogRecord, name = record.robot_id): void =>
   out.line(logLine(out, record, { robot: out.paintAs(record.robot_id, name) }));
 
 async function follow(context: Context, client: Client, fleet_id: string, options: LogOptions): Promise<void> {
   const { followLogs } = await import("../../logs/follow.ts");
   const { FleetNames } = await import("../../logs/fleet-names.ts");
-  // A program gets ids.
+  // Structured output contains ids.
   const names = context.structured ? undefined : await FleetNames.read(context, client, fleet_id);
   names?.noteOffline();
   const since_ms = context.now().getTime();

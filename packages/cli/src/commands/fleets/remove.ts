@@ -4,7 +4,7 @@ import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Remove a fleet that has no robots, and its enrolment keys with it.")
+    .description("Remove a fleet that has no robots, with its enrollment keys.")
     .argument("<id>", "Id of the fleet")
     .action(act<[string]>(run));
 };

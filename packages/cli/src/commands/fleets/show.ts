@@ -5,7 +5,7 @@ import { relative } from "../../duration.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Show a fleet: its robots, what its last applied deployments brought, and whether robots that join get that.")
+    .description("Show a fleet: its robots, the releases of its last applied deployments, and whether joining robots update to them.")
     .argument("<id>", "Id of the fleet")
     .action(act<[string]>(run));
 };
@@ -22,9 +22,9 @@ export function showFleet({ out, now }: Context, fleet: Body<"getFleet">["data"]
     ["Name", fleet.name],
     ["Site", fleet.site_id],
     ["Robots", `${fleet.robot_count}, ${fleet.online_count} of them online`],
-    ["Desired", desired.length === 0 ? "nothing was applied to the whole fleet yet" : desired.join(", ")],
+    ["Desired", desired.length === 0 ? "no release applied to the whole fleet yet" : desired.join(", ")],
     ["Config", fleet.config_revision ?? undefined],
-    ["Follow", fleet.follow ? "on: robots that join or come back late are brought to it" : "off"],
+    ["Follow", fleet.follow ? "on: robots that join or reconnect late update automatically" : "off"],
     ["Created", relative(fleet.created_at, now())],
   ]);
 }

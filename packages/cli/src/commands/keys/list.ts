@@ -14,9 +14,9 @@ interface Options extends LimitOption {
 
 export const define: Define = (command, act) => {
   limitOption(command)
-    .addOption(new Option("--status <status>", "Only those in this status").choices(STATUSES))
-    .option("--fleet <id>", "Only those for this fleet")
-    .option("--site <id>", "Only those for this site")
+    .addOption(new Option("--status <status>", "Only keys in this status").choices(STATUSES))
+    .option("--fleet <id>", "Only keys for this fleet")
+    .option("--site <id>", "Only keys for this site")
     .action(act<[Options]>(run));
 };
 
@@ -27,7 +27,7 @@ async function run(context: Context, options: Options): Promise<void> {
   await out.result(answer, () => {
     if (answer.items.length === 0)
       return out.note(
-        isFiltered(query) ? "No enrolment keys are like that." : "No enrolment keys yet. Make one: rf keys new --site <id> --fleet <id>",
+        isFiltered(query) ? "No matching enrollment keys." : "No enrollment keys yet. Create one: rf keys new --site <id> --fleet <id>",
       );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },

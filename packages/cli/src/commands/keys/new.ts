@@ -14,20 +14,20 @@ interface Options {
 
 export const define: Define = (command, act) => {
   command
-    .description("Create an enrolment key, with which robots join a fleet. The key itself is shown this once.")
+    .description("Create an enrollment key, with which robots join a fleet. The key is shown only once.")
     .requiredOption("--site <id>", "Site of the robots")
     .requiredOption("--fleet <id>", "Fleet of the robots, at that site")
     .option("--label <text>", "What the key is for")
-    .option("--max-uses <n>", "How many robots may enrol with it; 0 is any number", wholeNumber(0))
-    .option("--expires-in-hours <n>", "How long it works; 0 is for ever", wholeNumber(0))
-    .option("--trusted", "Robots that enroll with it get secrets at once; the default of admins, and only for them")
-    .option("--no-trusted", "Robots that enroll with it get no secrets until an admin approves them")
+    .option("--max-uses <n>", "Number of robots that may enroll with it; 0 means unlimited", wholeNumber(0))
+    .option("--expires-in-hours <n>", "Lifetime in hours; 0 means no expiry", wholeNumber(0))
+    .option("--trusted", "Robots that enroll with it get secrets immediately; admins only, and their default")
+    .option("--no-trusted", "Robots that enroll with it get secrets only after an admin approves them")
     .action(act<[Options]>(run));
 };
 
 async function run(context: Context, options: Options): Promise<void> {
   const client = await context.client();
-  // Without an idempotency key: the answer to a repeat would not hold the secret any more.
+  // No idempotency key: the response to a repeat would not contain the secret.
   const answer = await client.createEnrollmentKey({
     body: {
       site_id: options.site,
@@ -44,8 +44,8 @@ async function run(context: Context, options: Options): Promise<void> {
     out.details([
       ["Id", id],
       ["Key", out.paint("strong", key)],
-      ["Uses", max_uses === 0 ? "any number" : max_uses],
-      ["Secrets", trusted ? "robots get them at once" : "after an admin approves the robot"],
+      ["Uses", max_uses === 0 ? "unlimited" : max_uses],
+      ["Secrets", trusted ? "robots get them immediately" : "after an admin approves the robot"],
       ["Expires", relative(expires_at, context.now())],
     ]);
     showKeyUse(context, client, key);

@@ -18,7 +18,7 @@ export function showOwnOrg({ out, now }: Context, org: Body<"getOrg">["data"]): 
     ["Id", org.id],
     ["Name", org.name],
     ["Status", out.status(org.status)],
-    ["Deployments expire after", days === null ? "as the server is set" : `${days} d`],
+    ["Deployments expire after", days === null ? "server default" : `${days} d`],
     ["Created", relative(org.created_at, now())],
   ]);
 }

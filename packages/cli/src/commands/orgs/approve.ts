@@ -6,13 +6,13 @@ import { line } from "../../text.ts";
 export const define: Define = (command, act) => {
   adminOption(
     command
-      .description("Approve an org. Its bootstrap token, which may do everything in it, is shown this once.")
+      .description("Approve an org. Its bootstrap token, which has all permissions in the org, is shown only once.")
       .argument("<id>", "Id of the org"),
   ).action(act<[string, AdminOption]>(run));
 };
 
 async function run(context: Context, id: string, options: AdminOption): Promise<void> {
-  // Without an idempotency key: the answer to a repeat would not hold the token any more.
+  // No idempotency key: the response to a repeat would not contain the token.
   const answer = await asAdmin(context, options, (client) => client.approveOrg({ params: { id } }));
   const { out } = context;
   await out.result(answer, () => {

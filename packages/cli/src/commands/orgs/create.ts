@@ -4,7 +4,7 @@ import type { Context } from "../../context.ts";
 import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
-  adminOption(command.description("Create an org. It is pending until it is approved.").argument("<name>", "Name of the org")).action(
+  adminOption(command.description("Create an org, which is pending until it is approved.").argument("<name>", "Name of the org")).action(
     act<[string, AdminOption]>(run),
   );
 };

@@ -4,9 +4,9 @@ import type { Context } from "../../context.ts";
 import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
-  adminOption(
-    command.description("Reject an org that is pending: it is deleted, and its name is free again.").argument("<id>", "Id of the org"),
-  ).action(act<[string, AdminOption]>(run));
+  adminOption(command.description("Reject and delete a pending org; its name becomes available.").argument("<id>", "Id of the org")).action(
+    act<[string, AdminOption]>(run),
+  );
 };
 
 async function run(context: Context, id: string, options: AdminOption): Promise<void> {

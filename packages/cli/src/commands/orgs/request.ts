@@ -8,9 +8,9 @@ interface Options {
 
 export const define: Define = (command, act) => {
   command
-    .description("Ask the service for an org of your own. No token is needed; its administrator approves it and gives you one.")
+    .description("Request an organization. No token is needed; the service's administrator approves the request and sends you one.")
     .argument("<name>", "Name of the org")
-    .requiredOption("--email <address>", "Where you are reached")
+    .requiredOption("--email <address>", "Your e-mail address")
     .action(act<[string, Options]>(run));
   addExamples(command, ["rf orgs request Acme --email ada@acme.example --base-url https://fleet.example.org"]);
 };
@@ -21,7 +21,7 @@ async function run(context: Context, name: string, { email }: Options): Promise<
   const answer = await client.requestOrg({ body: { name, email }, idempotency_key: context.idempotencyKey() });
   const { out } = context;
   await out.result(answer, () => {
-    out.line(line`Org ${answer.data.name} is asked for: ${answer.data.id}, ${out.status(answer.data.status)}`);
-    out.line("When it is approved you get a token, and begin with rf login.");
+    out.line(line`Org ${answer.data.name} requested: ${answer.data.id}, ${out.status(answer.data.status)}`);
+    out.line("After approval you receive a token: save it with rf login.");
   });
 }

@@ -6,7 +6,7 @@ import { line } from "../../text.ts";
 export const define: Define = (command, act) => {
   adminOption(
     command
-      .description("Suspend an org: its tokens are refused, its robots cut off and its deployments held, until it is resumed.")
+      .description("Suspend an org: its tokens are refused, its robots disconnected and its deployments paused until it is resumed.")
       .argument("<id>", "Id of the org"),
   ).action(act<[string, AdminOption]>(run));
 };
@@ -16,6 +16,6 @@ async function run(context: Context, id: string, options: AdminOption): Promise<
   const { out } = context;
   await out.result(answer, () => {
     out.line(line`Org ${answer.data.name} is ${out.status(answer.data.status)}.`);
-    out.line(line`Let it back in: rf orgs resume ${answer.data.id}`);
+    out.line(line`Resume it: rf orgs resume ${answer.data.id}`);
   });
 }

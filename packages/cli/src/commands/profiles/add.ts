@@ -11,7 +11,7 @@ import { readToml } from "../../toml-file.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Add a profile with the address of --base-url and the org of --org. What it does not hold is taken from the top of the file, the token only for the same address.",
+      "Add a profile with the address of --base-url and the org of --org. Missing values are inherited from the top of the file, the token only for the same address.",
     )
     .argument("<profile>", "Name of the new profile")
     .action(act<[string]>(run));
@@ -22,11 +22,11 @@ async function run(context: Context, name: string): Promise<void> {
   const { environment, flags, out } = context;
   checkProfileName(name);
   const { base_url, org } = flags;
-  if (base_url === undefined && org === undefined) throw usage("say what it holds: --base-url <url>, --org <id> or both");
+  if (base_url === undefined && org === undefined) throw usage("the profile is empty: use --base-url <url>, --org <id> or both");
   const file = credentialsPath(environment);
   if (profilesOf(await readToml(file)).has(name)) {
-    const hints = [`Its token and address: rf login --profile ${name}`];
-    throw new Failure(EXIT.conflict, `profile ${name} exists already`, { hints });
+    const hints = [`Change its token and address: rf login --profile ${name}`];
+    throw new Failure(EXIT.conflict, `profile ${name} already exists`, { hints });
   }
   const address = base_url === undefined ? undefined : checkedAddress(base_url);
   await saveCredentials(file, name, { base_url: address, org });

@@ -4,12 +4,12 @@ import type { Context } from "../../context.ts";
 import { credentialsPath, DEFAULT_PROFILE, type Profile, profilesOf, tokenOf, toProfile } from "../../credentials.ts";
 import { readToml, textOf } from "../../toml-file.ts";
 
-/** Of a token this much is shown: what it is, and enough to tell it from another. */
+/** Length of the token prefix shown: its type, and enough to distinguish tokens. */
 const PREFIX_LENGTH = 12;
 
 export const define: Define = (command, act) => {
   command
-    .description("List the profiles of the credentials file, `default` being its top. Of tokens only the beginning is shown.")
+    .description("List the profiles in the credentials file; `default` is the top of the file. Only token prefixes are shown.")
     .action(act(run));
 };
 

@@ -11,9 +11,9 @@ interface Options extends LimitOption {
 
 export const define: Define = (command, act) => {
   limitOption(command)
-    .option("--app <name>", "Only those of this app")
-    .option("--kind <kind>", "Only those of this kind")
-    .option("--search <text>", "Only those with this text in their tag, in any case")
+    .option("--app <name>", "Only releases of this app")
+    .option("--kind <kind>", "Only releases of this kind")
+    .option("--search <text>", "Only releases whose tag contains this text, ignoring case")
     .action(act<[Options]>(run));
 };
 
@@ -23,7 +23,7 @@ async function run(context: Context, options: Options): Promise<void> {
   const answer = await readList(await context.client(), "listReleases", options.limit, { query });
   await out.result(answer, () => {
     if (answer.items.length === 0)
-      return out.note(isFiltered(query) ? "No releases are like that." : "No releases yet. Push one: rf releases push <path>");
+      return out.note(isFiltered(query) ? "No matching releases." : "No releases yet. Push one: rf releases push <path>");
     return out.table(answer.items, [
       { title: "TAG", value: ({ tag }) => tag },
       { title: "APP", value: ({ app }) => app },

@@ -25,16 +25,16 @@ interface Options extends SignOptions {
 
 export const define: Define = (command, act) => {
   command
-    .description("Create a release of a file and upload it. Pushing the same file again is fine: what is stored already is not sent again.")
+    .description("Create a release from a file and upload the file. Pushing the same file again is safe: stored data is not sent again.")
     .argument("[path]", "File to release; not needed with --image")
     .option("--tag <tag>", "Tag of the release (default: the file name without its extension)")
-    .option("--notes <text>", "What is new")
+    .option("--notes <text>", "Release notes")
     .option(
       "--kind <kind>",
-      "container_image, app_bundle, file, or a kind that your agents know (default: what the file is, else container_image)",
+      "container_image, app_bundle, file, or a kind that your agents support (default: detected from the file, otherwise container_image)",
     )
-    .option("--app <name>", "App that this is a release of (default: main)")
-    .option("--manifest <file>", "JSON or YAML file that says how it is run")
+    .option("--app <name>", "App of the release (default: main)")
+    .option("--manifest <file>", "JSON or YAML file that defines how the app runs")
     .option("--image <ref>", "registry/name@sha256:… to run, instead of a file");
   signOptions(command).action(act<[string | undefined, Options]>(run));
   addExamples(command, [
@@ -57,7 +57,7 @@ async function run(context: Context, file: string | undefined, options: Options)
   const uploads = file !== undefined && created.data.artifact_state === "awaiting_upload";
   const release = uploads ? await upload(context, client, file, artifact, created.data.id) : created;
   await context.out.result(release, () => {
-    if (!uploads && file !== undefined) context.out.note("The service has this artifact already: nothing was uploaded.");
+    if (!uploads && file !== undefined) context.out.note("The artifact is already stored: nothing was uploaded.");
     showRelease(context, release.data);
     context.out.line(line`\nDeploy it: rf deploy ${release.data.tag} --fleet <id>`);
   });
@@ -65,7 +65,7 @@ async function run(context: Context, file: string | undefined, options: Options)
 
 async function describe(context: Context, file: string | undefined, options: Options): Promise<{ artifact: Artifact; tag: string }> {
   if ((file === undefined) === (options.image === undefined)) {
-    throw usage(file === undefined ? "say what to push: the path of a file, or --image" : "a path and --image exclude each other");
+    throw usage(file === undefined ? "nothing to push: pass the path of a file, or --image" : "a path and --image cannot be used together");
   }
   if (file !== undefined) {
     const progress = await startProgress(context.out, context.clock, "Reading", bytes);
@@ -79,14 +79,14 @@ async function describe(context: Context, file: string | undefined, options: Opt
     }
   }
   const sha256 = /@sha256:([0-9a-f]{64})$/.exec(options.image ?? "")?.[1];
-  if (sha256 === undefined) throw usage("--image takes registry/name@sha256:<64 hex digits>: a name alone could be another image tomorrow");
-  if (options.tag === undefined) throw usage("--image needs --tag: there is no file to take the tag from");
+  if (sha256 === undefined) throw usage("--image takes registry/name@sha256:<64 hex digits>: a tag alone can point to another image later");
+  if (options.tag === undefined) throw usage("--image needs --tag, because there is no file name to derive it from");
   return { artifact: { sha256, size: 0 }, tag: options.tag };
 }
 
 const KIND_DEFAULT = "container_image";
 
-/** What the file is released as, and the images in it. What the maker says counts; else what is in the file; else the default. */
+/** Determines the kind of a file and the images in it: --kind if given, otherwise the detected kind, otherwise the default. */
 async function kindOf(
   context: Context,
   file: string | undefined,
@@ -106,8 +106,8 @@ function noteOf(file: string, said: string | undefined, { kind, is_gzip }: Artif
   if (kind === KIND_DEFAULT) return undefined;
   if (said !== undefined && kind === "app_bundle") return `${file} looks like an app bundle: did you mean --kind app_bundle?`;
   return is_gzip
-    ? `${file} is compressed: if it is an image, robots fetch the whole of it each time. \`gunzip\` it, and they fetch only the layers that they lack.`
-    : `${file} is not the archive of an image (docker save): robots that run ${KIND_DEFAULT} will refuse it. Say --kind if it is something else.`;
+    ? `${file} is compressed: if it is an image, robots download all of it each time. Uncompressed (\`gunzip\`), they download only missing layers.`
+    : `${file} is not an image archive (docker save): robots will refuse it as ${KIND_DEFAULT}. Pass --kind for other content.`;
 }
 
 async function create(
@@ -120,8 +120,8 @@ async function create(
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 409) throw error;
     const hints = [
-      "A tag names one content for ever: push under another one with --tag <tag>.",
-      "Was it a mistake that no robot has yet? `rf releases remove <tag>` gives the tag free.",
+      "A tag always refers to the same content: push with another --tag <tag>.",
+      "If no robot has the release yet, `rf releases remove <tag>` frees the tag.",
     ];
     throw new Failure(EXIT.conflict, error.message, { hints, document: error.body, cause: error });
   }
@@ -139,7 +139,7 @@ async function upload(
   let done_bytes: number | undefined;
   const on_progress = (done: number): void => {
     if (done_bytes === undefined && done > 0 && !context.structured)
-      context.out.note(`Going on at ${bytes(done)} of ${bytes(artifact.size)}.`);
+      context.out.note(`Resuming at ${bytes(done)} of ${bytes(artifact.size)}.`);
     done_bytes = done;
     progress.update(done, artifact.size);
   };
@@ -152,7 +152,7 @@ async function upload(
   }
 }
 
-const KEPT = "What arrived is kept for ten minutes: the same command continues from there.";
+const KEPT = "Uploaded data is kept for ten minutes: run the same command to resume.";
 
 const interrupted = (done: number, total: number): Failure =>
   new Failure(EXIT.interrupted, `interrupted at ${bytes(done)} of ${bytes(total)}`, { hints: [KEPT], bare: true });
@@ -160,11 +160,11 @@ const interrupted = (done: number, total: number): Failure =>
 function brokenOff({ exit_code, message, hints, document }: Failure, cause: unknown): Failure {
   if (!(cause instanceof ApiError) || cause.status >= 500)
     return new Failure(exit_code, message, { hints: [...hints, KEPT], document, cause });
-  // What the server refuses it does not keep.
+  // The server discards the data of refused uploads.
   return new Failure(exit_code, message, { hints: cause.status === 413 ? [...hints, ...ROOM] : [...hints], document, cause });
 }
 
 const ROOM = [
-  "Remove releases that nobody needs: rf releases remove <tag>. The room of their artifacts is free a day later.",
-  "Whoever runs the server can allow more: robofleet serve --limit artifact_bytes_max=<bytes>",
+  "Remove unused releases: rf releases remove <tag>. The space of their artifacts is freed a day later.",
+  "The server's operator can raise the limit: robofleet serve --limit artifact_bytes_max=<bytes>",
 ];

@@ -6,7 +6,7 @@ import { line } from "../../text.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Delete a release that no robot runs, is to run or keeps for a rollback, and that no fleet has. Its tag is free again at once, the room of its artifact a day later.",
+      "Delete a release that is not in use: no robot runs it, will run it or keeps it for a rollback, and it is not a fleet's current release. Its tag is freed immediately, the space of its artifact a day later.",
     )
     .argument("<release>", "Tag or id of the release")
     .action(act<[string]>(run));

@@ -5,7 +5,7 @@ import { line } from "../../text.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Let a robot in again that is held because several machines have its identity. Switch the other machines off first, or give the robot a new key: rf robots replace <id>",
+      "Unblock a robot that is quarantined because several machines use its identity. Turn off the other machines first, or give the robot a new key: rf robots replace <id>",
     )
     .argument("<id>", "Id of the robot")
     .action(act<[string]>(run));
@@ -19,8 +19,8 @@ async function run(context: Context, id: string): Promise<void> {
     const { name } = answer.data;
     context.out.line(
       held_at === null
-        ? line`Robot ${name} was not held: nothing changed.`
-        : line`Robot ${name} is let in again. It asks within five minutes.`,
+        ? line`Robot ${name} was not quarantined: nothing changed.`
+        : line`Robot ${name} is unblocked. It reconnects within five minutes.`,
     );
   });
 }

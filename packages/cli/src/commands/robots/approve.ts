@@ -5,7 +5,7 @@ import { line } from "../../text.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Approve a robot that enrolled with a key that is not trusted: it gets secret config values and registry logins from then on. Check first that the computer is yours. Needs the role admin in the whole org.",
+      "Approve a robot that enrolled with an untrusted key: it then receives secret config values and registry logins. Verify first that the computer is yours. Needs the role admin in the whole org.",
     )
     .argument("<id>", "Id of the robot")
     .action(act<[string]>(run));
@@ -18,6 +18,6 @@ async function run(context: Context, id: string): Promise<void> {
   const answer = await client.approveRobot({ params: { id }, idempotency_key: context.idempotencyKey() });
   await context.out.result(answer, () => {
     const { name } = answer.data;
-    context.out.line(before === "approved" ? line`Robot ${name} was approved already.` : line`Robot ${name} is approved.`);
+    context.out.line(before === "approved" ? line`Robot ${name} was already approved.` : line`Robot ${name} is approved.`);
   });
 }

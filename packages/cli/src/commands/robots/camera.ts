@@ -12,7 +12,7 @@ import { streamFailure } from "../../stream-ending.ts";
 import { plain } from "../../text.ts";
 
 const WORDS = { right: "see this camera", again: "Run the command again." };
-/** So long a snapshot waits for its frame. */
+/** Timeout of a snapshot's frame. */
 const SNAPSHOT_MS_MAX = 30_000;
 const SHOW_MS = 500;
 
@@ -37,24 +37,22 @@ const within =
   (text: string): number => {
     const { minimum, maximum } = CAMERA_BOUNDS[name];
     const value = (name === "fps" ? /^\d{1,3}(\.\d{1,3})?$/ : /^\d{1,5}$/).test(text) ? Number(text) : Number.NaN;
-    if (!(value >= minimum && value <= maximum)) throw new InvalidArgumentError(`It takes a number from ${minimum} to ${maximum}.`);
+    if (!(value >= minimum && value <= maximum)) throw new InvalidArgumentError(`Expected a number from ${minimum} to ${maximum}.`);
     return value;
   };
 
 export const define: Define = (command, act) => {
   command
-    .description(
-      "List the cameras of a robot, and in a terminal show how many frames come; save the picture as it is now, or all that come until interrupted.",
-    )
+    .description("List the cameras of a robot, and on a terminal show the frame rate. Save a snapshot, or all frames until interrupted.")
     .argument("<id>", "Id of the robot")
-    .option("--camera <name>", "The camera; the robot's first one, if absent")
+    .option("--camera <name>", "Name of the camera (default: the robot's first one)")
     .option("--snapshot <file>", "Write one picture as JPEG; - is stdout")
-    .option("--save <file>", "Write the frames as MJPEG; .mp4, .mkv, .mov, .avi, .webm and .gif are made by ffmpeg; - is stdout")
-    .option("--fps <number>", "Frames a second, at most", within("fps"))
-    .option("--width <pixels>", "Width, at most; the height follows", within("width"))
-    .option("--height <pixels>", "Height, at most; the width follows", within("height"))
-    .option("--quality <number>", "1 (worst) to 100", within("quality"))
-    .option("--duration <time>", "End after this time, such as 30s", seconds)
+    .option("--save <file>", "Write the frames as MJPEG; .mp4, .mkv, .mov, .avi, .webm and .gif are encoded with ffmpeg; - is stdout")
+    .option("--fps <number>", "Maximum frames per second", within("fps"))
+    .option("--width <pixels>", "Maximum width; the aspect ratio is kept", within("width"))
+    .option("--height <pixels>", "Maximum height; the aspect ratio is kept", within("height"))
+    .option("--quality <number>", "JPEG quality from 1 (worst) to 100", within("quality"))
+    .option("--duration <time>", "Stop after this time, such as 30s", seconds)
     .action(act<[string, Options]>(run));
   addExamples(command, [
     "rf robots camera rob_…",
@@ -66,7 +64,7 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, robot_id: string, options: Options): Promise<void> {
   if (options.snapshot !== undefined && options.save !== undefined)
-    throw usage("--snapshot and --save exclude each other", "Take the snapshot with a call of its own.");
+    throw usage("--snapshot and --save cannot be used together", "Take the snapshot with a separate call.");
   const client = await context.client();
   if (options.snapshot !== undefined) return snapshot(context, client, robot_id, options, options.snapshot);
   if (options.save !== undefined) return save(context, client, robot_id, options, options.save);
@@ -89,7 +87,7 @@ async function listCameras(context: Context, client: Client, robot_id: string): 
 }
 
 async function showList({ out }: Context, cameras: readonly Camera[]): Promise<void> {
-  if (cameras.length === 0) out.note("This robot has no camera. Its own configuration names them: `cameras` in /etc/robofleet/agent.yaml.");
+  if (cameras.length === 0) out.note("This robot has no cameras. Configure them on the robot: `cameras` in /etc/robofleet/agent.yaml.");
   else
     await out.table(cameras, [
       { title: "CAMERA", value: ({ name }) => name },
@@ -99,14 +97,14 @@ async function showList({ out }: Context, cameras: readonly Camera[]): Promise<v
 
 async function snapshot(context: Context, client: Client, robot_id: string, options: Options, file: string): Promise<void> {
   let found: Buffer | undefined;
-  const late = new Failure(EXIT.error, `no picture came within ${SNAPSHOT_MS_MAX / 1_000} s`);
+  const late = new Failure(EXIT.error, `no frame received within ${SNAPSHOT_MS_MAX / 1_000} s`);
   await eachFrame(context, client, robot_id, options, { ms: SNAPSHOT_MS_MAX, failure: late }, (jpeg) => {
     found = jpeg;
     return false;
   });
   if (found === undefined) return;
   await writeSnapshot(file, found, context.clock);
-  await tell(context, file, { file, frames: 1, bytes: found.length }, `${file}: ${bytes(found.length)}`);
+  await report(context, file, { file, frames: 1, bytes: found.length }, `${file}: ${bytes(found.length)}`);
 }
 
 async function save(context: Context, client: Client, robot_id: string, options: Options, file: string): Promise<void> {
@@ -126,12 +124,12 @@ async function save(context: Context, client: Client, robot_id: string, options:
     await target?.end();
     const { frames, total_bytes } = meter;
     if (frames > 0)
-      await tell(context, file, { file, frames, bytes: total_bytes }, `${file}: ${frames} frames, ${bytes(total_bytes)} received`);
+      await report(context, file, { file, frames, bytes: total_bytes }, `${file}: ${frames} frames, ${bytes(total_bytes)} received`);
   }
 }
 
-/** What was saved: on stderr for people, and wherever stdout has the pictures themselves. */
-async function tell(
+/** Reports the saved file, on stderr for people and if stdout contains the frames. */
+async function report(
   { out, structured }: Context,
   file: string,
   result: { file: string; frames: number; bytes: number },
@@ -160,7 +158,7 @@ async function watch(context: Context, client: Client, robot_id: string, options
 
 const durationMs = ({ duration }: Options): number | undefined => (duration === undefined ? undefined : duration * 1_000);
 
-/** A line on stderr that is written over, while it is a terminal. */
+/** A status line on stderr that is overwritten, if stderr is a terminal. */
 function animate({ out, clock }: Context, meter: FrameMeter): { stop(): void } {
   if (!out.can_animate) return { stop: () => {} };
   const timer = clock.every(SHOW_MS, () => out.live(plain(meter.now(clock.monotonic()))));
@@ -172,7 +170,7 @@ function animate({ out, clock }: Context, meter: FrameMeter): { stop(): void } {
   };
 }
 
-/** Hands on the frames until `take` answers false, the time since its start is over (a failure if one is given), or the stream ends. */
+/** Passes frames to `take` until it returns false, the time since the start is over (throws `late` if given), or the stream ends. */
 async function eachFrame(
   context: Context,
   client: Client,

@@ -17,11 +17,11 @@ interface Options {
 export const define: Define = (command, act) => {
   command
     .description(
-      "Copy files from a robot or to it. A copy that was cut goes on where it stopped, also when the command is run again; a file is there under its name only when all of it has arrived and its checksum is right. An existing file is replaced, as scp does.",
+      "Copy files from or to a robot. An interrupted copy resumes where it stopped, also when the command is run again. A file appears under its name only after all of it has arrived with a valid checksum. An existing file is replaced, as scp does.",
     )
-    .argument("<source>", "Path of this machine, or ROBOT:PATH; one that does not begin with / begins in the home of the robot's user")
-    .argument("<target>", "The same; into a directory, the name stays")
-    .option("-r, --recursive", "Copy directories with what is in them; links to directories are left out")
+    .argument("<source>", "Path on this machine, or ROBOT:PATH; a relative path starts in the home directory of the robot's user")
+    .argument("<target>", "Path as above; in a directory, the file keeps its name")
+    .option("-r, --recursive", "Copy directories recursively; links to directories are skipped")
     .action(act<[string, string, Options]>(run));
   addExamples(command, [
     "rf robots cp rob_…:/var/log/nav.log .",
@@ -55,14 +55,14 @@ async function run(context: Context, from: string, to: string, { recursive = fal
 
 function summary({ files, unchanged, bytes: size, moved, sha256 }: CopyResult): string {
   const what = files === 1 && sha256 !== undefined ? `1 file, ${bytes(size)}, sha256 ${sha256}` : `${files} files, ${bytes(size)}`;
-  if (files > 0 && files === unchanged) return plain(`${what}: there already`);
-  return plain(`${what}${moved < size ? `; ${bytes(moved)} of them now` : ""}`);
+  if (files > 0 && files === unchanged) return plain(`${what}: already up to date`);
+  return plain(`${what}${moved < size ? `; ${bytes(moved)} transferred` : ""}`);
 }
 
 function explained(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return new Failure(EXIT.interrupted, "interrupted", { bare: true, document: undefined, hints: [AGAIN] });
   if (error instanceof RobotRefused) return new Failure(error.code === "not_found" ? EXIT.not_found : EXIT.error, error.message);
-  // Nothing was printed yet: a program is told as well.
+  // Nothing was printed yet, so an error document can be.
   if (error instanceof Failure && error.document === undefined)
     return new Failure(error.exit_code, error.message, { hints: [...error.hints], bare: error.bare });
   return error;

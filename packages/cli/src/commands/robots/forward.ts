@@ -4,8 +4,8 @@ import { Forwarder } from "../../forward/forwarder.ts";
 import { parsePortSpec, placeName } from "../../forward/port-spec.ts";
 import { plain } from "../../text.ts";
 
-/** How soon it is said that the robot went or came back. */
-const LOOK_MS = 5_000;
+/** Interval at which the robot's connection state is polled. */
+const POLL_MS = 5_000;
 
 interface Options {
   bind: string;
@@ -14,11 +14,11 @@ interface Options {
 export const define: Define = (command, act) => {
   command
     .description(
-      "Make services of a robot reachable on this machine, until interrupted. LOCAL:REMOTE is a port here and one of the robot; LOCAL:HOST:REMOTE leads on to where the robot's own configuration allows it (forward.allow); LOCAL 0 takes a free port.",
+      "Forward local ports to a robot until interrupted. LOCAL:REMOTE maps a local port to one on the robot; LOCAL:HOST:REMOTE reaches another host, if the robot's configuration allows it (forward.allow); LOCAL 0 picks a free port.",
     )
     .argument("<id>", "Id of the robot")
     .argument("<ports...>", "LOCAL:REMOTE or LOCAL:HOST:REMOTE")
-    .option("--bind <address>", "Address of this machine to listen on; any other than loopback opens the robot to the network", "127.0.0.1")
+    .option("--bind <address>", "Local address to listen on; any address other than loopback exposes the robot to the network", "127.0.0.1")
     .action(act<[string, string[], Options]>(run));
   addExamples(command, [
     "rf robots forward rob_… 8080:80",
@@ -31,10 +31,10 @@ async function run(context: Context, robot_id: string, texts: string[], { bind }
   const specs = texts.map(parsePortSpec);
   const client = await context.client();
   const signal = context.interruptible();
-  // Says at once what would else be said at the first connection.
+  // Reports immediately what would otherwise surface with the first connection.
   const { data } = await client.getRobot({ params: { id: robot_id } });
   const forwarder = new Forwarder({ client, robot_id, signal, note: (text) => context.out.note(plain(text)) });
-  const looks = context.clock.every(LOOK_MS, () => look(forwarder, client, robot_id));
+  const polling = context.clock.every(POLL_MS, () => pollStatus(forwarder, client, robot_id));
   try {
     for (const spec of specs) {
       const local_port = await forwarder.listen(spec, bind);
@@ -46,17 +46,17 @@ async function run(context: Context, robot_id: string, texts: string[], { bind }
     forwarder.setOffline(data.status !== "online");
     await Promise.race([forwarder.failed, aborted(signal)]);
   } finally {
-    looks.cancel();
+    polling.cancel();
     forwarder.close();
   }
 }
 
-async function look(forwarder: Forwarder, client: Awaited<ReturnType<Context["client"]>>, robot_id: string): Promise<void> {
+async function pollStatus(forwarder: Forwarder, client: Awaited<ReturnType<Context["client"]>>, robot_id: string): Promise<void> {
   try {
     const { data } = await client.getRobot({ params: { id: robot_id } });
     forwarder.setOffline(data.status !== "online");
   } catch {
-    // The next connection says why.
+    // The next connection reports the error.
   }
 }
 

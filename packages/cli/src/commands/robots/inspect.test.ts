@@ -30,7 +30,7 @@ async function inspect(ros: object | null, more: object = {}): Promise<string[]>
   return stdout.split("\n");
 }
 
-test("a robot's checks are a table, and of its ROS it is said how much there is", TIMEOUT, async () => {
+test("prints a robot's checks as a table and a summary of its ROS graph", TIMEOUT, async () => {
   const lines = await inspect(health.ros);
   assert.match(lines.find((line) => line.startsWith("ROS")) ?? "", /^ROS +jazzy by dds: 1 node, 2 topics$/);
   assert.deepEqual(lines.slice(lines.indexOf("") + 1), [

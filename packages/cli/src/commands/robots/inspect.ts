@@ -21,7 +21,7 @@ async function show(context: Context, health: Body<"getRobotHealth">["data"]): P
     ["Robot", health.robot_id],
     ["Status", out.status(health.status)],
     ["Reported", relative(health.at, context.now())],
-    ["Up for", duration(health.uptime_seconds)],
+    ["Uptime", duration(health.uptime_seconds)],
     [
       "CPU",
       `${cpu.percent.toFixed(0)} % of ${cpu.cores} cores, load ${cpu.load_1m}${cpu.temperature_celsius == null ? "" : `, ${cpu.temperature_celsius.toFixed(0)} °C`}`,
@@ -54,7 +54,7 @@ async function show(context: Context, health: Body<"getRobotHealth">["data"]): P
   }
 }
 
-/** `jazzy by dds: 3 nodes, 12 topics` */
+/** Formats `jazzy by dds: 3 nodes, 12 topics`. */
 function rosText({ distro, adapter, nodes, topics }: NonNullable<Body<"getRobotHealth">["data"]["ros"]>): string {
   const what = [distro, adapter == null ? undefined : `by ${adapter}`].filter((word) => word != null).join(" ");
   const count = `${counted(nodes.length, "node")}, ${counted(topics.length, "topic")}`;

@@ -5,8 +5,8 @@ import { usage } from "../../failure.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Set labels of robots, or take them away: KEY=VALUE sets one, KEY- removes it. Labels that are not named stay.")
-    .argument("<id-or-label...>", "Ids of robots, and what becomes of their labels")
+    .description("Set or remove labels of robots: KEY=VALUE sets a label, KEY- removes it. Other labels are kept.")
+    .argument("<id-or-label...>", "Ids of robots, and the labels to set or remove")
     .action(act<[string[]]>(run));
   addExamples(command, ["rf robots label rob_… zone=a rack=7", "rf robots label rob_… rob_… zone=b spare-"]);
 };
@@ -21,7 +21,7 @@ async function run(context: Context, words: string[]): Promise<void> {
     else if (word.length > 1 && word.endsWith("-")) remove.push(word.slice(0, -1));
     else ids.push(word);
   }
-  if (ids.length === 0) throw usage("no robot is named", "rf robots label <id…> KEY=VALUE KEY-");
-  if (Object.keys(set).length + remove.length === 0) throw usage("no label is named", "KEY=VALUE sets one, KEY- removes it.");
+  if (ids.length === 0) throw usage("no robot given", "rf robots label <id…> KEY=VALUE KEY-");
+  if (Object.keys(set).length + remove.length === 0) throw usage("no label given", "KEY=VALUE sets a label, KEY- removes it.");
   await changeRobots(context, ids, { labels: { set, remove } }, "Labelled");
 }

@@ -27,17 +27,19 @@ interface Options extends LimitOption {
 
 export const define: Define = (command, act) => {
   limitOption(command)
-    .option("--search <text>", "Only those with this text in their name, in any case")
-    .addOption(new Option("--status <status>", "Only those in this status").choices(STATUSES))
-    .addOption(new Option("--health <health>", "Only those that are so: failing when a check of theirs fails").choices(HEALTH))
-    .option("--release <release>", "Only those that run this release, by its tag or id")
-    .option("--app <name>", "Only those that have this app; --state is then about this app")
-    .addOption(new Option("--state <state>", "Only those with an app in this state; current and unknown: all apps").choices(RELEASE_STATES))
-    .addOption(new Option("--config <state>", "Only those whose config is so").choices(CONFIG_STATES))
-    .option("--label <key=value>", "Only those with this label; repeatable: with all of them", collect)
-    .option("--fleet <id>", "Only those of this fleet")
-    .option("--site <id>", "Only those at this site")
-    .addOption(new Option("--sort <order>", "In this order (default: newest)").choices(["newest", "name"]))
+    .option("--search <text>", "Only robots whose name contains this text, ignoring case")
+    .addOption(new Option("--status <status>", "Only robots in this status").choices(STATUSES))
+    .addOption(new Option("--health <health>", "Only robots with this health; failing if any check fails").choices(HEALTH))
+    .option("--release <release>", "Only robots that run this release (tag or id)")
+    .option("--app <name>", "Only robots with this app; --state then applies to this app")
+    .addOption(
+      new Option("--state <state>", "Only robots with an app in this state; current and unknown apply to all apps").choices(RELEASE_STATES),
+    )
+    .addOption(new Option("--config <state>", "Only robots with this config state").choices(CONFIG_STATES))
+    .option("--label <key=value>", "Only robots with this label (repeatable; all must match)", collect)
+    .option("--fleet <id>", "Only robots of this fleet")
+    .option("--site <id>", "Only robots at this site")
+    .addOption(new Option("--sort <order>", "Sort order (default: newest)").choices(["newest", "name"]))
     .action(act<[Options]>(run));
 };
 
@@ -50,7 +52,7 @@ async function run(context: Context, options: Options): Promise<void> {
       return out.note(
         isFiltered({ ...query, sort: undefined })
           ? "No matching robots"
-          : "No robots yet. Make a key with which they enrol: rf keys new --site <id> --fleet <id>",
+          : "No robots yet. Create a key to enroll them: rf keys new --site <id> --fleet <id>",
       );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
@@ -72,7 +74,7 @@ async function run(context: Context, options: Options): Promise<void> {
   });
 }
 
-/** What every app runs; a robot whose only app is `main` needs no name of the app. */
+/** Formats the release of every app; a robot whose only app is `main` omits the app's name. */
 function releasesText(apps: readonly { app: string; current: { tag: string } | null; release_state: string }[]): string {
   const [first] = apps;
   if (first === undefined) return "–";
@@ -85,7 +87,7 @@ function releasesText(apps: readonly { app: string; current: { tag: string } | n
     .join(", ");
 }
 
-/** The STATE column has the worst state of all apps: these say of which app it is. */
+/** The STATE column shows the worst state of all apps; for these states the app is named. */
 const NEEDS_ATTENTION: ReadonlySet<string> = new Set(["failed", "behind"]);
 
 const queryOf = (options: Options) => ({
@@ -104,6 +106,6 @@ const queryOf = (options: Options) => ({
 
 function labelQuery(text: string): string {
   const at = text.indexOf("=");
-  if (at < 1) throw usage(`--label ${text} is no label`, "Write --label zone=a.");
+  if (at < 1) throw usage(`--label ${text} is not a label`, "Use --label zone=a.");
   return `${text.slice(0, at)}:${text.slice(at + 1)}`;
 }

@@ -8,7 +8,7 @@ export const define: Define = (command, act) => {
   logOptions(
     command
       .description(
-        "Show the latest log records of a robot, search them, or follow them until interrupted. When the robot is not connected, --follow says `agent offline`.",
+        "Show the latest log records of a robot, search them, or follow them until interrupted. If the robot is not connected, --follow prints `agent offline`.",
       )
       .argument("<id>", "Id of the robot"),
   ).action(act<[string, LogOptions]>(run));

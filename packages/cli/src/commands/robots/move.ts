@@ -8,9 +8,9 @@ interface Options {
 
 export const define: Define = (command, act) => {
   command
-    .description("Move robots to another fleet, and with it to that fleet's site. They get what the fleet has, unless it does not follow.")
+    .description("Move robots to another fleet and its site. They update to the fleet's releases and config, unless --follow is off there.")
     .argument("<id...>", "Ids of robots")
-    .requiredOption("--fleet <id>", "The fleet that they move to")
+    .requiredOption("--fleet <id>", "Target fleet")
     .action(act<[string[], Options]>(run));
   addExamples(command, ["rf robots move rob_… rob_… --fleet fleet_…"]);
 };

@@ -6,7 +6,7 @@ import { showKeyUse } from "../../show-key.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Create a key for the new computer of a robot. Whoever enrols with it becomes the robot, with its name, place and releases; the computer before is refused from then on.",
+      "Create a key for a robot's replacement computer. The computer that enrolls with it becomes the robot, with its name, fleet and releases; the old computer is then refused.",
     )
     .argument("<id>", "Id of the robot")
     .action(act<[string]>(run));
@@ -14,7 +14,7 @@ export const define: Define = (command, act) => {
 
 async function run(context: Context, id: string): Promise<void> {
   const client = await context.client();
-  // Without an idempotency key: the answer to a repeat would not hold the secret any more.
+  // No idempotency key: the response to a repeat would not contain the secret.
   const answer = await client.replaceRobot({ params: { id } });
   const { out } = context;
   await out.result(answer, () => {
@@ -23,7 +23,7 @@ async function run(context: Context, id: string): Promise<void> {
       ["Robot", id],
       ["Key", out.paint("strong", key)],
       ["Uses", 1],
-      ["Secrets", trusted ? "the robot keeps getting them" : "after an admin approves the robot"],
+      ["Secrets", trusted ? "the robot continues to get them" : "after an admin approves the robot"],
       ["Expires", relative(expires_at, context.now())],
     ]);
     showKeyUse(context, client, key);

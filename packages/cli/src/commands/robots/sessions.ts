@@ -27,13 +27,13 @@ interface Options {
 
 export const define: Define = (command, act) => {
   command
-    .description("List the shells that were opened on a robot, or play what one of them showed. Recordings are for admins.")
+    .description("List a robot's shell sessions, or play a session's recording. Recordings need the role admin.")
     .argument("<action>", ACTIONS.join(", "), readAction)
-    .argument("<id>", "To list: id of the robot; to play: id of the session")
-    .option("--speed <factor>", "Play so many times as fast", factor)
-    .option("--max-idle <seconds>", "Play pauses as no longer than this", factor)
-    .option("--raw", "Print all of it at once, without its timing")
-    .option("--save <file>", "Write the recording as it is, for asciinema; - is stdout")
+    .argument("<id>", "For list: id of the robot; for play: id of the session")
+    .option("--speed <factor>", "Playback speed", factor)
+    .option("--max-idle <seconds>", "Shorten pauses to this length", factor)
+    .option("--raw", "Print the whole recording immediately, without timing")
+    .option("--save <file>", "Write the recording in asciinema format; - is stdout")
     .action(act<[Action, string, Options]>(run));
   addExamples(command, [
     "rf robots sessions list rob_…",
@@ -44,13 +44,13 @@ export const define: Define = (command, act) => {
 
 function readAction(text: string): Action {
   const action = ACTIONS.find((one) => one === text);
-  if (action === undefined) throw new InvalidArgumentError(`It is one of ${ACTIONS.join(", ")}.`);
+  if (action === undefined) throw new InvalidArgumentError(`Expected one of ${ACTIONS.join(", ")}.`);
   return action;
 }
 
 function factor(text: string): number {
   const value = Number(text);
-  if (!(value > 0 && value < Infinity)) throw new InvalidArgumentError("It takes a number above 0.");
+  if (!(value > 0 && value < Infinity)) throw new InvalidArgumentError("Expected a number above 0.");
   return value;
 }
 
@@ -63,7 +63,7 @@ async function run(context: Context, action: Action, id: string, options: Option
 async function list({ out, now }: Context, client: Client, id: string): Promise<void> {
   const answer = await readList(client, "listShellSessions", undefined, { params: { id } });
   await out.result(answer, () => {
-    if (answer.items.length === 0) return out.note("No shell was opened on this robot yet.");
+    if (answer.items.length === 0) return out.note("No shell sessions on this robot yet.");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "STARTED", value: ({ started_at }) => relative(started_at, now()) },
@@ -89,10 +89,10 @@ async function play(context: Context, client: Client, id: string, options: Optio
     if (save === "-") await pipeline(content, process.stdout, { end: false, signal });
     else if (save !== undefined) {
       await writeWhole(save, (sink) => pipeline(content, sink, { signal }));
-      context.out.note(plain(`Written to ${save}.`));
+      context.out.note(plain(`Saved to ${save}.`));
     } else await show(context, content, options, signal);
   } catch (error) {
-    // Rather than that the body was not read to its end.
+    // This is the actual cause, rather than the premature end of the body.
     signal.throwIfAborted();
     throw error;
   }

@@ -9,11 +9,11 @@ import { LocalTerminal } from "../../shell/local-terminal.ts";
 import { streamFailure } from "../../stream-ending.ts";
 
 const SUBPROTOCOL = "robofleet.shell.v1";
-/** The server takes no longer message. */
+/** Maximum message size of the server. */
 const MESSAGE_BYTES_MAX = 32 * 1024;
-/** What was typed and waits for a connection that takes nothing; more is lost, with a bell. */
+/** Maximum bytes of typed input waiting for a stalled connection; further input is dropped with a bell. */
 const TYPED_BYTES_MAX = 4 * 1024 * 1024;
-/** So long a connection that was left has to end in good order. */
+/** Time for an orderly end after the user leaves. */
 const LEAVE_MS_MAX = 1_000;
 const BELL = "\u0007";
 const HELP = "\r\n~.  end the connection\r\n~~  a single ~\r\n~?  this help\r\n(after Enter only)\r\n";
@@ -26,12 +26,12 @@ interface Options {
 export const define: Define = (command, act) => {
   command
     .description(
-      "Open a shell on a robot, or run a command there. What it shows is recorded. Its exit code is passed on. `~.` after Enter ends a connection that is stuck. Where stdin or stdout is no terminal, bytes go through as they are, and stderr comes apart.",
+      "Open a shell on a robot, or run a command there. The output is recorded. rf exits with the shell's exit code. `~.` after Enter ends a stuck connection. If stdin or stdout is not a terminal, bytes pass through unchanged and stderr is separate.",
     )
     .argument("<id>", "Id of the robot")
-    .argument("[command...]", "Behind --: a command to run instead of a shell")
-    .option("--app <name>", "Inside of this app: in its container, or with the directory and environment of its bundle")
-    .option("-T, --no-tty", "No terminal on the robot, even if there is one here")
+    .argument("[command...]", "Command to run instead of a shell, after --")
+    .option("--app <name>", "Run inside this app: in its container, or with its bundle's directory and environment")
+    .option("-T, --no-tty", "Do not allocate a terminal on the robot")
     .action(act<[string, string[], Options]>(run));
   addExamples(command, [
     "rf robots shell rob_…",
@@ -76,7 +76,7 @@ async function run(context: Context, robot_id: string, command: string[], { app,
 
 function ending({ left, printed }: RemoteShell, { ending = { code: 1006, reason: "" } }: Stream): Failure {
   if (left) return new Failure(EXIT.error, "disconnected", { bare: true, document: undefined });
-  const again = "What ran in it was ended. `rf robots sessions list <id>` shows what is known of it.";
+  const again = "Its programs were stopped. `rf robots sessions list <id>` shows the session.";
   return (
     streamFailure(ending, { right: "open this shell", again, nothing_printed: !printed }) ??
     new Failure(EXIT.error, `the shell ended without an exit code${ending.reason === "" ? "" : `: ${ending.reason}`}`, {
@@ -85,29 +85,29 @@ function ending({ left, printed }: RemoteShell, { ending = { code: 1006, reason:
   );
 }
 
-/** The two directions of one shell. */
+/** Relays both directions of one shell. */
 class RemoteShell {
-  /** Somebody typed `~.`. */
+  /** The user typed `~.`. */
   left = false;
-  /** Something of what it showed is on stdout. */
+  /** Some output was printed to stdout. */
   printed = false;
   readonly #stream: Stream;
   readonly #terminal: LocalTerminal | undefined;
   readonly #leave: () => void;
   readonly #filter = new EscapeFilter();
-  /** Typed, and not sent yet. */
+  /** Typed, but not sent yet. */
   #typed: Uint8Array[] = [];
   #typed_bytes = 0;
   #sending = false;
 
-  /** `leave` is called when somebody types `~.`. */
+  /** `leave` is called when the user types `~.`. */
   constructor(stream: Stream, terminal: LocalTerminal | undefined, leave: () => void) {
     this.#stream = stream;
     this.#terminal = terminal;
     this.#leave = leave;
   }
 
-  /** Reads a pipe as fast as the robot takes it, and a terminal always: who types may want to leave a connection that is stuck. */
+  /** Reads a pipe with backpressure, but a terminal always: the user must be able to leave a stuck connection. */
   takeInput(): void {
     process.stdin.on("data", (bytes: Buffer) => {
       if (this.#terminal !== undefined) return this.#type(bytes);
@@ -117,7 +117,7 @@ class RemoteShell {
     process.stdin.once("end", () => {
       if (this.#terminal === undefined) void this.#stream.send(JSON.stringify({ type: "eof" }));
     });
-    // A stdin that cannot be read says no more than one that has ended.
+    // An unreadable stdin is treated as ended.
     process.stdin.on("error", () => {});
   }
 
@@ -148,7 +148,7 @@ class RemoteShell {
     for (let at = 0; at < bytes.length; at += MESSAGE_BYTES_MAX) await this.#stream.send(bytes.subarray(at, at + MESSAGE_BYTES_MAX));
   }
 
-  /** Prints what comes as fast as stdout takes it, until the stream ends; answers the exit code, if one was told. */
+  /** Prints the shell's output, with backpressure from stdout, until the stream ends; returns the exit code if received. */
   async show(): Promise<number | undefined> {
     let exit_code: number | undefined;
     for await (const { binary, data } of this.#stream) {
@@ -166,6 +166,6 @@ class RemoteShell {
   }
 }
 
-/** Resolves when there is room for more. */
+/** Resolves when more can be written. */
 const write = (stream: NodeJS.WriteStream, bytes: Uint8Array): Promise<void> =>
   new Promise((resolve) => void (stream.write(bytes) ? resolve() : stream.once("drain", resolve)));

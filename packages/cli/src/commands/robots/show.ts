@@ -23,7 +23,7 @@ async function run(context: Context, id: string): Promise<void> {
       ["Health", robot.failing.length === 0 ? out.status(robot.health) : line`${out.status(robot.health)}: ${robot.failing.join(", ")}`],
       ...(robot.held_at === null
         ? []
-        : [["Held", `${relative(robot.held_at, context.now())}: several machines have its identity`] as const]),
+        : [["Quarantined", `${relative(robot.held_at, context.now())}: several machines use its identity`] as const]),
       ...(robot.approval === "approved" ? [] : [["Approval", "pending: secrets are withheld until an admin approves it"] as const]),
       ["Site", robot.site_id],
       ["Fleet", robot.fleet_id],
@@ -34,7 +34,7 @@ async function run(context: Context, id: string): Promise<void> {
       ["Key", robot.public_key_fingerprint],
       ["Enrolled", relative(robot.created_at, context.now())],
     ]);
-    if (robot.apps.length === 0) return out.line("\nNo release was deployed to it yet: rf deploy <release> --robot <id>");
+    if (robot.apps.length === 0) return out.line("\nNo releases deployed yet. Deploy one: rf deploy <release> --robot <id>");
     out.line();
     await out.table(robot.apps, [
       { title: "APP", value: ({ app }) => app },
@@ -47,12 +47,12 @@ async function run(context: Context, id: string): Promise<void> {
 }
 
 const BECAUSE: Record<string, string> = {
-  joined: "because the robot joined a fleet that has it",
-  returned: "because the robot was away until the fleet's deployment had expired",
+  joined: "because the robot joined a fleet with it",
+  returned: "because the robot was offline when the fleet's deployment expired",
 };
 const DEPLOYMENTS_LOOKED_AT = 20;
 
-/** One line for each app whose release nobody deployed to this robot: its fleet has it. */
+/** Explains releases that the system deployed because the robot's fleet has them, one line per app. */
 async function broughtBySystem(client: Client, robot: Body<"getRobot">["data"]): Promise<string[]> {
   const { items } = await client.listDeployments({ query: { robot_id: robot.id, limit: DEPLOYMENTS_LOOKED_AT } });
   const lines = robot.apps.map(async ({ app, current, desired }) => {
@@ -60,7 +60,7 @@ async function broughtBySystem(client: Client, robot: Body<"getRobot">["data"]):
     if (latest === undefined || latest.created_by.type !== "system" || latest.release.id !== (desired ?? current)?.id) return [];
     const { items: events } = await client.listDeploymentEvents({ params: { id: latest.id }, query: { limit: 1 } });
     const because = BECAUSE[String(events[0]?.data["cause"])];
-    return because === undefined ? [] : [line`${app} ${latest.release.tag} was brought by the system, ${because}: ${latest.id}`];
+    return because === undefined ? [] : [line`${app} ${latest.release.tag} was deployed automatically, ${because}: ${latest.id}`];
   });
   return (await Promise.all(lines)).flat();
 }

@@ -7,9 +7,7 @@ import { type TimelineOptions, timelineOptions, timelineQuery } from "../../time
 export const define: Define = (command, act) => {
   timelineOptions(
     command
-      .description(
-        "Show what happened to a robot: connects, deployments, configs; the newest first: 200 entries, or as many as --limit says.",
-      )
+      .description("Show a robot's connections, deployments and configs, newest first: 200 entries, or the number in --limit.")
       .argument("<id>", "Id of the robot"),
   ).action(act<[string, TimelineOptions]>(run));
   addExamples(command, ["rf robots timeline rob_… --since 1d", "rf robots timeline rob_… --kind robot.disconnected --limit 1000"]);
@@ -19,12 +17,11 @@ async function run(context: Context, id: string, options: TimelineOptions): Prom
   const { out } = context;
   const client = await context.client();
   const args = { params: { id }, query: timelineQuery(options, context.now()) };
-  // Without a limit the service answers the newest, in one page.
+  // Without a limit the service returns the newest entries in one page.
   const answer =
     options.limit === undefined ? await client.listRobotTimeline(args) : await readList(client, "listRobotTimeline", options.limit, args);
   await out.result(answer, async () => {
-    if (answer.items.length === 0)
-      return out.note(isFiltered(args.query) ? "Nothing of that kind happened." : "Nothing happened to this robot yet.");
+    if (answer.items.length === 0) return out.note(isFiltered(args.query) ? "No matching entries." : "No entries for this robot yet.");
     await out.table(answer.items, [
       { title: "TIME", value: ({ at }) => at },
       { title: "AGO", value: ({ at }) => out.paint("quiet", relative(at, context.now())) },
@@ -32,6 +29,6 @@ async function run(context: Context, id: string, options: TimelineOptions): Prom
       { title: "BY", value: ({ actor }) => actor.name ?? actor.type },
       { title: "WHAT", value: ({ summary }) => summary },
     ]);
-    if (answer.next_cursor !== null && options.limit === undefined) out.note("There are older ones: --limit, --since, --kind.");
+    if (answer.next_cursor !== null && options.limit === undefined) out.note("Older entries exist: use --limit, --since or --kind.");
   });
 }

@@ -9,7 +9,7 @@ import { RateMeter, rateText } from "../../topic-rate.ts";
 
 const WORDS = { right: "see topics", again: "Run the command again." };
 const ACTIONS = ["list", "echo", "hz"] as const;
-/** How often hz tells what it counted, as ROS's own does. */
+/** Interval at which hz prints the rate, the same as ROS's own tool. */
 const HZ_MS = 1_000;
 
 interface Options {
@@ -34,23 +34,23 @@ interface Echo {
   type: string;
   at: string;
   message: unknown;
-  /** Why the message is not what was asked for. */
+  /** Why the message differs from the requested form. */
   note?: string;
 }
 
 export const define: Define = (command, act) => {
   command
     .description(
-      "List the ROS topics of a robot, print the messages of one, or count how often they come. Long arrays and texts are summarised unless --full is given. A connection or terminal that is too slow misses messages; how many is said on stderr.",
+      "List the ROS topics of a robot, print the messages of one, or measure their rate. Long arrays and strings are summarized unless --full is given. If the connection or terminal is too slow, messages are skipped and the number is printed on stderr.",
     )
     .argument("<id>", "Id of the robot")
     .addArgument(new Argument("<action>", ACTIONS.join(", ")).choices(ACTIONS))
-    .argument("[topic]", "Name of the topic, to echo and hz")
-    .option("--type <type>", "Type of the topic, where ROS 1 and ROS 2 have one of the same name")
+    .argument("[topic]", "Name of the topic, for echo and hz")
+    .option("--type <type>", "Type of the topic, if ROS 1 and ROS 2 have topics of the same name")
     .option("--field <path>", "Only this part of each message, such as header.stamp or ranges[0]")
-    .option("--rate <hz>", "At most so many messages a second", rateNumber)
-    .option("--full", "Show long arrays and texts wholly, up to 512 KiB a message")
-    .option("--count <n>", "End after so many messages, or figures of hz", wholeNumber(1))
+    .option("--rate <hz>", "Maximum messages per second", rateNumber)
+    .option("--full", "Show complete arrays and strings, up to 512 KiB per message")
+    .option("--count <n>", "Stop after this many messages, or rates of hz", wholeNumber(1))
     .action(act<[string, (typeof ACTIONS)[number], string | undefined, Options]>(run));
   addExamples(command, [
     "rf robots topics rob_… list",
@@ -64,7 +64,7 @@ export const define: Define = (command, act) => {
 
 function rateNumber(text: string): number {
   const value = Number(text);
-  if (text === "" || !(value > 0 && value <= 1_000)) throw new InvalidArgumentError("It takes a number above 0, up to 1000.");
+  if (text === "" || !(value > 0 && value <= 1_000)) throw new InvalidArgumentError("Expected a number above 0, up to 1000.");
   return value;
 }
 
@@ -76,12 +76,12 @@ async function run(
   options: Options,
 ): Promise<void> {
   if (action === "list") {
-    if (topic !== undefined || Object.keys(options).length > 0) throw usage("list takes no topic and none of its flags");
+    if (topic !== undefined || Object.keys(options).length > 0) throw usage("list takes no topic and no flags of echo or hz");
     return list(context, await context.client(), robot_id);
   }
-  if (topic === undefined) throw usage(`say which topic: rf robots topics ${robot_id} ${action} /…`, "`list` shows those that there are.");
+  if (topic === undefined) throw usage(`a topic is required: rf robots topics ${robot_id} ${action} /…`, "`list` shows the topics.");
   if (action === "hz" && (options.field ?? options.rate ?? options.full) !== undefined)
-    throw usage("hz counts whole messages, all of them: it takes --type and --count only");
+    throw usage("hz counts all messages and accepts only --type and --count");
   const client = await context.client();
   await (action === "echo" ? echo(context, client, robot_id, topic, options) : hz(context, client, robot_id, topic, options));
 }
@@ -90,26 +90,26 @@ async function list(context: Context, client: Client, robot_id: string): Promise
   const { out } = context;
   const signal = context.interruptible();
   const stream = await client.stream("ros_echo", { robot_id, signal });
-  const told = await firstOf<Topics>(stream);
+  const found = await firstOf<Topics>(stream);
   signal.throwIfAborted();
-  if (told === undefined) throw streamFailure(ended(stream), { ...WORDS, nothing_printed: true }) ?? usage("the robot told no topics");
-  await out.result(told, async () => {
-    if (told.topics.length === 0) out.note("Nothing publishes a topic.");
-    if (told.topics.length === 0) return noteAdapters(out, told);
-    const rows = told.topics.flatMap(({ name, others = [], ...first }) => [first, ...others].map((of) => ({ name, ...of })));
+  if (found === undefined) throw streamFailure(ended(stream), { ...WORDS, nothing_printed: true }) ?? usage("the robot returned no topics");
+  await out.result(found, async () => {
+    if (found.topics.length === 0) out.note("No topics are published.");
+    if (found.topics.length === 0) return noteAdapters(out, found);
+    const rows = found.topics.flatMap(({ name, others = [], ...first }) => [first, ...others].map((of) => ({ name, ...of })));
     const has_several = new Set(rows.map(({ adapter }) => adapter)).size > 1;
     await out.table(rows, [
       { title: "TOPIC", value: ({ name }) => name },
       { title: "TYPE", value: ({ type }) => type },
       ...(has_several ? [{ title: "ADAPTER", value: ({ adapter }: (typeof rows)[number]) => adapter ?? "–" }] : []),
     ]);
-    noteAdapters(out, told);
-    const shared = told.topics.find(({ others }) => others !== undefined);
+    noteAdapters(out, found);
+    const shared = found.topics.find(({ others }) => others !== undefined);
     if (shared !== undefined) out.note(line`${shared.name} has several types: echo and hz read ${shared.type} unless --type names another`);
   });
 }
 
-/** `12 topics, by dds (jazzy), ros1 (noetic)`, and the adapters that are out of order. */
+/** `12 topics, by dds (jazzy), ros1 (noetic)`, and the adapters that failed. */
 function noteAdapters(out: Context["out"], { topics, adapter, distro, adapters }: Topics): void {
   const connected = adapters?.filter(({ state }) => state === "connected") ?? [{ name: adapter ?? "?", distro }];
   const names = connected.map((one) => (one.distro == null ? one.name : `${one.name} (${one.distro})`));
@@ -128,13 +128,13 @@ const ended = (stream: Stream) => stream.ending ?? { code: 1006, reason: "" };
 interface Followed {
   robot_id: string;
   query: Record<string, string>;
-  /** Ends it as well. */
+  /** Also ends it. */
   until?: AbortSignal;
   /** Called when the stream is open. */
   opened?: () => void;
 }
 
-/** Hands on each message; answers when `take` says false or at `until`, and throws when the stream ends or the person does. */
+/** Passes each message to `take`; returns if it returns false or `until` aborts, throws if the stream ends or the user interrupts. */
 async function follow(
   context: Context,
   client: Client,
@@ -193,7 +193,7 @@ async function hz(context: Context, client: Client, robot_id: string, topic: str
   const enough = new AbortController();
   let left = count ?? Number.POSITIVE_INFINITY;
   let came = 0;
-  const tell = async (): Promise<void> => {
+  const print = async (): Promise<void> => {
     const rate = meter.read();
     if (rate === undefined || came === 0) return out.note("no new messages");
     came = 0;
@@ -202,10 +202,10 @@ async function hz(context: Context, client: Client, robot_id: string, topic: str
     left -= 1;
     if (left <= 0) enough.abort();
   };
-  let told: { cancel(): void } | undefined;
+  let timer: { cancel(): void } | undefined;
   const opened = (): void => {
     if (!context.structured) out.note(line`subscribed to [${topic}]`);
-    told = clock.every(HZ_MS, tell);
+    timer = clock.every(HZ_MS, print);
   };
   try {
     const query = { topic, ...(type === undefined ? {} : { type }) };
@@ -215,6 +215,6 @@ async function hz(context: Context, client: Client, robot_id: string, topic: str
       return true;
     });
   } finally {
-    told?.cancel();
+    timer?.cancel();
   }
 }

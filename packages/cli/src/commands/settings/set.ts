@@ -8,9 +8,9 @@ import { changeToml } from "../../toml-file.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Keep a setting for every later call of rf on this machine. A flag goes before it.")
+    .description("Save a setting for later calls of rf on this machine. Flags override it.")
     .addArgument(new Argument("<name>", "Name of the setting").choices(SETTING_NAMES))
-    .argument("<value>", "Its value; for output one of table, wide, json and yaml")
+    .argument("<value>", "Value; for output one of table, wide, json and yaml")
     .action(act<[SettingName, string]>(run));
   addExamples(command, ["rf settings set output wide", "rf settings set pager 'less -S'"]);
 };
@@ -18,8 +18,8 @@ export const define: Define = (command, act) => {
 async function run(context: Context, name: SettingName, value: string): Promise<void> {
   const { choices } = SETTINGS[name];
   if (choices !== undefined && !choices.some((choice) => choice === value))
-    throw usage(`${name} can be ${choices.join(", ")}, and not "${value}"`);
+    throw usage(`${name} must be one of ${choices.join(", ")}, not "${value}"`);
   const { editToml } = await import("../../toml-edit.ts");
   await changeToml(settingsPath(context.environment), (text) => editToml(text, [], { [name]: value }));
-  await context.out.result({ data: { name, value } }, () => context.out.line(line`${name} is ${value} from now on.`));
+  await context.out.result({ data: { name, value } }, () => context.out.line(line`${name} is now ${value}.`));
 }

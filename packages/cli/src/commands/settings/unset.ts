@@ -11,5 +11,5 @@ export const define: Define = (command, act) => {
 async function run(context: Context, name: SettingName): Promise<void> {
   const { editToml } = await import("../../toml-edit.ts");
   await changeToml(settingsPath(context.environment), (text) => editToml(text, [], { [name]: undefined }));
-  await context.out.result({ data: { name, value: null } }, () => context.out.line(`${name} is as it was before it was set.`));
+  await context.out.result({ data: { name, value: null } }, () => context.out.line(`${name} is reset to its default.`));
 }

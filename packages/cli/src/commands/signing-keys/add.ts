@@ -11,12 +11,14 @@ interface Options extends StatementOptions {
 
 export const define: Define = (command, act) => {
   command
-    .description("Let releases be signed by another key. One of the present keys must agree to it; the first key agrees to itself.")
-    .argument("<public-key>", "PEM file of the new key; its private half is not needed")
-    .requiredOption("--sign <key>", "PEM file of a private key that is trusted now")
+    .description(
+      "Trust another key for signing releases. A currently trusted key must sign the change; the first key signs its own addition.",
+    )
+    .argument("<public-key>", "PEM file of the new key; the private key is not needed")
+    .requiredOption("--sign <key>", "PEM file of a currently trusted private key")
     .option(KNOWN_FLAG, KNOWN_HELP)
-    .option("--name <name>", "Name of the new key (default: the file's)")
-    .option("--start-over", "All keys are lost: trust this one alone. Each robot that trusts the lost ones must be told on its own machine")
+    .option("--name <name>", "Name of the new key (default: the file name)")
+    .option("--start-over", "All keys are lost: trust only this one. Each robot that trusts the lost keys must be reset on its own machine")
     .action(act<[string, Options]>(run));
   addExamples(command, [
     "rf signing-keys add release-key.pem.pub --sign release-key.pem",
@@ -29,7 +31,7 @@ async function run(context: Context, file: string, options: Options): Promise<vo
   const name = options.name ?? path.basename(file).replace(/(?:\.pem)?(?:\.pub)?$/, "");
   const answer = await changeSigningKeys(context, options, {
     keys: (before) => {
-      if (before.some((key) => key.public_key === public_key)) throw usage("this key is trusted already");
+      if (before.some((key) => key.public_key === public_key)) throw usage("this key is already trusted");
       return [...before, { name, public_key }];
     },
   });

@@ -13,7 +13,7 @@ async function run(context: Context): Promise<void> {
 }
 
 export async function showSigningKeys({ out, now }: Context, { require_signature, keys }: Body<"getSigningKeys">["data"]): Promise<void> {
-  if (keys.length === 0) return out.note("No signing keys yet. Make one: rf signing-keys new <file>");
+  if (keys.length === 0) return out.note("No signing keys yet. Create one: rf signing-keys new <file>");
   await out.table(keys, [
     { title: "ID", value: ({ id }) => id },
     { title: "NAME", value: ({ name }) => name },
@@ -23,6 +23,6 @@ export async function showSigningKeys({ out, now }: Context, { require_signature
     { title: "PUBLIC KEY", value: ({ public_key }) => public_key, wide: true },
   ]);
   out.note(
-    require_signature ? "Releases must be signed." : "Releases need not be signed. Require it: rf signing-keys require on --sign <key>",
+    require_signature ? "Signatures are required." : "Signatures are optional. Require them: rf signing-keys require on --sign <key>",
   );
 }

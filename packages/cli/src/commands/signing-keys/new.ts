@@ -8,8 +8,8 @@ import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Make a key that signs releases, on this machine. The service never sees its private half.")
-    .argument("<file>", "Where to write the private key; the public one goes beside it, with .pub")
+    .description("Create a key that signs releases, on this machine. The service never sees the private key.")
+    .argument("<file>", "File for the private key; the public key is written beside it, with .pub")
     .action(act<[string]>(run));
   addExamples(command, ["rf signing-keys new release-key.pem"]);
 };
@@ -27,18 +27,18 @@ async function run(context: Context, file: string): Promise<void> {
       ["Private key", data.file],
       ["Public key", data.public_file],
     ]);
-    out.note("Whoever has the private key can sign releases: keep it off the service, and a copy where it cannot be lost.");
+    out.note("Anyone with the private key can sign releases: do not store it on the service, and keep a backup.");
     out.line(line`\nTrust it: rf signing-keys add ${data.public_file} --sign ${file}`);
   });
 }
 
-/** Never over another key: a lost one cannot be made again. */
+/** Never overwrites an existing key, because a lost key cannot be recreated. */
 async function writeNew(file: string, content: string, mode: number): Promise<void> {
   try {
     await writeFile(file, content, { flag: "wx", mode });
     await chmod(file, mode);
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "EEXIST") throw usage(`${file} exists already`, "Name another file.");
+    if (error instanceof Error && "code" in error && error.code === "EEXIST") throw usage(`${file} already exists`, "Name another file.");
     throw error;
   }
 }

@@ -6,9 +6,9 @@ import { showSigningKeys } from "./list.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Say whether releases must be signed. One of the present keys must agree to it, also to turn it off.")
+    .description("Require signed releases, or turn the requirement off. A currently trusted key must sign either change.")
     .addArgument(new Argument("<on|off>", "Whether a signature is required").choices(["on", "off"]))
-    .requiredOption("--sign <key>", "PEM file of a private key that is trusted now")
+    .requiredOption("--sign <key>", "PEM file of a currently trusted private key")
     .option(KNOWN_FLAG, KNOWN_HELP)
     .action(act<[string, StatementOptions]>(run));
   addExamples(command, ["rf signing-keys require on --sign release-key.pem"]);

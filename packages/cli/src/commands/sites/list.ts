@@ -8,7 +8,7 @@ interface Options extends LimitOption {
 }
 
 export const define: Define = (command, act) => {
-  limitOption(command).option("--search <text>", "Only those with this text in their name, in any case").action(act<[Options]>(run));
+  limitOption(command).option("--search <text>", "Only sites whose name contains this text, ignoring case").action(act<[Options]>(run));
 };
 
 async function run(context: Context, options: Options): Promise<void> {
@@ -17,7 +17,7 @@ async function run(context: Context, options: Options): Promise<void> {
   const answer = await readList(await context.client(), "listSites", options.limit, { query });
   await out.result(answer, () => {
     if (answer.items.length === 0)
-      return out.note(isFiltered(query) ? "No sites are like that." : "No sites yet. Create one: rf sites create <name>");
+      return out.note(isFiltered(query) ? "No matching sites." : "No sites yet. Create one: rf sites create <name>");
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
       { title: "NAME", value: ({ name }) => name },

@@ -4,7 +4,7 @@ import { line } from "../../text.ts";
 
 export const define: Define = (command, act) => {
   command
-    .description("Revoke a token. What it is used for ends within two seconds, open streams too.")
+    .description("Revoke a token. Its sessions end within two seconds, including open streams.")
     .argument("<id>", "Id of the token")
     .action(act<[string]>(run));
 };

@@ -10,7 +10,7 @@ interface Options extends RoleOptions {
 export const define: Define = (command, act) => {
   roleOptions(
     command
-      .description("Let somebody into the org, or give who is in it a further role. A token for them is made apart.")
+      .description("Add a user to the org, or add a role to an existing user. Create a token for the user separately.")
       .argument("<email>", "E-mail address")
       .requiredOption("--name <name>", "Name of the person"),
     "the person",

@@ -11,7 +11,7 @@ interface Options extends LimitOption {
 }
 
 export const define: Define = (command, act) => {
-  limitOption(command).addOption(new Option("--role <role>", "Only those with this role").choices(ROLES)).action(act<[Options]>(run));
+  limitOption(command).addOption(new Option("--role <role>", "Only users with this role").choices(ROLES)).action(act<[Options]>(run));
 };
 
 async function run(context: Context, options: Options): Promise<void> {
@@ -21,9 +21,7 @@ async function run(context: Context, options: Options): Promise<void> {
   await out.result(answer, () => {
     if (answer.items.length === 0)
       return out.note(
-        isFiltered(query)
-          ? "No users have that role."
-          : "No users yet. Let somebody in: rf users create <email> --name <name> --role <role>",
+        isFiltered(query) ? "No matching users." : "No users yet. Add one: rf users create <email> --name <name> --role <role>",
       );
     return out.table(answer.items, [
       { title: "ID", value: ({ id }) => id },
@@ -31,7 +29,7 @@ async function run(context: Context, options: Options): Promise<void> {
       { title: "NAME", value: ({ name }) => name },
       { title: "ROLE", value: ({ role }) => role },
       { title: "LAST SEEN", value: ({ last_seen_at }) => relative(last_seen_at, context.now()) },
-      { title: "OF", value: ({ grants }) => grants.map(({ role, scopes }) => `${role}: ${scopesText(scopes)}`).join("; "), wide: true },
+      { title: "ROLES", value: ({ grants }) => grants.map(({ role, scopes }) => `${role}: ${scopesText(scopes)}`).join("; "), wide: true },
       { title: "ADDED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
     ]);
   });

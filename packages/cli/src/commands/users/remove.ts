@@ -5,7 +5,7 @@ import { line } from "../../text.ts";
 export const define: Define = (command, act) => {
   command
     .description(
-      "Take a user out of the org. Roles, tokens for it and enrollment keys that the user made end, and so do pending deployments. Prints what was left behind, and what happened to each.",
+      "Remove a user from the org. The user's roles, tokens and enrollment keys are revoked, and pending deployments are cancelled. Prints each affected object and its new status.",
     )
     .argument("<id>", "Id of the user")
     .action(act<[string]>(run));
@@ -20,7 +20,7 @@ async function run(context: Context, id: string): Promise<void> {
     if (holdings.length === 0) return;
     out.line();
     await out.table(holdings, [
-      { title: "LEFT", value: ({ kind }) => kind.replaceAll("_", " ") },
+      { title: "OBJECT", value: ({ kind }) => kind.replaceAll("_", " ") },
       { title: "ID", value: ({ id: left }) => left },
       { title: "LABEL", value: ({ label }) => label ?? "" },
       { title: "WAS", value: ({ status }) => status },
