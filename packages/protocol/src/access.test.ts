@@ -9,12 +9,12 @@ const all = Object.values(routes) as Route[];
 const isRole = (value: string): value is Role => (ROLES as readonly string[]).includes(value);
 const shown = ({ in: place, field }: ObjectField): string => `${place}.${field}`;
 
-test("every path has its row, and no row is of a path that does not exist", () => {
+test("every path has exactly one row", () => {
   assert.deepEqual(Object.keys(access).toSorted(), Object.keys(paths).toSorted());
   assert.deepEqual(Object.keys(streamAccess).toSorted(), Object.keys(streamPaths).toSorted());
 });
 
-test("every field in which a request names a site, a fleet, a robot or what hangs on them is looked at, and no other", () => {
+test("checks every request field that references a scoped object, and no other", () => {
   for (const route of all) {
     const row = accessOf(route.name);
     if (!isRole(row.access)) continue;
@@ -23,26 +23,26 @@ test("every field in which a request names a site, a fleet, a robot or what hang
         .filter((field) => field in OBJECT_FIELDS)
         .map((field) => `${place}.${field}`),
     );
-    // Of the whole org nothing of it is limited to a place.
+    // Whole-org rows are not limited to a site or fleet.
     const in_path = row.outside === "not_found" && route.path.includes("{id}") ? ["params.id"] : [];
     const looked_at = row.outside === "forbidden" || row.outside === "allowed" ? [] : row.objects.map(shown).toSorted();
     assert.deepEqual(looked_at, [...in_path, ...named].toSorted(), route.name);
   }
 });
 
-test("no object needs a higher role than the route itself, or only the object would refuse", () => {
+test("no object needs a higher role than its route", () => {
   for (const name of Object.keys(access) as RouteName[]) {
     const row = accessOf(name);
     for (const { role } of row.objects) assert.ok(isRole(row.access) && roleAtLeast(row.access, role), name);
     if (row.outside === "not_found")
       assert.ok(
         row.objects.some(({ role }) => role === row.access),
-        `${name} looks at nothing with its own role`,
+        `${name} checks no object with the route's own role`,
       );
   }
 });
 
-test("a viewer changes nothing but the own session and what opens a stream, and reads no bytes of an artifact; what is deleted, an admin deletes", () => {
+test("viewers change only their session and open streams, cannot download artifacts, and deletions need an admin", () => {
   for (const { name, path, method, access: role } of all) {
     if (!isRole(role) || path === "/api/auth/session" || name === "createStreamTicket") continue;
     if (method === "DELETE") assert.ok(roleAtLeast(role, name.endsWith("Upload") ? "operator" : "admin"), name);

@@ -2,12 +2,14 @@ import type { FleetStreamName, RouteName, StreamName } from "./paths.ts";
 import type { Role } from "./states.ts";
 
 /**
- * Who may call a route: anyone (`public`), a portal token whose role is at least the one named, the holder of the
- * service's admin token (`service_admin`), or a robot that signs its requests (`robot`).
+ * Who may call a route: anyone (`public`), a portal token with at least the named role, the holder of the service's admin token
+ * (`service_admin`), or a robot that signs its requests (`robot`).
  */
 export type Access = "public" | Role | "service_admin" | "robot";
 
-/** What a role can be limited to, by what leads there. `target` and `config_scope` say what they are in a field beside. */
+/**
+ * Objects that scopes can contain, by the field that references them. `target` and `config_scope` have their type in a neighboring field.
+ */
 export type ObjectKind =
   | "site"
   | "fleet"
@@ -20,31 +22,30 @@ export type ObjectKind =
   | "target"
   | "config_scope";
 
-/** Where a request names an object. */
+/** The place of the field in the request. */
 export interface ObjectField {
   in: "params" | "query" | "body";
   field: string;
   kind: ObjectKind;
-  /** The role that is needed on it. */
+  /** The role required on it. */
   role: Role;
 }
 
 /**
- * What happens to somebody whose grants do not reach so far: an object that is named is `not_found`, like one that does
- * not exist; a list is `filtered`; what concerns the whole org is `forbidden`, unless each of its members may have it
- * (`allowed`).
+ * The response to a caller whose grants do not cover the object: a referenced object is `not_found`, like one that does not exist; a list
+ * is `filtered`; whole-org data is `forbidden`, unless every member may see it (`allowed`).
  */
 export type OutsideScope = "not_found" | "filtered" | "forbidden" | "allowed";
 
 export interface AccessRow {
   access: Access;
-  /** What it is about, in a word for people. */
+  /** Human-readable name of the subject. */
   about: string;
   outside: OutsideScope;
   objects: readonly ObjectField[];
 }
 
-/** Fields that name something that scopes can hold, and what. `id` is of what the row is about. */
+/** Fields that reference scoped objects, with the object's type. The type of `id` is the row's subject. */
 export const OBJECT_FIELDS = {
   site_id: "site",
   fleet_id: "fleet",
@@ -56,14 +57,14 @@ type FieldName = keyof typeof OBJECT_FIELDS;
 
 const fields = (place: ObjectField["in"], role: Role, names: readonly FieldName[]): ObjectField[] =>
   names.map((field) => ({ in: place, field, kind: OBJECT_FIELDS[field], role }));
-/** To read by an object is to read the object. */
+/** Reading by an object requires reading the object. */
 const query = (...names: FieldName[]): ObjectField[] => fields("query", "viewer", names);
 
-/** No scope plays a part. */
+/** Scopes do not apply. */
 const free = <A extends Access>(access: A, about = "the service") => ({ access, about, outside: "allowed" as const, objects: [] });
-/** About the whole org, for each of its members. */
+/** Whole-org data that every member may access. */
 const shared = <A extends Role>(access: A, about: string) => ({ access, about, outside: "allowed" as const, objects: [] });
-/** About the whole org, and only for whom the role holds in all of it. */
+/** Whole-org data that requires the role in the whole org. */
 const whole = <A extends Role>(access: A, about: string) => ({ access, about, outside: "forbidden" as const, objects: [] });
 /** A list of what the caller may see. */
 const list = <A extends Role>(access: A, about: string, objects: ObjectField[] = []) => ({
@@ -72,14 +73,14 @@ const list = <A extends Role>(access: A, about: string, objects: ObjectField[] =
   outside: "filtered" as const,
   objects,
 });
-/** About the object whose id is in the path, and what else the request names. */
+/** The object whose id is in the path, and other objects that the request references. */
 const one = <A extends Role>(access: A, kind: ObjectKind, more: ObjectField[] = []) => ({
   access,
   about: kind.replaceAll("_", " "),
   outside: "not_found" as const,
   objects: [{ in: "params", field: "id", kind, role: access } as const, ...more],
 });
-/** About what the body names: the role is needed there. */
+/** Objects referenced by the body, on which the role is required. */
 const at = <A extends Role>(access: A, names: readonly FieldName[], seen: readonly FieldName[] = []) => ({
   access,
   about: names.map((name) => OBJECT_FIELDS[name].replaceAll("_", " ")).join(" or "),
@@ -88,9 +89,8 @@ const at = <A extends Role>(access: A, names: readonly FieldName[], seen: readon
 });
 
 /**
- * Who may do what, the whole of it: each route with the role that it needs and what becomes of scopes. The server
- * enforces these rows, the routes take their role from them, and the tests ask each cell. A route without a row does
- * not compile.
+ * The complete access rules: each route with its required role and its handling of scopes. The server enforces these rows, the routes take
+ * their role from them, and tests check every cell. A route without a row does not compile.
  */
 export const access = {
   getOpenapi: free("public"),
@@ -123,7 +123,7 @@ export const access = {
   revokeToken: whole("admin", "tokens"),
   rotateToken: whole("admin", "tokens"),
 
-  // Each change to those who may read what it is of.
+  // Each change is visible to callers that may read its object.
   streamEvents: list("viewer", "changes"),
 
   listAudit: whole("admin", "the audit"),
@@ -134,15 +134,15 @@ export const access = {
   listTimeline: list("viewer", "the timeline", query("robot_id", "fleet_id")),
 
   listRobots: list("viewer", "robots", query("fleet_id", "site_id")),
-  // Each robot of the list is looked at by itself, and answered for by itself.
+  // Each robot of the list is checked and reported separately.
   bulkUpdateRobots: list("operator", "robots", fields("body", "operator", ["fleet_id"])),
   getRobot: one("viewer", "robot"),
-  // A move needs the role at both ends.
+  // A move needs the role on both fleets.
   updateRobot: one("operator", "robot", fields("body", "operator", ["fleet_id"])),
   deleteRobot: one("admin", "robot"),
   replaceRobot: one("operator", "robot"),
   releaseHold: one("operator", "robot"),
-  // An approved robot gets secrets of the whole org.
+  // An approved robot receives secrets of the whole org.
   approveRobot: whole("admin", "robots"),
   getRobotHealth: one("viewer", "robot"),
   getRobotHealthHistory: one("viewer", "robot"),
@@ -156,10 +156,10 @@ export const access = {
   getShellSession: one("viewer", "shell_session"),
   getShellRecording: one("admin", "shell_session"),
 
-  // The role of the stream itself is needed for its ticket.
+  // A ticket needs the same role as its stream.
   createStreamTicket: at("viewer", ["robot_id", "fleet_id"]),
 
-  // Whoever deploys to one fleet must find what to deploy; what is deployed to all is not his to change.
+  // A caller that may deploy to one fleet must see all releases, but may not change them, because they are deployed to every fleet.
   listReleases: shared("viewer", "releases"),
   createRelease: whole("operator", "releases"),
   getRelease: shared("viewer", "releases"),
@@ -191,9 +191,9 @@ export const access = {
   getConfig: one("viewer", "config"),
   deleteConfig: one("admin", "config"),
   listConfigHistory: one("viewer", "config"),
-  // Setting a secret, and setting one again, needs the role admin there.
+  // Setting or restoring a secret needs the role admin in its scope.
   rollBackConfig: one("operator", "config"),
-  // What a namespace must look like concerns every robot of the org.
+  // The schema of a namespace concerns every robot of the org.
   listConfigSchemas: shared("viewer", "config schemas"),
   getConfigSchema: shared("viewer", "config schemas"),
   setConfigSchema: whole("operator", "config schemas"),
@@ -219,7 +219,7 @@ export const access = {
   listFleetLogs: one("viewer", "fleet"),
   exportFleetLogs: one("viewer", "fleet"),
 
-  listEnrollmentKeys: list("viewer", "enrolment keys", query("fleet_id", "site_id")),
+  listEnrollmentKeys: list("viewer", "enrollment keys", query("fleet_id", "site_id")),
   createEnrollmentKey: at("operator", ["fleet_id"], ["site_id"]),
   getEnrollmentKey: one("viewer", "enrollment_key"),
   revokeEnrollmentKey: one("operator", "enrollment_key"),
@@ -240,7 +240,7 @@ export const access = {
   getAgentConfig: free("robot"),
 } as const satisfies Record<RouteName, AccessRow>;
 
-/** The WebSockets of viewers, row for row like the routes. */
+/** The WebSockets of viewers, with rows like those of the routes. */
 export const streamAccess = {
   logs: one("viewer", "robot"),
   shell: one("operator", "robot"),
@@ -254,5 +254,5 @@ export const fleetStreamAccess = {
   fleet_logs: one("viewer", "fleet"),
 } as const satisfies Record<FleetStreamName, AccessRow & { access: Role }>;
 
-/** The row of a route; the same object as in the table, without its narrow type. */
+/** Returns the row of a route, widened to the common type. */
 export const accessOf = (name: RouteName): AccessRow => access[name];

@@ -4,7 +4,7 @@ import { parseFingerprint, requireFingerprint, UntrustedAuthority } from "./auth
 
 const HEX = "0f".repeat(32);
 
-test("a fingerprint is read as robofleet and as openssl print it", () => {
+test("parses fingerprints in robofleet's and openssl's format", () => {
   const colons = HEX.toUpperCase().match(/../g)!.join(":");
   for (const text of [`sha256:${HEX}`, HEX, ` ${HEX}\n`, colons, `SHA256:${HEX.toUpperCase()}`, `sha256 Fingerprint=${colons}`])
     assert.equal(parseFingerprint(text), `sha256:${HEX}`, text);
@@ -12,7 +12,7 @@ test("a fingerprint is read as robofleet and as openssl print it", () => {
     assert.equal(parseFingerprint(text), undefined, text);
 });
 
-test("only the authority with the fingerprint is taken, and the refusal names what was presented", () => {
+test("accepts only the authority with the fingerprint, and the error contains the presented one", () => {
   const authority = { pem: "PEM", fingerprint: `sha256:${HEX}`, subject: "CN=x" };
   const presented = { trusted: false, reason: "SELF_SIGNED_CERT_IN_CHAIN", authority };
   assert.equal(requireFingerprint(presented, `sha256:${HEX}`), "PEM");

@@ -4,13 +4,13 @@ import { Agent } from "node:https";
 import { type ConnectionOptions, type DetailedPeerCertificate, TLSSocket } from "node:tls";
 
 /**
- * Certificate authorities by fingerprint: what `robofleet` shows, and `rf` and `rf-agent` pin. A fingerprint is `sha256:`
- * and 64 lower-case hex digits, over the DER form of the certificate.
+ * Certificate authorities by fingerprint, as shown by `robofleet` and pinned by `rf` and `rf-agent`. A fingerprint is `sha256:` and 64
+ * lower-case hex digits, over the DER form of the certificate.
  */
 
-/** The certificate authority that a server presents is not one that this client trusts. */
+/** The server presents a certificate authority that this client does not trust. */
 export class UntrustedAuthority extends Error {
-  /** Of the authority that the server presents; undefined when it sends none that could be pinned. */
+  /** Fingerprint of the presented authority; undefined if the server sends none that can be pinned. */
   readonly presented: string | undefined;
   constructor(message: string, presented?: string) {
     super(message);
@@ -20,7 +20,7 @@ export class UntrustedAuthority extends Error {
 
 export const fingerprintOf = (pem: string): string => `sha256:${hash("sha256", new X509Certificate(pem).raw)}`;
 
-/** Takes what `robofleet fingerprint` prints, and openssl's `AA:BB:…`; undefined when it is no SHA-256 fingerprint. */
+/** Parses the output of `robofleet fingerprint` and openssl's `AA:BB:…`; undefined if it is not a SHA-256 fingerprint. */
 export function parseFingerprint(text: string): string | undefined {
   const digits = text
     .trim()
@@ -31,18 +31,18 @@ export function parseFingerprint(text: string): string | undefined {
 }
 
 export interface Presented {
-  /** Whether the authorities that this machine knows vouch for the server. */
+  /** Whether the system's authorities trust the server. */
   trusted: boolean;
-  /** Why not, as OpenSSL calls it. */
+  /** OpenSSL's reason why not. */
   reason: string | undefined;
-  /** The self-signed certificate at the end of the chain; undefined when the server sends none. */
+  /** The self-signed certificate at the end of the chain; undefined if the server sends none. */
   authority: { pem: string; fingerprint: string; subject: string } | undefined;
 }
 
 const PROBE_TIMEOUT_MS = 15_000;
 
 /**
- * Reads the certificates of a server without telling it anything, through the proxy that `environment` names (HTTPS_PROXY, NO_PROXY). Rejects with
+ * Reads a server's certificates without sending application data, through the proxy in `environment` (HTTPS_PROXY, NO_PROXY). Rejects with
  * the socket's error.
  */
 export async function readPresented(
@@ -63,12 +63,12 @@ export async function readPresented(
       reject(error);
     };
     const abort = (): void => end(new Error("aborted"));
-    socket.setTimeout(timeout_ms, () => end(Object.assign(new Error(`no answer in ${timeout_ms / 1000} s`), { code: "ETIMEDOUT" })));
+    socket.setTimeout(timeout_ms, () => end(Object.assign(new Error(`no response within ${timeout_ms / 1000} s`), { code: "ETIMEDOUT" })));
     options.signal?.addEventListener("abort", abort, { once: true });
     socket.on("error", end);
     socket.on("close", () => {
       options.signal?.removeEventListener("abort", abort);
-      reject(Object.assign(new Error("the connection was cut"), { code: "ECONNRESET" }));
+      reject(Object.assign(new Error("connection lost"), { code: "ECONNRESET" }));
     });
     const look = (): void => {
       const authority = authorityOf(socket.getPeerCertificate(true));
@@ -85,7 +85,7 @@ export async function readPresented(
   });
 }
 
-/** A TLS socket, secure already when it goes through a proxy. */
+/** Opens a TLS socket; through a proxy it is already secure. */
 function openInsecurely(to: ConnectionOptions, proxyEnv: Readonly<Record<string, string | undefined>>): Promise<TLSSocket> {
   const agent = new Agent({ keepAlive: false, proxyEnv });
   return new Promise((resolve, reject) => {
@@ -97,7 +97,7 @@ function openInsecurely(to: ConnectionOptions, proxyEnv: Readonly<Record<string,
   });
 }
 
-/** Walks from the server's certificate to the one that signs itself. */
+/** Walks from the server's certificate to the self-signed one. */
 function authorityOf(leaf: DetailedPeerCertificate): Presented["authority"] {
   const seen = new Set<string>();
   for (let at: DetailedPeerCertificate | undefined = leaf; at?.raw !== undefined; at = at.issuerCertificate) {
@@ -113,13 +113,13 @@ function authorityOf(leaf: DetailedPeerCertificate): Presented["authority"] {
 }
 
 /**
- * The PEM of the authority with this fingerprint that the server presents. Throws UntrustedAuthority when it presents another
- * one, or one that does not vouch for this name.
+ * Returns the PEM of the authority with this fingerprint that the server presents. Throws UntrustedAuthority if it presents a different
+ * one, or one that did not sign a certificate for this host.
  */
 export function requireFingerprint(presented: Presented, fingerprint: string): string {
   const { authority } = presented;
   if (authority === undefined)
-    throw new UntrustedAuthority("the server does not send the certificate of its authority, so that no fingerprint can be compared");
+    throw new UntrustedAuthority("the server does not send its authority's certificate, so its fingerprint cannot be verified");
   if (authority.fingerprint !== fingerprint)
     throw new UntrustedAuthority(
       `the server's certificate authority has the fingerprint ${authority.fingerprint}, not ${fingerprint}`,
@@ -128,7 +128,7 @@ export function requireFingerprint(presented: Presented, fingerprint: string): s
   return authority.pem;
 }
 
-/** Codes of errors that say that a certificate is not signed by an authority that is trusted here. */
+/** Error codes for a certificate that is not signed by a trusted authority. */
 const UNTRUSTED = new Set([
   "DEPTH_ZERO_SELF_SIGNED_CERT",
   "SELF_SIGNED_CERT_IN_CHAIN",
@@ -139,5 +139,5 @@ const UNTRUSTED = new Set([
   "CERT_UNTRUSTED",
 ]);
 
-/** Whether a connection failed because nobody trusted here signed the server's certificate. */
+/** Returns whether a connection failed because no trusted authority signed the server's certificate. */
 export const isUntrusted = (code: string | undefined): boolean => code !== undefined && UNTRUSTED.has(code);

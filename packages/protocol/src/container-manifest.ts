@@ -1,9 +1,9 @@
 import { type Static, Type } from "typebox";
 
 /**
- * How a robot runs a container: the manifest of a `container_image` release. The server checks it when the release is made;
- * the agent uses the types only, so that it need not load a schema library. A release may go without: the
- * image's own command, on a network of its own, alive at the end of the verification.
+ * How a robot runs a container: the manifest of a `container_image` release. The server validates it when the release is created. The agent
+ * uses only the types, to avoid loading a schema library. Without a manifest, the image's own command runs on a separate network and must
+ * still be running at the end of the verification.
  */
 const strict = { additionalProperties: false } as const;
 const Maybe = Type.Optional;
@@ -11,7 +11,7 @@ const Maybe = Type.Optional;
 const TEXT_MAX = 4_000;
 const NO_NUL = "^[^\\u0000]*$";
 const Text = Type.String({ maxLength: TEXT_MAX, pattern: NO_NUL, description: `text of at most ${TEXT_MAX} characters without NUL` });
-const Program = Type.String({ minLength: 1, maxLength: TEXT_MAX, pattern: NO_NUL, description: "text that is not empty" });
+const Program = Type.String({ minLength: 1, maxLength: TEXT_MAX, pattern: NO_NUL, description: "non-empty text" });
 /** An argument list; the program is its first item. */
 const Argv = Type.Array(Program, { minItems: 1, maxItems: 256 });
 const Port = Type.Integer({ minimum: 1, maximum: 65_535 });
@@ -21,7 +21,7 @@ const AbsolutePath = Type.String({
   description: "an absolute path without ..",
 });
 
-/** What makes a container of the robot hear of a new config; SIGKILL and SIGSTOP are none of these. */
+/** Signals that can notify a container of a new config; excludes SIGKILL and SIGSTOP. */
 const CONTAINER_RELOAD_SIGNALS = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGCONT", "SIGWINCH"] as const;
 const CONTAINER_RESTART_POLICIES = ["always", "on_failure", "never"] as const;
 const CONTAINER_REPLACE_MODES = ["after", "beside"] as const;
@@ -47,7 +47,7 @@ const CONTAINER_ULIMITS = [
 const PortMapping = Type.Object(
   {
     container: Port,
-    /** Absent: any free one. */
+    /** Absent: any free port. */
     host: Maybe(Port),
     /** Absent: every address of the robot. */
     host_address: Maybe(Type.String({ format: "ipv4", description: "an IPv4 address" })),
@@ -106,7 +106,7 @@ const Health = Type.Object(
     http: Maybe(Http),
     /** Runs in the container; 0 is healthy. */
     command: Maybe(Argv),
-    /** Healthy from the first line of output on that matches. */
+    /** Healthy once a line of output matches. */
     log: Maybe(Type.Object({ pattern: Type.String({ minLength: 1, maxLength: 500, description: "a regular expression" }) }, strict)),
   },
   { ...strict, minProperties: 1, maxProperties: 1 },
@@ -123,27 +123,27 @@ const Ulimit = Type.Object(
 
 export const ContainerManifest = Type.Object(
   {
-    /** Absent: the image's. */
+    /** Absent: the image's own. */
     entrypoint: Maybe(Argv),
     command: Maybe(Type.Array(Text, { maxItems: 256 })),
     env: Maybe(
       Type.Record(Type.String({ pattern: "^(?!ROBOFLEET_)[A-Za-z_][A-Za-z0-9_]{0,254}$" }), Text, {
         ...strict,
         maxProperties: 256,
-        description: "names of environment variables, none of them ROBOFLEET_…, and their texts",
+        description: "environment variables and their values; names must not begin with ROBOFLEET_",
       }),
     ),
     ports: Maybe(Type.Array(PortMapping, { maxItems: 256 })),
     mounts: Maybe(Type.Array(Mount, { maxItems: 64 })),
     devices: Maybe(Type.Array(Device, { maxItems: 64 })),
-    /** The container shares the robot's network: what ROS needs. Absent: false. */
+    /** The container shares the robot's network, as ROS requires. Absent: false. */
     host_network: Maybe(Type.Boolean()),
     restart: Maybe(
       Type.Object(
         {
           /** Absent: always. */
           policy: Maybe(Type.Enum([...CONTAINER_RESTART_POLICIES])),
-          /** on_failure only; absent: without end. */
+          /** on_failure only; absent: unlimited. */
           max_retries: Maybe(Type.Integer({ minimum: 1, maximum: 1_000 })),
         },
         strict,
@@ -153,7 +153,7 @@ export const ContainerManifest = Type.Object(
       Type.Object(
         {
           memory_bytes: Maybe(Type.Integer({ minimum: 6 * 1024 * 1024, maximum: Number.MAX_SAFE_INTEGER })),
-          /** Processors, also parts of one. */
+          /** Number of processors; may be fractional. */
           cpus: Maybe(Type.Number({ minimum: 0.01, maximum: 1_024 })),
           /** Processes and threads. */
           pids: Maybe(Type.Integer({ minimum: 1, maximum: 4_194_304 })),
@@ -163,11 +163,11 @@ export const ContainerManifest = Type.Object(
     ),
     ulimits: Maybe(Type.Object(Object.fromEntries(CONTAINER_ULIMITS.map((name) => [name, Maybe(Ulimit)])), strict)),
     health: Maybe(Health),
-    /** after (absent: this): the old container ends before the new one starts; beside: it ends once the new one is verified. */
+    /** after (default): the old container stops before the new one starts; beside: it stops after the new one is verified. */
     replace: Maybe(Type.Enum([...CONTAINER_REPLACE_MODES])),
-    /** Between SIGTERM and SIGKILL; absent: 10. */
+    /** Seconds between SIGTERM and SIGKILL; absent: 10. */
     stop_timeout_seconds: Maybe(Type.Integer({ minimum: 0, maximum: 600 })),
-    /** How the container hears of a new config; absent: it watches the file. */
+    /** How the container is notified of a new config; absent: it watches the file. */
     reload: Maybe(
       Type.Object(
         { signal: Maybe(Type.Enum([...CONTAINER_RELOAD_SIGNALS])), command: Maybe(Argv) },

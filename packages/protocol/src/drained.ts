@@ -1,6 +1,6 @@
 import type { Writable } from "node:stream";
 
-/** Resolves when there is room in a stream again, or it is gone. To be called when `write` has said that there is none. */
+/** Resolves when a stream can be written to again or is closed. Call it after `write` returned false. */
 export const drained = (stream: Writable): Promise<void> =>
   new Promise((resolve) => {
     if (stream.destroyed || !stream.writableNeedDrain) return resolve();

@@ -1,4 +1,4 @@
-/** Prefix of each kind of id, as it stands in front of the underscore. */
+/** Prefix of each kind of id, before the underscore. */
 export const ID_PREFIXES = {
   org: "org",
   user: "usr",
@@ -21,13 +21,13 @@ export type IdKind = keyof typeof ID_PREFIXES;
 
 const ID_BODY = /^[0-9a-z]{26}$/;
 
-/** True when `text` has the form of an id of this kind. Says nothing about whether such a thing exists. */
+/** Returns whether `text` has the form of an id of this kind; the object need not exist. */
 export function isId(kind: IdKind, text: string): boolean {
   const prefix = `${ID_PREFIXES[kind]}_`;
   return text.startsWith(prefix) && ID_BODY.test(text.slice(prefix.length));
 }
 
-/** Secrets never share a prefix with an id, so that either can be told apart in a log or a form. */
+/** Secrets never share a prefix with an id, so that both are distinguishable in logs and forms. */
 export const SECRET_PREFIXES = {
   org_token: "rf_org_",
   user_token: "rf_user_",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { maskingFor } from "./masking.ts";
 
-test("messages are masked with nothing where no proxy sees them, and as ws does everywhere else", () => {
+test("uses a zero mask over TLS and loopback and the default of ws otherwise", () => {
   for (const url of [
     "https://fleet.example",
     "wss://fleet.example/agent/ws",

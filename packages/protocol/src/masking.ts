@@ -1,7 +1,7 @@
 /**
- * How a client of ours masks its WebSocket messages (RFC 6455, 5.3), as an option of ws. Masks are against proxies that take a
- * message for a request of their own. Where none can see it, over TLS and on loopback, the mask is zero: then no byte has to be copied
- * and changed at one end and changed back at the other, a third of what a stream costs. What is sent must not be changed after that.
+ * Options of ws for masking a client's WebSocket messages (RFC 6455, 5.3). Masks protect proxies that would mistake a message for a
+ * request. Over TLS and on loopback no proxy sees the bytes, so the mask is zero: that avoids copying and masking every byte at both ends,
+ * a third of a stream's cost. Sent data must not be changed afterwards.
  */
 export function maskingFor(url: string): { generateMask?: (mask: Uint8Array) => void } {
   const { protocol, hostname } = new URL(url);

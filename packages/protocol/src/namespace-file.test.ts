@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decodeFileName, encodeFileName } from "./namespace-file.ts";
 
-test("a file name made of any text is no path, is hidden nowhere, and leads back to the text", () => {
+test("encodes any text as a visible file name without path separators, and decodes it back", () => {
   for (const text of [
     "default",
     "a.b",
@@ -27,6 +27,6 @@ test("a file name made of any text is no path, is hidden nowhere, and leads back
   assert.equal(encodeFileName(".."), "%2E.");
 });
 
-test("a name that encodeFileName would not have made is nobody's", () => {
+test("returns undefined for a name that encodeFileName cannot produce", () => {
   for (const name of ["", "..", ".x", "%41", "%2e.", "a b", "%zz", "%FF", "a/b"]) assert.equal(decodeFileName(name), undefined, name);
 });

@@ -1,12 +1,11 @@
 const SAFE = /[A-Za-z0-9_~-]/;
 
-/** File systems allow 255; an extension and the suffix of a temporary file need room too. */
+/** File systems allow 255 bytes; an extension and the suffix of a temporary file need space too. */
 export const FILE_NAME_BYTES_MAX = 200;
 
 /**
- * Any text as one file name, as a robot names the file of a config namespace: percent-encoded, a leading dot too, so
- * that it can never be a path, `.` or `..`. Inner dots stay readable. The server refuses names that grow over
- * FILE_NAME_BYTES_MAX.
+ * Encodes any text as one file name, as a robot names the file of a config namespace: percent-encoded, including a leading dot, so that it
+ * can never be a path, `.` or `..`. Inner dots stay readable. The server refuses names longer than FILE_NAME_BYTES_MAX.
  */
 export function encodeFileName(text: string): string {
   let name = "";
@@ -18,7 +17,7 @@ export function encodeFileName(text: string): string {
   return name === "" ? "%" : name;
 }
 
-/** The text that `encodeFileName` was given; undefined when the name is not one of its answers. */
+/** Decodes the result of `encodeFileName`; undefined for any other name. */
 export function decodeFileName(name: string): string | undefined {
   if (name === "%") return "";
   try {

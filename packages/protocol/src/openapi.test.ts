@@ -15,7 +15,7 @@ function statuses(path: string, method: string, document = api): number[] {
   return Object.keys(operation["responses"] as object).map(Number);
 }
 
-test("every route is in exactly one of the two documents, under its name", () => {
+test("lists every route in exactly one of the two documents under its name", () => {
   const agent = buildOpenapi(all, "agent", "1.2.3");
   const names = (document: typeof api) =>
     Object.values(document.paths).flatMap((path) => Object.values(path).map((operation) => operation["operationId"]));
@@ -24,14 +24,14 @@ test("every route is in exactly one of the two documents, under its name", () =>
   assert.equal(api.paths["/agent/enroll"], undefined);
 });
 
-test("no stream is in a document", () => {
+test("lists no streams", () => {
   assert.deepEqual(
     Object.keys(api.paths).filter((path) => path.endsWith("/ws") || path.includes("/ros/")),
     [],
   );
 });
 
-test("every reference leads somewhere, and no component is left over", () => {
+test("resolves every reference and has no unused component", () => {
   for (const document of [api, buildOpenapi(all, "agent", "1.2.3")]) {
     const text = JSON.stringify(document);
     const wanted = new Set([...text.matchAll(/"#\/components\/(schemas|responses)\/(\w+)"/g)].map(([, kind, name]) => `${kind}/${name}`));
@@ -42,7 +42,7 @@ test("every reference leads somewhere, and no component is left over", () => {
   }
 });
 
-test("a named schema is a component by identity, inside others too", () => {
+test("makes a named schema a component by identity, also when nested", () => {
   const Part = named("TestPart", Shape({ size: Type.Integer() }));
   const Whole = named("TestWhole", Shape({ part: Nullable(Part), parts: Type.Array(Part), copy: Maybe(Shape({ size: Type.Integer() })) }));
   const route = { ...routes.getSite, responses: { 200: DataOf(Whole) } } as unknown as Route;
@@ -67,7 +67,7 @@ test("a named schema is a component by identity, inside others too", () => {
   });
 });
 
-test("an operation lists the errors that it can answer, and no others", () => {
+test("an operation lists exactly the errors that it can return", () => {
   assert.deepEqual(statuses("/api/robots/{id}", "get"), [200, 400, 401, 403, 404, 414, 429, 431, 500, 503]);
   assert.deepEqual(statuses("/api/sites", "post"), [201, 400, 401, 403, 408, 409, 413, 414, 415, 429, 431, 500, 503]);
   assert.deepEqual(statuses("/api/admin/orgs", "get"), [200, 400, 401, 403, 414, 429, 431, 500, 503]);
@@ -78,7 +78,7 @@ test("an operation lists the errors that it can answer, and no others", () => {
   assert.deepEqual(statuses("/agent/artifacts/{sha256}", "get", agent), [200, 206, 400, 401, 403, 404, 414, 416, 429, 431, 500, 503]);
 });
 
-test("security says who may call", () => {
+test("security lists the accepted credentials", () => {
   const security = (path: string, method: string) => api.paths[path]?.[method]?.["security"];
   const session = { session_cookie: [], csrf_token: [] };
   assert.deepEqual(security("/api/robots", "get"), [{ portal_token: [] }, { session_cookie: [] }]);
@@ -90,7 +90,7 @@ test("security says who may call", () => {
   assert.equal(api.paths["/api/robots/{id}"]?.["delete"]?.["x-required-role"], "admin");
 });
 
-test("Idempotency-Key is required on the two routes that start something on robots, and optional on other creating ones", () => {
+test("requires Idempotency-Key on the two routes that start work on robots and accepts it on other POST routes", () => {
   const required: string[] = [];
   for (const [path, operations] of Object.entries(api.paths)) {
     const parameters = (operations["post"]?.["parameters"] ?? []) as { name: string; required: boolean }[];
@@ -101,7 +101,7 @@ test("Idempotency-Key is required on the two routes that start something on robo
   assert.deepEqual(required.toSorted(), ["/api/configs/deployments", "/api/deployments"]);
 });
 
-test("aliases are told, and which field a replay answers null in", () => {
+test("documents aliases and the field that is null in a replay", () => {
   const create = api.paths["/api/deployments"]?.["post"] as { requestBody: { description: string; "x-field-aliases": object } };
   assert.match(create.requestBody.description, /`release_tag` for `release`/);
   assert.deepEqual(create.requestBody["x-field-aliases"], { release_id: "release", release_tag: "release" });
@@ -109,7 +109,7 @@ test("aliases are told, and which field a replay answers null in", () => {
   assert.match(keys.responses["201"]?.description ?? "", /null in `key`/);
 });
 
-test("path parameters are required, and those of the path are all there", () => {
+test("lists all path parameters as required", () => {
   assert.equal(IdParams.required[0], "id");
   for (const document of [api, buildOpenapi(all, "agent", "1")]) {
     for (const [path, operations] of Object.entries(document.paths)) {

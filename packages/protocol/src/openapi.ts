@@ -13,12 +13,12 @@ export interface OpenapiDocument extends Node {
 }
 
 const COMMON_PROSE = `
-Answers are \`{"data": …}\` for one object and \`{"items": […], "next_cursor": …}\` for a list. A list without \`limit\` and \`cursor\` is whole
+Responses are \`{"data": …}\` for one object and \`{"items": […], "next_cursor": …}\` for a list. A list without \`limit\` and \`cursor\` is complete
 up to 10,000 rows; with either it comes in pages of at most 1,000.
 
-Errors are \`{"error": {"code", "message"}}\`. Codes: \`bad_request\` 400, \`unauthorized\` 401, \`forbidden\` 403, \`not_found\` 404 (also for what
+Errors are \`{"error": {"code", "message"}}\`. Codes: \`bad_request\` 400, \`unauthorized\` 401, \`forbidden\` 403, \`not_found\` 404 (also for objects
 belongs to another org), \`conflict\` 409, \`http_error\` (405, 408, 413, 414, 415, 416, 429, 431, 503), \`internal_server_error\` 500. 429 and 503
-carry \`Retry-After\`. A method that a path does not know answers 405 with \`Allow\`.
+carry \`Retry-After\`. A method that a path does not support returns 405 with \`Allow\`.
 
 Ids are opaque. Times are RFC 3339. Unknown query parameters and body fields are refused; \`null\` in an optional field is the same as leaving it out.`;
 
@@ -27,25 +27,25 @@ const PROSE: Record<Document, { title: string; description: string }> = {
     title: "Robofleet API",
     description: `Control plane for robot fleets.${COMMON_PROSE}\n\nThe live streams (WebSocket) of a robot are not part of this document.`,
   },
-  agent: { title: "Robofleet agent API", description: `What the agent on a robot asks of the control plane.${COMMON_PROSE}` },
+  agent: { title: "Robofleet agent API", description: `The API that the agent on a robot uses.${COMMON_PROSE}` },
 };
 
 const TAG_PROSE: Record<string, string> = {
-  Admin: "For whoever runs the service.",
+  Admin: "Administration of the service.",
   Agent: "For robots.",
-  Audit: "Who changed what.",
-  Configs: "Values for robots, and bringing them there.",
-  Deployments: "Bringing a release to a robot or a fleet.",
-  Enrolment: "Keys by which robots join a fleet.",
-  Events: "What changes, as it happens.",
-  Fleets: "Robots that are deployed to together.",
-  Operation: "Whether the service is well.",
-  Overview: "How all of it is.",
-  People: "Who calls.",
-  Reference: "What the service can do.",
+  Audit: "The audit log.",
+  Configs: "Config values and their deployment to robots.",
+  Deployments: "Deployment of releases to robots and fleets.",
+  Enrollment: "Keys with which robots join a fleet.",
+  Events: "Live changes.",
+  Fleets: "Groups of robots.",
+  Operation: "Health and metrics of the service.",
+  Overview: "Statistics of robots and deployments.",
+  People: "Users, tokens and sessions.",
+  Reference: "API documentation.",
   Releases: "Versioned artifacts.",
-  Robots: "The robots, and what is known of them.",
-  Sites: "Places with fleets.",
+  Robots: "Robots and their state.",
+  Sites: "Sites, which contain fleets.",
 };
 
 const SECURITY_SCHEMES: Record<Document, Node> = {
@@ -53,30 +53,31 @@ const SECURITY_SCHEMES: Record<Document, Node> = {
     portal_token: {
       type: "http",
       scheme: "bearer",
-      description: "A portal token: `rf_org_…`, or `rf_user_…` of a person.",
+      description: "A portal token: `rf_org_…`, or `rf_user_…` of a user.",
     },
     session_cookie: {
       type: "apiKey",
       in: "cookie",
       name: SESSION_COOKIES.secure,
-      description: `Of \`POST /api/auth/session\`; where the server speaks plain it is called \`${SESSION_COOKIES.plain}\`. An \`Authorization\` header goes before it.`,
+      description: `From \`POST /api/auth/session\`; over plain HTTP it is named \`${SESSION_COOKIES.plain}\`. An \`Authorization\` header takes precedence.`,
     },
     csrf_token: {
       type: "apiKey",
       in: "header",
       name: CSRF_HEADER,
-      description: "Beside the cookie, on every request but GET and HEAD: `csrf_token` of the session. `Origin` must be the server's own.",
+      description:
+        "Required with the cookie on every request except GET and HEAD: `csrf_token` of the session. `Origin` must be the server's origin.",
     },
     service_admin_token: {
       type: "http",
       scheme: "bearer",
-      description: "The service's SERVICE_ADMIN_TOKEN. While the server has none, admin routes are open to the machine itself.",
+      description: "The service's SERVICE_ADMIN_TOKEN. If the server has none, admin routes accept requests from the server's machine.",
     },
     service_admin_header: {
       type: "apiKey",
       in: "header",
       name: "X-Service-Admin-Token",
-      description: "The same token, beside a portal token.",
+      description: "The same token, in addition to a portal token.",
     },
   },
   agent: {
@@ -85,7 +86,7 @@ const SECURITY_SCHEMES: Record<Document, Node> = {
       in: "header",
       name: "Authorization",
       description:
-        "`RobotSignature <robot_id>:<at>:<nonce>:<base64 Ed25519 signature>` over `robofleet-http-v2`, robot id, host, method, path, `at` (milliseconds of the server's clock) and nonce, one a line. Each nonce is accepted once.",
+        "`RobotSignature <robot_id>:<at>:<nonce>:<base64 Ed25519 signature>` over `robofleet-http-v2`, robot id, host, method, path, `at` (milliseconds of the server's clock) and nonce, one per line. Each nonce is accepted once.",
     },
   },
 };
@@ -94,48 +95,48 @@ const text = { type: "string" };
 const HEADERS = {
   org: { "X-Service-Org-Id": { description: "The org that the request resolved to", schema: text } },
   retry: { "Retry-After": { description: "Seconds after which to try again", schema: { type: "integer" } } },
-  location: { Location: { description: "Path of what was made", schema: text } },
+  location: { Location: { description: "Path of the created object", schema: text } },
   replayed: {
     "Idempotency-Replayed": {
-      description: "The answer is that of an earlier request with the same Idempotency-Key",
+      description: "The response repeats that of an earlier request with the same Idempotency-Key",
       schema: { const: "true" },
     },
   },
-  range: { "Content-Range": { description: "Which bytes of how many", schema: text } },
+  range: { "Content-Range": { description: "Range and total size in bytes", schema: text } },
 };
 
-/** Errors by status: what to tell of them, and the headers that come with them. */
+/** Errors by status: the description and headers of each. */
 const ERRORS: Record<number, { name: string; description: string; headers?: Node }> = {
   400: { name: "BadRequest", description: "The request is malformed or invalid; the message names the field" },
   401: {
     name: "Unauthorized",
-    description: "No credentials, or none that are valid",
+    description: "Credentials are missing or invalid",
     headers: { "WWW-Authenticate": { description: "How to authenticate", schema: text } },
   },
   403: { name: "Forbidden", description: "The credentials are valid but do not allow this" },
   404: { name: "NotFound", description: "It does not exist, or belongs to another org; the message names the kind" },
   408: { name: "RequestTimeout", description: "The request took too long to arrive" },
-  409: { name: "Conflict", description: "The request conflicts with the present state" },
-  411: { name: "LengthRequired", description: "The length of the body is not known" },
+  409: { name: "Conflict", description: "The request conflicts with the current state" },
+  411: { name: "LengthRequired", description: "The request has no Content-Length" },
   412: {
     name: "PreconditionFailed",
-    description: "Not the version of the upload protocol that this server speaks",
-    headers: { "Tus-Version": { description: "The version that it speaks", schema: text } },
+    description: "The upload protocol version is not supported",
+    headers: { "Tus-Version": { description: "The supported version", schema: text } },
   },
   413: { name: "ContentTooLarge", description: "The body is too large" },
   414: { name: "UriTooLong", description: "The URL is too long" },
-  415: { name: "UnsupportedMediaType", description: "The body is of a type, or encoded in a way, that the route does not take" },
-  416: { name: "RangeNotSatisfiable", description: "The range lies outside" },
-  423: { name: "Locked", description: "Somebody else is at it; try again", headers: HEADERS.retry },
+  415: { name: "UnsupportedMediaType", description: "The route does not accept the body's type or encoding" },
+  416: { name: "RangeNotSatisfiable", description: "The range is outside the content" },
+  423: { name: "Locked", description: "The object is locked by another request; try again", headers: HEADERS.retry },
   429: { name: "TooManyRequests", description: "Too many requests", headers: HEADERS.retry },
   431: { name: "HeadersTooLarge", description: "The headers are larger than 16 KiB" },
-  500: { name: "InternalServerError", description: "The server failed; nothing is known of why" },
-  503: { name: "ServiceUnavailable", description: "Not now; try again", headers: HEADERS.retry },
+  500: { name: "InternalServerError", description: "Unexpected server error" },
+  503: { name: "ServiceUnavailable", description: "Temporarily unavailable; try again", headers: HEADERS.retry },
 };
 
 /**
- * The OpenAPI 3.1 document of the routes that belong to `document`. Made of the very objects that the server runs, so it
- * cannot tell anything else.
+ * Builds the OpenAPI 3.1 document of the routes that belong to `document`, from the same objects that the server runs, so that both cannot
+ * differ.
  */
 export function buildOpenapi(routes: Record<string, Route>, document: Document, version: string): OpenapiDocument {
   const listed = Object.values(routes).filter((route) => (route.document ?? "api") === document);
@@ -191,14 +192,14 @@ const hasBody = (route: Route): boolean => route.method !== "GET";
 function securityOf({ access, by, method }: Route): Node[] {
   if (access === "public") return [];
   if (access === "robot") return [{ robot_signature: [] }];
-  // The last: while the server has no admin token, its own machine needs none.
+  // The last entry: without an admin token, the server accepts requests from its own machine.
   if (access === "service_admin") return [{ service_admin_token: [] }, { service_admin_header: [], portal_token: [] }, {}];
   const token = { portal_token: [] };
   const session = method === "GET" ? { session_cookie: [] } : { session_cookie: [], csrf_token: [] };
   return by === undefined ? [token, session] : [by === "token" ? token : session];
 }
 
-/** Every error that the route can answer, whoever asks and whatever is sent. */
+/** Returns every error that the route can return. */
 function errorsOf(route: Route): number[] {
   const portal = isRole(route.access);
   const works = route.tag !== "Reference" && route.tag !== "Operation";
@@ -226,7 +227,7 @@ function errorResponse(status: number, document: Document, schemas: Schemas): [s
   ];
 }
 
-const STATUS_PROSE: Record<number, string> = { 200: "OK", 201: "Created", 202: "Accepted: the work goes on", 206: "A part of it" };
+const STATUS_PROSE: Record<number, string> = { 200: "OK", 201: "Created", 202: "Accepted: the work continues", 206: "Partial content" };
 
 function successOf(route: Route, status: number, schema: TSchema | null, schemas: Schemas): Node {
   const headers = {
@@ -237,9 +238,9 @@ function successOf(route: Route, status: number, schema: TSchema | null, schemas
   };
   const secret = route.secret_fields?.map((field) => `\`${field}\``).join(", ");
   return {
-    description: (STATUS_PROSE[status] ?? "OK") + (secret === undefined ? "" : `. A replay answers null in ${secret}`),
+    description: (STATUS_PROSE[status] ?? "OK") + (secret === undefined ? "" : `. A replay returns null in ${secret}`),
     ...(Object.keys(headers).length > 0 ? { headers } : {}),
-    // 204 is an answer without a body.
+    // 204 has no body.
     ...(status === 204
       ? {}
       : { content: { [route.produces ?? "application/json"]: schema === null ? {} : { schema: schemas.convert(schema) } } }),
@@ -255,7 +256,7 @@ function bodyOf(route: Route, schemas: Schemas): Node | undefined {
     ...(aliases.length === 0
       ? {}
       : {
-          description: `Other names are taken too: ${aliases.map(([alias, field]) => `\`${alias}\` for \`${field}\``).join(", ")}.`,
+          description: `Aliases are accepted: ${aliases.map(([alias, field]) => `\`${alias}\` for \`${field}\``).join(", ")}.`,
           "x-field-aliases": route.aliases,
         }),
     content: { "application/json": { schema: schemas.convert(route.body) } },
@@ -266,11 +267,11 @@ function parametersOf(route: Route, schemas: Schemas): Node[] {
   const parameters = [...fieldsOf("path", route.params, schemas), ...fieldsOf("query", route.query, schemas)];
   if (isRole(route.access)) {
     parameters.push(
-      headerParameter("X-Service-Org-Id", false, { type: "string" }, "One of the token's orgs; without it the token's default org"),
+      headerParameter("X-Service-Org-Id", false, { type: "string" }, "One of the token's orgs; default: the token's default org"),
     );
   }
   if (route.idempotency !== undefined) {
-    const rule = "The same key again answers what the first request answered, and does nothing";
+    const rule = "A repeated key returns the response of the first request without executing it again";
     parameters.push(
       headerParameter("Idempotency-Key", route.idempotency === "required", { type: "string", minLength: 1, maxLength: 255 }, rule),
     );
@@ -301,7 +302,7 @@ function fieldsOf(place: "path" | "query", shape: TObject | undefined, schemas: 
   });
 }
 
-/** Turns TypeBox schemas into plain JSON; a named one becomes a reference, wherever it occurs. */
+/** Converts TypeBox schemas to plain JSON; a named one becomes a reference wherever it occurs. */
 class Schemas {
   readonly #used = new Map<string, Node>();
 
@@ -309,7 +310,7 @@ class Schemas {
     const name = schemaNames.get(schema);
     if (name === undefined) return this.#plain(schema) as Node;
     if (!this.#used.has(name)) {
-      // Before its fields are looked at: a schema may contain itself.
+      // Registered before its fields are converted, because a schema may contain itself.
       this.#used.set(name, {});
       this.#used.set(name, this.#plain(schema) as Node);
     }

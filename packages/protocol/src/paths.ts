@@ -1,6 +1,6 @@
 /**
- * Method and path of every HTTP route. Apart from the schemas, so that the command line starts without loading them.
- * The whole of the API at a glance: each name has its schemas in routes/.
+ * Method and path of every HTTP route, separate from the schemas so that the command line starts without loading them. The schemas of each
+ * name are in routes/.
  */
 export const paths = {
   getOpenapi: ["GET", "/openapi.json"],
@@ -145,7 +145,7 @@ export const paths = {
 export type RouteName = keyof typeof paths;
 export type HttpMethod = (typeof paths)[RouteName][0];
 
-/** WebSocket routes of viewers; they are not part of the OpenAPI document. */
+/** WebSocket routes of a robot's streams for viewers; they are not part of the OpenAPI document. */
 export const streamPaths = {
   logs: "/api/robots/{id}/logs/ws",
   shell: "/api/robots/{id}/shell/ws",
@@ -156,21 +156,21 @@ export const streamPaths = {
 } as const;
 export type StreamName = keyof typeof streamPaths;
 
-/** And those of a fleet. */
+/** WebSocket routes of a fleet's streams. */
 export const fleetStreamPaths = {
   fleet_logs: "/api/fleets/{id}/logs/ws",
 } as const;
 export type FleetStreamName = keyof typeof fleetStreamPaths;
 
-/** The cookie that holds the secret of a session: over TLS, and without. */
+/** Name of the cookie with the session's secret: over TLS, and over plain HTTP. */
 export const SESSION_COOKIES = { secure: "__Host-robofleet_session", plain: "robofleet_session" } as const;
-/** By this header a page shows that it may read what the service answers, which other sites' pages may not. */
+/** A page sends this header to prove that it may read responses, which pages of other sites may not. */
 export const CSRF_HEADER = "X-CSRF-Token";
 
 /** WebSocket route of robots. */
 export const LINK_PATH = "/agent/ws";
 
-/** Fills the `{name}` parts of a path, percent-encoded. */
+/** Replaces the `{name}` parts of a path, percent-encoded. */
 export function fillPath(path: string, params: Record<string, string>): string {
   return path.replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = params[name];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defaultTag, isBundleManifest, isGzip, isImageIndex, tarNames } from "./release-file.ts";
 
-test("the tag of a file is its name without its last extension", () => {
+test("derives the tag from the file name without its last extension", () => {
   const tags = {
     "app.tar": "app",
     "app.TAR.GZ": "app",
@@ -21,7 +21,7 @@ test("the tag of a file is its name without its last extension", () => {
   for (const [file, tag] of Object.entries(tags)) assert.equal(defaultTag(file), tag, file);
 });
 
-/** An entry as tar writes it: the name, the size in octal, and its bytes, padded to blocks. */
+/** A tar entry: the name, the size in octal, and the content, padded to blocks. */
 function entry(name: string, content: string): Buffer {
   const header = Buffer.alloc(512);
   header.write(name, 0, "latin1");
@@ -35,7 +35,7 @@ async function* inChunks(bytes: Buffer, length: number): AsyncGenerator<Uint8Arr
   for (let at = 0; at < bytes.length; at += length) yield bytes.subarray(at, at + length);
 }
 
-test("the names in a tar archive are found however its bytes are cut", async () => {
+test("finds the names in a tar archive for any chunk sizes", async () => {
   const archive = Buffer.concat([
     entry("bin/run", "x".repeat(700)),
     entry("./robofleet.json", "{}"),
@@ -47,11 +47,11 @@ test("the names in a tar archive are found however its bytes are cut", async () 
   }
 });
 
-test("what is no tar archive has no names", async () => {
+test("returns no names for other content", async () => {
   assert.deepEqual(await Array.fromAsync(tarNames(inChunks(Buffer.from("hello".repeat(300)), 64))), []);
 });
 
-test("the files by which an archive is known are those at its root", () => {
+test("detects the manifest of an archive only at its root", () => {
   assert.deepEqual(["robofleet.json", "./robofleet.json", "a/robofleet.json"].map(isBundleManifest), [true, true, false]);
   assert.deepEqual(["manifest.json", "./index.json", "blobs/index.json"].map(isImageIndex), [true, true, false]);
   assert.deepEqual([isGzip(Uint8Array.of(0x1f, 0x8b, 8)), isGzip(Uint8Array.of(0x1f)), isGzip(new Uint8Array())], [true, false, false]);

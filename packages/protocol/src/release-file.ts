@@ -1,32 +1,32 @@
-/** What a file tells of the release that is to be made of it, in the command line and in the browser alike: nothing of Node is used. */
+/** Detects release metadata from a file, for the command line and the browser: uses no Node APIs. */
 
 const BLOCK_BYTES = 512;
 const NAME_BYTES = 100;
 const SIZE_AT = 124;
 const SIZE_BYTES = 12;
-/** Of an unpacked bundle, in which its manifest is looked for: bundles have it at their beginning or have few files before it. */
+/** Bytes of an unpacked bundle that are searched for its manifest: bundles have it near the beginning. */
 export const LOOK_BYTES_MAX = 256 * 1024 * 1024;
 const GZIP = [0x1f, 0x8b] as const;
 
 /**
- * A file's name, without a directory, and without its last extension. `.tar.gz` and its like count as one; a dot before a
- * digit is part of a version: `app-1.2.0` stays whole.
+ * Returns a file's name without directory and last extension. `.tar.gz` and similar count as one extension; a dot before a digit is part of
+ * a version: `app-1.2.0` stays unchanged.
  */
 export function defaultTag(name: string): string {
   const extension = /\.(?:tar\.gz|tar\.xz|tar\.zst|tgz)$/i.exec(name) ?? /\.[^.\d][^.]*$/.exec(name);
   return extension === null || extension.index === 0 ? name : name.slice(0, extension.index);
 }
 
-/** Whether these first bytes are those of a gzip file. */
+/** Returns whether these first bytes are of a gzip file. */
 export const isGzip = (head: Uint8Array): boolean => head[0] === GZIP[0] && head[1] === GZIP[1];
 
-/** Whether an entry of this name makes an archive an app bundle. */
+/** Returns whether an entry of this name makes an archive an app bundle. */
 export const isBundleManifest = (name: string): boolean => /^(?:\.\/)?robofleet\.json$/.test(name);
 
-/** Whether an entry of this name is one that the archive of an image has at its root. */
+/** Returns whether an image archive has an entry of this name at its root. */
 export const isImageIndex = (name: string): boolean => /^(?:\.\/)?(?:manifest|index)\.json$/.test(name);
 
-/** Name of a tar entry, and the bytes from its header to the next one, of a block of 512 bytes; undefined for what is no header. */
+/** Parses the name of a tar entry and the distance to the next header from a 512-byte block; undefined if it is not a header. */
 export function readTarEntry(block: Uint8Array): { name: string; length: number } | undefined {
   const name = textAt(block, 0, NAME_BYTES);
   const size = Number.parseInt(textAt(block, SIZE_AT, SIZE_BYTES).trim() || "0", 8);
@@ -40,7 +40,7 @@ function textAt(block: Uint8Array, at: number, length: number): string {
   return new TextDecoder().decode(end === -1 ? part : part.subarray(0, end));
 }
 
-/** The names in a tar archive, as its plain headers have them. Ends where it is broken, and after LOOK_BYTES_MAX. */
+/** Lists the names in a tar archive from its plain headers. Stops at malformed content and after LOOK_BYTES_MAX. */
 export async function* tarNames(stream: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   let rest: Uint8Array = new Uint8Array(0);
   let skip = 0;

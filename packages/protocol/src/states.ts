@@ -27,13 +27,13 @@ export const TARGET_STATUSES = [
 export type TargetStatus = (typeof TARGET_STATUSES)[number];
 
 /**
- * What a queued target waits for; `robot`: a staged one, until its robot says that it may change what runs; `approval`: config
- * files with secrets, until an admin approves the robot.
+ * What a queued target waits for. `robot`: a staged target waits until its robot allows the update; `approval`: config files with secrets
+ * wait until an admin approves the robot.
  */
 export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate", "robot", "approval"] as const;
 export type WaitingFor = (typeof WAITING_FOR)[number];
 
-/** Why a target or deployment ended, or took the turn that it took. */
+/** Why a target or deployment ended or changed its course. */
 export const REASONS = [
   "already_installed",
   "timeout",
@@ -64,8 +64,8 @@ export const isTerminal = (status: string): status is TerminalStatus => (TERMINA
 export const ROLES = ["viewer", "operator", "admin"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** True when `role` may do what `needed` may do: each role can do all that the one before it can. */
+/** Returns whether `role` includes `needed`: each role includes all previous ones. */
 export const roleAtLeast = (role: Role, needed: Role): boolean => ROLES.indexOf(role) >= ROLES.indexOf(needed);
 
-/** Release kinds that have an executor in some agent; any other kind is stored and deploys only to agents that announce it. */
+/** Release kinds with a built-in executor; any other kind is stored and deployed only to agents that announce it. */
 export const RELEASE_KINDS = ["container_image", "app_bundle", "file"] as const;

@@ -6,7 +6,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { readCommit } from "./version.ts";
 
-test("the commit is found on a branch, packed, detached and in a worktree, and nowhere else", (t) => {
+test("finds the commit on a branch, packed, detached and in a worktree", (t) => {
   const root = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-version-"));
   t.after(() => fs.rmSync(root, { recursive: true }));
   const clone = path.join(root, "clone");

@@ -1,18 +1,18 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 
-/** Set in bundles: the commit that they are made of, or "" where the builder did not find it. */
+/** Set in bundles: the commit that they are built from, or "" if unknown. */
 declare const ROBOFLEET_COMMIT: string | undefined;
 
 const COMMIT_CHARACTERS = 7;
 
-/** Returns what `--version` prints: `0.1.0 (abc1234)`, or `0.1.0` where the commit is not known. */
+/** Returns the output of `--version`: `0.1.0 (abc1234)`, or `0.1.0` if the commit is unknown. */
 export function describeVersion(version: string): string {
   const commit = typeof ROBOFLEET_COMMIT === "string" ? ROBOFLEET_COMMIT : readCommit(path.resolve(import.meta.dirname, "../../.."));
   return commit ? `${version} (${commit.slice(0, COMMIT_CHARACTERS)})` : version;
 }
 
-/** Returns the commit that is checked out in a clone or worktree; undefined where it is not found. Reads files, since a process of git takes 5 ms. */
+/** Returns the checked-out commit of a clone or worktree; undefined if not found. Reads files, because starting git takes 5 ms. */
 export function readCommit(clone: string): string | undefined {
   try {
     const git = gitDirectory(clone);
@@ -26,7 +26,7 @@ export function readCommit(clone: string): string | undefined {
   }
 }
 
-/** In a worktree or submodule `.git` is a file that names the directory. */
+/** In a worktree or submodule `.git` is a file that contains the directory's path. */
 function gitDirectory(clone: string): string {
   const place = path.join(clone, ".git");
   try {

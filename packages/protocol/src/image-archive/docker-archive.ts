@@ -2,10 +2,10 @@ import { fields, type ImageFiles, list } from "./image-files.ts";
 import { ImageRefused } from "./image-refused.ts";
 import type { Image } from "./image.ts";
 
-/** The image of `docker save`: `manifest.json` says which files are its config and its layers. */
+/** Reads the image of `docker save`: `manifest.json` names its config and its layers. */
 export async function readDockerImage(files: ImageFiles): Promise<Image> {
   const images = list(await files.json(files.file("manifest.json"), "manifest.json"), "manifest.json");
-  if (images.length !== 1) throw new ImageRefused(`it holds ${images.length} images; a release is one`);
+  if (images.length !== 1) throw new ImageRefused(`it contains ${images.length} images, but a release has one`);
   const { Config, Layers } = fields(images[0], "manifest.json[0]");
   const layers = list(Layers ?? [], "manifest.json[0].Layers");
   return await files.image(
@@ -15,6 +15,6 @@ export async function readDockerImage(files: ImageFiles): Promise<Image> {
 }
 
 function nameOf(value: unknown, what: string): string {
-  if (typeof value !== "string") throw new ImageRefused(`${what} is no file name`);
+  if (typeof value !== "string") throw new ImageRefused(`${what} is not a file name`);
   return value;
 }

@@ -4,21 +4,21 @@ import { ImageRefused } from "./image-refused.ts";
 import type { Image, ImageLayer } from "./image.ts";
 import type { TarContents, TarFile } from "./tar-scan.ts";
 
-/** Reads the archive, or bytes `start` to `end` of it, both included. */
+/** Reads the archive, or its bytes `start` to `end` inclusive. */
 export type ReadRange = (range?: { start: number; end: number }) => Promise<Readable>;
 export type Fields = Record<string, unknown>;
 
-/** Of the documents that describe an image. */
+/** Size limit of the documents that describe an image. */
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 const DOCUMENTS_MAX = 400;
-/** Docker builds no more than 127. */
+/** Docker builds at most 127. */
 const LAYERS_MAX = 512;
 const LINKS_MAX = 8;
 const DIGEST = /^sha256:([0-9a-f]{64})$/;
 const NAMED_BY_DIGEST = /^(?:blobs\/sha256\/([0-9a-f]{64})|([0-9a-f]{64})\.json)$/;
 const COMPRESSED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
 
-/** The files of an image's archive, and the documents in them. */
+/** The files of an image's archive, and the JSON documents in them. */
 export class ImageFiles {
   readonly #contents: TarContents;
   readonly #read: ReadRange;
@@ -33,12 +33,11 @@ export class ImageFiles {
     return this.#contents.files.has(name) || this.#contents.links.has(name);
   }
 
-  /** Whoever names a file by a digest has to mean it, also where nothing refers to the file. */
+  /** A file named by a digest must have that digest, even if nothing refers to it. */
   checkNames(): void {
     for (const [name, { sha256 }] of this.#contents.files) {
       const match = NAMED_BY_DIGEST.exec(name);
-      if (match !== null && sha256 !== (match[1] ?? match[2]))
-        throw new ImageRefused(`the bytes of ${name} have another digest: ${sha256}`);
+      if (match !== null && sha256 !== (match[1] ?? match[2])) throw new ImageRefused(`the digest of ${name} does not match: ${sha256}`);
     }
   }
 
@@ -54,36 +53,36 @@ export class ImageFiles {
     throw new ImageRefused(`it has no file ${JSON.stringify(name.slice(0, 100))}`);
   }
 
-  /** The blob that an OCI descriptor means. */
+  /** Returns the blob of an OCI descriptor. */
   blob(descriptor: unknown, what: string): TarFile {
     const { digest, size } = fields(descriptor, what);
     const hex = typeof digest === "string" ? DIGEST.exec(digest)?.[1] : undefined;
     if (hex === undefined) throw new ImageRefused(`${what} has no sha256 digest`);
     const file = this.file(`blobs/sha256/${hex}`);
-    if (file.sha256 !== hex) throw new ImageRefused(`the bytes of ${what} have another digest: ${file.sha256}`);
+    if (file.sha256 !== hex) throw new ImageRefused(`the digest of ${what} does not match: ${file.sha256}`);
     if (size !== file.size) throw new ImageRefused(`${what} has ${file.size} bytes, not ${String(size).slice(0, 30)}`);
     return file;
   }
 
-  /** The JSON in a file. */
+  /** Returns the JSON in a file. */
   async json({ start, size }: TarFile, what: string): Promise<unknown> {
     this.#documents += 1;
-    if (this.#documents > DOCUMENTS_MAX) throw new ImageRefused(`more than ${DOCUMENTS_MAX} of its documents would have to be read`);
-    if (size > DOCUMENT_BYTES_MAX) throw new ImageRefused(`${what} has ${size} bytes; ${DOCUMENT_BYTES_MAX} are possible`);
+    if (this.#documents > DOCUMENTS_MAX) throw new ImageRefused(`it has more than ${DOCUMENTS_MAX} documents`);
+    if (size > DOCUMENT_BYTES_MAX) throw new ImageRefused(`${what} has ${size} bytes; the limit is ${DOCUMENT_BYTES_MAX}`);
     const bytes = size === 0 ? Buffer.alloc(0) : await buffer(await this.#read({ start, end: start + size - 1 }));
     try {
       return JSON.parse(bytes.toString("utf8"));
     } catch {
-      throw new ImageRefused(`${what} is no JSON`);
+      throw new ImageRefused(`${what} is not valid JSON`);
     }
   }
 
-  /** The image of a config and its layers, from the lowest to the topmost. */
+  /** Returns the image of a config and its layers, from lowest to topmost. */
   async image(config: TarFile, layers: readonly TarFile[], platform?: string): Promise<Image> {
     const content = fields(await this.json(config, "the image's config"), "the image's config");
     const diff_ids = list(fields(content["rootfs"], "rootfs of the image's config")["diff_ids"], "rootfs.diff_ids of the image's config");
     if (diff_ids.length !== layers.length || layers.length > LAYERS_MAX)
-      throw new ImageRefused(`it has ${layers.length} layers, and its config ${diff_ids.length}; ${LAYERS_MAX} are possible`);
+      throw new ImageRefused(`it has ${layers.length} layers but its config lists ${diff_ids.length}; the limit is ${LAYERS_MAX}`);
     const own = [content["os"], content["architecture"], content["variant"]].filter((part) => typeof part === "string" && part !== "");
     return {
       platform: platform ?? (own.length >= 2 ? own.join("/").slice(0, 100) : ""),
@@ -94,11 +93,11 @@ export class ImageFiles {
 
   #layer(layer: TarFile, diff_id: unknown, index: number): ImageLayer {
     const hex = typeof diff_id === "string" ? DIGEST.exec(diff_id)?.[1] : undefined;
-    if (hex === undefined) throw new ImageRefused(`rootfs.diff_ids[${index}] of the image's config is no sha256 digest`);
-    // What a compressed layer holds, who unpacks it finds out.
+    if (hex === undefined) throw new ImageRefused(`rootfs.diff_ids[${index}] of the image's config is not a sha256 digest`);
+    // A compressed layer's content is verified when it is unpacked.
     const compressed = COMPRESSED.some((magic) => magic.equals(layer.head.subarray(0, magic.length)));
     if (!compressed && layer.sha256 !== hex)
-      throw new ImageRefused(`layer ${index + 1} has another digest than the image's config says: ${layer.sha256}`);
+      throw new ImageRefused(`the digest of layer ${index + 1} does not match the image's config: ${layer.sha256}`);
     return { ...part(layer), diff_id: hex };
   }
 }
@@ -106,11 +105,11 @@ export class ImageFiles {
 const part = ({ sha256, size, start }: TarFile) => ({ sha256, size, start });
 
 export function fields(value: unknown, what: string): Fields {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new ImageRefused(`${what} is no object`);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new ImageRefused(`${what} is not an object`);
   return value as Fields;
 }
 
 export function list(value: unknown, what: string): unknown[] {
-  if (!Array.isArray(value)) throw new ImageRefused(`${what} is no list`);
+  if (!Array.isArray(value)) throw new ImageRefused(`${what} is not a list`);
   return value;
 }

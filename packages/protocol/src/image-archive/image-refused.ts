@@ -1,4 +1,4 @@
-/** What was uploaded says that it is an image, and is none that could be given to a robot. The message completes "its archive is refused:". */
+/** An uploaded archive claims to contain an image but has none that a robot can run. The message completes "its archive is refused:". */
 export class ImageRefused extends Error {
   constructor(message: string) {
     super(message);

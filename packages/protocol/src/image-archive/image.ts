@@ -1,9 +1,9 @@
-/** A part of an image, and where in its archive it lies: its bytes are never stored a second time. */
+/** A part of an image, referenced by its position in the archive so that its bytes are not stored twice. */
 export interface ImagePart {
   sha256: string;
   /** bytes */
   size: number;
-  /** Of its first byte in the archive. */
+  /** Offset of its first byte in the archive. */
   start: number;
 }
 
@@ -12,11 +12,11 @@ export interface ImageLayer extends ImagePart {
   diff_id: string;
 }
 
-/** An image as its archive describes it, every digest checked against the bytes. */
+/** An image as its archive describes it, with every digest verified. */
 export interface Image {
-  /** `os/architecture` or `os/architecture/variant`; "" when nothing tells. */
+  /** `os/architecture` or `os/architecture/variant`; "" if unknown. */
   platform: string;
   config: ImagePart;
-  /** From the lowest to the topmost. */
+  /** From lowest to topmost. */
   layers: ImageLayer[];
 }

@@ -3,7 +3,7 @@ import { ImageRefused } from "./image-refused.ts";
 import type { Image } from "./image.ts";
 import type { TarFile } from "./tar-scan.ts";
 
-/** An index may hold another one, which holds the platforms' manifests; nobody writes more. */
+/** An index may contain another index with the platforms' manifests; deeper nesting does not occur in practice. */
 const DEPTH_MAX = 4;
 const PLATFORMS_MAX = 32;
 const DESCRIPTORS_MAX = 256;
@@ -13,14 +13,14 @@ interface Found {
   platform: string | undefined;
 }
 
-/** The images of an OCI archive, one for each platform. */
+/** Returns the images of an OCI archive, one per platform. */
 export async function readOciImages(files: ImageFiles): Promise<Image[]> {
   const layout = fields(await files.json(files.file("oci-layout"), "oci-layout"), "oci-layout");
-  if (layout["imageLayoutVersion"] !== "1.0.0") throw new ImageRefused("its oci-layout is not of version 1.0.0");
+  if (layout["imageLayoutVersion"] !== "1.0.0") throw new ImageRefused("its oci-layout is not version 1.0.0");
   const found = new Map<string, Found>();
   await collect(files, files.file("index.json"), "index.json", found, DEPTH_MAX);
-  if (found.size === 0) throw new ImageRefused("its index names no image");
-  if (found.size > PLATFORMS_MAX) throw new ImageRefused(`its index names ${found.size} images; ${PLATFORMS_MAX} are possible`);
+  if (found.size === 0) throw new ImageRefused("its index lists no image");
+  if (found.size > PLATFORMS_MAX) throw new ImageRefused(`its index lists ${found.size} images; the limit is ${PLATFORMS_MAX}`);
   const images: Image[] = [];
   for (const { manifest, platform } of found.values()) {
     const { config, layers } = fields(await files.json(manifest, "a manifest"), "a manifest");
@@ -29,15 +29,15 @@ export async function readOciImages(files: ImageFiles): Promise<Image[]> {
   }
   const platforms = new Set(images.map((image) => image.platform));
   if (platforms.size < images.length)
-    throw new ImageRefused(`it holds ${images.length} images for ${platforms.size} platforms; a release is one`);
+    throw new ImageRefused(`it contains ${images.length} images for ${platforms.size} platforms, but a release has one per platform`);
   return images;
 }
 
 async function collect(files: ImageFiles, index: TarFile, what: string, found: Map<string, Found>, depth: number): Promise<void> {
-  if (depth === 0) throw new ImageRefused("its index is nested too deep");
+  if (depth === 0) throw new ImageRefused("its index is nested too deeply");
   const manifests = list(fields(await files.json(index, what), what)["manifests"], `manifests of ${what}`);
   if (manifests.length > DESCRIPTORS_MAX)
-    throw new ImageRefused(`${what} names ${manifests.length} manifests; ${DESCRIPTORS_MAX} are possible`);
+    throw new ImageRefused(`${what} lists ${manifests.length} manifests; the limit is ${DESCRIPTORS_MAX}`);
   for (const [at, value] of manifests.entries()) {
     const descriptor = fields(value, `manifests[${at}] of ${what}`);
     if (isAttestation(descriptor)) continue;
@@ -45,12 +45,12 @@ async function collect(files: ImageFiles, index: TarFile, what: string, found: M
     const holds = fields(await files.json(file, "a manifest"), "a manifest");
     if (Array.isArray(holds["manifests"])) await collect(files, file, "a nested index", found, depth - 1);
     else if (!found.has(file.sha256)) found.set(file.sha256, { manifest: file, platform: platformOf(descriptor) });
-    // The same image under several names is one.
-    if (found.size > PLATFORMS_MAX) throw new ImageRefused(`its index names more than ${PLATFORMS_MAX} images`);
+    // One image under several names counts once.
+    if (found.size > PLATFORMS_MAX) throw new ImageRefused(`its index lists more than ${PLATFORMS_MAX} images`);
   }
 }
 
-/** What a builder says of how it built; beside the images, and none itself. */
+/** Returns whether a manifest is a builder's attestation, which is stored beside the images. */
 function isAttestation({ annotations, platform }: Fields): boolean {
   const said = annotations === undefined ? {} : fields(annotations, "annotations");
   const { os } = platform === undefined ? {} : fields(platform, "platform");
@@ -62,6 +62,6 @@ function platformOf({ platform }: Fields): string | undefined {
   const { os, architecture, variant } = fields(platform, "platform");
   const parts = [os, architecture, ...(variant === undefined ? [] : [variant])];
   const names = parts.filter((part) => typeof part === "string" && /^[A-Za-z0-9._-]{1,30}$/.test(part));
-  if (names.length < parts.length) throw new ImageRefused("a platform of its index is none");
+  if (names.length < parts.length) throw new ImageRefused("its index contains an invalid platform");
   return names.join("/");
 }

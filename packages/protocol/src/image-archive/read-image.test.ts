@@ -23,7 +23,7 @@ function* pieces(bytes: Buffer, size: number): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 }
 
-/** The bytes in the archive that a part names are those of its digest. */
+/** The bytes of each part in the archive have the stated digest. */
 function holds(archive: Buffer, images: readonly Image[] | undefined): void {
   for (const { config, layers } of images ?? []) {
     for (const { start, size, sha256 } of [config, ...layers]) assert.equal(digest(archive.subarray(start, start + size)), sha256);
@@ -32,7 +32,7 @@ function holds(archive: Buffer, images: readonly Image[] | undefined): void {
 
 const LAYERS = [Buffer.from("base layer"), Buffer.alloc(70_000, "middle"), Buffer.from("top")];
 
-test("of a docker archive it is known where its config and layers lie", LIMIT, async () => {
+test("locates the config and layers of a docker archive", LIMIT, async () => {
   const archive = dockerArchive(LAYERS);
   const images = await read(archive);
   holds(archive, images);
@@ -46,7 +46,7 @@ test("of a docker archive it is known where its config and layers lie", LIMIT, a
   );
 });
 
-test("an image without layers, and one that has a layer twice, are images", LIMIT, async () => {
+test("accepts an image without layers and one with a repeated layer", LIMIT, async () => {
   assert.deepEqual((await read(dockerArchive([])))?.[0]?.layers, []);
   const twice = await read(dockerArchive([LAYERS[0]!, LAYERS[0]!]));
   assert.deepEqual(
@@ -55,7 +55,7 @@ test("an image without layers, and one that has a layer twice, are images", LIMI
   );
 });
 
-test("a layer that is a link to another one is that one", LIMIT, async () => {
+test("resolves a layer that links to another one", LIMIT, async () => {
   const layer = LAYERS[0]!;
   const config = configOf([layer, layer]);
   const manifest = json([{ Config: "c.json", Layers: ["a/layer.tar", "b/layer.tar"] }]);
@@ -73,7 +73,7 @@ test("a layer that is a link to another one is that one", LIMIT, async () => {
   }
 });
 
-test("of an OCI archive the compressed layers are known with the digests of what they hold", LIMIT, async () => {
+test("reads the compressed layers of an OCI archive with the digests of their content", LIMIT, async () => {
   for (const nested of [false, true]) {
     const archive = tarOf(ociEntries([{ layers: LAYERS, platform: { os: "linux", architecture: "arm64" } }], nested));
     const images = await read(archive);
@@ -85,7 +85,7 @@ test("of an OCI archive the compressed layers are known with the digests of what
   }
 });
 
-test("an OCI archive for two platforms holds two images", LIMIT, async () => {
+test("returns two images for an OCI archive with two platforms", LIMIT, async () => {
   const archive = tarOf(
     ociEntries([
       { layers: LAYERS, platform: { os: "linux", architecture: "amd64" } },
@@ -103,7 +103,7 @@ test("an OCI archive for two platforms holds two images", LIMIT, async () => {
   );
 });
 
-test("a name and a size that only an extended header says are taken from there", LIMIT, async () => {
+test("reads name and size from an extended header", LIMIT, async () => {
   const [layer, ...rest] = dockerEntries([LAYERS[1]!]).filter(({ type }) => type === undefined);
   const long: TarEntry[] = [
     { name: "././@LongLink", type: "L", content: "manifest.json\0" },
@@ -126,7 +126,7 @@ const without = (entries: readonly TarEntry[], name: RegExp): TarEntry[] => entr
 const manifestOf = (value: unknown): TarEntry[] => [...without(docker, /^manifest/), { name: "manifest.json", content: json(value) }];
 const indexOf = (...manifests: unknown[]): TarEntry[] => [...without(oci, /^index/), { name: "index.json", content: json({ manifests }) }];
 const blobOf = (content: Buffer): TarEntry => ({ name: `blobs/sha256/${digest(content)}`, content });
-/** An index that names itself cannot be made; one level after the other, each named many times, can. */
+/** An index cannot contain its own digest, but nested levels that each list the next many times are possible. */
 function deep(levels: number, times: number): TarEntry[] {
   let inner = json({ manifests: [], level: 0 });
   const blobs = [blobOf(inner)];
@@ -139,13 +139,13 @@ function deep(levels: number, times: number): TarEntry[] {
 
 const hostile: readonly [string, Buffer, RegExp][] = [
   ["a tar archive of something else", tarOf([{ name: "robofleet.json", content: "{}" }]), /neither a manifest\.json .* nor an index\.json/],
-  ["a name that leads out", tarOf([{ name: "../manifest.json", content: "[]" }]), /leads out/],
-  ["a name from the root", tarOf([{ name: "/etc/passwd", content: "x" }]), /leads out/],
-  ["a name that leads out, in an extended header", tarOf([pax({ path: "a/../../x" }), { name: "a" }]), /leads out/],
-  ["a link that leads out", tarOf([...docker, { name: "a/b", type: "2", link: "../../x" }]), /leads out/],
-  ["a link to the root", tarOf([...docker, { name: "a", type: "2", link: "/etc/shadow" }]), /leads out/],
+  ["a name that leads outside the archive", tarOf([{ name: "../manifest.json", content: "[]" }]), /leads outside/],
+  ["an absolute name", tarOf([{ name: "/etc/passwd", content: "x" }]), /leads outside/],
+  ["a name that leads outside the archive, in an extended header", tarOf([pax({ path: "a/../../x" }), { name: "a" }]), /leads outside/],
+  ["a link that leads outside the archive", tarOf([...docker, { name: "a/b", type: "2", link: "../../x" }]), /leads outside/],
+  ["a link with an absolute target", tarOf([...docker, { name: "a", type: "2", link: "/etc/shadow" }]), /leads outside/],
   [
-    "links in a circle",
+    "circular links",
     tarOf([
       { name: "manifest.json", type: "2", link: "b" },
       { name: "b", type: "2", link: "manifest.json" },
@@ -160,32 +160,36 @@ const hostile: readonly [string, Buffer, RegExp][] = [
     tarOf([{ name: "x", type: "x", content: Buffer.alloc(70_000) }]),
     /extended header has 70000 bytes/,
   ],
-  ["an archive that was cut", tarOf(docker).subarray(0, 5_000), /cut off|larger than the archive/],
+  ["a truncated archive", tarOf(docker).subarray(0, 5_000), /truncated|larger than the archive/],
   ["too many entries", tarOf(Array.from({ length: 10_001 }, (_, index) => ({ name: `f${index}` }))), /more than 10000 entries/],
-  ["one name with two contents", tarOf([...docker, { name: "manifest.json", content: "[]" }]), /there twice/],
-  ["a blob whose bytes are others", tarOf([...oci, { name: `blobs/sha256/${"a".repeat(64)}`, content: "x" }]), /another digest/],
-  ["a config whose bytes are others", tarOf([...docker, { name: `${"a".repeat(64)}.json`, content: "{}" }]), /another digest/],
+  ["a name with two contents", tarOf([...docker, { name: "manifest.json", content: "[]" }]), /occurs twice/],
+  ["a blob with a wrong digest", tarOf([...oci, { name: `blobs/sha256/${"a".repeat(64)}`, content: "x" }]), /digest of .* does not match/],
+  ["a config with a wrong digest", tarOf([...docker, { name: `${"a".repeat(64)}.json`, content: "{}" }]), /digest of .* does not match/],
   [
-    "a layer whose bytes are others",
+    "a layer with a wrong digest",
     tarOf(docker.map((entry) => (entry.content === LAYERS[2] ? { ...entry, content: "changed" } : entry))),
-    /layer 3 has another digest/,
+    /digest of layer 3 does not match/,
   ],
-  ["several images", tarOf(manifestOf([{}, {}])), /holds 2 images/],
-  ["a manifest that is no JSON", tarOf([{ name: "manifest.json", content: "{" }]), /is no JSON/],
-  ["a manifest that is an object", tarOf(manifestOf({})), /manifest\.json is no list/],
-  ["a config that is not there", tarOf(manifestOf([{ Config: "nowhere.json", Layers: [] }])), /has no file "nowhere\.json"/],
-  ["a config by no name", tarOf(manifestOf([{ Config: 1, Layers: [] }])), /Config is no file name/],
-  ["more layers than the config says", tarOf(manifestOf([{ Config: `${digest(config)}.json`, Layers: [] }])), /0 layers, and its config 3/],
+  ["several images", tarOf(manifestOf([{}, {}])), /contains 2 images/],
+  ["a manifest that is not JSON", tarOf([{ name: "manifest.json", content: "{" }]), /is not valid JSON/],
+  ["a manifest that is an object", tarOf(manifestOf({})), /manifest\.json is not a list/],
+  ["a missing config", tarOf(manifestOf([{ Config: "nowhere.json", Layers: [] }])), /has no file "nowhere\.json"/],
+  ["a config without a name", tarOf(manifestOf([{ Config: 1, Layers: [] }])), /Config is not a file name/],
+  [
+    "fewer layers than the config lists",
+    tarOf(manifestOf([{ Config: `${digest(config)}.json`, Layers: [] }])),
+    /0 layers but its config lists 3/,
+  ],
   [
     "a config without digests",
     tarOf([{ name: "c", content: "{}" }, ...manifestOf([{ Config: "c", Layers: [] }])]),
-    /rootfs of the image's config is no object/,
+    /rootfs of the image's config is not an object/,
   ],
-  ["an index without images", tarOf(indexOf()), /names no image/],
-  ["an index of something that is not there", tarOf(indexOf({ digest: `sha256:${"b".repeat(64)}`, size: 1 })), /has no file/],
+  ["an index without images", tarOf(indexOf()), /lists no image/],
+  ["an index with a missing manifest", tarOf(indexOf({ digest: `sha256:${"b".repeat(64)}`, size: 1 })), /has no file/],
   ["a digest that is a path", tarOf(indexOf({ digest: "sha256:../../../etc/passwd", size: 1 })), /no sha256 digest/],
   [
-    "a descriptor of another size",
+    "a descriptor with a wrong size",
     tarOf(
       oci.map((entry) =>
         entry.name === "index.json" ? { ...entry, content: Buffer.from(String(entry.content).replace(/"size":\d+/, '"size":1')) } : entry,
@@ -193,17 +197,17 @@ const hostile: readonly [string, Buffer, RegExp][] = [
     ),
     /bytes, not 1$/,
   ],
-  ["an index that is nested too deep", tarOf(deep(6, 1)), /nested too deep/],
-  ["an index that names more than can be read", tarOf(deep(3, 200)), /more than 400 of its documents/],
+  ["an index that is nested too deeply", tarOf(deep(6, 1)), /nested too deeply/],
+  ["an index with too many documents", tarOf(deep(3, 200)), /more than 400 documents/],
   [
-    "an OCI archive of another version",
+    "an OCI archive with an unsupported version",
     tarOf([...without(oci, /oci-layout/), { name: "oci-layout", content: '{"imageLayoutVersion":"9"}' }]),
     /version 1\.0\.0/,
   ],
 ];
 
 for (const [what, archive, message] of hostile) {
-  test(`an archive is refused: ${what}`, LIMIT, async () => {
+  test(`rejects an archive: ${what}`, LIMIT, async () => {
     await assert.rejects(read(archive), (error: unknown) => {
       assert.ok(error instanceof ImageRefused, String(error));
       assert.match(error.message, message);
@@ -212,7 +216,7 @@ for (const [what, archive, message] of hostile) {
   });
 }
 
-test("what is no tar archive is not taken for an image: text, zeros, gzip, nothing", LIMIT, async () => {
+test("returns undefined for text, zeros, gzip and empty input", LIMIT, async () => {
   for (const bytes of [
     Buffer.from("a text"),
     Buffer.alloc(5_000),
@@ -223,7 +227,7 @@ test("what is no tar archive is not taken for an image: text, zeros, gzip, nothi
     assert.equal(await read(bytes), undefined);
 });
 
-test("any image is found as it is, however its bytes come", LIMIT, async () => {
+test("reads any image regardless of chunk sizes", LIMIT, async () => {
   const layers = fc.array(
     fc.uint8Array({ maxLength: 2_000 }).map((bytes) => Buffer.from([0x61, ...bytes])),
     { maxLength: 6 },
@@ -242,7 +246,7 @@ test("any image is found as it is, however its bytes come", LIMIT, async () => {
   );
 });
 
-test("an archive with any bytes changed or cut off is refused, or names only bytes that are what it says", LIMIT, async () => {
+test("rejects a corrupted archive, or returns only parts with correct digests", LIMIT, async () => {
   const archives = [dockerArchive(LAYERS.slice(0, 2)), tarOf(oci)];
   const change = fc.record({ at: fc.nat(), to: fc.integer({ min: 0, max: 255 }) });
   let refused = 0;

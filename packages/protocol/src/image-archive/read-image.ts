@@ -6,9 +6,9 @@ import type { Image } from "./image.ts";
 import { scanTar } from "./tar-scan.ts";
 
 /**
- * The images in an archive as `docker save`, `podman save`, `buildx` or `skopeo` write it: one, or one for each platform.
- * undefined: the bytes are no tar archive at all. Throws ImageRefused for an archive that holds no image, several, or one
- * that is not what it says. Reads it once and keeps none of it.
+ * Reads the images of an archive written by `docker save`, `podman save`, `buildx` or `skopeo`: one, or one per platform. Returns undefined
+ * if the bytes are not a tar archive. Throws ImageRefused for an archive with no image, with several, or with inconsistent content. Reads
+ * the archive once as a stream without storing it.
  */
 export async function readImages(read: ReadRange, size: number): Promise<Image[] | undefined> {
   const stream = await read();
@@ -21,7 +21,7 @@ export async function readImages(read: ReadRange, size: number): Promise<Image[]
   if (contents === undefined) return undefined;
   const files = new ImageFiles(contents, read);
   files.checkNames();
-  // Newer Dockers write both forms: this one is the same for all, and names one image.
+  // Newer Docker versions write both formats; this one works for all versions and has one image.
   if (files.has("manifest.json")) return [await readDockerImage(files)];
   if (files.has("index.json")) return await readOciImages(files);
   throw new ImageRefused("it has neither a manifest.json (docker save) nor an index.json (OCI)");

@@ -5,9 +5,9 @@ export type TarType = "file" | "directory" | "symlink" | "hard_link" | "pax" | "
 export interface TarHeader {
   type: TarType;
   name: string;
-  /** What a link leads to; "" for others. */
+  /** Target of a link; "" for other entries. */
   link: string;
-  /** bytes that follow, without padding */
+  /** Bytes of content, without padding. */
   size: number;
 }
 
@@ -28,13 +28,13 @@ const CHECKSUM_BYTES = 8;
 const SPACE = 0x20;
 const BASE_256 = 0x80;
 
-/** Up to the first NUL. */
+/** Returns the text up to the first NUL. */
 export function textAt(block: Buffer, at: number, length: number): string {
   const end = block.indexOf(0, at);
   return block.toString("utf8", at, end === -1 ? at + length : Math.min(end, at + length));
 }
 
-/** The header in a block of 512 bytes; undefined when its checksum says that it is none. */
+/** Parses the header in a 512-byte block; undefined if the checksum is wrong. */
 export function readHeader(block: Buffer): TarHeader | undefined {
   const checksum = octal(textAt(block, CHECKSUM_AT, CHECKSUM_BYTES));
   let sum = 0;
@@ -44,7 +44,7 @@ export function readHeader(block: Buffer): TarHeader | undefined {
   const prefix = textAt(block, 257, 6) === "ustar" && block[263] === 0x30 ? textAt(block, 345, 155) : "";
   const name = textAt(block, 0, 100);
   const size = sizeAt(block);
-  // Only files and extended headers are followed by bytes, whatever others say.
+  // Only files and extended headers have content, whatever size other headers state.
   const has_bytes =
     type === "file" || type === "pax" || type === "global" || type === "long_name" || type === "long_link" || type === "other";
   return {
@@ -55,17 +55,17 @@ export function readHeader(block: Buffer): TarHeader | undefined {
   };
 }
 
-/** Octal digits, or from 8 GiB on a number in the eleven bytes after one that says so. */
+/** Octal digits, or from 8 GiB on a binary number in eleven bytes after a marker byte. */
 function sizeAt(block: Buffer): number {
   const first = block[124] ?? 0;
   if ((first & BASE_256) === 0) {
     const size = octal(textAt(block, 124, 12));
-    if (size === undefined) throw new ImageRefused("an entry's size is no number");
+    if (size === undefined) throw new ImageRefused("an entry's size is not a number");
     return size;
   }
   if (first !== BASE_256) throw new ImageRefused("an entry's size is negative");
   const size = block.subarray(125, 136).reduce((sum, byte) => sum * 256 + byte, 0);
-  if (!Number.isSafeInteger(size)) throw new ImageRefused("an entry's size is no number");
+  if (!Number.isSafeInteger(size)) throw new ImageRefused("an entry's size is not a number");
   return size;
 }
 
@@ -74,25 +74,28 @@ function octal(text: string): number | undefined {
   return digits === "" ? 0 : /^[0-7]{1,15}$/.test(digits) ? Number.parseInt(digits, 8) : undefined;
 }
 
-/** The fields of an extended header that say something of an entry: `length key=value\n`, again and again. */
+/**
+ * Parses the fields of an extended header that override the entry's: repeated `length key=value\
+ * `.
+ */
 export function readPax(content: Buffer): { name?: string; link?: string; size?: number } {
   const said: { name?: string; link?: string; size?: number } = {};
   for (let at = 0; at < content.length;) {
     const space = content.indexOf(SPACE, at);
     const digits = space === -1 ? "" : content.toString("latin1", at, space);
     const length = /^[1-9]\d{0,6}$/.test(digits) ? Number(digits) : 0;
-    if (length < digits.length + 3 || at + length > content.length) throw new ImageRefused("an extended header is broken");
+    if (length < digits.length + 3 || at + length > content.length) throw new ImageRefused("an extended header is malformed");
     const field = content.toString("utf8", space + 1, at + length - 1);
     const equals = field.indexOf("=");
-    if (equals === -1) throw new ImageRefused("an extended header is broken");
+    if (equals === -1) throw new ImageRefused("an extended header is malformed");
     const [key, value] = [field.slice(0, equals), field.slice(equals + 1)];
     if (key === "path") said.name = value;
     if (key === "linkpath") said.link = value;
     if (key === "size") {
-      if (!/^\d{1,15}$/.test(value)) throw new ImageRefused("an entry's size is no number");
+      if (!/^\d{1,15}$/.test(value)) throw new ImageRefused("an entry's size is not a number");
       said.size = Number(value);
     }
-    if (key.startsWith("GNU.sparse.")) throw new ImageRefused("it has a file with holes");
+    if (key.startsWith("GNU.sparse.")) throw new ImageRefused("it has a sparse file (with holes)");
     at += length;
   }
   return said;

@@ -2,35 +2,34 @@ import { createHash } from "node:crypto";
 import { ImageRefused } from "./image-refused.ts";
 import { type TarHeader, readHeader, readPax, textAt } from "./tar-header.ts";
 
-/** An image has some hundred files at most: three for each of its layers, in the older of its forms. */
+/** An image has a few hundred files at most: three per layer in the older format. */
 const ENTRIES_MAX = 10_000;
 const BLOCK_BYTES = 512;
-/** Of an extended header: names and numbers. */
+/** Size limit of an extended header, which contains names and numbers. */
 const EXTENSION_BYTES_MAX = 64 * 1024;
 const NAME_CHARACTERS_MAX = 1_024;
 const HEAD_BYTES = 4;
 
 export interface TarFile {
-  /** Where its bytes begin in the archive. */
+  /** Offset of its content in the archive. */
   start: number;
   /** bytes */
   size: number;
-  /** Of its bytes, lower-case hex. */
+  /** SHA-256 of the content, lower-case hex. */
   sha256: string;
-  /** Its first bytes, by which a compression is known. */
+  /** The first bytes of the content, to detect compression. */
   head: Buffer;
 }
 
 export interface TarContents {
   files: Map<string, TarFile>;
-  /** Symbolic and hard links within the archive: name to name. */
+  /** Symbolic and hard links within the archive: name to target name. */
   links: Map<string, string>;
 }
 
 /**
- * Reads a tar archive once, from its beginning to its end, and keeps no more of it than where its files lie and what their
- * digests are. undefined: this is no tar archive. Throws ImageRefused for one that is broken, has names that lead out of it,
- * or more entries than an image has.
+ * Scans a tar archive in one pass and records only the positions and digests of its files. Returns undefined if it is not a tar archive.
+ * Throws ImageRefused if it is malformed, has names that lead outside, or has more entries than an image can have.
  */
 export async function scanTar(stream: AsyncIterable<Buffer>, archive_bytes: number): Promise<TarContents | undefined> {
   const reader = new Reader(stream);
@@ -38,7 +37,7 @@ export async function scanTar(stream: AsyncIterable<Buffer>, archive_bytes: numb
   for (let entries = 0; ;) {
     const next = await readEntry(reader, archive_bytes);
     if (entries === 0 && (next === "no_tar" || next === "end")) return undefined;
-    if (next === "no_tar") throw new ImageRefused(`at byte ${reader.position - BLOCK_BYTES} there is no header of an entry`);
+    if (next === "no_tar") throw new ImageRefused(`at byte ${reader.position - BLOCK_BYTES} there is no valid entry header`);
     if (next === "end") {
       await reader.pass(Infinity);
       return contents;
@@ -51,13 +50,13 @@ export async function scanTar(stream: AsyncIterable<Buffer>, archive_bytes: numb
 
 type Entry = Pick<TarHeader, "type" | "name" | "link" | "size">;
 
-/** The next entry, with what the extended headers before it say. The reader stands at its content then. */
+/** Returns the next entry, with the fields of preceding extended headers. The reader is then at the entry's content. */
 async function readEntry(reader: Reader, archive_bytes: number): Promise<Entry | "end" | "no_tar"> {
   const said: Partial<Entry> = {};
   for (;;) {
     const block = await reader.take(BLOCK_BYTES);
     if (block === undefined || block.every((byte) => byte === 0)) {
-      if (Object.keys(said).length > 0) throw new ImageRefused("it is cut off");
+      if (Object.keys(said).length > 0) throw new ImageRefused("it is truncated");
       return "end";
     }
     const header = readHeader(block);
@@ -70,7 +69,7 @@ async function readEntry(reader: Reader, archive_bytes: number): Promise<Entry |
     }
     if (header.size > EXTENSION_BYTES_MAX) throw new ImageRefused(`an extended header has ${header.size} bytes`);
     const content = await reader.take(padded(header.size));
-    if (content === undefined) throw new ImageRefused("it is cut off");
+    if (content === undefined) throw new ImageRefused("it is truncated");
     const text = content.subarray(0, header.size);
     if (type === "pax") Object.assign(said, readPax(text));
     if (type === "long_name") said.name = textAt(text, 0, text.length);
@@ -96,26 +95,26 @@ async function keepEntry(reader: Reader, { type, name, link, size }: Entry, { fi
     const file: TarFile = { start, size, sha256: hash.digest("hex"), head };
     const before = files.get(name);
     if (links.has(name) || (before !== undefined && before.sha256 !== file.sha256))
-      throw new ImageRefused(`entry ${shown(name)} is there twice, with different contents`);
+      throw new ImageRefused(`entry ${shown(name)} occurs twice with different contents`);
     files.set(name, file);
     return;
   }
-  if (files.has(name) || links.has(name)) throw new ImageRefused(`entry ${shown(name)} is there twice`);
-  // A hard link names an entry, a symbolic one leads there from where it lies.
+  if (files.has(name) || links.has(name)) throw new ImageRefused(`entry ${shown(name)} occurs twice`);
+  // A hard link contains an entry's full name, a symbolic link is relative to its own directory.
   const from = type === "hard_link" || link.startsWith("/") ? "" : `${name.split("/").slice(0, -1).join("/")}/`;
   links.set(name, plainName(from === "/" ? link : `${from}${link}`));
   await reader.pass(padded(size));
 }
 
-/** The name without `.`, and without `..` where that stays inside. Throws for one that leads out of the archive. */
+/** Normalizes a name: removes `.`, and `..` if it stays inside. Throws for a name that leads outside the archive. */
 function plainName(name: string): string {
-  if (name.length > NAME_CHARACTERS_MAX || name.includes("\0")) throw new ImageRefused(`entry ${shown(name)} has no possible name`);
-  if (name.startsWith("/")) throw new ImageRefused(`entry ${shown(name)} leads out of the archive`);
+  if (name.length > NAME_CHARACTERS_MAX || name.includes("\0")) throw new ImageRefused(`entry ${shown(name)} has an invalid name`);
+  if (name.startsWith("/")) throw new ImageRefused(`entry ${shown(name)} leads outside the archive`);
   const parts: string[] = [];
   for (const part of name.split("/")) {
     if (part === "" || part === ".") continue;
     if (part !== "..") parts.push(part);
-    else if (parts.pop() === undefined) throw new ImageRefused(`entry ${shown(name)} leads out of the archive`);
+    else if (parts.pop() === undefined) throw new ImageRefused(`entry ${shown(name)} leads outside the archive`);
   }
   return parts.join("/");
 }
@@ -123,7 +122,7 @@ function plainName(name: string): string {
 const shown = (name: string): string => JSON.stringify(name.slice(0, 100));
 const padded = (bytes: number): number => Math.ceil(bytes / BLOCK_BYTES) * BLOCK_BYTES;
 
-/** A stream, read in stretches of known length. Keeps one chunk of it. */
+/** Reads a stream in parts of known length, buffering one chunk. */
 class Reader {
   position = 0;
   readonly #chunks: AsyncIterator<Buffer>;
@@ -133,17 +132,17 @@ class Reader {
     this.#chunks = stream[Symbol.asyncIterator]();
   }
 
-  /** So many bytes; undefined when the stream ends before. */
+  /** Returns this many bytes; undefined if the stream ends earlier. */
   async take(bytes: number): Promise<Buffer | undefined> {
     const parts: Buffer[] = [];
     const missing = await this.#read(bytes, (chunk) => void parts.push(chunk));
     return missing > 0 ? undefined : Buffer.concat(parts);
   }
 
-  /** Hands so many bytes to `see`, or all that are left for Infinity. Throws when the stream ends before. */
+  /** Passes this many bytes to `see`, or all remaining bytes for Infinity. Throws if the stream ends earlier. */
   async pass(bytes: number, see: (chunk: Buffer) => void = () => {}): Promise<void> {
     const missing = await this.#read(bytes, see);
-    if (missing > 0 && missing < Infinity) throw new ImageRefused("it is cut off");
+    if (missing > 0 && missing < Infinity) throw new ImageRefused("it is truncated");
   }
 
   async #read(bytes: number, see: (chunk: Buffer) => void): Promise<number> {

@@ -13,11 +13,11 @@ const KIB = 1024;
 interface End {
   table: ChannelTable;
   queue: SendQueue;
-  /** Payload bytes of DATA that this end sent. */
+  /** Payload bytes of DATA sent by this end. */
   sent: () => number;
 }
 
-/** Two ends whose frames arrive at once; timers fire when a test says so. */
+/** Two ends whose frames arrive immediately; timers fire when a test triggers them. */
 function pair(sources: Record<string, StreamSource>): { server: End; robot: End; fire: () => void } {
   const timers = new Set<() => unknown>();
   const clock = {
@@ -61,7 +61,7 @@ const turns = async (count = 50): Promise<void> => {
   for (let i = 0; i < count; i += 1) await new Promise((resolve) => setImmediate(resolve));
 };
 
-/** Writes until the channel takes no more; answers the bytes that it took. */
+/** Writes until the channel refuses; returns the accepted bytes. */
 async function fill(channel: Channel, message = new Uint8Array(32 * KIB)): Promise<number> {
   let taken = 0;
   for (;;) {
@@ -71,7 +71,7 @@ async function fill(channel: Channel, message = new Uint8Array(32 * KIB)): Promi
   }
 }
 
-test("a channel is opened by kind with its parameters, carries messages both ways and ends for both", LIMIT, async () => {
+test("opens a channel by kind with parameters, carries messages both ways and closes both ends", LIMIT, async () => {
   const given: unknown[] = [];
   const { server } = pair({ echo: (channel, params) => (given.push(params), echo(channel, params)) });
   const channel = await server.table.open("echo", "shell", { cols: 80 });
@@ -82,7 +82,7 @@ test("a channel is opened by kind with its parameters, carries messages both way
   assert.equal(await channel.write(Buffer.from("more")), false);
 });
 
-test("a kind that the other end does not have is refused with 4410, a channel that is never answered after a while", LIMIT, async () => {
+test("refuses an unknown kind with 4410, and times out an unanswered channel with 4408", LIMIT, async () => {
   const { server, fire } = pair({});
   await assert.rejects(server.table.open("camera", "camera"), (error) => error instanceof ChannelRefused && error.code === 4410);
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -97,7 +97,7 @@ test("a kind that the other end does not have is refused with 4410, a channel th
   assert.deepEqual([server.table.size, mute.size], [0, 0]);
 });
 
-test("a receiver that does not read stops the sender within its window, and other channels go on", LIMIT, async () => {
+test("a receiver that does not read blocks the sender at its window while other channels continue", LIMIT, async () => {
   const kept: Channel[] = [];
   const { server } = pair({ echo, deaf: (channel) => void kept.push(channel) });
   const stuck = await server.table.open("deaf", "topics");
@@ -109,18 +109,18 @@ test("a receiver that does not read stops the sender within its window, and othe
     await other.write(new Uint8Array(64 * KIB).fill(i));
     assert.equal((await other.read())![0], i);
   }
-  // Once it reads, the rest comes.
+  // Once it reads, the rest arrives.
   let read = 0;
   while (read < taken) read += (await kept[0]!.read())!.length;
 });
 
-test("a writer can wait until what it wrote has left", LIMIT, async () => {
+test("a writer can wait until its data has been sent", LIMIT, async () => {
   const kept: Channel[] = [];
   const { server } = pair({ deaf: (channel) => void kept.push(channel) });
   const channel = await server.table.open("deaf", "camera");
   for (let sent = 0; sent < CHANNEL_WINDOW_BYTES; sent += 64 * KIB) await channel.write(new Uint8Array(64 * KIB));
   assert.equal(await channel.drained(), true);
-  // Taken into the queue, and beyond the credit.
+  // Accepted by the queue, beyond the credit.
   await channel.write(new Uint8Array(32 * KIB));
   const drained = channel.drained();
   assert.equal(await Promise.race([drained, turns().then(() => "waits")]), "waits");
@@ -132,25 +132,25 @@ test("a writer can wait until what it wrote has left", LIMIT, async () => {
   assert.deepEqual([await cut, await channel.drained()], [false, false]);
 });
 
-test("a message larger than the window goes through", LIMIT, async () => {
+test("delivers a message larger than the window", LIMIT, async () => {
   const { server } = pair({ echo });
   const channel = await server.table.open("echo", "camera");
   await channel.write(new Uint8Array(1024 * KIB).fill(3));
   assert.equal((await channel.read())!.length, 1024 * KIB);
 });
 
-test("a receiver that does not read is sent one message of many frames and its window, not message after message", LIMIT, async () => {
+test("sends at most one long message and one window to a receiver that does not read", LIMIT, async () => {
   const kept: Channel[] = [];
   const { server } = pair({ deaf: (channel) => void kept.push(channel) });
   const channel = await server.table.open("deaf", "camera");
   const message = new Uint8Array(133 * KIB);
   const taken = await fill(channel, message);
   assert.ok(server.sent() <= message.length + CHANNEL_WINDOW_BYTES, `${server.sent()} bytes were sent`);
-  // Once it reads, all of it comes.
+  // Once it reads, everything arrives.
   for (let read = 0; read < taken; read += message.length) assert.equal((await kept[0]!.read())!.length, message.length);
 });
 
-test("what was written before close arrives, what was written before reset may not; both tell why", LIMIT, async () => {
+test("delivers data written before close, may drop data written before reset, and reports both reasons", LIMIT, async () => {
   const ends: unknown[] = [];
   const read: number[] = [];
   const { server } = pair({
@@ -169,7 +169,7 @@ test("what was written before close arrives, what was written before reset may n
   await assert.rejects(server.table.open("leave", "topics"), /not today/);
 });
 
-test("the link's end ends every channel, and readers and writers learn it", LIMIT, async () => {
+test("closing the link closes every channel and resolves its readers and writers", LIMIT, async () => {
   const { server } = pair({ deaf: () => {} });
   const channel = await server.table.open("deaf", "topics");
   await fill(channel);
@@ -185,7 +185,7 @@ test("a link has a bounded number of channels", LIMIT, async () => {
   assert.ok(count >= CHANNELS_MAX && count <= CHANNELS_MAX + 2, `${count}`);
 });
 
-test("a channel that was closed with something left to send is forgotten when the other end resets it", LIMIT, async () => {
+test("removes a closed channel with unsent data when the other end resets it", LIMIT, async () => {
   const kept: Channel[] = [];
   const { server, robot } = pair({ deaf: (channel) => void kept.push(channel) });
   for (let i = 0; i < CHANNELS_MAX + 10; i += 1) {
@@ -198,14 +198,14 @@ test("a channel that was closed with something left to send is forgotten when th
   }
 });
 
-test("a peer that breaks the rules is told from one that is late", LIMIT, async () => {
+test("distinguishes a protocol violation from a late frame", LIMIT, async () => {
   const { server, robot } = pair({ deaf: () => {} });
   const frame = (type: FrameType, channel: number, payload: Uint8Array = Buffer.alloc(0)) =>
     decodeFrame(encodeFrame(type, channel, payload));
   const channel = await server.table.open("deaf", "topics");
   channel.reset(1000, "");
   await turns();
-  // Late: of a channel that was.
+  // Late: the channel existed before.
   server.table.receive(frame(FrameType.DATA, channel.id, Buffer.alloc(10)));
   server.table.receive(frame(FrameType.CLOSE, channel.id));
   for (const broken of [
@@ -223,7 +223,7 @@ test("a peer that breaks the rules is told from one that is late", LIMIT, async 
   assert.throws(() => robot.table.receive(frame(FrameType.DATA, flood.id, Buffer.alloc(1))), /more than its credit/);
 });
 
-test("what a source throws, or its promise rejects with, resets its channel and leaves the link and other channels up", LIMIT, async () => {
+test("an error in a source resets its channel and leaves the link and other channels open", LIMIT, async () => {
   const { server } = pair({
     echo,
     throws: () => {
@@ -240,7 +240,7 @@ test("what a source throws, or its promise rejects with, resets its channel and 
   assert.equal(Buffer.from((await other.read())!).toString(), "still here");
 });
 
-test("messages that wait unread are bounded by number too: a channel of empty ones is reset, and others go on", LIMIT, async () => {
+test("bounds the number of unread messages: resets a channel of empty ones while others continue", LIMIT, async () => {
   const kept: Channel[] = [];
   const { server, robot } = pair({ echo, deaf: (channel) => void kept.push(channel) });
   const deaf = await server.table.open("deaf", "topics");
@@ -252,7 +252,7 @@ test("messages that wait unread are bounded by number too: a channel of empty on
   assert.equal(String(await other.read()), "on");
 });
 
-test("a channel that the other end has ended gives back what it kept, read or not", LIMIT, async () => {
+test("a channel closed by the other end releases its memory, read or not", LIMIT, async () => {
   const memory = new ReceiveMemory();
   const queue = new SendQueue({ bufferedAmount: 0, sendFrame: () => {} }, { now: () => 0 });
   const clock = { setTimer: () => ({ cancel: () => {} }) };

@@ -4,27 +4,27 @@ import { ReceiveMemory } from "./receive-memory.ts";
 import { CHANNEL_WINDOW_BYTES, ReceiveWindow } from "./receive-window.ts";
 import { SEND_CLASSES, type SendClass, type SendQueue } from "./send-queue.ts";
 
-/** Channels of one link at a time. */
+/** Maximum channels of one link. */
 export const CHANNELS_MAX = 64;
-/** Control and logs besides. */
+/** Includes control and logs. */
 const LANES_MAX = CHANNELS_MAX + 2;
-/** What a channel may have waiting in the queue beyond its first message, so that one that is stuck leaves room for others. */
+/** Maximum bytes that a channel may queue beyond its first message, so that a stuck channel leaves room for others. */
 const CHANNEL_SEND_BYTES_MAX = 64 * 1024;
 const OPEN_TIMEOUT_MS = 10_000;
 const REASON_CHARACTERS_MAX = 500;
-/** Bulk is acknowledged in such portions: below half of what may be on its way at least. */
+/** Bulk data is acknowledged in portions of this size: less than half of the minimum in flight. */
 const ACKNOWLEDGE_BYTES = 2 * 1024;
 
 export const CLOSE_NOT_AVAILABLE = 4410;
 export const CLOSE_TIMED_OUT = 4408;
 const CLOSE_WITH_LINK = 1006;
 
-/** The server's channels have even numbers, the robot's odd ones; 0 and 1 are control and logs. */
+/** The server's channels have even numbers, the robot's odd ones; 0 is control and 1 is logs. */
 export const FIRST_CHANNEL = { server: 2, robot: 3 } as const;
 
 /**
- * Serves a kind of channel; it refuses by `reset` before it returns. Parameters are whatever the other end sent. What it throws, or the promise
- * that it returns rejects with, resets its channel and nothing else.
+ * Serves a kind of channel; refuses by calling `reset` before it returns. Parameters are untrusted input from the other end. An exception
+ * or rejected promise resets only its channel.
  */
 export type StreamSource = (channel: Channel, params: unknown) => void | Promise<void>;
 
@@ -32,13 +32,13 @@ export interface ChannelTableOptions {
   queue: SendQueue;
   end: keyof typeof FIRST_CHANNEL;
   clock: { setTimer(ms: number, work: () => unknown): { cancel(): void } };
-  /** What the link keeps of what the other end sent; absent: of these channels alone. */
+  /** Budget for received data of the whole link; absent: for these channels only. */
   memory?: ReceiveMemory;
   /** Kinds that the other end may open here. */
   sources?: ReadonlyMap<string, StreamSource>;
-  /** A source has thrown; absent: its channel is reset without a word here. */
+  /** Called when a source throws; absent: its channel is reset without a report here. */
   failed?: (kind: string, error: unknown) => void;
-  /** The other end does not take what it must be told: the link is no longer of use. */
+  /** Called when the other end does not accept control frames: the link is unusable. */
   stuck: () => void;
 }
 
@@ -48,7 +48,7 @@ interface Opening {
   refused: (end: ChannelEnd) => void;
 }
 
-/** The channels of one link: opens them, takes their frames, keeps both ends to their credit. */
+/** The channels of one link: opens them, dispatches their frames, and enforces credit in both directions. */
 export class ChannelTable {
   readonly #options: ChannelTableOptions;
   readonly #memory: ReceiveMemory;
@@ -67,12 +67,12 @@ export class ChannelTable {
     return this.#channels.size;
   }
 
-  /** How many more may be opened. One that is closed takes its place until its last bytes have left. */
+  /** Number of channels that can still be opened. A closed channel counts until its last bytes are sent. */
   get room(): number {
     return Math.min(CHANNELS_MAX, Math.max(0, LANES_MAX - this.#options.queue.channels));
   }
 
-  /** Opens a channel at the other end; rejects with ChannelRefused when it is not to be had. */
+  /** Opens a channel at the other end; rejects with ChannelRefused if it is refused. */
   open(kind: string, send_class: Exclude<SendClass, "control">, params: unknown = {}): Promise<Channel> {
     if (this.#options.queue.channels >= LANES_MAX)
       return Promise.reject(new ChannelRefused({ code: 4429, reason: `a link has at most ${CHANNELS_MAX} channels` }));
@@ -81,7 +81,7 @@ export class ChannelTable {
     const channel = this.#add(id, kind, send_class);
     return new Promise((resolve, reject) => {
       const timeout = this.#options.clock.setTimer(OPEN_TIMEOUT_MS, () =>
-        channel.reset(CLOSE_TIMED_OUT, `no answer to opening ${kind} after ${OPEN_TIMEOUT_MS / 1000} s`),
+        channel.reset(CLOSE_TIMED_OUT, `no response to opening ${kind} after ${OPEN_TIMEOUT_MS / 1000} s`),
       );
       const settled = (): void => {
         timeout.cancel();
@@ -102,14 +102,14 @@ export class ChannelTable {
     });
   }
 
-  /** Takes a frame of a channel other than control and logs. Throws FrameError for what breaks the protocol. */
+  /** Handles a frame of a channel other than control and logs. Throws FrameError for a protocol violation. */
   receive(frame: Frame): void {
     if (frame.type === FrameType.OPEN) return this.#opened(frame);
     if (frame.type === FrameType.CREDIT) return this.#credited(frame);
     const channel = this.#channels.get(frame.channel);
     if (channel === undefined) {
       this.#assertKnown(frame.channel);
-      // Closed here with something still to be sent, which the other end does not want any more: its credit would never come.
+      // The channel was closed here with unsent data that the other end no longer accepts: its credit would never arrive.
       if (frame.type === FrameType.RESET) this.#options.queue.dropChannel(frame.channel);
       return;
     }
@@ -126,12 +126,12 @@ export class ChannelTable {
     }
   }
 
-  /** To be called by the queue's on_room: writes that waited for room are tried again. */
+  /** Called from the queue's on_room: retries blocked writes. */
   retry(): void {
     for (const channel of this.#channels.values()) channel.retry();
   }
 
-  /** The link is gone, and every channel with it. */
+  /** Closes every channel, because the link is closed. */
   endAll(reason: string): void {
     for (const channel of this.#channels.values()) this.#forget(channel, { code: CLOSE_WITH_LINK, reason });
   }
@@ -169,7 +169,7 @@ export class ChannelTable {
     this.#newest_of_peer = id;
     const refuse = (code: number, reason: string): void => this.#say(FrameType.RESET, id, json({ code, reason }));
     const { kind, class: send_class, params } = objectOf(frame.payload);
-    if (!isStreamClass(send_class)) return refuse(1008, "class is none of a stream");
+    if (!isStreamClass(send_class)) return refuse(1008, "class is not a stream class");
     const source = typeof kind === "string" ? this.#options.sources?.get(kind) : undefined;
     if (source === undefined) return refuse(CLOSE_NOT_AVAILABLE, "not supported here");
     if (this.#options.queue.channels >= LANES_MAX) return refuse(4429, `a link has at most ${CHANNELS_MAX} channels`);
@@ -183,13 +183,13 @@ export class ChannelTable {
 
   #credited(frame: Frame): void {
     if (frame.channel === CONTROL_CHANNEL) {
-      if (!this.#options.queue.acknowledge(creditIn(frame))) throw new FrameError("more was acknowledged than was sent");
+      if (!this.#options.queue.acknowledge(creditIn(frame))) throw new FrameError("more bytes acknowledged than sent");
     } else if (!this.#options.queue.credit(frame.channel, creditIn(frame), CHANNEL_WINDOW_BYTES)) {
-      throw new FrameError(`channel ${frame.channel} was given more credit than it has used`);
+      throw new FrameError(`channel ${frame.channel} received more credit than it has used`);
     }
   }
 
-  /** What was on its way when a channel ended is no mistake; a channel that never was is. */
+  /** Frames in transit when a channel closed are allowed; frames of a channel that never existed are not. */
   #assertKnown(id: number): void {
     const known = this.#isOfPeer(id) ? id <= this.#newest_of_peer : id >= FIRST_CHANNEL[this.#options.end] && id < this.#next;
     if (!known) throw new FrameError(`channel ${id} is not open`);
@@ -205,11 +205,11 @@ export class ChannelTable {
   }
 }
 
-/** Acknowledges what the other end marked as bulk, so that it can measure the link. Costs nothing until there is some. */
+/** Acknowledges bulk data so that the other end can measure the link. Free until bulk data arrives. */
 export class BulkReceipts {
   #owed = 0;
 
-  /** Counts a frame; answers the CREDIT payload for channel 0 that is due now, if one is. */
+  /** Counts a frame; returns the CREDIT payload for channel 0 to send now, if any. */
   take(frame: Frame): Uint8Array | undefined {
     if ((frame.flags & FLAG_BULK) === 0) return undefined;
     this.#owed += frame.payload.length;
@@ -220,16 +220,16 @@ export class BulkReceipts {
   }
 }
 
-/** Credit of a channel that is no stream: that of the log. */
+/** Credit of the log channel, which is not a stream. */
 export class CreditGiver {
   readonly #window = new ReceiveWindow();
 
-  /** Throws FrameError when the sender had no credit for it. */
+  /** Throws FrameError if the sender exceeded its credit. */
   arrived(bytes: number): void {
-    if (!this.#window.arrived(bytes)) throw new FrameError("more was sent than the credit allows");
+    if (!this.#window.arrived(bytes)) throw new FrameError("the sender exceeded its credit");
   }
 
-  /** Answers the CREDIT payload that is due now, if one is. */
+  /** Returns the CREDIT payload to send now, if any. */
   consumed(bytes: number): Uint8Array | undefined {
     const grant = this.#window.consumed(bytes);
     return grant === 0 ? undefined : creditOf(grant);
@@ -245,7 +245,7 @@ function creditOf(bytes: number): Uint8Array {
 }
 
 function creditIn({ payload }: Frame): number {
-  if (payload.length !== 4) throw new FrameError(`credit of ${payload.length} bytes is no number`);
+  if (payload.length !== 4) throw new FrameError(`credit of ${payload.length} bytes is not a number`);
   return new DataView(payload.buffer, payload.byteOffset, 4).getUint32(0);
 }
 

@@ -2,16 +2,16 @@ import { type Frame, FrameError, MessageAssembler } from "./frame.ts";
 import { ReceiveMemory } from "./receive-memory.ts";
 import { ReceiveWindow } from "./receive-window.ts";
 
-/** Closes a channel whose messages wait unread and are so small that their number costs too much memory. */
+/** Close code for a channel with too many unread small messages. */
 const CLOSE_TOO_MUCH = 4429;
 
-/** Why a channel ended. Codes as of WebSocket: 1000 in good order, 4410 not available here, 1006 with the link. */
+/** Why a channel closed. Codes as in WebSocket: 1000 normal, 4410 not available here, 1006 link closed. */
 export interface ChannelEnd {
   code: number;
   reason: string;
 }
 
-/** A channel that the other end did not accept. */
+/** The other end refused the channel. */
 export class ChannelRefused extends Error {
   readonly code: number;
 
@@ -21,22 +21,22 @@ export class ChannelRefused extends Error {
   }
 }
 
-/** What a channel needs of its link. */
+/** The operations of the link that a channel uses. */
 export interface ChannelLink {
-  /** False when there is no room yet. */
+  /** Returns false if there is no room yet. */
   send(channel: Channel, message: Uint8Array): boolean;
-  /** Something that was sent has not left the queue. */
+  /** Whether sent data is still queued. */
   waiting(channel: Channel): boolean;
   grant(channel: Channel, bytes: number): void;
-  /** `wholly`: what was written before still goes out. */
+  /** `wholly`: data written before is still sent. */
   end(channel: Channel, end: ChannelEnd, wholly: boolean): void;
 }
 
-/** One stream over a link, both ways: messages in order, as many as the other end takes. */
+/** A bidirectional stream over a link: messages in order, limited by the receiver's credit. */
 export class Channel implements AsyncIterable<Uint8Array> {
   readonly id: number;
   readonly kind: string;
-  /** Resolves when either end, or the link, has ended it. */
+  /** Resolves when either end, or the link, has closed it. */
   readonly ended: Promise<ChannelEnd>;
   readonly #link: ChannelLink;
   readonly #window = new ReceiveWindow();
@@ -44,9 +44,9 @@ export class Channel implements AsyncIterable<Uint8Array> {
   readonly #assembler: MessageAssembler;
   readonly #resolve_ended: (end: ChannelEnd) => void;
   #end: ChannelEnd | undefined;
-  /** Messages that nobody has read, with what of each is still to be credited. */
+  /** Unread messages, with the credit still owed for each. */
   #arrived: { message: Uint8Array; owed: number; cost: number }[] = [];
-  /** Bytes of the message that is arriving which are still to be credited. */
+  /** Credit owed for the message that is being received. */
   #owed_parts = 0;
   #reader: ((message: Uint8Array | undefined) => void) | undefined;
   #drainer: PromiseWithResolvers<boolean> | undefined;
@@ -63,15 +63,15 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.#resolve_ended = resolve;
   }
 
-  /** Resolves with true once there was room for the message, with false when the channel ended before. One write at a time. */
+  /** Resolves with true when the message has been queued, with false if the channel closed before. One write at a time. */
   write(message: Uint8Array): Promise<boolean> {
-    if (this.#writer !== undefined) throw new Error("a write to a channel has to be awaited before the next");
+    if (this.#writer !== undefined) throw new Error("await each write to a channel before the next");
     if (this.#end !== undefined) return Promise.resolve(false);
     if (this.#link.send(this, message)) return Promise.resolve(true);
     return new Promise((resolve) => (this.#writer = { message, resolve }));
   }
 
-  /** Resolves with true once all that was written has left this end's queue, with false when the channel ended before. */
+  /** Resolves with true when all written data has left this end's queue, with false if the channel closed before. */
   drained(): Promise<boolean> {
     if (this.#end !== undefined) return Promise.resolve(false);
     if (this.#writer === undefined && !this.#link.waiting(this)) return Promise.resolve(true);
@@ -79,9 +79,9 @@ export class Channel implements AsyncIterable<Uint8Array> {
     return this.#drainer.promise;
   }
 
-  /** The next message, or undefined when there are no more. Reading is what gives the other end credit to send on. */
+  /** Returns the next message, or undefined at the end. Reading grants the other end credit. */
   read(): Promise<Uint8Array | undefined> {
-    if (this.#reader !== undefined) throw new Error("a read of a channel has to be awaited before the next");
+    if (this.#reader !== undefined) throw new Error("await each read of a channel before the next");
     const first = this.#arrived.shift();
     if (first !== undefined) {
       this.#memory.release(first.cost);
@@ -97,24 +97,24 @@ export class Channel implements AsyncIterable<Uint8Array> {
     for (let message = await this.read(); message !== undefined; message = await this.read()) yield message;
   }
 
-  /** Ends the channel after what was written. */
+  /** Closes the channel after written data. */
   close(code = 1000, reason = ""): void {
     this.#endLocally({ code, reason }, true);
   }
 
-  /** Ends the channel at once; what waits is lost. */
+  /** Closes the channel immediately; queued data is lost. */
   reset(code: number, reason: string): void {
     this.#endLocally({ code, reason }, false);
   }
 
-  /** The link hands in a DATA frame. Throws FrameError when the other end sends beyond its credit. */
+  /** Handles a DATA frame. Throws FrameError if the other end exceeds its credit. */
   receive(frame: Frame): void {
     const { length } = frame.payload;
-    if (!this.#window.arrived(length)) throw new FrameError(`channel ${frame.channel} was sent more than its credit`);
+    if (!this.#window.arrived(length)) throw new FrameError(`channel ${frame.channel} received more than its credit`);
     const message = this.#assembler.push(frame);
     this.#owed_parts += length;
     if (message === undefined) {
-      // A message may be larger than the window: its parts are dealt with as they come, unless others wait to be read before it.
+      // A message may be larger than the window: its parts are credited on arrival unless other messages are still unread.
       if (this.#arrived.length === 0) this.#creditParts();
       return;
     }
@@ -125,7 +125,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     reader(message);
   }
 
-  /** Frames have left: what waits is tried again. */
+  /** Retries blocked writes after frames were sent. */
   retry(): void {
     const writer = this.#writer;
     if (writer !== undefined) {
@@ -138,12 +138,12 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.#drainer = undefined;
   }
 
-  /** The other end, or the link, has ended it: what arrived can still be read. */
+  /** The other end or the link closed it: received messages can still be read. */
   endedBy(end: ChannelEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#assembler.clear();
-    // No more can arrive: what is left belongs to the reader, which may never read it.
+    // No more data can arrive, and the reader may never read the rest: release its memory.
     this.#releaseArrived();
     this.#writer?.resolve(false);
     this.#writer = undefined;
@@ -163,7 +163,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
 
   #keep(message: Uint8Array): void {
     const cost = this.#memory.take(message.length);
-    if (cost === undefined) return this.reset(CLOSE_TOO_MUCH, "too many messages wait to be read");
+    if (cost === undefined) return this.reset(CLOSE_TOO_MUCH, "too many unread messages");
     this.#arrived.push({ message: alone(message), owed: this.#owed_parts, cost });
     this.#owed_parts = 0;
   }
@@ -189,5 +189,5 @@ export class Channel implements AsyncIterable<Uint8Array> {
   }
 }
 
-/** A message of one frame shares memory with the socket's buffer: copied, unless it is most of that. */
+/** Copies a single-frame message, which shares the socket's buffer, unless it is most of that buffer. */
 const alone = (message: Uint8Array): Uint8Array => (message.length * 2 >= message.buffer.byteLength ? message : Uint8Array.from(message));

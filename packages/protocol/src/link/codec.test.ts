@@ -22,7 +22,7 @@ const channels = fc.integer({ min: 0, max: 0xffff_ffff });
 const flags = fc.integer({ min: 0, max: 255 });
 const payloads = fc.uint8Array({ maxLength: 2_000 });
 
-test("a frame that was written is read as it was, with any room before it", () => {
+test("encodes and decodes a frame unchanged, with any headroom", () => {
   fc.assert(
     fc.property(types, channels, flags, payloads, fc.integer({ min: 0, max: 14 }), (type, channel, flag, payload, headroom) => {
       const bytes = encodeFrame(type, channel, payload, flag, headroom);
@@ -32,7 +32,7 @@ test("a frame that was written is read as it was, with any room before it", () =
   );
 });
 
-test("whatever bytes come, they are a frame within its bounds or a FrameError", () => {
+test("decodes any bytes to a valid frame or throws FrameError", () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
       try {
@@ -48,14 +48,14 @@ test("whatever bytes come, they are a frame within its bounds or a FrameError", 
   );
 });
 
-test("a frame of the largest payload goes, one byte more does not, in either direction", () => {
+test("accepts the maximum payload and rejects one byte more, when encoding and decoding", () => {
   const largest = encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX));
   assert.equal(decodeFrame(largest).payload.length, FRAME_PAYLOAD_BYTES_MAX);
   assert.throws(() => encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX + 1)), FrameError);
   assert.throws(() => decodeFrame(Buffer.concat([largest, Buffer.alloc(1)])), FrameError);
 });
 
-test("messages are put together whole wherever they were cut", () => {
+test("reassembles messages from any fragmentation", () => {
   const messages = fc.array(fc.uint8Array({ maxLength: 300 }), { minLength: 1, maxLength: 6 });
   const cuts = fc.infiniteStream(fc.integer({ min: 1, max: 100 }));
   fc.assert(
@@ -69,7 +69,7 @@ test("messages are put together whole wherever they were cut", () => {
           const socket_buffer = encodeFrame(FrameType.DATA, 1, message.subarray(offset, end), end < message.length ? FLAG_MORE : 0);
           whole = assembler.push(decodeFrame(socket_buffer));
           if (whole !== undefined) received.push([...whole]);
-          // The socket's buffer is used again for what comes next.
+          // The socket reuses its buffer.
           socket_buffer.fill(0xff);
           offset = end;
         }
@@ -82,7 +82,7 @@ test("messages are put together whole wherever they were cut", () => {
   );
 });
 
-test("an empty frame that announces more, and a message of too many parts, break the protocol", () => {
+test("rejects an empty frame with MORE and a message with too many parts", () => {
   const dataOf = (bytes: number) => decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(bytes), FLAG_MORE));
   assert.throws(() => new MessageAssembler().push(dataOf(0)), FrameError);
   const assembler = new MessageAssembler();
@@ -90,7 +90,7 @@ test("an empty frame that announces more, and a message of too many parts, break
   assert.throws(() => assembler.push(dataOf(1)), FrameError);
 });
 
-test("what a link keeps of all its channels is bounded, and each part costs more than its bytes", () => {
+test("bounds the memory of all channels of a link, including overhead per part", () => {
   const memory = new ReceiveMemory({ bytes_max: 1_000 });
   const [first, second] = [new MessageAssembler({ memory }), new MessageAssembler({ memory })];
   const part = decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(10), FLAG_MORE));
@@ -104,12 +104,12 @@ test("what a link keeps of all its channels is bounded, and each part costs more
   assert.equal(memory.bytes, 0);
 });
 
-test("a ping with a long payload breaks the protocol, as it would be answered with as many bytes", () => {
+test("rejects a ping with a long payload, which the reply would repeat", () => {
   decodeFrame(encodeFrame(FrameType.PING, 0, Buffer.alloc(PING_PAYLOAD_BYTES_MAX)));
   assert.throws(() => decodeFrame(encodeFrame(FrameType.PING, 0, Buffer.alloc(PING_PAYLOAD_BYTES_MAX + 1))), FrameError);
 });
 
-test("a message that never ends is cut at its bound, and holds no more than that", () => {
+test("rejects an endless message at its bound and stores no more", () => {
   const assembler = new MessageAssembler();
   const part = decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX), FLAG_MORE));
   for (let i = 0; i < MESSAGE_BYTES_MAX / FRAME_PAYLOAD_BYTES_MAX; i += 1) assert.equal(assembler.push(part), undefined);

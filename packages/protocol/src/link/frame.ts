@@ -19,18 +19,21 @@ export const FLAG_BULK = 4;
 
 export const FRAME_HEADER_BYTES = 8;
 export const FRAME_PAYLOAD_BYTES_MAX = 64 * 1024;
-/** A control message may span frames (flag MORE); together they are at most this long. */
+/** A control message may span frames (flag MORE) with at most this many bytes in total. */
 export const MESSAGE_BYTES_MAX = 4 * 1024 * 1024;
-/** Frames of one message: the longest one in frames of 1 KiB. Senders cut at 4 KiB or more, except where their credit ends. */
+/**
+ * Maximum frames of one message: the longest message in frames of 1 KiB. Senders use frames of at least 4 KiB, except at the end of their
+ * credit.
+ */
 export const MESSAGE_PARTS_MAX = 4_096;
-/** A PING is answered with its payload, so that it must be small. */
+/** Limit of a PING's payload, because the reply repeats it. */
 export const PING_PAYLOAD_BYTES_MAX = 125;
 
 export const CONTROL_CHANNEL = 0;
-/** Log records travel on a channel of their own, so that they can be held back behind control. */
+/** Log records have their own channel, so that control can overtake them. */
 export const LOG_CHANNEL = 1;
 
-/** The WebSocket subprotocol: its number grows when old peers would misread the frames. */
+/** The WebSocket subprotocol; its number increases when older peers would misread the frames. */
 export const LINK_SUBPROTOCOL = "robofleet.link.v1";
 
 export interface Frame {
@@ -40,10 +43,10 @@ export interface Frame {
   payload: Uint8Array;
 }
 
-/** A frame that breaks the protocol: the receiver closes the link with 1002. */
+/** A frame that violates the protocol: the receiver closes the link with 1002. */
 export class FrameError extends Error {}
 
-/** Writes one frame; `headroom` bytes before it stay free for whoever wraps it. Throws FrameError when the payload is too long. */
+/** Encodes one frame, leaving `headroom` bytes free before it. Throws FrameError if the payload is too long. */
 export function encodeFrame(type: FrameType, channel: number, payload: Uint8Array, flags = 0, headroom = 0): Buffer {
   if (payload.length > FRAME_PAYLOAD_BYTES_MAX)
     throw new FrameError(`payload of ${payload.length} bytes is over ${FRAME_PAYLOAD_BYTES_MAX}`);
@@ -57,7 +60,7 @@ export function encodeFrame(type: FrameType, channel: number, payload: Uint8Arra
   return frame;
 }
 
-/** Reads one frame; the payload shares the memory of `bytes`. */
+/** Decodes one frame; the payload shares the memory of `bytes`. */
 export function decodeFrame(bytes: Buffer): Frame {
   if (bytes.length < FRAME_HEADER_BYTES) throw new FrameError(`frame of ${bytes.length} bytes has no header`);
   if (bytes.length > FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX) throw new FrameError(`frame of ${bytes.length} bytes is too long`);
@@ -69,7 +72,7 @@ export function decodeFrame(bytes: Buffer): Frame {
   return { type: type as FrameType, flags: bytes[1]!, channel: bytes.readUInt32BE(4), payload: bytes.subarray(FRAME_HEADER_BYTES) };
 }
 
-/** Cuts one message into frames of a channel. */
+/** Splits one message into frames of a channel. */
 export function messageFrames(channel: number, message: Uint8Array): Buffer[] {
   if (message.length > MESSAGE_BYTES_MAX) throw new FrameError(`message of ${message.length} bytes is over ${MESSAGE_BYTES_MAX}`);
   const frames: Buffer[] = [];
@@ -83,13 +86,15 @@ export function messageFrames(channel: number, message: Uint8Array): Buffer[] {
 }
 
 export interface AssemblerOptions {
-  /** Longest message. */
+  /** Maximum message size in bytes. */
   bytes_max?: number;
-  /** What the link keeps of all its channels; absent: of this one alone. */
+  /** Memory budget of the whole link; absent: of this channel only. */
   memory?: ReceiveMemory;
 }
 
-/** Joins the frames of one channel into messages. Throws FrameError for a message that is too long or has too many or empty parts. */
+/**
+ * Joins the frames of one channel into messages. Throws FrameError for a message that is too long, has too many parts, or an empty part.
+ */
 export class MessageAssembler {
   readonly #bytes_max: number;
   readonly #memory: ReceiveMemory;
@@ -102,7 +107,7 @@ export class MessageAssembler {
     this.#memory = memory;
   }
 
-  /** Takes a DATA frame's payload; returns the whole message when this was its last frame. */
+  /** Adds a DATA frame's payload; returns the message when this was its last frame. */
   push(frame: Frame): Uint8Array | undefined {
     const { payload } = frame;
     if (this.#bytes + payload.length > this.#bytes_max) throw new FrameError(`message is over ${this.#bytes_max} bytes`);
@@ -113,7 +118,7 @@ export class MessageAssembler {
     return message;
   }
 
-  /** Drops the parts of a message that is not complete. */
+  /** Drops the parts of an incomplete message. */
   clear(): void {
     this.#memory.release(this.#cost);
     this.#parts = [];
@@ -128,7 +133,7 @@ export class MessageAssembler {
     if (cost === undefined) throw new FrameError("the parts of incomplete messages take too much memory");
     this.#cost += cost;
     this.#bytes += payload.length;
-    // Copied: the payload shares memory with the socket's buffer, which lives on while the message is incomplete.
+    // Copied, because the payload shares the socket's buffer, which would stay allocated while the message is incomplete.
     this.#parts.push(Uint8Array.from(payload));
   }
 }

@@ -2,15 +2,15 @@ import { type Static, Type } from "typebox";
 import { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
 
 /**
- * Control messages, JSON on channel 0 (`logs` on the log channel). What comes from a robot is checked against these
- * schemas by the server; the agent uses the types only, so that it need not load a schema library.
+ * Control messages: JSON on channel 0 (`logs` on the log channel). The server validates messages from robots against these schemas; the
+ * agent uses only the types, to avoid loading a schema library.
  */
-/** Values that programs on a robot report beside its own. */
+/** Values that programs on a robot report in addition to the agent's. */
 const METRICS_MAX = 1_000;
 const strict = { additionalProperties: false } as const;
 const Name = Type.String({ minLength: 1, maxLength: 255 });
 const Count = Type.Integer({ minimum: 0 });
-/** What the database keeps in 32 bits. */
+/** Integers that the database stores in 32 bits. */
 const SmallCount = Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 });
 const Text = Type.String({ maxLength: 4_000 });
 
@@ -27,7 +27,7 @@ export type Platform = Static<typeof Platform>;
 
 const GENERATION_MAX = 2 ** 52;
 
-/** First message of a robot, in answer to `challenge`. */
+/** First message of a robot, in response to `challenge`. */
 export const Hello = Type.Object(
   {
     type: Type.Literal("hello"),
@@ -35,10 +35,10 @@ export const Hello = Type.Object(
     robot_id: Name,
     /** base64 Ed25519 signature of `linkChallengeText` */
     signature: Type.String({ maxLength: 200 }),
-    /** The TLS channel as the robot sees it (`channelBinding`); absent: the connection has no TLS. */
+    /** The TLS channel as seen by the robot (`channelBinding`); absent: the connection has no TLS. */
     channel: Type.Optional(Type.String({ maxLength: 100 })),
     boot_id: Name,
-    /** Made at each start of the agent, and never stored: two that are alive at once are two machines, or two processes. */
+    /** Created at each start of the agent and never stored: two concurrent values mean two machines or two processes. */
     run_id: Name,
     /** Names the outbox on the robot's disk; sequence numbers count within it. */
     outbox_id: Name,
@@ -48,12 +48,12 @@ export const Hello = Type.Object(
     kinds: Type.Array(Name, { maxItems: 64 }),
     /** Streams that this agent can open. */
     streams: Type.Array(Name, { maxItems: 64 }),
-    /** What it knows of LINK_FEATURES; absent: nothing. */
+    /** The supported LINK_FEATURES; absent: none. */
     features: Type.Optional(Type.Array(Name, { maxItems: 64 })),
-    /** Generation of the desired state that the robot has stored. Bounded: the server counts on from it, in exact numbers. */
+    /** Generation of the desired state stored on the robot. Bounded, because the server increments it with exact numbers. */
     generation: Type.Integer({ minimum: 0, maximum: GENERATION_MAX }),
   },
-  // The one message that may say more than this server knows: the robot may be newer.
+  // Unknown fields are allowed only in this message: the robot may be newer than the server.
   { additionalProperties: true },
 );
 export type Hello = Static<typeof Hello>;
@@ -80,7 +80,7 @@ const TargetReport = Type.Object(
     status: Type.Enum([...TARGET_STATUSES_REPORTED]),
     reason: Type.Optional(Type.String({ maxLength: 100 })),
     message: Type.Optional(Text),
-    /** Config targets: false when the robot had these values already. */
+    /** Config targets: false if the robot already had these values. */
     changed: Type.Optional(Type.Boolean()),
   },
   strict,
@@ -100,10 +100,10 @@ const AppReport = Type.Object(
 );
 export type AppReport = Static<typeof AppReport>;
 
-/** The robot has stored this desired state and acts on it. */
+/** The robot has stored this desired state and applies it. */
 const ObservedReport = Type.Object({ kind: Type.Literal("observed"), generation: Count }, strict);
 
-/** Which config file the robot has on disk: sent when it changes (also by hand: drift) and on every connect. */
+/** The config file on the robot's disk: sent when it changes (also manually: drift) and on every connect. */
 const ConfigReport = Type.Object(
   { kind: Type.Literal("config"), namespace: Name, version: SmallCount, sha256: Type.String({ maxLength: 64 }) },
   strict,
@@ -126,8 +126,8 @@ export const Report = Type.Object(
 export type Report = Static<typeof Report>;
 
 /**
- * How far a download is; not durable, the next one tells more. With `waiting_for` everything is there and the robot itself holds
- * the update back (its lock, its gate): said again each minute, and no step times out meanwhile.
+ * Progress of a download; not durable, because the next one supersedes it. With `waiting_for` the download is complete and the robot
+ * postpones the update (its lock or its gate): repeated every minute, and no step times out meanwhile.
  */
 export const Progress = Type.Object(
   {
@@ -150,7 +150,7 @@ export const CheckStatus = Type.Enum(["ok", "warn", "error"]);
 export const RosAdapterState = Type.Enum(["searching", "connected", "not_found", "failed", "lost", "standby"]);
 export type RosAdapterState = Static<typeof RosAdapterState>;
 
-/** Health as the robot measures it; the server adds robot_id and keeps `at` beside its own receive time. */
+/** Health as measured by the robot; the server adds robot_id and stores `at` with its own receive time. */
 export const HealthBody = Type.Object(
   {
     at: Type.String({ maxLength: 40 }),
@@ -214,7 +214,7 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 
 export const LogRecordBody = Type.Object(
   {
-    /** Counts within the robot's log spool; a gap record stands for the numbers it names. */
+    /** Position in the robot's log spool; a gap record covers the numbers in its range. */
     seq: Type.Integer({ minimum: 1 }),
     at: Type.String({ maxLength: 40 }),
     level: Type.Enum([...LOG_LEVELS]),
@@ -232,12 +232,12 @@ export const Logs = Type.Object(
 );
 export type Logs = Static<typeof Logs>;
 
-/** Everything that a robot may say, by `type`. */
+/** All messages of a robot, by `type`. */
 export const robotMessages = { hello: Hello, report: Report, progress: Progress, health: Health, logs: Logs } as const;
 export type RobotMessage = Hello | Report | Progress | Health | Logs;
 export type RobotMessageType = RobotMessage["type"];
 
-/** A release as the robot needs it to install. */
+/** A release with the fields that the robot needs to install it. */
 export interface DesiredRelease {
   id: string;
   tag: string;
@@ -246,34 +246,34 @@ export interface DesiredRelease {
   artifact_size: number;
   image: string | null;
   manifest: unknown;
-  /** What its maker signed (`SignedText` of a `ReleaseStatement`); absent or null: nobody did. */
+  /** The maker's signature (`SignedText` of a `ReleaseStatement`); absent or null: unsigned. */
   signature?: unknown;
-  /** The parts of an uploaded image, each a blob that GET /agent/artifacts/{sha256} answers; absent or null: there are none. */
+  /** The parts of an uploaded image, each a blob available at GET /agent/artifacts/{sha256}; absent or null: none. */
   layers?: DesiredLayers | null;
-  /** For the registry of `image`; only in the message, never stored: absent: none is known, or none is needed. */
+  /** Login for the registry of `image`; only in the message, never stored; absent: none configured or none needed. */
   registry_auth?: { username: string; password: string } | null;
 }
 
 export interface DesiredLayers {
   config: { sha256: string; size: number };
   /**
-   * From the lowest to the topmost. `sha256` and `size` are of the blob's bytes as the archive had them, gzip or plain;
-   * `diff_id` is the SHA-256 (64 hex digits) of the layer's plain tar.
+   * From lowest to topmost. `sha256` and `size` describe the blob's bytes as in the archive, gzip or plain; `diff_id` is the SHA-256 (64
+   * hex digits) of the layer's plain tar.
    */
   layers: { sha256: string; size: number; diff_id: string }[];
   repo_tags?: string[];
 }
 
 export interface DesiredApp {
-  /** null: this app is to be stopped and removed. */
+  /** null: the app must be stopped and removed. */
   release: DesiredRelease | null;
-  /** The deployment target that asks for it; null when nothing is being deployed. */
+  /** The deployment target that requests it; null if no deployment is in progress. */
   target_id: string | null;
   deployment_id: string | null;
   attempt: number;
   policy: {
     verify_seconds: number;
-    /** Milliseconds since 1970 by the server's clock: it is fetched at any time and installed only from one until the other. */
+    /** Milliseconds since 1970 by the server's clock: downloaded at any time, installed only within this window. */
     install_from?: number;
     install_until?: number;
   };
@@ -281,17 +281,17 @@ export interface DesiredApp {
 
 export interface DesiredConfig {
   version: number;
-  /** SHA-256 (hex) of the bytes that GET /agent/configs/{namespace} answers. */
+  /** SHA-256 (hex) of the bytes returned by GET /agent/configs/{namespace}. */
   sha256: string;
   target_id: string | null;
   deployment_id: string | null;
   attempt: number;
 }
 
-/** What the robot is to look like. An app or namespace that is absent is left as it is. */
+/** The desired state of the robot. Absent apps and namespaces stay unchanged. */
 export interface Desired {
   type: "desired";
-  /** Whom it is for; absent from servers that do not say. */
+  /** The robot's id; absent from servers that do not send it. */
   robot_id?: string;
   generation: number;
   apps: Record<string, DesiredApp>;
@@ -301,27 +301,27 @@ export interface Desired {
 export interface Challenge {
   type: "challenge";
   nonce: string;
-  /** Versions that the server speaks; absent: 1. */
+  /** Versions that the server supports; absent: 1. */
   protocols?: number[];
 }
 
 export interface Welcome {
   type: "welcome";
   protocol: number;
-  /** What of the robot's features the server knows too. */
+  /** The robot's features that the server supports too. */
   features?: string[];
   session_id: string;
-  /** Milliseconds since 1970 by the server's clock: base of signed HTTP requests. */
+  /** Milliseconds since 1970 by the server's clock: time base of signed HTTP requests. */
   server_time: number;
   heartbeat_seconds: number;
   health_seconds: number;
   log_flush_ms: number;
-  /** Highest report and log record that the server has; the robot drops them and sends the rest. */
+  /** Highest report and log record that the server has stored; the robot drops those and sends the rest. */
   acked_seq: number;
   acked_log_seq: number;
 }
 
-/** The server will not talk to this robot; it closes the link after this. */
+/** The server refuses this robot and closes the link after this message. */
 export interface Refused {
   type: "refused";
   code: "unknown_robot" | "bad_signature" | "unsupported_protocol" | "decommissioned" | "held" | "busy";
@@ -339,7 +339,7 @@ export interface LogAck {
   seq: number;
 }
 
-/** Somebody follows the log: send records as they come instead of at the flush interval. */
+/** A viewer follows the log: send records immediately instead of at the flush interval. */
 export interface LogFollow {
   type: "log_follow";
   on: boolean;

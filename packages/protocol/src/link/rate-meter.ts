@@ -1,37 +1,37 @@
-/** Bulk (logs, topics, camera) may always have this much on its way, however slow the link is. */
+/** Minimum bytes of bulk (logs, topics, camera) in flight, however slow the link is. */
 export const BULK_BYTES_MIN = 8 * 1024;
-/** More is never on its way, however fast the link is: what is sent cannot be overtaken any more. */
+/** Maximum bytes in flight, however fast the link is: sent data can no longer be overtaken. */
 export const BULK_BYTES_MAX = 256 * 1024;
-/** So much of the link's time bulk may hold, in milliseconds: what a shell or a command waits at most behind it. */
+/** Link time that bulk may occupy, in milliseconds: the maximum delay of a shell or command behind it. */
 const BULK_MS_MIN = 150;
-/** On long links (satellite) more, or the link would stand idle while the acknowledgement travels. */
+/** Longer on links with high latency (satellite), which would otherwise idle while the acknowledgement travels. */
 const BULK_ROUND_TRIPS = 1.5;
 const BULK_MS_MAX = 1_200;
-/** While the rate is thought too low, a slice seems to take all of the round trip: with less than this the rate would never grow. */
+/** With a rate estimated too low, a slice seems to take the whole round trip: below this size the estimate would never grow. */
 const DISTANCE_SHARE_MIN = 0.75;
-/** Under 2 Mbit/s bulk goes in small slices. */
+/** Below 2 Mbit/s bulk is sent in small slices. */
 const SLOW_BYTES_PER_SECOND = 250_000;
 export const SLOW_SLICE_BYTES = 4 * 1024;
-/** A rate that was not reached again for one to two such times is forgotten: the link got slower. */
+/** A rate that is not reached again within one to two of these periods is dropped: the link became slower. */
 const RATE_KEPT_MS = 1_000;
-/** Two events closer together than this say nothing about a rate. */
+/** Events closer together than this give no usable rate. */
 const SAMPLE_MS_MIN = 1;
 
 interface Sent {
-  /** Not yet acknowledged, and when it was sent. */
+  /** Unacknowledged data, and when it was sent. */
   bytes: number;
   whole: number;
   at: number;
-  /** What had been acknowledged when this was sent, and when the last of it was. */
+  /** Bytes acknowledged when this was sent, and when the last of them was. */
   delivered: number;
   delivered_at: number;
-  /** There was nothing more to send: a low rate is the sender's, not the link's. */
+  /** The sender had no more data: a low rate is the sender's, not the link's. */
   limited: boolean;
 }
 
 /**
- * Measures how fast the other end takes bulk, from its acknowledgements, and says how much may be on its way: the highest
- * rate of the last seconds times 150 ms, between 8 and 256 KiB. Times are monotonic milliseconds that are passed in.
+ * Measures from acknowledgements how fast the other end accepts bulk, and limits the bytes in flight: the highest recent rate times 150 ms,
+ * between 8 and 256 KiB. Times are monotonic milliseconds passed as arguments.
  */
 export class RateMeter {
   #sent: Sent[] = [];
@@ -41,7 +41,7 @@ export class RateMeter {
   #best = 0;
   #best_before = 0;
   #best_since = 0;
-  /** The shortest that was seen, and the bytes whose own way through the line is part of it. */
+  /** The shortest round trip seen, and the number of bytes whose transmission time it includes. */
   #round_trip = { ms: Infinity, bytes: 0 };
 
   /** Bytes sent and not acknowledged. */
@@ -54,18 +54,18 @@ export class RateMeter {
     return Math.max(this.#best, this.#best_before);
   }
 
-  /** Bytes that may be on their way. */
+  /** Maximum bytes in flight. */
   get budget(): number {
     const ms = Math.min(BULK_MS_MAX, Math.max(BULK_MS_MIN, BULK_ROUND_TRIPS * this.#distance_ms));
     return Math.min(BULK_BYTES_MAX, Math.max(BULK_BYTES_MIN, Math.floor((this.rate * ms) / 1_000)));
   }
 
-  /** Bytes of the longest slice that is good to send now. */
+  /** Maximum bytes of the next slice. */
   get slice(): number {
     return this.rate < SLOW_BYTES_PER_SECOND ? SLOW_SLICE_BYTES : Math.floor(this.budget / 2);
   }
 
-  /** The round trip without what the line needed for the bytes themselves: on a slow one that is as much again. */
+  /** The round trip without the bytes' transmission time, which on a slow link is as long again. */
   get #distance_ms(): number {
     const { ms, bytes } = this.#round_trip;
     return Number.isFinite(ms) ? Math.max(DISTANCE_SHARE_MIN * ms, ms - (bytes * 1_000) / this.rate) : 0;
@@ -77,7 +77,7 @@ export class RateMeter {
     this.#sent.push({ bytes, whole: bytes, at: now, delivered: this.#delivered, delivered_at: this.#delivered_at, limited });
   }
 
-  /** The other end has received `bytes` more. False when it says more than it was sent: it breaks the protocol. */
+  /** Records an acknowledgement of `bytes`. Returns false if that exceeds the bytes sent: a protocol violation. */
   acknowledged(bytes: number, now: number): boolean {
     if (bytes > this.#in_flight) return false;
     this.#in_flight -= bytes;

@@ -1,6 +1,6 @@
-/** What each part, message and frame costs besides its bytes, so that empty ones are not free. */
+/** Overhead counted for each part, message and frame, so that empty ones are not free. */
 export const ITEM_OVERHEAD_BYTES = 256;
-/** Cost of everything that one link has received and that has not been read yet: parts of messages, and messages of channels. */
+/** Limit of received and unread data of one link: parts of messages, and messages of channels. */
 export const LINK_RECEIVE_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface ReceiveMemoryOptions {
@@ -9,7 +9,7 @@ export interface ReceiveMemoryOptions {
   changed?: (bytes: number) => void;
 }
 
-/** Counts what a link keeps of what the other end sent. Idle it holds nothing. */
+/** Counts the received data that a link stores. Uses no memory when idle. */
 export class ReceiveMemory {
   readonly #bytes_max: number;
   readonly #changed: ((bytes: number) => void) | undefined;
@@ -20,12 +20,12 @@ export class ReceiveMemory {
     this.#changed = changed;
   }
 
-  /** Cost of what is kept, in bytes. */
+  /** Cost of the stored data, in bytes. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Counts one more item of `bytes` bytes; returns its cost, or undefined when it exceeds the bound and must not be kept. */
+  /** Counts one more item of `bytes` bytes; returns its cost, or undefined if it exceeds the limit and must not be stored. */
   take(bytes: number): number | undefined {
     const cost = bytes + ITEM_OVERHEAD_BYTES;
     if (this.#bytes + cost > this.#bytes_max) return undefined;

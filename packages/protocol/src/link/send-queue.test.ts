@@ -10,7 +10,7 @@ import { StuckSocket } from "./testing/stuck-socket.ts";
 const KIB = 1024;
 const queueTo = (socket: StuckSocket): SendQueue => new SendQueue(socket, { now: () => 0, begin: () => () => {} });
 
-test("classes are strict: of everything that waits the first class leaves first, and each keeps its order", () => {
+test("sends strictly by class and in order within a class", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   const streams = SEND_CLASSES.slice(1);
@@ -24,7 +24,7 @@ test("classes are strict: of everything that waits the first class leaves first,
   assert.deepEqual(order, ["0:9", "10:1", "10:2", "11:1", "11:2", "12:1", "12:2", "13:1", "13:2"]);
 });
 
-test("a stuck socket is given a bounded number of bytes, a class takes a bounded number, and control goes on", () => {
+test("bounds the bytes for a stuck socket and per class, and still accepts control", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(1, "logs");
@@ -37,7 +37,7 @@ test("a stuck socket is given a bounded number of bytes, a class takes a bounded
   assert.deepEqual([...socket.sent.at(-1)!.payload], [7]);
 });
 
-test("frames without a payload are not free: a peer that pings and does not read is noticed", () => {
+test("counts frames without payload, to detect a peer that pings without reading", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   let sent = 0;
@@ -50,7 +50,7 @@ test("frames without a payload are not free: a peer that pings and does not read
   assert.deepEqual([queue.waiting, queue.room("control")], [0, QUEUE_BYTES_MAX.control]);
 });
 
-test("a message goes wholly or not at all, and room is told when frames have left, never from within a push", () => {
+test("queues a message entirely or not at all, and calls on_room after frames are sent, never within a push", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   let told = 0;
@@ -72,7 +72,7 @@ test("a message goes wholly or not at all, and room is told when frames have lef
   assert.equal(queue.waiting, 0);
 });
 
-test("nothing is sent after close, nor of a channel that was dropped", () => {
+test("sends nothing after close, nor for a dropped channel", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "topics", { credit: 10 });
@@ -89,13 +89,13 @@ test("nothing is sent after close, nor of a channel that was dropped", () => {
   assert.equal(socket.sent.length, sent);
 });
 
-test("a channel without credit holds up no other of its class, and its last frame waits for what is before it", () => {
+test("a channel without credit does not block others of its class, and its last frame stays in order", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "shell", { credit: 4, bytes_max: 100 });
   queue.openChannel(4, "shell", { credit: 1_000, bytes_max: 100 });
   assert.equal(queue.pushMessage(2, Buffer.from("abcdef")), true);
-  assert.equal(queue.pushMessage(2, new Uint8Array(99)), false, "over what one channel may have waiting");
+  assert.equal(queue.pushMessage(2, new Uint8Array(99)), false, "exceeds the channel's queue limit");
   queue.pushClose(2, Buffer.from("end"));
   queue.pushMessage(4, Buffer.from("x"));
   const text = (): string =>
@@ -107,7 +107,7 @@ test("a channel without credit holds up no other of its class, and its last fram
   assert.equal(queue.credit(4, 1_000, 1_000), false, "more than it has used");
 });
 
-test("bulk that nobody acknowledges stops at 8 KiB in slices of 4 KiB, and a shell goes past it", () => {
+test("unacknowledged bulk stops at 8 KiB in slices of 4 KiB, and a shell overtakes it", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.paced = true;
@@ -125,12 +125,12 @@ test("bulk that nobody acknowledges stops at 8 KiB in slices of 4 KiB, and a she
   assert.equal(socket.sent.at(-1)!.flags & FLAG_BULK, 0);
   const before = socket.sent.length;
   assert.equal(queue.acknowledge(SLOW_SLICE_BYTES), true);
-  // Logs before camera, although the camera's message is under way.
+  // Logs before camera, although the camera's message has started.
   assert.equal(socket.sent[before]!.channel, 1);
   assert.equal(queue.acknowledge(1_000_000), false);
 });
 
-test("whatever is pushed, credited, read and acknowledged in whatever order: nothing lost, reordered, out of bounds or beyond credit", () => {
+test("loses and reorders nothing and respects bounds and credit for any sequence of operations", () => {
   const WINDOW = 500;
   const lanes: readonly (readonly [number, SendClass, number])[] = [
     [0, "control", Infinity],
@@ -180,7 +180,7 @@ test("whatever is pushed, credited, read and acknowledged in whatever order: not
         else queue.acknowledge(Math.floor(queue.in_flight * one.share));
         checkSent();
       }
-      // Everything gets through once the other end reads, credits and acknowledges.
+      // Everything is delivered once the other end reads, credits and acknowledges.
       for (let i = 0; queue.waiting > 0 && i < 10_000; i += 1) {
         socket.readAll();
         queue.acknowledge(queue.in_flight);
@@ -198,7 +198,7 @@ test("whatever is pushed, credited, read and acknowledged in whatever order: not
   );
 });
 
-/** Sizes of the messages that are whole. */
+/** Sizes of complete messages. */
 function sizesOf(frames: readonly { payload: Uint8Array; flags: number }[]): number[] {
   const sizes: number[] = [];
   let size = 0;

@@ -2,13 +2,13 @@ import { FLAG_BULK, FLAG_MORE, FRAME_PAYLOAD_BYTES_MAX, FrameError, FrameType, M
 import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 
-/** Strict: a frame of a later class leaves only when none of an earlier one can. */
+/** Strict priority: a frame of a later class is sent only if no frame of an earlier class can be. */
 export const SEND_CLASSES = ["control", "shell", "logs", "topics", "camera"] as const;
 export type SendClass = (typeof SEND_CLASSES)[number];
-/** Classes whose bytes on the way are bounded by the link's measured rate. */
+/** Classes whose bytes in flight are limited by the link's measured rate. */
 const isBulk = (send_class: SendClass): boolean => SEND_CLASSES.indexOf(send_class) >= SEND_CLASSES.indexOf("logs");
 
-/** What may wait here for each class, in bytes; each message or frame costs ITEM_OVERHEAD_BYTES besides its own. */
+/** Queue limit of each class, in bytes; each message or frame additionally costs ITEM_OVERHEAD_BYTES. */
 export const QUEUE_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   control: 1024 * 1024,
   shell: 4 * 1024 * 1024,
@@ -16,7 +16,7 @@ export const QUEUE_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   topics: 4 * 1024 * 1024,
   camera: 4 * 1024 * 1024,
 };
-/** What may wait in the socket when a frame of this class is added: frames there can no longer be overtaken. */
+/** Maximum bytes in the socket's buffer when a frame of this class is added: frames there can no longer be overtaken. */
 export const SOCKET_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   control: 512 * 1024,
   shell: 256 * 1024,
@@ -24,23 +24,23 @@ export const SOCKET_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   topics: 128 * 1024,
   camera: 128 * 1024,
 };
-/** From here on the socket tells when a frame has left: below every bound above by more than a frame's header. */
+/** From this level on the socket reports when a frame was sent: below every limit above by more than a frame's header. */
 const NOTIFY_BYTES = 32 * 1024;
 
-/** A socket that puts frames on the wire; each end has its own. */
+/** A socket that sends frames; each end has its own implementation. */
 export interface FrameSocket {
-  /** Bytes that it was given and that have not left. */
+  /** Bytes accepted and not yet sent. */
   readonly bufferedAmount: number;
-  /** Takes one frame; `sent` is called once it has left. The payload may change afterwards: it is copied or written at once. */
+  /** Accepts one frame; calls `sent` after it was sent. The payload may change afterwards: it is copied or written immediately. */
   sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void;
 }
 
 export interface SendQueueOptions {
   /** Monotonic milliseconds. */
   now: () => number;
-  /** Bytes of control that may wait; by default QUEUE_BYTES_MAX.control. */
+  /** Queue limit of control in bytes; default QUEUE_BYTES_MAX.control. */
   control_bytes_max?: number;
-  /** Counts a frame as work in flight until it has left; for tests that own time. */
+  /** Counts a frame as work in flight until it is sent; for tests with a simulated clock. */
   begin?: () => () => void;
 }
 
@@ -52,7 +52,7 @@ interface Outgoing {
   offset: number;
 }
 
-/** What waits of one channel, in order. Credit: bytes that the receiver will take. */
+/** The queue of one channel, in order. Credit: bytes that the receiver accepts. */
 interface Lane {
   readonly channel: number;
   readonly send_class: SendClass;
@@ -63,13 +63,13 @@ interface Lane {
 }
 
 /**
- * The only way to a link's socket, on both ends. Bounded in each class, strict in priority frame by frame, and never
- * beyond a channel's credit; with `paced` the bulk classes together keep to the measured rate. Idle it holds nothing.
+ * The only path to a link's socket, on both ends. Bounded per class, with strict priority per frame, and never beyond a channel's credit;
+ * with `paced` the bulk classes share the measured rate. Uses no memory when idle.
  */
 export class SendQueue {
-  /** Called when frames have left or credit has come, so that there may be room; never from within a push. */
+  /** Called after frames were sent or credit arrived, so that there may be room; never from within a push. */
   on_room: (() => void) | undefined;
-  /** The other end acknowledges bulk: set once the welcome has said so. */
+  /** The other end acknowledges bulk: set when the welcome message announces it. */
   paced = false;
   readonly #socket: FrameSocket;
   readonly #options: SendQueueOptions;
@@ -85,17 +85,17 @@ export class SendQueue {
     this.#options = options;
   }
 
-  /** Bytes per second at which the other end takes bulk; 0 while nobody knows. */
+  /** Bytes per second at which the other end accepts bulk; 0 while unknown. */
   get rate(): number {
     return this.#meter?.rate ?? 0;
   }
 
-  /** Bytes of bulk on their way. */
+  /** Bytes of bulk in flight. */
   get in_flight(): number {
     return this.#meter?.in_flight ?? 0;
   }
 
-  /** Frames, or messages that are not wholly sent, that wait here. */
+  /** Queued frames and messages that are not entirely sent. */
   get waiting(): number {
     return this.#waiting;
   }
@@ -106,12 +106,12 @@ export class SendQueue {
     return this.#boundOf(send_class) - (this.#class_bytes?.[send_class] ?? 0);
   }
 
-  /** Bytes of this channel that wait here. */
+  /** Queued bytes of this channel. */
   waitingOf(channel: number): number {
     return this.#lanes?.get(channel)?.bytes ?? 0;
   }
 
-  /** Channels that are open for data, or have not sent their last frame. */
+  /** Channels that are open for data or have not sent their last frame. */
   get channels(): number {
     return this.#lanes?.size ?? 0;
   }
@@ -121,7 +121,7 @@ export class SendQueue {
     this.#laneOf(channel, send_class, credit, bytes_max);
   }
 
-  /** Forgets what waits of this channel and takes no more for it. */
+  /** Drops the queue of this channel and refuses further data. */
   dropChannel(channel: number): void {
     const lane = this.#lanes?.get(channel);
     if (lane === undefined) return;
@@ -131,15 +131,15 @@ export class SendQueue {
     this.#waiting -= lane.waiting.length;
   }
 
-  /** Sends a frame of control: it leaves before everything else that waits, in order with other control. */
+  /** Sends a control frame: before all other queued data, in order with other control. */
   pushControl(type: FrameType, channel: number, payload: Uint8Array, flags = 0): boolean {
     if (this.#sendDirectly(type, channel, payload, flags)) return true;
     return this.#push(this.#controlLane(), { type, channel, payload, flags, offset: 0 });
   }
 
   /**
-   * Takes a message of a channel, wholly or, when it does not fit or the link or channel is closed, not at all (false). A
-   * message fits into an empty class whatever its size. Throws FrameError when it is longer than any message may be.
+   * Queues a message of a channel entirely, or returns false if it does not fit or the link or channel is closed. An empty class accepts a
+   * message of any size. Throws FrameError if it exceeds the maximum message size.
    */
   pushMessage(channel: number, payload: Uint8Array): boolean {
     if (payload.length > MESSAGE_BYTES_MAX) throw new FrameError(`message of ${payload.length} bytes is over ${MESSAGE_BYTES_MAX}`);
@@ -148,13 +148,13 @@ export class SendQueue {
     return lane !== undefined && this.#push(lane, { type: FrameType.DATA, channel, payload, flags: 0, offset: 0 });
   }
 
-  /** The last frame of a channel: it leaves after all data of the channel, and the channel is forgotten then. */
+  /** Queues the last frame of a channel: it is sent after all data of the channel, which is then removed. */
   pushClose(channel: number, payload: Uint8Array): boolean {
     const lane = this.#lanes?.get(channel);
     return lane !== undefined && this.#push(lane, { type: FrameType.CLOSE, channel, payload, flags: 0, offset: 0 }, true);
   }
 
-  /** The receiver takes `bytes` more of this channel; false when it never lets go of what it was not given. */
+  /** Grants `bytes` of credit to this channel; returns false if the receiver grants more than was used. */
   credit(channel: number, bytes: number, window: number): boolean {
     const lane = this.#lanes?.get(channel);
     if (lane === undefined || lane.credit === Infinity) return true;
@@ -164,14 +164,14 @@ export class SendQueue {
     return true;
   }
 
-  /** The other end has received `bytes` more of bulk; false when that is more than was sent. */
+  /** Records that the other end has received `bytes` of bulk; returns false if that exceeds the bytes sent. */
   acknowledge(bytes: number): boolean {
     if (this.#meter?.acknowledged(bytes, this.#options.now()) !== true) return false;
     this.#event();
     return true;
   }
 
-  /** Forgets what waits; the socket's own buffer is closed with it. */
+  /** Drops the queue; the socket's own buffer is closed with it. */
   close(): void {
     this.#closed = true;
     this.#lanes = undefined;
@@ -195,7 +195,7 @@ export class SendQueue {
     return lane;
   }
 
-  /** Most links most of the time: nothing waits, and a frame of control goes straight to the socket. */
+  /** The common case: nothing is queued, and a control frame goes directly to the socket. */
   #sendDirectly(type: FrameType, channel: number, payload: Uint8Array, flags: number): boolean {
     if (this.#closed || this.#waiting > 0 || payload.length > FRAME_PAYLOAD_BYTES_MAX) return false;
     if (this.#socket.bufferedAmount >= SOCKET_BYTES_MAX.control) return false;
@@ -207,7 +207,7 @@ export class SendQueue {
     return this.#lanes?.get(0) ?? this.#laneOf(0, "control", Infinity, Infinity);
   }
 
-  /** A channel's last frame is always taken: it is small, and there is one. */
+  /** A channel's last frame is always accepted: it is small, and there is only one. */
   #push(lane: Lane, outgoing: Outgoing, last = false): boolean {
     if (this.#closed) return false;
     const bytes = outgoing.payload.length + ITEM_OVERHEAD_BYTES;
@@ -235,13 +235,13 @@ export class SendQueue {
     for (const send_class of SEND_CLASSES) if (!this.#pumpClass(send_class)) return;
   }
 
-  /** False when classes behind this one have no turn: the socket, or what bulk may have on its way, is full. */
+  /** Returns false if later classes must wait, because the socket or the bulk window is full. */
   #pumpClass(send_class: SendClass): boolean {
     const lanes = this.#order![send_class];
     let idle = 0;
     while (idle < lanes.length) {
       if (this.#socket.bufferedAmount >= SOCKET_BYTES_MAX[send_class]) return false;
-      // Turn by turn: a channel that was served goes to the end.
+      // Round robin: a channel that was served goes to the end.
       const lane = lanes.shift()!;
       lanes.push(lane);
       const head = lane.waiting[0];
@@ -255,7 +255,7 @@ export class SendQueue {
     return true;
   }
 
-  /** Sends the next frame of a lane; false when bulk has to wait. */
+  /** Sends the next frame of a lane; returns false if bulk has to wait. */
   #sendSome(lane: Lane, head: Outgoing): boolean {
     if (head.type !== FrameType.DATA) {
       this.#left(lane, head, head.payload.length);
@@ -269,7 +269,7 @@ export class SendQueue {
     if (paced) {
       const meter = (this.#meter ??= new RateMeter());
       const free = meter.budget - meter.in_flight;
-      // Not in crumbs: a slice that is worth its header, or nothing.
+      // Avoids tiny slices: sends a slice worth its header, or nothing.
       if (free < Math.min(count, SLOW_SLICE_BYTES)) return false;
       count = Math.min(count, meter.slice, free);
     }
@@ -299,7 +299,7 @@ export class SendQueue {
     const ended = begin?.();
     this.#socket.sendFrame(type, channel, payload, flags, (error) => {
       ended?.();
-      // An error closes the socket too: its close event ends the session.
+      // An error also closes the socket, whose close event ends the session.
       if (!error) this.#event();
     });
   }

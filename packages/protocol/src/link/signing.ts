@@ -1,28 +1,27 @@
 /**
- * What a robot signs with its Ed25519 key. Each text names its purpose first, so that a signature made for one
- * purpose is worthless for another.
+ * Texts that a robot signs with its Ed25519 key. Each begins with its purpose, so that a signature for one purpose is invalid for another.
  */
 
-/** What the robot's answer to the server's challenge covers, besides its own id. */
+/** The signed content of the robot's response to the challenge, besides its id. */
 export interface LinkChallenge {
-  /** The server's, fresh for each connection. */
+  /** The server's nonce, fresh for each connection. */
   nonce: string;
-  /** Host and port of the server as the robot's own config names it: `hostOf`. */
+  /** Host and port of the server in the robot's config: `hostOf`. */
   host: string;
-  /** The TLS channel between both (`channelBinding`), or "" without TLS. */
+  /** The TLS channel between both ends (`channelBinding`), or "" without TLS. */
   channel: string;
 }
 
 export const linkChallengeText = (robot_id: string, { nonce, host, channel }: LinkChallenge): string =>
   `robofleet-link-v2\n${robot_id}\n${host}\n${channel}\n${nonce}`;
 
-/** A request of a robot as it signs it. */
+/** A request of a robot, as signed. */
 export interface SignedRequest {
-  /** Of the server, as in the link's challenge. */
+  /** Host of the server, as in the link's challenge. */
   host: string;
   method: string;
   path: string;
-  /** Milliseconds of the server's clock as the welcome message gave it: a robot's own clock may be wrong. */
+  /** Milliseconds by the server's clock, derived from the welcome message: a robot's own clock may be wrong. */
   at: number;
   /** Random, for this request only: the server accepts it once. */
   nonce: string;
@@ -37,10 +36,10 @@ export const ROBOT_SIGNATURE_SCHEME = "RobotSignature";
 export const ROBOT_SIGNATURE_WINDOW_MS = 300_000;
 export const REQUEST_NONCE_BYTES = 16;
 
-/** Host and port of an http or https address, without the port that its scheme has by default. */
+/** Returns host and port of an http or https address, without the scheme's default port. */
 export const hostOf = (server: string): string => new URL(server).host;
 
-/** What a TLS socket offers for binding; its type is not imported, since browsers load this file too. */
+/** The method of a TLS socket used for binding; its type is not imported, because browsers load this file too. */
 interface BoundSocket {
   getProtocol(): string | null;
   exportKeyingMaterial(length: number, label: string, context: Uint8Array): { toString(encoding: "base64"): string };
@@ -50,8 +49,8 @@ const BINDING_BYTES = 32;
 const BINDING_LABEL = "EXPORTER-Channel-Binding";
 
 /**
- * The same text at both ends of one TLS connection, and another one on every other connection (`tls-exporter` of RFC 9266, base64).
- * "" for a socket without TLS, and below TLS 1.3, where the exporter does not name the connection in every case.
+ * Returns a text that is the same at both ends of a TLS connection and differs on every other connection (`tls-exporter` of RFC 9266,
+ * base64). Returns "" without TLS, and below TLS 1.3, where the exporter does not identify the connection in every case.
  */
 export function channelBinding(socket: object): string {
   if (!("exportKeyingMaterial" in socket)) return "";

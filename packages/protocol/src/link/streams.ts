@@ -1,17 +1,17 @@
 /**
- * What a server asks of a robot when it opens a channel, by the kind of stream. Their messages are tagged, see tagged.ts. Whoever
- * is asked checks the parameters: they come from the other end.
+ * Parameters with which a server opens a channel, by the kind of stream. Messages are tagged, see tagged.ts. The receiver validates the
+ * parameters, because they are untrusted input.
  */
 export interface ShellParams {
   cols: number;
   rows: number;
-  /** Inside of this app, its container for instance, instead of the robot itself. */
+  /** Run inside this app, for example its container, instead of on the robot. */
   app?: string;
-  /** Instead of the login shell: words, no shell in between. */
+  /** Command and arguments to run instead of the login shell, without a shell in between. */
   command?: string[];
-  /** False: no terminal in between. Bytes are as they are, what is said on standard error comes apart, and input ends (`eof`). */
+  /** False: no terminal. Bytes are unchanged, standard error is separate, and input can end (`eof`). */
   terminal?: boolean;
-  /** What kind of terminal the other end has, as in TERM. */
+  /** Terminal type of the other end, as in TERM. */
   term?: string;
 }
 
@@ -19,11 +19,11 @@ export type CameraParams =
   | { list: true }
   | {
       list?: undefined;
-      /** By name; the first, if absent. */
+      /** Camera name; absent: the first one. */
       camera?: string;
-      /** Frames a second, at most. */
+      /** Maximum frames per second. */
       fps?: number;
-      /** Pixels; the other side follows from the camera's shape. */
+      /** Pixels; the other dimension keeps the aspect ratio. */
       width?: number;
       height?: number;
       /** 1 (worst) to 100 */
@@ -33,24 +33,24 @@ export type CameraParams =
 export type TopicsParams =
   | {
       op: "list";
-      /** Goes on, and tells again when it is another one. */
+      /** Keeps the stream open and sends the list again when it changes. */
       follow?: boolean;
     }
   | {
       op: "echo";
       topic: string;
-      /** Which type, where topics of several types share the name; only to robots that know the feature `ros_adapters`. */
+      /** Selects a type if several topics share the name; sent only to robots with the feature `ros_adapters`. */
       type?: string;
-      /** Messages a second, at most. */
+      /** Maximum messages per second. */
       rate?: number;
       /** Only this part of each message, `a.b[0]`. */
       field?: string;
-      /** Long arrays, texts and bytes as they are instead of a summary of them. */
+      /** Long arrays, strings and bytes in full instead of a summary. */
       full?: boolean;
     };
 
 export interface ForwardParams {
-  /** 127.0.0.1, if absent. */
+  /** Absent: 127.0.0.1. */
   host?: string;
   port: number;
 }

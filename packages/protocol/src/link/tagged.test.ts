@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { FrameError } from "./frame.ts";
 import { controlMessage, dataMessage, readMessage } from "./tagged.ts";
 
-test("data and control of a stream are told apart, whatever bytes they are", () => {
+test("distinguishes data from control for any bytes", () => {
   for (const bytes of [Buffer.alloc(0), Buffer.from([1, 0, 255]), Buffer.from('{"type":"exit"}')])
     assert.deepEqual(Buffer.from(readMessage(dataMessage(bytes)).data!), bytes);
   assert.deepEqual(readMessage(controlMessage({ type: "resize", cols: 80 })), { control: { type: "resize", cols: 80 } });

@@ -12,10 +12,10 @@ export const AuditEntry = named(
     action: Type.String({ description: "Operation id of the route in this document, or stream.opened and stream.closed" }),
     method: Type.String(),
     path: Type.String({ description: "Path of the request, without its query" }),
-    object_id: Nullable(Type.String({ description: "What it was about" })),
-    status: Nullable(Type.Integer({ description: "HTTP status of the answer; close code of a stream" })),
-    error: Nullable(Type.String({ description: "Error code that was answered; null when it was done" })),
-    ip: Type.String({ description: "Address that the request came from" }),
+    object_id: Nullable(Type.String({ description: "Id of the affected object" })),
+    status: Nullable(Type.Integer({ description: "HTTP status of the response; close code of a stream" })),
+    error: Nullable(Type.String({ description: "Error code of the response; null on success" })),
+    ip: Type.String({ description: "Client address of the request" }),
     user_agent: Nullable(Type.String()),
     request_id: Type.String(),
     data: Type.Record(Type.String(), Type.Unknown()),
@@ -36,14 +36,14 @@ const query = Shape({ ...page, ...filter });
 
 export const auditRoutes = {
   listAudit: defineRoute("listAudit", {
-    summary: "Who changed what, from where, newest first",
+    summary: "List audit entries, newest first",
     tag: "Audit",
     access: "admin",
     query,
     responses: { 200: ListOf(AuditEntry) },
   }),
   exportAudit: defineRoute("exportAudit", {
-    summary: "The same as lines of JSON, whole, oldest first",
+    summary: "Export all audit entries as JSON lines, oldest first",
     tag: "Audit",
     access: "admin",
     query: Shape(filter),
@@ -51,7 +51,7 @@ export const auditRoutes = {
     produces: "application/x-ndjson",
   }),
   listServiceAudit: defineRoute("listServiceAudit", {
-    summary: "Acts on the service as a whole, newest first",
+    summary: "List audit entries of the service itself, newest first",
     tag: "Admin",
     access: "service_admin",
     query,

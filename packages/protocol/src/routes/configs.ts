@@ -30,7 +30,7 @@ import {
 } from "./shapes.ts";
 
 export const Scope = OneOf(["org", "site", "fleet", "robot"]);
-/** A namespace becomes a file on the robot, percent-encoded. */
+/** A namespace becomes a file on the robot, with a percent-encoded name. */
 export const Namespace = Name;
 
 export const ConfigEntry = named(
@@ -39,7 +39,7 @@ export const ConfigEntry = named(
     id: Id,
     key: Type.String(),
     value: Json,
-    secret: Type.Boolean({ description: "The value is encrypted, told to robots only, and null here" }),
+    secret: Type.Boolean({ description: "The value is encrypted, revealed to robots only, and null here" }),
     namespace: Type.String(),
     scope: Scope,
     scope_id: Nullable(Id),
@@ -52,7 +52,7 @@ export const ConfigEntry = named(
 );
 export type ConfigEntry = Of<typeof ConfigEntry>;
 
-/** What an entry was, from one change to the next. */
+/** The versions of an entry. */
 export const ConfigVersion = named(
   "ConfigVersion",
   Shape({
@@ -105,13 +105,13 @@ export const configRoutes = {
       key: Maybe(Type.String({ maxLength: 200 })),
       scope: Maybe(Scope),
       scope_id: Maybe(Id),
-      removed: Maybe(Type.Boolean({ description: "Those that were removed, instead of those that are set" })),
+      removed: Maybe(Type.Boolean({ description: "List removed entries instead of current ones" })),
     }),
     responses: { 200: ListOf(ConfigEntry) },
     errors: [404],
   }),
   setConfig: defineRoute("setConfig", {
-    summary: "Set a config value; robots get it by a config deployment",
+    summary: "Set a config value; a config deployment delivers it to robots",
     tag: "Configs",
     access: "operator",
     body: Shape({
@@ -121,7 +121,7 @@ export const configRoutes = {
       scope: Maybe(Scope),
       scope_id: Maybe(Id),
       secret: Maybe(
-        Type.Boolean({ description: "Encrypt the value and show it to nobody but the robots that it is for; needs the role admin" }),
+        Type.Boolean({ description: "Encrypt the value and reveal it only to the robots that it applies to; needs the role admin" }),
       ),
     }),
     secret_body: true,
@@ -138,14 +138,14 @@ export const configRoutes = {
     responses: { 200: DataOf(ConfigEntry) },
   }),
   deleteConfig: defineRoute("deleteConfig", {
-    summary: "Remove a config entry; its history stays, and setting it again goes on with it",
+    summary: "Remove a config entry; its history is kept, and setting it again continues the history",
     tag: "Configs",
     access: "admin",
     params: IdParams,
     responses: { 200: DataOf(ConfigEntry) },
   }),
   listConfigHistory: defineRoute("listConfigHistory", {
-    summary: "Every version of a config entry, the newest first; of a removed one too",
+    summary: "List every version of a config entry, newest first, also of a removed one",
     tag: "Configs",
     access: "viewer",
     params: IdParams,
@@ -153,7 +153,7 @@ export const configRoutes = {
     responses: { 200: ListOf(ConfigVersion) },
   }),
   rollBackConfig: defineRoute("rollBackConfig", {
-    summary: "Set the value of an earlier version again, as the next version; of a secret it needs the role admin",
+    summary: "Restore the value of an earlier version as a new version; a secret needs the role admin",
     tag: "Configs",
     access: "operator",
     params: IdParams,
@@ -178,7 +178,7 @@ export const configRoutes = {
     errors: [404],
   }),
   setConfigSchema: defineRoute("setConfigSchema", {
-    summary: "Give a namespace a JSON Schema (draft 2020-12) that its values must fit",
+    summary: "Set the JSON Schema (draft 2020-12) that a namespace's values must satisfy",
     tag: "Configs",
     access: "operator",
     params: NamespaceParams,
@@ -187,7 +187,7 @@ export const configRoutes = {
     errors: [409],
   }),
   deleteConfigSchema: defineRoute("deleteConfigSchema", {
-    summary: "Remove the schema of a namespace: any value goes",
+    summary: "Remove the schema of a namespace, so that any value is accepted",
     tag: "Configs",
     access: "admin",
     params: NamespaceParams,
@@ -203,7 +203,7 @@ export const configRoutes = {
     errors: [404],
   }),
   createConfigDeployment: defineRoute("createConfigDeployment", {
-    summary: "Bring the effective config to a robot or a fleet",
+    summary: "Deploy the effective config to a robot or a fleet",
     tag: "Configs",
     access: "operator",
     body: Shape({ ...target, namespace: Maybe(Namespace) }),
@@ -220,7 +220,7 @@ export const configRoutes = {
     responses: { 200: DataOf(ConfigDeployment) },
   }),
   listConfigDeploymentEvents: defineRoute("listConfigDeploymentEvents", {
-    summary: "Events of a config deployment, oldest first",
+    summary: "List the events of a config deployment, oldest first",
     tag: "Configs",
     access: "viewer",
     params: IdParams,
@@ -228,7 +228,7 @@ export const configRoutes = {
     responses: { 200: ListOf(DeploymentEvent) },
   }),
   listConfigDeploymentTargets: defineRoute("listConfigDeploymentTargets", {
-    summary: "Robots of a config deployment and how far each is",
+    summary: "List the robots of a config deployment with their status",
     tag: "Configs",
     access: "viewer",
     params: IdParams,
@@ -236,7 +236,7 @@ export const configRoutes = {
     responses: { 200: ListOf(DeploymentTarget) },
   }),
   cancelConfigDeployment: defineRoute("cancelConfigDeployment", {
-    summary: "Cancel a config deployment: robots that have not got it keep what they have",
+    summary: "Cancel a config deployment: robots that have not applied it keep their current values",
     tag: "Configs",
     access: "operator",
     params: IdParams,
@@ -246,7 +246,7 @@ export const configRoutes = {
     errors: [409],
   }),
   diffRobotConfig: defineRoute("diffRobotConfig", {
-    summary: "What the next config deployment would change in the files of a robot",
+    summary: "Preview what the next config deployment would change in a robot's files",
     tag: "Configs",
     access: "viewer",
     params: IdParams,

@@ -59,7 +59,7 @@ export const Deployment = named(
     release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
     scheduled_at: Nullable(Time),
     rollout: WholeRollout,
-    /** The highest wave that was opened, counted from 0. */
+    /** Index of the highest started wave, counted from 0. */
     wave: Count,
     wave_count: Count,
     paused_at: Nullable(Time),
@@ -90,7 +90,7 @@ export const DeploymentTarget = named(
     waiting_for: Nullable(OneOf(WAITING_FOR)),
     progress: Nullable(Shape({ bytes_done: Count, bytes_total: Count })),
     previous_release_id: Nullable(Id),
-    /** The target ended with the release removed: nothing of the app runs on the robot. */
+    /** The target ended with the release removed: the app does not run on the robot. */
     removed: Type.Boolean(),
     ...stamps,
   }),
@@ -129,7 +129,7 @@ export const deploymentFilters = {
   cause: Maybe(
     OneOf(
       ["request", "follow"],
-      "request: a person or token deployed it; follow: a robot gets it because it follows its fleet. Default: both",
+      "request: created by a user or token; follow: created automatically because the robot follows its fleet. Default: both",
     ),
   ),
   since: Maybe(Time),
@@ -139,7 +139,7 @@ export const deploymentFilters = {
 export const targetFilters = {
   status: Maybe(OneOf(TARGET_STATUSES)),
   robot_id: Maybe(Id),
-  q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Part of the robot's name, in any case" })),
+  q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text in the robot's name, ignoring case" })),
 };
 
 export const target = {
@@ -156,7 +156,7 @@ const withoutRolloutDefaults = withoutDefaults({
   dry_run: false,
 });
 
-/** A policy that says nothing but defaults is the same as none. Others are compared with their defaults filled in. */
+/** A policy with only default values equals no policy. Others are compared with defaults filled in. */
 function sameDeployment(body: Record<string, unknown>): Record<string, unknown> {
   const { rollout, dry_run, ...rest } = withoutTargetKind(body);
   const kept = { ...rest, ...(dry_run === true ? { dry_run } : {}) };
@@ -176,7 +176,7 @@ export const deploymentRoutes = {
     errors: [404],
   }),
   createDeployment: defineRoute("createDeployment", {
-    summary: "Deploy a release to a robot or a fleet, now or at a time",
+    summary: "Deploy a release to a robot or a fleet, immediately or at a scheduled time",
     tag: "Deployments",
     access: "operator",
     body: Shape({
@@ -201,7 +201,7 @@ export const deploymentRoutes = {
     responses: { 200: DataOf(Deployment) },
   }),
   listDeploymentEvents: defineRoute("listDeploymentEvents", {
-    summary: "Events of a deployment, oldest first; events of its targets with include=targets or robot_id",
+    summary: "List the events of a deployment, oldest first; events of its targets with include=targets or robot_id",
     tag: "Deployments",
     access: "viewer",
     params: IdParams,
@@ -209,19 +209,19 @@ export const deploymentRoutes = {
     responses: { 200: ListOf(DeploymentEvent) },
   }),
   listDeploymentTargets: defineRoute("listDeploymentTargets", {
-    summary: "Robots of a deployment and how far each is",
+    summary: "List the robots of a deployment with their status",
     tag: "Deployments",
     access: "viewer",
     params: IdParams,
     query: Shape({
       ...page,
       ...targetFilters,
-      wave: Maybe(Type.Integer({ minimum: 0, maximum: 1_000, description: "Counted from 0" })),
+      wave: Maybe(Type.Integer({ minimum: 0, maximum: 1_000, description: "Index of the wave, counted from 0" })),
     }),
     responses: { 200: ListOf(DeploymentTarget) },
   }),
   listDeploymentWaves: defineRoute("listDeploymentWaves", {
-    summary: "Waves of a deployment, the first first, and how far each is",
+    summary: "List the waves of a deployment in order, with their status",
     tag: "Deployments",
     access: "viewer",
     params: IdParams,
@@ -229,7 +229,7 @@ export const deploymentRoutes = {
     responses: { 200: ListOf(DeploymentWave) },
   }),
   pauseDeployment: defineRoute("pauseDeployment", {
-    summary: "Pause a deployment: robots that have it finish, nobody else gets it",
+    summary: "Pause a deployment: in-progress robots finish; no new ones start",
     tag: "Deployments",
     access: "operator",
     params: IdParams,
@@ -239,7 +239,7 @@ export const deploymentRoutes = {
     errors: [409],
   }),
   resumeDeployment: defineRoute("resumeDeployment", {
-    summary: "Resume a paused deployment; one that was past its failure threshold stops again at the next failure",
+    summary: "Resume a paused deployment; if it exceeded its failure threshold, it stops again at the next failure",
     tag: "Deployments",
     access: "operator",
     params: IdParams,
@@ -249,7 +249,7 @@ export const deploymentRoutes = {
     errors: [409],
   }),
   promoteDeployment: defineRoute("promoteDeployment", {
-    summary: "Open the next wave of a deployment now: what is left of the soak time and a manual gate are skipped",
+    summary: "Start the next wave of a deployment now, skipping the remaining soak time and a manual gate",
     tag: "Deployments",
     access: "operator",
     params: IdParams,
@@ -259,7 +259,7 @@ export const deploymentRoutes = {
     errors: [409],
   }),
   cancelDeployment: defineRoute("cancelDeployment", {
-    summary: "Cancel a deployment: robots that have not begun to install stop",
+    summary: "Cancel a deployment: robots that have not started to install stop",
     tag: "Deployments",
     access: "operator",
     params: IdParams,
@@ -267,7 +267,7 @@ export const deploymentRoutes = {
       mode: Maybe(
         Type.Enum(["finish", "rollback"], {
           default: "finish",
-          description: "What becomes of robots that are installing: they finish, or go back afterwards",
+          description: "Action for robots that are installing: finish, or roll back afterwards",
         }),
       ),
     }),
@@ -276,7 +276,7 @@ export const deploymentRoutes = {
     errors: [409],
   }),
   retryDeployment: defineRoute("retryDeployment", {
-    summary: "Deploy again to the robots on which an ended deployment failed or was rolled back",
+    summary: "Create a deployment to the robots on which an ended deployment failed or was rolled back",
     tag: "Deployments",
     access: "operator",
     params: IdParams,
@@ -286,7 +286,7 @@ export const deploymentRoutes = {
     errors: [409],
   }),
   rollBackDeployment: defineRoute("rollBackDeployment", {
-    summary: "Bring the robots of a deployment back to what they ran before; of an ended one by a new deployment",
+    summary: "Roll back the robots of a deployment to their previous release; for an ended one by a new deployment",
     tag: "Deployments",
     access: "operator",
     params: IdParams,

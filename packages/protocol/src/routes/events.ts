@@ -1,6 +1,6 @@
 import { defineRoute } from "./route.ts";
 
-/** What a change can be of. */
+/** Kinds of objects that change events refer to. */
 export const CHANGE_KINDS = [
   "robot",
   "fleet",
@@ -22,20 +22,23 @@ export const CHANGE_KINDS = [
 ] as const;
 export type ChangeKind = (typeof CHANGE_KINDS)[number];
 
-/** Data of an event `change`: that something is otherwise, not how. Whoever shows it reads it again. */
+/** Data of a `change` event: it states that an object changed, not how. Clients read the object again. */
 export interface Change {
   kind: ChangeKind;
-  /** Of what changed; of a config schema its namespace. */
+  /** Id of the changed object; for a config schema its namespace. */
   id: string;
-  /** `created`, `updated`, `removed`, or which side of it: `moved`, `presence`, `health`, `config`, `release`, `status`, `progress`, `waves`, `targets`. */
+  /**
+   * `created`, `updated`, `removed`, or the changed aspect: `moved`, `presence`, `health`, `config`, `release`, `status`, `progress`,
+   * `waves`, `targets`.
+   */
   change: string;
   robot_id?: string;
   fleet_id?: string;
   site_id?: string;
-  /** Where a robot was before it was moved. */
+  /** The robot's fleet before it was moved. */
   from_fleet_id?: string;
   from_site_id?: string;
-  /** Of a target: the deployment that it is of. */
+  /** The deployment of a target. */
   deployment_id?: string;
   status?: string;
 }
@@ -43,7 +46,7 @@ export interface Change {
 export const eventRoutes = {
   streamEvents: defineRoute("streamEvents", {
     summary:
-      "Changes in the org as they happen, as server-sent events: ready, change, beat, lost (read again what you show), end. Last-Event-ID resumes a stream that broke off",
+      "Stream changes in the org as server-sent events: ready, change, beat, lost (reload all displayed data), end. Last-Event-ID resumes an interrupted stream",
     tag: "Events",
     access: "viewer",
     responses: { 200: null },

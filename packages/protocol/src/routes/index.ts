@@ -13,7 +13,7 @@ import { shellRoutes } from "./shells.ts";
 import { signingRoutes } from "./signing.ts";
 import { streamRoutes } from "./streams.ts";
 
-/** Every HTTP route, by name. The server runs these objects and the OpenAPI document is made of them. */
+/** Every HTTP route, by name. The server runs these objects, and the OpenAPI document is generated from them. */
 export const routes = {
   ...operationRoutes,
   ...peopleRoutes,

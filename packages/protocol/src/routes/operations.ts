@@ -16,26 +16,26 @@ export const operationRoutes = {
     responses: { 200: null },
   }),
   getHealthz: defineRoute("getHealthz", {
-    summary: "Whether the process runs",
+    summary: "Check that the process runs",
     tag: "Operation",
     access: "public",
     responses: { 200: Shape({ status: Type.Literal("ok") }) },
   }),
   getReadyz: defineRoute("getReadyz", {
-    summary: "Whether the database, the bus and the artifact store answer",
+    summary: "Check that the database, the bus and the artifact store respond",
     tag: "Operation",
     access: "public",
     responses: {
       200: Shape({
         status: Type.Literal("ready"),
-        node_id: Type.String({ description: "The server that answered, of several behind one address" }),
+        node_id: Type.String({ description: "The server that responded, if several share one address" }),
         checks: Type.Record(Type.String(), Type.String()),
       }),
     },
     errors: [503],
   }),
   getCertificateAuthority: defineRoute("getCertificateAuthority", {
-    summary: "Certificate of the authority that this server made itself, in PEM form; compare its fingerprint before you trust it",
+    summary: "Get the certificate of this server's own authority, in PEM format; verify its fingerprint before you trust it",
     tag: "Operation",
     access: "public",
     produces: "application/x-pem-file",
@@ -43,7 +43,7 @@ export const operationRoutes = {
     errors: [404],
   }),
   getMetrics: defineRoute("getMetrics", {
-    summary: "Metrics in the Prometheus text format",
+    summary: "Get metrics in the Prometheus text format",
     tag: "Operation",
     access: "service_admin",
     produces: "text/plain",
@@ -71,12 +71,12 @@ export const agentRoutes = {
     responses: { 200: Document },
   }),
   enrollRobot: defineRoute("enrollRobot", {
-    summary: "Enrol a robot with an enrolment key and its public key; the same public key again answers the same robot",
+    summary: "Enroll a robot with an enrollment key and its public key; a repeated public key returns the same robot",
     tag: "Agent",
     access: "public",
     document: "agent",
     body: Shape({
-      key: Type.String({ minLength: 1, maxLength: 200, description: "Enrolment key" }),
+      key: Type.String({ minLength: 1, maxLength: 200, description: "Enrollment key" }),
       public_key: Type.String({
         minLength: 44,
         maxLength: 44,
@@ -91,7 +91,8 @@ export const agentRoutes = {
     errors: [401, 403],
   }),
   listAgentSigning: defineRoute("listAgentSigning", {
-    summary: "Statements of the org's signing keys above a serial number, oldest first: each is signed by a key of the one before",
+    summary:
+      "List the statements of the org's signing keys above a serial number, oldest first; each is signed by a key of the previous one",
     tag: "Agent",
     access: "robot",
     document: "agent",
@@ -99,7 +100,7 @@ export const agentRoutes = {
     responses: { 200: Shape({ items: Type.Array(SignedText) }) },
   }),
   getAgentArtifact: defineRoute("getAgentArtifact", {
-    summary: "Download an artifact that this robot is to install",
+    summary: "Download an artifact that is assigned to this robot",
     tag: "Agent",
     access: "robot",
     document: "agent",
@@ -109,7 +110,7 @@ export const agentRoutes = {
     errors: [416],
   }),
   getAgentConfig: defineRoute("getAgentConfig", {
-    summary: "The config file of a namespace as this robot is to have it",
+    summary: "Get this robot's desired config file of a namespace",
     tag: "Agent",
     access: "robot",
     document: "agent",

@@ -3,7 +3,7 @@ import { defineRoute } from "./route.ts";
 import { Count, DataOf, Email, Id, IdParams, ListOf, Maybe, Name, named, Nullable, OneOf, type Of, page, Shape, stamps } from "./shapes.ts";
 
 const ORG_STATUSES = ["pending", "active", "suspended"] as const;
-const email = Nullable(Type.String({ description: "Of whoever asked for the org" }));
+const email = Nullable(Type.String({ description: "Address of the person who requested the org" }));
 
 export const Org = named("Org", Shape({ id: Id, name: Type.String(), email, status: OneOf(ORG_STATUSES), ...stamps }));
 export type Org = Of<typeof Org>;
@@ -16,14 +16,14 @@ export const ApprovedOrg = named(
     email,
     status: OneOf(["active"]),
     ...stamps,
-    token: Nullable(Type.String({ description: "The bootstrap token, shown this once" })),
+    token: Nullable(Type.String({ description: "The bootstrap token, shown only once" })),
   }),
 );
 export type ApprovedOrg = Of<typeof ApprovedOrg>;
 
 const DEPLOYMENT_EXPIRES_DAYS_MAX = 365;
 
-/** An org as its own members see it. */
+/** An org as visible to its members. */
 export const OwnOrg = named(
   "OwnOrg",
   Shape({
@@ -33,7 +33,7 @@ export const OwnOrg = named(
     settings: Shape({
       deployment_expires_days: Nullable(
         Type.Integer({
-          description: "Days after its start when a deployment gives up robots that have not begun; null: as the server is set",
+          description: "Days after its start when a deployment cancels robots that have not started; null: the server's default",
         }),
       ),
     }),
@@ -55,7 +55,7 @@ export type Stats = Of<typeof Stats>;
 
 const ownOrgRoutes = {
   getOrg: defineRoute("getOrg", {
-    summary: "The org of the token, with its settings",
+    summary: "Get the token's org and its settings",
     tag: "People",
     access: "viewer",
     responses: { 200: DataOf(OwnOrg) },
@@ -69,7 +69,7 @@ const ownOrgRoutes = {
       settings: Maybe(
         Shape({
           deployment_expires_days: Maybe(
-            Type.Integer({ minimum: 0, maximum: DEPLOYMENT_EXPIRES_DAYS_MAX, description: "0: as the server is set" }),
+            Type.Integer({ minimum: 0, maximum: DEPLOYMENT_EXPIRES_DAYS_MAX, description: "0: the server's default" }),
           ),
         }),
       ),
@@ -78,7 +78,7 @@ const ownOrgRoutes = {
     errors: [409],
   }),
   requestOrg: defineRoute("requestOrg", {
-    summary: "Ask for an org; it is pending until the service's admin approves it",
+    summary: "Request an org; it is pending until the service's admin approves it",
     tag: "People",
     access: "public",
     body: Shape({ name: Name, email: Email }),
@@ -114,7 +114,7 @@ const adminRoutes = {
     errors: [404],
   }),
   approveOrg: defineRoute("approveOrg", {
-    summary: "Approve an org; answers its bootstrap token once",
+    summary: "Approve an org; returns its bootstrap token once",
     tag: "Admin",
     access: "service_admin",
     params: IdParams,
@@ -125,7 +125,7 @@ const adminRoutes = {
     errors: [404, 409],
   }),
   rejectOrg: defineRoute("rejectOrg", {
-    summary: "Reject an org that is pending: it is deleted, and its name is free again; answers it as it was",
+    summary: "Reject and delete a pending org, which frees its name; returns the deleted org",
     tag: "Admin",
     access: "service_admin",
     params: IdParams,
@@ -135,7 +135,7 @@ const adminRoutes = {
     errors: [404, 409],
   }),
   suspendOrg: defineRoute("suspendOrg", {
-    summary: "Suspend an org: its tokens are refused, its robots cut off and its deployments held",
+    summary: "Suspend an org: its tokens are refused, its robots disconnected and its deployments paused",
     tag: "Admin",
     access: "service_admin",
     params: IdParams,
@@ -145,7 +145,7 @@ const adminRoutes = {
     errors: [404, 409],
   }),
   resumeOrg: defineRoute("resumeOrg", {
-    summary: "Let a suspended org back in",
+    summary: "Resume a suspended org",
     tag: "Admin",
     access: "service_admin",
     params: IdParams,
@@ -155,7 +155,7 @@ const adminRoutes = {
     errors: [404, 409],
   }),
   getStats: defineRoute("getStats", {
-    summary: "Figures of the whole service",
+    summary: "Get statistics of the whole service",
     tag: "Admin",
     access: "service_admin",
     responses: { 200: DataOf(Stats) },

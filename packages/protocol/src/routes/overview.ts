@@ -3,7 +3,7 @@ import { TimelineEntry } from "./robots.ts";
 import { defineRoute } from "./route.ts";
 import { Count, DataOf, Id, ListOf, Maybe, named, type Of, page, Shape, Time } from "./shapes.ts";
 
-/** A robot's entry where entries of several robots stand together. */
+/** An entry in a list with entries of several robots. */
 export const RobotTimelineEntry = named(
   "RobotTimelineEntry",
   Shape({ ...TimelineEntry.properties, robot_id: Id, robot_name: Type.String() }),
@@ -18,11 +18,11 @@ export const Overview = named(
       online: Count,
       offline: Count,
       never_connected: Count,
-      unhealthy: Type.Integer({ minimum: 0, description: "Whose last word was that something fails" }),
-      behind: Type.Integer({ minimum: 0, description: "Whose app main is not what it is to be" }),
-      failed: Type.Integer({ minimum: 0, description: "Whose last deployment of the app main failed" }),
-      drifted: Type.Integer({ minimum: 0, description: "With a config file that is not the deployed one" }),
-      held: Type.Integer({ minimum: 0, description: "That are not let in, because several machines have their identity" }),
+      unhealthy: Type.Integer({ minimum: 0, description: "Robots whose latest report has failing checks" }),
+      behind: Type.Integer({ minimum: 0, description: "Robots whose app main does not run the desired release" }),
+      failed: Type.Integer({ minimum: 0, description: "Robots whose last deployment of the app main failed" }),
+      drifted: Type.Integer({ minimum: 0, description: "Robots with a config file that differs from the deployed one" }),
+      held: Type.Integer({ minimum: 0, description: "Robots that are quarantined because several machines use their identity" }),
     }),
     deployments: Shape({
       scheduled: Count,
@@ -30,15 +30,15 @@ export const Overview = named(
       in_progress: Count,
       paused: Count,
       waiting_gate: Count,
-      failed: Type.Integer({ minimum: 0, description: "Made in the last 7 days and ended as failed" }),
+      failed: Type.Integer({ minimum: 0, description: "Created in the last 7 days and failed" }),
       following: Type.Integer({
         minimum: 0,
-        description: "Not ended, of robots that follow their fleet; the other numbers do not count these",
+        description: "Unfinished automatic deployments of robots that follow their fleet; not included in the other counts",
       }),
     }),
     config_deployments: Shape({ in_progress: Count }),
     unhealthy_robots: Type.Array(Shape({ id: Id, name: Type.String(), fleet_id: Id, failing: Type.Array(Type.String()) }), {
-      description: "The newest ten of them",
+      description: "The ten newest deployments",
     }),
   }),
 );
@@ -46,13 +46,13 @@ export type Overview = Of<typeof Overview>;
 
 export const overviewRoutes = {
   getOverview: defineRoute("getOverview", {
-    summary: "How the robots and deployments are, in numbers",
+    summary: "Get counts of robots and deployments by state",
     tag: "Overview",
     access: "viewer",
     responses: { 200: DataOf(Overview) },
   }),
   listTimeline: defineRoute("listTimeline", {
-    summary: "What happened to the robots, newest first",
+    summary: "List the events of all robots, newest first",
     tag: "Overview",
     access: "viewer",
     query: Shape({

@@ -28,7 +28,7 @@ const OVERLAP_SECONDS_MAX = 86_400;
 export const Scope = named("Scope", Shape({ site_id: Maybe(Id), fleet_id: Maybe(Id) }));
 const Scopes = Type.Array(Scope, {
   maxItems: SCOPES_MAX,
-  description: "Sites and fleets that the role is limited to, one a scope; none is the whole org",
+  description: "Sites and fleets that the role is limited to, one per scope; empty: the whole org",
 });
 
 export const Grant = named("Grant", Shape({ role: OneOf(ROLES), scopes: Scopes }));
@@ -46,7 +46,7 @@ export const Me = named(
 );
 export type Me = Of<typeof Me>;
 
-/** Something that a user made or has, and what happens to it when the user is removed. */
+/** An object that a user created or owns, and its outcome when the user is removed. */
 export const UserHolding = named(
   "UserHolding",
   Shape({
@@ -56,7 +56,7 @@ export const UserHolding = named(
     status: Type.String(),
     outcome: OneOf(
       ["cancelled", "revoked", "kept"],
-      "cancelled: robots that have begun to install finish; kept: a token of the org that the user made",
+      "cancelled: robots that are installing finish; kept: a token of the org that the user created",
     ),
   }),
 );
@@ -66,10 +66,10 @@ export const Session = named(
   "Session",
   Shape({
     id: Id,
-    org_id: Type.String({ description: "The org that the session is about" }),
-    token_id: Type.String({ description: "The token that it was made with, and whose end is its own" }),
-    csrf_token: Nullable(Type.String({ description: "What requests that change something send as `X-CSRF-Token`" })),
-    idle_hours: Type.Number({ description: "Unused for so long it ends" }),
+    org_id: Type.String({ description: "The org of the session" }),
+    token_id: Type.String({ description: "The token that created the session; when the token ends, the session ends" }),
+    csrf_token: Nullable(Type.String({ description: "Value of the `X-CSRF-Token` header that changing requests must send" })),
+    idle_hours: Type.Number({ description: "Idle time after which the session ends" }),
     expires_at: Time,
     ...stamps,
   }),
@@ -102,7 +102,7 @@ export const Token = named(
     label: Nullable(Type.String()),
     role: OneOf(ROLES),
     scopes: Scopes,
-    prefix: Type.String({ description: "The first 12 characters, to know it by" }),
+    prefix: Type.String({ description: "The first 12 characters, to identify it" }),
     user_id: Nullable(Id),
     status: OneOf(TOKEN_STATUSES),
     expires_at: Nullable(Time),
@@ -116,13 +116,13 @@ export type Token = Of<typeof Token>;
 
 export const NewToken = named(
   "NewToken",
-  Shape({ ...Token.properties, token: Nullable(Type.String({ description: "The token itself, shown this once" })) }),
+  Shape({ ...Token.properties, token: Nullable(Type.String({ description: "The token's secret, shown only once" })) }),
 );
 export type NewToken = Of<typeof NewToken>;
 
 const sessionRoutes = {
   createSession: defineRoute("createSession", {
-    summary: "Turn a token into a session for a browser: its cookie stands in for the token, and no script can read it",
+    summary: "Create a browser session from a token: its HttpOnly cookie replaces the token",
     tag: "People",
     access: "viewer",
     by: "token",
@@ -132,14 +132,14 @@ const sessionRoutes = {
     responses: { 201: DataOf(Session) },
   }),
   getSession: defineRoute("getSession", {
-    summary: "The session of the cookie, and what its changing requests must send",
+    summary: "Get the cookie's session and its CSRF token",
     tag: "People",
     access: "viewer",
     by: "session",
     responses: { 200: DataOf(Session) },
   }),
   updateSession: defineRoute("updateSession", {
-    summary: "Go on in another of the user's orgs; open streams of the one before end",
+    summary: "Switch to another of the user's orgs; open streams of the previous one end",
     tag: "People",
     access: "viewer",
     by: "session",
@@ -148,7 +148,7 @@ const sessionRoutes = {
     errors: [404],
   }),
   endSession: defineRoute("endSession", {
-    summary: "Sign out: the session ends and its cookie is taken back",
+    summary: "Sign out: the session ends and its cookie is deleted",
     tag: "People",
     access: "viewer",
     by: "session",
@@ -166,7 +166,7 @@ const userRoutes = {
     responses: { 200: ListOf(User) },
   }),
   createUser: defineRoute("createUser", {
-    summary: "Let somebody into the org, or add a role to who is in it; the same role again sets its scopes",
+    summary: "Add a user to the org, or add a role to an existing user; repeating a role sets its scopes",
     tag: "People",
     access: "admin",
     body: Shape({ email: Email, name: Name, role: OneOf(ROLES), scopes: Maybe(Scopes) }),
@@ -183,7 +183,7 @@ const userRoutes = {
     responses: { 200: DataOf(User) },
   }),
   updateUser: defineRoute("updateUser", {
-    summary: "Change a user's name or what the user may do",
+    summary: "Change a user's name or roles",
     tag: "People",
     access: "admin",
     params: IdParams,
@@ -191,20 +191,23 @@ const userRoutes = {
       name: Maybe(Name),
       role: Maybe(OneOf(ROLES)),
       scopes: Maybe(Scopes),
-      grants: Maybe(Type.Array(Grant, { minItems: 1, maxItems: ROLES.length, description: "All of them, in place of role and scopes" })),
+      grants: Maybe(
+        Type.Array(Grant, { minItems: 1, maxItems: ROLES.length, description: "The complete list, instead of role and scopes" }),
+      ),
     }),
     responses: { 200: DataOf(User) },
     errors: [409],
   }),
   listUserHoldings: defineRoute("listUserHoldings", {
-    summary: "What a user leaves behind when removed, and what happens to each; the newest 100 of a kind",
+    summary: "List what is affected when a user is removed, with each outcome; the newest 100 of each kind",
     tag: "People",
     access: "admin",
     params: IdParams,
     responses: { 200: ListOf(UserHolding) },
   }),
   deleteUser: defineRoute("deleteUser", {
-    summary: "Take a user out of the org: roles, tokens and enrollment keys end, and what is pending; answers what was left behind",
+    summary:
+      "Remove a user from the org: revokes roles, tokens and enrollment keys and cancels pending deployments; returns the affected objects",
     tag: "People",
     access: "admin",
     params: IdParams,
@@ -223,14 +226,14 @@ const tokenRoutes = {
     errors: [404],
   }),
   createToken: defineRoute("createToken", {
-    summary: "Make a token of the org or of one of its users; answers the token once",
+    summary: "Create a token of the org or of one of its users; returns the secret once",
     tag: "People",
     access: "admin",
     body: Shape({
       label: Name,
       role: OneOf(ROLES),
       scopes: Maybe(Scopes),
-      expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: EXPIRES_IN_HOURS_MAX, description: "0 is never", default: 0 })),
+      expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: EXPIRES_IN_HOURS_MAX, description: "0: never", default: 0 })),
       user_id: Maybe(Id),
     }),
     sameBody: withoutDefaults({ scopes: [] }),
@@ -247,7 +250,7 @@ const tokenRoutes = {
     responses: { 200: DataOf(Token) },
   }),
   revokeToken: defineRoute("revokeToken", {
-    summary: "Revoke a token: requests and open streams of it end within 2 s",
+    summary: "Revoke a token: its requests and open streams end within 2 s",
     tag: "People",
     access: "admin",
     params: IdParams,
@@ -257,13 +260,13 @@ const tokenRoutes = {
     errors: [409],
   }),
   rotateToken: defineRoute("rotateToken", {
-    summary: "Give a token a new secret; answers it once",
+    summary: "Replace a token's secret; returns it once",
     tag: "People",
     access: "admin",
     params: IdParams,
     body: Shape({
       overlap_seconds: Maybe(
-        Type.Integer({ minimum: 0, maximum: OVERLAP_SECONDS_MAX, description: "How long the old secret is still taken", default: 0 }),
+        Type.Integer({ minimum: 0, maximum: OVERLAP_SECONDS_MAX, description: "How long the old secret stays valid", default: 0 }),
       ),
     }),
     idempotency: "accepted",
@@ -275,7 +278,7 @@ const tokenRoutes = {
 
 export const peopleRoutes = {
   getMe: defineRoute("getMe", {
-    summary: "Who the token is, and its orgs",
+    summary: "Get the token's user and orgs",
     tag: "People",
     access: "viewer",
     responses: { 200: DataOf(Me) },

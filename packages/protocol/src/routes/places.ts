@@ -48,9 +48,9 @@ export const EnrollmentKey = named(
     site_id: Id,
     fleet_id: Id,
     robot_id: Nullable(Id),
-    max_uses: Type.Integer({ minimum: 0, description: "0 is unlimited" }),
+    max_uses: Type.Integer({ minimum: 0, description: "0: unlimited" }),
     uses: Count,
-    trusted: Type.Boolean({ description: "Robots that enroll by it are approved: they get secrets" }),
+    trusted: Type.Boolean({ description: "Robots enrolled with it are approved and get secrets" }),
     expires_at: Nullable(Time),
     status: OneOf(["active", "expired", "exhausted", "revoked"]),
     revoked_at: Nullable(Time),
@@ -62,7 +62,7 @@ export type EnrollmentKey = Of<typeof EnrollmentKey>;
 
 export const NewEnrollmentKey = named(
   "NewEnrollmentKey",
-  Shape({ ...EnrollmentKey.properties, key: Nullable(Type.String({ description: "The raw key, shown this once" })) }),
+  Shape({ ...EnrollmentKey.properties, key: Nullable(Type.String({ description: "The raw key, shown only once" })) }),
 );
 export type NewEnrollmentKey = Of<typeof NewEnrollmentKey>;
 
@@ -153,7 +153,7 @@ const fleetRoutes = {
     errors: [409],
   }),
   listFleetLogs: defineRoute("listFleetLogs", {
-    summary: "Latest log records of a fleet's robots, oldest first",
+    summary: "List the latest log records of a fleet's robots, oldest first",
     tag: "Fleets",
     access: "viewer",
     params: IdParams,
@@ -161,7 +161,7 @@ const fleetRoutes = {
     responses: { 200: ListOf(LogRecord) },
   }),
   exportFleetLogs: defineRoute("exportFleetLogs", {
-    summary: "Log records of a fleet's robots as lines of JSON, all of them, one robot after the other, oldest first",
+    summary: "Export all log records of a fleet's robots as JSON lines, robot by robot, oldest first",
     tag: "Fleets",
     access: "viewer",
     params: IdParams,
@@ -174,28 +174,33 @@ const fleetRoutes = {
 
 const keyRoutes = {
   listEnrollmentKeys: defineRoute("listEnrollmentKeys", {
-    summary: "List enrolment keys",
-    tag: "Enrolment",
+    summary: "List enrollment keys",
+    tag: "Enrollment",
     access: "viewer",
     query: Shape({ ...page, status: Maybe(OneOf(["active", "expired", "exhausted", "revoked"])), fleet_id: Maybe(Id), site_id: Maybe(Id) }),
     responses: { 200: ListOf(EnrollmentKey) },
     errors: [404],
   }),
   createEnrollmentKey: defineRoute("createEnrollmentKey", {
-    summary: "Create an enrolment key; answers the raw key once",
-    tag: "Enrolment",
+    summary: "Create an enrollment key; returns the raw key once",
+    tag: "Enrollment",
     access: "operator",
     body: Shape({
       site_id: Id,
       fleet_id: Id,
       label: Maybe(Name),
       max_uses: Maybe(
-        Type.Integer({ minimum: 0, maximum: 10_000_000, description: "Robots that may enrol with it; 0 is unlimited", default: 100 }),
+        Type.Integer({
+          minimum: 0,
+          maximum: 10_000_000,
+          description: "Number of robots that may enroll with it; 0: unlimited",
+          default: 100,
+        }),
       ),
-      expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: 87_600, description: "0 is never", default: 24 })),
+      expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: 87_600, description: "0: never", default: 24 })),
       trusted: Maybe(
         Type.Boolean({
-          description: "Robots that enroll by it get secrets at once; only an admin of the whole org, whose keys have it by default",
+          description: "Robots enrolled with it get secrets immediately; only for admins of the whole org, and their default",
         }),
       ),
     }),
@@ -206,7 +211,8 @@ const keyRoutes = {
     errors: [404, 409],
   }),
   replaceRobot: defineRoute("replaceRobot", {
-    summary: "Create a key for the new computer of a robot: for one use within a day; whoever enrols with it becomes the robot",
+    summary:
+      "Create a key for a robot's replacement computer: for one use within a day; the computer that enrolls with it becomes the robot",
     tag: "Robots",
     access: "operator",
     params: IdParams,
@@ -216,15 +222,15 @@ const keyRoutes = {
     errors: [409],
   }),
   getEnrollmentKey: defineRoute("getEnrollmentKey", {
-    summary: "Get an enrolment key",
-    tag: "Enrolment",
+    summary: "Get an enrollment key",
+    tag: "Enrollment",
     access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(EnrollmentKey) },
   }),
   revokeEnrollmentKey: defineRoute("revokeEnrollmentKey", {
-    summary: "Revoke an enrolment key; robots that enrolled with it stay",
-    tag: "Enrolment",
+    summary: "Revoke an enrollment key; robots enrolled with it stay",
+    tag: "Enrollment",
     access: "operator",
     params: IdParams,
     body: Shape({}),

@@ -27,10 +27,10 @@ const ImagePart = { sha256: Type.String(), size: Count };
 export const ReleaseImage = named(
   "ReleaseImage",
   Shape({
-    platform: Type.String({ description: "os/architecture; empty when the archive does not tell" }),
+    platform: Type.String({ description: "os/architecture; empty if the archive does not contain it" }),
     config: Shape(ImagePart),
     layers: Type.Array(Shape({ ...ImagePart, diff_id: Type.String() }), {
-      description: "from the lowest to the topmost; a robot fetches only those that it lacks",
+      description: "from lowest to topmost; a robot downloads only missing layers",
     }),
   }),
 );
@@ -52,7 +52,7 @@ export const Release = named(
     created_by: Nullable(Actor),
     images: Maybe(
       Type.Array(ReleaseImage, {
-        description: "What is in an uploaded image archive, one for each platform; in the answer for one release only",
+        description: "Images of an uploaded archive, one per platform; only in responses with a single release",
       }),
     ),
     ...stamps,
@@ -60,11 +60,11 @@ export const Release = named(
 );
 export type Release = Of<typeof Release>;
 
-/** [host[:port]/]path[:tag]@sha256:digest; what stands before the digest names where the image lies, not which it is. */
+/** [host[:port]/]path[:tag]@sha256:digest; the part before the digest names the registry, the digest identifies the image. */
 const IMAGE_PATTERN =
   "^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?/)?[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?@sha256:[0-9a-f]{64}$";
 
-/** 10 TiB: more than any robot's disk, less than what JSON numbers lose digits at. */
+/** 10 TiB: more than any robot's disk, and below the limit of exact JSON numbers. */
 const ARTIFACT_BYTES_MAX = 10 * 1024 ** 4;
 
 export const releaseRoutes = {
@@ -82,7 +82,7 @@ export const releaseRoutes = {
     responses: { 200: ListOf(Release) },
   }),
   createRelease: defineRoute("createRelease", {
-    summary: "Create a release; upload its artifact next. The same content under the same tag answers the release there is",
+    summary: "Create a release; upload its artifact next. The same content with the same tag returns the existing release",
     tag: "Releases",
     access: "operator",
     body: Shape({
@@ -117,7 +117,7 @@ export const releaseRoutes = {
     responses: { 200: DataOf(Release) },
   }),
   deleteRelease: defineRoute("deleteRelease", {
-    summary: "Delete a release that no robot needs",
+    summary: "Delete an unused release",
     tag: "Releases",
     access: "admin",
     params: IdParams,
@@ -125,7 +125,7 @@ export const releaseRoutes = {
     errors: [409],
   }),
   putReleaseArtifact: defineRoute("putReleaseArtifact", {
-    summary: "Upload the artifact in one request; size and digest must be the release's",
+    summary: "Upload the artifact in one request; size and digest must match the release",
     tag: "Releases",
     access: "operator",
     params: IdParams,
@@ -134,19 +134,19 @@ export const releaseRoutes = {
     errors: [409, 411, 413],
   }),
   getReleaseArtifact: defineRoute("getReleaseArtifact", {
-    summary: "Download the artifact, whole or a range",
+    summary: "Download the artifact or a range of it",
     tag: "Releases",
     access: "operator",
     params: IdParams,
     produces: "application/octet-stream",
-    // HEAD, by which a client asks how far its upload is, finishes one whose last byte came before a crash.
+    // HEAD, with which a client queries the offset of its upload, completes an upload whose last byte arrived before a crash.
     audit: "on_change_of_state",
     responses: { 200: null, 206: null },
     errors: [412, 416, 423],
   }),
   startUpload: defineRoute("startUpload", {
     summary:
-      "Start a resumable upload of the artifact (tus 1.0: Tus-Resumable, Upload-Length); go on with HEAD and PATCH on the same path. Again: the upload there is",
+      "Start a resumable upload of the artifact (tus 1.0: Tus-Resumable, Upload-Length); continue with HEAD and PATCH on the same path. A repeated request returns the existing upload",
     tag: "Releases",
     access: "operator",
     params: IdParams,
@@ -156,7 +156,7 @@ export const releaseRoutes = {
     errors: [409, 412, 413, 423],
   }),
   continueUpload: defineRoute("continueUpload", {
-    summary: "Send what follows at Upload-Offset (tus 1.0); with the last byte, size and digest must be the release's",
+    summary: "Append data at Upload-Offset (tus 1.0); after the last byte, size and digest must match the release",
     tag: "Releases",
     access: "operator",
     params: IdParams,
@@ -167,7 +167,7 @@ export const releaseRoutes = {
     errors: [409, 412, 413, 423],
   }),
   endUpload: defineRoute("endUpload", {
-    summary: "Give up a resumable upload (tus 1.0); nothing of it is kept",
+    summary: "Abort a resumable upload (tus 1.0) and delete its data",
     tag: "Releases",
     access: "operator",
     params: IdParams,

@@ -48,8 +48,8 @@ export const Robot = named(
     fleet_id: Id,
     status: OneOf(["online", "offline", "never_connected", "decommissioned"]),
     last_seen_at: Nullable(Time),
-    health: OneOf(["ok", "failing", "unknown"], "As the robot said last; unknown: it never did"),
-    failing: Type.Array(Type.String(), { description: "What fails, in words" }),
+    health: OneOf(["ok", "failing", "unknown"], "As last reported by the robot; unknown: never reported"),
+    failing: Type.Array(Type.String(), { description: "Descriptions of failing checks" }),
     held_at: Nullable(Time),
     approval: OneOf(["approved", "pending"], "pending: the robot gets no secrets until an admin approves it"),
     labels: Type.Record(Type.String(), Type.String()),
@@ -89,9 +89,9 @@ const logFilter = {
   until: Maybe(Time),
   level: Maybe(OneOf(LOG_LEVELS)),
   source: Maybe(Type.String({ minLength: 1, maxLength: 200 })),
-  q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the message contains, in any case" })),
+  q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the message contains, ignoring case" })),
 };
-/** Filters of a log: without any, the latest 200 records. */
+/** Filters of a log; without filters, the latest 200 records. */
 export const logQuery = Shape({ ...page, ...logFilter });
 export const logExportQuery = Shape(logFilter);
 
@@ -135,7 +135,7 @@ export type RobotConfig = Of<typeof RobotConfig>;
 
 const LabelMatch = Type.String({ minLength: 3, maxLength: 300, pattern: "^[^:]+:.*$" });
 
-/** A moment of a robot's health, or the mean of several. */
+/** A sample of a robot's health, or the average of several. */
 export const HealthPoint = named(
   "HealthPoint",
   Shape({
@@ -154,7 +154,7 @@ export const HEALTH_POINTS_MAX = 2_000;
 
 export const BULK_ROBOTS_MAX = 1_000;
 
-/** What became of one robot of a bulk change. */
+/** The outcome of a bulk change for one robot. */
 export const BulkOutcome = named(
   "BulkOutcome",
   Shape({
@@ -176,24 +176,26 @@ export const robotRoutes = {
       fleet_id: Maybe(Id),
       site_id: Maybe(Id),
       label: Maybe(
-        Type.Union([LabelMatch, Type.Array(LabelMatch, { minItems: 1, maxItems: 16 })], { description: "KEY:VALUE; several: all of them" }),
+        Type.Union([LabelMatch, Type.Array(LabelMatch, { minItems: 1, maxItems: 16 })], {
+          description: "KEY:VALUE; with several, all must match",
+        }),
       ),
       health: Maybe(OneOf(["ok", "failing", "unknown"])),
-      release_id: Maybe({ ...Id, description: "That run this release; its id or tag" }),
-      app: Maybe({ ...AppName, description: "That have this app; release_state is then about it" }),
+      release_id: Maybe({ ...Id, description: "Robots that run this release (id or tag)" }),
+      app: Maybe({ ...AppName, description: "Robots with this app; release_state then applies to it" }),
       release_state: Maybe(
-        ReleaseState("Of the app `app`. Without `app`: failed or behind when any app is, current when no app is failed or behind"),
+        ReleaseState("State of the app `app`. Without `app`: failed or behind if any app is, current if no app is failed or behind"),
       ),
       config_state: Maybe(OneOf(["in_sync", "pending", "drifted", "unknown"])),
       approval: Maybe(OneOf(["approved", "pending"])),
-      q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Part of the name, in any case" })),
-      sort: Maybe(OneOf(["newest", "name"], "The newest first, or by name in the order of its bytes")),
+      q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text in the name, ignoring case" })),
+      sort: Maybe(OneOf(["newest", "name"], "Newest first, or by name in byte order")),
     }),
     responses: { 200: ListOf(Robot) },
     errors: [404],
   }),
   bulkUpdateRobots: defineRoute("bulkUpdateRobots", {
-    summary: "Label or move many robots; answers what became of each",
+    summary: "Label or move many robots; returns the outcome for each",
     tag: "Robots",
     access: "operator",
     body: Shape({
@@ -213,7 +215,7 @@ export const robotRoutes = {
     responses: { 200: DataOf(Robot) },
   }),
   releaseHold: defineRoute("releaseHold", {
-    summary: "Let a robot in again that is held because several machines have its identity; not held: no change",
+    summary: "Unblock a robot that is quarantined because several machines use its identity; no change if it is not quarantined",
     tag: "Robots",
     access: "operator",
     params: IdParams,
@@ -222,7 +224,7 @@ export const robotRoutes = {
     errors: [409],
   }),
   approveRobot: defineRoute("approveRobot", {
-    summary: "Approve a robot: from now on it gets secret config values and registry logins; approved already: no change",
+    summary: "Approve a robot, so that it gets secret config values and registry logins; no change if already approved",
     tag: "Robots",
     access: "admin",
     params: IdParams,
@@ -240,40 +242,40 @@ export const robotRoutes = {
     errors: [409],
   }),
   deleteRobot: defineRoute("deleteRobot", {
-    summary: "Decommission a robot: its identity is refused from now on",
+    summary: "Decommission a robot permanently: its identity is refused",
     tag: "Robots",
     access: "admin",
     params: IdParams,
     responses: { 200: DataOf(Robot) },
   }),
   getRobotHealth: defineRoute("getRobotHealth", {
-    summary: "Latest health snapshot",
+    summary: "Get the latest health snapshot",
     tag: "Robots",
     access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(HealthSnapshot) },
   }),
   getRobotHealthHistory: defineRoute("getRobotHealthHistory", {
-    summary: "Health over time, oldest first: a point a minute, or the means of longer times where that is more than `points`",
+    summary: "Get health over time, oldest first: one point per minute, or averages over longer intervals if that exceeds `points`",
     tag: "Robots",
     access: "viewer",
     params: IdParams,
     query: Shape({
-      since: Maybe({ ...Time, description: "By default an hour before until" }),
-      until: Maybe({ ...Time, description: "By default now" }),
-      points: Maybe(Type.Integer({ minimum: 2, maximum: HEALTH_POINTS_MAX, description: "At most; by default 300" })),
+      since: Maybe({ ...Time, description: "Default: an hour before `until`" }),
+      until: Maybe({ ...Time, description: "Default: now" }),
+      points: Maybe(Type.Integer({ minimum: 2, maximum: HEALTH_POINTS_MAX, description: "Maximum number of points; default: 300" })),
     }),
     responses: { 200: Shape({ items: Type.Array(HealthPoint) }) },
   }),
   getRobotConfig: defineRoute("getRobotConfig", {
-    summary: "Effective config with the origin of each value, and what the robot reports",
+    summary: "Get the effective config with the scope of each value, and the state reported by the robot",
     tag: "Robots",
     access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(RobotConfig) },
   }),
   listRobotLogs: defineRoute("listRobotLogs", {
-    summary: "Latest log records, oldest first",
+    summary: "List the latest log records, oldest first",
     tag: "Robots",
     access: "viewer",
     params: IdParams,
@@ -281,7 +283,7 @@ export const robotRoutes = {
     responses: { 200: ListOf(LogRecord) },
   }),
   exportRobotLogs: defineRoute("exportRobotLogs", {
-    summary: "Log records as lines of JSON, all of them, oldest first",
+    summary: "Export all log records as JSON lines, oldest first",
     tag: "Robots",
     access: "viewer",
     params: IdParams,
@@ -291,7 +293,7 @@ export const robotRoutes = {
     audit: "always",
   }),
   listRobotTimeline: defineRoute("listRobotTimeline", {
-    summary: "Timeline of a robot, newest first",
+    summary: "List the events of a robot, newest first",
     tag: "Robots",
     access: "viewer",
     params: IdParams,

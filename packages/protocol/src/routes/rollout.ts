@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { Count, Id, Labels, Maybe, Nullable, named, type Of, OneOf, Shape, Time } from "./shapes.ts";
 
-/** Waves of one rollout, without the implicit last one. */
+/** Maximum waves of a rollout, without the implicit last one. */
 export const WAVES_MAX = 50;
 const ROBOTS_MAX = 1_000_000;
 const SOAK_SECONDS_MAX = 30 * 86_400;
@@ -14,10 +14,10 @@ export const ON_FAILURE = ["stop", "pause", "rollback"] as const;
 const GroupBy = Type.String({
   maxLength: 80,
   pattern: "^(site|label:[A-Za-z0-9][A-Za-z0-9._/-]{0,62})$",
-  description: "site, or label:KEY; absent: all robots of the deployment are one group",
+  description: "site, or label:KEY; absent: all robots of the deployment form one group",
 });
 
-/** Exactly one of percent, count and labels says who is in it. */
+/** Exactly one of percent, count and labels selects the robots. */
 const Wave = Shape({
   percent: Maybe(Percent),
   count: Maybe(Robots),
@@ -27,27 +27,25 @@ const Wave = Shape({
       minimum: 0,
       maximum: SOAK_SECONDS_MAX,
       default: 0,
-      description: "How long its robots run the release before the next wave",
+      description: "Soak time before the next wave",
     }),
   ),
-  gate: Maybe(
-    Type.Enum([...GATES], { default: "auto", description: "manual: the next wave waits until somebody promotes the deployment" }),
-  ),
+  gate: Maybe(Type.Enum([...GATES], { default: "auto", description: "manual: the next wave waits until the deployment is promoted" })),
 });
 
 const Window = Shape({
-  cron: Type.String({ minLength: 1, maxLength: 200, description: "When it opens: minute hour day month weekday" }),
+  cron: Type.String({ minLength: 1, maxLength: 200, description: "Start of the window: minute hour day month weekday" }),
   time_zone: Type.String({ minLength: 1, maxLength: 64, description: "IANA name, such as Europe/Berlin" }),
   duration_minutes: Type.Integer({ minimum: 1, maximum: 7 * 1_440 }),
 });
 
-/** Either a number of robots or a part of them. */
+/** A number or a percentage of robots. */
 const MaxUnavailable = Shape({ count: Maybe(Robots), percent: Maybe(Percent), group_by: Maybe(GroupBy) });
 const FailureThreshold = Shape({
-  percent: Maybe(Type.Number({ minimum: 0, maximum: 100, description: "Of the robots that it was dispatched to so far" })),
+  percent: Maybe(Type.Number({ minimum: 0, maximum: 100, description: "Percentage of the robots dispatched so far" })),
   count: Maybe(Type.Integer({ minimum: 0, maximum: ROBOTS_MAX })),
   min_decided: Maybe(
-    Type.Integer({ minimum: 1, maximum: ROBOTS_MAX, default: 1, description: "Robots that must have ended before it is looked at" }),
+    Type.Integer({ minimum: 1, maximum: ROBOTS_MAX, default: 1, description: "Minimum completed robots before the threshold applies" }),
   ),
 });
 export const ATTEMPTS_DEFAULT = 3;
@@ -56,38 +54,36 @@ const Attempts = Type.Integer({
   minimum: 1,
   maximum: 20,
   default: ATTEMPTS_DEFAULT,
-  description: "Tries when the release does not reach a robot",
+  description: "Maximum attempts to deliver the release to a robot",
 });
 const VerifySeconds = Type.Integer({
   minimum: 0,
   maximum: 86_400,
   default: VERIFY_SECONDS_DEFAULT,
-  description: "How long a robot watches the new version before it counts as applied",
+  description: "How long a robot verifies the new version before it counts as applied",
 });
 
 const rollout = {
-  waves: Maybe(
-    Type.Array(Wave, { minItems: 1, maxItems: WAVES_MAX, description: "One after the other; who is in none of them comes last" }),
-  ),
-  max_parallel: Maybe(Type.Integer({ minimum: 1, maximum: ROBOTS_MAX, description: "Robots that are at it at the same time" })),
+  waves: Maybe(Type.Array(Wave, { minItems: 1, maxItems: WAVES_MAX, description: "In order; the remaining robots form the last wave" })),
+  max_parallel: Maybe(Type.Integer({ minimum: 1, maximum: ROBOTS_MAX, description: "Maximum robots updating at once" })),
   max_unavailable: Maybe(MaxUnavailable),
   failure_threshold: Maybe(FailureThreshold),
-  on_failure: Maybe(Type.Enum([...ON_FAILURE], { default: "stop", description: "What follows when the threshold is exceeded" })),
+  on_failure: Maybe(Type.Enum([...ON_FAILURE], { default: "stop", description: "Action when the threshold is exceeded" })),
   window: Maybe(Window),
   expires_at: Maybe(Time),
   max_attempts: Maybe(Attempts),
   verify_seconds: Maybe(VerifySeconds),
 };
 
-/** How a deployment reaches its robots; without any of it all go at once. */
+/** The rollout policy of a deployment; without one, all robots update concurrently. */
 export const Rollout = Shape(rollout);
 export type Rollout = Of<typeof Rollout>;
 
-export const DryRun = Type.Boolean({ description: "true: answer the plan and do nothing" });
-/** The same where it may say that it is only tried. */
+export const DryRun = Type.Boolean({ description: "true: return the plan without deploying" });
+/** The body of a route that supports dry runs. */
 export const RolloutOrTrial = Shape({ ...rollout, dry_run: Maybe(DryRun) });
 
-/** The whole policy, with what nobody said. It can be sent as it is, for another deployment. */
+/** The complete policy including defaults. It can be sent unchanged for another deployment. */
 export const WholeRollout = Shape({
   waves: Nullable(
     Type.Array(
@@ -111,7 +107,7 @@ export const WholeRollout = Shape({
 });
 export type WholeRollout = Of<typeof WholeRollout>;
 
-/** Robots of a deployment, or of one of its waves, by how far they are. */
+/** Robots of a deployment, or of one of its waves, by status. */
 export const counters = {
   total: Count,
   pending: Count,
@@ -129,7 +125,7 @@ export const DeploymentWave = named(
   "DeploymentWave",
   Shape({
     wave: Count,
-    /** What it was asked for by; all null: the robots of no other wave. */
+    /** The requested selection; all null: the remaining robots. */
     percent: Nullable(Type.Number()),
     count: Nullable(Count),
     labels: Nullable(Labels),
@@ -139,13 +135,13 @@ export const DeploymentWave = named(
     ...counters,
     opened_at: Nullable(Time),
     passed_at: Nullable(Time),
-    /** When its soak time ends; null before it has passed. */
+    /** End of its soak time; null before its robots have finished. */
     soaks_until: Nullable(Time),
   }),
 );
 export type DeploymentWave = Of<typeof DeploymentWave>;
 
-/** Robots that a plan names; its counts are of all. */
+/** Maximum robots listed in a plan; its counts include all. */
 export const PLAN_ROBOTS_MAX = 10_000;
 
 const PlanCounts = {
@@ -169,11 +165,11 @@ export const DeploymentPlan = named(
     scheduled_at: Nullable(Time),
     expires_at: Time,
     rollout: WholeRollout,
-    /** The window that is open, or the next. */
+    /** The current or next maintenance window. */
     window: Nullable(Shape({ opens_at: Time, closes_at: Time })),
     ...PlanCounts,
     waves: Type.Array(Shape({ wave: Count, ...PlanCounts })),
-    /** In the order in which they go, at most 10,000. */
+    /** In rollout order, at most 10,000. */
     robots: Type.Array(
       Shape({
         robot_id: Id,

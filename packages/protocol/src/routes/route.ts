@@ -4,7 +4,7 @@ import { type HttpMethod, paths, type RouteName } from "../paths.ts";
 
 export type { Access };
 
-/** Which of the two documents lists the route. */
+/** The document that lists the route. */
 export type Document = "api" | "agent";
 
 export interface RouteSpec {
@@ -12,41 +12,41 @@ export interface RouteSpec {
   tag: string;
   /** The role of its row in the table of access.ts. */
   access: Access;
-  /** For callers with a role: only by a token, or only by the cookie of a session. Without it, either. */
+  /** For callers with a role: accept only tokens, or only session cookies. Default: either. */
   by?: "token" | "session";
   document?: Document;
   params?: TObject;
   query?: TObject;
   body?: TObject;
-  /** Schema of the answer by status; `null` for an answer that is no JSON (its content type stands in `produces`). */
+  /** Response schema by status; `null` for a response that is not JSON (`produces` is its content type). */
   responses: Record<number, TSchema | null>;
   produces?: string;
-  /** Schema of the answer, 200, to a body that says `dry_run: true`: such a request changes nothing, and nothing of it is kept. */
+  /** Schema of the 200 response to a body with `dry_run: true`: such a request changes and stores nothing. */
   dry_run?: TSchema;
-  /** Content type of a body that is no JSON: the handler reads the stream. */
+  /** Content type of a body that is not JSON: the handler reads the stream. */
   consumes?: string;
-  /** `required` on the two routes that start something on robots; every other POST accepts a key. */
+  /** `required` on the two routes that start work on robots; every other POST accepts a key. */
   idempotency?: "required" | "accepted";
-  /** Other names that a body field is accepted under, alias → field. */
+  /** Aliases of body fields, alias → field. */
   aliases?: Record<string, string>;
-  /** One spelling of bodies that mean the same, after aliases: what an Idempotency-Key compares. Without it the body as it is. */
+  /** Normalizes bodies with the same meaning, after aliases, before an Idempotency-Key compares them. Default: unchanged. */
   sameBody?: (body: Record<string, unknown>) => Record<string, unknown>;
-  /** Fields of the answer's `data` that are secret: null in the stored answer and in a replay. */
+  /** Secret fields of the response's `data`: null in the stored response and in a replay. */
   secret_fields?: readonly string[];
-  /** The body may hold what is easily guessed from a digest of it: one that needs a key is kept for replays. */
+  /** The body may contain values that can be guessed from their digest: replays store a keyed digest. */
   secret_body?: true;
   /**
-   * `on_change_of_state`: the audit tells of a request only when it changed what others see, which the handler says, or was refused: for what comes in
-   * many parts. `always`: it tells of one that reads, too.
+   * `on_change_of_state`: audits a request only if it was refused or its handler reports a visible change; for uploads in many parts.
+   * `always`: also audits a request that only reads.
    */
   audit?: "on_change_of_state" | "always";
-  /** The route answers 404 for an id in its path, query or body that does not exist. */
+  /** The route returns 404 for an id in its path, query or body that does not exist. */
   errors?: readonly number[];
 }
 
 export type Route<N extends RouteName = RouteName, S extends RouteSpec = RouteSpec> = S & { name: N; method: HttpMethod; path: string };
 
-/** `access` must be what the route's row in the table says: another one does not compile. */
+/** `access` must match the route's row in the table; otherwise this does not compile. */
 export function defineRoute<N extends RouteName, const S extends RouteSpec & { access: (typeof access)[N]["access"] }>(
   name: N,
   spec: S,
@@ -59,7 +59,7 @@ type Input<S, K extends "params" | "query" | "body"> = S extends { [P in K]: inf
 export type ParamsOf<S> = Input<S, "params">;
 export type QueryOf<S> = Input<S, "query">;
 export type BodyOf<S> = Input<S, "body">;
-/** What a dry run is answered; never for routes that have none. */
+/** Response type of a dry run; never for routes without one. */
 export type DryRunOf<S> = S extends { dry_run: infer T extends TSchema } ? Static<T> : never;
 type Answers<S> = S extends { responses: infer R } ? R[keyof R] : never;
 export type AnswerOf<S> = Answers<S> extends infer T ? (T extends TSchema ? Static<T> : never) : never;

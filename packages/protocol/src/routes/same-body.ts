@@ -1,18 +1,18 @@
 type Fields = Record<string, unknown>;
 
 /**
- * Makes the spelling of a body, in which optional fields that have their default value are left out. Two bodies that are equal
- * afterwards are the same request for an Idempotency-Key.
+ * Returns a function that removes optional fields with their default value from a body. Bodies that are equal afterwards are the same
+ * request for an Idempotency-Key.
  */
 export const withoutDefaults =
   (defaults: Readonly<Fields>) =>
   (body: Fields): Fields =>
     Object.fromEntries(Object.entries(body).filter(([name, value]) => !(name in defaults) || !isEqual(value, defaults[name])));
 
-/** Equal as JSON; for defaults that are text, numbers, booleans, or empty lists and objects. */
+/** Compares as JSON; for defaults that are strings, numbers, booleans, or empty arrays and objects. */
 const isEqual = (value: unknown, other: unknown): boolean => JSON.stringify(value) === JSON.stringify(other);
 
-/** A robot or fleet as `robot_id` or `fleet_id`, also where it was sent as `target_kind` and `target_id`. */
+/** Converts `target_kind` and `target_id` to `robot_id` or `fleet_id`. */
 export function withoutTargetKind(body: Fields): Fields {
   const { target_kind, target_id, ...rest } = body;
   if (target_kind !== "robot" && target_kind !== "fleet") return body;

@@ -1,6 +1,6 @@
 import { type Static, type TObject, type TProperties, type TSchema, Type } from "typebox";
 
-/** Names of schemas as the OpenAPI document shows them, by identity. */
+/** Names of schemas in the OpenAPI document, by identity. */
 export const schemaNames = new Map<TSchema, string>();
 
 export function named<T extends TSchema>(name: string, schema: T): T {
@@ -8,7 +8,7 @@ export function named<T extends TSchema>(name: string, schema: T): T {
   return schema;
 }
 
-/** An object that knows all its fields. */
+/** An object schema that rejects unknown fields. */
 export const Shape = <P extends TProperties>(properties: P, options: object = {}) =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
@@ -17,10 +17,10 @@ export const Maybe = <T extends TSchema>(schema: T) => Type.Optional(schema);
 export const OneOf = <const V extends string[]>(values: readonly [...V], description?: string) =>
   Type.Enum<V>(values, description === undefined ? {} : { description });
 
-/** Ids are opaque: an id of another form is one that does not exist, so no pattern is checked. */
+/** Ids are opaque: an id in another format simply does not exist, so no pattern is checked. */
 export const Id = Type.String();
 export const Time = Type.String({ format: "date-time", maxLength: 64, description: "RFC 3339 with a zone" });
-/** 1–200 characters of any language, none of them a control or line separator, no space at either end. */
+/** 1–200 characters of any language, without control characters or line separators, and without a space at either end. */
 const VISIBLE = "[^\\p{Cc}\\p{Zl}\\p{Zp}\\s]";
 const INNER = "[^\\p{Cc}\\p{Zl}\\p{Zp}]";
 export const Name = Type.String({
@@ -62,10 +62,10 @@ export type Actor = Static<typeof Actor>;
 
 export const IdParams = Shape({ id: Id });
 
-/** Query of every list: without `limit` and `cursor` the answer is whole up to 10,000 rows. */
+/** Query of every list: without `limit` and `cursor` the response is complete up to 10,000 rows. */
 export const page = {
-  limit: Maybe(Type.Integer({ minimum: 1, maximum: 1000, description: "Rows of a page" })),
-  cursor: Maybe(Type.String({ minLength: 1, maxLength: 2_000, description: "next_cursor of the page before" })),
+  limit: Maybe(Type.Integer({ minimum: 1, maximum: 1000, description: "Rows per page" })),
+  cursor: Maybe(Type.String({ minLength: 1, maxLength: 2_000, description: "next_cursor of the previous page" })),
 };
 
 export const ListOf = <T extends TSchema>(item: T) => Shape({ items: Type.Array(item), next_cursor: Nullable(Type.String()) });

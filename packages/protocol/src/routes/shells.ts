@@ -8,15 +8,15 @@ export const ShellSession = named(
     id: Id,
     robot_id: Id,
     actor: Actor,
-    ip: Type.String({ description: "Address that the shell was opened from" }),
-    app: Nullable(Type.String({ description: "Inside of which app; null: on the robot itself" })),
-    program: Nullable(Type.String({ description: "What was run instead of a login shell, without its arguments" })),
+    ip: Type.String({ description: "Client address that opened the shell" }),
+    app: Nullable(Type.String({ description: "App in which the shell ran; null: on the robot itself" })),
+    program: Nullable(Type.String({ description: "Program run instead of a login shell, without its arguments" })),
     terminal: Type.Boolean(),
     status: OneOf(["open", "ended", "aborted"]),
     exit_code: Nullable(Type.Integer()),
-    reason: Nullable(Type.String({ description: "Why it ended: exit, viewer_left, agent_offline, server_lost, …" })),
+    reason: Nullable(Type.String({ description: "Reason of the end: exit, viewer_left, agent_offline, server_lost, …" })),
     started_at: Time,
-    ended_at: Nullable(Type.String({ format: "date-time", description: "null while it is open, or when nobody saw its end" })),
+    ended_at: Nullable(Type.String({ format: "date-time", description: "null while it is open, or if the end was not observed" })),
     output_bytes: Count,
     recording: Shape({ status: OneOf(["kept", "dropped"]), bytes: Count }),
   }),
@@ -28,7 +28,7 @@ export type RobotShellSession = Of<typeof RobotShellSession>;
 
 export const shellRoutes = {
   listShellSessions: defineRoute("listShellSessions", {
-    summary: "Shells of a robot, newest first",
+    summary: "List the shell sessions of a robot, newest first",
     tag: "Shells",
     access: "viewer",
     params: IdParams,
@@ -36,7 +36,7 @@ export const shellRoutes = {
     responses: { 200: ListOf(ShellSession) },
   }),
   listAllShellSessions: defineRoute("listAllShellSessions", {
-    summary: "Shells of all robots, newest first",
+    summary: "List the shell sessions of all robots, newest first",
     tag: "Shells",
     access: "viewer",
     query: Shape({ ...page, robot_id: Maybe(Id), actor_id: Maybe(Id), status: Maybe(OneOf(["open", "ended", "aborted"])) }),
@@ -51,7 +51,7 @@ export const shellRoutes = {
     responses: { 200: DataOf(ShellSession) },
   }),
   getShellRecording: defineRoute("getShellRecording", {
-    summary: "What a shell showed, as asciinema v2",
+    summary: "Get a shell's recording as asciinema v2",
     tag: "Shells",
     access: "admin",
     params: IdParams,

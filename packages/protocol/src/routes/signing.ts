@@ -20,7 +20,7 @@ export const SigningKeys = named(
   "SigningKeys",
   Shape({
     org_id: Id,
-    serial: Type.Integer({ minimum: 0, description: "Of the latest statement; 0: the org never had a key" }),
+    serial: Type.Integer({ minimum: 0, description: "Serial of the latest statement; 0: the org never had a key" }),
     require_signature: Type.Boolean(),
     keys: Type.Array(
       Shape({
@@ -32,7 +32,7 @@ export const SigningKeys = named(
       }),
     ),
     statements: Type.Array(SignedText, {
-      description: "What the keys come from, oldest first: whoever signs the next statement proves by them what it repeats",
+      description: "Signed statements that define the keys, oldest first; the signer of the next statement verifies the keys with them",
     }),
   }),
 );
@@ -40,13 +40,13 @@ export type SigningKeys = Of<typeof SigningKeys>;
 
 export const signingRoutes = {
   getSigningKeys: defineRoute("getSigningKeys", {
-    summary: "The public keys whose signatures of releases the org's robots take, revoked ones too, and whether a signature is required",
+    summary: "Get the public keys that the org's robots trust for releases, including revoked ones, and whether a signature is required",
     tag: "Signing",
     access: "admin",
     responses: { 200: DataOf(SigningKeys) },
   }),
   changeSigningKeys: defineRoute("changeSigningKeys", {
-    summary: "Change the signing keys, or whether a signature is required, by a statement that one of the present keys signed",
+    summary: "Change the signing keys, or whether a signature is required, with a statement signed by a current key",
     tag: "Signing",
     access: "admin",
     body: Shape({
@@ -54,7 +54,7 @@ export const signingRoutes = {
       start_over: Maybe(
         Type.Boolean({
           description:
-            "Take a statement that none of the present keys signed, because they are lost. Robots that trust the present keys refuse it until each is told on its own machine: rf-agent trust-key",
+            "Accept a statement not signed by a current key, because all keys are lost. Robots that trust the lost keys refuse it until the new key is set on each machine: rf-agent trust-key",
         }),
       ),
     }),

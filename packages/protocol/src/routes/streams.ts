@@ -8,7 +8,7 @@ const STREAM_NAMES = [...(Object.keys(streamPaths) as StreamName[]), ...(Object.
 export const StreamTicket = named(
   "StreamTicket",
   Shape({
-    ticket: Nullable(Type.String({ description: "What the URL of the WebSocket takes as `?ticket=`, shown this once" })),
+    ticket: Nullable(Type.String({ description: "Value for `?ticket=` in the WebSocket URL, shown only once" })),
     robot_id: Nullable(Id),
     fleet_id: Nullable(Id),
     stream: OneOf(STREAM_NAMES),
@@ -19,7 +19,7 @@ export type StreamTicket = Of<typeof StreamTicket>;
 
 export const streamRoutes = {
   createStreamTicket: defineRoute("createStreamTicket", {
-    summary: "Make a ticket that opens one stream of one robot, or of a fleet, once, within 30 s: for URLs, where a token might be seen",
+    summary: "Create a ticket that opens one stream of a robot or fleet once, within 30 s: for URLs, where a token could be exposed",
     tag: "Robots",
     access: "viewer",
     body: Shape({ robot_id: Maybe(Id), fleet_id: Maybe(Id), stream: OneOf(STREAM_NAMES) }),

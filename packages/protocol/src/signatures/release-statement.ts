@@ -13,7 +13,7 @@ import {
 
 const PURPOSE = "robofleet-release-v1";
 
-/** What the maker of a release signs: what it is, whose, how new, for how long and for whom. Times are RFC 3339. */
+/** The statement that a release's maker signs: content, org, version, expiry and allowed robots. Times are RFC 3339. */
 export interface ReleaseStatement {
   org_id: string;
   app: string;
@@ -22,24 +22,26 @@ export interface ReleaseStatement {
   artifact_sha256: string;
   artifact_size: number;
   image: string | null;
-  /** SHA-256 (hex) of the configs of the images in an uploaded archive, which name their layers; null: robots fetch the archive whole. */
+  /**
+   * SHA-256 (hex) of the configs of the images in an uploaded archive, which list their layers; null: robots download the whole archive.
+   */
   image_configs: string[] | null;
   /** SHA-256 (hex) of the manifest's canonical JSON; null without a manifest. */
   manifest_sha256: string | null;
-  /** Grows with each release of the app: a robot takes nothing lower than what it has run, unless it ran just that. */
+  /** Increases with each release of the app: a robot rejects a version lower than one it has run, unless it ran exactly that release. */
   version: number;
-  /** With this release, what is lower than this is not run any more, whether it ran here or not; 0: nothing is taken back. */
+  /** After this release, robots reject versions below this one, even if they ran them before; 0: none. */
   minimum_version: number;
   issued_at: string;
-  /** Nobody installs it from then on. */
+  /** Robots reject the release from then on. */
   expires_at: string;
-  /** Ids of the only robots that it is for; null: any robot of the org. */
+  /** Ids of the only robots that may install it; null: any robot of the org. */
   robots: string[] | null;
-  /** Labels that the robot must have been started with; null: any. */
+  /** Labels with which the robot must have been started; null: any. */
   labels: Record<string, string> | null;
 }
 
-/** The parts of a release that its statement is compared with. */
+/** The parts of a release that are compared with its statement. */
 export interface SignedRelease {
   tag: string;
   kind: string;
@@ -49,7 +51,7 @@ export interface SignedRelease {
   manifest: unknown;
 }
 
-/** Which check refused a release. */
+/** The check that rejected a release. */
 export type SignatureCheck =
   | "unsigned"
   | "malformed"
@@ -65,7 +67,7 @@ export type SignatureCheck =
 
 export interface SignatureRefusal {
   check: SignatureCheck;
-  /** A clause for people, which names the release's part that is wrong. */
+  /** A human-readable clause that names the wrong part of the release. */
   message: string;
 }
 
@@ -80,7 +82,7 @@ export const manifestDigest = (manifest: unknown): string | null =>
 export const signRelease = (statement: ReleaseStatement, private_key: KeyObject): SignedText =>
   signText(statementText(PURPOSE, statement), private_key);
 
-/** The statement of a signed text, checked field by field; undefined when it is something else. Says nothing of its signature. */
+/** Parses the statement of a signed text and validates every field; undefined for anything else. Does not verify the signature. */
 export function parseReleaseStatement(text: string): ReleaseStatement | undefined {
   const value = parseStatementText(PURPOSE, text);
   if (value === undefined) return undefined;
@@ -120,7 +122,7 @@ export interface ReleaseCheck {
   org_id: string;
   app: string;
   release: SignedRelease;
-  /** As it was received. */
+  /** As received. */
   signature: unknown;
   keys: readonly TrustedKey[];
   /** Milliseconds since 1970. */
@@ -130,25 +132,25 @@ export interface ReleaseCheck {
 const refuse = (check: SignatureCheck, message: string): SignatureVerdict => ({ refusal: { check, message } });
 
 /**
- * Whether a release is what one of these keys signed for this org and app, and still may be installed. The same checks on the
- * server, which spares people a deployment that robots refuse, and on the robot, which trusts nobody else. Pure.
+ * Verifies that one of these keys signed a release for this org and app, and that it may still be installed. Pure. The server uses it to
+ * reject deployments that robots would refuse; the robot uses it because it does not trust the server.
  */
 export function checkSignedRelease({ org_id, app, release, signature, keys, now_ms }: ReleaseCheck): SignatureVerdict {
   if (signature === null || signature === undefined) return refuse("unsigned", `release ${release.tag} is not signed`);
   const signed = parseSignedText(signature);
   const statement = signed && parseReleaseStatement(signed.text);
   if (signed === undefined || statement === undefined)
-    return refuse("malformed", `what is signed of release ${release.tag} is no statement of a release`);
+    return refuse("malformed", `the signed text of release ${release.tag} is not a release statement`);
   const key = keys.find(({ public_key }) => keyIdOf(public_key) === signed.key_id);
   if (key === undefined)
     return refuse("unknown_key", `release ${release.tag} is signed by the key ${signed.key_id.slice(0, 64)}, which is not trusted`);
   if (!isSignedBy(signed, key.public_key))
-    return refuse("bad_signature", `the signature of release ${release.tag} is not one of its text by the key ${signed.key_id}`);
+    return refuse("bad_signature", `the signature of release ${release.tag} by the key ${signed.key_id} is invalid`);
   if (statement.org_id !== org_id) return refuse("other_org", `release ${release.tag} was signed for the org ${statement.org_id}`);
   if (statement.app !== app) return refuse("other_app", `release ${release.tag} was signed for the app ${statement.app}, not ${app}`);
   const different = differences(statement, release);
   if (different.length > 0)
-    return refuse("other_content", `what was signed is another release than ${release.tag}: another ${different.join(", ")}`);
+    return refuse("other_content", `the signature of release ${release.tag} covers different content: ${different.join(", ")}`);
   if (Date.parse(statement.expires_at) <= now_ms)
     return refuse("expired", `the signature of release ${release.tag} expired at ${statement.expires_at}`);
   return { statement };
@@ -169,7 +171,7 @@ function digestOrNothing(manifest: unknown): string | null | undefined {
   }
 }
 
-/** Names what a statement is of, whenever and for whomever it was signed: a release signed again is the same release. */
+/** Identifies the content of a statement, independent of time and robots: a release that is signed again is the same release. */
 export function contentDigest({
   org_id,
   app,

@@ -57,7 +57,7 @@ const trust = (more: Partial<TrustStatement> = {}): TrustStatement => ({
   ...more,
 });
 
-test("a value has one canonical text, however its keys came, and it reads back as the same value", () => {
+test("a value has one canonical text in any key order and parses back to the same value", () => {
   assert.equal(canonicalJson({ b: [1, -0, 1e21, "é\n"], a: null, c: undefined }), '{"a":null,"b":[1,0,1e+21,"é\\n"]}');
   assert.throws(() => canonicalJson({ a: Number.NaN }), TypeError);
   assert.throws(() => canonicalJson(["\ud800"]), TypeError);
@@ -71,7 +71,7 @@ test("a value has one canonical text, however its keys came, and it reads back a
   );
 });
 
-test("openssl makes keys that sign, and checks what was signed", (t) => {
+test("works with keys created by openssl, and openssl verifies the signatures", (t) => {
   const directory = mkdtempSync(join(tmpdir(), "robofleet-signatures-"));
   t.after(() => rmSync(directory, { recursive: true }));
   const at = (name: string): string => join(directory, name);
@@ -90,7 +90,7 @@ test("openssl makes keys that sign, and checks what was signed", (t) => {
   assert.throws(check);
 });
 
-test("a signature for one purpose is worthless for another", () => {
+test("a signature for one purpose is invalid for another", () => {
   const { private_key, public_key } = key();
   const release = signRelease(statement(), private_key);
   const keys = signTrust(trust({ keys: [{ name: "k", public_key }] }), private_key);
@@ -99,7 +99,7 @@ test("a signature for one purpose is worthless for another", () => {
   assert.deepEqual(parseReleaseStatement(release.text), statement());
 });
 
-test("only the canonical text of a whole statement is read", () => {
+test("parses only the canonical text of a complete statement", () => {
   const { text } = signRelease(statement(), key().private_key);
   const doubled = text.replace("{", '{"version":9,');
   for (const other of [doubled, ` ${text}`, `${text}\n`, text.replace('"version":3', '"version":3.0'), text.replace('"tag":', '"tags":')])
@@ -115,7 +115,7 @@ test("only the canonical text of a whole statement is read", () => {
     assert.equal(parseReleaseStatement(signRelease({ ...statement(), ...wrong } as ReleaseStatement, key().private_key).text), undefined);
 });
 
-test("a key's id is made of the key, and only 32 bytes in plain base64 are one", () => {
+test("derives a key's id from the key, and accepts only 32 bytes in canonical base64", () => {
   const { public_key } = key();
   assert.match(keyIdOf(public_key), /^[0-9a-f]{32}$/);
   assert.ok(isPublicKey(public_key));
@@ -123,7 +123,7 @@ test("a key's id is made of the key, and only 32 bytes in plain base64 are one",
   assert.throws(() => publicKeyOf(generateKeyPairSync("rsa", { modulusLength: 1_024 }).publicKey), TypeError);
 });
 
-test("any bit flipped in a signature, and any other text, is refused", () => {
+test("rejects a signature with any bit flipped, or with another text", () => {
   const { private_key, public_key } = key();
   const signed = signText("robofleet-release-v1\n{}", private_key);
   fc.assert(
@@ -138,7 +138,7 @@ test("any bit flipped in a signature, and any other text, is refused", () => {
   assert.equal(isSignedBy({ ...signed, value: "" }, public_key), false);
 });
 
-test("a release is compared with what was signed, part by part", () => {
+test("compares every part of a release with its statement", () => {
   const { private_key, public_key } = key();
   const release = { ...statement(), manifest: null };
   const signature = signRelease(statement(), private_key);
@@ -169,7 +169,7 @@ test("a release is compared with what was signed, part by part", () => {
     assert.equal(check({ release: { ...release, ...more } as typeof release }), "other_content", Object.keys(more)[0]);
 });
 
-test("keys change only by a later statement that a present key signed", () => {
+test("accepts only a later statement signed by a current key", () => {
   const [a, b, stranger] = [key(), key(), key()];
   const of = (...keys: { public_key: string }[]) => keys.map(({ public_key }, index) => ({ name: `k${index}`, public_key }));
   const take = (before: Trust | undefined, said: TrustStatement, by: KeyObject, org = "org_1") =>
@@ -191,7 +191,7 @@ test("keys change only by a later statement that a present key signed", () => {
     unreadable: nextTrust(third.trust, "org_1", { key_id: "x", text: "y", value: "z" }),
   }))
     assert.ok("refusal" in refused, why);
-  // Whoever turned it all off may start anew; a damaged store (required, no keys) takes nothing.
+  // Without keys and requirement, a new first statement is accepted; a damaged store (required, no keys) accepts nothing.
   assert.ok("trust" in take({ serial: 4, require_signature: false, keys: [] }, trust({ serial: 5, keys: of(a) }), a.private_key));
   assert.ok("refusal" in take({ serial: 0, require_signature: true, keys: [] }, trust({ serial: 5, keys: of(a) }), a.private_key));
 });

@@ -1,9 +1,9 @@
 import { createPublicKey, hash, type KeyObject, sign, verify } from "node:crypto";
 import { canonicalJson } from "./canonical-json.ts";
 
-/** A text and its Ed25519 signature, as it travels and is stored: what was signed is these bytes, not something made of them. */
+/** A text and its Ed25519 signature, as transmitted and stored: the signature covers exactly these bytes. */
 export interface SignedText {
-  /** Which key signed: `keyIdOf` of its public half. */
+  /** Id of the signing key: `keyIdOf` of its public half. */
   key_id: string;
   text: string;
   /** base64 of the 64 bytes of the signature over the UTF-8 bytes of `text`. */
@@ -24,32 +24,35 @@ const SIGNATURE_BYTES = 64;
 /** The SPKI form of Ed25519 is this and the raw key. */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 
-/** Half of the SHA-256 of the raw public key, in hex: a key's name for people and tables that nobody can give to another key. */
+/** Returns half of the SHA-256 of the raw public key, in hex: a collision-resistant short name of a key. */
 export const keyIdOf = (public_key: string): string => hash("sha256", Buffer.from(public_key, "base64")).slice(0, KEY_ID_DIGITS);
 
-/** base64 of the raw bytes of the public half of an Ed25519 key; throws for a key of another kind. */
+/** Returns base64 of the raw public half of an Ed25519 key; throws for a key of another type. */
 export function publicKeyOf(key: KeyObject): string {
   if (key.asymmetricKeyType !== "ed25519") throw new TypeError(`an Ed25519 key is needed, not ${key.asymmetricKeyType ?? "a secret"}`);
   const public_half = key.type === "private" ? createPublicKey(key) : key;
   return public_half.export({ type: "spki", format: "der" }).subarray(SPKI_PREFIX.length).toString("base64");
 }
 
-/** True for base64 of 32 bytes that are written the one way base64 writes them, and are an Ed25519 key. */
+/** Returns whether a text is canonical base64 of 32 bytes that are an Ed25519 key. */
 export function isPublicKey(text: string): boolean {
   const bytes = Buffer.from(text, "base64");
   return bytes.length === RAW_KEY_BYTES && bytes.toString("base64") === text;
 }
 
-/** A statement as it is signed: its purpose in the first line, so that a signature for one is worthless for another, then canonical JSON. */
+/**
+ * Returns a statement as it is signed: its purpose in the first line, so that a signature is invalid for another purpose, then canonical
+ * JSON.
+ */
 export const statementText = (purpose: string, statement: object): string => `${purpose}\n${canonicalJson(statement)}`;
 
-/** The statement of a signed text for this purpose; undefined when it is for another, no JSON object, or not written canonically. */
+/** Parses a signed text for this purpose; undefined if it has another purpose, is not a JSON object, or is not canonical. */
 export function parseStatementText(purpose: string, text: string): Record<string, unknown> | undefined {
   if (text.length > SIGNED_TEXT_CHARACTERS_MAX || !text.startsWith(`${purpose}\n`)) return undefined;
   try {
     const value: unknown = JSON.parse(text.slice(purpose.length + 1));
     if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-    // One statement has one text: doubled keys and other ways to read it differently do not pass.
+    // One statement has exactly one text: duplicate keys and other ambiguous forms are rejected.
     return statementText(purpose, value) === text ? (value as Record<string, unknown>) : undefined;
   } catch {
     return undefined;
@@ -62,7 +65,7 @@ export const signText = (text: string, private_key: KeyObject): SignedText => ({
   value: sign(null, Buffer.from(text), private_key).toString("base64"),
 });
 
-/** Whether this very text was signed by the holder of this key. Never throws. */
+/** Returns whether the holder of this key signed exactly this text. Never throws. */
 export function isSignedBy({ text, value }: SignedText, public_key: string): boolean {
   const signature = Buffer.from(value, "base64");
   if (!isPublicKey(public_key) || signature.length !== SIGNATURE_BYTES || !text.isWellFormed()) return false;
@@ -74,7 +77,7 @@ export function isSignedBy({ text, value }: SignedText, public_key: string): boo
   }
 }
 
-/** Takes what came from elsewhere; undefined when it has not the form of a signed text. */
+/** Parses untrusted input; undefined if it is not a signed text. */
 export function parseSignedText(value: unknown): SignedText | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { key_id, text, value: signature } = value as Partial<Record<keyof SignedText, unknown>>;

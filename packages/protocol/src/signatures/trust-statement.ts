@@ -13,10 +13,10 @@ import {
 
 const PURPOSE = "robofleet-trust-v1";
 
-/** Whose signatures an org's robots take: the whole of it each time, and each one signed by a key of the one before. */
+/** The keys that an org's robots trust: each statement is complete and signed by a key of the previous one. */
 export interface TrustStatement {
   org_id: string;
-  /** 1 and up: a later statement takes the place of all before it. */
+  /** 1 and up: a statement replaces all with a lower serial. */
   serial: number;
   /** Unsigned releases are refused. */
   require_signature: boolean;
@@ -24,7 +24,7 @@ export interface TrustStatement {
   issued_at: string;
 }
 
-/** What is trusted at the moment. */
+/** The current trust. */
 export interface Trust {
   serial: number;
   require_signature: boolean;
@@ -37,7 +37,7 @@ export const KEY_NAME_CHARACTERS_MAX = 200;
 export const signTrust = (statement: TrustStatement, private_key: KeyObject): SignedText =>
   signText(statementText(PURPOSE, statement), private_key);
 
-/** The statement of a signed text; undefined when it is something else. Says nothing of its signature. */
+/** Parses the statement of a signed text; undefined for anything else. Does not verify the signature. */
 export function parseTrustStatement(text: string): TrustStatement | undefined {
   const value = parseStatementText(PURPOSE, text);
   if (value === undefined || Object.keys(value).length !== 5) return undefined;
@@ -62,20 +62,20 @@ function isTrustedKey(value: unknown): value is TrustedKey {
 }
 
 /**
- * The trust after a signed statement, when somebody who is trusted now said it, of this org, and nothing as new was said
- * before; otherwise why not. While nobody is trusted yet, the first statement is taken from one of its own keys.
+ * Returns the trust after a signed statement, if a currently trusted key signed it for this org with a higher serial; otherwise the
+ * refusal. Without trusted keys, the first statement must be signed by one of its own keys.
  */
 export function nextTrust(before: Trust | undefined, org_id: string, signed_text: unknown): { trust: Trust } | { refusal: string } {
   const signed = parseSignedText(signed_text);
   const statement = signed && parseTrustStatement(signed.text);
-  if (signed === undefined || statement === undefined) return { refusal: "it is no statement of trust" };
-  if (statement.org_id !== org_id) return { refusal: `it is about the org ${statement.org_id}` };
+  if (signed === undefined || statement === undefined) return { refusal: "it is not a trust statement" };
+  if (statement.org_id !== org_id) return { refusal: `it is for the org ${statement.org_id}` };
   if (statement.serial <= (before?.serial ?? 0)) return { refusal: `its serial ${statement.serial} is not above ${before?.serial ?? 0}` };
-  const nobody = before === undefined || (before.keys.length === 0 && !before.require_signature);
-  const signers = nobody ? statement.keys : before.keys;
+  const is_first = before === undefined || (before.keys.length === 0 && !before.require_signature);
+  const signers = is_first ? statement.keys : before.keys;
   const signer = signers.find(({ public_key }) => keyIdOf(public_key) === signed.key_id);
   if (signer === undefined) return { refusal: `it is signed by the key ${signed.key_id.slice(0, 64)}, which is not trusted` };
-  if (!isSignedBy(signed, signer.public_key)) return { refusal: `the signature is not one of its text by the key ${signed.key_id}` };
+  if (!isSignedBy(signed, signer.public_key)) return { refusal: `the signature by the key ${signed.key_id} is invalid` };
   const { serial, require_signature, keys } = statement;
   return { trust: { serial, require_signature, keys } };
 }

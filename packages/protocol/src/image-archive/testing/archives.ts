@@ -7,7 +7,7 @@ export interface TarEntry {
   /** One letter of the tar format; "0": a file. */
   type?: string;
   link?: string;
-  /** What the header says, where that is not the truth. */
+  /** The size in the header, if it should be wrong. */
   size?: number;
 }
 
@@ -15,7 +15,7 @@ const BLOCK_BYTES = 512;
 const digest = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 export const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 
-/** A tar archive with just these entries, as wrong as they are. */
+/** Builds a tar archive with exactly these entries, valid or not. */
 export function tarOf(entries: readonly TarEntry[], end = Buffer.alloc(2 * BLOCK_BYTES)): Buffer {
   return Buffer.concat([...entries.flatMap(entryBlocks), end]);
 }
@@ -40,7 +40,7 @@ function entryBlocks({ name, content = "", type = "0", link = "", size }: TarEnt
   return [header, bytes, Buffer.alloc((BLOCK_BYTES - (bytes.length % BLOCK_BYTES)) % BLOCK_BYTES)];
 }
 
-/** An extended header that says these fields of the entry after it. */
+/** Builds an extended header with these fields for the next entry. */
 export function pax(fields: Readonly<Record<string, string>>): TarEntry {
   const lines = Object.entries(fields).map(([key, value]) => {
     const rest = ` ${key}=${value}\n`;
@@ -60,7 +60,7 @@ export const configOf = (layers: readonly Buffer[], more: object = {}): Buffer =
     ...more,
   });
 
-/** As `docker save` wrote it for years: a directory for each layer. */
+/** The older format of `docker save`: one directory per layer. */
 export function dockerEntries(layers: readonly Buffer[], config = configOf(layers)): TarEntry[] {
   const names = layers.map((_, index) => `${digest(Buffer.from(`id ${index}`))}/layer.tar`);
   return [
@@ -84,7 +84,7 @@ export interface PlatformImage {
   platform?: { os: string; architecture: string };
 }
 
-/** An OCI archive with gzip layers; with several images or `nested` the index holds one with the platforms. */
+/** Builds an OCI archive with gzip layers; with several images or `nested`, the index contains an index of the platforms. */
 export function ociEntries(images: readonly PlatformImage[], nested = images.length > 1): TarEntry[] {
   const blobs: TarEntry[] = [];
   const add = (content: Buffer): Buffer => {

@@ -6,13 +6,13 @@ import { SendQueue } from "../send-queue.ts";
 export interface ChannelPair {
   /** The server's end: `open` opens a channel at the robot. */
   server: ChannelTable;
-  /** The robot's end, which has the sources; `size` is how many channels it holds. */
+  /** The robot's end, which has the sources; `size` is its number of channels. */
   robot: ChannelTable;
-  /** The link is gone, at both ends. */
+  /** Closes the link at both ends. */
   cut(reason?: string): void;
 }
 
-/** The channels of a link's two ends, with a socket between that fills and drains: each frame arrives in a turn of its own. */
+/** The channels of a link's two ends, with a socket in between that fills and drains: each frame arrives in a separate event loop turn. */
 export function channelPair(sources: Record<string, StreamSource>): ChannelPair {
   const server: ChannelTable = end("server", sources, () => robot);
   const robot: ChannelTable = end("robot", sources, () => server);
@@ -44,7 +44,7 @@ function end(name: "server" | "robot", sources: Record<string, StreamSource>, ot
   return table;
 }
 
-/** What the queue takes for a socket. */
+/** The socket that the queue writes to. */
 class Wire {
   bufferedAmount = 0;
   readonly #sent: (() => void)[] = [];

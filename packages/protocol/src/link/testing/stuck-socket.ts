@@ -8,7 +8,7 @@ export interface SentFrame {
   flags: number;
 }
 
-/** A socket whose other end reads only when told to. */
+/** A socket whose other end reads only on request. */
 export class StuckSocket implements FrameSocket {
   bufferedAmount = 0;
   readonly sent: SentFrame[] = [];
@@ -21,7 +21,7 @@ export class StuckSocket implements FrameSocket {
     this.#waiting.push({ bytes, sent });
   }
 
-  /** The other end takes so many frames. */
+  /** The other end reads this many frames. */
   read(frames: number): void {
     for (const { bytes, sent } of this.#waiting.splice(0, frames)) {
       this.bufferedAmount -= bytes;
@@ -29,7 +29,7 @@ export class StuckSocket implements FrameSocket {
     }
   }
 
-  /** The other end takes what is in the socket, and what that makes room for, until nothing comes. */
+  /** The other end reads until the socket and the queue behind it are empty. */
   readAll(): void {
     while (this.#waiting.length > 0) this.read(this.#waiting.length);
   }
