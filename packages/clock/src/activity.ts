@@ -1,9 +1,9 @@
 /**
- * Counts work in flight (queries, frames), so that a test which owns time knows when nothing is
- * pending any more. Production passes `idleActivity`, which counts nothing.
+ * Counts work in flight (queries, frames), so that a test with a simulated clock can wait until nothing is pending. Production uses
+ * `idleActivity`, which counts nothing.
  */
 export interface Activity {
-  /** Marks the start of a piece of work; call the answer exactly once when it ended. */
+  /** Marks the start of work; call the returned function exactly once when it has ended. */
   begin(): () => void;
 }
 
@@ -11,11 +11,11 @@ export const idleActivity: Activity = { begin: () => () => {} };
 
 export interface TrackedActivity extends Activity {
   readonly pending: number;
-  /** Resolves when nothing has been pending for a few turns of the event loop. */
+  /** Resolves when nothing has been pending for several turns of the event loop. */
   idle(): Promise<void>;
 }
 
-/** Turns of the event loop without work before we call it idle: a promise chain between two queries takes fewer. */
+/** Event loop turns without work that count as idle: a promise chain between two queries takes fewer. */
 const QUIET_TURNS = 6;
 const IDLE_TIMEOUT_MS = 120_000;
 
@@ -40,7 +40,7 @@ export function trackActivity(): TrackedActivity {
       while (quiet < QUIET_TURNS) {
         await new Promise((resolve) => setImmediate(resolve));
         quiet = pending === 0 ? quiet + 1 : 0;
-        if (performance.now() > deadline) throw new Error(`still ${pending} pieces of work in flight after ${IDLE_TIMEOUT_MS} ms`);
+        if (performance.now() > deadline) throw new Error(`still ${pending} tasks in flight after ${IDLE_TIMEOUT_MS} ms`);
       }
     },
   };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { idFloor, idSource, seededRandom, SimulatedClock, systemClock } from "./index.ts";
 
-test("ids have 26 base32 characters and sort in the order in which they were made", () => {
+test("ids have 26 base32 characters and sort in creation order", () => {
   const id = idSource(systemClock);
   const ids = Array.from({ length: 5_000 }, () => id("rob"));
   for (const one of ids) assert.match(one, /^rob_[0-9a-hjkmnp-tv-z]{26}$/);
@@ -10,14 +10,14 @@ test("ids have 26 base32 characters and sort in the order in which they were mad
   assert.equal(new Set(ids).size, ids.length);
 });
 
-test("an id keeps its time in the first 48 bits", () => {
+test("an id contains its creation time in the first 48 bits", () => {
   const a = idSource(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }))("evt");
   const b = idSource(new SimulatedClock({ at: "2030-01-01T00:00:01Z" }))("evt");
   assert.ok(a < b);
   assert.equal(a.slice(0, 8), b.slice(0, 8));
 });
 
-test("advance fires timers in order and waits for the work that they start", async () => {
+test("advance fires timers in order and waits for the work they start", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const seen: string[] = [];
   clock.setTimer(2_000, () => seen.push("second"));
@@ -34,12 +34,12 @@ test("advance fires timers in order and waits for the work that they start", asy
   assert.equal(clock.now().toISOString(), "2030-01-01T00:01:02.000Z");
 });
 
-test("the same seed gives the same numbers", () => {
+test("the same seed produces the same numbers", () => {
   const [a, b] = [seededRandom(7), seededRandom(7)];
   for (let i = 0; i < 100; i += 1) assert.equal(a(), b());
 });
 
-test("random bytes come in the number asked for, and none twice", () => {
+test("returns the requested number of random bytes and never repeats them", () => {
   const seen = new Set<string>();
   for (let i = 0; i < 2_000; i += 1) {
     const bytes = systemClock.randomBytes(16);
@@ -50,7 +50,7 @@ test("random bytes come in the number asked for, and none twice", () => {
   assert.equal(systemClock.randomBytes(10_000).length, 10_000);
 });
 
-test("ids made at a time or later sort behind its floor, those made before it do not", async () => {
+test("ids created at or after a time sort after its floor, earlier ids before it", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00.000Z" });
   const id = idSource(clock);
   const earlier = id("evt");
@@ -59,5 +59,5 @@ test("ids made at a time or later sort behind its floor, those made before it do
   const later = id("evt");
   assert.ok(earlier < floor && floor < later, `${earlier} < ${floor} < ${later}`);
   assert.equal(floor, later.slice(0, floor.length));
-  assert.ok(idFloor("evt", new Date(-1)) <= idFloor("evt", new Date(0)), "a time before all ids is before all ids");
+  assert.ok(idFloor("evt", new Date(-1)) <= idFloor("evt", new Date(0)), "a time before the epoch sorts before all ids");
 });

@@ -2,25 +2,25 @@ export interface Timer {
   cancel(): void;
 }
 
-/** Time, timers and randomness. Product code gets them from here only, so that tests and simulations own time. */
+/** Time, timers and randomness. Product code uses only this interface, so that tests and simulations control time. */
 export interface Clock {
   /** Wall-clock time; may jump. */
   now(): Date;
-  /** Milliseconds since an arbitrary start; never goes back. */
+  /** Milliseconds since an arbitrary start; never decreases. */
   monotonic(): number;
   /** Calls `work` once after `ms` milliseconds. */
   setTimer(ms: number, work: () => unknown): Timer;
-  /** Calls `work` every `ms` milliseconds, never twice at a time: the next wait starts when the last call has ended. */
+  /** Calls `work` every `ms` milliseconds without overlap: the next delay starts when the previous call has ended. */
   every(ms: number, work: () => unknown): Timer;
-  /** Resolves after `ms` milliseconds, or at once when the signal aborts. */
+  /** Resolves after `ms` milliseconds, or immediately when the signal aborts. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
   /** Uniform in [0, 1). */
   random(): number;
-  /** Bytes for ids. Secrets come from node:crypto instead, also in simulations. */
+  /** Random bytes for ids. Secrets use node:crypto instead, also in simulations. */
   randomBytes(count: number): Uint8Array;
 }
 
-/** setTimeout fires at once for anything longer (a signed 32-bit number of milliseconds). */
+/** setTimeout fires immediately for longer delays (a signed 32-bit number of milliseconds). */
 const TIMER_MS_MAX = 2_147_483_647;
 
 function setTimer(ms: number, work: () => unknown): Timer {
@@ -74,7 +74,7 @@ export function sleepOn(clock: Pick<Clock, "setTimer">, ms: number, signal?: Abo
 
 const RANDOM_POOL_BYTES = 4_096;
 
-/** Asks the system for many bytes at once: each time costs 3 µs, whatever the length. None is given out twice. */
+/** Reads random bytes in large batches, because each call costs 3 µs regardless of length. No byte is returned twice. */
 function randomPool(): (count: number) => Uint8Array {
   const pool = new Uint8Array(RANDOM_POOL_BYTES);
   let used = RANDOM_POOL_BYTES;

@@ -17,7 +17,7 @@ function directoryOf(t: TestContext): string {
   return directory;
 }
 
-/** Runs a process that passes `a`, `b` (torn), `a`, `c`; answers how it ended and what it left. */
+/** Runs a process that passes `a`, `b` (torn), `a`, `c`; returns its exit and its output. */
 function pass(directory: string, spec: string) {
   const log_file = path.join(directory, "points.log");
   const torn = path.join(directory, "torn");
@@ -35,7 +35,7 @@ function pass(directory: string, spec: string) {
     existsSync(log_file)
       ? readFileSync(log_file, "utf8")
           .split("\n")
-          // Behind the last line end is nothing, or a line that is still being written.
+          // After the last newline there is nothing, or an incomplete line.
           .slice(0, -1)
           .map((line) => {
             const { pid, ...reached } = JSON.parse(line) as Reached;
@@ -46,7 +46,7 @@ function pass(directory: string, spec: string) {
   return { child, torn, lines, ended: once(child, "exit") as Promise<[number | null, string | null]> };
 }
 
-test("a process dies at its failpoint by SIGKILL, and only there; the log says where", LIMIT, async (t) => {
+test("kills a process with SIGKILL at its failpoint only, and logs the point", LIMIT, async (t) => {
   for (const [spec, point, nth] of [
     ["a", "a", 1],
     ["a#2", "a", 2],
@@ -59,13 +59,13 @@ test("a process dies at its failpoint by SIGKILL, and only there; the log says w
   }
 });
 
-test("a torn write is torn only where the process dies of it", LIMIT, async (t) => {
+test("tears a write only if the process dies there", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "b");
   assert.deepEqual(await run.ended, [null, "SIGKILL"]);
   assert.equal(readFileSync(run.torn, "utf8"), "half");
 });
 
-test("list names every point once and disturbs nothing", LIMIT, async (t) => {
+test("list logs every point once without side effects", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "list");
   assert.deepEqual(await run.ended, [0, null]);
   assert.deepEqual(
@@ -78,25 +78,25 @@ test("list names every point once and disturbs nothing", LIMIT, async (t) => {
   );
 });
 
-test("a point that is not reached ends nothing and leaves no line", LIMIT, async (t) => {
+test("an unreached point has no effect and logs nothing", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "a#3");
   assert.deepEqual(await run.ended, [0, null]);
   assert.deepEqual(run.lines(), []);
 });
 
-test("a held process waits until it is told to go on", LIMIT, async (t) => {
+test("a held process stops until SIGCONT", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "b!hold");
   await until("its line", () => run.lines().length > 0);
   assert.deepEqual(run.lines(), [{ point: "b", nth: 1, within: "journal", action: "held" }]);
-  // The line is written before the stop: only a process that is stopped can be told to go on.
+  // The line is written before the stop; SIGCONT has an effect only on a stopped process.
   const state = (): string | undefined => /\) (\w)/.exec(readFileSync(`/proc/${run.child.pid}/stat`, "utf8"))?.[1];
   await until("it to be stopped", () => state() === "T");
-  // Its main thread stops before the others do; what comes in between is lost.
+  // The main thread stops before the others; a SIGCONT in between is lost.
   const nudge = setInterval(() => run.child.kill("SIGCONT"), 20);
   assert.deepEqual(await run.ended.finally(() => clearInterval(nudge)), [0, null]);
 });
 
-test("what is no failpoint is refused: a misspelt one would prove nothing", () => {
+test("rejects an invalid failpoint, because a misspelled one would never fire", () => {
   for (const spec of ["a b", "a#0", "a#x", "#1", "a!stay"])
     assert.throws(() => armFailpoints({ spec, log_file: "/dev/null" }), /a failpoint is/, spec);
   assert.equal(failpointsArmed(), false);

@@ -1,12 +1,12 @@
 import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
 
-/** What a process was in the middle of at a point. */
+/** The operation that a process was performing at a point. */
 export type Within = "transaction" | "statement" | "journal" | "file" | "step";
 
 export interface FailpointOptions {
-  /** `list` writes down every point reached and goes on. `NAME[#NTH][!hold]` ends the process at that point, or stops it (SIGSTOP). */
+  /** `list` logs every point reached and continues. `NAME[#NTH][!hold]` kills the process at that point, or stops it (SIGSTOP). */
   spec: string;
-  /** Where each line goes, on the disk before anything happens. */
+  /** File for the log lines; each line is on disk before the action. */
   log_file: string;
 }
 
@@ -19,23 +19,23 @@ export interface Reached {
   pid: number;
 }
 
-/** Undefined in production: a point costs one look at it. */
+/** Undefined in production, where a point costs one comparison. */
 let armed: Failpoints | undefined;
 
-/** Arms the points of this process; without options disarms them. Called once, by `main`, with what config.ts read. */
+/** Arms the failpoints of this process; without options disarms them. Called once by `main` with the settings from config.ts. */
 export function armFailpoints(options: FailpointOptions | undefined): void {
   armed = options === undefined ? undefined : new Failpoints(options);
 }
 
-/** Whether names are worth making. */
+/** Returns whether failpoints are armed, so that names are built only if needed. */
 export const failpointsArmed = (): boolean => armed !== undefined;
 
-/** A place where a crash must do no harm. */
+/** A point at which a crash must do no harm. */
 export function failpoint(name: string, within: Within): void {
   armed?.reach(name, within);
 }
 
-/** As `failpoint`, for a write that a crash may cut: `tear` writes a part, and runs only if the process ends right after. */
+/** Like `failpoint`, for a write that a crash may interrupt: `tear` writes a part, and runs only if the process is killed right after. */
 export function tornFailpoint(name: string, within: Within, tear: () => void): void {
   armed?.reach(name, within, tear);
 }
@@ -54,7 +54,7 @@ class Failpoints {
     const nth = (this.#counts.get(point) ?? 0) + 1;
     this.#counts.set(point, nth);
     if (this.#target === undefined) {
-      // The first time is enough to know the name.
+      // In list mode each name is logged once.
       if (nth === 1) this.#write({ point, nth, within, action: "listed", pid: process.pid });
       return;
     }
@@ -76,7 +76,7 @@ class Failpoints {
   }
 }
 
-/** Undefined for `list`; throws for what is no spec, since a misspelt one would prove nothing. */
+/** Parses a spec; undefined for `list`. Throws for an invalid spec, because a misspelled one would never fire. */
 function parseFailpoint(spec: string): { name: string; nth: number; hold: boolean } | undefined {
   if (spec === "list") return undefined;
   const match = /^([^#!\s]+)(?:#([1-9]\d*))?(!hold)?$/.exec(spec);

@@ -1,14 +1,14 @@
 import type { Clock } from "./clock.ts";
 
-/** Crockford's alphabet in lower case: its order is the byte order, so ids sort by the time they were made. */
+/** Crockford's alphabet in lower case: its order is the byte order, so ids sort by creation time. */
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
 
-/** Makes an id: the prefix, `_` and 26 base32 characters of a UUIDv7 (RFC 9562). */
+/** Creates an id: the prefix, `_` and 26 base32 characters of a UUIDv7 (RFC 9562). */
 export type IdSource = (prefix: string) => string;
 
 /**
- * Ids of one process grow strictly: within a millisecond the 12 bits `rand_a` count up (RFC 9562, 6.2, method 1),
- * so the order of ids is the order in which they were made.
+ * Ids of one process increase strictly: within a millisecond the 12 bits of `rand_a` count up (RFC 9562, 6.2, method 1), so ids sort in
+ * creation order.
  */
 export function idSource(clock: Pick<Clock, "now" | "randomBytes">): IdSource {
   let last_ms = 0;
@@ -38,11 +38,11 @@ export function idSource(clock: Pick<Clock, "now" | "randomBytes">): IdSource {
   };
 }
 
-/** Sorts before every id with this prefix that is made at that millisecond or later, and behind all that were made before. */
+/** Returns a text that sorts before every id with this prefix created at that millisecond or later, and after all earlier ones. */
 export function idFloor(prefix: string, at: Date): string {
   let text = "";
   let ms = Math.max(0, at.getTime());
-  // The first ten characters are two zero bits and the 48 of the time.
+  // The first ten characters are two zero bits and the 48 bits of the time.
   for (let i = 0; i < 10; i += 1) {
     text = ALPHABET[ms % 32] + text;
     ms = Math.floor(ms / 32);
@@ -50,7 +50,7 @@ export function idFloor(prefix: string, at: Date): string {
   return `${prefix}_${text}`;
 }
 
-/** 128 bits as 26 characters of 5 bits, the first two bits zero. */
+/** Encodes 128 bits as 26 characters of 5 bits, the first two bits zero. */
 function base32(bytes: Uint8Array): string {
   let text = "";
   let bits = 2;

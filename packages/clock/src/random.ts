@@ -1,4 +1,4 @@
-/** A small seeded generator (mulberry32): the same seed gives the same numbers in [0, 1) on every machine. */
+/** A small seeded generator (mulberry32): the same seed produces the same numbers in [0, 1) on every machine. */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

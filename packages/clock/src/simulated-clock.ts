@@ -8,13 +8,13 @@ interface Due {
   work: () => unknown;
 }
 
-/** A clock that stands still until `advance` moves it; timers fire in order, each after the work that earlier ones started has ended. */
+/** A clock that moves only by `advance`. Timers fire in order, each after the work started by earlier ones has ended. */
 export class SimulatedClock implements Clock {
   readonly activity: TrackedActivity;
   readonly random: () => number;
   #now: number;
   readonly #start: number;
-  /** How far the wall clock was set away from the time that passed. */
+  /** Offset of the wall clock from the elapsed time. */
   #offset = 0;
   #order = 0;
   readonly #due = new Set<Due>();
@@ -34,7 +34,7 @@ export class SimulatedClock implements Clock {
     return this.#now - this.#start;
   }
 
-  /** Sets the wall clock forward, or back for a negative number; the monotonic clock and the timers stay. */
+  /** Adjusts the wall clock forward, or backward for a negative number; the monotonic clock and the timers are unaffected. */
   jump(milliseconds: number): void {
     this.#offset += milliseconds;
   }
@@ -57,7 +57,7 @@ export class SimulatedClock implements Clock {
     return Uint8Array.from({ length: count }, () => Math.floor(this.random() * 256));
   }
 
-  /** Moves time forward and returns when no timer is due and no tracked work is pending: only then an empty list proves something. */
+  /** Moves time forward and returns when no timer is due and no tracked work is pending: only then does an empty list prove something. */
   async advance(step: { milliseconds?: number; seconds?: number; minutes?: number; hours?: number; days?: number }): Promise<void> {
     const { milliseconds = 0, seconds = 0, minutes = 0, hours = 0, days = 0 } = step;
     const target = this.#now + milliseconds + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)));
@@ -67,7 +67,7 @@ export class SimulatedClock implements Clock {
       if (next === undefined) break;
       this.#due.delete(next);
       this.#now = Math.max(this.#now, next.at);
-      // Not counted as pending: work that sleeps on this clock would wait for itself. What it starts (queries, frames) counts.
+      // Not counted as pending: work that sleeps on this clock would wait for itself. Queries and frames that it starts are counted.
       void next.work();
     }
     this.#now = target;

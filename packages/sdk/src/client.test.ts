@@ -16,7 +16,7 @@ interface Seen {
   body: string;
 }
 
-/** A peer that answers what it is told and keeps what it was asked. */
+/** A server that sends scripted responses and records requests. */
 async function startPeer(
   answer: (seen: Seen, response: ServerResponse, count: number) => void,
 ): Promise<{ base_url: string; seen: Seen[] }> {
@@ -44,7 +44,7 @@ function json(response: ServerResponse, status: number, body: unknown, headers: 
 
 const list = { items: [], next_cursor: null };
 
-test("a call fills the path, sends query, body, token, org and key, and answers the body", async () => {
+test("a call fills the path, sends query, body, token, org and key, and returns the body", async () => {
   const peer = await startPeer((_, response) => json(response, 200, { data: { id: "dep_1" } }));
   const client = createClient({ base_url: `${peer.base_url}/`, token: "rf_user_a", org_id: "org_1" });
   await client.getRobot({ params: { id: "a/b?c" } });
@@ -60,18 +60,18 @@ test("a call fills the path, sends query, body, token, org and key, and answers 
   assert.deepEqual(JSON.parse(post!.body), { release: "1.0", robot_id: "rob_1" });
 });
 
-test("a base URL with a path keeps it in front of every route", async () => {
+test("prepends the path of the base URL to every route", async () => {
   const peer = await startPeer((_, response) => json(response, 200, list));
   await createClient({ base_url: `${peer.base_url}/fleet/` }).listSites();
   assert.equal(peer.seen[0]!.url, "/fleet/api/sites");
 });
 
-test("an address that is none is refused at once", () => {
+test("rejects an invalid address immediately", () => {
   for (const base_url of ["localhost:7600", "", "ftp://x", "http://a:b@x", "http://x?y=1"])
     assert.throws(() => createClient({ base_url }), TypeError);
 });
 
-test("an error answer is an ApiError with status, code, message and request id", async () => {
+test("throws an ApiError with status, code, message and request id", async () => {
   const body = { error: { code: "not_found", message: "robot rob_x does not exist" } };
   const peer = await startPeer((_, response) => json(response, 404, body, { "x-request-id": "r1" }));
   const error = await createClient({ base_url: peer.base_url })
@@ -84,7 +84,7 @@ test("an error answer is an ApiError with status, code, message and request id",
   );
 });
 
-test("an answer that is no JSON is an error that says so", async () => {
+test("reports a response that is not JSON", async () => {
   const peer = await startPeer((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<h1>hi</h1>"));
   const error = await createClient({ base_url: peer.base_url })
     .listRobots()
@@ -93,7 +93,7 @@ test("an answer that is no JSON is an error that says so", async () => {
   assert.match(error.message, /does not look like Robofleet: status 200 with text\/html/);
 });
 
-test("a redirect is not followed, the message names its target", async () => {
+test("does not follow a redirect, and the message names its target", async () => {
   const peer = await startPeer((_, response) =>
     response.writeHead(301, { location: "https://elsewhere.example/api/robots?token=x" }).end(),
   );
@@ -104,7 +104,7 @@ test("a redirect is not followed, the message names its target", async () => {
   assert.match(error.message, /redirects to https:\/\/elsewhere\.example\/api\/robots: use/);
 });
 
-test("repeats a GET and a POST with a key after 429 and 503", async () => {
+test("retries a GET and a POST with a key after 429 and 503", async () => {
   const waits: number[] = [];
   const peer = await startPeer((seen, response, count) => {
     if (count % 3 !== 0) return json(response, count % 3 === 1 ? 429 : 503, {}, { "retry-after": "0" });
@@ -117,7 +117,7 @@ test("repeats a GET and a POST with a key after 429 and 503", async () => {
   assert.deepEqual(waits, [0, 0, 0, 0]);
 });
 
-test("does not repeat a POST, PATCH or DELETE without a key after a 503: the first one may have been committed", async () => {
+test("does not retry a POST, PATCH or DELETE without a key after a 503", async () => {
   const peer = await startPeer((_, response) =>
     json(response, 503, { error: { code: "http_error", message: "no database" } }, { "retry-after": "0" }),
   );
@@ -131,7 +131,7 @@ test("does not repeat a POST, PATCH or DELETE without a key after a 503: the fir
   );
 });
 
-test("repeats a POST without a key after a 429: nothing was executed", async () => {
+test("retries a POST without a key after a 429", async () => {
   const peer = await startPeer((_, response, count) =>
     count === 1 ? json(response, 429, {}, { "retry-after": "0" }) : json(response, 201, { data: {} }),
   );
@@ -139,7 +139,7 @@ test("repeats a POST without a key after a 429: nothing was executed", async () 
   assert.equal(peer.seen.length, 2);
 });
 
-test("a Retry-After beyond the bound is not waited for", async () => {
+test("does not wait for a Retry-After above the limit", async () => {
   const peer = await startPeer((_, response) =>
     json(response, 429, { error: { code: "http_error", message: "slow down" } }, { "retry-after": "3600" }),
   );
@@ -150,7 +150,7 @@ test("a Retry-After beyond the bound is not waited for", async () => {
   assert.deepEqual([error.status, error.retry_after_seconds, peer.seen.length], [429, 3600, 1]);
 });
 
-test("tries end, and the last answer counts", async () => {
+test("returns the last response after all retries", async () => {
   const peer = await startPeer((_, response) =>
     json(response, 503, { error: { code: "http_error", message: "no database" } }, { "retry-after": "0" }),
   );
@@ -158,7 +158,7 @@ test("tries end, and the last answer counts", async () => {
   assert.equal(peer.seen.length, 3);
 });
 
-test("a cut connection is tried again for GET and for a POST with a key, never for another POST", async () => {
+test("retries a lost connection for GET and for POST with a key, never for other POSTs", async () => {
   const peer = await startPeer((seen, response, count) =>
     count % 2 === 1 ? response.socket!.destroy() : json(response, 200, seen.method === "GET" ? list : { data: {} }),
   );
@@ -170,7 +170,7 @@ test("a cut connection is tried again for GET and for a POST with a key, never f
   assert.equal(peer.seen.length, 5);
 });
 
-test("an address where nothing listens is Unreachable, in words and without a token", async () => {
+test("throws Unreachable without a token in the message if nothing listens", async () => {
   const peer = await startPeer(() => {});
   for (const close of closers.splice(0)) close();
   const error = await createClient({ base_url: peer.base_url, token: "rf_user_secret", retries: 0 })
@@ -180,7 +180,7 @@ test("an address where nothing listens is Unreachable, in words and without a to
   assert.equal(error.message, `cannot reach ${peer.base_url}: nothing listens there (connection refused)`);
 });
 
-test("an answer that does not come is Unreachable when the time is over", { timeout: 120_000 }, async () => {
+test("throws Unreachable on a response timeout", { timeout: 120_000 }, async () => {
   const peer = await startPeer(() => {});
   await assert.rejects(createClient({ base_url: peer.base_url, timeout_ms: 50, retries: 0 }).getMe(), {
     name: "Unreachable",
@@ -208,7 +208,7 @@ test("pages follow the cursor to the end and keep the filters", async () => {
   );
 });
 
-test("a cursor that comes back ends the pages with an error", async () => {
+test("throws if a cursor repeats", async () => {
   const peer = await startPeer((_, response) => json(response, 200, { items: [], next_cursor: "again" }));
   await assert.rejects(async () => {
     for await (const page of createClient({ base_url: peer.base_url }).pages("listRobots")) void page;
@@ -232,7 +232,7 @@ test("the admin token goes to admin routes only, beside a portal token in its ow
   );
 });
 
-test("request answers any status, and sends text as it is", async () => {
+test("request returns any status and sends text unchanged", async () => {
   const peer = await startPeer((_, response) => json(response, 418, { a: 1 }));
   const response = await createClient({ base_url: peer.base_url }).request("POST", "/api/x?y=1", { body: "{ }", query: { z: 2 } });
   assert.deepEqual([response.status, await response.json()], [418, { a: 1 }]);

@@ -3,7 +3,7 @@ import type { ClientOptions } from "./options.ts";
 import { routesClient } from "./routes-client.ts";
 import type { Client } from "./types.ts";
 
-/** A client of one service, in Node. What only a few commands need is loaded when it is called. */
+/** Creates a client of one service for Node. Features that few commands need are loaded on demand. */
 export function createClient(options: ClientOptions): Client {
   const { ca } = options;
   const connection = openConnection({ ...options, fetch: options.fetch ?? (ca === undefined ? fetch : fetchWithAuthority(ca)) });
@@ -13,7 +13,7 @@ export function createClient(options: ClientOptions): Client {
   });
 }
 
-/** Most services have a certificate that everybody trusts. */
+/** Most services have a publicly trusted certificate, so pinning is loaded on demand. */
 function fetchWithAuthority(ca: string): typeof fetch {
   let made: Promise<typeof fetch> | undefined;
   return async (input, init) => {

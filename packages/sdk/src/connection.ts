@@ -3,20 +3,20 @@ import { CSRF_HEADER } from "@robofleet/protocol/paths";
 import { retryAfterSeconds, unreachable, Unreachable } from "./errors.ts";
 import type { ClientOptions, Query } from "./options.ts";
 
-/** A longer Retry-After is not waited for: the caller hears of it instead. */
+/** Maximum Retry-After to wait for; a longer one is returned to the caller as an error. */
 export const RETRY_AFTER_SECONDS_MAX = 60;
 const BACKOFF_FIRST_MS = 200;
 const TIMEOUT_MS = 60_000;
 const RETRIES = 3;
 
-/** Options with their defaults, and what follows from them. */
+/** The options with defaults and derived values. */
 export interface Connection {
   base_url: string;
   token: string | undefined;
   org_id: string | undefined;
   admin_token: string | undefined;
   csrf_token: () => string | undefined;
-  /** What TLS sockets are opened with. */
+  /** Options for opening TLS sockets. */
   tls: { ca?: string };
   fetch: typeof fetch;
   clock: Clock;
@@ -41,7 +41,7 @@ export function openConnection(options: ClientOptions): Connection {
   };
 }
 
-/** The address without a slash at its end. Throws a TypeError with a sentence for people. */
+/** Returns the address without a trailing slash. Throws a TypeError with a readable message. */
 export function checkBaseUrl(text: string): string {
   const url = URL.parse(text);
   if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) {
@@ -63,7 +63,7 @@ export function credentialHeaders(connection: Connection, path: string): Record<
   return headers;
 }
 
-/** What a request that changes something must send when the cookie of a session stands for the token. */
+/** Headers that a changing request must send with a session cookie. */
 export function sessionHeaders(connection: Connection): Record<string, string> {
   const token = connection.csrf_token();
   return token === undefined ? {} : { [CSRF_HEADER.toLowerCase()]: token };
@@ -80,16 +80,16 @@ export function urlOf(connection: Connection, path: string, query: Query = {}): 
 
 export interface Attempts {
   /**
-   * Whether a second execution changes nothing: a read, a PUT, or a request with an Idempotency-Key. Only such a call is repeated
-   * after a lost connection or a 503, since the server may have committed it before it failed.
+   * Whether a second execution has no further effect: a read, a PUT, or a request with an Idempotency-Key. Only such a call is retried
+   * after a lost connection or a 503, because the server may have committed it before it failed.
    */
   repeatable: boolean;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Repeats a call after 429, which the server sends before it executes anything, and a repeatable one also after 503 and network errors.
- * Waits as Retry-After asks.
+ * Retries a call after 429, which the server sends before executing anything, and a repeatable call also after 503 and network errors.
+ * Waits for the time in Retry-After.
  */
 export async function withRetries(connection: Connection, attempts: Attempts, attempt: () => Promise<Response>): Promise<Response> {
   for (let tried = 1; ; tried += 1) {
@@ -122,7 +122,7 @@ function nextWait(
   return { wait_ms: seconds === undefined ? backoff_ms : seconds * 1000, error: busy };
 }
 
-/** Runs `work` with a signal that aborts when the caller's does or the time is over; the latter is an Unreachable. */
+/** Runs `work` with a signal that aborts with the caller's signal or on timeout; a timeout throws Unreachable. */
 export async function withDeadline<T>(
   connection: Connection,
   options: { timeout_ms?: number | undefined; signal?: AbortSignal | undefined },

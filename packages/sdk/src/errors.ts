@@ -1,12 +1,12 @@
 import { type Clock, systemClock } from "@robofleet/clock";
 
-/** An answer that is an error: the status, and the envelope's code and message when there was one. */
+/** An error response: the status, and the envelope's code and message if there was one. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
-  /** Code of the envelope, else `http_error`. */
+  /** Code of the envelope, otherwise `http_error`. */
   readonly code: string;
-  /** The body as it came: parsed when it was JSON, else its text. */
+  /** The body: parsed if it was JSON, otherwise its text. */
   readonly body: unknown;
   readonly retry_after_seconds: number | undefined;
   readonly request_id: string | undefined;
@@ -22,7 +22,7 @@ export class ApiError extends Error {
   }
 }
 
-/** No answer came. The message says in words what went wrong and never holds a query, where a token may stand. */
+/** No response was received. The message never contains a query, which may include a token. */
 export class Unreachable extends Error {
   override readonly name = "Unreachable";
   readonly base_url: string;
@@ -35,12 +35,12 @@ export class Unreachable extends Error {
     this.reason = reason;
   }
 
-  /** True when the server's certificate is signed by nobody that is trusted here. */
+  /** True if no trusted authority signed the server's certificate. */
   get untrusted(): boolean {
     return UNTRUSTED.has(this.reason);
   }
 
-  /** True when the same call can succeed a moment later: a refused certificate stays refused. */
+  /** True if the same call can succeed later: a refused certificate stays refused. */
   get passing(): boolean {
     return !LASTING.has(this.reason);
   }
@@ -89,7 +89,7 @@ const LASTING = new Set([
   "HPE_INVALID_CONSTANT",
 ]);
 
-/** The error of a socket, of TLS or of fetch as an Unreachable. */
+/** Converts the error of a socket, of TLS or of fetch to an Unreachable. */
 export function unreachable(base_url: string, error: unknown): Unreachable {
   for (let at: unknown = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth += 1) {
     if ("code" in at && typeof at.code === "string") return new Unreachable(base_url, at.code, error);
@@ -99,7 +99,7 @@ export function unreachable(base_url: string, error: unknown): Unreachable {
   return new Unreachable(base_url, "the connection failed", error);
 }
 
-/** Seconds of Retry-After, a number or a date; undefined when absent or unreadable. */
+/** Returns the seconds of Retry-After, a number or a date; undefined if absent or invalid. */
 export function retryAfterSeconds(headers: Headers, clock: Pick<Clock, "now"> = systemClock): number | undefined {
   const text = headers.get("retry-after");
   if (text === null) return undefined;
@@ -121,5 +121,5 @@ function unexplained(status: number, headers: Headers): string {
     return `the server redirects to ${target.split("?")[0]}: use that address as base URL`;
   if (status < 300)
     return `this does not look like Robofleet: status ${status} with ${headers.get("content-type") ?? "no content type"} where JSON was expected`;
-  return `the server answered ${status} without saying why`;
+  return `the server returned ${status} without an error message`;
 }

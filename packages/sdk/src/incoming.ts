@@ -1,10 +1,10 @@
 import type { IncomingMessage } from "node:http";
 import { ApiError } from "./errors.ts";
 
-/** An answer read by node:http is a release or an error: longer ones are not ours. */
+/** Maximum response size on node:http: releases and errors are smaller. */
 const ANSWER_BYTES_MAX = 1_048_576;
 
-/** An answer of node:http as fetch gives it. What is beyond 1 MiB is an error. */
+/** Converts a node:http response to a fetch Response. Throws for more than 1 MiB. */
 export async function readIncoming(incoming: IncomingMessage): Promise<Response> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -18,7 +18,7 @@ export async function readIncoming(incoming: IncomingMessage): Promise<Response>
   return new Response(chunks.length === 0 ? null : Buffer.concat(chunks), { status: incoming.statusCode ?? 500, headers });
 }
 
-/** The JSON of an answer. Throws ApiError when it is an error, or no JSON. */
+/** Parses a JSON response. Throws ApiError for an error status or invalid JSON. */
 export async function readJson(response: Response): Promise<{ status: number; headers: Headers; body: unknown }> {
   const { status, headers } = response;
   const text = await response.text();

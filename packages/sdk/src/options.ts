@@ -1,26 +1,26 @@
 import type { Clock } from "@robofleet/clock";
 
 export interface ClientOptions {
-  /** Address of the service, such as `https://fleet.example.org`; a path in it stays in front of every route. */
+  /** Address of the service, such as `https://fleet.example.org`; a path in it is prepended to every route. */
   base_url: string;
   token?: string | undefined;
-  /** Org to act in when the token has several (`X-Service-Org-Id`). */
+  /** Org to use if the token has several (`X-Service-Org-Id`). */
   org_id?: string | undefined;
   /** The service's admin token; sent to `/api/admin/` and `/metrics` only. */
   admin_token?: string | undefined;
-  /** In a browser, whose cookie stands for the token: what its changing requests must send, as the session says. */
+  /** In a browser with a session cookie: returns the session's CSRF token, which changing requests must send. */
   csrf_token?: (() => string | undefined) | undefined;
-  /** PEM of the only certificate authority that is trusted; by default those that this machine knows. */
+  /** PEM of the only trusted certificate authority; default: the system's authorities. */
   ca?: string | undefined;
   fetch?: typeof fetch;
   clock?: Clock;
-  /** How often a call is tried again (default 3). */
+  /** Maximum retries of a call (default 3). */
   retries?: number;
-  /** Longest wait for one answer in milliseconds (default 60,000). */
+  /** Response timeout in milliseconds (default 60,000). */
   timeout_ms?: number;
-  /** Told before each wait for another try. */
+  /** Called before each retry delay. */
   on_retry?: (wait: { wait_ms: number; error: Error }) => void;
 }
 
-/** Names and values of a query, several of a name as a list; those without a value are left out. */
+/** Names and values of a query; arrays repeat the name, undefined values are omitted. */
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;

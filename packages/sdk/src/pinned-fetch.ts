@@ -2,21 +2,21 @@ import type { IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { proxiedAgent } from "./proxied-agent.ts";
 
-/** Sockets to one service that are kept for the next call. */
+/** Maximum sockets to one service kept for reuse. */
 const SOCKETS_MAX = 64;
 const WITHOUT_BODY = new Set([101, 204, 205, 304]);
 
 /**
- * A fetch that trusts one certificate authority and no other. By node:https, because the fetch of Node takes an authority only
- * for the whole process. Bodies are strings and byte arrays; redirects are answered as they are. Rejects with a TypeError like
- * the original, whose cause is the error of the socket.
+ * Creates a fetch that trusts one certificate authority only. Uses node:https, because Node's fetch can set an authority only for the whole
+ * process. Bodies are strings and byte arrays; redirects are returned, not followed. Rejects with a TypeError like the original, with the
+ * socket's error as its cause.
  */
 export function pinnedFetch(ca: string): typeof fetch {
   const agent = proxiedAgent("https:", { ca, keepAlive: true, maxSockets: SOCKETS_MAX });
   return async (input, init = {}) => {
     const body = init.body ?? undefined;
     if (body !== undefined && typeof body !== "string" && !(body instanceof Uint8Array))
-      throw new Error("this fetch takes text and bytes as body");
+      throw new Error("this fetch accepts only strings and bytes as body");
     const url = new URL(input instanceof Request ? input.url : input);
     const headers = Object.fromEntries(new Headers(init.headers));
     if (body !== undefined) headers["content-length"] = String(Buffer.byteLength(body));

@@ -1,7 +1,7 @@
 import { Agent as HttpAgent, type AgentOptions } from "node:http";
 import { Agent as HttpsAgent, globalAgent } from "node:https";
 
-/** An agent for connections to an address, through the proxy that the program has set for Node's own agents (`http.setGlobalProxyFromEnv`). */
+/** Creates an agent that uses the proxy configured for Node's global agents (`http.setGlobalProxyFromEnv`). */
 export function proxiedAgent(url: string, options: AgentOptions & { ca?: string }): HttpAgent | HttpsAgent {
   const { proxyEnv } = globalAgent.options;
   const proxied = { ...options, ...(proxyEnv === undefined ? {} : { proxyEnv }) };

@@ -1,7 +1,7 @@
 import type { RouteName } from "@robofleet/protocol/paths";
 import type { AnswerOf, BodyOf, ParamsOf, QueryOf, Routes } from "@robofleet/protocol/routes";
 
-/** Optional fields may also be given as undefined: then they are not sent. */
+/** Optional fields may also be undefined: then they are not sent. */
 type Loose<T> = { [K in keyof T]: Record<never, never> extends Pick<T, K> ? T[K] | undefined : T[K] };
 type Part<K extends string, T> = keyof T extends never
   ? { [P in K]?: undefined }
@@ -11,12 +11,12 @@ type Part<K extends string, T> = keyof T extends never
 
 export interface CallOptions {
   signal?: AbortSignal | undefined;
-  /** Longest wait for this answer in milliseconds. */
+  /** Response timeout in milliseconds. */
   timeout_ms?: number | undefined;
 }
 type Key<R> = R extends { idempotency: "required" } ? { idempotency_key: string } : { idempotency_key?: string | undefined };
 
-/** What a route is called with: `params` fill its path, `query` and `body` are its own. */
+/** Arguments of a route: `params` fill its path, `query` and `body` are the request's. */
 export type Arguments<N extends RouteName> = Part<"params", ParamsOf<Routes[N]>> &
   Part<"query", QueryOf<Routes[N]>> &
   Part<"body", BodyOf<Routes[N]>> &
@@ -25,10 +25,10 @@ export type Arguments<N extends RouteName> = Part<"params", ParamsOf<Routes[N]>>
 
 export type Rest<N extends RouteName> = Record<never, never> extends Arguments<N> ? [args?: Arguments<N>] : [args: Arguments<N>];
 
-/** The JSON that a route answers. */
+/** The JSON response of a route. */
 export type Body<N extends RouteName> = AnswerOf<Routes[N]>;
 
-/** Routes that answer JSON. The others (artifacts, metrics, the reference) are fetched by `request`. */
+/** Routes with a JSON response. Others (artifacts, metrics, the reference) use `request`. */
 export type JsonRouteName = { [N in RouteName]: [Body<N>] extends [never] ? never : N }[RouteName];
 /** Routes that answer a list. */
 export type ListRouteName = {

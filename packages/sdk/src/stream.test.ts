@@ -35,11 +35,11 @@ async function read(stream: Stream): Promise<string[]> {
   return texts;
 }
 
-test("a stream gives every frame and then its close code; the token goes in a header", { timeout: 120_000 }, async () => {
+test("a stream yields every frame and then its close code, and sends the token in a header", { timeout: 120_000 }, async () => {
   let asked: unknown;
   const accept = (socket: WebSocket, { url, headers }: IncomingMessage): void => {
     asked = { url, authorization: headers.authorization };
-    // More than the stream holds for a slow reader: the socket pauses, and nothing is lost.
+    // More than the stream buffers for a slow reader: the socket pauses, and nothing is lost.
     for (let i = 0; i < 5_000; i += 1) socket.send(String(i));
     socket.close(4409, "agent offline");
   };
@@ -53,7 +53,7 @@ test("a stream gives every frame and then its close code; the token goes in a he
   });
 });
 
-test("a refusal instead of the upgrade is an ApiError with the envelope", { timeout: 120_000 }, async () => {
+test("throws an ApiError with the envelope for a refused upgrade", { timeout: 120_000 }, async () => {
   await withPeer(
     () => {},
     async (base_url) => {
@@ -66,7 +66,7 @@ test("a refusal instead of the upgrade is an ApiError with the envelope", { time
   );
 });
 
-test("a stream that is called off before its socket is made opens none", { timeout: 120_000 }, async () => {
+test("a stream aborted before its socket is created opens none", { timeout: 120_000 }, async () => {
   await withPeer(
     () => assert.fail("it was opened"),
     async (base_url) => {
@@ -78,7 +78,7 @@ test("a stream that is called off before its socket is made opens none", { timeo
   );
 });
 
-test("a stream whose server is not there is Unreachable without the token in the message", { timeout: 120_000 }, async () => {
+test("throws Unreachable without the token in the message if there is no server", { timeout: 120_000 }, async () => {
   await withPeer(
     () => {},
     async (base_url, server) => {
@@ -93,7 +93,7 @@ test("a stream whose server is not there is Unreachable without the token in the
   );
 });
 
-test("a cut stream ends with 1006, an aborted one ends too", { timeout: 120_000 }, async () => {
+test("a lost stream ends with 1006, and an aborted stream ends too", { timeout: 120_000 }, async () => {
   await withPeer(
     (socket) => setImmediate(() => socket.terminate()),
     async (base_url) => {
@@ -116,44 +116,40 @@ test("a cut stream ends with 1006, an aborted one ends too", { timeout: 120_000 
   );
 });
 
-test(
-  "a subprotocol is offered, and what a slow server does not take holds the sender up until it does, or has gone",
-  { timeout: 120_000 },
-  async () => {
-    const peers: WebSocket[] = [];
-    await withPeer(
-      (socket) => void peers.push(socket),
-      async (base_url) => {
-        const client = createClient({ base_url, token: "t" });
-        const stream = await client.stream("shell", { robot_id: "rob_1", protocols: ["robofleet.shell.v1"] });
-        assert.equal(stream.protocol, "robofleet.shell.v1");
-        const [peer] = peers;
-        assert.ok(peer);
-        let arrived = 0;
-        peer.on("message", (data: Buffer) => (arrived += data.length));
-        peer.pause();
-        const part = new Uint8Array(1024 * 1024);
-        let taken = 0;
-        const sender = (async () => {
-          for (; taken < 64; taken += 1) await stream.send(part);
-        })();
-        // The kernel's buffers take some of it.
-        let before = -1;
-        while (taken > before) {
-          before = taken;
-          await new Promise((resolve) => setTimeout(resolve, 300));
-        }
-        assert.ok(taken < 64, `${taken} MiB were taken`);
-        peer.resume();
-        await sender;
-        while (arrived < 64 * part.length) await new Promise((resolve) => peer.once("message", resolve));
-        peer.pause();
-        const stuck = (async () => {
-          for (let i = 0; i < 64; i += 1) await stream.send(part);
-        })();
-        peer.terminate();
-        await Promise.all([stuck, read(stream)]);
-      },
-    );
-  },
-);
+test("offers a subprotocol, and blocks the sender until a slow server reads or disconnects", { timeout: 120_000 }, async () => {
+  const peers: WebSocket[] = [];
+  await withPeer(
+    (socket) => void peers.push(socket),
+    async (base_url) => {
+      const client = createClient({ base_url, token: "t" });
+      const stream = await client.stream("shell", { robot_id: "rob_1", protocols: ["robofleet.shell.v1"] });
+      assert.equal(stream.protocol, "robofleet.shell.v1");
+      const [peer] = peers;
+      assert.ok(peer);
+      let arrived = 0;
+      peer.on("message", (data: Buffer) => (arrived += data.length));
+      peer.pause();
+      const part = new Uint8Array(1024 * 1024);
+      let taken = 0;
+      const sender = (async () => {
+        for (; taken < 64; taken += 1) await stream.send(part);
+      })();
+      // The kernel's buffers accept some of it.
+      let before = -1;
+      while (taken > before) {
+        before = taken;
+        await new Promise((resolve) => setTimeout(resolve, 300));
+      }
+      assert.ok(taken < 64, `${taken} MiB were taken`);
+      peer.resume();
+      await sender;
+      while (arrived < 64 * part.length) await new Promise((resolve) => peer.once("message", resolve));
+      peer.pause();
+      const stuck = (async () => {
+        for (let i = 0; i < 64; i += 1) await stream.send(part);
+      })();
+      peer.terminate();
+      await Promise.all([stuck, read(stream)]);
+    },
+  );
+});

@@ -10,18 +10,18 @@ import { proxiedAgent } from "./proxied-agent.ts";
 
 const HANDSHAKE_MS_MAX = 15_000;
 const PING_INTERVAL_MS = 20_000;
-/** No frame and no pong for this long: the connection is dead, whatever TCP believes. */
+/** Timeout without a frame or pong, after which the connection counts as lost. */
 const SILENCE_MS_MAX = 60_000;
-/** Frames held for a consumer that is slower than the robot; then the socket is not read any more. */
+/** Frames buffered for a slow consumer; beyond this the socket is paused. */
 const STREAM_FRAMES_MAX = 1_000;
 const STREAM_BYTES_MAX = 4 * 1024 * 1024;
-/** What may wait to be sent before `send` holds its caller up. */
+/** Bytes queued for sending before `send` blocks its caller. */
 const SEND_BYTES_MAX = 256 * 1024;
 const FRAME_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface StreamOptions {
   query?: Query | undefined;
-  /** WebSocket subprotocols to offer; the server takes one that it knows, or none. */
+  /** WebSocket subprotocols to offer; the server selects one that it supports, or none. */
   protocols?: readonly string[] | undefined;
   /** Closes the stream. */
   signal?: AbortSignal | undefined;
@@ -40,23 +40,26 @@ export interface Frame {
   data: Buffer;
 }
 
-/** Why a stream ended: a close code of the protocol, 1006 when the connection was cut. */
+/** Why a stream ended: a close code of the protocol, 1006 for a lost connection. */
 export interface Ending {
   code: number;
   reason: string;
 }
 
-/** Frames as they come; the iteration ends when the stream does, and then `ending` says why. */
+/** Yields frames as they arrive; the iteration ends with the stream, and then `ending` contains the reason. */
 export interface Stream extends AsyncIterable<Frame> {
   readonly ending: Ending | undefined;
-  /** The subprotocol that the server took; empty: none. */
+  /** The subprotocol that the server selected; empty: none. */
   readonly protocol: string;
-  /** Text is a text frame, bytes are a binary one, not to be changed afterwards. Resolves when there is room for more, or the stream has ended. */
+  /**
+   * Strings are sent as text frames, bytes as binary frames and must not be changed afterwards. Resolves when more can be sent or the
+   * stream has ended.
+   */
   send(data: string | Uint8Array): Promise<void>;
   close(): void;
 }
 
-/** Resolves when the stream is open. Throws ApiError when the server refuses it and Unreachable when it does not answer. */
+/** Opens a stream. Throws ApiError if the server refuses it and Unreachable if it does not respond. */
 export async function openStream(
   connection: Connection,
   name: StreamName | FleetStreamName,
@@ -64,11 +67,11 @@ export async function openStream(
 ): Promise<Stream> {
   args.signal?.throwIfAborted();
   const { WebSocket: Socket } = await import("ws");
-  // Meanwhile it may have been called off.
+  // The caller may have aborted meanwhile.
   args.signal?.throwIfAborted();
   const path = fillPath({ ...streamPaths, ...fleetStreamPaths }[name], { id: "fleet_id" in args ? args.fleet_id : args.robot_id });
   const url = urlOf(connection, path, { ...args.query, org_id: connection.org_id }).replace(/^http/, "ws");
-  // Not in the query, which proxies write into their logs.
+  // Not in the query, because proxies log it.
   const { authorization } = credentialHeaders(connection, path);
   const socket = new Socket(url, [...(args.protocols ?? [])], {
     headers: authorization === undefined ? {} : { authorization },
@@ -98,7 +101,7 @@ export async function openStream(
   return stream;
 }
 
-/** The error that the server answered instead of the upgrade. */
+/** The error response that the server returned instead of the upgrade. */
 async function refusal(incoming: IncomingMessage): Promise<unknown> {
   const { status, headers, body } = await readJson(await readIncoming(incoming));
   return new ApiError({ status, headers, body });
@@ -110,7 +113,7 @@ class SocketStream implements Stream {
   readonly #frames: Frame[] = [];
   #bytes = 0;
   #wake: (() => void) | undefined;
-  /** Whoever waits in `send`. */
+  /** Callers blocked in `send`. */
   readonly #room = new Set<() => void>();
 
   constructor(connection: Connection, socket: WebSocket) {
@@ -120,7 +123,7 @@ class SocketStream implements Stream {
       heard_at_ms = connection.clock.monotonic();
     };
     const pulse = connection.clock.every(PING_INTERVAL_MS, () => {
-      // Whoever does not read hears nothing, and says by this that it is there.
+      // A paused reader receives no pongs: its own pause proves that it is alive.
       if (socket.isPaused) hear();
       if (connection.clock.monotonic() - heard_at_ms > SILENCE_MS_MAX) return socket.terminate();
       if (socket.readyState === socket.OPEN) socket.ping();
@@ -135,7 +138,7 @@ class SocketStream implements Stream {
       if (this.#frames.length >= STREAM_FRAMES_MAX || this.#bytes >= STREAM_BYTES_MAX) socket.pause();
       this.#wake?.();
     });
-    // Without a listener an error after the handshake would end the process; its close event says the rest.
+    // Without a listener an error after the handshake would end the process; the close event contains the reason.
     socket.on("error", () => {});
     socket.on("close", (code, reason) => {
       pulse.cancel();
@@ -154,7 +157,7 @@ class SocketStream implements Stream {
     if (socket.readyState !== socket.OPEN) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#room.add(resolve);
-    // Called once it has left, or never will.
+    // Called when the data was sent or never will be.
     socket.send(data, () => resolve());
     if (socket.bufferedAmount > SEND_BYTES_MAX) await promise;
     this.#room.delete(resolve);

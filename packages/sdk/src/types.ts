@@ -13,29 +13,29 @@ export interface Answer<T> {
 export interface RequestArguments extends CallOptions {
   query?: Query | undefined;
   headers?: Record<string, string> | undefined;
-  /** Sent as it is when it is text or bytes, else as JSON. */
+  /** Sent unchanged if it is a string or bytes, otherwise as JSON. */
   body?: unknown;
 }
 
 type RouteMethods = { [N in JsonRouteName]: (...rest: Rest<N>) => Promise<Body<N>> };
 
 /**
- * One method a route. Every method throws ApiError for an answer that is an error,
- * Unreachable when none came, and the signal's reason when it was aborted.
+ * One method per route. Each throws ApiError for an error response, Unreachable if there was no response, and the signal's reason if
+ * aborted.
  */
 export interface RoutesClient extends RouteMethods {
   readonly base_url: string;
-  /** Like the method of that name, with status and headers. */
+  /** Like the method of that name, but returns status and headers too. */
   call<N extends JsonRouteName>(name: N, ...rest: Rest<N>): Promise<Answer<Body<N>>>;
-  /** Pages of a list, following the cursor to its end. */
+  /** Pages of a list, following the cursor to the end. */
   pages<N extends ListRouteName>(name: N, ...rest: Rest<N>): AsyncGenerator<Body<N>, void, void>;
-  /** Any path of the service; does not throw for an error status. */
+  /** Requests any path of the service; does not throw for an error status. */
   request(method: string, path: string, args?: RequestArguments): Promise<Response>;
 }
 
-/** The same in Node, with what goes beyond one request there. */
+/** The client in Node, with uploads and streams. */
 export interface Client extends RoutesClient {
-  /** Uploads a file as a release's artifact, from where an earlier upload of it stopped. */
+  /** Uploads a file as a release's artifact, resuming an earlier upload. */
   upload(args: UploadFileArguments): Promise<Body<"getRelease">>;
   /** Opens a live stream of a robot. */
   stream(name: StreamName, args: StreamArguments): Promise<Stream>;

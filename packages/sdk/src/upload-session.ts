@@ -4,43 +4,43 @@ import { ApiError } from "./errors.ts";
 import { readJson } from "./incoming.ts";
 import type { Body } from "./route-types.ts";
 
-/** Of one request: small enough for the proxies in between, large enough that asking costs nothing. */
+/** Bytes per request: small enough for proxies, large enough that the request overhead is negligible. */
 const PART_BYTES = 32 * 1024 * 1024;
 const BACKOFF_FIRST_MS = 500;
 const BACKOFF_LAST_MS = 15_000;
-/** A server that takes no byte for this long is not waited for any more. */
+/** Timeout without progress: a server that accepts no byte for this long is given up. */
 const GIVE_UP_MS = 10 * 60_000;
 const TUS = { "tus-resumable": "1.0.0" };
 
 export interface UploadArguments {
   release_id: string;
-  /** Bytes of the artifact: the server is told before the first one. */
+  /** Size of the artifact, sent to the server first. */
   size: number;
-  /** Called with the bytes that the server has or that are on their way; begins where the upload goes on, and goes back when some were lost. */
+  /** Called with the bytes stored or in transit; starts at the resume offset and decreases if bytes were lost. */
   on_progress?: ((bytes_done: number) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
 
-/** Bytes of the artifact that a request carries: from `start` to before `end`. */
+/** Bytes of the artifact in a request: from `start` inclusive to `end` exclusive. */
 export interface Part {
   start: number;
   end: number;
-  /** Called with the place in the artifact that was reached. */
+  /** Called with the position reached in the artifact. */
   on_progress: ((bytes_done: number) => void) | undefined;
 }
 
-/** Sends one request; the answer may be an error. Throws Passing when none came, and what else there is when that is final. */
+/** Sends one request; the response may be an error. Throws Passing if there was no response, and other errors if they are final. */
 export type SendRequest = (method: string, path: string, headers: Record<string, string>, part: Part | undefined) => Promise<Response>;
 
 /**
- * Uploads a release's artifact in parts, by tus 1.0. Goes on where any earlier upload to the release stopped:
- * the server knows how far it is. Tries again, with growing waits, until no byte was taken for ten minutes.
+ * Uploads a release's artifact in parts with tus 1.0. Resumes any earlier upload of the release at the server's offset. Retries with
+ * increasing delays until no byte was accepted for ten minutes.
  */
 export function uploadBy(connection: Connection, args: UploadArguments, send: SendRequest): Promise<Body<"getRelease">> {
   return new Session(connection, args, send).run();
 }
 
-/** An error of which the next try may see nothing, with the wait that the server asked for. */
+/** An error that a retry may fix, with the delay that the server requested. */
 export class Passing extends Error {
   readonly wait_ms: number | undefined;
   constructor(cause: Error) {
@@ -50,7 +50,7 @@ export class Passing extends Error {
   }
 }
 
-/** Statuses that pass by themselves. In the middle of an upload others mean that somebody else goes on with it, or dropped it. */
+/** Statuses that are temporary. During an upload, others mean that another client continues or deleted it. */
 const PASSING = new Set([408, 423, 429, 500, 502, 503, 504]);
 const PASSING_WITHIN = new Set([...PASSING, 404, 409]);
 
@@ -86,14 +86,14 @@ class Session {
     }
   }
 
-  /** Starts the upload or finds the one there is; answers how far it is. */
+  /** Creates the upload or finds the existing one; returns its offset. */
   async #ask(): Promise<number> {
     const { size } = this.#args;
     const started = await this.#call("startUpload", "POST", { "upload-length": String(size) }, PASSING);
     const offset = offsetOf(started, size);
     const { body } = await readJson(started);
     if (offset < size || (body as Body<"getRelease">).data.artifact_state === "stored") return offset;
-    // All of it is there, and the server ended before it had looked at it: asked how far it is, it finishes.
+    // All bytes are stored, but the server ended before it verified them: querying the offset completes the upload.
     return offsetOf(await this.#call("startUpload", "HEAD", {}, PASSING_WITHIN), size);
   }
 
@@ -115,7 +115,7 @@ class Session {
     return (await readJson(await this.#request("GET", path, {}, undefined))).body as Body<"getRelease">;
   }
 
-  /** Throws Passing for an answer that may be another one next time, ApiError for any other refusal. */
+  /** Throws Passing for a response that a retry may change, ApiError for any other error. */
   async #call(
     name: RouteName,
     method: string,
@@ -132,7 +132,7 @@ class Session {
     throw refusal;
   }
 
-  /** Returns when it is time for another try. Throws what there is no point in trying again for, or no time left. */
+  /** Waits before the next attempt. Throws if a retry is pointless or the time is over. */
   async #wait(error: unknown, tries: number, moved_at: number): Promise<void> {
     if (!(error instanceof Passing)) throw error;
     const { clock, retries, on_retry } = this.#connection;
@@ -148,7 +148,7 @@ class Session {
   }
 }
 
-/** How far the server says the upload is. */
+/** Parses the upload's offset from the response. */
 function offsetOf({ headers, status }: Response, size: number): number {
   const text = headers.get("upload-offset");
   const offset = Number(text);
@@ -156,7 +156,7 @@ function offsetOf({ headers, status }: Response, size: number): number {
     throw new ApiError({
       status,
       headers,
-      body: { error: { code: "http_error", message: "the server does not say how far the upload is" } },
+      body: { error: { code: "http_error", message: "the server did not return the upload offset" } },
     });
   return offset;
 }

@@ -31,7 +31,7 @@ async function withPeer(listener: RequestListener, work: (base_url: string, serv
   }
 }
 
-/** As much of tus as an upload needs; `trouble` may answer a PATCH instead, or cut it. */
+/** Implements the parts of tus that an upload needs; `trouble` may respond to a PATCH itself or drop the connection. */
 class Peer {
   received = Buffer.alloc(0);
   readonly calls: string[] = [];
@@ -76,7 +76,7 @@ test("an upload streams the file with its length and reports progress", { timeou
   });
 });
 
-test("a refusal before the first byte is the answer, though the server reads no more", { timeout: 120_000 }, async () => {
+test("returns a refusal sent before the first byte, although the server stops reading", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   peer.trouble = (_request, response) => {
     refuse(response, 413, "the quota of this org is used up", { connection: "close" });
@@ -92,43 +92,39 @@ test("a refusal before the first byte is the answer, though the server reads no 
   });
 });
 
-test(
-  "an upload goes on where the server is: where another process stopped, after a cut, after 503 and 423",
-  { timeout: 120_000 },
-  async () => {
-    const peer = new Peer();
-    peer.received = Buffer.from(content.subarray(0, 1_000_000));
-    let patches = 0;
-    peer.trouble = (request, response) => {
-      if (request.method !== "PATCH") return false;
-      patches += 1;
-      if (patches === 1) {
-        request.once("data", (chunk: Buffer) => {
-          peer.received = Buffer.concat([peer.received, chunk]);
-          request.socket.destroy();
-        });
-        return true;
-      }
-      if (patches > 3) return false;
-      refuse(response, patches === 2 ? 503 : 423, "not now", { "retry-after": "0" });
+test("an upload resumes at the server's offset: after another process, a lost connection, 503 and 423", { timeout: 120_000 }, async () => {
+  const peer = new Peer();
+  peer.received = Buffer.from(content.subarray(0, 1_000_000));
+  let patches = 0;
+  peer.trouble = (request, response) => {
+    if (request.method !== "PATCH") return false;
+    patches += 1;
+    if (patches === 1) {
+      request.once("data", (chunk: Buffer) => {
+        peer.received = Buffer.concat([peer.received, chunk]);
+        request.socket.destroy();
+      });
       return true;
-    };
-    const waits: string[] = [];
-    await withPeer(peer.listener, async (base_url) => {
-      const progress: number[] = [];
-      const client = createClient({ base_url, on_retry: ({ error }) => waits.push(error.message) });
-      await client.upload({ release_id: "rel_1", file, size: SIZE, on_progress: (done) => progress.push(done) });
-      assert.equal(progress[0], 1_000_000);
-      assert.ok(peer.received.equals(content));
-      assert.equal(peer.calls[1], `PATCH 1000000 ${SIZE - 1_000_000}`);
-      assert.ok(Number(peer.calls.at(-2)?.split(" ")[1]) > 1_000_000);
-      assert.equal(waits.length, 3);
-      assert.match(waits[0] ?? "", /cut/);
-    });
-  },
-);
+    }
+    if (patches > 3) return false;
+    refuse(response, patches === 2 ? 503 : 423, "not now", { "retry-after": "0" });
+    return true;
+  };
+  const waits: string[] = [];
+  await withPeer(peer.listener, async (base_url) => {
+    const progress: number[] = [];
+    const client = createClient({ base_url, on_retry: ({ error }) => waits.push(error.message) });
+    await client.upload({ release_id: "rel_1", file, size: SIZE, on_progress: (done) => progress.push(done) });
+    assert.equal(progress[0], 1_000_000);
+    assert.ok(peer.received.equals(content));
+    assert.equal(peer.calls[1], `PATCH 1000000 ${SIZE - 1_000_000}`);
+    assert.ok(Number(peer.calls.at(-2)?.split(" ")[1]) > 1_000_000);
+    assert.equal(waits.length, 3);
+    assert.match(waits[0] ?? "", /cut/);
+  });
+});
 
-test("bytes that are not the release's are refused once and for all", { timeout: 120_000 }, async () => {
+test("does not retry an upload that the server rejects as a wrong artifact", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   peer.trouble = (request, response) => {
     if (request.method !== "PATCH") return false;
@@ -141,7 +137,7 @@ test("bytes that are not the release's are refused once and for all", { timeout:
   });
 });
 
-test("a server that is away for longer than ten minutes is given up, with its waits told", { timeout: 120_000 }, async () => {
+test("gives up on a server that is unreachable for ten minutes, and reports each delay", { timeout: 120_000 }, async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const waits: number[] = [];
   const client = createClient({ base_url: "http://127.0.0.1:1", clock, on_retry: ({ wait_ms }) => waits.push(wait_ms) });
@@ -156,7 +152,7 @@ test("a server that is away for longer than ten minutes is given up, with its wa
   assert.ok(Math.max(...waits) <= 15_000 && (waits[0] ?? 0) <= 500);
 });
 
-test("a server that is gone is Unreachable, a file that is gone is its own error", { timeout: 120_000 }, async () => {
+test("throws Unreachable for a lost server and the file's error for a missing file", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   await withPeer(peer.listener, async (base_url, server) => {
     await assert.rejects(createClient({ base_url }).upload({ release_id: "rel_1", file: `${file}.gone`, size: SIZE }), {

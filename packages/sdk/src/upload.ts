@@ -10,15 +10,15 @@ import { proxiedAgent } from "./proxied-agent.ts";
 import type { Body } from "./route-types.ts";
 import { type Part, Passing, type SendRequest, type UploadArguments, uploadBy } from "./upload-session.ts";
 
-/** Without a byte moving for this long, a request has ended. */
+/** Timeout of a request without progress. */
 const IDLE_MS_MAX = 60_000;
 
 export interface UploadFileArguments extends UploadArguments {
-  /** Path of the file; `size` is its. */
+  /** Path of the file; `size` is its size in bytes. */
   file: string;
 }
 
-/** Uploads a file as a release's artifact, by node:http: the fetch of Node tells no progress. */
+/** Uploads a file as a release's artifact with node:http, because Node's fetch reports no progress. */
 export async function uploadFile(connection: Connection, args: UploadFileArguments): Promise<Body<"getRelease">> {
   const agent = proxiedAgent(connection.base_url, { keepAlive: true });
   try {
@@ -47,7 +47,7 @@ function sender(connection: Connection, { file, signal }: UploadFileArguments, a
     answered.catch(() => {});
     try {
       if (part === undefined) request.end();
-      // A server that refuses answers before it has read all: then that answer counts, not the pipe it closed.
+      // A server that refuses may respond before reading everything: its response takes precedence over the broken pipe.
       else await Promise.race([answered, sendPart(file, part, request)]);
       return await readIncoming(await answered);
     } catch (error) {
@@ -64,7 +64,7 @@ function sender(connection: Connection, { file, signal }: UploadFileArguments, a
 const lengthOf = (part: Part | undefined): Record<string, string> =>
   part === undefined ? {} : { "content-length": String(part.end - part.start) };
 
-/** Rejects only for what is wrong with the file: the rest the answer says. */
+/** Rejects only for errors of the file: other errors are in the response. */
 async function sendPart(file: string, { start, end, on_progress }: Part, request: NodeJS.WritableStream): Promise<void> {
   try {
     await pipeline(createReadStream(file, { start, end: end - 1 }), counting(start, on_progress), request);
@@ -73,7 +73,7 @@ async function sendPart(file: string, { start, end, on_progress }: Part, request
   }
 }
 
-/** An error about the file itself, such as one that was removed meanwhile. */
+/** An error of the file itself, such as a file removed during the upload. */
 const isFileError = (error: unknown): error is Error => error instanceof Error && "path" in error && "syscall" in error;
 
 function counting(offset: number, on_progress: ((bytes_done: number) => void) | undefined): Transform {

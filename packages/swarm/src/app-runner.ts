@@ -15,33 +15,33 @@ import type { Clock, Timer } from "@robofleet/clock";
 import type { DesiredApp, DesiredRelease, ReportBody, ReportedStatus } from "@robofleet/protocol/link";
 import type { Behaviour, RobotStep } from "./behaviour.ts";
 
-/** What an app of a simulated robot may use of it. */
+/** The parts of a simulated robot that an app uses. */
 export interface RobotSide {
   readonly clock: Clock;
   readonly kinds: readonly string[];
   behaviourOf(release: DesiredRelease): Behaviour;
   report(body: ReportBody): void;
-  /** Tells how far a download is; not durable. */
+  /** Reports the progress of a download; not durable. */
   progress(target_id: string, attempt: number, bytes_done: number, bytes_total: number): void;
-  /** Loses the link, after what was reported has left. */
+  /** Drops the link after pending reports were sent. */
   loseLink(): void;
 }
 
-/** Steps taken at once, one after the other, before something must be wrong: with the agent's plan nobody takes so many. */
+/** Maximum consecutive steps without waiting; the agent's plan never needs as many. */
 const STEPS_AT_ONCE_MAX = 100;
-/** No timer runs longer than this: windows may be months away. */
+/** Maximum timer duration: windows may be months away. */
 const WINDOW_LOOK_MS = 3_600_000;
 
-/** One app of a simulated robot: the agent's own plan, with behaviours in place of executors. */
+/** One app of a simulated robot: the agent's own plan, with behaviors instead of executors. */
 export class AppRunner {
   readonly app: string;
   readonly #robot: RobotSide;
   #state: AppState;
   #wish: Wish = "unknown";
   #timer: Timer | undefined;
-  /** Silent for ever in the work at hand. */
+  /** The current work never reports again. */
   #stuck = false;
-  /** A convergence without a deployment failed; nothing is tried until something else is wanted. */
+  /** A convergence without a deployment failed; it is retried only when the desired release changes. */
   #gave_up = false;
 
   constructor(app: string, robot: RobotSide) {
@@ -50,7 +50,7 @@ export class AppRunner {
     this.#state = emptyState(app);
   }
 
-  /** What runs and what is being done. */
+  /** The running release and the current work. */
   get state(): AppState {
     return this.#state;
   }
@@ -71,7 +71,7 @@ export class AppRunner {
     if (this.#timer === undefined) this.#run();
   }
 
-  /** Tells again what runs and how the latest work stands: after each connect. */
+  /** Reports the running release and the latest work again, after each connect. */
   announce(): void {
     this.#reportApp();
     if (this.#stuck) return;
@@ -80,13 +80,13 @@ export class AppRunner {
     else if (last !== undefined) this.#reportFinished(last);
   }
 
-  /** Ends all waiting; nothing more is reported. */
+  /** Stops all waiting; nothing more is reported. */
   stop(): void {
     this.#stuck = true;
     this.#stopWaiting();
   }
 
-  /** The agent starts again: what was under way goes on from the journal. */
+  /** Restarts the agent: current work resumes from the journal. */
   resume(): void {
     this.#stopWaiting();
     this.#stuck = false;
@@ -100,7 +100,7 @@ export class AppRunner {
 
   #run(): void {
     for (let steps = 0; this.#timer === undefined && !this.#stuck; steps += 1) {
-      if (steps > STEPS_AT_ONCE_MAX) throw new Error(`app ${this.app} does not come to rest`);
+      if (steps > STEPS_AT_ONCE_MAX) throw new Error(`app ${this.app} does not converge`);
       const step = plan({
         state: this.#state,
         wish: this.#wish,
@@ -117,7 +117,7 @@ export class AppRunner {
     }
   }
 
-  /** Without a time it waits for what the server tells next. */
+  /** Without a time it waits for the server's next message. */
   #awaitWindow(opens_at: number | null): void {
     if (opens_at === null) return;
     const { clock } = this.#robot;
@@ -174,7 +174,7 @@ export class AppRunner {
     }
   }
 
-  /** Spends a step's time, then goes on to the next one or fails as the behaviour says. */
+  /** Waits for a step's duration, then continues with the next one or fails as the behavior defines. */
   #take(work: Work, release: DesiredRelease, step: Exclude<RobotStep, "rolling_back">, next: Phase | "applied"): void {
     const { failure } = this.#robot.behaviourOf(release);
     this.#spend(release, step, () => {

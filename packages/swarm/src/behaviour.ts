@@ -1,40 +1,40 @@
 import type { ReportedStatus } from "@robofleet/protocol/link";
 
-/** What a simulated robot does on its way to a release; each takes the time that its behaviour gives it. */
+/** The steps of a simulated update; the behavior sets the duration of each. */
 export const STEPS = ["downloading", "staged", "installing", "verifying", "rolling_back"] as const;
 export type RobotStep = (typeof STEPS)[number];
 
-/** How a robot takes a release. Without anything: every step at once, then `applied`. */
+/** How a robot handles a release. Default: every step immediately, then `applied`. */
 export interface Behaviour {
-  /** Milliseconds that each step takes; 0, if absent. */
+  /** Duration of each step in milliseconds; default 0. */
   step_ms?: Partial<Record<RobotStep, number>>;
-  /** Fails in this step, for this reason; from installing on the robot goes back to what it ran, if it ran something. */
+  /** Fails in this step for this reason; from installing on the robot rolls back to its previous release, if any. */
   failure?: { at: Exclude<RobotStep, "rolling_back">; reason: string };
-  /** The way back fails too. */
+  /** The rollback fails too. */
   rollback_fails?: true;
-  /** Reports this step and is silent from then on: it neither goes on nor heeds a cancellation. */
+  /** Reports this step and then nothing more: it does not continue and ignores a cancellation. */
   stuck_at?: RobotStep;
-  /** Acts as if the desired state had never come. */
+  /** Ignores the desired state. */
   ignores?: true;
-  /** Loses its link right after it has reported this, and goes on alone. */
+  /** Drops its link right after reporting this status and continues offline. */
   offline_at?: ReportedStatus;
 }
 
-/** Goes the whole way, each step in the time given in milliseconds. */
+/** Completes all steps, each with the given duration in milliseconds. */
 export const apply = (step_ms: Behaviour["step_ms"] = {}): Behaviour => ({ step_ms });
 
-/** Like `apply`, with as many milliseconds for every step. */
+/** Like `apply`, with the same duration for every step. */
 export const slow = (ms: number): Behaviour => ({
   step_ms: { downloading: ms, staged: ms, installing: ms, verifying: ms, rolling_back: ms },
 });
 
-/** Ends `failed` before anything has changed on the robot: the download broke, the disk is full, the bundle is refused. */
+/** Ends `failed` before anything has changed on the robot: download failed, disk full, or bundle refused. */
 export const fail = (reason: string, at: "downloading" | "staged" = "downloading", step_ms: Behaviour["step_ms"] = {}): Behaviour => ({
   step_ms,
   failure: { at, reason },
 });
 
-/** Runs it, finds it unwell and goes back; with nothing to go back to it ends `failed`. */
+/** Starts the release, finds it unhealthy and rolls back; ends `failed` without a previous release. */
 export const rollBack = (reason = "health_check_failed", step_ms: Behaviour["step_ms"] = {}): Behaviour => ({
   step_ms,
   failure: { at: "verifying", reason },

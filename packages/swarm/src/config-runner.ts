@@ -1,19 +1,19 @@
 import { hash } from "node:crypto";
 import type { DesiredConfig, ReportBody } from "@robofleet/protocol/link";
 
-/** What the configs of a simulated robot may use of it. */
+/** The parts of a simulated robot that its configs use. */
 export interface ConfigSide {
   report(body: ReportBody): void;
-  /** The file as the server has it; throws when it cannot be had. */
+  /** Fetches the file from the server; throws if that fails. */
   fetchConfig(namespace: string, sha256: string): Promise<string>;
 }
 
-/** The config file of one namespace on a simulated robot, in memory. */
+/** The config file of a namespace on a simulated robot, in memory. */
 export class ConfigRunner {
   readonly #namespace: string;
   readonly #robot: ConfigSide;
   #content: string | undefined;
-  /** What was put in place last; the file itself may have been changed by hand since. */
+  /** The last applied version; the file may have been changed manually since. */
   #applied: { version: number; sha256: string } | undefined;
   #wish: DesiredConfig | undefined;
   #last: { target_id: string; attempt: number; body: ReportBody } | undefined;
@@ -24,7 +24,7 @@ export class ConfigRunner {
     this.#robot = robot;
   }
 
-  /** The file's content; undefined before the first. */
+  /** The file's content; undefined before the first deployment. */
   get content(): string | undefined {
     return this.#content;
   }
@@ -40,7 +40,7 @@ export class ConfigRunner {
     void this.#work();
   }
 
-  /** Somebody changes the file by hand: the robot tells. */
+  /** Changes the file manually: the robot reports it. */
   edit(content: string): void {
     this.#content = content;
     this.#reportFile();
@@ -62,12 +62,12 @@ export class ConfigRunner {
   async #bring(wish: DesiredConfig): Promise<void> {
     if (wish.target_id !== null && this.#last?.target_id === wish.target_id && this.#last.attempt >= wish.attempt)
       return this.#robot.report(this.#last.body);
-    // Nobody deploys: a file changed by hand stays as it is and is told as drift.
+    // Without a deployment, a manually changed file stays and is reported as drift.
     if (wish.target_id === null && this.#applied?.version === wish.version && this.#applied.sha256 === wish.sha256) return;
     const changed = this.#sha256() !== wish.sha256;
     if (changed) {
       const content = await this.#robot.fetchConfig(this.#namespace, wish.sha256).catch(() => undefined);
-      if (this.#wish !== wish) return this.#finish(wish, { status: "cancelled" }); // something newer is wanted by now
+      if (this.#wish !== wish) return this.#finish(wish, { status: "cancelled" }); // a newer config is desired by now
       if (content === undefined || hash("sha256", content) !== wish.sha256)
         return this.#finish(wish, { status: "failed", reason: content === undefined ? "download_failed" : "digest_mismatch" });
       this.#content = content;

@@ -2,7 +2,7 @@ import type { Identity } from "./identity.ts";
 import type { Swarm } from "./swarm.ts";
 
 export interface EnrollOptions {
-  /** The raw enrolment key. */
+  /** The raw enrollment key. */
   key: string;
   name?: string | undefined;
   labels?: Record<string, string> | undefined;
@@ -14,7 +14,7 @@ export interface Enrolled {
   name: string;
 }
 
-/** The server did not enrol the robot. */
+/** The server refused to enroll the robot. */
 export class EnrolmentFailed extends Error {
   readonly status: number;
   constructor(status: number, message: string) {

@@ -3,7 +3,7 @@ import type { HealthBody } from "@robofleet/protocol/link";
 
 const GIB = 1024 ** 3;
 
-/** A plausible health snapshot that moves a little each time. */
+/** Generates a plausible health snapshot that varies slightly each time. */
 export function healthOf(clock: Clock, boot_id: string, workloads: HealthBody["workloads"]): HealthBody {
   return {
     at: clock.now().toISOString(),

@@ -22,11 +22,11 @@ export function makeIdentity(): Identity {
 
 const signatureOf = ({ private_key }: Identity, text: string): string => sign(null, Buffer.from(text), private_key).toString("base64");
 
-/** The signature of the hello that answers this challenge. */
+/** The signature of the hello message in response to this challenge. */
 export const answerChallenge = (identity: Identity, robot_id: string, challenge: LinkChallenge): string =>
   signatureOf(identity, linkChallengeText(robot_id, challenge));
 
-/** Value of the Authorization header of a robot's GET, good for one request; `at` is milliseconds by the server's clock. */
+/** Value of the Authorization header of a robot's GET, valid for one request; `at` is milliseconds by the server's clock. */
 export function authorizeGet(identity: Identity, robot_id: string, { url, path, at }: { url: string; path: string; at: number }): string {
   const nonce = randomBytes(REQUEST_NONCE_BYTES).toString("base64url");
   const signature = signatureOf(identity, httpRequestText(robot_id, { host: hostOf(url), method: "GET", path, at, nonce }));

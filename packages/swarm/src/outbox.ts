@@ -1,6 +1,6 @@
 import type { Report, ReportBody } from "@robofleet/protocol/link";
 
-/** Reports that the server has not acknowledged, oldest first: the agent keeps them on disk, a simulated robot in memory. */
+/** Unacknowledged reports, oldest first: the agent stores them on disk, a simulated robot in memory. */
 export class MemoryOutbox {
   outbox_id: string;
   #reports: Report[] = [];
@@ -24,7 +24,7 @@ export class MemoryOutbox {
     return report;
   }
 
-  /** Reports with a number over `seq`, oldest first. */
+  /** Reports with a sequence number above `seq`, oldest first. */
   after(seq: number, count_max: number): Report[] {
     const from = this.#reports.findIndex((report) => report.seq > seq);
     return from === -1 ? [] : this.#reports.slice(from, from + count_max);
@@ -34,7 +34,10 @@ export class MemoryOutbox {
     if ((this.#reports[0]?.seq ?? Infinity) <= seq) this.#reports = this.#reports.filter((report) => report.seq > seq);
   }
 
-  /** What the server has when a link opens; more than was ever numbered here was another's, and this one gets a new name (false). */
+  /**
+   * Applies the server's acknowledged number on connect. If it exceeds all numbers of this outbox, it belongs to another one: returns
+   * false, and the outbox gets a new name.
+   */
   reconcile(acked_seq: number): boolean {
     if (acked_seq <= this.#last_seq) {
       this.acknowledge(acked_seq);

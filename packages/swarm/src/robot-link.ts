@@ -22,11 +22,11 @@ import type { Swarm } from "./swarm.ts";
 export interface LinkEvents {
   hello(nonce: string, channel: string): RobotMessage;
   message(message: ServerMessage): void;
-  /** The link is gone, for whatever reason. */
+  /** The link is closed, for whatever reason. */
   closed(code: number, reason: string): void;
 }
 
-/** The server will not talk to this robot. */
+/** The server refused this robot. */
 export class LinkRefused extends Error {}
 
 /** One WebSocket of one simulated robot: frames in and out. */
@@ -58,7 +58,7 @@ export class RobotLink {
     this.#socket.on("close", (code, reason) => this.#onClose(code, reason.toString("utf8")));
   }
 
-  /** Resolves with the welcome; rejects when the server refuses or cannot be reached. */
+  /** Resolves with the welcome message; rejects if the server refuses or is unreachable. */
   get welcomed(): Promise<Welcome> {
     return this.#welcomed.promise;
   }
@@ -78,7 +78,7 @@ export class RobotLink {
     if (this.up) this.#socket.send(encodeFrame(FrameType.PING, CONTROL_CHANNEL, Buffer.alloc(0)));
   }
 
-  /** Frames are ordered both ways: the answer to a ping comes after everything that was sent before it. */
+  /** Frames are ordered in both directions: the reply to a ping follows everything sent before it. */
   barrier(): Promise<void> {
     if (!this.up) return Promise.resolve();
     return new Promise((resolve) => {
@@ -87,7 +87,7 @@ export class RobotLink {
     });
   }
 
-  /** Says goodbye after what was sent, and resolves when the socket is gone. */
+  /** Closes the link after pending frames and resolves when the socket is closed. */
   close(): Promise<void> {
     if (this.#is_closed) return Promise.resolve();
     const end = this.#swarm.activity.begin();
@@ -95,7 +95,7 @@ export class RobotLink {
     return this.#closed.promise.finally(end);
   }
 
-  /** Goes without a word, like a robot whose power is cut. */
+  /** Terminates the socket without a close message, like a power failure. */
   terminate(): Promise<void> {
     if (this.#is_closed) return Promise.resolve();
     this.#socket.terminate();

@@ -23,27 +23,27 @@ import { RobotLink } from "./robot-link.ts";
 import type { Member, Swarm } from "./swarm.ts";
 
 export interface RobotOptions extends EnrollOptions {
-  /** How it takes releases that have no behaviour of their own. */
+  /** Behavior for releases without a specific one. */
   behaviour?: Behaviour | undefined;
-  /** Release kinds that it says it can install. */
+  /** Release kinds that it announces as installable. */
   kinds?: readonly string[] | undefined;
 }
 
 const KINDS = ["app_bundle", "file"];
-/** Desired states that are kept to look at. */
+/** Number of received desired states kept for tests. */
 const RECEIVED_MAX = 100;
 const LOG_RECORDS_WAITING_MAX = 10_000;
 const RECONNECT_FIRST_MS = 1_000;
 const RECONNECT_LAST_MS = 60_000;
 
-/** A robot that speaks the real protocol over a real WebSocket, and only pretends to install. */
+/** A robot that uses the real protocol over a real WebSocket and only simulates installs. */
 export class SimulatedRobot implements Member, RobotSide, ConfigSide {
   readonly id: string;
   readonly org_id: string;
   readonly name: string;
   readonly identity: Identity;
   readonly kinds: readonly string[];
-  /** What the server wanted of it, in the order in which it came. */
+  /** The desired states received, in order. */
   readonly received: Desired[] = [];
   readonly #swarm: Swarm;
   readonly #outbox: MemoryOutbox;
@@ -61,7 +61,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
   #logs: LogRecordBody[] = [];
   #last_log_seq = 0;
 
-  /** A robot that has enrolled already. */
+  /** Creates a robot that is already enrolled. */
   constructor(swarm: Swarm, identity: Identity, enrolled: Enrolled, options: Pick<RobotOptions, "behaviour" | "kinds"> = {}) {
     this.#swarm = swarm;
     this.id = enrolled.robot_id;
@@ -74,7 +74,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     swarm.robots.add(this);
   }
 
-  /** Makes a key, enrols with it and answers the robot, not yet connected. Throws EnrolmentFailed. */
+  /** Creates a key, enrolls with it and returns the robot, not yet connected. Throws EnrolmentFailed. */
   static async enroll(swarm: Swarm, options: RobotOptions): Promise<SimulatedRobot> {
     const identity = makeIdentity();
     return new SimulatedRobot(swarm, identity, await enroll(swarm, identity, options), options);
@@ -98,17 +98,17 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     return this.#apps.get(app)?.state.current?.tag;
   }
 
-  /** The config file of a namespace, as text; undefined: there is none. */
+  /** The config file of a namespace as text; undefined if absent. */
   config(namespace = "default"): string | undefined {
     return this.#configs.get(namespace)?.content;
   }
 
-  /** Changes a config file by hand. */
+  /** Changes a config file manually. */
   editConfig(namespace: string, content: string): void {
     this.#configOf(namespace).edit(content);
   }
 
-  /** From now on the robot takes this release, by tag or id, or without one any other, like so. */
+  /** Sets the behavior for this release (tag or id), or without one for all others. */
   behave(behaviour: Behaviour, release?: string): void {
     if (release === undefined) this.#behaviour = behaviour;
     else this.#behaviours.set(release, behaviour);
@@ -118,20 +118,20 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     return this.#behaviours.get(id) ?? this.#behaviours.get(tag) ?? this.#behaviour;
   }
 
-  /** Opens the link and resolves when the server has welcomed the robot; rejects when it does not. */
+  /** Opens the link and resolves when the server has welcomed the robot; rejects otherwise. */
   async connect(): Promise<void> {
     this.#wants_link = true;
     await this.#open();
   }
 
-  /** Closes the link in good order; what happens meanwhile is told after the next connect. */
+  /** Closes the link in order; events meanwhile are reported after the next connect. */
   async disconnect(): Promise<void> {
     this.#wants_link = false;
     this.#retry?.cancel();
     await this.#link?.close();
   }
 
-  /** The power is cut: the link breaks without a word. What was under way goes on from where it was when the robot is back. */
+  /** Simulates a power failure: the link breaks without a close message. Current work resumes where it was after the restart. */
   async restart(): Promise<void> {
     this.#wants_link = false;
     await this.#link?.terminate();
@@ -140,14 +140,14 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     await this.connect();
   }
 
-  /** Ends the robot for good. */
+  /** Stops the robot permanently. */
   async close(): Promise<void> {
     this.#swarm.robots.delete(this);
     for (const app of this.#apps.values()) app.stop();
     await this.disconnect();
   }
 
-  /** Resolves when everything that was sent before, in either direction, has been received. */
+  /** Resolves when everything sent before, in either direction, has been received. */
   async barrier(): Promise<void> {
     await this.#link?.barrier();
   }
@@ -170,7 +170,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     );
   }
 
-  /** Appends to the robot's log and sends it when there is a link. */
+  /** Appends to the robot's log and sends it if connected. */
   log(message: string, options: { level?: LogLevel; source?: string; fields?: Record<string, unknown> } = {}): void {
     const { level = "info", source = "main", fields = {} } = options;
     const record: LogRecordBody = { seq: (this.#last_log_seq += 1), at: this.clock.now().toISOString(), level, source, message, fields };
@@ -179,13 +179,13 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     if (this.connected) this.#link?.send({ type: "logs", records: [record] });
   }
 
-  /** Appends to the outbox and sends it when there is a link; tests report with it what no honest robot would. */
+  /** Appends to the outbox and sends it if connected; tests use it to report what no real robot would. */
   report(body: ReportBody): void {
     const report = this.#outbox.add(body, this.clock.now().toISOString());
     if (this.connected) this.#link?.send(report);
   }
 
-  /** Sends a report again, as after an acknowledgement that was lost. */
+  /** Sends a report again, as after a lost acknowledgement. */
   repeat(report: Report): void {
     if (this.connected) this.#link?.send(report);
   }
@@ -198,7 +198,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     void this.disconnect();
   }
 
-  /** A GET that the robot signs, such as of an artifact. */
+  /** Sends a signed GET, for example for an artifact. */
   async get(path: string): Promise<Response> {
     const at = this.clock.now().getTime() + this.#server_offset_ms;
     const end = this.#swarm.activity.begin();
@@ -215,7 +215,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     const end = this.#swarm.activity.begin();
     try {
       const response = await this.get(`/agent/configs/${encodeURIComponent(namespace)}`);
-      if (response.status !== 200) throw new Error(`the server answered ${response.status}`);
+      if (response.status !== 200) throw new Error(`the server returned ${response.status}`);
       return await response.text();
     } finally {
       end();

@@ -4,13 +4,13 @@ import { Swarm, type SwarmOptions } from "./swarm.ts";
 
 export interface StartSwarmOptions extends SwarmOptions, Pick<RobotOptions, "key" | "labels" | "behaviour" | "kinds"> {
   count: number;
-  /** Names are this and a number; `sim`, if absent. */
+  /** Names are this prefix and a number; default `sim`. */
   name_prefix?: string;
-  /** Robots that enrol and connect at the same time; 32, if absent. */
+  /** Robots that enroll and connect concurrently; default 32. */
   parallel?: number;
-  /** Milliseconds between two health snapshots of each robot; none are sent, if absent. */
+  /** Milliseconds between two health snapshots of each robot; default: none are sent. */
   health_ms?: number;
-  /** Called after each robot that is connected. */
+  /** Called after each robot has connected. */
   on_connected?: (connected: number) => void;
 }
 
@@ -20,7 +20,7 @@ export interface RunningSwarm {
   stop(): Promise<void>;
 }
 
-/** Enrols `count` robots with one key and connects them; they come back by themselves until stopped. Throws when one cannot. */
+/** Enrolls `count` robots with one key and connects them; they reconnect automatically until stopped. Throws if one fails. */
 export async function startSwarm(options: StartSwarmOptions): Promise<RunningSwarm> {
   const { count, name_prefix = "sim", parallel = 32, health_ms, on_connected } = options;
   const swarm = new Swarm({ reconnects: true, ...options });

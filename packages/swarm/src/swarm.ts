@@ -1,24 +1,24 @@
 import { type Activity, type Clock, idleActivity, systemClock, type Timer } from "@robofleet/clock";
 
 export interface SwarmOptions {
-  /** http or https address of the server, without a slash at the end. */
+  /** http or https address of the server, without a trailing slash. */
   url: string;
   clock?: Clock;
-  /** Counts connecting, requests and closing, for tests that own time. */
+  /** Counts connects, requests and closes as work in flight, for tests with a simulated clock. */
   activity?: Activity;
   fetch?: typeof fetch;
-  /** PEM of the only certificate authority that links trust; `fetch` has its own, by `pinnedFetch` of the sdk. */
+  /** PEM of the only certificate authority that links trust; `fetch` is configured separately with `pinnedFetch` of the sdk. */
   ca?: string;
-  /** Robots whose link breaks come back by themselves, like the agent: full jitter, 1 s to 60 s. */
+  /** Robots reconnect automatically after a lost link, like the agent: full jitter, 1 s to 60 s. */
   reconnects?: boolean;
 }
 
-/** What a swarm needs of its robots. */
+/** The shared state that robots use. */
 export interface Member {
   readonly connected: boolean;
   connect(): Promise<void>;
   beat(): void;
-  /** Health as the robot would measure it. */
+  /** A simulated health measurement. */
   sendHealth(): void;
   barrier(): Promise<void>;
   close(): Promise<void>;
@@ -27,11 +27,11 @@ export interface Member {
 const HEARTBEAT_MS = 30_000;
 
 /**
- * Simulated robots of one process and what they share: one timer beats for all of them, so that thousands cost thousands
- * of sockets and little else.
+ * Simulated robots of one process and their shared state: one heartbeat timer serves all, so that thousands of robots cost little besides
+ * their sockets.
  */
 export class Swarm {
-  /** May change: the next connect goes there. */
+  /** May change: the next connect uses the new value. */
   url: string;
   readonly clock: Clock;
   readonly activity: Activity;
@@ -39,7 +39,7 @@ export class Swarm {
   readonly reconnects: boolean;
   readonly tls: { ca?: string };
   readonly robots = new Set<Member>();
-  /** Messages sent and received, heartbeats not counted: two equal readings around a barrier mean that nothing moves. */
+  /** Messages sent and received, without heartbeats: two equal readings around a barrier mean that nothing is in transit. */
   messages = 0;
   readonly #timers: Timer[] = [];
   #stopped = false;
@@ -58,12 +58,12 @@ export class Swarm {
     return this.#stopped;
   }
 
-  /** From now on every robot sends its health at this interval. */
+  /** Makes every robot send its health at this interval. */
   sendHealthEvery(ms: number): void {
     this.#timers.push(this.clock.every(ms, () => this.robots.forEach((robot) => robot.sendHealth())));
   }
 
-  /** Resolves when everything that any robot or the server had sent each other before has been received. */
+  /** Resolves when everything that any robot or the server sent before has been received. */
   async barrier(): Promise<void> {
     await Promise.all([...this.robots].map((robot) => robot.barrier()));
   }

@@ -7,7 +7,7 @@ import { freePort } from "./free-port.ts";
 const TIMEOUT = { timeout: 120_000 };
 const only = (port: number) => freePort("127.0.0.1", { from: port, to: port + 1 });
 
-test("a port that was given is nobody else's, until the process that asked for it has died", TIMEOUT, async (t) => {
+test("reserves a port for a process until the process exits", TIMEOUT, async (t) => {
   const program = `
     const { freePort } = await import(${JSON.stringify(new URL("free-port.ts", import.meta.url).href)});
     console.log(await freePort());

@@ -1,18 +1,18 @@
 import { randomInt } from "node:crypto";
 import { createServer, type ListenOptions, type Server } from "node:net";
 
-/** Below those that systems give to whoever asks for any, and to connections that go out. */
+/** Below the range that systems assign to port 0 and to outgoing connections. */
 const PORTS = { from: 20_000, to: 32_000 };
 const PORTS_TRIED_MAX = 100;
 
 /**
- * A port that nobody listens on, for what is stopped and started again: as long as this process lives nobody else is given it, neither by
- * the system nor by this function in another process.
+ * Returns a free port for a server that is stopped and restarted. While this process runs, neither the system nor this function in another
+ * process assigns the port again.
  */
 export async function freePort(host = "127.0.0.1", { from, to } = PORTS): Promise<number> {
   for (let tried = 0; tried < PORTS_TRIED_MAX; tried += 1) {
     const port = randomInt(from, to);
-    // An abstract socket, which the system takes back whatever this process dies of.
+    // An abstract socket, which the kernel releases however this process ends.
     const claim = createServer().unref();
     if (!(await listens(claim, { path: `\0robofleet.test-port.${port}` }))) continue;
     const look = createServer();

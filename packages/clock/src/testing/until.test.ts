@@ -5,25 +5,25 @@ import { until } from "./until.ts";
 const TIMEOUT = { timeout: 120_000 };
 const SOON = { deadline_ms: 30, poll_ms: 1 };
 
-test("the first truthy answer is the answer, and nothing is looked at after it", TIMEOUT, async () => {
+test("returns the first truthy value and stops polling", TIMEOUT, async () => {
   const answers = [undefined, false, 0, "", null, "here", "later"];
   assert.equal(await until("an answer", () => answers.shift(), { poll_ms: 1 }), "here");
   assert.deepEqual(answers, ["later"]);
   assert.equal(await until("a promise", async () => 7), 7);
 });
 
-test("a wait in vain says what was waited for, what was seen last and what else is known", TIMEOUT, async () => {
+test("a timeout error contains the condition, the last value and the detail", TIMEOUT, async () => {
   await assert.rejects(
     until("the robot", () => 0, { ...SOON, detail: () => "its log" }),
-    /^Error: waited 30 ms in vain for: the robot; last seen: 0\nits log$/,
+    /^Error: timed out after 30 ms waiting for: the robot; last seen: 0\nits log$/,
   );
   await assert.rejects(
     until("the robot", () => new Promise<never>(() => {}), SOON),
-    /the look did not end/,
+    /the check did not return/,
   );
 });
 
-test("an error ends the wait at once, unless it means not yet", TIMEOUT, async () => {
+test("an error ends the wait immediately unless errors are tolerated", TIMEOUT, async () => {
   let looks = 0;
   const planned = new Error("planned");
   const fail = async (): Promise<boolean> => {
@@ -41,8 +41,8 @@ test("an error ends the wait at once, unless it means not yet", TIMEOUT, async (
   });
 });
 
-test("what happens meanwhile happens between two looks, and progress starts the deadline anew", TIMEOUT, async () => {
-  // Before the first step there is no progress: the deadline is one that a busy machine keeps between two looks.
+test("calls meanwhile between two polls, and progress restarts the deadline", TIMEOUT, async () => {
+  // Before the first step there is no progress: the deadline must be longer than the gap between two polls on a busy machine.
   const deadline_ms = 300;
   let steps = 0;
   const began = performance.now();

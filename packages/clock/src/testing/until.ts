@@ -1,32 +1,34 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect } from "node:util";
 
-/** How long a test waits for what should come at once: a machine that runs three test files on two cores is slow. */
+/**
+ * Default deadline of a wait for something that normally happens immediately: a machine that runs three test files on two cores is slow.
+ */
 export const UNTIL_MS = 60_000;
 const POLL_MS = 10;
 const POLL_MS_MAX = 50;
-/** A look costs something: who has waited long is in less of a hurry. */
+/** Polling costs CPU time, so the interval grows with the wait. */
 const POLL_SHARE = 40;
 const SHOWN_CHARACTERS_MAX = 2_000;
 
 export type Truthy<T> = Exclude<T, false | 0 | 0n | "" | null | undefined | void>;
 
 export interface UntilOptions {
-  /** Milliseconds of real time, whatever clock the test has. */
+  /** Deadline in milliseconds of real time, whatever clock the test uses. */
   deadline_ms?: number;
-  /** Without it every 10 ms, and with time every 50 ms. */
+  /** Poll interval. By default every 10 ms, growing to 50 ms. */
   poll_ms?: number;
-  /** Runs between two looks: it moves a simulated clock, or asks again. */
+  /** Runs between two polls, for example to advance a simulated clock or to send a request again. */
   meanwhile?: () => unknown;
-  /** The deadline starts anew whenever this has changed. */
+  /** The deadline restarts whenever this value has changed. */
   progress?: () => unknown;
-  /** What the error says besides. */
+  /** Additional text for the timeout error. */
   detail?: () => string;
-  /** An error of `look` is a "not yet"; without this it ends the wait at once, as what can no longer come. */
+  /** Treats an error of `look` as "not yet"; otherwise it ends the wait immediately. */
   despite_errors?: boolean;
 }
 
-/** Resolves with the first truthy answer of `look`; rejects, after `deadline_ms`, with what was waited for and what was seen last. */
+/** Polls `look` and resolves with its first truthy value; rejects after `deadline_ms` with the condition and the last value. */
 export async function until<T>(what: string, look: () => T | Promise<T>, options: UntilOptions = {}): Promise<Truthy<Awaited<T>>> {
   const { deadline_ms = UNTIL_MS, poll_ms, meanwhile, progress = () => 0, despite_errors = false } = options;
   const began = performance.now();
@@ -50,7 +52,7 @@ type Seen<T> = { value: T | undefined } | { error: unknown } | "stuck";
 
 const isTruthy = <T>(seen: Seen<T>): seen is { value: Truthy<T> & T } => typeof seen === "object" && "value" in seen && Boolean(seen.value);
 
-/** A look that does not answer is no reason to wait for ever. */
+/** A `look` that never resolves must not block the wait forever. */
 async function lookOnce<T>(look: () => T | Promise<T>, limit_ms: number, despite_errors: boolean): Promise<Seen<Awaited<T>>> {
   const late = new AbortController();
   try {
@@ -67,8 +69,11 @@ async function lookOnce<T>(look: () => T | Promise<T>, limit_ms: number, despite
 }
 
 function inVain(what: string, deadline_ms: number, seen: Seen<unknown>, detail: (() => string) | undefined): Error {
-  const last = seen === "stuck" ? "the look did not end" : "error" in seen ? String(seen.error) : inspect(seen.value, { depth: 4 });
+  const last = seen === "stuck" ? "the check did not return" : "error" in seen ? String(seen.error) : inspect(seen.value, { depth: 4 });
   const more = detail === undefined ? "" : `\n${detail()}`;
   const cause = seen !== "stuck" && "error" in seen ? { cause: seen.error } : undefined;
-  return new Error(`waited ${deadline_ms} ms in vain for: ${what}; last seen: ${last.slice(0, SHOWN_CHARACTERS_MAX)}${more}`, cause);
+  return new Error(
+    `timed out after ${deadline_ms} ms waiting for: ${what}; last seen: ${last.slice(0, SHOWN_CHARACTERS_MAX)}${more}`,
+    cause,
+  );
 }

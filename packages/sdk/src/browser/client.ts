@@ -7,9 +7,9 @@ import type { RoutesClient } from "../types.ts";
 import { openSocket, type SocketArguments, type SocketStream } from "./socket.ts";
 import type { UploadBlobArguments } from "./upload.ts";
 
-/** The client of a page that came from the service itself: the cookie of a session stands for a token. */
+/** Creates a client for a page served by the service: a session cookie replaces the token. */
 export interface BrowserClient extends RoutesClient {
-  /** Uploads a release's artifact, from where an earlier upload of it stopped. */
+  /** Uploads a release's artifact, resuming an earlier upload. */
   upload(args: UploadBlobArguments): Promise<Body<"getRelease">>;
   /** Opens a live stream of a robot or a fleet. */
   socket(name: StreamName | FleetStreamName, args: SocketArguments): SocketStream;

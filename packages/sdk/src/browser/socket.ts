@@ -8,31 +8,31 @@ export interface SocketArguments {
   query?: Query | undefined;
   /** WebSocket subprotocols to offer. */
   protocols?: readonly string[] | undefined;
-  /** Called with each frame: text, or the bytes of a binary one. */
+  /** Called with each frame: text, or bytes of a binary frame. */
   on_frame: (data: string | ArrayBuffer) => void;
-  /** Called once when it is open, with the subprotocol that the server took. */
+  /** Called once when it is open, with the subprotocol selected by the server. */
   on_open?: ((protocol: string) => void) | undefined;
-  /** Called once when it has ended; nothing comes afterwards. */
+  /** Called once when it has ended; no frames follow. */
   on_end: (ending: SocketEnding) => void;
 }
 
-/** Why it ended: a close code of the protocol; 1006 when the connection was cut or the server refused it. */
+/** Close code and reason; 1006 if the connection was lost or the server refused it. */
 export interface SocketEnding {
   code: number;
   reason: string;
-  /** False when it was never open: a browser does not say why. */
+  /** False if it never opened: browsers do not expose the reason. */
   was_open: boolean;
 }
 
 export interface SocketStream {
-  /** What could not be sent yet, in bytes. */
+  /** Bytes not sent yet. */
   readonly waiting_bytes: number;
-  /** Says nothing and does nothing when it is not open. */
+  /** Does nothing if it is not open. */
   send(data: string | Uint8Array<ArrayBuffer>): void;
   close(): void;
 }
 
-/** A live stream by the browser's own WebSocket; the cookie of the session opens it. */
+/** Opens a live stream with the browser's WebSocket, authenticated by the session cookie. */
 export function openSocket(connection: Connection, name: StreamName | FleetStreamName, args: SocketArguments): SocketStream {
   const path = fillPath({ ...streamPaths, ...fleetStreamPaths }[name], { id: args.id });
   const socket = new WebSocket(urlOf(connection, path, args.query).replace(/^http/, "ws"), [...(args.protocols ?? [])]);

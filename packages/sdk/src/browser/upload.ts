@@ -9,7 +9,7 @@ export interface UploadBlobArguments extends Omit<UploadArguments, "size"> {
   file: Blob;
 }
 
-/** Uploads a file that somebody chose, by XMLHttpRequest: fetch tells no progress of what it sends. */
+/** Uploads a selected file with XMLHttpRequest, because fetch reports no upload progress. */
 export function uploadBlob(connection: Connection, args: UploadBlobArguments): Promise<Body<"getRelease">> {
   return uploadBy(connection, { ...args, size: args.file.size }, sender(connection, args));
 }
@@ -23,7 +23,7 @@ function sender(connection: Connection, { file, signal }: UploadBlobArguments): 
       for (const [name, value] of Object.entries(sent)) request.setRequestHeader(name, value);
       const abort = (): void => request.abort();
       signal?.addEventListener("abort", abort, { once: true });
-      // Its own timeout is for the whole request: this one is for one in which nothing moves.
+      // XMLHttpRequest's own timeout covers the whole request; this one covers a request without progress.
       let idle: ReturnType<typeof setTimeout>;
       const move = (): void => {
         clearTimeout(idle);
@@ -47,7 +47,7 @@ function sender(connection: Connection, { file, signal }: UploadBlobArguments): 
 
 const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error("given up"));
 
-/** Statuses whose answers may have no body. */
+/** Statuses whose responses may have no body. */
 const WITHOUT_BODY = new Set([204, 205, 304]);
 
 function asResponse(request: XMLHttpRequest): Response {

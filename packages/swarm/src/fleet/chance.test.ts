@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chance, failingRobots } from "./chance.ts";
 
-test("robots that are to fail are as many as asked for, and every part of the order holds its share", () => {
+test("selects the requested number of failing robots, evenly distributed over the enrollment order", () => {
   for (const [robots, fail] of [
     [1_000, 50],
     [1_000, 150],
@@ -20,7 +20,7 @@ test("robots that are to fail are as many as asked for, and every part of the or
   }
 });
 
-test("the same words throw the same number, and numbers are spread over all of [0, 1)", () => {
+test("returns the same number for the same input, uniformly distributed in [0, 1)", () => {
   assert.equal(chance(7, 1, 1), chance(7, 1, 1));
   assert.notEqual(chance(7, 1, 1), chance(7, 11));
   const low = Array.from({ length: 10_000 }, (_, i) => chance(7, i)).filter((number) => number < 0.05).length;

@@ -3,15 +3,15 @@ import type { Clock } from "@robofleet/clock";
 import type { KeptRobot } from "./kept.ts";
 import { deriveRobotKey, robotKey } from "./robot-key.ts";
 
-/** So long the server may be out of reach before the first robot; later it is waited for without end. */
+/** Timeout for reaching the server before the first robot; later the wait is unlimited. */
 const FIRST_WAIT_MS = 30_000;
 
-/** Nobody answers, or nothing that makes sense. */
+/** The server does not respond, or its response is invalid. */
 export class CannotEnrol extends Error {}
 
 export interface EnrolmentOptions {
   server: string;
-  /** The raw enrolment key. */
+  /** The raw enrollment key. */
   key: string;
   seed: number;
   robots: number;
@@ -20,13 +20,13 @@ export interface EnrolmentOptions {
   clock: Clock;
   http: HttpClient;
   signal: AbortSignal;
-  /** The server is out of reach, or too busy, and is asked again. */
+  /** Called when the server is unreachable or too busy, before a retry. */
   waiting: (reason: string, wait_ms: number) => void;
 }
 
 /**
- * Enrols one robot after the other, so that their ids have the order of their numbers, and hands each over at once. Robots of `known`
- * are handed over as they are. Throws EnrolmentRefused when the key is no good, CannotEnrol when nobody answers, or strangely.
+ * Enrolls robots one after the other, so that their ids have the order of their numbers, and yields each immediately. Robots of `known` are
+ * yielded unchanged. Throws EnrolmentRefused for an invalid key, CannotEnrol if the server does not respond or responds with invalid data.
  */
 export async function enrollFleet(
   options: EnrolmentOptions,
@@ -47,7 +47,7 @@ export async function enrollFleet(
   }
 }
 
-/** Undefined when it was called off. */
+/** Returns undefined if aborted. */
 async function enrollOne(options: EnrolmentOptions, number: number, name: string, heard: boolean): Promise<KeptRobot | undefined> {
   const { server, clock, http, signal, seed, labels } = options;
   const key = deriveRobotKey(options.key, seed, number);
@@ -64,7 +64,7 @@ async function enrollOne(options: EnrolmentOptions, number: number, name: string
       const { robot_id, org_id, name: named } = result.enrolment;
       return { number, key: key.toString("base64"), robot_id, org_id, name: named, installs: 0, first: {}, apps: {} };
     }
-    if (!heard && clock.monotonic() - began > FIRST_WAIT_MS) throw new CannotEnrol(`${server} does not answer: ${result.reason}`);
+    if (!heard && clock.monotonic() - began > FIRST_WAIT_MS) throw new CannotEnrol(`${server} does not respond: ${result.reason}`);
     const wait_ms = result.retry_after_ms ?? backoffMs(clock, Math.min(attempt, 3));
     options.waiting(result.reason, wait_ms);
     await clock.sleep(wait_ms, signal);

@@ -26,7 +26,7 @@ import { robotKey } from "./robot-key.ts";
 import { fetchAndCheck, KINDS, simulatedExecutors } from "./runtime.ts";
 import type { Tally } from "./tally.ts";
 
-/** What the robots of a swarm share. */
+/** State shared by the robots of a swarm. */
 export interface FleetShared {
   server: string;
   ca: string | undefined;
@@ -35,23 +35,23 @@ export interface FleetShared {
   log: Logger;
   http: HttpClient;
   tally: Tally;
-  /** Names this run: what robots numbered in an earlier one counts anew. */
+  /** Id of this run: robot numbering of an earlier run is separate. */
   run_id: string;
   agent_version: string;
   real_time: boolean;
-  /** Milliseconds that a step takes; another number each time. */
+  /** Duration of a step in milliseconds, randomized on each call. */
   delay: () => number;
-  /** Whether robot `number` finds its install number `install` unwell; `first`: of the app's first release. */
+  /** Whether robot `number` fails the verification of its install number `install`; `first`: of the app's first release. */
   isUnwell: (robot: { number: number; install: number; first: boolean }) => boolean;
-  /** Fetches for one robot, or for all of them. */
+  /** Downloads for one robot, or once for all of them. */
   fetchArtifact: (artifact: Artifact, io: StageIo, own: () => Promise<void>) => Promise<void>;
-  /** What the robot would have on its disk has changed. */
+  /** Called when the state that the robot would store on disk has changed. */
   keep: (robot: KeptRobot) => void;
 }
 
 /**
- * A robot of a swarm: the agent's link, session, report order, plan, worker and download on memory in place of a disk, and a
- * runtime that only remembers what would run.
+ * A robot of a swarm: the agent's link, session, report order, plan, worker and download, with memory instead of a disk, and a runtime that
+ * only records what would run.
  */
 export class FleetRobot implements ConfigSide {
   readonly kept: KeptRobot;
@@ -95,13 +95,13 @@ export class FleetRobot implements ConfigSide {
     return this.#link.connected;
   }
 
-  /** Takes up what it ran before and connects; the link then comes back by itself until `stop`. */
+  /** Resumes its previous state and connects; the link reconnects automatically until `stop`. */
   start(): void {
     for (const app of Object.keys(this.kept.apps)) this.#workerOf(app);
     this.#link.start();
   }
 
-  /** Loses the link without a word; it comes back by itself. */
+  /** Drops the link without a close message; it reconnects automatically. */
   cut(): void {
     this.#link.cut();
   }
@@ -196,7 +196,7 @@ export class FleetRobot implements ConfigSide {
     return worker;
   }
 
-  /** What the agent's journal is on disk: the newest record of each app. */
+  /** The counterpart of the agent's journal on disk: the newest record of each app. */
   #journal(): ConstructorParameters<typeof AppWorker>[0]["journal"] {
     return {
       records: new Map(Object.entries(this.kept.apps)),

@@ -15,7 +15,7 @@ import type { FleetOptions } from "./options.ts";
 import { Tally } from "./tally.ts";
 
 const FLAP_TICK_MS = 250;
-/** Links that are closed at the same time when a swarm ends. */
+/** Links closed concurrently when a swarm ends. */
 const STOP_AT_ONCE = 500;
 const RUN_ID_BYTES = 8;
 
@@ -23,11 +23,11 @@ export interface FleetParts {
   clock: Clock;
   log: Logger;
   signal: AbortSignal;
-  /** The server is out of reach while robots enrol. */
+  /** Called when the server is unreachable during enrollment. */
   waiting: (reason: string, wait_ms: number) => void;
 }
 
-/** Thousands of robots of one process. */
+/** Thousands of robots in one process. */
 export class Fleet {
   readonly tally = new Tally();
   readonly robots: FleetRobot[] = [];
@@ -49,21 +49,21 @@ export class Fleet {
   }
 
   /**
-   * Enrols the robots in order and connects each as soon as it is; resolves when the last is enrolled. Throws UsageError,
-   * StateLockedError, EnrolmentRefused, CannotEnrol, UntrustedAuthority.
+   * Enrolls the robots in order and connects each immediately; resolves when the last is enrolled. Throws UsageError, StateLockedError,
+   * EnrolmentRefused, CannotEnrol, UntrustedAuthority.
    */
   async start(): Promise<void> {
     const { clock, log, signal, waiting } = this.#parts;
     const { state_directory, server, seed, robots, name_prefix, labels, key, flap_ms } = this.#options;
     this.#unlock = this.#lock();
     if (state_directory !== undefined) {
-      const complain = (err: unknown): void => log.error({ err }, "what robots run could not be written down; trying on");
+      const complain = (err: unknown): void => log.error({ err }, "the robots' state could not be saved; retrying");
       this.#file = await RobotFile.open(state_directory, clock, complain);
     }
     const known = this.#file?.robots ?? new Map<number, KeptRobot>();
     const all_known = Array.from({ length: robots }, (_, i) => i + 1).every((number) => known.has(number));
     if (key === undefined && !all_known)
-      throw new UsageError(`${state_directory} holds ${known.size} robots: pass --key KEY for the others`);
+      throw new UsageError(`${state_directory} holds ${known.size} robots: pass --key KEY to enroll the others`);
     const tls = await this.#trust();
     const http = httpClient(clock, undefined, tls);
     const shared = this.#share(tls.ca, http);
@@ -78,7 +78,7 @@ export class Fleet {
     });
   }
 
-  /** Says goodbye for every robot and writes down what they run. */
+  /** Closes every robot's link in order and saves the robots' state. */
   async stop(): Promise<void> {
     this.#flapping?.cancel();
     for (let from = 0; from < this.robots.length; from += STOP_AT_ONCE)
@@ -87,7 +87,7 @@ export class Fleet {
     this.#unlock?.();
   }
 
-  /** The same robots twice at once would be held by the server as stolen identities: on one machine that is refused here. */
+  /** Refuses to run the same robots twice on one machine: the server would quarantine them as stolen identities. */
   #lock(): () => void {
     const { state_directory, server, key, seed } = this.#options;
     const name = `robofleet-swarm-${hash("sha256", [server, key, seed].join("\n")).slice(0, 16)}`;
@@ -100,7 +100,7 @@ export class Fleet {
     };
   }
 
-  /** The authority that robots trust; what an agent would keep of it stays in the state directory, if there is one. */
+  /** The authority that robots trust; with a state directory it is stored there, as an agent does. */
   async #trust(): Promise<{ ca?: string }> {
     const { server, ca_fingerprint, ca_file, trust_on_first_use, state_directory } = this.#options;
     const directory = state_directory ?? mkdtempSync(path.join(tmpdir(), "robofleet-swarm-"));
@@ -134,7 +134,7 @@ export class Fleet {
       run_id: Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex"),
       agent_version: `${AGENT_VERSION}-swarm`,
       real_time,
-      // Between half and one and a half of it: robots are not of one mind.
+      // Between 50% and 150%, so that robots do not act in lockstep.
       delay: () => latency_ms * (0.5 + random()),
       isUnwell: ({ number, install, first }) =>
         (failing.has(number) && !first) || (failure_rate > 0 && chance(seed, number, install) < failure_rate),
@@ -143,7 +143,7 @@ export class Fleet {
     };
   }
 
-  /** Each robot loses its link once in `mean_ms`, at a time of its own. */
+  /** Drops each robot's link on average once per `mean_ms`, at independent times. */
   #flap(mean_ms: number): void {
     const random = seededRandom(this.#options.seed + 1);
     this.#flapping = this.#parts.clock.every(FLAP_TICK_MS, () => {
@@ -152,7 +152,7 @@ export class Fleet {
   }
 }
 
-/** The first that wants an artifact fetches and checks it; the others wait for it. When it could not, the next one tries. */
+/** The first robot that needs an artifact downloads and verifies it while the others wait. If that fails, the next one tries. */
 function shareDownloads(): FleetShared["fetchArtifact"] {
   const fetched = new Map<string, Promise<void>>();
   return async ({ sha256 }, _io, own) => {

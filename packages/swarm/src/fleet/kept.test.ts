@@ -17,7 +17,7 @@ const robot = (number: number): KeptRobot => ({
   apps: {},
 });
 
-test("a disk that takes nothing for a while is said once, and what it did not take is written when it does", async (t) => {
+test("reports a disk that fails temporarily once, and writes the pending state when it recovers", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "robofleet-kept-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });

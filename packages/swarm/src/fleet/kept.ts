@@ -3,16 +3,16 @@ import path from "node:path";
 import type { AppState } from "@robofleet/agent/parts";
 import type { Clock, Timer } from "@robofleet/clock";
 
-/** All that a simulated robot would have on its disk. */
+/** Everything that a simulated robot would store on its disk. */
 export interface KeptRobot {
-  /** From 1, in the order of enrolment. */
+  /** From 1, in enrollment order. */
   number: number;
   /** 32 bytes of the Ed25519 key, base64. */
   key: string;
   robot_id: string;
   org_id: string;
   name: string;
-  /** Installs begun so far: each is another throw of the dice. */
+  /** Number of installs started, which seeds the random outcome of each. */
   installs: number;
   /** Id of the first release of each app. */
   first: Record<string, string>;
@@ -22,8 +22,8 @@ export interface KeptRobot {
 const FLUSH_MS = 1_000;
 
 /**
- * The robots of a swarm in one file, a line a robot, the last one of a number holds. Written a second at most behind the robots, so
- * a swarm that is killed starts again like robots whose power was cut.
+ * The robots of a swarm in one file, one line per robot; the last line of a number is valid. Written within a second, so a killed swarm
+ * restarts like robots after a power failure.
  */
 export class RobotFile {
   readonly robots = new Map<number, KeptRobot>();
@@ -41,8 +41,8 @@ export class RobotFile {
   }
 
   /**
-   * Reads the file in this directory, if it is there, and writes it anew, without what has been overtaken. `complain` is told of a
-   * disk that takes nothing, once until it does again.
+   * Reads the file in this directory, if it exists, and rewrites it without outdated lines. `complain` is called once per failure period of
+   * the disk.
    */
   static async open(directory: string, clock: Clock, complain: (error: unknown) => void): Promise<RobotFile> {
     const kept = new RobotFile(path.join(directory, "robots.jsonl"), clock, complain);
@@ -62,7 +62,7 @@ export class RobotFile {
     this.#changed.add(robot);
   }
 
-  /** Resolves when all that changed until now is written, or cannot be: then it is tried again with the next. */
+  /** Resolves when all changes so far are written or have failed: failed ones are retried with the next write. */
   flush(): Promise<void> {
     const robots = [...this.#changed];
     const lines = robots.map(lineOf).join("");
@@ -73,7 +73,7 @@ export class RobotFile {
 
   async #append(lines: string, robots: readonly KeptRobot[]): Promise<void> {
     try {
-      // What was written of a line that failed must not run into the next.
+      // Starts a new line, because a failed write may have left a partial one.
       await appendFile(this.#file, this.#failing ? `\n${lines}` : lines);
       this.#failing = false;
     } catch (error) {
@@ -89,11 +89,11 @@ export class RobotFile {
   }
 }
 
-/** What a robot is told of a registry is for the moment only. */
+/** Registry credentials are temporary and not stored. */
 const lineOf = (robot: KeptRobot): string =>
   `${JSON.stringify(robot, (key, value: unknown) => (key === "registry_auth" ? undefined : value))}\n`;
 
-/** Undefined for a torn line. */
+/** Undefined for an incomplete line. */
 function parseLine(line: string): KeptRobot | undefined {
   try {
     const value = JSON.parse(line) as Partial<KeptRobot> | null;

@@ -1,13 +1,13 @@
 import { agentLog, type Logger } from "@robofleet/agent/parts";
 import type { Clock } from "@robofleet/clock";
 
-/** The same words of another robot are not shown again for so long. */
+/** Interval at which the same message of another robot is shown again. */
 const QUIET_MS = 10_000;
 const LINES_REMEMBERED_MAX = 100;
 
 /**
- * The log of all robots together. Thousands lose their links when a server restarts, and all say why: the same words are shown once
- * in a while, or with `verbose` each time.
+ * The combined log of all robots. When a server restarts, thousands of robots log the same reason: it is shown once per interval, or always
+ * with `verbose`.
  */
 export function swarmLog(say: (line: string) => void, verbose: boolean, clock: Clock): Logger {
   const said = new Map<string, number>();

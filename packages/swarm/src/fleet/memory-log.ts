@@ -2,10 +2,10 @@ import { encodeRecord } from "@robofleet/agent/parts";
 import type { Clock } from "@robofleet/clock";
 import type { LogLevel } from "@robofleet/protocol/link";
 
-/** Records that wait for the server; the oldest go first. */
+/** Maximum unsent records; the oldest are dropped first. */
 const RECORDS_MAX = 50;
 
-/** The log of a simulated robot, in memory, for the agent's shipper: an agent keeps it on disk. */
+/** The log of a simulated robot, in memory, for the agent's shipper; an agent stores it on disk. */
 export class MemoryLogSpool {
   readonly #clock: Clock;
   #lines: { seq: number; text: string }[] = [];
@@ -22,7 +22,7 @@ export class MemoryLogSpool {
     if (this.#lines.length > RECORDS_MAX) this.#lines.shift();
   }
 
-  /** The server has the records up to here, and none behind. */
+  /** Marks the records up to here as stored by the server, and later ones as unsent. */
   rewind(acked: number): void {
     this.acknowledge(acked);
     this.#sent = acked;

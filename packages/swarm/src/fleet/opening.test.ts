@@ -7,7 +7,7 @@ import { Opening, OPENING_MAX } from "./opening.ts";
 const MORE = 10;
 const { signal } = new AbortController();
 
-test("a bounded number of handshakes is under way at a time, and one that ends lets the next begin", { timeout: 240_000 }, async (t) => {
+test("limits concurrent handshakes and starts the next when one ends", { timeout: 240_000 }, async (t) => {
   const accepted: Socket[] = [];
   const server = createServer((socket) => accepted.push(socket.on("error", () => {})));
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
@@ -19,13 +19,13 @@ test("a bounded number of handshakes is under way at a time, and one that ends l
   for (let i = 0; i < OPENING_MAX + MORE; i += 1)
     opening.open({ host: "127.0.0.1", port, is_secure: true }, (_, socket) => opened.push(socket), signal);
   assert.equal(opened.length, OPENING_MAX);
-  await until("they are with the server", () => accepted.length === OPENING_MAX);
+  await until("the server to accept them", () => accepted.length === OPENING_MAX);
   for (const socket of accepted.slice(0, MORE)) socket.destroy();
-  await until("as many others came", () => accepted.length === OPENING_MAX + MORE);
+  await until("the same number of further connections", () => accepted.length === OPENING_MAX + MORE);
   assert.equal(opened.length, OPENING_MAX + MORE);
 });
 
-test("without TLS a connection is open when it is connected", { timeout: 240_000 }, async (t) => {
+test("without TLS a connection is open as soon as it is connected", { timeout: 240_000 }, async (t) => {
   const server = createServer((socket) => socket.on("error", () => {}));
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   const { port } = server.address() as { port: number };
@@ -40,7 +40,7 @@ test("without TLS a connection is open when it is connected", { timeout: 240_000
   await until("all are open", () => opened.length === 2 * OPENING_MAX && opened.every((socket) => !socket.connecting));
 });
 
-test("for a robot that stopped while it waited nothing is opened, and whoever waits behind it comes", { timeout: 240_000 }, async (t) => {
+test("opens nothing for a robot that stopped while queued, and continues with the next", { timeout: 240_000 }, async (t) => {
   const server = createServer((socket) => socket.on("error", () => {}));
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   t.after(() => server.close());
@@ -56,6 +56,6 @@ test("for a robot that stopped while it waited nothing is opened, and whoever wa
   ask("last", signal);
   stopping.abort();
   opened[0]!.socket.destroy();
-  await until("the last has come", () => opened.at(-1)?.who === "last");
+  await until("the last connection", () => opened.at(-1)?.who === "last");
   assert.equal(opened.length, OPENING_MAX + 1);
 });

@@ -2,22 +2,22 @@ import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions, createSecureContext } from "node:tls";
 import type { OpenSocket, SocketAddress } from "@robofleet/agent/parts";
 
-/** As many as keep one process busy while answers are on their way. */
+/** Enough to keep one process busy while responses are in transit. */
 export const OPENING_MAX = 64;
 
 /**
- * Opens the connections of all robots of a process, a bounded number of handshakes at a time, in the order in which they are asked for.
+ * Opens the connections of all robots of a process in request order, with a bounded number of concurrent handshakes.
  *
- * A robot shakes hands on its own processor. A process that begins thousands at once has none of them done before the first
- * ones are past their patience, and then begins all of them anew. What their certificates are checked by is made once, too.
+ * A real robot performs its handshake on its own processor. A process that starts thousands concurrently completes none before the first
+ * ones time out, and then restarts all of them. The TLS context is created once, too.
  */
 export class Opening {
   readonly #tls: ConnectionOptions;
-  /** Each robot has one at most, and those that stopped meanwhile are still among them. */
+  /** At most one entry per robot; robots that stopped meanwhile are still included. */
   readonly #waiting: { open: () => void; signal: AbortSignal }[] = [];
   #under_way = 0;
 
-  /** `ca`: PEM of the only authority that is trusted; absent: those that the machine knows. */
+  /** `ca`: PEM of the only trusted authority; absent: the system's authorities. */
   constructor(ca: string | undefined) {
     this.#tls = { secureContext: createSecureContext(ca === undefined ? {} : { ca }) };
   }
@@ -46,7 +46,7 @@ export class Opening {
       this.#advance();
     };
     socket.once(is_secure ? "secureConnect" : "connect", over).once("close", over);
-    // Whoever asked listens for it, unless it has given up meanwhile.
+    // The requester listens for the error, unless it has given up.
     socket.on("error", () => {});
     return socket;
   }

@@ -6,7 +6,7 @@ import { readFleetOptions } from "./options.ts";
 const server = "http://127.0.0.1:7600";
 const key = "rf_enroll_x";
 
-test("flags become options, and a seed makes the names", () => {
+test("parses flags, and derives the names from the seed", () => {
   const options = readFleetOptions({ server, key, robots: "1000", fail: "50", seed: "7", failureRate: "5%", flap: true, latency: "20" });
   const { robots, fail, seed, failure_rate, flap_ms, latency_ms, name_prefix } = options;
   assert.deepEqual(
@@ -17,7 +17,7 @@ test("flags become options, and a seed makes the names", () => {
   assert.equal(readFleetOptions({ server, key, flap: "5" }).flap_ms, 5_000);
 });
 
-test("what cannot be is refused by the name of its flag", () => {
+test("rejects an invalid value with the name of its flag", () => {
   for (const [flags, name] of [
     [{ key }, "--server"],
     [{ server }, "--key"],

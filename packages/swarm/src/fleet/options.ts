@@ -3,7 +3,7 @@ import path from "node:path";
 import { parseServer, UsageError } from "@robofleet/agent/parts";
 import { parseFingerprint } from "@robofleet/protocol/authority";
 
-/** As the command line gives them. */
+/** The flags of the command line. */
 export interface SwarmFlags {
   server?: string;
   key?: string;
@@ -25,37 +25,37 @@ export interface SwarmFlags {
   verbose?: boolean;
 }
 
-/** What a swarm is to be. Times in milliseconds. */
+/** The parameters of a swarm. Times in milliseconds. */
 export interface FleetOptions {
   server: string;
-  /** The raw enrolment key; undefined when all robots are in the state directory. */
+  /** The raw enrollment key; undefined if all robots are in the state directory. */
   key: string | undefined;
   robots: number;
-  /** Robots that fail the verification of every release but their first. */
+  /** Number of robots that fail the verification of every release except their first. */
   fail: number;
-  /** From 0 to 1: how likely each install fails. */
+  /** From 0 to 1: the probability that an install fails. */
   failure_rate: number;
-  /** Mean time between two losses of a robot's link; undefined: links are kept. */
+  /** Mean time between link drops of a robot; undefined: links are kept. */
   flap_ms: number | undefined;
-  /** Mean time that each step takes beside what it really does. */
+  /** Mean additional duration of each step. */
   latency_ms: number;
   seed: number;
-  /** Absolute; undefined: robots are in memory only. */
+  /** Absolute path; undefined: robots are in memory only. */
   state_directory: string | undefined;
   name_prefix: string;
   labels: Record<string, string>;
-  /** One robot fetches an artifact and checks it for all. */
+  /** One robot downloads and verifies an artifact for all. */
   share_downloads: boolean;
-  /** Verification takes as long as the deployment says. */
+  /** Verification takes as long as the deployment specifies. */
   real_time: boolean;
   ca_fingerprint: string | undefined;
   ca_file: string | undefined;
   trust_on_first_use: boolean;
-  /** Failures of links are printed too. */
+  /** Also prints link failures. */
   verbose: boolean;
 }
 
-/** More would need more than the 20,000 files that a process may have open: each robot's link is one, its download another. */
+/** More would exceed the 20,000 files that a process may open: each robot needs one for its link and one for a download. */
 export const ROBOTS_MAX = 15_000;
 const SEED_MAX = 2 ** 31;
 const FLAP_SECONDS_DEFAULT = 60;
@@ -63,14 +63,14 @@ const LATENCY_MS_MAX = 3_600_000;
 
 /** Reads the flags. Throws UsageError for what is missing or malformed. */
 export function readFleetOptions(flags: SwarmFlags): FleetOptions {
-  if (!flags.server) throw new UsageError("which server? Pass --server URL");
+  if (!flags.server) throw new UsageError("a server is required: pass --server URL");
   if (!flags.key && flags.state === undefined)
-    throw new UsageError("with which enrolment key? Pass --key KEY (made by `rf keys new`) or set ROBOFLEET_ENROLL_KEY");
+    throw new UsageError("an enrollment key is required: pass --key KEY (created by `rf keys new`) or set ROBOFLEET_ENROLL_KEY");
   const robots = wholeNumber("--robots", flags.robots ?? "100", 1, ROBOTS_MAX);
   const seed = flags.seed === undefined ? randomInt(SEED_MAX) : wholeNumber("--seed", flags.seed, 0, SEED_MAX);
   const fingerprint = flags.caFingerprint === undefined ? undefined : parseFingerprint(flags.caFingerprint);
   if (flags.caFingerprint !== undefined && fingerprint === undefined)
-    throw new UsageError(`--ca-fingerprint wants sha256: and 64 hex digits, as \`robofleet fingerprint\` prints them`);
+    throw new UsageError(`--ca-fingerprint takes sha256: and 64 hex digits, as printed by \`robofleet fingerprint\``);
   return {
     server: parseServer(flags.server, flags.allowInsecureHttp ?? false),
     key: flags.key || undefined,
@@ -94,14 +94,14 @@ export function readFleetOptions(flags: SwarmFlags): FleetOptions {
 
 function wholeNumber(flag: string, text: string, min: number, max: number): number {
   const value = /^\d{1,12}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(value >= min && value <= max)) throw new UsageError(`${flag} wants a whole number from ${min} to ${max}, not "${text}"`);
+  if (!(value >= min && value <= max)) throw new UsageError(`${flag} takes a whole number from ${min} to ${max}, not "${text}"`);
   return value;
 }
 
 function fraction(flag: string, text: string): number {
   const percent = /^(\d+(?:\.\d+)?)%$/.exec(text)?.[1];
   const value = percent === undefined ? (/^\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN) : Number(percent) / 100;
-  if (!(value >= 0 && value <= 1)) throw new UsageError(`${flag} wants a number from 0 to 1, or a percentage such as 5%, not "${text}"`);
+  if (!(value >= 0 && value <= 1)) throw new UsageError(`${flag} takes a number from 0 to 1, or a percentage such as 5%, not "${text}"`);
   return value;
 }
 
@@ -114,7 +114,7 @@ function readLabels(pairs: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     pairs.map((pair) => {
       const at = pair.indexOf("=");
-      if (at <= 0) throw new UsageError(`--label wants key=value, not "${pair}"`);
+      if (at <= 0) throw new UsageError(`--label takes key=value, not "${pair}"`);
       return [pair.slice(0, at), pair.slice(at + 1)];
     }),
   );

@@ -1,10 +1,10 @@
 import type { Clock, Timer } from "@robofleet/clock";
 import type { Fleet } from "./fleet.ts";
 
-/** Where lines go; a terminal shows one line that changes. */
+/** The output; a terminal shows one line that is updated. */
 export interface Screen {
   is_terminal: boolean;
-  /** Of the terminal. */
+  /** Width of the terminal. */
   columns: () => number;
   write: (text: string) => void;
 }
@@ -15,7 +15,7 @@ const TAGS_SHOWN = 3;
 const BAR_CELLS = 20;
 const CLEAR_LINE = "\r\u001b[K";
 
-/** Shows what the robots of a swarm are at, until `stop`. Without a terminal: a line every five seconds in which something changed. */
+/** Shows the progress of a swarm's robots until `stop`. Without a terminal: one line every five seconds if something changed. */
 export class Progress {
   readonly #fleet: Fleet;
   readonly #robots: number;
@@ -34,7 +34,7 @@ export class Progress {
     this.#timer = clock.every(screen.is_terminal ? TERMINAL_MS : PLAIN_MS, () => this.#show());
   }
 
-  /** A line of its own that stays. */
+  /** Prints a permanent line. */
   say(line: string): void {
     this.#screen.write(`${this.#screen.is_terminal ? CLEAR_LINE : ""}${line}\n`);
   }

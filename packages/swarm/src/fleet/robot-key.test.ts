@@ -3,7 +3,7 @@ import { createPublicKey, verify } from "node:crypto";
 import { test } from "node:test";
 import { deriveRobotKey, robotKey } from "./robot-key.ts";
 
-test("seed, number and enrolment key make a robot's key, and its signatures are of that key", () => {
+test("derives a robot's key from seed, number and enrollment key, and signs with it", () => {
   const raw = deriveRobotKey("rf_enroll_a", 7, 1);
   assert.deepEqual(raw, deriveRobotKey("rf_enroll_a", 7, 1));
   for (const other of [deriveRobotKey("rf_enroll_b", 7, 1), deriveRobotKey("rf_enroll_a", 8, 1), deriveRobotKey("rf_enroll_a", 7, 2)])

@@ -14,13 +14,13 @@ export interface RunOptions {
   flags: SwarmFlags;
   clock: Clock;
   screen: Screen;
-  /** Takes what goes wrong, a line each. */
+  /** Called with each error message. */
   complain: (line: string) => void;
-  /** Ends the swarm in good order. */
+  /** Shuts the swarm down. */
   signal: AbortSignal;
 }
 
-/** `robofleet swarm`: runs robots until the signal, and answers the exit code. Throws only for what nobody foresaw. */
+/** Implements `robofleet swarm`: runs robots until the signal and returns the exit code. Throws only for unexpected errors. */
 export async function runSwarm({ flags, clock, screen, complain, signal }: RunOptions): Promise<number> {
   let fleet: Fleet | undefined;
   let progress: Progress | undefined;
@@ -55,13 +55,13 @@ function exitCodeOf(error: unknown): number | undefined {
 }
 
 function explain(error: Error): string {
-  if (error instanceof StateLockedError) return `these robots are at work already: ${error.message}\nAnother --seed makes others.`;
+  if (error instanceof StateLockedError) return `these robots are already running: ${error.message}\nUse another --seed for other robots.`;
   return /\bexhausted\b/.test(error.message)
-    ? `${error.message}\nA key enrols 100 robots unless it says otherwise: make one with \`rf keys new --max-uses 0\`, which has no limit.`
+    ? `${error.message}\nA key enrolls 100 robots by default: create one without a limit with \`rf keys new --max-uses 0\`.`
     : error.message;
 }
 
-/** Does not say the same twice in a row. */
+/** Drops consecutive repetitions of a message. */
 function onceEach(say: (reason: string, wait_ms: number) => void): (reason: string, wait_ms: number) => void {
   let last = "";
   return (reason, wait_ms) => {

@@ -19,21 +19,21 @@ export const KINDS = ["app_bundle", "file", "container_image"] as const;
 
 export interface RuntimeOptions {
   clock: Clock;
-  /** Fetches and checks an artifact; resolves when its bytes were the right ones. */
+  /** Downloads and verifies an artifact; resolves if its digest is correct. */
   fetch: (artifact: Artifact, io: StageIo) => Promise<void>;
-  /** An install begins. */
+  /** Called when an install starts. */
   staging: (app: string, release: DesiredRelease) => void;
-  /** Milliseconds that a step takes. */
+  /** Duration of a step in milliseconds. */
   delay: () => number;
   real_time: boolean;
-  /** Whether the verification of the release that is being installed fails. */
+  /** Whether the verification of the current release fails. */
   isUnwell: (app: string, release: DesiredRelease) => boolean;
   log: (app: string, message: string) => void;
 }
 
 /**
- * Where an agent unpacks, starts and watches, a simulated robot remembers what would run. The artifact is the real one: fetched by
- * the agent's own download, its size and digest checked; only its bytes are not kept.
+ * Records what would run, where an agent unpacks, starts and monitors it. The artifact is real: downloaded by the agent's own code with
+ * size and digest verified; only its bytes are discarded.
  */
 export function simulatedExecutors(options: RuntimeOptions): Executor[] {
   const running = new Map<string, { kind: string; release: DesiredRelease }>();
@@ -55,7 +55,7 @@ class SimulatedExecutor implements Executor {
     const { delay, fetch, staging } = this.#options;
     staging(app, release);
     await this.#spend(delay(), io.signal);
-    // An image of a registry has no artifact on the server; there is no engine here to pull it.
+    // A registry image has no artifact on the server, and there is no container engine here to pull it.
     if (release.image === null) await fetch({ sha256: release.artifact_sha256, size: release.artifact_size }, io);
   }
 
@@ -75,18 +75,18 @@ class SimulatedExecutor implements Executor {
     const { delay, real_time, isUnwell } = this.#options;
     await this.#spend(delay() + (real_time ? verify_seconds * 1_000 : 0), signal);
     return isUnwell(app, release)
-      ? { healthy: false, reason: "health_check_failed", message: `simulated: release ${release.tag} is not well` }
+      ? { healthy: false, reason: "health_check_failed", message: `simulated: release ${release.tag} is unhealthy` }
       : { healthy: true };
   }
 
   probe(app: string, release: DesiredRelease): Promise<{ ok: boolean; message: string }> {
     const ok = this.running(app) === release.id;
-    return Promise.resolve({ ok, message: ok ? "simulated: well" : "simulated: does not run" });
+    return Promise.resolve({ ok, message: ok ? "simulated: healthy" : "simulated: not running" });
   }
 
   alive(app: string): Promise<{ ok: boolean; message: string }> {
     const ok = this.#running.has(app);
-    return Promise.resolve({ ok, message: ok ? "simulated: well" : "simulated: does not run" });
+    return Promise.resolve({ ok, message: ok ? "simulated: healthy" : "simulated: not running" });
   }
 
   settle(): void {}
@@ -120,13 +120,16 @@ class SimulatedExecutor implements Executor {
   }
 }
 
-/** Takes bytes and keeps none. */
+/** Discards written bytes. */
 const NOWHERE: PartFile = {
   write: (_bytes, _offset, length) => Promise.resolve({ bytesWritten: length }),
   truncate: () => Promise.resolve(),
 };
 
-/** Fetches an artifact as the agent does, with ranges after a cut, and checks it. Throws the agent's StepFailure or StepAborted. */
+/**
+ * Downloads and verifies an artifact as the agent does, with range requests after a disconnect. Throws the agent's StepFailure or
+ * StepAborted.
+ */
 export async function fetchAndCheck(artifact: Artifact, options: Omit<FetchOptions, "timing">): Promise<void> {
   try {
     await fetchWhole({ handle: NOWHERE, bytes: 0, hash: createHash("sha256") }, artifact, { ...options, timing: TIMING });

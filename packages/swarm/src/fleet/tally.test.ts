@@ -4,7 +4,7 @@ import type { ReportedStatus } from "@robofleet/protocol/link";
 import { describeFleet } from "./progress.ts";
 import { Tally } from "./tally.ts";
 
-test("what is told again after a reconnect counts once, and the line says who is where", () => {
+test("counts reports repeated after a reconnect once, and summarizes the robots' states", () => {
   const tally = new Tally();
   const report = (number: number, status: ReportedStatus): void =>
     tally.reported(number, { kind: "target", deployment_id: "dep_1", target_id: `tgt_${number}`, attempt: 1, status });

@@ -1,9 +1,9 @@
 import type { ReportBody, ReportedStatus } from "@robofleet/protocol/link";
 
-/** What the robots of a swarm are at, counted as it happens. */
+/** Counts of the robots' states, updated with each report. */
 export class Tally {
   enrolled = 0;
-  /** Reports that robots have made. */
+  /** Number of reports from robots. */
   reports = 0;
   downloads = 0;
   downloaded_bytes = 0;
@@ -13,12 +13,12 @@ export class Tally {
     failed: 0,
     cancelled: 0,
   };
-  /** Targets under way, by what the robot reported last. */
+  /** Targets in progress, by last reported status. */
   readonly under_way = new Map<ReportedStatus, number>();
   readonly #phases = new Map<string, ReportedStatus>();
   readonly #runs = new Map<string, string>();
 
-  /** Robot `number` has reported this. */
+  /** Records a report of robot `number`. */
   reported(number: number, body: ReportBody): void {
     this.reports += 1;
     if (body.kind !== "target") return;
@@ -27,7 +27,7 @@ export class Tally {
     const before = this.#phases.get(key);
     if (isEnding(status)) {
       if (before !== undefined) this.#move(before, undefined);
-      // Told again after each connect: it counts once.
+      // Reported again after each connect: counted once.
       if (this.#phases.delete(key)) this.ended[status] += 1;
       return;
     }
@@ -35,13 +35,13 @@ export class Tally {
     this.#phases.set(key, status);
   }
 
-  /** An app of robot `number` runs this release now; undefined: none. */
+  /** Records the release that an app of robot `number` runs; undefined: none. */
   runs(number: number, app: string, tag: string | undefined): void {
     if (tag === undefined) this.#runs.delete(`${number} ${app}`);
     else this.#runs.set(`${number} ${app}`, tag);
   }
 
-  /** How many apps run each release, the most first. */
+  /** Number of apps per release, most common first. */
   running(): [tag: string, count: number][] {
     const counts = new Map<string, number>();
     for (const tag of this.#runs.values()) counts.set(tag, (counts.get(tag) ?? 0) + 1);
