@@ -2,8 +2,8 @@ import { rmSync, writeFileSync } from "node:fs";
 import { memoryFile } from "./memory-file.ts";
 
 /**
- * Loaded before a program whose memory is measured, ours and the limit alike: SIGUSR2 makes it collect its garbage, give pages back
- * and write down what its objects and buffers take.
+ * Loaded before a program whose memory is measured, ours and the limit alike: on SIGUSR2 it collects garbage, releases pages and writes the
+ * size of its objects and buffers.
  */
 process.on("SIGUSR2", () => {
   for (let i = 0; i < 3; i += 1) globalThis.gc?.({ type: "major", execution: "sync", flavor: "last-resort" });

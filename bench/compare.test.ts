@@ -17,7 +17,7 @@ const measured = (...lines: RowResult[]): Measured => ({
 const around = (median: number, spread: number) => ({ median, min: median * (1 - spread), max: median * (1 + spread) });
 const verdictsOf = (now: Results, before: Results) => compareResults(now, before).map(({ row, part, verdict }) => [row, part, verdict]);
 
-test("a change counts when it is beyond what either run spread", () => {
+test("reports a change beyond the spread of either run", () => {
   const before = { row: measured({ ours: around(100, 0.1), limit: around(50, 0), unit: "µs", ratio: 2 }) };
   const now = (ratio: number, spread = 0.01): Results => ({
     row: measured({ ours: around(ratio * 50, spread), limit: around(50, 0), unit: "µs", ratio }),
@@ -31,19 +31,19 @@ test("a change counts when it is beyond what either run spread", () => {
   assert.ok(Math.abs((change?.change ?? 0) - 0.15) < 1e-9 && Math.abs((change?.spread ?? 0) - 0.1) < 1e-9);
 });
 
-test("rounds that did not spread at all still differ by chance", () => {
+test("ignores small differences even without spread", () => {
   const of = (ratio: number): Results => ({ row: measured({ ours: around(ratio, 0), unit: "µs", ratio }) });
   assert.deepEqual(verdictsOf(of(1.02), of(1)), [["row", null, "same"]]);
   assert.deepEqual(verdictsOf(of(1.05), of(1)), [["row", null, "worse"]]);
 });
 
-test("where more is better, more is better", () => {
+test("respects more_is_better", () => {
   const of = (ratio: number): Results => ({ row: measured({ ours: around(ratio, 0), unit: "MB/s", ratio, more_is_better: true }) });
   assert.deepEqual(verdictsOf(of(0.6), of(0.3)), [["row", null, "better"]]);
   assert.deepEqual(verdictsOf(of(0.3), of(0.6)), [["row", null, "worse"]]);
 });
 
-test("lines without a ratio are compared by what ours takes, and by the limit where that is all", () => {
+test("compares lines without a ratio by our figure, or by the limit if there is no other", () => {
   const of = (value: number): Results => ({
     row: measured({ ours: around(value, 0), unit: "ms" }, { part: "bare", limit: around(value, 0), unit: "ms" }),
   });
@@ -58,11 +58,11 @@ test("lines without a ratio are compared by what ours takes, and by the limit wh
   assert.deepEqual(
     verdictsOf(with_ratio, { row: measured({ ours: around(2, 0), unit: "ms" }) }),
     [["row", null, "new"]],
-    "unlike figures are not compared",
+    "different kinds of figures are not compared",
   );
 });
 
-test("lines that came or went are told, and rows that were not measured again are not", () => {
+test("reports new and removed lines, and omits rows that were not measured again", () => {
   const line = (part: string): RowResult => ({ part, ours: around(1, 0), unit: "ms" });
   const now = { row: measured(line("kept"), line("came")), none: measured({ part: "empty", unit: "ms" }) };
   const before = { row: measured(line("kept"), line("went")), other: measured(line("kept")) };
@@ -74,7 +74,7 @@ test("lines that came or went are told, and rows that were not measured again ar
   ]);
 });
 
-test("the table counts, and shows figures without colours where nobody sees them", () => {
+test("the table counts verdicts and omits colors without a terminal", () => {
   const of = (ratio: number): Results => ({ "get-robot": measured({ ours: around(ratio, 0), unit: "µs", ratio }) });
   const table = comparisonTable(compareResults(of(1.5), of(1.2)));
   assert.match(table, /get-robot +│ 1\.2 +│ 1\.5 +│ \+25 % +│ ± 3 % +│/);

@@ -4,30 +4,30 @@ import type { Sample } from "./measure.ts";
 import type { Results } from "./results.ts";
 import type { RowResult } from "./row.ts";
 
-/** What became of a line since an earlier run. `same`: no more than the spread of either run. */
+/** Change of a line since an earlier run. `same`: within the spread of either run. */
 export type Verdict = "better" | "worse" | "same" | "new" | "gone" | "no figure";
 
 export interface Change {
   row: string;
   part: string | null;
-  /** What `before` and `now` are: the ratio to the limit, which means the same on another machine, or a figure of this one. */
+  /** The kind of `before` and `now`: the ratio to the limit, which is comparable across machines, or a figure of this machine. */
   of: "ratio" | "ours" | "limit";
   unit: string | null;
   before: number | null;
   now: number | null;
   /** now ÷ before − 1 */
   change: number | null;
-  /** How far either figure is from the ends of its rounds, as a share of it; the wider of both. */
+  /** Half-width of the rounds as a share of the figure; the wider of both. */
   spread: number | null;
   verdict: Verdict;
 }
 
-/** A difference as small as this says nothing, however little the rounds spread. */
+/** Smaller differences are ignored, however small the spread. */
 const SPREAD_MIN = 0.03;
 
 /**
- * Each line of two runs beside the other, in the order of the newer one. A line that is gone is told when its row was measured
- * again; rows that the newer run did not measure are left out.
+ * Compares the lines of two runs in the order of the newer one. A removed line is reported if its row was measured again; rows that the
+ * newer run did not measure are omitted.
  */
 export function compareResults(now: Results, before: Results): Change[] {
   return Object.entries(now).flatMap(([row, { lines }]) => {
@@ -53,14 +53,14 @@ export function compareResults(now: Results, before: Results): Change[] {
 
 function changeOf(row: string, line: RowResult, earlier: RowResult | undefined): Change {
   const now = figureOf(line);
-  // A line that had no limit then is compared by what ours took.
+  // A line without a limit in the earlier run is compared by our figure.
   const before = earlier && now && figureOf(earlier, now.of);
   const named = { row, part: line.part ?? null, of: now?.of ?? "ours", unit: now?.of === "ratio" ? null : line.unit };
   if (now === undefined) return { ...named, before: null, now: null, change: null, spread: null, verdict: "no figure" };
   if (before === undefined) return { ...named, before: null, now: now.value, change: null, spread: now.spread, verdict: "new" };
   const spread = Math.max(SPREAD_MIN, now.spread, before.spread);
   const change = before.value === 0 ? (now.value === 0 ? 0 : Infinity) : now.value / before.value - 1;
-  // By factors: half as much is as far away as twice as much.
+  // Compares factors: half as much is as far away as twice as much.
   const is_beyond = Math.abs(Math.log1p(change)) > Math.log1p(spread);
   const verdict = is_beyond ? (change > 0 === (line.more_is_better === true) ? "better" : "worse") : "same";
   return { ...named, before: before.value, now: now.value, change, spread, verdict };
@@ -80,7 +80,7 @@ function figureOf({ ratio, ours, limit }: RowResult, of?: Change["of"]): Figure 
   return undefined;
 }
 
-/** Half of what lies between the lowest and the highest round, as a share of the median. */
+/** Half the distance between the lowest and the highest round, as a share of the median. */
 function spreadOf(sample: Sample | undefined): number {
   if (sample === undefined || sample.median === 0) return 0;
   return (sample.max - sample.min) / 2 / sample.median;
@@ -88,7 +88,7 @@ function spreadOf(sample: Sample | undefined): number {
 
 const COLOURS = { better: "green", worse: "red", same: "dim", new: "cyan", gone: "yellow", "no figure": "dim" } as const;
 
-/** For a terminal; coloured where it takes colours. */
+/** Formats the changes for a terminal, with colors if supported. */
 export function comparisonTable(changes: readonly Change[]): string {
   const table = new Table({
     head: ["operation", "before", "now", "change", "spread", ""],

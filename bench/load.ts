@@ -1,6 +1,6 @@
 import net from "node:net";
 
-/** Requests that are on their way at a time: enough to keep the server busy, few enough that the load leaves it a core. */
+/** Concurrent requests: enough to keep the server busy, few enough that the load generator leaves it a core. */
 const CONNECTIONS = 8;
 
 export interface Request {
@@ -12,8 +12,8 @@ export interface Request {
 }
 
 /**
- * Sends requests over keep-alive connections for a while, the next on each as soon as its answer is whole, and counts
- * answers. As little work as possible: the machine's other core is the server's.
+ * Sends requests over keep-alive connections for a while, the next on each after the complete response, and counts responses. Uses little
+ * CPU, because the server needs the machine's other core.
  */
 export async function load(url: string, request: Request, duration_ms: number): Promise<number> {
   const { hostname, port } = new URL(url);

@@ -1,7 +1,7 @@
-/** Records of a batch: the goal for a stored record is for batches of 20 and more. */
+/** Records per batch: the goal for a stored record applies to batches of 20 and more. */
 export const RECORDS_PER_BATCH = 50;
 
-/** A batch as a robot logs it, from this number on. */
+/** A batch as a robot logs it, from this sequence number on. */
 export const recordsFrom = (seq: number, count = RECORDS_PER_BATCH) =>
   Array.from({ length: count }, (_, i) => ({
     seq: seq + i,

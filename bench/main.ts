@@ -11,7 +11,7 @@ import { withRig } from "./rig.ts";
 import type { Row, RowResult } from "./row.ts";
 import { commitNow, keepRun } from "./runs.ts";
 
-/** `npm run bench`: what we do and the limit beside it, measured by turns in one run. */
+/** `npm run bench`: measures our server and a limit alternately in one run. */
 
 const ROOT = path.resolve(import.meta.dirname, "..");
 const PAGE = path.join(ROOT, "docs/reference/performance.md");
@@ -33,10 +33,10 @@ const help = (): string => `npm run bench [-- OPTIONS]
 ${ROWS.map(({ name, about, only_full }) => `  ${name.padEnd(20)}${about}${only_full === true ? " (with --full)" : ""}`).join("\n")}
 `;
 
-/** What a row is expected to take that has not been measured yet. */
+/** Assumed duration of a row that has not been measured yet. */
 const UNKNOWN_S = 90;
 
-/** Without a line break, so that what follows stands beside it; none of it where the output is to be JSON. */
+/** Prints without a line break to stderr, so that the JSON output on stdout stays valid. */
 const say = (text: string): void => void process.stderr.write(text);
 
 function announce({ rows }: BenchOptions, latest: Results): void {
@@ -50,7 +50,7 @@ async function measure(row: Row, { quick, profile, growth }: BenchOptions): Prom
   const measured_at = new Date().toISOString();
   say(`${row.name} (load ${load.toFixed(2)}): ${row.about} …\n`);
   const found: RowResult[] = [];
-  // A server of its own for each row: none inherits the memory or the tables of another.
+  // A separate server for each row, so that none inherits memory or tables of another.
   await withRig({ ...row.server, quick, profile, growth }, async (rig) => {
     found.push(...[await row.run(rig)].flat());
   });
@@ -75,7 +75,7 @@ async function main(options: BenchOptions): Promise<void> {
   if (options.rows.length > 0) announce(options, latest);
   for (const row of options.rows) {
     Object.assign(results, await measure(row, options));
-    // After each row, so that a run that is broken off is not lost.
+    // Saved after each row, so that an interrupted run is not lost.
     await mergeResults(options.write ? LATEST : UNWRITTEN, results);
     if (options.write) await writePage();
   }

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** A number measured several times. */
+/** Statistics of a number measured several times. */
 export interface Sample {
   median: number;
   min: number;
@@ -16,7 +16,7 @@ export function sample(values: readonly number[]): Sample {
   return { median, min: at(0), max: at(sorted.length - 1) };
 }
 
-/** User and system time that the threads of a process have used, in microseconds: the scheduler's own count, not its ticks of 10 ms. */
+/** User and system time of a process's threads in microseconds: from the scheduler's counter, which is more precise than ticks of 10 ms. */
 export function cpuMicroseconds(pid: number): number {
   let nanoseconds = 0;
   for (const thread of readdirSync(`/proc/${pid}/task`)) {
@@ -26,7 +26,7 @@ export function cpuMicroseconds(pid: number): number {
   return nanoseconds / 1_000;
 }
 
-/** A thread may end between the listing and the look at it. */
+/** A thread may end between being listed and being read. */
 function readOr(file: string, instead: string): string {
   try {
     return readFileSync(file, "utf8");
@@ -39,14 +39,14 @@ const REST_MS = 200;
 const REST_CPU_US = 4_000;
 const REST_TIMEOUT_MS = 120_000;
 
-/** Waits until a process has nothing to do: what follows an operation belongs to it, and not to the next. */
+/** Waits until a process is idle, so that an operation's follow-up work is not attributed to the next one. */
 export async function atRest(pid: number): Promise<void> {
   const deadline = performance.now() + REST_TIMEOUT_MS;
   for (let before = cpuMicroseconds(pid); ;) {
     await sleep(REST_MS);
     const now = cpuMicroseconds(pid);
     if (now - before < REST_CPU_US) return;
-    if (performance.now() > deadline) throw new Error(`process ${pid} did not come to rest`);
+    if (performance.now() > deadline) throw new Error(`process ${pid} did not become idle`);
     before = now;
   }
 }
@@ -60,13 +60,13 @@ export function residentBytes(pid: number): number {
 export interface Round {
   /** Wall-clock microseconds per operation. */
   wall_us: number;
-  /** Microseconds of CPU of the measured process per operation. */
+  /** CPU microseconds of the measured process per operation. */
   cpu_us: number;
 }
 
 export const ratioOf = (ours: Sample, limit: Sample): number => ours.median / limit.median;
 
-/** Counts operations of one process for a while. `work` answers how many it did. */
+/** Counts operations of one process for a while. `work` returns the number of operations. */
 export async function round(pid: number, work: () => Promise<number>): Promise<Round> {
   const [cpu, started] = [cpuMicroseconds(pid), performance.now()];
   const operations = await work();
@@ -84,7 +84,7 @@ export const side = (rounds: readonly Round[]): Side => ({
   cpu: sample(rounds.map(({ cpu_us }) => cpu_us)),
 });
 
-/** Runs ours and the limit by turns, so that whatever else the machine does hits both; the first of each warms up and does not count. */
+/** Runs ours and the limit alternately, so that other load affects both; the first round of each is warm-up and not counted. */
 export async function byTurns(
   rounds: number,
   ours: () => Promise<Round>,

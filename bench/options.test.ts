@@ -7,7 +7,7 @@ const row = (name: string, more: Partial<Row> = {}): Row => ({ name, area: "api"
 const ALL = [row("a"), row("b"), row("slow", { only_full: true })];
 const namesOf = (...args: string[]): string[] => readOptions(args, ALL).rows.map(({ name }) => name);
 
-test("what takes long is measured when it is asked for, by its name or with everything", () => {
+test("measures slow rows only by name or with --full", () => {
   assert.deepEqual(namesOf(), ["a", "b"]);
   assert.deepEqual(namesOf("--full"), ["a", "b", "slow"]);
   assert.deepEqual(namesOf("--only", "slow", "--only", "a"), ["a", "slow"]);
@@ -15,7 +15,7 @@ test("what takes long is measured when it is asked for, by its name or with ever
   assert.throws(() => readOptions(["--skip", "c"], ALL), /no row is called c; known are a, b, slow/);
 });
 
-test("a comparison alone measures nothing; one with rows measures them first", () => {
+test("a comparison without rows measures nothing, with rows measures them first", () => {
   const read = (...args: string[]) => {
     const { rows, compare } = readOptions(args, ALL);
     return [rows.length, compare];
@@ -28,7 +28,7 @@ test("a comparison alone measures nothing; one with rows measures them first", (
   assert.deepEqual(read("--json"), [2, undefined]);
 });
 
-test("sizes of growth are read with their units, and must grow", () => {
+test("parses growth sizes with units and requires increasing order", () => {
   const read = (...args: string[]) => readOptions(args, ALL).growth;
   assert.deepEqual(read(), [10_000, 100_000]);
   assert.deepEqual(read("--full"), [10_000, 100_000, 1_000_000]);

@@ -2,14 +2,14 @@ import { parseArgs } from "node:util";
 import type { Row } from "./row.ts";
 
 export interface BenchOptions {
-  /** Rows to measure, in the order of the table; none: show what was measured before. */
+  /** Rows to measure, in the order of the table; empty: show earlier results. */
   rows: readonly Row[];
-  /** With what to compare: `latest`, `baseline` or a file. */
+  /** Results to compare with: `latest`, `baseline` or a file. */
   compare: string | undefined;
   json: boolean;
   out: string | undefined;
   profile: string | undefined;
-  /** Robots in the database, for the rows of growth. */
+  /** Robots in the database, for the growth rows. */
   growth: readonly number[];
   quick: boolean;
   write: boolean;
@@ -20,7 +20,7 @@ const GROWTH = [10_000, 100_000];
 const GROWTH_QUICK = [10_000, 20_000];
 const GROWTH_FULL = [10_000, 100_000, 1_000_000];
 
-/** Throws an Error with a message for whoever typed it. */
+/** Throws an Error with a message for the user. */
 export function readOptions(args: readonly string[], all: readonly Row[]): BenchOptions {
   const { values } = parseArgs({
     args: args.flatMap((arg, i) => (arg === "--compare" && (args[i + 1] ?? "--").startsWith("--") ? ["--compare", ""] : [arg])),
@@ -41,7 +41,7 @@ export function readOptions(args: readonly string[], all: readonly Row[]): Bench
   const { only, skip, full, growth, compare, out, profile, ...rest } = values;
   const unknown = [...(only ?? []), ...skip].filter((name) => !all.some((row) => row.name === name));
   if (unknown.length > 0) throw new Error(`no row is called ${unknown.join(", ")}; known are ${all.map(({ name }) => name).join(", ")}`);
-  // To look is quick; whoever wants to measure says what, or that it is to be written down.
+  // Showing results is the default; measuring needs a selection or --write.
   const only_looks = compare !== undefined && only === undefined && !full && !rest.write && !rest.quick && skip.length === 0;
   const wanted = (row: Row): boolean => (only === undefined ? full || row.only_full !== true : only.includes(row.name));
   return {

@@ -2,16 +2,16 @@ import { cells } from "./report.ts";
 import { describeMachine, type Measured, type Results } from "./results.ts";
 import { type Area, AREAS, type RowResult } from "./row.ts";
 
-/** Where the reason of a missed goal stands, below a heading with the name of its row. */
+/** Page with the reasons of missed goals, below headings with the row names. */
 export const REASONS_FILE = "docs/decisions/0023-speed-goals-missed.md";
 
-/** Rows whose reason that page gives: `### name`. */
+/** Rows with a reason on that page: `### name`. */
 export const reasonsIn = (page: string): ReadonlySet<string> =>
   new Set(Array.from(page.matchAll(/^### `?([a-z0-9-]+)`?$/gm), ([, name = ""]) => name));
 
 const HEAD = ["operation", "ours", "limit", "ratio", "goal", "", "CPU µs ours", "CPU µs limit"];
 
-/** The page of the documentation: missed goals first, then every line by area, with the machine, the days and the load. */
+/** Generates the documentation page: missed goals first, then every line by area, with machine, days and load. */
 export function pageOf(results: Results, reasons: ReadonlySet<string>): string {
   const areas = (Object.keys(AREAS) as Area[]).flatMap((area) => {
     const rows = Object.entries(results).filter(([, row]) => row.area === area);

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import type pg from "pg";
 import { cpuMicroseconds } from "./measure.ts";
 
-/** Microseconds of CPU that all processes of a PostgreSQL on this machine have used and that are still there. */
+/** CPU microseconds of all running processes of a PostgreSQL on this machine. */
 export async function postgresCpu(client: pg.Client): Promise<number> {
   const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
   const server = parentOf(rows[0]?.pid ?? 0);
@@ -10,7 +10,7 @@ export async function postgresCpu(client: pg.Client): Promise<number> {
   return own.reduce((sum, pid) => sum + cpuOf(Number(pid)), 0);
 }
 
-/** 0 when it has ended meanwhile. */
+/** Returns 0 if it has ended. */
 function cpuOf(pid: number): number {
   try {
     return cpuMicroseconds(pid);
@@ -21,7 +21,7 @@ function cpuOf(pid: number): number {
 
 function parentOf(pid: number): number {
   try {
-    // pid (name) state parent …; the name may hold anything
+    // pid (name) state parent …; the name may contain any characters
     return Number(readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ")[1]);
   } catch {
     return Number.NaN;

@@ -27,13 +27,13 @@ const measured = (ratio: number, more: Partial<Measured> = {}): Measured => ({
   ...more,
 });
 
-test("a table tells the spread and the verdict", () => {
+test("a table contains the spread and the verdict", () => {
   const table = tableOf({ "get-robot": measured(1.5) });
   assert.match(table, /get-robot +│ 15\.00 \(13\.50–18\.00\) µs +│ 10\.00 µs +│ 1\.50 +│ ≤ 1\.25 +│ MISSED/);
   assert.match(table, /of that the database +│ +│ 4\.00 µs/);
 });
 
-test("the page names machine, day and load, and says so when its figures mean little", () => {
+test("the page contains machine, day and load, and a warning for quick measurements", () => {
   const page = pageOf(
     {
       "get-robot": measured(1.2),
@@ -52,7 +52,7 @@ test("the page names machine, day and load, and says so when its figures mean li
   assert.doesNotMatch(pageOf({ "get-robot": measured(1.2) }, new Set()), /--quick`: their/);
 });
 
-test("missed goals stand first, each with its reason, then all rows by area", () => {
+test("lists missed goals with their reasons first, then all rows by area", () => {
   const results = { "b-row": measured(2, { area: "streams" }), "a-row": measured(3), fine: measured(1, { area: "links" }) };
   const page = pageOf(results, new Set(["b-row"]));
   const places = ["2 of 3.", "| `b-row` |", "| `a-row` |", "## API", "## Robots' links", "## Streams"].map((text) => page.indexOf(text));
@@ -68,18 +68,18 @@ test("missed goals stand first, each with its reason, then all rows by area", ()
 
 const root = path.resolve(import.meta.dirname, "..");
 
-test("the page of the documentation says what was measured last", async () => {
+test("the documentation page matches the latest results", async () => {
   const reasons = reasonsIn(await readFile(path.join(root, REASONS_FILE), "utf8"));
   const page = await readFile(path.join(root, "docs/reference/performance.md"), "utf8");
   assert.equal(page, pageOf(await readResults(LATEST), reasons), "npm run bench -- --write writes it");
 });
 
-test("every row of the page is one that the bench measures, in an area of its own", async () => {
+test("the bench measures every row of the page, in the same area", async () => {
   const latest = await readResults(LATEST);
   for (const [name, { area }] of Object.entries(latest)) assert.equal(ROWS.find((row) => row.name === name)?.area, area, name);
 });
 
-test("runs are kept with what was around them, and the oldest go", async () => {
+test("stores runs with their context and deletes the oldest", async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "bench-runs-"));
   try {
     const run = (minute: number): Run => ({
@@ -105,7 +105,7 @@ test("runs are kept with what was around them, and the oldest go", async () => {
   }
 });
 
-test("rows that were not measured again stay in a file of results; another file is refused", async () => {
+test("keeps rows that were not measured again in a results file, and rejects another file", async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "bench-results-"));
   try {
     const file = path.join(directory, "results.json");
@@ -121,7 +121,7 @@ test("rows that were not measured again stay in a file of results; another file 
   }
 });
 
-test("the floor of a POST is its whole transaction, in order", async () => {
+test("the floor of a POST is its complete transaction, in order", async () => {
   const statements = floorStatements({ org_id: "org_1", robot_ids: ["rob_1"], due_at: new Date(0) });
   const post = statements.find(({ name }) => name.includes("as POST does it"));
   assert.ok(post !== undefined);

@@ -3,7 +3,7 @@ import type { Sample } from "./measure.ts";
 import type { Results } from "./results.ts";
 import type { RowResult } from "./row.ts";
 
-/** 1.57 (1.00–1.63), with as many digits as say something. */
+/** 1.57 (1.00–1.63), with significant digits only. */
 function shown({ median, min, max }: Sample): string {
   const digits = median >= 1_000 ? 0 : median >= 100 ? 1 : 2;
   return min === max ? median.toFixed(digits) : `${median.toFixed(digits)} (${min.toFixed(digits)}–${max.toFixed(digits)})`;
@@ -20,7 +20,7 @@ const verdict = ({ met }: RowResult): string => (met === undefined ? "" : met ? 
 
 const HEAD = ["operation", "ours", "limit", "ratio", "goal", "", "CPU µs ours", "CPU µs limit"];
 
-/** One line of a table: its name, ours, limit, ratio, goal, verdict and the CPU of both. */
+/** One line of a table: name, ours, limit, ratio, goal, verdict and the CPU of both. */
 export const cells = (name: string, line: RowResult): string[] => [
   name,
   withUnit(line.ours, line.unit),
@@ -32,7 +32,7 @@ export const cells = (name: string, line: RowResult): string[] => [
   line.limit_cpu_us === undefined ? "" : shown(line.limit_cpu_us),
 ];
 
-/** For a terminal. */
+/** Formats results for a terminal. */
 export function tableOf(results: Results): string {
   const table = new Table({
     head: HEAD,

@@ -9,7 +9,7 @@ import { freePort } from "@robofleet/clock/testing/free-port";
 import { createClient, type Client } from "@robofleet/sdk";
 import { openAuthority } from "../packages/server/src/kernel/tls/own-authority.ts";
 
-/** Long: a busy machine makes a database slowly. */
+/** A generous timeout, because creating a database is slow on a busy machine. */
 const READY_TIMEOUT_MS = 180_000;
 const STOP_TIMEOUT_MS = 20_000;
 const root = path.resolve(import.meta.dirname, "..");
@@ -20,14 +20,14 @@ export interface Program {
   stop(): Promise<void>;
 }
 
-/** How a row wants the server. */
+/** How a row needs the server to be started. */
 export interface ServerOptions {
   tls?: boolean;
-  /** `collectGarbage` can be called. */
+  /** Enables `collectGarbage`. */
   collectable?: boolean;
 }
 
-/** Certificate of 127.0.0.1 as `--tls auto` makes it, for our server and for the limits. */
+/** Certificate of 127.0.0.1 as created by `--tls auto`, for our server and for the limits. */
 export interface Certificate {
   ca: string;
   ca_file: string;
@@ -35,29 +35,31 @@ export interface Certificate {
   key_file: string;
 }
 
-/** What the rows measure with: our server as its own process, its database, an org with a token. */
+/** The environment of a row: our server as a separate process, its database, an org with a token. */
 export interface Rig {
   readonly server: Program;
-  /** Fewer rounds and robots: to see that a row runs. */
+  /** Fewer rounds and robots, to check that a row works. */
   readonly quick: boolean;
-  /** Robots in the database, for rows that look at how work grows with them; the smallest first. */
+  /** Robots in the database, for the growth rows; smallest first. */
   readonly growth: readonly number[];
   readonly certificate: Certificate | undefined;
   api: Client;
   token: string;
   org_id: string;
   readonly database: { host: string; port: number; user: string; database: string };
-  /** Ends the server and starts it anew on the same data: its memory is that of a server that has just begun. */
+  /** Restarts the server on the same data, so that its memory is that of a fresh server. */
   restart(): Promise<void>;
-  /** Starts a program of bench/limits or bench/ours, named by its path without `.ts`. It is told its port, and the certificate when there is one. */
+  /**
+   * Starts a program of bench/limits or bench/ours, by its path without `.ts`. It receives its port, and the certificate if there is one.
+   */
   start(name: string, env?: Record<string, string>, options?: ServerOptions): Promise<Program>;
 }
 
 export interface RigOptions extends ServerOptions {
   quick: boolean;
-  /** Robots in the database, for rows that look at how work grows with them; the smallest first. */
+  /** Robots in the database, for the growth rows; smallest first. */
   growth: readonly number[];
-  /** Directory that the CPU profiles of the server and of what is started beside it are written to. */
+  /** Directory for CPU profiles of the server and the other programs. */
   profile: string | undefined;
 }
 
@@ -66,12 +68,12 @@ const LIMITS = [
   "token_burst=100000000",
   "link_accepts_per_second=0",
   "unauthenticated_links_max=20000",
-  // Neither is what a row is about, and each of them wakes a server that is to be idle.
+  // Not measured by any row, and each would wake a server that must be idle.
   "health_seconds=3600",
   "heartbeat_seconds=600",
 ];
 
-/** Starts the server on a temporary directory with an embedded database, fsync on; everything is gone afterwards. */
+/** Starts the server in a temporary directory with an embedded database with fsync; everything is deleted afterwards. */
 export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<void>): Promise<void> {
   const data = await mkdtemp(path.join(tmpdir(), "robofleet-bench-"));
   const programs = new Set<Program>();
@@ -126,10 +128,10 @@ export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<v
 }
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-/** A row may have several at a time. */
+/** A row may use several rigs. */
 const open_rigs = new Set<() => Promise<void>>();
 
-/** Broken off, the bench leaves nothing running and nothing behind. */
+/** An interrupted bench leaves no processes or files. */
 function breakOff(): void {
   const all = Array.from(open_rigs, (leave) => leave());
   open_rigs.clear();
@@ -141,7 +143,7 @@ async function clear(programs: ReadonlySet<Program>, data: string): Promise<void
   await rm(data, { recursive: true, force: true });
 }
 
-/** Seldom enough that a process with nothing to do comes to rest while it is profiled. */
+/** Rarely enough that an idle process stays idle while it is profiled. */
 const PROFILE_INTERVAL_US = 4_000;
 
 const profiled = ({ profile }: RigOptions, name: string): string[] =>
@@ -197,7 +199,7 @@ async function approveOrg(url: string, ca: string | undefined): Promise<{ token:
   return { token: data.token ?? "", org_id: org.id };
 }
 
-/** Where the embedded PostgreSQL listens, as its own pid file says (lines 4 and 5). */
+/** Address of the embedded PostgreSQL, from its pid file (lines 4 and 5). */
 async function databaseOf(data: string): Promise<Rig["database"]> {
   const lines = (await readFile(path.join(data, "postgres", "postmaster.pid"), "utf8")).split("\n");
   return { host: lines[4]?.trim() ?? "", port: Number(lines[3]), user: "robofleet", database: "robofleet" };

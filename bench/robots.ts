@@ -23,7 +23,7 @@ export interface BenchRobot {
   private_key: KeyObject;
 }
 
-/** Writes robots straight into the database: enrolling thousands is not what is measured. */
+/** Inserts robots directly into the database: enrollment is not measured. */
 export async function insertRobots(rig: Rig, count: number): Promise<BenchRobot[]> {
   const { data: site } = await rig.api.createSite({ body: { name: `site ${randomBytes(6).toString("hex")}` } });
   const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
@@ -52,13 +52,13 @@ export async function insertRobots(rig: Rig, count: number): Promise<BenchRobot[
   return robots;
 }
 
-/** A fleet of robots that nobody can be: they have no keys. `online`: as if they were connected to another server. */
+/** A fleet of robots without keys, which cannot connect. `online`: marked as connected to another server. */
 export async function insertFleet(rig: Rig, count: number, online: "online" | "offline" = "offline"): Promise<string> {
   const { data: site } = await rig.api.createSite({ body: { name: `site ${randomBytes(6).toString("hex")}` } });
   const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
   const client = new pg.Client(rig.database);
   await client.connect();
-  // Lives until its database ends.
+  // Exists until its database ends.
   if (online === "online") await standInNode(rig.database, "node_bench");
   await client.query(
     `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)
@@ -72,7 +72,7 @@ export async function insertFleet(rig: Rig, count: number, online: "online" | "o
   return fleet.id;
 }
 
-/** A release whose artifact is there, as far as the server knows. */
+/** A release whose artifact is marked as stored. */
 export async function insertRelease(rig: Rig): Promise<string> {
   const { data } = await rig.api.createRelease({
     body: { tag: randomBytes(6).toString("hex"), kind: "app_bundle", artifact_sha256: randomBytes(32).toString("hex"), artifact_size: 1 },
@@ -86,16 +86,13 @@ export async function insertRelease(rig: Rig): Promise<string> {
 
 const WELCOME_TIMEOUT_MS = 30_000;
 
-/** What a robot needs to know of the server that it connects to. */
+/** Connection settings of a robot. */
 export interface Server {
   url: string;
   ca?: string | undefined;
 }
 
-/**
- * Opens a robot's link and answers once it was told so: by the welcome, or by what it is to look like, which comes when
- * its presence is stored.
- */
+/** Opens a robot's link and resolves after the welcome message, or after the desired state, which is sent once its presence is stored. */
 export function connectRobot(
   { url, ca }: Server,
   robot: BenchRobot,
@@ -140,7 +137,7 @@ export const hello = (robot: BenchRobot, challenge: LinkChallenge) => ({
   generation: 0,
 });
 
-/** Does `work` for each item, so many at a time. */
+/** Runs `work` for each item with limited concurrency. */
 export async function concurrently<T, R>(items: readonly T[], at_a_time: number, work: (item: T, i: number) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
   let next = 0;

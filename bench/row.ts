@@ -1,7 +1,7 @@
 import type { Sample } from "./measure.ts";
 import type { Rig, ServerOptions } from "./rig.ts";
 
-/** Parts of the product, in the order in which the page tells of them. */
+/** Areas of the product, in the order of the page. */
 export const AREAS = {
   api: "API",
   links: "Robots' links",
@@ -15,23 +15,23 @@ export const AREAS = {
 } as const;
 export type Area = keyof typeof AREAS;
 
-/** What a line of the table tells. */
+/** A line of the table. */
 export interface RowResult {
-  /** Names a line below the first, which is about the row as a whole. */
+  /** Name of a line below the first, which is the row's total. */
   part?: string;
-  /** Absent in lines that only tell what the limit takes. */
+  /** Absent in lines that only measure the limit. */
   ours?: Sample;
   limit?: Sample;
   unit: string;
-  /** The figure that the goal is about: ours ÷ limit unless `figure` says otherwise. */
+  /** The figure that the goal refers to: ours ÷ limit unless `figure` is set. */
   ratio?: number;
   figure?: string;
-  /** Absent in lines that tell where the time goes. */
+  /** Absent in lines of a breakdown. */
   goal?: string;
   met?: boolean;
-  /** Of what runs are compared by: the ratio, or what ours takes where nothing stands beside it. Absent: less is better. */
+  /** For comparing runs by the ratio, or by our figure without a limit. Absent: less is better. */
   more_is_better?: true;
-  /** CPU of the measured process per operation, where operations are counted. */
+  /** CPU of the measured process per operation, if operations are counted. */
   ours_cpu_us?: Sample;
   limit_cpu_us?: Sample;
 }
@@ -39,11 +39,11 @@ export interface RowResult {
 export interface Row {
   name: string;
   area: Area;
-  /** What is done, and what the limit beside it does. */
+  /** What is measured, and what the limit does. */
   about: string;
   server?: ServerOptions;
-  /** Takes so long that only `--full` and `--only` measure it. */
+  /** Slow: measured only with `--full` or `--only`. */
   only_full?: true;
-  /** One line, or several of which the first is the row's and the others its parts. */
+  /** One line, or several: the first is the row's total and the others its parts. */
   run(rig: Rig): Promise<RowResult | readonly RowResult[]>;
 }

@@ -3,11 +3,11 @@ import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { type Machine, type Results, rounded } from "./results.ts";
 
-/** One run of the bench, as it is kept. `rows` are those that it measured, and no others. */
+/** A stored run of the bench. `rows` contains only the rows that it measured. */
 export interface Run {
   begun_at: string;
   ended_at: string;
-  /** Short hash of the commit, with `+` when files were changed since; "unknown" outside of a repository. */
+  /** Short hash of the commit, with `+` if files were changed since; "unknown" outside a repository. */
   commit: string;
   machine: Machine;
   /** Load averages of the last 1, 5 and 15 minutes. */
@@ -17,10 +17,10 @@ export interface Run {
 }
 
 export const RUNS = path.join(import.meta.dirname, "results", "runs");
-/** The oldest go. */
+/** Maximum stored runs; the oldest are deleted. */
 export const RUNS_KEPT = 20;
 
-/** Writes a run beside the earlier ones, and lets the oldest go. Answers its file. */
+/** Stores a run and deletes the oldest ones. Returns its file. */
 export async function keepRun(run: Run, directory = RUNS, kept = RUNS_KEPT): Promise<string> {
   await mkdir(directory, { recursive: true });
   const file = path.join(directory, `${run.begun_at.slice(0, 16).replaceAll(":", "")}-${run.commit.replace("+", "")}.json`);
@@ -30,7 +30,7 @@ export async function keepRun(run: Run, directory = RUNS, kept = RUNS_KEPT): Pro
   return file;
 }
 
-/** Files of the runs that are kept, the oldest first. */
+/** Files of the stored runs, oldest first. */
 export async function listRuns(directory = RUNS): Promise<string[]> {
   const names = await readdir(directory).catch(() => []);
   return names

@@ -8,13 +8,13 @@ const COLLECTIONS = 3;
 const SETTLE_MS = 1_000;
 
 export interface Settled {
-  /** Bytes that the process has in memory. */
+  /** Resident memory of the process in bytes. */
   resident: number;
-  /** Bytes of its objects and buffers. */
+  /** Size of its objects and buffers in bytes. */
   objects: number;
 }
 
-/** What is left when a process has nothing to do and no garbage. It was started `collectable`. */
+/** Memory of an idle process after garbage collection. It was started `collectable`. */
 export async function settled({ pid }: Program): Promise<Settled> {
   for (let i = 0; i < COLLECTIONS; i += 1) {
     await atRest(pid);

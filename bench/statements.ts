@@ -1,14 +1,14 @@
 import type { Db } from "../packages/server/src/kernel/db.ts";
 import type { Statement } from "../packages/server/src/kernel/sql.ts";
 
-/** What the `pg` driver takes. */
+/** A query as accepted by the `pg` driver. */
 export interface BareQuery {
   name?: string;
   text: string;
   values: unknown[];
 }
 
-/** A database that only takes down what it is sent. */
+/** A database that records statements instead of running them. */
 function recorder(): { db: Db; sent: BareQuery[] } {
   const sent: BareQuery[] = [];
   const take =
@@ -39,17 +39,17 @@ function recorder(): { db: Db; sent: BareQuery[] } {
   return { db, sent };
 }
 
-/** The statements that stores send, in their order and without sending them: for a limit that does the same work in the database by the bare driver. */
+/** The statements that stores send, in order and without sending them, so that a limit can run the same statements with the bare driver. */
 export async function statementsOf(work: (db: Db) => Promise<unknown>): Promise<BareQuery[]> {
   const { db, sent } = recorder();
   await work(db);
   return sent;
 }
 
-/** The first of them, at once. */
+/** Returns the first of them immediately. */
 export function statementOf(work: (db: Db) => Promise<unknown>): BareQuery {
   const { db, sent } = recorder();
-  work(db).catch(() => {}); // the answer is not what it expects
+  work(db).catch(() => {}); // the recorder's empty result is not what the caller expects
   const [first] = sent;
   if (first === undefined) throw new Error("nothing was sent");
   return first;

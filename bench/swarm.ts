@@ -6,11 +6,11 @@ import type { Rig } from "./rig.ts";
 
 const TIMEOUT_MS = 600_000;
 
-/** Looks until it is so. */
+/** Polls until the condition is true. */
 export const waitFor = async (what: string, look: () => Promise<boolean>): Promise<void> =>
   void (await until(what, look, { deadline_ms: TIMEOUT_MS, poll_ms: 50 }));
 
-/** `robofleet swarm` in a fleet of its own, its robots other ones for each seed; answers when all are online. Whoever starts it ends it. */
+/** Starts `robofleet swarm` in a new fleet, with different robots for each seed; resolves when all are online. The caller ends it. */
 export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ fleet_id: string; child: ChildProcess }> {
   const { data: site } = await rig.api.createSite({ body: { name: `swarm ${seed}` } });
   const { data: fleet } = await rig.api.createFleet({ body: { name: "swarm", site_id: site.id } });
@@ -26,7 +26,7 @@ export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ 
   return { fleet_id: fleet.id, child };
 }
 
-/** A release with an artifact of random bytes, by its id. */
+/** Creates a release with an artifact of random bytes; returns its id. */
 export async function pushRelease(rig: Rig, artifact_bytes: number): Promise<string> {
   const bytes = randomBytes(artifact_bytes);
   const { data } = await rig.api.createRelease({

@@ -1,4 +1,4 @@
-/** A robot with a camera, and a source of the same frames for the relay beside it; started by the camera row as a process of its own. */
+/** A robot with a camera, and a source of the same frames for the comparison relay; the camera row starts it as a separate process. */
 import { createPrivateKey } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Channel, ChannelTable, dataMessage, decodeFrame, encodeFrame, FrameType, SendQueue } from "@robofleet/protocol/link";
@@ -8,7 +8,7 @@ import { connectRobot } from "../robots.ts";
 export type CameraOrder =
   | { do: "robot"; url: string; robot_id: string; private_key: string }
   | { do: "source"; url: string }
-  /** To both kinds of viewers, one after the other frame at this rate. */
+  /** Sends to both kinds of viewers in turn, at this frame rate. */
   | { do: "send"; to: "robot" | "source"; frames: number; bytes: number; fps: number };
 
 const channels = new Set<Channel>();

@@ -1,4 +1,4 @@
-/** WebSockets that only stay open, thousands in a process: told how many to which address, it says when all are. */
+/** Idle WebSockets, thousands per process: receives their number and address, and reports when all are open. */
 import { WebSocket } from "ws";
 import { concurrently } from "../robots.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Robots that only listen, thousands in a process, started by the fan-out row. They read bytes and take nothing apart, so that
- * both servers are read by the same.
+ * Robots that only listen, thousands per process, started by the fan-out row. They count bytes without parsing, so that both servers have
+ * the same reader.
  */
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import net from "node:net";
@@ -8,7 +8,7 @@ import { CONTROL_CHANNEL, encodeFrame, FrameType, LINK_SUBPROTOCOL } from "@robo
 import { LINK_PATH } from "@robofleet/protocol/paths";
 import { type BenchRobot, concurrently, hello } from "../robots.ts";
 
-/** What the row asks: to open links, and to say when so many bytes have come over all links to that port. */
+/** Orders from the row: open links, or report when this many bytes have arrived over all links to that port. */
 export type Order = { do: "open"; port: number; count: number; speak: boolean } | { do: "await"; port: number; bytes: number };
 
 const AT_A_TIME = 20;
@@ -16,7 +16,7 @@ const NONCE = /"nonce":"([^"]+)"/;
 const { privateKey: private_key } = generateKeyPairSync("ed25519");
 const received = new Map<number, { bytes: number; wanted: number }>();
 
-/** Resolves when the link is open: after the upgrade, or after the welcome where there is a handshake. */
+/** Resolves when the link is open: after the upgrade, or after the welcome message if there is a handshake. */
 function open(port: number, speak: boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     const robot: BenchRobot = { id: `rob_${randomBytes(13).toString("hex")}`, private_key };
@@ -43,7 +43,7 @@ function open(port: number, speak: boolean): Promise<void> {
   });
 }
 
-/** A client's frame must be masked; a mask of zeros leaves it as it is. */
+/** A client's frame must be masked; a mask of zeros leaves it unchanged. */
 function masked(message: unknown): Buffer {
   const headroom = 8;
   const bytes = encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)), 0, headroom);

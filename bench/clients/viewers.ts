@@ -1,12 +1,12 @@
-/** Viewers of a camera, hundreds in a process: they count bytes and take nothing apart, so that both servers are read by the same. */
+/** Viewers of a camera, hundreds per process: they count bytes without parsing, so that both servers have the same reader. */
 import { randomBytes } from "node:crypto";
 import net from "node:net";
 
 export type ViewersOrder =
-  /** `stuck` ones read the answer to their upgrade and then nothing. */
+  /** `stuck` viewers read the response to their upgrade and then nothing. */
   { do: "open"; url: string; count: number; stuck: number } | { do: "bytes" } | { do: "close" };
 
-/** A pong, masked by zeros. The server ends who is silent for long, and these do not read its pings. */
+/** A pong, masked with zeros. The server closes silent connections, and these clients do not read its pings. */
 const PONG = Buffer.from([0x8a, 0x80, 0, 0, 0, 0]);
 const PONG_EVERY_MS = 10_000;
 

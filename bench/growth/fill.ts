@@ -3,15 +3,15 @@ import { pack } from "../../packages/server/src/features/logs/codec.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import type { Rig } from "../rig.ts";
 
-/** What there are few of, however large the org: they stand among the others at equal distances. */
+/** The number of rare objects, however large the org; they are evenly distributed. */
 export const RARE = 100;
 export const ROBOTS_OF_FLEET = 50;
 export const ROBOTS_OF_SITE = 100;
 const DAYS = 20;
-/** Batches of one robot that logs much. */
+/** Batches of one robot with many logs. */
 const BATCHES_OF_LOUD = 400;
 
-/** Ids that the probes ask about: in the middle, so that none of them is where lists begin. */
+/** Ids that the probes use: from the middle, not from the start of lists. */
 export interface Filled {
   robots: number;
   fleet: string;
@@ -23,7 +23,7 @@ export interface Filled {
   deployment: string;
 }
 
-/** `prefix_` and what an id made at that time looks like; `n` tells those of a millisecond apart. */
+/** Generates `prefix_` and an id of that time; `n` distinguishes ids of one millisecond. */
 const FUNCTIONS = `
   create function bench_id(prefix text, n bigint) returns text immutable parallel safe language sql
     return prefix || '_' || lpad(n::text, 26, '0');
@@ -31,14 +31,14 @@ const FUNCTIONS = `
     return prefix || '_' || (select string_agg(substr('0123456789abcdefghjkmnpqrstvwxyz', ((ms >> (5 * (9 - i))) & 31)::int + 1, 1), '' order by i)
       from (select (extract(epoch from at) * 1000)::bigint as ms) t, generate_series(0, 9) i) || lpad(n::text, 16, '0');`;
 
-/** `$1` is the org, `$2` the number of robots; where there is no `$2`, `$1` is that. */
+/** `$1` is the org and `$2` the number of robots; without `$2`, `$1` is the number. */
 const FILL: readonly string[] = [
   `insert into site (org_id, id, name, created_at, updated_at)
    select $1, bench_id('site', n), 'site ' || n, now(), now() from generate_series(0, $2::int / ${ROBOTS_OF_SITE} - 1) n`,
   `insert into fleet (org_id, id, site_id, name, created_at, updated_at)
    select $1, bench_id('fleet', n), bench_id('site', n * ${ROBOTS_OF_FLEET} / ${ROBOTS_OF_SITE}), 'fleet ' || n, now(), now()
    from generate_series(0, $2::int / ${ROBOTS_OF_FLEET} - 1) n`,
-  // Each hundredth of them has one that never came, one that is gone, and one that is labelled unlike the others.
+  // Every hundredth fleet has a robot that never connected, one that is decommissioned, and one with a rare label.
   `insert into robot (org_id, id, name, site_id, fleet_id, labels, public_key, kinds, node_id, node_epoch, connected_at, last_seen_at, decommissioned_at, created_at, updated_at)
    select $1, bench_id('rob', n), 'robot-' || lpad(((n * 7919::bigint) % 1000003)::text, 7, '0'), bench_id('site', n / ${ROBOTS_OF_SITE}), bench_id('fleet', n / ${ROBOTS_OF_FLEET}),
      jsonb_build_object('zone', case when n % ($2::int / ${RARE}) = 5 then 'rare' else 'z' || n % 50 end, 'model', 'm' || n % 4), decode(md5(n::text) || md5(n::text || 'b'), 'hex'), '["app_bundle"]',
@@ -81,7 +81,7 @@ const FILL: readonly string[] = [
    select $1, bench_id_at('dep', at, n), 'release', case when n % 2 = 0 then 'robot' else 'fleet' end, case when n % 2 = 0 then bench_id('rob', n) end, case when n % 2 = 1 then bench_id('fleet', n / 20) end,
      bench_id('rel', n), 'main', case when n % ($2::int / 10 / ${RARE}) = 3 then 'failed' else 'applied' end, at, at, 1, at, '{"type":"user","id":"usr_bench","name":"bench"}', at, at
    from (select n, now() - interval '${DAYS} days' * (1 - n::float8 / ($2::int / 10)) as at from generate_series(0, $2::int / 10 - 1) n) deployments`,
-  // One to every robot, and one whose targets wait until tomorrow, each robot of its own.
+  // One deployment to every robot, and one whose targets wait until tomorrow.
   `insert into deployment (org_id, id, kind, target_kind, fleet_id, release_id, app, status, fan_out_at, fan_out_done_at, count_total, finished_at, created_by, created_at, updated_at)
    values ($1, 'dep_all', 'release', 'fleet', bench_id('fleet', 0), bench_id('rel', 1), 'main', 'applied', now(), now(), $2::int, now(), '{"type":"user","id":"usr_bench","name":"bench"}', now(), now()),
      ($1, 'dep_waits', 'release', 'fleet', bench_id('fleet', 0), bench_id('rel', 1), 'main', 'in_progress', now(), now(), $2::int, null, '{"type":"user","id":"usr_bench","name":"bench"}', now(), now())`,
@@ -107,12 +107,12 @@ const LOGS = [
    from (select n, now() - interval '2 hours' + n * interval '10 s' as at from generate_series(0, ${BATCHES_OF_LOUD}) n) batches`,
 ];
 
-/** Writes an org of so many robots into the rig's database, with what a month of them leaves there. Those online are at `node_bench`. */
+/** Fills the rig's database with an org of this many robots and their data of one month. Online robots are on `node_bench`. */
 export async function fill({ database, org_id }: Rig, robots: number): Promise<Filled> {
   const client = new pg.Client(database);
   await client.connect();
   try {
-    // Keys that refer to rows are right as they are made; to look each of them up takes most of the time.
+    // The keys refer to existing rows by construction; checking them takes most of the time.
     await client.query("set session_replication_role = replica; set synchronous_commit = off; set maintenance_work_mem = '512MB'");
     await client.query(FUNCTIONS);
     for (const statement of FILL) {

@@ -9,26 +9,26 @@ import { listDue } from "../../packages/server/src/features/deployments/store/de
 import { listClaimable } from "../../packages/server/src/features/deployments/store/targets.ts";
 import type { Filled } from "./fill.ts";
 
-/** A list as a client asks for it: its first page, and one in the middle. */
+/** A list as requested by a client: its first page, and one in the middle. */
 export interface ListProbe {
   name: string;
   /** Path and filters, without `limit` and `cursor`. */
   path(filled: Filled): string;
-  /** Where the deep page starts: behind the row at this place of the table. Absent: so many pages are gone through. */
+  /** Table in which the deep page starts after the middle row. Absent: pages are followed instead. */
   table?: string;
-  /** Rows of a page, where it is not PAGE_ROWS. */
+  /** Rows per page, if not PAGE_ROWS. */
   rows?: number;
 }
 
 const list = (name: string, path: string, table: string): ListProbe => ({ name, path: () => path, table });
 const robots = (filter: string): ListProbe => list(filter === "" ? "robots" : `robots?${filter}`, `/api/robots?${filter}`, "robot");
-/** The filter is an id, shown by a word. */
+/** A list filtered by an id, shown by a name. */
 const robotsOf = (filter: string, of: (filled: Filled) => string): ListProbe => ({
   ...robots(filter),
   path: (filled) => `/api/robots?${filter}=${of(filled)}`,
 });
 
-/** Every list that grows with the robots. What is rare is as rare in any org: some hundred among however many. */
+/** Every list that grows with the robots. Rare objects are equally rare in any org: a few hundred. */
 export const LISTS: readonly ListProbe[] = [
   robots(""),
   robots("sort=name"),
@@ -90,16 +90,16 @@ export const LISTS: readonly ListProbe[] = [
   { name: "a fleet's log", path: ({ fleet }) => `/api/fleets/${fleet}/logs?` },
 ];
 
-/** To the minute, so that all sizes are asked the same. */
+/** Rounded to the minute, so that all sizes get the same request. */
 function hoursAgo(hours: number): string {
   const at = new Date(Math.floor(Date.now() / 60_000) * 60_000 - hours * 3_600_000);
   return at.toISOString();
 }
 
-/** Work of the server's own, across orgs. */
+/** Internal work of the server, across orgs. */
 export interface WorkProbe {
   name: string;
-  /** Before each time; does not count. */
+  /** Runs before each measurement; not counted. */
   prepare?(db: Db, filled: Filled): Promise<unknown>;
   work(db: Db): Promise<unknown>;
 }
@@ -110,7 +110,7 @@ const LOG_DAYS = 30;
 const SELF = { id: "node_other", epoch: 1 };
 const quiet = createLog({ level: "error" });
 
-/** A day of long ago with a batch of each tenth robot. */
+/** A partition of an old day with a batch of every tenth robot. */
 async function makeOldDay(db: Db, { robots }: Filled): Promise<void> {
   await db.run(sql`create table log_batch_20200101 (like log_batch including all)`);
   await db.run(sql`

@@ -1,7 +1,7 @@
 /**
- * The limit of letting a robot in: an upgrade answered by node:http itself and the messages of the link written and read as
- * plain bytes. With DATABASE it also does what letting in is for, by the bare driver: the robot's identity, its signature,
- * presence and timeline in one transaction, what it is to look like.
+ * The limit of admitting a robot: an upgrade by bare node:http, with the link's messages read and written as plain bytes. With DATABASE it
+ * also performs the database work with the bare driver: identity, signature, presence and timeline in one transaction, and the desired
+ * state.
  */
 import { createHash, createPublicKey, randomBytes, verify } from "node:crypto";
 import type { Duplex } from "node:stream";
@@ -101,7 +101,7 @@ function send(socket: Duplex, message: unknown): void {
   socket.write(bytes);
 }
 
-/** The hello is one frame, and comes in one piece over loopback. */
+/** The hello is one frame, and arrives in one piece over loopback. */
 function unmasked(bytes: Buffer): Buffer {
   const start = (((bytes[1] ?? 0) & 0x7f) > SHORT_MAX ? 4 : 2) + MASK_BYTES;
   const payload = bytes.subarray(start);

@@ -1,4 +1,4 @@
-/** The limit of downloads: the same bytes for everybody, by node:http, with nobody asked who they are. */
+/** The limit of downloads: the same bytes by node:http without authentication. */
 import { randomBytes } from "node:crypto";
 import { listener } from "../listener.ts";
 

@@ -1,4 +1,4 @@
-/** The limit of showing a camera to many: whatever comes at /source is sent to everybody at any other path, as fast as it comes. */
+/** The limit of showing a camera to many viewers: data received at /source is sent immediately to all connections at other paths. */
 import { type WebSocket, WebSocketServer } from "ws";
 import { listener } from "../listener.ts";
 

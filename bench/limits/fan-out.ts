@@ -1,4 +1,4 @@
-/** The limit of telling every robot something: the same bytes, framed before, written to each socket. `GET /send?bytes=N` */
+/** The limit of a message to every robot: the same bytes, already framed, written to each socket. `GET /send?bytes=N` */
 import type { Duplex } from "node:stream";
 import { listener } from "../listener.ts";
 

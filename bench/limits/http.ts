@@ -1,6 +1,6 @@
 /**
- * The limit of an HTTP route: node:http and one prepared statement that finds the token and does the route's work, with
- * nothing checked and nothing counted. What our server takes on top is the price of everything else that it does.
+ * The limit of an HTTP route: node:http and one prepared statement that finds the token and does the route's work, without validation and
+ * rate limits. The difference to our server is the cost of everything else.
  */
 import { hash, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
@@ -12,12 +12,12 @@ const database = JSON.parse(process.env.DATABASE ?? "{}") as Record<string, neve
 const pool = new Pool({ ...database, max: 10 });
 const bearer = (header: string | undefined): Buffer => hash("sha256", header?.slice(7) ?? "", "buffer");
 
-/** The server's own statement, with the token's org in place of the parameter: the limit does the same work in the database. */
+/** Wraps the server's own statement with the token's org as a parameter, so that the limit does the same database work. */
 function withToken(statement: { text: string }): string {
   return `select own.* from credential c cross join lateral (${statement.text.replaceAll("$1", "c.org_id")}) own where c.hash = $1 and c.revoked_at is null`;
 }
 
-/** Answers the statement instead of running it. */
+/** Returns the statement instead of running it. */
 const capture = { maybe: (statement: unknown) => statement, many: (statement: unknown) => statement } as unknown as Parameters<
   typeof findRobot
 >[0];

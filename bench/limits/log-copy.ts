@@ -1,4 +1,4 @@
-/** The limit of taking logs: JSON.parse of each batch and one COPY of its bytes into a table. */
+/** The limit of log ingestion: JSON.parse of each batch and one COPY of its bytes into a table. */
 import { createServer } from "node:http";
 import pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";

@@ -14,28 +14,28 @@ import { insertSite } from "../../packages/server/src/features/sites/store.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { type BareQuery, statementsOf } from "../statements.ts";
 
-/** What the statements are about. */
+/** The objects that the statements use. */
 export interface FloorContext {
   org_id: string;
   robot_ids: readonly string[];
-  /** A time by which what is in the tables is due. */
+  /** A time at which the rows are due. */
   due_at: Date;
 }
 
-/** Something that the product does in its database: the statements of its stores, in the transaction that they are in. */
+/** A database operation of the product: the statements of its stores, in their transaction. */
 export interface FloorStatement {
   name: string;
   /** Work across orgs, without row-level security. */
   system?: true;
-  /** Nothing that the product does by itself. */
+  /** Not an operation that the product performs on its own. */
   limit_only?: true;
-  /** May be sent again with the same parameters. */
+  /** Can be repeated with the same parameters. */
   repeatable?: true;
   /** `n` counts up and never repeats. */
   work(db: Db, n: number): Promise<unknown>;
 }
 
-/** The library: what the routes and loops of the product cost in the database alone. */
+/** The operations: the database cost of the product's routes and loops. */
 export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): FloorStatement[] {
   const caller: Caller = {
     org_id,
@@ -99,10 +99,10 @@ function audit(db: Db, { org_id, actor, token_id }: Caller): Promise<void> {
   });
 }
 
-/** The same bytes each time: compressing them is not the database's part. */
+/** The same bytes each time, because compression is not the database's work. */
 const PACKED = pack(recordsFrom(1));
 
-/** The `nth` flush of a robot; what came before it is where its position is. */
+/** The `nth` flush of a robot, positioned after the previous ones. */
 function storeLogs(db: Db, org_id: string, robot_id: string, nth: number): Promise<number> {
   const at = new Date();
   return insertBatch(db, {
@@ -120,11 +120,11 @@ function storeLogs(db: Db, org_id: string, robot_id: string, nth: number): Promi
   });
 }
 
-/** Sends what was taken down, one after the other, over one connection: prepared, by the bare driver. */
+/** Sends the recorded statements sequentially over one connection: prepared, with the bare driver. */
 export async function sendBare(client: pg.Client, queries: readonly (readonly BareQuery[])[]): Promise<void> {
   for (const one of queries) for (const query of one) await client.query(query.name === undefined ? query.text : query);
 }
 
-/** The queries of so many repetitions, ready to be sent. */
+/** The queries of this many repetitions, ready to be sent. */
 export const bareQueries = (statement: FloorStatement, from: number, count: number): Promise<BareQuery[][]> =>
   Promise.all(Array.from({ length: count }, (_, i) => statementsOf((db) => statement.work(db, from + i))));

@@ -9,10 +9,10 @@ import type { BareQuery } from "../statements.ts";
 
 const run = promisify(execFile);
 
-/** PostgreSQL's own measuring program, where Debian puts it. */
+/** Path of pgbench, PostgreSQL's benchmark program, in Debian packages. */
 const findPgbench = (): string | undefined => globSync("/usr/lib/postgresql/*/bin/pgbench").toSorted().at(-1);
 
-/** pgbench takes parameters as text, and knows no null. */
+/** pgbench takes parameters as text and does not support null. */
 function textOf(value: unknown): string {
   if (value instanceof Date) return value.toISOString();
   if (Array.isArray(value)) return `{${value.map((item) => JSON.stringify(item)).join(",")}}`;
@@ -20,7 +20,7 @@ function textOf(value: unknown): string {
   throw new Error("pgbench cannot be given this parameter");
 }
 
-/** Microseconds of one repetition without Node.js: sent by a program in C, prepared, one after the other. Undefined when pgbench is not installed. */
+/** Microseconds of one repetition without Node.js: prepared statements sent sequentially by pgbench. Undefined if it is not installed. */
 export async function pgbench(database: Rig["database"], queries: readonly BareQuery[], repetitions: number): Promise<number | undefined> {
   const program = findPgbench();
   if (program === undefined) return undefined;

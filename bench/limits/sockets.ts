@@ -1,9 +1,9 @@
-/** The limits of the robots' link: a WebSocket that is accepted and held, and a TCP socket that is read and nothing more (TCP_PORT). */
+/** The limits of the robots' link: an accepted idle WebSocket, and a TCP socket that is only read (TCP_PORT). */
 import net from "node:net";
 import { WebSocketServer } from "ws";
 import { listener } from "../listener.ts";
 
-/** Packets that come close together are read at once: what a read costs is told by how many there were. */
+/** Packets that arrive close to each other are read in one call, so the number of reads is reported. */
 let reads = 0;
 const http = listener((_, response) => response.end(JSON.stringify({ reads })));
 const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });

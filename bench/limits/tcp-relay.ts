@@ -1,4 +1,4 @@
-/** Carries every TCP connection on to TARGET_PORT and does nothing else. Answers the port that it listens on. */
+/** Relays every TCP connection to TARGET_PORT. Returns the port that it listens on. */
 import net from "node:net";
 import { listener } from "../listener.ts";
 

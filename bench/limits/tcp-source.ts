@@ -1,4 +1,4 @@
-/** What stands at the end of a tunnel: it sends as many bytes as it is asked for (`send N`), or answers when it has as many (`take N`). */
+/** The far end of a tunnel: sends the requested number of bytes (`send N`), or responds after receiving that many (`take N`). */
 import net from "node:net";
 import { listener } from "../listener.ts";
 

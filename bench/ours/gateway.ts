@@ -1,7 +1,6 @@
 /**
- * The server's link without the server: no database behind it, everybody who completes the handshake is let in. Shows what of
- * letting a robot in is the link, and how fast messages leave. `GET /send?bytes=N` sends a message whose frame is of so many
- * bytes to each robot.
+ * The server's link without the server: no database, and every completed handshake is admitted. Shows the link's share of admitting a
+ * robot, and how fast messages are sent. `GET /send?bytes=N` sends a message with a frame of that size to each robot.
  */
 import { idleActivity, idSource, systemClock } from "@robofleet/clock";
 import { FRAME_HEADER_BYTES, type ServerMessage } from "@robofleet/protocol/link";
@@ -33,7 +32,7 @@ const gateway = new Gateway({
   }),
 });
 
-/** What a robot is told when something is deployed to it, filled up to a length. */
+/** A deployment message, padded to a length. */
 function messageOf(bytes: number): ServerMessage {
   const manifest = (filling: string): ServerMessage => ({
     type: "desired",

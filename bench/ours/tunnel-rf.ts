@@ -1,4 +1,4 @@
-/** `rf robots forward` of one port of a robot, without its command line. Answers the port of this machine. */
+/** `rf robots forward` of one port of a robot, without its command line. Returns the local port. */
 import { createClient } from "@robofleet/sdk";
 import { Forwarder } from "../../packages/cli/src/forward/forwarder.ts";
 import { listener } from "../listener.ts";

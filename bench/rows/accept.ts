@@ -6,17 +6,17 @@ import type { Program, Rig } from "../rig.ts";
 import { type BenchRobot, concurrently, connectRobot, insertRobots } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
 
-/** Connections of a round, and how many are on their way at a time. */
+/** Connections of a round, and how many are opened concurrently. */
 const LINKS = 400;
 const AT_A_TIME = 16;
 const ROUNDS = 7;
-/** Rounds that do not count: code that runs once for each robot is slow for the first thousand. */
+/** Warm-up rounds, because per-robot code is slow for the first thousand robots. */
 const WARM_UP = 3;
 const VERIFICATIONS = 2_000;
 
 type Until = "welcome" | "desired";
 
-/** CPU and time of the server for each robot that comes in, what follows the last one included. The robots leave outside of the count. */
+/** CPU and time of the server per connecting robot, including follow-up work after the last one. Disconnects are not counted. */
 async function comeIn(rig: Rig, program: Program, robots: readonly BenchRobot[], until: Until): Promise<Round> {
   const server = { url: program.url, ca: rig.certificate?.ca };
   await atRest(program.pid);
@@ -29,7 +29,7 @@ async function comeIn(rig: Rig, program: Program, robots: readonly BenchRobot[],
   return { wall_us: (wall_ms * 1_000) / robots.length, cpu_us };
 }
 
-/** What it takes to check one signature, as it is done for each robot. */
+/** Cost of verifying one signature, as for each robot. */
 function verification(): Sample {
   const { publicKey, privateKey } = generateKeyPairSync("ed25519");
   const public_key = Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url");
@@ -86,7 +86,7 @@ async function compare(rig: Rig, goal: number): Promise<RowResult[]> {
   ];
 }
 
-/** Compared by CPU: the other end of each handshake runs on the same machine and takes as much as this one. */
+/** Compared by CPU: the clients run on the same machine and use as much. */
 function line(part: string, ours: Side, limit: Side, goal: number): RowResult {
   const ratio = ratioOf(ours.cpu, limit.cpu);
   return { part, ours: ours.cpu, limit: limit.cpu, unit: "µs CPU", ratio, goal: `≤ ${goal}`, met: ratio <= goal };
@@ -95,15 +95,14 @@ function line(part: string, ours: Side, limit: Side, goal: number): RowResult {
 export const acceptPlain: Row = {
   name: "agent-accept-plain",
   area: "links",
-  about:
-    "a robot let in, its signature and its row in the database included; beside it an upgrade by bare node:http and bare pg that do the same",
+  about: "admitting a robot, including its signature and database row; compared with bare node:http and bare pg doing the same",
   run: (rig) => compare(rig, 1.2),
 };
 
 export const acceptTls: Row = {
   name: "agent-accept-tls",
   area: "links",
-  about: "the same over TLS, a full handshake each time; beside it bare node:tls",
+  about: "the same over TLS with a full handshake each time; compared with bare node:tls",
   server: { tls: true },
   run: (rig) => compare(rig, 1.1),
 };

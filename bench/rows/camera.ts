@@ -13,11 +13,11 @@ import type { Row, RowResult } from "../row.ts";
 const VIEWERS = [200, 50, 1] as const;
 const FPS = 20;
 const FRAME_BYTES = 16 * 1024;
-/** With its header, as it comes over the wire. */
+/** Size on the wire, including the header. */
 const WIRE_BYTES = FRAME_BYTES + 4;
 const ROUNDS = 3;
 const FRAMES = 60;
-/** So that what the kernel keeps of a socket that nobody reads, some 6 MB, is little beside what was sent. */
+/** Enough that the kernel's buffers of an unread socket, about 6 MB, are a small share. */
 const LARGE_BYTES = 256 * 1024;
 const LARGE_WIRE_BYTES = LARGE_BYTES + 10;
 const LARGE_FRAMES = 120;
@@ -26,7 +26,7 @@ const MB = 1_000_000;
 const ANSWER_TIMEOUT_MS = 120_000;
 const ARRIVE_TIMEOUT_MS = 20_000;
 
-/** A process that is told what to do and answers when it is done. */
+/** A process that executes orders and reports completion. */
 class Client implements Disposable {
   readonly #child: ChildProcess;
 
@@ -57,7 +57,7 @@ class Client implements Disposable {
   }
 }
 
-/** One of the two that are compared. */
+/** One of the two compared relays. */
 interface Way {
   to: "robot" | "source";
   program: Program;
@@ -66,7 +66,7 @@ interface Way {
   viewers: Client;
 }
 
-/** Sends frames at the rate of a camera; answers how many of them arrived at all viewers together. */
+/** Sends frames at a camera's rate; returns how many arrived at all viewers in total. */
 async function show({ to, camera, viewers }: Way, frames: number, bytes: number, wire_bytes: number, expected: number): Promise<number> {
   const before = await viewers.bytes();
   await camera.order({ do: "send", to, frames, bytes, fps: FPS });
@@ -79,9 +79,9 @@ async function show({ to, camera, viewers }: Way, frames: number, bytes: number,
 }
 
 interface Shown {
-  /** For each frame that arrived, beyond what the process uses when it has nothing to do. */
+  /** CPU per delivered frame, beyond the idle load of the process. */
   cpu_us: number;
-  /** Part of the frames that arrived. */
+  /** Share of the frames that arrived. */
   part: number;
 }
 
@@ -100,7 +100,7 @@ async function showOnce(way: Way, count: number, frames: number): Promise<Shown>
 
 async function withViewers<T>(way: Way, count: number, stuck: number, work: () => Promise<T>): Promise<T> {
   await way.viewers.order({ do: "open", url: way.view, count, stuck });
-  // The robot is asked for its camera.
+  // The robot receives the request for its camera.
   await sleep(500);
   try {
     return await work();
@@ -119,7 +119,7 @@ async function toViewers(ways: { ours: Way; limit: Way }, count: number, quick: 
         rounds.push({ ours: await showOnce(ways.ours, count, frames), limit: await showOnce(ways.limit, count, frames) });
     }),
   );
-  const counted = rounds.slice(1); // the first warms up
+  const counted = rounds.slice(1); // the first round is warm-up
   const [ours, limit] = [sample(counted.map((one) => one.ours.cpu_us)), sample(counted.map((one) => one.limit.cpu_us))];
   const part = Math.min(...counted.map((one) => one.ours.part));
   const ratio = ratioOf(ours, limit);
@@ -136,7 +136,7 @@ async function toViewers(ways: { ours: Way; limit: Way }, count: number, quick: 
 
 const percent = (part: number): string => `${Math.floor(part * 1_000) / 10} %`;
 
-/** What objects and buffers of a process take once its garbage is gone. Resident memory moves by more than a viewer may cost. */
+/** Size of a process's objects and buffers after garbage collection. Resident memory varies by more than a viewer may cost. */
 async function settledBytes({ pid }: Program): Promise<number> {
   await atRest(pid);
   await rm(memoryFile(pid), { force: true });
@@ -150,11 +150,11 @@ async function settledBytes({ pid }: Program): Promise<number> {
   }
 }
 
-/** Megabytes for one viewer that does not read, and what part of the frames the others had. */
+/** Megabytes per viewer that does not read, and the share of frames that the others received. */
 async function withStuck(way: Way, quick: boolean): Promise<{ mb: number; part: number }> {
   const frames = quick ? 60 : LARGE_FRAMES;
   return withViewers(way, OTHERS, 1, async () => {
-    // What comes once, and the frame that is kept for those who come later, is no viewer's.
+    // One-time allocations and the frame kept for later viewers are not attributed to a viewer.
     await show(way, 1, LARGE_BYTES, LARGE_WIRE_BYTES, OTHERS);
     const before = await settledBytes(way.program);
     const arrived = await show(way, frames, LARGE_BYTES, LARGE_WIRE_BYTES, OTHERS * frames);
@@ -207,7 +207,7 @@ async function waysOf(rig: Rig, clients: Client[]): Promise<{ ours: Way; limit: 
 export const camera: Row = {
   name: "camera",
   area: "streams",
-  about: `frames of 16 KB at ${FPS} a second from one robot to its viewers, by frame and viewer; beside it a relay that sends on whatever comes`,
+  about: `frames of 16 KB at ${FPS} a second from one robot to its viewers, per frame and viewer; compared with a relay that forwards all data`,
   server: { collectable: true },
   run: async (rig) => {
     const clients: Client[] = [];

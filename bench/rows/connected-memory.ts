@@ -7,14 +7,14 @@ import { settled, type Settled } from "../settled.ts";
 import { startSwarm } from "../swarm.ts";
 import { sample } from "../measure.ts";
 
-/** A process may have 20,000 files open; a server needs some beside its robots. */
+/** A process may have 20,000 open files; a server needs some besides its robots. */
 const EARLIER = 1_000;
 const EACH = 9_000;
 const PROCESSES = 2;
 const ROBOTS = EARLIER + EACH * PROCESSES;
 const QUICK = { earlier: 100, each: 200 };
 
-/** Bytes by which a program grows for each of those that come after the first ones. */
+/** Bytes of growth per robot after the first ones. */
 async function grownBy(
   program: Program,
   sizes: { earlier: number; each: number },
@@ -22,7 +22,7 @@ async function grownBy(
 ): Promise<Settled> {
   const children: ChildProcess[] = [];
   try {
-    // Code, pools and the room of young objects are no robot's.
+    // Code, pools and the young generation are not attributed to robots.
     children.push(await open(sizes.earlier, 0));
     const before = await settled(program);
     for (let nth = 1; nth <= PROCESSES; nth += 1) children.push(await open(sizes.each, nth));
@@ -63,7 +63,7 @@ export const connectedMemory: Row = {
   name: "connected-memory",
   area: "memory",
   only_full: true,
-  about: `memory of the server for each of ${ROBOTS} robots of \`robofleet swarm\` (the agent's own parts) that are connected and at rest; beside it a server that only holds as many WebSockets`,
+  about: `memory of the server for each of ${ROBOTS} robots of \`robofleet swarm\` (the agent's own parts) that are connected and idle; compared with a server that only holds as many WebSockets`,
   server: { collectable: true },
   run: measure,
 };

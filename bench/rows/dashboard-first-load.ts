@@ -15,7 +15,7 @@ interface Chunk {
   imports?: readonly string[];
 }
 
-/** The page's script, and whatever it imports before it can run; a page's own part comes after that. */
+/** The page's script and its static imports; the page's own chunk is loaded afterwards. */
 function firstChunks(manifest: Readonly<Record<string, Chunk>>, name: string, found = new Set<string>()): Set<string> {
   const chunk = manifest[name];
   if (chunk === undefined) throw new Error(`the build has no ${name}`);
@@ -28,7 +28,7 @@ function firstChunks(manifest: Readonly<Record<string, Chunk>>, name: string, fo
 export const dashboardFirstLoad: Row = {
   name: "dashboard-first-load",
   area: "dashboard",
-  about: "gzipped JavaScript that a browser loads before the first page's own part",
+  about: "gzipped JavaScript that a browser loads before the first page's own chunk",
   run: async () => {
     const directory = await ensureBuilt({ clone: root, clock: systemClock, log: createLog({ level: "warn" }) });
     const manifest = JSON.parse(await readFile(path.join(directory, ".vite", "manifest.json"), "utf8")) as Record<string, Chunk>;

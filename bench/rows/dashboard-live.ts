@@ -7,14 +7,14 @@ import { Tab } from "../tab.ts";
 
 const ROBOTS = 1_000;
 const QUICK_ROBOTS = 100;
-/** At work at a time: few, so that it is under way for as long as is looked at it. */
+/** Maximum concurrent updates: few, so that the deployment lasts for the whole measurement. */
 const PARALLEL = 10;
 const WINDOW_MS = 5_000;
 const WINDOWS_MAX = 6;
 const GOAL_UPDATES = 2;
 const GOAL_CPU_PERCENT = 30;
 
-/** Counts how often what is on the page changes; changes of one moment are one. */
+/** Counts page changes; changes in the same moment count once. */
 const COUNT_UPDATES = `(() => {
   globalThis.updates = 0;
   new MutationObserver(() => updates++).observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true });
@@ -23,7 +23,7 @@ const COUNT_UPDATES = `(() => {
 export const dashboardLive: Row = {
   name: "dashboard-live",
   area: "dashboard",
-  about: `page of a deployment to ${ROBOTS} robots of \`robofleet swarm\` while it goes out: how often it changes, and the CPU of its tab`,
+  about: `page of a deployment to ${ROBOTS} robots of \`robofleet swarm\` during the rollout: update rate and CPU of its tab`,
   run: async (rig) => {
     const { fleet_id, child } = await startSwarm(rig, rig.quick ? QUICK_ROBOTS : ROBOTS);
     try {
@@ -40,7 +40,7 @@ export const dashboardLive: Row = {
         await sleep(rig.quick ? 1_000 : WINDOW_MS);
         const seconds = (performance.now() - started) / 1_000;
         const counted = await tab.page.evaluate<number>("{ const had = updates; updates = 0; had }");
-        // What came after the last robot is no part of it.
+        // Changes after the last robot are not counted.
         if ((await rig.api.getDeployment({ params: { id: data.id } })).data.finished_at !== null) break;
         updates.push(counted / seconds);
         cpu.push((100 * ((await tab.cpuSeconds()) - cpu_s)) / seconds);

@@ -9,7 +9,7 @@ const GOAL_MS = 100;
 const ROUNDS = 3;
 const TIMEOUT_MS = 300_000;
 
-/** Wheels to the end until nothing more comes; answers the rows that are there. */
+/** Scrolls to the end until no more rows are loaded; returns the number of rows. */
 const TO_THE_END = `(async () => {
   const grid = document.querySelector("[role=grid]");
   const frame = () => new Promise(requestAnimationFrame);
@@ -17,7 +17,7 @@ const TO_THE_END = `(async () => {
   return Number(grid.getAttribute("aria-rowcount")) - 1;
 })()`;
 
-/** From the top to the bottom in large steps, and back a screen at a time. */
+/** Scrolls from top to bottom in large steps, and back one screen at a time. */
 const THROUGH_ALL = `(async () => {
   const grid = document.querySelector("[role=grid]");
   const frame = () => new Promise(requestAnimationFrame);
@@ -30,7 +30,7 @@ const THROUGH_ALL = `(async () => {
 export const dashboardScroll: Row = {
   name: "dashboard-scroll",
   area: "dashboard",
-  about: `the table of ${ROBOTS} robots in Chromium: longest task of its thread while all of it is loaded by scrolling, and while all of it is scrolled through`,
+  about: `the table of ${ROBOTS} robots in Chromium: longest main-thread task while loading it by scrolling, and while scrolling through it`,
   run: async (rig) => {
     const robots = rig.quick ? QUICK_ROBOTS : ROBOTS;
     await insertFleet(rig, robots);

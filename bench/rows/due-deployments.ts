@@ -15,7 +15,7 @@ const POLL_MS = 2;
 const DONE_TIMEOUT_MS = 180_000;
 const RATIO_MAX = 1.5;
 
-/** As many deployments to one robot each, all due at one moment. */
+/** Deployments to one robot each, all due at the same time. */
 async function schedule(rig: Rig, client: pg.Client, release: string, round: string, count: number, due_at: Date): Promise<void> {
   await client.query("begin");
   await client.query(
@@ -31,7 +31,7 @@ async function schedule(rig: Rig, client: pg.Client, release: string, round: str
   await client.query("commit");
 }
 
-/** The server must hear of the moment: of a deployment that came by the API. */
+/** The server must be notified of the time, by a deployment created through the API. */
 async function announce(rig: Rig, release: string, scheduled_at: Date): Promise<string> {
   const { data } = await rig.api.createDeployment({
     body: { release, robot_id: `rob_${"1".padStart(26, "0")}`, scheduled_at: scheduled_at.toISOString() },
@@ -54,7 +54,7 @@ async function ours(rig: Rig, client: pg.Client, release: string, round: string,
   return performance.now() - started;
 }
 
-/** A bare worker that takes a batch at a time: both states are changed, and nothing is written down about it. */
+/** A bare worker that processes batches: both states change, without events. */
 async function bare(rig: Rig, client: pg.Client, release: string, round: string, count: number): Promise<number> {
   await schedule(rig, client, release, round, count, new Date(Date.now() + 86_400_000));
   await client.query(
@@ -91,7 +91,7 @@ async function forget(rig: Rig, client: pg.Client): Promise<void> {
 export const dueDeployments: Row = {
   name: "due-deployments",
   area: "deployments",
-  about: `${DEPLOYMENTS} deployments that are due at one moment, each to a robot that is online, until all are dispatched; beside it bare UPDATE … SKIP LOCKED of deployments and targets, ${BATCH} at a time`,
+  about: `${DEPLOYMENTS} deployments that are due at the same time, each to an online robot, until all are dispatched; compared with bare UPDATE … SKIP LOCKED of deployments and targets, ${BATCH} at a time`,
   run: async (rig) => {
     const count = rig.quick ? QUICK_DEPLOYMENTS : DEPLOYMENTS;
     await insertFleet(rig, count, "online");

@@ -7,14 +7,14 @@ import { atRest, cpuMicroseconds, ratioOf, type Round, side } from "../measure.t
 import type { Program } from "../rig.ts";
 import type { Row } from "../row.ts";
 
-/** Bytes of a frame of ours, its header included; WebSocket's own header comes on top. */
+/** Bytes of our frame including its header; WebSocket's header is additional. */
 const FRAME_BYTES = 1_024;
 const WIRE_BYTES = FRAME_BYTES + 4;
 const CLIENTS = 4;
 const ROUNDS = 7;
-/** Each message is on its way to everybody before the next one. */
+/** Each message is sent to all robots before the next one. */
 const MESSAGES = 5;
-/** Files that a server needs beside its robots. */
+/** Files that a server needs besides its robots. */
 const OTHER_FILES = 1_000;
 const QUICK_ROBOTS = 1_000;
 const TIMEOUT_MS = 180_000;
@@ -27,7 +27,7 @@ function robotsPossible(): number {
 
 const portOf = ({ url }: Program): number => Number(new URL(url).port);
 
-/** Gives each client its order and waits for as many answers. */
+/** Sends each client its order and waits for all responses. */
 async function order(clients: readonly ChildProcess[], what: Order): Promise<void> {
   const answers = answersOf(clients);
   for (const client of clients) client.send(what);
@@ -74,7 +74,7 @@ async function tellAll(program: Program, clients: readonly ChildProcess[], robot
 export const fanOut: Row = {
   name: "fan-out",
   area: "links",
-  about: `a message of 1 KB to as many robots as may be connected (${robotsPossible()} here); beside it the same bytes written to as many sockets`,
+  about: `a message of 1 KB to the maximum number of connected robots (${robotsPossible()} here); compared with the same bytes written to as many sockets`,
   run: async (rig) => {
     const robots = rig.quick ? QUICK_ROBOTS : Math.floor(robotsPossible() / CLIENTS) * CLIENTS;
     const [ours, raw] = [await rig.start("ours/gateway"), await rig.start("limits/fan-out")];

@@ -15,16 +15,16 @@ const LIMIT_ID = "dep_limit";
 const CREATED_TIMEOUT_MS = 120_000;
 const RATIO_MAX = 2;
 const BLOCKED_MS_MAX = 50;
-/** The watch looks every so often: a loop that is never blocked is seen as late by this. */
+/** Sampling interval of the watch: an idle event loop is measured as late by this. */
 const WATCH_MS = 10;
 
-/** The rows that a deployment to the whole fleet makes, by one statement. */
+/** Inserts the rows of a deployment to the whole fleet with one statement. */
 const LIMIT = `
   insert into bench_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
   select org_id, $2, 'tgt_' || $4 || lpad((row_number() over (order by id))::text, 18, '0'), 'release', id, 'main', $5, 'queued', now(), now()
   from robot where org_id = $1 and fleet_id = $3 and decommissioned_at is null`;
 
-/** Longest time for which the server's event loop did nothing else, since the last look. */
+/** Longest blocking time of the server's event loop since the last read. */
 async function blockedMs({ server: { url } }: Rig): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   const seconds = Number(/^nodejs_eventloop_lag_max_seconds (\S+)$/m.exec(text)?.[1]);
@@ -42,7 +42,7 @@ async function create(rig: Rig, client: pg.Client, fleet_id: string, release: st
   return { ms: performance.now() - started, id: data.id, rows: data.counts.total };
 }
 
-/** As if it had never been: the next round finds the tables as this one did. Its robots are offline; each is looked at first. */
+/** Restores the tables for the next round, after the server has checked each offline robot. */
 async function forget(rig: Rig, client: pg.Client, id: string): Promise<void> {
   const to_look_at =
     "select 1 from deployment_target where org_id = $1 and deployment_id = $2 and status = 'queued' and waiting_for is null limit 1";
@@ -53,7 +53,7 @@ async function forget(rig: Rig, client: pg.Client, id: string): Promise<void> {
   await client.query("checkpoint");
 }
 
-/** A table like the one of targets, its indexes and its foreign key too, that the server does not know: it would work on the rows. */
+/** A copy of the target table with indexes and foreign key that the server does not process. */
 async function makeTable(rig: Rig, client: pg.Client): Promise<void> {
   await client.query(`
     create table bench_target (like deployment_target including all,
@@ -77,7 +77,7 @@ async function insertAtOnce(rig: Rig, client: pg.Client, fleet_id: string, relea
 export const fleetDeployment: Row = {
   name: "fleet-deployment",
   area: "deployments",
-  about: `a deployment to a fleet of ${ROBOTS} robots, from the request until all its targets are there; beside it one INSERT … SELECT of the same rows`,
+  about: `a deployment to a fleet of ${ROBOTS} robots, from the request until all its targets exist; compared with one INSERT … SELECT of the same rows`,
   run: async (rig) => {
     const robots = rig.quick ? QUICK_ROBOTS : ROBOTS;
     const [fleet_id, release] = [await insertFleet(rig, robots), await insertRelease(rig)];

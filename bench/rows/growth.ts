@@ -17,19 +17,19 @@ const ROUND_MS = 150;
 const QUICK = { rounds: 2, round_ms: 100 };
 const REPETITIONS = 10;
 const RATIO_MAX = 1.3;
-/** Pages whose rows are chosen by time differ by a row or two. */
+/** Pages selected by time may differ by a row or two. */
 const ALIKE = 1.2;
-/** Pages of a log that are gone through before the deep one. */
+/** Pages of a log that are read before the deep one. */
 const LOG_PAGES = 8;
 
-/** A server with so many robots in its database. */
+/** A server with this many robots in its database. */
 interface Grown {
   rig: Rig;
   filled: Filled;
   db: Db;
 }
 
-/** Starts a server for each size, all at the same time, so that they are asked by turns; the one with the fewest robots first. */
+/** Starts a server for each size, all concurrently, so that they are measured alternately; the one with the fewest robots first. */
 async function grown(
   rig: Rig,
   sizes: readonly number[],
@@ -67,7 +67,7 @@ async function get({ rig }: Grown, path: string): Promise<ListPage> {
 
 const withLimit = (path: string, limit: number): string => `${path}${path.includes("?") ? "&" : "?"}limit=${limit}`;
 
-/** Path of a page from the middle on; null when what is asked for fits into the first one. */
+/** Path of a page from the middle; null if the result fits into the first one. */
 async function deepPath(one: Grown, probe: ListProbe): Promise<string | null> {
   const path = withLimit(probe.path(one.filled), PAGE_ROWS);
   if (probe.table === undefined) {
@@ -103,7 +103,7 @@ async function middleOf({ rig }: Grown, table: string, by_name: boolean): Promis
   }
 }
 
-/** Microseconds that each size takes, round by round. */
+/** Microseconds for each size, per round. */
 async function byTurns(all: readonly Grown[], rounds: number, once: (one: Grown, i: number) => Promise<number>): Promise<number[][]> {
   const took: number[][] = all.map(() => []);
   for (let round = 0; round <= rounds; round += 1) {
@@ -118,7 +118,7 @@ async function byTurns(all: readonly Grown[], rounds: number, once: (one: Grown,
 /** 10k, 1M */
 const short = (robots: number): string => (robots < 1_000_000 ? `${robots / 1_000}k` : `${robots / 1_000_000}M`);
 
-/** Each size beside the smallest, least beside least: whatever else the machine does only adds. */
+/** Compares the minimum of each size with the minimum of the smallest: other load only adds time. */
 function resultsOf(name: string, all: readonly Grown[], took: readonly number[][]): RowResult[] {
   const smallest = sample(took[0] ?? []);
   return all.slice(1).map(({ filled }, i) => {
@@ -176,7 +176,7 @@ async function measureWork(all: readonly Grown[], quick: boolean): Promise<RowRe
 export const growth: Row = {
   name: "growth",
   area: "growth",
-  about: `every list (pages of ${PAGE_ROWS}, the first and one in the middle) and the work of the server's own, with many robots in the database; beside it the same with few, the least of the rounds of each`,
+  about: `every list (pages of ${PAGE_ROWS}, the first and one in the middle) and the server's internal work, with many robots in the database; compared with few robots, each by its fastest round`,
   run: async (rig) => {
     const results: RowResult[] = [];
     await grown(rig, rig.growth, async (all) => {

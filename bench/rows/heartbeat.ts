@@ -21,7 +21,7 @@ async function startSockets(rig: Rig): Promise<{ program: Program; tcp_port: num
 export const heartbeat: Row = {
   name: "heartbeat",
   area: "links",
-  about: "a robot's heartbeat in, and its reply; beside it a TCP server that reads the same bytes",
+  about: "a robot's heartbeat and its reply; compared with a TCP server that reads the same bytes",
   run: async (rig) => {
     const { program, tcp_port } = await startSockets(rig);
     const robots = await insertRobots(rig, HEARTBEAT_ROBOTS);
@@ -62,7 +62,7 @@ const connectTcp = (port: number): Promise<net.Socket> =>
     const socket = net.connect({ port, host: "127.0.0.1", noDelay: true }, () => resolve(socket)).once("error", reject);
   });
 
-/** Heartbeats of one robot, each after the reply to the one before, as they come in practice: one packet each. */
+/** Heartbeats of one robot, each after the previous reply, one packet each, as in practice. */
 function beatLink(socket: WebSocket, beats: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let left = beats;
@@ -80,10 +80,10 @@ function beatLink(socket: WebSocket, beats: number): Promise<void> {
   });
 }
 
-/** The same bytes on the wire: a masked WebSocket frame of 8 bytes is 14. */
+/** The same bytes on the wire: a masked WebSocket frame of 8 bytes takes 14. */
 const BYTES = Buffer.alloc(14, 1);
 
-/** One packet per turn of the event loop, so that the reader cannot take many at once. */
+/** One packet per event loop turn, so that the reader cannot read several in one call. */
 async function beatTcp(socket: net.Socket, beats: number): Promise<void> {
   for (let i = 0; i < beats; i += 1) {
     socket.write(BYTES);

@@ -35,7 +35,7 @@ async function compare(rig: Rig, request: Request, goal: number): Promise<RowRes
 export const getRobot: Row = {
   name: "get-robot",
   area: "api",
-  about: "GET one robot, token and database row included; beside it node:http and one prepared query",
+  about: "GET one robot, including token and database row; compared with node:http and one prepared query",
   run: async (rig) => {
     const [robot] = await insertRobots(rig, 1);
     return compare(rig, { method: "GET", path: `/api/robots/${robot?.id ?? ""}` }, 1.25);
@@ -45,7 +45,7 @@ export const getRobot: Row = {
 export const listRobots: Row = {
   name: "list-robots",
   area: "api",
-  about: "GET a list of 100 robots; beside it node:http and one prepared query",
+  about: "GET a list of 100 robots; compared with node:http and one prepared query",
   run: async (rig) => {
     await insertRobots(rig, 100);
     return compare(rig, { method: "GET", path: "/api/robots?limit=100" }, 1.25);
@@ -55,6 +55,6 @@ export const listRobots: Row = {
 export const postSite: Row = {
   name: "post-site",
   area: "api",
-  about: "POST a validated site, durable; beside it node:http and the same INSERT",
+  about: "POST a validated site, durable; compared with node:http and the same INSERT",
   run: (rig) => compare(rig, { method: "POST", path: "/api/sites", body: () => JSON.stringify({ name: `bench ${randomUUID()}` }) }, 1.45),
 };

@@ -6,18 +6,20 @@ import type { Row, RowResult } from "../row.ts";
 import { settled } from "../settled.ts";
 
 const IDLE_ROBOTS = 5_000;
-/** Connected before the first look: what a server allocates once, code and pools and the room of its young objects, is no robot's. */
+/**
+ * Connected before the first measurement: one-time allocations of the server (code, pools, young generation) are not attributed to robots.
+ */
 const EARLIER_ROBOTS = 1_500;
 const CONNECT_AT_A_TIME = 50;
 const LEAVE_AT_A_TIME = 250;
 const RUNS = 2;
 const RUNS_TLS = 1;
-/** Over plain TCP: beyond a raw WebSocket. */
+/** Goal over plain TCP: beyond a raw WebSocket. */
 const PLAIN_KB_OVER_MAX = 8;
-/** Over TLS: all of it, the socket and its TLS state included. */
+/** Goal over TLS: total, including the socket and its TLS state. */
 const TLS_KB_MAX = 38;
 
-/** Kilobytes by which the process grows for each connection after the first ones. */
+/** Kilobytes of growth per connection after the first ones. */
 async function growth(program: Program, counts: { earlier: number; idle: number }, open: (i: number) => Promise<WebSocket>) {
   const connect = (from: number, count: number): Promise<WebSocket[]> =>
     concurrently(Array.from({ length: count }), CONNECT_AT_A_TIME, (_, i) => open(from + i));
@@ -27,7 +29,7 @@ async function growth(program: Program, counts: { earlier: number; idle: number 
   const after = (await settled(program)).resident;
   const lost = [...earlier, ...idle].filter(({ readyState }) => readyState !== WebSocket.OPEN).length;
   if (lost > 0) throw new Error(`${lost} connections were lost while memory was looked at`);
-  // Some at a time: each that goes is a transaction of the server.
+  // With limited concurrency, because each disconnect is a transaction of the server.
   const all = [...earlier, ...idle];
   for (let i = 0; i < all.length; i += LEAVE_AT_A_TIME) {
     for (const socket of all.slice(i, i + LEAVE_AT_A_TIME)) socket.terminate();
@@ -42,7 +44,7 @@ const openRaw = ({ url, ca }: Server): Promise<WebSocket> =>
     socket.once("open", () => resolve(socket)).once("error", reject);
   });
 
-/** By turns, each time a process that has just begun: one that held robots before has room for more. */
+/** Alternates with a fresh process each time: a used one has spare memory. */
 async function measure(rig: Rig): Promise<Pick<Required<RowResult>, "ours" | "limit" | "ratio"> & { over: number }> {
   const counts = rig.quick ? { earlier: 200, idle: 800 } : { earlier: EARLIER_ROBOTS, idle: IDLE_ROBOTS };
   const ca = rig.certificate?.ca;
@@ -62,7 +64,7 @@ async function measure(rig: Rig): Promise<Pick<Required<RowResult>, "ours" | "li
 export const idleMemory: Row = {
   name: "idle-memory",
   area: "memory",
-  about: `resident memory of the server for each of ${IDLE_ROBOTS} idle robots; beside it a server that only holds WebSockets`,
+  about: `resident memory of the server for each of ${IDLE_ROBOTS} idle robots; compared with a server that only holds WebSockets`,
   server: { collectable: true },
   run: async (rig) => {
     const { over, ...result } = await measure(rig);
@@ -79,7 +81,7 @@ export const idleMemory: Row = {
 export const idleMemoryTls: Row = {
   name: "idle-memory-tls",
   area: "memory",
-  about: `the same over TLS, sockets and their TLS state included; beside it a server that only holds WebSockets over TLS`,
+  about: `the same over TLS, including sockets and their TLS state; compared with a server that only holds WebSockets over TLS`,
   server: { collectable: true, tls: true },
   run: async (rig) => {
     const { over, ...result } = await measure(rig);

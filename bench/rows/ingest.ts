@@ -19,11 +19,11 @@ const QUICK = { rounds: 1, logging: 20, health: 100 };
 const CONNECT_AT_A_TIME = 50;
 const POLL_MS = 2;
 const TIMEOUT_MS = 60_000;
-/** Of the highest rate that was taken: what is sent at it whether the server keeps up or not. */
+/** Share of the highest rate that is sent regardless of acknowledgements. */
 const STEADY_SHARE = 0.8;
 const STEADY_MS = 10_000;
 
-/** What a round took: operations, and CPU of the server and of PostgreSQL in µs. */
+/** A round's operations, and the CPU of the server and of PostgreSQL in µs. */
 interface Spent {
   per_second: number;
   server_us: number;
@@ -42,7 +42,7 @@ async function spent(rig: Rig, client: pg.Client, operations: number, work: () =
   };
 }
 
-/** The rate, what an operation costs in the server, and beside it what it costs in PostgreSQL. */
+/** The rate, and the cost of an operation in the server and in PostgreSQL. */
 function linesOf(what: string, one: string, rounds: readonly Spent[]): RowResult[] {
   const of = (key: keyof Spent): Sample => sample(rounds.map((round) => round[key]));
   return [
@@ -52,7 +52,7 @@ function linesOf(what: string, one: string, rounds: readonly Spent[]): RowResult
   ];
 }
 
-/** Each robot sends its next batch when the one before is stored, as agents do: the rate at which nothing piles up. */
+/** Each robot sends its next batch after the previous one is stored, as agents do: the sustainable rate. */
 async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const robots = await insertRobots(rig, rig.quick ? QUICK.logging : LOGGING_ROBOTS);
   const links = await concurrently(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server, robot));
@@ -85,7 +85,7 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   ];
 }
 
-/** Sends at a rate, whatever is stored; answers what was under way halfway and at the end, in milliseconds at that rate. */
+/** Sends at a fixed rate; returns the backlog halfway and at the end, in milliseconds at that rate. */
 async function steadily(
   links: readonly WebSocket[],
   from: number,
@@ -132,7 +132,7 @@ const logBytes = (client: pg.Client): Promise<number> =>
   numberOf(client, "select sum(pg_total_relation_size(inhrelid)) as n from pg_inherits where inhparent = 'log_batch'::regclass");
 const walBytes = (client: pg.Client): Promise<number> => numberOf(client, "select pg_current_wal_lsn() - '0/0'::pg_lsn as n");
 
-/** Each robot says how it is, once a round; they are not acknowledged, so the table is looked at. */
+/** Each robot sends one health snapshot per round; they are not acknowledged, so the table is polled. */
 async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const robots = await insertRobots(rig, rig.quick ? QUICK.health : HEALTH_ROBOTS);
   const links = await concurrently(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server, robot, "desired"));
@@ -165,7 +165,7 @@ async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> 
 export const ingest: Row = {
   name: "ingest",
   area: "logs",
-  about: `what ${LOGGING_ROBOTS} robots that log in batches of ${RECORDS_PER_BATCH}, and ${HEALTH_ROBOTS} that say how they are, can have stored`,
+  about: `ingestion rate of ${LOGGING_ROBOTS} robots that log in batches of ${RECORDS_PER_BATCH}, and of ${HEALTH_ROBOTS} that send health snapshots`,
   run: async (rig) => {
     const client = new pg.Client(rig.database);
     await client.connect();

@@ -7,7 +7,7 @@ import { connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row } from "../row.ts";
 
 const RECORDS_PER_SECOND = 10_000;
-/** How often an agent sends while somebody follows. */
+/** Flush interval of an agent while a viewer follows its log. */
 const FLUSH_MS = 50;
 const RECORDS_PER_FLUSH = (RECORDS_PER_SECOND * FLUSH_MS) / 1_000;
 const SECONDS = 5;
@@ -16,7 +16,7 @@ const ROUNDS = 5;
 const SHARE_MAX = 0.05;
 const ARRIVE_TIMEOUT_MS = 30_000;
 
-/** Sends so many flushes at their time; answers the number of the last record. */
+/** Sends flushes at their times; returns the last record's number. */
 async function ship(socket: WebSocket, from: number, flushes: number): Promise<number> {
   const start = performance.now();
   for (let i = 0; i < flushes; i += 1) {
@@ -26,7 +26,7 @@ async function ship(socket: WebSocket, from: number, flushes: number): Promise<n
   return from + flushes * RECORDS_PER_FLUSH - 1;
 }
 
-/** What one follower has been sent. */
+/** Records received by one follower. */
 class Follower {
   records = 0;
   readonly #socket: WebSocket;
@@ -57,7 +57,7 @@ class Follower {
 export const logFollow: Row = {
   name: "log-follow",
   area: "logs",
-  about: `${RECORDS_PER_SECOND} log records a second of one robot: what a follower adds to storing them, as a share of a core`,
+  about: `${RECORDS_PER_SECOND} log records a second of one robot: the cost that a follower adds to storing them, as a share of a core`,
   run: async (rig) => {
     const flushes = ((rig.quick ? SECONDS_QUICK : SECONDS) * 1_000) / FLUSH_MS;
     const [robot] = await insertRobots(rig, 1);
@@ -65,10 +65,10 @@ export const logFollow: Row = {
     const link = await connectRobot(rig.server, robot);
     const url = `${rig.server.url.replace(/^http/, "ws")}/api/robots/${robot.id}/logs/ws?token=${rig.token}`;
     let next = 1;
-    /** Share of a core that the server takes meanwhile. */
+    /** Share of a core used by the server meanwhile. */
     const measure = async (followed: boolean): Promise<number> => {
       const follower = followed ? await new Follower(url).opened() : undefined;
-      // What is stored comes first.
+      // Stored records arrive first.
       await sleep(500);
       const stored = follower?.records ?? 0;
       const [before, start] = [cpuMicroseconds(rig.server.pid), performance.now()];

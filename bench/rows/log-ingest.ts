@@ -9,10 +9,10 @@ const ROBOTS = 20;
 const BATCHES_EACH = 200;
 const BATCHES_QUICK = 20;
 const ROUNDS = 5;
-/** Microseconds of the server's CPU for a record, everything before the database. */
+/** Server CPU microseconds per record, excluding the database. */
 const RECORD_US_MAX = 2.9;
 
-/** Sends batches, each after the one before was acknowledged as stored. */
+/** Sends batches, each after the previous one was acknowledged as stored. */
 export function ship(socket: WebSocket, from: number, batches: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let batch = 0;
@@ -34,7 +34,7 @@ export function ship(socket: WebSocket, from: number, batches: number): Promise<
 export const logIngest: Row = {
   name: "log-ingest",
   area: "logs",
-  about: `log records in batches of ${RECORDS_PER_BATCH}, stored and acknowledged; beside it JSON.parse and COPY of the same bytes`,
+  about: `log records in batches of ${RECORDS_PER_BATCH}, stored and acknowledged; compared with JSON.parse and COPY of the same bytes`,
   run: async (rig) => {
     const batches = rig.quick ? BATCHES_QUICK : BATCHES_EACH;
     const limit = await rig.start("limits/log-copy", {

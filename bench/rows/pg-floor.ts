@@ -18,7 +18,7 @@ const REPETITIONS = 200;
 const ROUNDS = 7;
 const DAY_MS = 86_400_000;
 
-/** Robots with something to look like, and work that is due tomorrow: the server under test leaves it alone. */
+/** Robots with a desired state, and work due tomorrow, which the server under test does not process. */
 async function prepare(rig: Rig, db: Db): Promise<FloorContext> {
   const { org_id } = rig;
   const robot_ids = (await insertRobots(rig, ROBOTS)).map(({ id }) => id);
@@ -55,7 +55,7 @@ async function prepare(rig: Rig, db: Db): Promise<FloorContext> {
   return { org_id, robot_ids, due_at: new Date(tomorrow.getTime() + DAY_MS) };
 }
 
-/** This process sends either side, so its own CPU is what the way to the database takes. */
+/** This process sends both variants, so its CPU time measures the drivers. */
 async function timed(work: () => Promise<void>): Promise<Round> {
   const [{ user, system }, started] = [process.cpuUsage(), performance.now()];
   await work();
@@ -98,8 +98,7 @@ async function compare(rig: Rig, statement: FloorStatement, ours: Db, client: pg
 export const pgFloor: Row = {
   name: "pg-floor",
   area: "api",
-  about:
-    "what the database alone takes of the product's main statements, one at a time: our stores; beside them the bare pg driver, prepared",
+  about: "database cost of the product's main statements, one at a time: our stores; compared with the bare pg driver, prepared",
   run: async (rig) => {
     const db = await connect({ connection: rig.database, clock: systemClock, log: createLog({ level: "error" }) });
     const client = new pg.Client(rig.database);

@@ -15,7 +15,7 @@ const block = Buffer.alloc(64 * 1024, "y");
 
 type Direction = "from the robot" | "to the robot";
 
-/** Fetches or sends so many bytes over one connection; answers the seconds until all have arrived. */
+/** Downloads or uploads this many bytes over one connection; returns the seconds until all have arrived. */
 function copy(port: number, direction: Direction, bytes: number): Promise<number> {
   const started = performance.now();
   return new Promise((resolve, reject) => {
@@ -52,7 +52,7 @@ interface Ways {
   direct: number;
 }
 
-/** The same bytes by turns through us, through as many plain relays, and from process to process. Answers MB per second. */
+/** Transfers the same bytes alternately through our processes, through as many plain relays, and directly. Returns MB per second. */
 async function measure(rig: Rig, ways: Ways, programs: readonly Program[], direction: Direction): Promise<RowResult[]> {
   const bytes = rig.quick ? BYTES_QUICK : BYTES;
   const speeds: Record<keyof Ways, number[]> = { ours: [], relays: [], direct: [] };
@@ -62,7 +62,7 @@ async function measure(rig: Rig, ways: Ways, programs: readonly Program[], direc
     for (const way of ["ours", "relays", "direct"] as const) {
       const before = programs.map(({ pid }) => cpuMicroseconds(pid));
       const speed = bytes / 1e6 / (await copy(ways[way], direction, bytes));
-      // The first of each warms up.
+      // The first transfer of each is warm-up.
       if (i > 0) speeds[way].push(speed);
       if (i > 0 && way === "ours")
         cpu.push(programs.reduce((sum, { pid }, n) => sum + cpuMicroseconds(pid) - (before[n] ?? 0), 0) / (bytes / 1e6));
@@ -98,7 +98,7 @@ const tcpPortOf = (program: Program): Promise<number> => told(program, "tcp_port
 export const portForward: Row = {
   name: "port-forward",
   area: "streams",
-  about: `${BYTES / MIB} MB over one connection of rf robots forward, through rf, server and agent; beside it the same through ${PROCESSES} plain relays on loopback`,
+  about: `${BYTES / MIB} MB over one connection of rf robots forward, through rf, server and agent; compared with ${PROCESSES} plain relays on loopback`,
   run: async (rig) => {
     const { data: site } = await rig.api.createSite({ body: { name: "bench" } });
     const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });

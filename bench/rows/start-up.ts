@@ -15,7 +15,7 @@ function milliseconds(args: readonly string[]): number {
 export const startUp: Row = {
   name: "rf-start-up",
   area: "programs",
-  about: "the bundled `rf --help`; beside it `node -e 0`",
+  about: "the bundled `rf --help`; compared with `node -e 0`",
   run: async () => {
     const file = await buildCli();
     const [ours, limit]: [number[], number[]] = [[], []];

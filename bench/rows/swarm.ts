@@ -11,7 +11,7 @@ const ROBOTS = 5_000;
 const QUICK_ROBOTS = 200;
 const ROUNDS = 1;
 const ARTIFACT_BYTES = 64 * 1024;
-/** observed, app twice, and the five steps of an install that goes well. */
+/** observed, app twice, and the five steps of a successful install. */
 const REPORTS_PER_ROBOT = 8;
 const DOWNLOADS_AT_ONCE = 100;
 const CONNECTIONS = 10;
@@ -38,7 +38,7 @@ function download(url: string): Promise<void> {
   });
 }
 
-/** As many downloads of as many bytes, then as many reports, each an INSERT that is durable. */
+/** As many downloads of the same size, then as many reports, each a durable INSERT. */
 async function limit(rig: Rig, raw: Program, robots: number, table: string): Promise<number> {
   const pool = new pg.Pool({ ...rig.database, max: CONNECTIONS });
   await pool.query(`create table ${table} (robot int, seq int, body jsonb, primary key (robot, seq))`);
@@ -66,7 +66,7 @@ export const swarm: Row = {
   name: "swarm",
   area: "deployments",
   about:
-    `${ROBOTS} robots of \`robofleet swarm\` from the request to the last \`applied\`, each fetches ${ARTIFACT_BYTES / 1024} KiB itself; beside it as many raw ` +
+    `${ROBOTS} robots of \`robofleet swarm\` from the request to the last \`applied\`, each downloads ${ARTIFACT_BYTES / 1024} KiB itself; compared with as many raw ` +
     `downloads, then ${REPORTS_PER_ROBOT} bare INSERTs a robot over ${CONNECTIONS} connections`,
   run: async (rig) => {
     const robots = rig.quick ? QUICK_ROBOTS : ROBOTS;
