@@ -17,7 +17,7 @@ interface Units {
   at: number;
 }
 
-/** What the pace of one link is counted in. */
+/** What the pace of one link, or of one viewer's socket, is counted in. */
 export interface Paced {
   readonly org_id: string;
   readonly valve: ReadValve;

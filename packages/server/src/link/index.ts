@@ -1,4 +1,5 @@
 export type { Admission, ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
+export { FramePace, LINK_UNITS, type Paced } from "./frame-pace.ts";
 export { Gateway } from "./gateway.ts";
 export { jsonOfRecords } from "./inbound.ts";
 export {
@@ -14,5 +15,6 @@ export {
   type NodeState,
 } from "./lease.ts";
 export { type KnownNode, type Nodes, openNodes, writeNodeAddress } from "./nodes/index.ts";
+export { Hold, ReadValve } from "./read-valve.ts";
 export { refuseUpgrade } from "./refuse-upgrade.ts";
 export { watchBeats } from "./watch-beats.ts";

@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { test, type TestContext } from "node:test";
+import { type Clock, SimulatedClock, systemClock } from "@robofleet/clock";
 import { until } from "@robofleet/clock/testing";
 import { type Channel, ChannelRefused, readMessage } from "@robofleet/protocol/link";
 import { channelPair } from "@robofleet/protocol/link/testing";
 import { WebSocket, WebSocketServer } from "ws";
+import { FramePace, LINK_UNITS } from "../../link/index.ts";
 import type { Admitted } from "./admit.ts";
 import { Hub } from "./hub.ts";
 import { LatestSlot } from "./latest-slot.ts";
@@ -17,9 +19,11 @@ const LIMIT = { timeout: 120_000 };
 const MIB = 1024 * 1024;
 
 /** Viewers at both ends of real sockets. */
-async function sockets(t: TestContext): Promise<() => Promise<{ viewer: Viewer; ws: WebSocket }>> {
+async function sockets(t: TestContext, clock: Clock = systemClock): Promise<() => Promise<{ viewer: Viewer; ws: WebSocket }>> {
   const accepted = new WebSocketServer({ noServer: true });
   const server: Server = createServer();
+  const pace = new FramePace(clock);
+  const admitted = { caller: { org_id: "org_1" } } as Admitted;
   // By the path that each asks for: of two that come at once either may be the first.
   const viewers = new Map<string, Viewer>();
   server.on("upgrade", (request, socket: Duplex, head) =>
@@ -27,7 +31,7 @@ async function sockets(t: TestContext): Promise<() => Promise<{ viewer: Viewer; 
       request,
       socket,
       head,
-      (ws) => void viewers.set(request.url ?? "", new Viewer({} as Admitted, ws, socket, "req_1")),
+      (ws) => void viewers.set(request.url ?? "", new Viewer(admitted, ws, socket, { request_id: "req_1", pace })),
     ),
   );
   server.listen(0, "127.0.0.1");
@@ -169,6 +173,60 @@ test("a viewer that says more than is taken is not read on, and one that speaks 
   ws.send("nonsense");
   const [code] = (await once(ws, "close")) as [number];
   assert.equal(code, 1008);
+});
+
+/** Writes empty frames, which cost a viewer 6 bytes each. */
+function flood(ws: WebSocket, frames: number): void {
+  const { _socket: socket } = ws as unknown as { _socket: Socket };
+  socket.write(Buffer.concat(Array.from({ length: frames }, () => Buffer.from([0x82, 0x80, 0, 0, 0, 0]))));
+}
+/** Frames that may come with the last chunk of 64 KiB that is read. */
+const CHUNK_FRAMES = 11_000;
+
+test("a viewer that floods with empty frames is read at its pace, and hears all its frames in the end", LIMIT, async (t) => {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00.000Z" });
+  const join = await sockets(t, clock);
+  const { viewer, ws } = await join();
+  let taken = 0;
+  viewer.receive(() => void (taken += 1));
+  flood(ws, 100_000);
+  await until("the pause", () => viewer.ws.isPaused);
+  assert.ok(taken >= LINK_UNITS.burst && taken <= LINK_UNITS.burst + CHUNK_FRAMES, `${taken} frames at once`);
+  // One of another viewer is not behind them.
+  const other = await join();
+  let heard = 0;
+  other.viewer.receive(() => void (heard += 1));
+  other.ws.send("hello");
+  await until("the other viewer's frame", () => heard === 1);
+  assert.equal(viewer.ws.isPaused, true);
+  const seconds = (100_000 - LINK_UNITS.burst) / LINK_UNITS.per_second;
+  let passed = 0;
+  await until("all frames", () => taken === 100_000, {
+    meanwhile: async () => {
+      if (!viewer.ws.isPaused) return;
+      passed += 0.1;
+      await clock.advance({ milliseconds: 100 });
+    },
+  });
+  assert.ok(passed > seconds - 2 && passed < seconds + 2, `${passed} s for what takes ${seconds}`);
+  assert.equal(viewer.open, true);
+});
+
+test("empty frames that nobody has taken cost a bound, and their viewer is not read on", LIMIT, async (t) => {
+  const join = await sockets(t);
+  const { viewer, ws } = await join();
+  const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+  let taken = 0;
+  viewer.receive(async () => {
+    await gate;
+    taken += 1;
+  });
+  // Fewer than the pace allows at once.
+  const frames = 30_000;
+  flood(ws, frames);
+  await until("the pause", () => viewer.ws.isPaused);
+  open();
+  await until("all of them", () => taken === frames);
 });
 
 test("a viewer whose words wait for the robot is not cut because its answer to a ping waits among them", LIMIT, async (t) => {

@@ -5,7 +5,7 @@ import { WebSocketServer } from "ws";
 import type { Plane } from "../../context.ts";
 import { httpError } from "../../kernel/fault.ts";
 import { type Http, toFault } from "../../kernel/http.ts";
-import { type Nodes, refuseUpgrade } from "../../link/index.ts";
+import { FramePace, type Nodes, refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
 import { ShellBook } from "../shells/index.ts";
 import { Hub } from "./hub.ts";
@@ -20,8 +20,8 @@ import { watchViewers } from "./watch.ts";
 
 /** Viewers have little to say; a longer message ends the stream with 1009. */
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
-/** WebSocket frames of one message, and pieces in which one may arrive. */
-const VIEWER_FRAGMENTS_MAX = 64;
+/** WebSocket frames of one message, which count as one, and pieces in which one may arrive. */
+const VIEWER_FRAGMENTS_MAX = 16;
 const VIEWER_CHUNKS_MAX = 4_096;
 
 export interface Streams {
@@ -58,6 +58,8 @@ class ViewerStreams implements Streams {
   /** To other nodes, and for them. */
   readonly #relays: Relays | undefined;
   readonly #shares: FleetShares;
+  /** Of what viewers send, for each and for each org. */
+  readonly #pace: FramePace;
   #draining = false;
 
   constructor(plane: Plane, nodes: Nodes | undefined) {
@@ -68,6 +70,7 @@ class ViewerStreams implements Streams {
     this.#watch = watchViewers(plane, this.#viewers.all);
     this.#relays = nodes && new Relays(plane, nodes);
     this.#shares = new FleetShares(plane);
+    this.#pace = new FramePace(plane.clock);
     nodes?.onUpgrade((request, socket, head) => void this.#open(request, socket, head, "node"));
   }
 
@@ -137,7 +140,7 @@ class ViewerStreams implements Streams {
     if (!this.#draining && !socket.destroyed)
       this.#server.handleUpgrade(request, socket, head, (ws) => {
         is_open = true;
-        const viewer = new Viewer(admitted, ws, socket, request_id);
+        const viewer = new Viewer(admitted, ws, socket, { request_id, pace: this.#pace });
         this.#viewers.add(viewer, told);
         void serveViewer(this.#context, viewer, admitted);
       });

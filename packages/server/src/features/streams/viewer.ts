@@ -1,14 +1,18 @@
 import { CLOSE, type FleetStreamName, type Role, type StreamName } from "@robofleet/protocol";
 import type { Duplex } from "node:stream";
+import { ITEM_OVERHEAD_BYTES } from "@robofleet/protocol/link";
 import type { WebSocket } from "ws";
 import type { Caller } from "../../kernel/caller.ts";
 import type { HeldProof } from "../../kernel/proof.ts";
+import { type FramePace, Hold, type Paced, ReadValve } from "../../link/index.ts";
 
 const REASON_BYTES_MAX = 123;
 /** What may wait for a viewer before `send` holds its caller up. */
 export const VIEWER_SEND_BYTES = 64 * 1024;
 /** What a viewer said and nobody has taken yet; beyond, its socket is not read, and so it is cut when that goes on. */
 export const VIEWER_RECEIVE_BYTES = 256 * 1024;
+/** JSON costs one unit of the pace for each. */
+const JSON_UNIT_BYTES = 1024;
 
 /** Takes what a viewer says, one message at a time: the next one waits for the promise. */
 export type TakeMessage = (data: Buffer, binary: boolean) => Promise<unknown> | void;
@@ -26,8 +30,11 @@ export interface Watching {
   ip: string;
 }
 
-/** One open stream of one viewer. */
-export class Viewer {
+/**
+ * One open stream of one viewer. A viewer that sends more frames than its pace allows is not read for a while, as is one
+ * whose messages nobody has taken: TCP then slows it.
+ */
+export class Viewer implements Paced {
   readonly admitted: Watching;
   readonly ws: WebSocket;
   readonly socket: Duplex;
@@ -41,6 +48,9 @@ export class Viewer {
   ended_with: number | undefined;
   /** It sent what no WebSocket may, or too much at once. */
   broke_protocol = false;
+  readonly valve: ReadValve;
+  units: Paced["units"];
+  readonly #pace: FramePace;
   #heard = true;
   #closing = false;
   #take: TakeMessage | undefined;
@@ -50,18 +60,22 @@ export class Viewer {
   /** Whoever waits in `send` for room. */
   #room: (() => void)[] = [];
 
-  constructor(admitted: Watching, ws: WebSocket, socket: Duplex, request_id: string) {
+  constructor(admitted: Watching, ws: WebSocket, socket: Duplex, { request_id, pace }: { request_id: string; pace: FramePace }) {
     this.admitted = admitted;
+    this.valve = new ReadValve(ws);
+    this.#pace = pace;
     this.ws = ws;
     this.socket = socket;
     this.request_id = request_id;
     // A close event follows.
     ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
-    ws.on("pong", () => (this.#heard = true));
+    const heard = (): void => this.#hearFrame(1);
+    ws.on("pong", heard);
     // One that reads slowly sees no ping of ours, and asks by itself.
-    ws.on("ping", () => (this.#heard = true));
+    ws.on("ping", heard);
     ws.on("message", (data, binary) => {
-      this.#heard = true;
+      // Bytes are passed on unread, text is parsed.
+      this.#hearFrame(binary ? 1 : 1 + Math.floor((data as Buffer).length / JSON_UNIT_BYTES));
       // Nothing that the viewer of a log or a camera says matters, but it lives.
       if (this.#take !== undefined) this.#hear(data as Buffer, binary);
     });
@@ -70,6 +84,10 @@ export class Viewer {
       this.#ended();
       this.#said = [];
     });
+  }
+
+  get org_id(): string {
+    return this.admitted.caller.org_id;
   }
 
   get open(): boolean {
@@ -96,14 +114,14 @@ export class Viewer {
     this.#ended();
     this.ws.close(code, closeReason(reason));
     // Its own close has to be heard.
-    this.ws.resume();
+    this.valve.release(Hold.queue);
   }
 
   /** Asks whether the viewer is still there, or cuts it when it did not answer the last time. */
   ping(): void {
     // What it says is not read while the robot has no room for it, so neither is its answer. Asked it is all the same: a machine that has
     // nobody there any more answers with a reset.
-    if (!this.#heard && !this.ws.isPaused) return this.ws.terminate();
+    if (!this.#heard && !this.valve.closed) return this.ws.terminate();
     this.#heard = false;
     if (this.ws.readyState === this.ws.OPEN) this.ws.ping();
   }
@@ -120,10 +138,16 @@ export class Viewer {
     for (const resolve of this.#room.splice(0)) resolve();
   }
 
+  #hearFrame(units: number): void {
+    this.#heard = true;
+    this.#pace.take(this, units);
+  }
+
   #hear(data: Buffer, binary: boolean): void {
+    if (this.#closing) return;
     this.#said.push({ data, binary });
-    this.#said_bytes += data.length;
-    if (this.#said_bytes > VIEWER_RECEIVE_BYTES) this.ws.pause();
+    this.#said_bytes += data.length + ITEM_OVERHEAD_BYTES;
+    if (this.#said_bytes > VIEWER_RECEIVE_BYTES) this.valve.hold(Hold.queue);
     if (!this.#taking) void this.#takeAll();
   }
 
@@ -133,8 +157,8 @@ export class Viewer {
       for (let next = this.#said.shift(); next !== undefined && this.open; next = this.#said.shift()) {
         const taken = this.#take?.(next.data, next.binary);
         if (taken !== undefined) await taken;
-        this.#said_bytes -= next.data.length;
-        if (this.ws.isPaused && this.#said_bytes <= VIEWER_RECEIVE_BYTES / 2) this.ws.resume();
+        this.#said_bytes -= next.data.length + ITEM_OVERHEAD_BYTES;
+        if (this.#said_bytes <= VIEWER_RECEIVE_BYTES / 2) this.valve.release(Hold.queue);
       }
     } catch {
       this.close(CLOSE.bad_message, "the message means nothing here");
