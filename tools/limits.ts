@@ -141,8 +141,8 @@ export const ROBOT_INPUTS: readonly Input[] = [
   {
     input: "log bytes a second",
     bound: `${bytes(limits.log_bytes_per_robot_per_second)}, bursts of ${bytes(limits.log_burst_bytes_per_robot)}`,
-    beyond: "records are dropped, and a gap record says how many",
-    test: "packages/server/src/features/logs/share.test.ts",
+    beyond: "acknowledgements wait, and the records in the robot's spool; beyond 4 MiB unpaid the link is not read for a while",
+    test: "tests/engine/log-pace.test.ts",
   },
   {
     input: "apps of a robot",
@@ -208,6 +208,12 @@ export const CLIENT_INPUTS: readonly Input[] = [
     bound: "64 KiB",
     beyond: "closed with 1009",
     test: "packages/server/src/features/streams/streams.test.ts",
+  },
+  {
+    input: "frames and messages of viewers a second",
+    bound: `${count(LINK_UNITS.per_second)} units of a socket, ${count(ORG_UNITS.per_second)} of an org: one for a frame, one for a KiB of text`,
+    beyond: "the socket is not read until it has paid",
+    test: "packages/server/src/features/streams/hub.test.ts",
   },
   {
     input: "what waits for a viewer of a log that does not read",

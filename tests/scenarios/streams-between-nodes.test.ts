@@ -5,13 +5,13 @@ import { until } from "@robofleet/clock/testing";
 import type { LogRecord } from "@robofleet/protocol/routes";
 import { WebSocket } from "ws";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
-import { row, sql, text } from "../../packages/server/src/kernel/sql.ts";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { ADMIN_TOKEN, type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
 import { OpenStream } from "../harness/open-stream.ts";
-import { Proxy } from "../harness/proxy.ts";
+import type { Proxy } from "../harness/proxy.ts";
 import { RobotSurroundings } from "../harness/robot-surroundings.ts";
-import { secondNode, type SecondNode } from "../harness/second-node.ts";
+import { lineTo, secondNode, type SecondNode } from "../harness/second-node.ts";
 import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { opened, type Opened, refused } from "../spec/web-socket.ts";
 
@@ -43,7 +43,7 @@ class TwoNodes implements AsyncDisposable {
     const nats = own.use(await NatsServer.start());
     const first = own.use(await startPlane({ nodes: 1, settings: { bus: nats.address(), nodes: NODES } }));
     const second = own.use(await secondNode(first));
-    const line = own.use(await lineTo(first));
+    const line = own.use(await lineTo(first, first));
     const around = await RobotSurroundings.start(t);
     const robot = own.use(await LiveRobot.start(first, { robot: around.robot }));
     return new TwoNodes(own.move(), { first, second, robot, around, line });
@@ -77,14 +77,6 @@ class TwoNodes implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#own.disposeAsync();
   }
-}
-
-/** Puts a line that can be cut between a node and those that connect to it. */
-async function lineTo({ db, plane }: Harness): Promise<Proxy> {
-  const { address } = await db.one(sql(row({ address: text }))`select address from node where id = ${plane.node.id}`);
-  const line = await Proxy.start(`http://${address}`);
-  await db.run(sql`update node set address = ${`127.0.0.1:${line.port}`} where id = ${plane.node.id}`);
-  return line;
 }
 
 test("a viewer that comes to one server has every stream of a robot whose link another holds", OPTIONS, async (t) => {

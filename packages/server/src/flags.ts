@@ -106,7 +106,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   log_bytes_per_org_max: "bytes that the log records of one org may take in the database; over it the oldest go; 0: no limit",
   log_robot_share_percent: "percent of log_bytes_per_org_max that the log records of one robot may take; over it its oldest go",
   log_bytes_per_robot_per_second:
-    "bytes of log records, before they are compressed, that one robot may send a second; what is more is dropped, and a record says how many",
+    "bytes of log records, before they are compressed, that one robot may send a second; a robot that logs more is slowed, and its records wait in its spool",
   log_burst_bytes_per_robot: "bytes of log records that one robot may send at once, such as after a time without a link",
   deployment_expiry_hours: "hours after its start when a deployment gives up robots that have not begun",
   heartbeat_seconds: "seconds between signs of life of a robot; three missed ones end its link",

@@ -80,9 +80,9 @@ export function createMetrics() {
 
 const logMetrics = (registers: Registry[]) => ({
   log_records: new Counter({ name: "robofleet_log_records_total", help: "Log records stored", registers }),
-  log_records_dropped: new Counter({
-    name: "robofleet_log_records_dropped_total",
-    help: "Log records dropped because their robot sent more than log_bytes_per_robot_per_second",
+  log_acks_delayed: new Counter({
+    name: "robofleet_log_acks_delayed_total",
+    help: "Times that the server began to delay acknowledgements because a robot sent more log records than log_bytes_per_robot_per_second",
     registers,
   }),
   log_fields_replaced: new Counter({

@@ -39,6 +39,13 @@ export class RateLimit {
     return true;
   }
 
+  /** Takes `cost` in any case; returns the milliseconds until the bucket is no longer in debt. */
+  owe(key: string, cost: number): number {
+    const bucket = this.#filled(key);
+    bucket.tokens -= cost;
+    return bucket.tokens >= 0 ? 0 : (-bucket.tokens * 60_000) / this.#rate.per_minute;
+  }
+
   #filled(key: string): { tokens: number; at: number } {
     const now = this.#clock.monotonic();
     let bucket = this.#buckets.get(key);

@@ -26,6 +26,8 @@ export interface Session {
   openChannel(kind: string, send_class: Exclude<SendClass, "control">, params?: unknown): Promise<Channel>;
   /** How many more streams can be opened at the robot. */
   readonly channel_room: number;
+  /** Stops reading from the robot for so long, a few seconds at most: what it sends stays at its end. */
+  pauseReading(ms: number): void;
   /** Ends the link with a WebSocket close code. */
   close(code: number, reason: string): void;
 }

@@ -34,7 +34,7 @@ import type { Session } from "./contract.ts";
 import { ServerFrameSocket } from "./frame-socket.ts";
 import type { FramePace, Paced } from "./frame-pace.ts";
 import { MessageError, parseMessage } from "./inbound.ts";
-import { ReadValve } from "./read-valve.ts";
+import { Hold, ReadValve } from "./read-valve.ts";
 import type { Holder, ReceiveBudget } from "./receive-budget.ts";
 import type { WorkBudget } from "./work-budget.ts";
 import { WorkQueue } from "./work-queue.ts";
@@ -46,6 +46,8 @@ export const SEND_BYTES_MAX = 8 * 1024 * 1024;
 export const ROBOT_MESSAGE_BYTES_MAX = 2 * 1024 * 1024;
 /** Longest message on the log channel: agents flush about 256 KiB. */
 export const ROBOT_LOG_BYTES_MAX = 1024 * 1024;
+/** Its heartbeats are not read meanwhile, either. */
+const PAUSE_MS_MAX = 5_000;
 /** JSON costs one unit of the pace for each. */
 const JSON_UNIT_BYTES = 1024;
 /** What is passed on unread costs less. */
@@ -169,6 +171,12 @@ export class LiveSession implements Session, Paced, Holder {
   close(code: number, reason: string): void {
     this.end_reason ??= reason;
     this.#socket.close(code, reason);
+  }
+
+  pauseReading(ms: number): void {
+    if (this.valve.holds(Hold.log_rate)) return;
+    this.valve.hold(Hold.log_rate);
+    this.#clock.setTimer(Math.min(PAUSE_MS_MAX, ms), () => this.valve.release(Hold.log_rate));
   }
 
   /** Ends the link without waiting for the other end. */

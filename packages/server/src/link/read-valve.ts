@@ -1,5 +1,5 @@
-/** Why a link is not read at the moment. */
-export const Hold = { queue: 1, budget: 2, pace: 4 } as const;
+/** Why a socket is not read at the moment. */
+export const Hold = { queue: 1, budget: 2, pace: 4, log_rate: 8 } as const;
 export type Hold = (typeof Hold)[keyof typeof Hold];
 
 interface Pausable {

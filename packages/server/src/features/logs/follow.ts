@@ -1,6 +1,7 @@
 import type { LogRecordBody } from "@robofleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import type { Session } from "../../link/index.ts";
+import type { LogPosition } from "./store.ts";
 import { toLines } from "./wire.ts";
 
 /** One flush of a robot, as followers get it. Shared between them: not to be changed. */
@@ -9,13 +10,16 @@ export class LiveBatch {
   readonly outbox_id: string;
   readonly received_at: string;
   readonly records: readonly LogRecordBody[];
+  /** Where the robot's log ended before this flush. */
+  readonly before: LogPosition;
   #lines: readonly string[] | undefined;
 
-  constructor(robot_id: string, outbox_id: string, received_at: string, records: readonly LogRecordBody[]) {
+  constructor(robot_id: string, outbox_id: string, received_at: string, records: readonly LogRecordBody[], before: LogPosition) {
     this.robot_id = robot_id;
     this.outbox_id = outbox_id;
     this.received_at = received_at;
     this.records = records;
+    this.before = before;
   }
 
   get first_seq(): number {
@@ -91,11 +95,17 @@ function tellFollowed(followed: Followed, session: Session): void {
 }
 
 /** Hands a stored flush to the robot's followers. */
-export function publishBatch(plane: Plane, session: Session, received_at: string, records: readonly LogRecordBody[]): void {
+export function publishBatch(
+  plane: Plane,
+  session: Session,
+  received_at: string,
+  records: readonly LogRecordBody[],
+  before: LogPosition,
+): void {
   const followed = followedOf(plane).get(keyOf(session.org_id, session.robot_id));
   if (followed === undefined) return;
   if (session === plane.link.session(session.robot_id)) tellFollowed(followed, session);
-  const batch = new LiveBatch(session.robot_id, session.hello.outbox_id, received_at, records);
+  const batch = new LiveBatch(session.robot_id, session.hello.outbox_id, received_at, records, before);
   for (const listener of Array.from(followed.listeners)) {
     try {
       listener(batch);

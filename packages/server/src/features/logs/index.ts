@@ -6,4 +6,4 @@ export { readBehind, readTail, scanLogs } from "./read.ts";
 export { startLogRetention } from "./retention.ts";
 export { logRoutes } from "./routes.ts";
 export { oldestLogAt } from "./store-usage.ts";
-export { type BatchKey, logPosition, logPositions, robotsOfFleet } from "./store.ts";
+export { type BatchKey, fleetPositions, isBefore, isSame, type LogPosition, logPosition, logPositions, robotsOfFleet } from "./store.ts";

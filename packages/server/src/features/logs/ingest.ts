@@ -5,7 +5,7 @@ import { jsonOfRecords, type Session } from "../../link/index.ts";
 import { boundFields } from "./bounded-fields.ts";
 import { pack } from "./codec.ts";
 import { publishBatch } from "./follow.ts";
-import { logRateOf } from "./rate.ts";
+import { logPaceOf } from "./pace.ts";
 import { findPosition, insertBatch, insertBatches, type NewBatch } from "./store.ts";
 import { countStored } from "./usage.ts";
 
@@ -54,26 +54,21 @@ function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
 }
 
 /**
- * Stores a flush of a robot's log once, acknowledges it and hands it to followers. Records up to the position are
- * dropped: they came before. Numbers may skip.
+ * Stores a flush of a robot's log once, acknowledges it at the robot's pace and hands it to followers. Records up to the
+ * position are dropped: they came before. Numbers may skip.
  */
 export async function ingestLogs(plane: Plane, session: Session, message: Logs): Promise<void> {
   const { org_id, robot_id, hello } = session;
-  const given = logRateOf(plane).admit(robot_id, boundedRecords(plane, message.records));
-  if (given === undefined) {
-    session.send({ type: "log_ack", seq: message.records.at(-1)?.seq ?? 0 });
-    return;
-  }
+  const pace = logPaceOf(plane);
+  const given = boundedRecords(plane, message.records);
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
     const taken = taken_by_session.get(session) ?? (await readTaken(plane, session));
     const now = plane.clock.now().getTime();
     const received_at = new Date(Math.max(now, Math.min(taken.received_at, now + CLOCK_BACK_MS_MAX)));
     const { records, first_at, last_at, as_given } = newRecords(given, taken.seq, received_at);
     const [first, last] = [records[0], records.at(-1)];
-    if (first === undefined || last === undefined) {
-      session.send({ type: "log_ack", seq: taken.seq });
-      return;
-    }
+    if (first === undefined || last === undefined)
+      return pace.acknowledge(session, { after_seq: taken.seq, last_seq: taken.seq, bytes: 0 });
     // A link that was replaced may belong to another machine with another spool: it must not take the position over.
     if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
     const packed = pack(records, as_given ? jsonOfRecords(records) : undefined);
@@ -95,10 +90,13 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
       continue;
     }
     taken_by_session.set(session, { seq: last.seq, received_at: received_at.getTime() });
-    session.send({ type: "log_ack", seq: last.seq });
+    const json = jsonOfRecords(given) ?? jsonOfRecords(message.records);
+    const bytes = json?.length ?? JSON.stringify(given).length;
+    pace.acknowledge(session, { after_seq: first.seq - 1, last_seq: last.seq, bytes });
     plane.metrics.log_records.inc(records.length);
     countStored(plane, org_id, robot_id, received_at, packed.packed.length);
-    publishBatch(plane, session, received_at.toISOString(), records);
+    const before = { received_at: new Date(taken.received_at).toISOString(), seq: taken.seq };
+    publishBatch(plane, session, received_at.toISOString(), records, before);
     return;
   }
   throw new Error("the position of a robot's log kept moving");

@@ -280,21 +280,21 @@ const ALL = new LogMatch({ since: undefined, until: undefined, level: undefined,
 test("the end of a log and what comes behind it have no record in common and leave none out", TIMEOUT, async () => {
   const { rig, plane, org_id, robot_id, link } = await startRig();
   await using _ = rig;
-  assert.deepEqual(await readTail(plane.db, org_id, robot_id, ALL, 3), { records: [], head: undefined, batches: [] });
+  assert.deepEqual(await readTail(plane.db, org_id, robot_id, ALL, 3), { records: [], end: undefined });
   const { session } = link();
   await ingestLogs(plane, session, flush(records(1, 2)));
   await ingestLogs(plane, session, flush(records(3, 4)));
   const tail = await readTail(plane.db, org_id, robot_id, ALL, 3);
   assert.deepEqual(seqs(tail.records), [2, 3, 4]);
-  assert.deepEqual(await readBehind(plane.db, org_id, robot_id, tail.head, ALL), { batches: [], more: false });
+  assert.deepEqual(await readBehind(plane.db, org_id, robot_id, tail.end, ALL), { batches: [], more: false });
   for (let seq = 5; seq < 105; seq += 1) await ingestLogs(plane, session, flush([record(seq)]));
   const found: number[] = [];
-  let [behind, more] = [tail.head, true];
+  let [behind, more] = [tail.end, true];
   while (more) {
     const read = await readBehind(plane.db, org_id, robot_id, behind, ALL);
-    found.push(...read.batches.flatMap((batch) => batch.seqs));
+    found.push(...read.batches.flatMap(({ lines }) => lines.map((line) => (JSON.parse(line) as LogRecordBody).seq)));
     more = read.more;
-    behind = read.batches.at(-1) ?? behind;
+    behind = read.batches.at(-1)?.end ?? behind;
   }
   assert.deepEqual(found, range(5, 104));
 });

@@ -3,7 +3,7 @@ import type { Db } from "../../kernel/db.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { readRecords, unpack } from "./codec.ts";
 import type { LogMatch } from "./match.ts";
-import { batchesAfter, type BatchKey, type BatchRow, robotBatches } from "./store.ts";
+import { batchesAfter, type BatchKey, type BatchRow, type LogPosition, robotBatches } from "./store.ts";
 import { toLines, toWire } from "./wire.ts";
 
 /** Batches of a first read; each next one asks for more, until they are READ_BYTES of JSON. */
@@ -28,14 +28,11 @@ export interface LogScan {
   records: LogRecord[];
   /** Where older ones may be; undefined when there are none. */
   next: LogKey | undefined;
-  /** What was looked through, whether it held such records or not. */
-  batches: BatchKey[];
 }
 
 /** Looks through batches from `after` back for at most `wanted` records. */
 export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey | undefined, wanted: number): Promise<LogScan> {
   const records: LogRecord[] = [];
-  const looked_at: BatchKey[] = [];
   let [scanned_bytes, batches_a_read, turn_at] = [0, BATCHES_A_READ, TURN_BYTES];
   let next = after;
   /** The last record that is wanted; one more decides whether the list goes on behind it. */
@@ -48,7 +45,6 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
     for (const batch of batches) {
       const { robot_id, received_at, first_seq } = batch;
       const json = unpack(batch);
-      looked_at.push({ robot_id, received_at, first_seq });
       scanned_bytes += json.length;
       if (scanned_bytes > turn_at) {
         turn_at = scanned_bytes + TURN_BYTES;
@@ -59,15 +55,15 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
       const received = wireTime(received_at);
       for (const record of readRecords(json).toReversed()) {
         if (record.seq >= before || !match.holds(record)) continue;
-        if (end !== undefined) return { records, next: end, batches: looked_at };
+        if (end !== undefined) return { records, next: end };
         records.push(toWire(record, robot_id, received));
         if (records.length === wanted) end = { robot_id, received_at, first_seq, seq: record.seq };
       }
     }
     const last = batches.at(-1);
-    if (last === undefined || batches.length < limit) return { records, next: undefined, batches: looked_at };
+    if (last === undefined || batches.length < limit) return { records, next: undefined };
     next = { robot_id: last.robot_id, received_at: last.received_at, first_seq: last.first_seq, seq: 0 };
-    if (scanned_bytes > SCANNED_BYTES_MAX) return { records, next: end ?? next, batches: looked_at };
+    if (scanned_bytes > SCANNED_BYTES_MAX) return { records, next: end ?? next };
     if (scanned_bytes - before_bytes < READ_BYTES) batches_a_read = Math.min(BATCHES_A_READ_MAX, batches_a_read * 2);
   }
 }
@@ -81,29 +77,30 @@ const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
 export interface LogTail {
   /** Oldest first. */
   records: LogRecord[];
-  /** The newest batch that there was; what comes later stands behind it. Undefined: there was none. */
-  head: BatchKey | undefined;
-  batches: BatchKey[];
+  /** Where the log ended; what comes later stands behind it. Undefined: there was nothing. */
+  end: LogPosition | undefined;
 }
 
 /** The last `count` records of a robot that the filter lets through: what a follower is shown first. */
 export async function readTail(db: Db, org_id: string, robot_id: string, match: LogMatch, count: number): Promise<LogTail> {
   const nothing = { since: undefined, until: undefined };
-  let head: BatchKey | undefined;
+  let head: BatchRow | undefined;
   const scan: BatchScan = async (from, limit) => {
     const batches = await robotBatches(db, org_id, robot_id, nothing, from, limit);
     head ??= batches[0];
     return batches;
   };
-  const { records, batches } = await scanLogs(scan, match, undefined, count);
-  return { records: records.toReversed(), head, batches };
+  const { records } = await scanLogs(scan, match, undefined, count);
+  return { records: records.toReversed(), end: head && endOf(head) };
 }
+
+const endOf = ({ received_at, last_seq }: BatchRow): LogPosition => ({ received_at: received_at.toISOString(), seq: last_seq });
 
 /** Batches that are read at a time behind a place. */
 const BATCHES_BEHIND = 32;
 
 export interface LogsBehind {
-  batches: (BatchKey & { lines: string[]; seqs: number[] })[];
+  batches: { end: LogPosition; lines: string[] }[];
   /** There are more behind them. */
   more: boolean;
 }
@@ -113,24 +110,18 @@ export async function readBehind(
   db: Db,
   org_id: string,
   robot_id: string,
-  behind: BatchKey | undefined,
+  behind: LogPosition | undefined,
   match: LogMatch,
 ): Promise<LogsBehind> {
   const nothing = { since: undefined, until: undefined };
-  const batches = await batchesAfter(db, org_id, robot_id, nothing, behind, BATCHES_BEHIND);
+  const key = behind && { robot_id, received_at: new Date(behind.received_at), first_seq: behind.seq };
+  const batches = await batchesAfter(db, org_id, robot_id, nothing, key, BATCHES_BEHIND);
   return {
     more: batches.length === BATCHES_BEHIND,
     batches: batches.map((batch) => {
-      const { received_at, first_seq } = batch;
       const json = unpack(batch);
       const records = match.mayHold(json) ? readRecords(json).filter((record) => match.holds(record)) : [];
-      return {
-        robot_id,
-        received_at,
-        first_seq,
-        seqs: records.map(({ seq }) => seq),
-        lines: toLines(records, robot_id, wireTime(received_at)),
-      };
+      return { end: endOf(batch), lines: toLines(records, robot_id, wireTime(batch.received_at)) };
     }),
   };
 }

@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { bigint, bytea, list, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { bigint, bytea, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
 import type { Codec } from "./codec.ts";
 
 const positionRow = row({ robot_id: text, outbox_id: text, seq: bigint });
@@ -87,7 +87,14 @@ export async function insertBatches(db: Db, org_id: string, batches: readonly Ne
   return new Set(rows.map(({ robot_id }) => robot_id));
 }
 
-const batchRow = row({ robot_id: text, first_seq: bigint, received_at: timestamptz, codec: textOf<Codec>(), records: bytea });
+const batchRow = row({
+  robot_id: text,
+  first_seq: bigint,
+  last_seq: bigint,
+  received_at: timestamptz,
+  codec: textOf<Codec>(),
+  records: bytea,
+});
 export type BatchRow = RowOf<typeof batchRow>;
 
 /** Where a batch stands among those of its robot or fleet. */
@@ -101,6 +108,24 @@ export interface BatchFilter {
   since: Date | undefined;
   until: Date | undefined;
 }
+
+/**
+ * A place in one robot's log: its last record up to there, and when that was received. Both rise with each batch, also when the robot moves
+ * to a server with another clock, so positions of one robot compare; those of two robots do not.
+ */
+export interface LogPosition {
+  received_at: string;
+  seq: number;
+}
+
+/** Whether a position of a robot lies before another one of the same robot; undefined is the start of its log. */
+export const isBefore = (one: LogPosition | undefined, other: LogPosition | undefined): boolean =>
+  other !== undefined &&
+  (one === undefined || one.received_at < other.received_at || (one.received_at === other.received_at && one.seq < other.seq));
+
+/** Whether two positions of a robot are the same batch's end. */
+export const isSame = (one: LogPosition | undefined, other: LogPosition | undefined): boolean =>
+  one !== undefined && other !== undefined && one.received_at === other.received_at && one.seq === other.seq;
 
 /** A robot's clock may be ahead of ours by this much and its records are still found by `since`. */
 const CLOCK_AHEAD_MS_MAX = 3_600_000;
@@ -149,6 +174,28 @@ export async function robotsOfFleet(db: Db, org_id: string, fleet_id: string): P
   const robots = await db.many(sql(idRow)`
     select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null order by id`);
   return robots.map(({ id }) => id);
+}
+
+const fleetPositionRow = row({ robot_id: text, seq: nullable(bigint), updated_at: nullable(timestamptz) });
+
+/** Where the log of each robot of a fleet ends; undefined for a robot that never logged. `robot_id`: of this one alone, if it is in the fleet. */
+export async function fleetPositions(
+  db: Db,
+  org_id: string,
+  fleet_id: string,
+  robot_id?: string,
+): Promise<Map<string, LogPosition | undefined>> {
+  // reads: robot
+  const rows = await db.many(sql(fleetPositionRow)`
+    select r.id as robot_id, p.seq, p.updated_at from robot r left join log_position p on p.org_id = r.org_id and p.robot_id = r.id
+    where r.org_id = ${org_id} and r.fleet_id = ${fleet_id} and r.decommissioned_at is null
+      ${robot_id === undefined ? sql`` : sql`and r.id = ${robot_id}`}`);
+  return new Map(
+    rows.map(({ robot_id, seq, updated_at }) => [
+      robot_id,
+      seq === null || updated_at === null ? undefined : { received_at: updated_at.toISOString(), seq },
+    ]),
+  );
 }
 
 /** The same for all robots of a fleet, of those batches that were received at `not_before` or later. */

@@ -38,6 +38,11 @@ export class FleetFollowers {
     }
   }
 
+  /** Robots that are followed. */
+  get robots(): string[] {
+    return [...this.#follows.keys()];
+  }
+
   /** Looks at this interval. */
   every(ms: number): void {
     this.#again = this.#plane.clock.every(ms, () =>

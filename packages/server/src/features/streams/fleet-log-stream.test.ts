@@ -16,10 +16,8 @@ import { decodeHeader, FleetShares } from "./relay/index.ts";
 import { flush, range, startRig, TestViewer } from "./testing/rig.ts";
 
 const LIMIT = { timeout: 120_000 };
-/** As sent-batches.ts keeps them. */
-const FLUSHES_REMEMBERED = 4_096;
-/** Their flushes are stored together. */
-const CROWD = 48;
+/** Robots whose flushes nobody wants, and how many of each. */
+const [CROWD, FLUSHES] = [48, 20];
 const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
 
 /** A node that viewers of a fleet's log come to, and another one that it asks, which answers when it is let. */
@@ -130,8 +128,7 @@ test("when a server comes back no record is sent twice, however much was logged 
   const error = { level: "error" } as const;
   await ingestLogs(plane, session, flush(1, 1, error));
   await until("the error", () => viewer.records.length === 1);
-  for (let seq = 1; seq * CROWD <= FLUSHES_REMEMBERED + CROWD; seq += 1)
-    await Promise.all(crowd.map((one) => ingestLogs(plane, one, flush(seq, seq))));
+  for (let seq = 1; seq <= FLUSHES; seq += 1) await Promise.all(crowd.map((one) => ingestLogs(plane, one, flush(seq, seq))));
   // Stored by the other server: nobody here heard it.
   const other = await anotherRobot(it);
   await ingestLogs({ ...plane }, other, flush(1, 1, error));
@@ -161,8 +158,49 @@ test("what a server stored that came back is read again when the database refuse
   await plane.db.run(sql`alter table log_batch rename to log_batch_away`);
   await writeNodeAddress(plane.db, to_b!, to_b);
   const looked = { meanwhile: () => rig.clock.advance({ seconds: 1 }) };
-  await until("the reading to fail", () => warned.some((line) => line.includes("could not look which other servers there are")), looked);
+  await until("the reading to fail", () => warned.some((line) => line.includes("could not read the log of a fleet's robot")), looked);
   await plane.db.run(sql`alter table log_batch_away rename to log_batch`);
   await until("what it stored meanwhile", () => viewer.records.some(({ robot_id }) => robot_id === other.robot_id), looked);
   assert.equal(viewer.records.length, 2);
+});
+
+test("a batch that is committed late is sent, before the robot's next one, whatever others logged meanwhile", LIMIT, async () => {
+  await using it = await startNodes();
+  const { plane, rig, session, asked } = it;
+  asked.gate.resolve();
+  const late = await anotherRobot(it);
+  await ingestLogs(plane, late, flush(1, 1));
+  await ingestLogs(plane, session, flush(1, 1));
+  const viewer = it.view(await tokenOfFleet(it));
+  await until("the stored records", () => viewer.records.length === 2);
+  const seqsOf = ({ robot_id }: Session): number[] => viewer.records.filter((one) => one.robot_id === robot_id).map(({ seq }) => seq);
+  // By a server that is killed before it is answered: nobody hears of the batch.
+  await plane.db.transaction(async (tx) => {
+    const db = Object.assign(Object.create(plane.db) as typeof plane.db, { forOrg: () => tx });
+    await ingestLogs({ ...plane, link: { ...plane.link }, db }, late, flush(2, 3));
+    await ingestLogs(plane, session, flush(2, 3));
+    await until("the other robot's records", () => seqsOf(session).length === 3);
+  });
+  assert.deepEqual(seqsOf(late), [1]);
+  await ingestLogs({ ...plane }, { ...late, session_id: "sess_3" }, flush(4, 4));
+  const looked = { meanwhile: () => rig.clock.advance({ seconds: 10 }) };
+  await until("the late records, though the robot logs no more", () => seqsOf(late).length === 4, looked);
+  await ingestLogs(plane, { ...late, session_id: "sess_4" }, flush(5, 5));
+  await until("its live record", () => seqsOf(late).length === 5);
+  assert.deepEqual([seqsOf(late), seqsOf(session)], [range(1, 5), range(1, 3)]);
+});
+
+test("a flush that nobody here heard is read before the next one, at once and in order", LIMIT, async () => {
+  await using it = await startNodes();
+  const { plane, session, asked, origin, path, token } = it;
+  asked.gate.resolve();
+  await ingestLogs(plane, session, flush(1, 2));
+  const viewers = [it.view(await tokenOfFleet(it)), new TestViewer(`${origin}${path}?token=${token}`)];
+  await until("the stored records", () => viewers.every(({ records }) => records.length === 2));
+  await ingestLogs({ ...plane }, session, flush(3, 4));
+  await ingestLogs(plane, session, flush(5, 5));
+  await ingestLogs(plane, session, flush(6, 6));
+  await until("all of them", () => viewers.every(({ seqs }) => seqs.at(-1) === 6));
+  for (const { seqs } of viewers) assert.deepEqual(seqs, range(1, 6));
+  for (const { ws } of viewers) ws.terminate();
 });

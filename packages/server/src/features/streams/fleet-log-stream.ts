@@ -4,50 +4,51 @@ import type { Plane } from "../../context.ts";
 import { mayInWholeOrg } from "../../kernel/caller.ts";
 import { wireTime } from "../../kernel/time.ts";
 import type { Nodes } from "../../link/index.ts";
-import { fleetScan, scanLogs } from "../logs/index.ts";
+import { fleetPositions, fleetScan, isBefore, type LogPosition, scanLogs } from "../logs/index.ts";
 import { FleetFollowers } from "./fleet-followers.ts";
+import { FleetPositions } from "./fleet-positions.ts";
 import type { StartStream } from "./stream-kind.ts";
 import { type LogWish, readLogWish } from "./log-query.ts";
 import { STORED_RECORDS, wantedFlush, type WantedFlush } from "./log-stream.ts";
 import { RecordSender } from "./record-sender.ts";
 import { OtherShares } from "./relay/other-shares.ts";
-import { Collected, flushKey, type FlushKey, SentBatches } from "./sent-batches.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Stored records that one who was cut off is sent at most. */
+/** Stored records that a reconnecting viewer is sent at most. */
 const REPLAYED_RECORDS_MAX = 2_000;
-/** Robots that are moved in, or enrolled, and servers that come are heard of after this. */
+/** Robots that join the fleet, and other servers, are found after this. */
 const MEMBERS_EVERY_MS = 5_000;
-/** For one who may not see the robots of other places: one that is moved out is not seen longer than this. */
+/** The same for a viewer that may not see the robots of other fleets: a robot that leaves is not seen for longer than this. */
 const MEMBERS_EVERY_MS_LIMITED = 1_000;
-/** What other servers are to know of the query. */
+/** Positions are compared with the database at this interval. */
+const POSITIONS_EVERY_MS = 60_000;
+/** The parts of the query that other servers need. */
 const LIVE_QUERY: readonly string[] = ["level", "source", "q"];
-/** So far apart the clocks of two servers may be without a record being missed when one of them comes back. */
-const CLOCKS_APART_MS = 10_000;
 
-/** The logs of all robots of a fleet that are connected, as one stream. It does not end when some of them, or all, are offline. */
+/** The logs of all connected robots of a fleet, as one stream. It does not end when some or all of them are offline. */
 export function prepareFleetLogs(query: URLSearchParams): StartStream {
   const wish = readLogWish(query);
   const live = new URLSearchParams([...query].filter(([name]) => LIVE_QUERY.includes(name)));
   return ({ plane, nodes }, viewer) => new FleetLogStream(plane, nodes, viewer, wish, live).start();
 }
 
+/**
+ * Sends each record once, in order for each robot. A position for each robot says how far its log was sent; a live flush
+ * that does not begin there is left, and the robot's log is read from the database. No clock of a server takes part.
+ */
 class FleetLogStream {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
   readonly #wish: LogWish;
   readonly #sender: RecordSender;
-  readonly #sent = new SentBatches();
+  readonly #positions: FleetPositions;
   readonly #every_ms: number;
   readonly #followers: FleetFollowers;
   /** Of robots that are connected to other servers. */
   readonly #others: OtherShares | undefined;
-  #collected: Collected<WantedFlush> | undefined = new Collected();
-  /** All robots were heard at this time. */
-  #heard_all_at: Date;
-  /** What a server stored from this time on could not be heard, and is still to be read. */
-  #missed_since: Date | undefined;
   #again: Timer | undefined;
+  /** Monotonic. */
+  #compared_at: number;
 
   constructor(plane: Plane, nodes: Nodes | undefined, viewer: Viewer, wish: LogWish, live: URLSearchParams) {
     this.#plane = plane;
@@ -56,11 +57,11 @@ class FleetLogStream {
     this.#sender = new RecordSender(plane, viewer);
     const { caller, kind, robot_id: fleet_id } = viewer.admitted;
     const { org_id } = caller;
-    const look_every_ms = mayInWholeOrg(caller, kind.role) ? MEMBERS_EVERY_MS : MEMBERS_EVERY_MS_LIMITED;
-    this.#every_ms = look_every_ms;
-    this.#heard_all_at = plane.clock.now();
+    this.#every_ms = mayInWholeOrg(caller, kind.role) ? MEMBERS_EVERY_MS : MEMBERS_EVERY_MS_LIMITED;
+    this.#compared_at = plane.clock.monotonic();
+    this.#positions = new FleetPositions(plane, viewer, { org_id, fleet_id }, wish);
     this.#followers = new FleetFollowers(plane, { org_id, fleet_id }, (batch) => this.#take(wantedFlush(wish, batch)));
-    const asked = { wish: { org_id, fleet_id, look_every_ms }, query: live.toString() };
+    const asked = { wish: { org_id, fleet_id, look_every_ms: this.#every_ms, positions: true }, query: live.toString() };
     this.#others = nodes && new OtherShares(plane, nodes, asked, (flush) => this.#take(flush));
   }
 
@@ -74,82 +75,49 @@ class FleetLogStream {
     if (!this.#viewer.open) return this.#viewer.onEnd();
     this.#followers.every(this.#every_ms);
     await this.#followers.look();
-    await this.#lookAtOthers();
-    await this.#sendStored(after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
-    this.#sendCollected();
-    if (this.#others === undefined || !this.#viewer.open) return;
-    // Apart from the robots here: who has left the fleet is not heard any longer because a server does not answer.
+    await this.#others?.look();
+    // All that is stored from now on is heard, or found by comparing positions.
+    const start = await this.#readPositions();
+    await this.#sendStored(start, after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
+    this.#positions.start(start);
+    if (!this.#viewer.open) return;
+    // Apart from the robots here: a robot that left the fleet is not followed for longer because a server does not answer.
     this.#again = this.#plane.clock.every(this.#every_ms, () =>
-      this.#lookAgain().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not look which other servers there are")),
+      this.#lookAgain().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not compare a stream with the stored logs")),
     );
   }
 
+  #readPositions(): Promise<Map<string, LogPosition | undefined>> {
+    const { caller, robot_id: fleet_id } = this.#viewer.admitted;
+    return fleetPositions(this.#plane.db.forOrg(caller.org_id), caller.org_id, fleet_id);
+  }
+
   async #lookAgain(): Promise<void> {
-    const since = new Date(this.#heard_all_at.getTime() - CLOCKS_APART_MS);
-    if (await this.#lookAtOthers()) this.#missed_since ??= since;
-    if (this.#missed_since === undefined) return;
-    // What comes live waits meanwhile.
-    this.#collected = new Collected();
-    await this.#sendStored(this.#missed_since, REPLAYED_RECORDS_MAX).finally(() => this.#sendCollected());
-    this.#missed_since = undefined;
+    const now = this.#plane.clock.monotonic();
+    if ((await this.#others?.look()) === true) this.#positions.suspect();
+    // Also those that could not be read before.
+    this.#positions.read(this.#followers.robots.filter((robot_id) => !this.#positions.has(robot_id)));
+    if (!this.#positions.suspected && now - this.#compared_at < POSITIONS_EVERY_MS) return;
+    this.#compared_at = now;
+    this.#positions.compare(await this.#readPositions());
   }
 
-  /** Whether there is one that was not heard before. */
-  async #lookAtOthers(): Promise<boolean> {
-    if (this.#others === undefined) return false;
-    const now = this.#plane.clock.now();
-    const { came, complete } = await this.#others.look();
-    if (complete) this.#heard_all_at = now;
-    return came > 0;
-  }
-
-  async #sendStored(after: Date | undefined, records_max: number): Promise<void> {
+  /** Sends the last records up to the positions, or those that were received since `after`. */
+  async #sendStored(start: Map<string, LogPosition | undefined>, after: Date | undefined, records_max: number): Promise<void> {
     const { caller, robot_id: fleet_id } = this.#viewer.admitted;
     const db = this.#plane.db.forOrg(caller.org_id);
     const scan = fleetScan(db, this.#plane.clock, caller.org_id, fleet_id, { since: undefined, until: undefined }, after);
-    const { records, next, batches } = await scanLogs(scan, this.#wish.match, undefined, records_max);
-    const flushes = batches.map(flushKey);
-    const isSent = sentBefore(flushes, this.#sent);
-    for (const flush of flushes) this.#sent.add(flush);
+    const { records, next } = await scanLogs(scan, this.#wish.match, undefined, records_max);
     const [oldest] = records.slice(-1);
     if (after !== undefined && next !== undefined && oldest !== undefined)
       await this.#viewer.send(JSON.stringify(leftOut(oldest, after, wireTime(this.#plane.clock.now()))));
-    for (const record of records.toReversed()) if (!isSent(record)) await this.#viewer.send(JSON.stringify(record));
+    for (const record of records.toReversed())
+      if (!isBefore(start.get(record.robot_id), record)) await this.#viewer.send(JSON.stringify(record));
   }
 
   #take(flush: WantedFlush): void {
-    if (this.#collected === undefined) return this.#send(flush);
-    const bytes = flush.lines.reduce((sum, line) => sum + line.length, 0);
-    if (bytes === 0 || this.#collected.add(flush, bytes)) return;
-    for (const seq of flush.seqs) this.#sender.drop(flush.robot_id, seq);
+    if (this.#positions.advance(flush)) this.#sender.send(flush.robot_id, flush.seqs, flush.lines);
   }
-
-  #sendCollected(): void {
-    const collected = this.#collected?.batches ?? [];
-    this.#collected = undefined;
-    for (const flush of collected) this.#send(flush);
-  }
-
-  #send(flush: WantedFlush): void {
-    if (this.#sent.has(flush)) return;
-    // Without others nothing is read again, and of a flush without wanted records there is nothing to be sent twice.
-    if (this.#others !== undefined && flush.lines.length > 0) this.#sent.add(flush);
-    this.#sender.send(flush.robot_id, flush.seqs, flush.lines);
-  }
-}
-
-/** Which records of these flushes were sent when this was asked. */
-function sentBefore(flushes: readonly FlushKey[], sent: SentBatches): (record: LogRecord) => boolean {
-  const known = flushes.filter((flush) => sent.has(flush));
-  if (known.length === 0) return () => false;
-  const firsts = Map.groupBy(flushes, ({ robot_id, received_at }) => `${robot_id} ${received_at}`);
-  const before = new Set(known);
-  return ({ robot_id, received_at, seq }) => {
-    const of_then = firsts.get(`${robot_id} ${received_at}`) ?? [];
-    // Of flushes that came in the same millisecond, the one that holds it begins last before it.
-    const holds = of_then.filter(({ first_seq }) => first_seq <= seq).toSorted((a, b) => b.first_seq - a.first_seq)[0];
-    return holds !== undefined && before.has(holds);
-  };
 }
 
 /** In the place of stored records that are too many to be sent again. */

@@ -102,6 +102,7 @@ export function fakeSession(session_id: string, org_id: string, hello: Hello): F
     ip: "192.0.2.7",
     closed: undefined,
     send: () => true,
+    pauseReading: () => {},
     close(code, reason) {
       this.closed = { code, reason };
     },

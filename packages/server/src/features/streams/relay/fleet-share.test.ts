@@ -51,7 +51,9 @@ test("a flush is told with its key and the records that are wanted, untouched", 
   });
   await until("the error", () => share.flushes().length === 1);
   const [{ lines, ...key }] = share.flushes() as [ReturnType<typeof decodeFlush>];
-  assert.deepEqual(key, { robot_id, received_at: "2030-01-01T00:00:00.000Z", first_seq: 4, seqs: [5] });
+  // It begins where the flush begins that has no wanted record.
+  const before = { received_at: "1970-01-01T00:00:00.000Z", seq: 0 };
+  assert.deepEqual(key, { robot_id, received_at: "2030-01-01T00:00:00.000Z", first_seq: 4, last_seq: 5, before, seqs: [5] });
   assert.equal((JSON.parse(lines[0]!) as LogRecord).message, "a\nb");
   assert.deepEqual(decodeFlush(encodeFlush({ ...key, lines })), { ...key, lines });
 });

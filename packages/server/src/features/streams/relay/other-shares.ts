@@ -18,6 +18,8 @@ export class OtherShares {
   readonly #take: (flush: WantedFlush) => void;
   readonly #open = new Map<string, WebSocket>();
   #over = false;
+  /** The connection to a node ended since the last look. */
+  #lost = false;
 
   constructor(plane: Plane, nodes: Nodes, asked: { wish: ShareWish; query: string }, take: (flush: WantedFlush) => void) {
     this.#plane = plane;
@@ -28,15 +30,17 @@ export class OtherShares {
   }
 
   /**
-   * Connects to the nodes that it is not connected to, and leaves those that are dead. Answers how many came, and whether all are there.
-   * Never twice at a time: each would connect to the same ones.
+   * Connects to the nodes that it is not connected to, and leaves those that are dead. Returns whether something may not have been heard: a
+   * node came, was lost or is unreachable. Never twice at a time: each would connect to the same ones.
    */
-  async look(): Promise<{ came: number; complete: boolean }> {
+  async look(): Promise<boolean> {
+    const lost = this.#lost;
+    this.#lost = false;
     const nodes = new Map((await this.#nodes.others()).map((node) => [`${node.id} ${node.epoch}`, node]));
     for (const [key, ws] of this.#open) if (!nodes.has(key)) ws.terminate();
     const missing = [...nodes].filter(([key]) => !this.#open.has(key));
     const came = await Promise.all(missing.map(([key, node]) => this.#connect(key, node)));
-    return { came: came.filter(Boolean).length, complete: nodes.keys().every((key) => this.#open.has(key)) };
+    return lost || came.length > 0;
   }
 
   end(): void {
@@ -44,8 +48,7 @@ export class OtherShares {
     for (const ws of this.#open.values()) ws.terminate();
   }
 
-  /** Whether it is there now. */
-  async #connect(key: string, node: KnownNode): Promise<boolean> {
+  async #connect(key: string, node: KnownNode): Promise<void> {
     try {
       const socket = await this.#nodes.connect(node);
       const ws = new WebSocket(`ws://node${FLEET_SHARE_PATH}?${this.#query}`, {
@@ -55,17 +58,15 @@ export class OtherShares {
         maxPayload: MESSAGE_BYTES_MAX,
       });
       await this.#ready(ws);
-      if (this.#over || ws.readyState !== ws.OPEN) {
-        ws.terminate();
-        return false;
-      }
+      if (this.#over || ws.readyState !== ws.OPEN) return ws.terminate();
       this.#open.set(key, ws);
-      ws.once("close", () => this.#open.delete(key));
-      return true;
+      ws.once("close", () => {
+        this.#open.delete(key);
+        this.#lost = true;
+      });
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       this.#plane.log.warn({ node_id: node.id, address: node.address, reason }, "a fleet's log cannot be had from another server");
-      return false;
     }
   }
 

@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { systemClock } from "@robofleet/clock";
+import { until } from "@robofleet/clock/testing";
+import type { LogRecord } from "@robofleet/protocol/routes";
+import type { SimulatedRobot } from "@robofleet/swarm";
+import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
+import { startPlane } from "../harness/index.ts";
+import { lineTo, secondNode } from "../harness/second-node.ts";
+import { shiftedClock } from "../harness/shifted-clock.ts";
+import { opened } from "../spec/web-socket.ts";
+
+const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
+const NODES = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
+const HOUR_MS = 3_600_000;
+const ROUNDS = 4;
+const RECORDS = 10;
+
+const seqsOf = (frames: readonly (string | Buffer)[], robot_id: string): number[] =>
+  frames.map((frame) => JSON.parse(String(frame)) as LogRecord).flatMap((record) => (record.robot_id === robot_id ? [record.seq] : []));
+
+test(
+  "a fleet's log has each record once and in order when a robot moves between servers whose clocks are two hours apart and do not hear each other for a while",
+  OPTIONS,
+  async () => {
+    await using nats = await NatsServer.start();
+    await using first = await startPlane({ nodes: 1, clock_offsets_ms: [HOUR_MS], settings: { bus: nats.address(), nodes: NODES } });
+    await using second = await secondNode(first, {}, shiftedClock(systemClock, -HOUR_MS));
+    await using to_first = await lineTo(first, first);
+    await using to_second = await lineTo(first, second);
+    const urls = [first.url, second.url];
+    const fleet_id = await first.homeFleet();
+    const robots: SimulatedRobot[] = [];
+    for (const url of [...urls, first.url]) {
+      const robot = await first.enrollRobot({ fleet_id, online: false });
+      first.swarm.url = url;
+      await robot.connect();
+      robots.push(robot);
+    }
+    const moving = robots[2];
+    assert.ok(moving);
+    const path = `/api/fleets/${fleet_id}/logs/ws?token=${first.default_org.admin_token}`;
+    const viewers = await Promise.all(urls.map((url) => opened(url + path)));
+    let count = 0;
+    const logAll = (): void => {
+      for (let i = 0; i < RECORDS; i += 1) {
+        count += 1;
+        for (const robot of robots) robot.log(`record ${count}`);
+      }
+    };
+    const complete = (): Promise<unknown> =>
+      until(
+        "each viewer has every record of each robot once, in order",
+        () =>
+          viewers.every(({ frames }) =>
+            robots.every(({ id }) => {
+              const seqs = seqsOf(frames, id);
+              return seqs.length === count && seqs.every((seq, i) => seq === i + 1);
+            }),
+          ),
+        { progress: () => viewers.map(({ frames }) => robots.map(({ id }) => seqsOf(frames, id).length).join(" ")).join(", ") },
+      );
+    for (let round = 0; round < ROUNDS; round += 1) {
+      // Without a pause: the last records of one server are on their way while the first ones come by the other.
+      logAll();
+      await moving.disconnect();
+      first.swarm.url = urls[(round + 1) % 2] ?? "";
+      await moving.connect();
+      logAll();
+      if (round % 2 === 0) continue;
+      await complete();
+      for (const line of [to_first, to_second]) {
+        line.refuse(true);
+        line.reset();
+      }
+      logAll();
+      for (const line of [to_first, to_second]) line.refuse(false);
+      await complete();
+    }
+    for (const { ws, closed } of viewers) {
+      ws.close();
+      await closed;
+    }
+  },
+);
