@@ -208,7 +208,8 @@ test("a viewer that floods with empty frames is read at its pace, and hears all 
       await clock.advance({ milliseconds: 100 });
     },
   });
-  assert.ok(passed > seconds - 2 && passed < seconds + 2, `${passed} s for what takes ${seconds}`);
+  // The last chunks are processed before they are paid for.
+  assert.ok(passed > seconds - 4 && passed < seconds + 2, `${passed} s for what takes ${seconds}`);
   assert.equal(viewer.open, true);
 });
 
