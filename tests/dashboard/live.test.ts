@@ -5,6 +5,7 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
+import { FoxgloveServer } from "../../packages/agent/src/ros/testing/foxglove-server.ts";
 import { RosbridgeServer } from "../../packages/agent/src/ros/testing/rosbridge-server.ts";
 import { assertFits, axe, type Dashboard, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
@@ -27,6 +28,7 @@ interface Scene {
   it: Dashboard;
   robot: LiveRobot;
   ros: RosbridgeServer;
+  foxglove: FoxgloveServer;
   log_file: string;
 }
 
@@ -42,16 +44,18 @@ test("what a robot logs, shows and says is live in the browser", { skip, timeout
   await writeFile(log_file, "");
   const ros = await RosbridgeServer.start(t, "/rosapi/");
   ros.topics.set("/speed", FLOAT);
+  const topic = { id: 1, topic: "/speed", schemaName: "std_msgs/msg/Float32" };
+  const foxglove = await FoxgloveServer.start(t, [topic], "jazzy");
   const it = await openDashboard(t, { limits: { health_seconds: 1 } });
   await using robot = await LiveRobot.start(it.server, {
     robot: {
       shell: { user: os.userInfo().username, command: ["bash", "--norc", "--noprofile", "-i"] },
       cameras: [{ name: "front", kind: "ffmpeg", input: ["-re", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=10"] }],
       logs: { journald: false, files: [log_file], rosout: false },
-      ros: { adapters: ["rosbridge"], rosbridge_url: ros.url },
+      ros: { adapters: ["rosbridge", "foxglove"], rosbridge_url: ros.url, foxglove_url: foxglove.url },
     },
   });
-  const scene: Scene = { it, robot, ros, log_file };
+  const scene: Scene = { it, robot, ros, foxglove, log_file };
   await t.test("a shell is a terminal on the robot: typed, coloured, resized, ended, recorded", () => shell(scene));
   await t.test("a megabyte that is pasted arrives whole", () => paste(scene));
   await t.test("the recording is played, sought in, and refused to who is no admin", () => recording(scene));
@@ -60,6 +64,7 @@ test("what a robot logs, shows and says is live in the browser", { skip, timeout
   await t.test("who scrolls up reads in peace, and goes back to the end", () => reading(scene));
   await t.test("a camera shows one picture after the other", () => camera(scene));
   await t.test("a topic's messages are a tree, and a number of them is drawn", () => topics(scene));
+  await t.test("topics of one name in ROS 1 and ROS 2 are shown separately, and a lost adapter with its reason", () => adapters(scene));
   await t.test("viewers are told what is for operators", () => viewers(scene));
   await t.test("of a robot that is away its logs are there, and the rest says why it is not", () => offline(scene));
 });
@@ -240,13 +245,13 @@ async function camera({ it, robot }: Scene): Promise<void> {
 async function topics({ it, robot, ros }: Scene): Promise<void> {
   const { page } = it;
   await visit(page, `/robots/${robot.id}/topics`);
-  await page.getByRole("link", { name: "/speed" }).click();
+  await page.getByRole("link", { name: "std_msgs/Float32" }).click();
   await it.server.until("a subscription", () => ros.subscriptions.size > 0);
   await it.server.until("a message", async () => {
     ros.publish("/speed", { data: 1.5 });
     return (await page.locator("[data-message]").count()) > 0;
   });
-  await page.getByText("rosbridge").waitFor();
+  await page.getByText("rosbridge", { exact: true }).waitFor();
   await page
     .getByRole("button", { name: /data 1.5/ })
     .first()
@@ -254,6 +259,24 @@ async function topics({ it, robot, ros }: Scene): Promise<void> {
   await page.locator(".uplot canvas").waitFor();
   await page.waitForURL(/plot=data/);
   await axe(page);
+}
+
+async function adapters({ it, robot, foxglove }: Scene): Promise<void> {
+  const { page } = it;
+  await visit(page, `/robots/${robot.id}/topics`);
+  await page.getByRole("link", { name: "std_msgs/Float32 · rosbridge" }).waitFor();
+  await page.getByRole("link", { name: "std_msgs/msg/Float32 · foxglove" }).click();
+  await page.waitForURL(/type=std_msgs/);
+  await it.server.until("a message", async () => {
+    foxglove.publish(1, { data: 2.5 });
+    return (await page.getByRole("button", { name: /data 2.5/ }).count()) > 0;
+  });
+  await page.getByText("--type std_msgs/msg/Float32").waitFor();
+  foxglove.stop();
+  await page.getByText("foxglove lost:").waitFor();
+  await axe(page);
+  await visit(page, `/robots/${robot.id}`);
+  await page.getByText("foxglove lost:").waitFor();
 }
 
 async function viewers({ it, robot }: Scene): Promise<void> {

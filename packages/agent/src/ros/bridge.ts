@@ -77,8 +77,8 @@ export class RosBridge {
   }
 
   /**
-   * Searches for the adapters that are not connected. Resolves to whether one is connected: as soon as one is, or when all searches have ended. With
-   * `rest_ms` it gives the other searches so long to end.
+   * Searches for the adapters that are not connected. Returns whether one is connected, as soon as that is known; with `rest_ms` after
+   * the remaining searches have ended, or that many milliseconds.
    */
   async find({ rest_ms = 0 }: { rest_ms?: number } = {}): Promise<boolean> {
     this.start();

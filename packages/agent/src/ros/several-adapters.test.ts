@@ -78,7 +78,7 @@ test("subscribes each topic at the adapter that has it, and nowhere else", LIMIT
   assert.equal(got.at(-1), "scan of ROS 1 3");
 });
 
-test("an adapter that goes takes no stream of another one along, and what both have moves and returns", LIMIT, async (t) => {
+test("a lost adapter interrupts no stream of another one; streams of a topic that both have move and return", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   dds.published = [SCAN_2];
   ros1.published = [SCAN_1, ARM];
@@ -122,7 +122,7 @@ test("a subscription moves when its topic does, although both adapters stay conn
   assert.deepEqual([dds.listened, ros1.listened], [[], ["/arm"]]);
 });
 
-test("a finder that hangs, one that throws and a list that never comes delay no other adapter", LIMIT, async (t) => {
+test("a search that hangs, one that fails and a list without an answer do not delay other adapters", LIMIT, async (t) => {
   const hangs: FindRosAdapter = ({ signal }) =>
     new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("late"))));
   const [rosbridge, ros1] = [new ScriptedRos("rosbridge"), new ScriptedRos("ros1")];
