@@ -131,3 +131,12 @@ test("a limit of 0 is refused where it would stop the server or make a timer spi
   ])
     assert.doesNotThrow(limit(text), text);
 });
+
+test("host names come from flags or the environment, without scheme and port", () => {
+  const names = (flags: Parameters<typeof readSettings>[0], env: NodeJS.ProcessEnv = {}) => readSettings(flags, env).host_names;
+  assert.deepEqual(names({}, { ROBOFLEET_HOST_NAMES: "" }), []);
+  assert.deepEqual(names({}, { ROBOFLEET_HOST_NAMES: "fleet.test, 2001:db8::7" }), ["fleet.test", "2001:db8::7"]);
+  assert.deepEqual(names({ hostName: ["a.test"] }, { ROBOFLEET_HOST_NAMES: "b.test" }), ["a.test"]);
+  for (const wrong of ["https://fleet.test", "fleet.test:443", "*.fleet.test", ""])
+    assert.throws(() => names({ hostName: [wrong] }), /--host-name .*without scheme and port/, wrong);
+});

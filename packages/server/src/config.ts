@@ -15,6 +15,8 @@ export interface Settings {
   tls: TlsSettings | undefined;
   /** Addresses and ranges of proxies, which alone may connect and speak for others; empty without a proxy. */
   behind_proxy: readonly string[];
+  /** Host names and addresses that robots reach this server by, besides those that it finds out. */
+  host_names?: readonly string[];
   database_url: string | undefined;
   /** Where artifacts lie instead of in the data directory. */
   blobs?: S3Settings | undefined;
@@ -62,6 +64,7 @@ export const LIMIT_DEFAULTS = {
   log_bytes_per_robot_per_second: 512 * 1024,
   log_burst_bytes_per_robot: 128 * 1024 ** 2,
   shell_recording_days: 90,
+  shell_session_retention_days: 400,
   shell_recording_bytes_max: 10 * 1024 ** 3,
   deployment_expiry_hours: 7 * 24,
   heartbeat_seconds: 30,
@@ -90,6 +93,7 @@ const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "free_disk_bytes_min",
   "timeline_retention_days",
   "audit_retention_days",
+  "shell_session_retention_days",
   "deployment_event_retention_days",
   "deployment_retention_days",
   "log_bytes_per_org_max",
@@ -123,6 +127,7 @@ export interface ServeFlags {
   nodeListen?: string;
   nodeAddress?: string;
   behindProxy?: string;
+  hostName?: string[];
   logLevel?: string;
   limit?: string[];
   /** False by --no-dashboard. */
@@ -152,6 +157,7 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     listen,
     tls,
     behind_proxy,
+    host_names: readHostNames("--host-name", flags.hostName ?? commaList(env.ROBOFLEET_HOST_NAMES)),
     admin_token: readAdminToken(env),
     secrets_key: env.ROBOFLEET_SECRETS_KEY || undefined,
     secrets_key_file: env.ROBOFLEET_SECRETS_KEY_FILE || undefined,
@@ -290,18 +296,25 @@ function readListen(text: string): { host: string; port: number } {
 }
 
 /** An empty variable is an unset one. */
+const commaList = (text: string | undefined): string[] => (text || undefined)?.split(",").map((one) => one.trim()) ?? [];
+
+function readHostNames(flag: string, names: readonly string[]): readonly string[] {
+  const wrong = names.find((name) => isIP(name) === 0 && !/^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$/i.test(name));
+  if (wrong !== undefined) throw new SettingsError(`${flag} ${wrong}: expected a host name or an address, without scheme and port`);
+  return names;
+}
+
 function readTls(flags: ServeFlags, env: NodeJS.ProcessEnv): TlsSettings | undefined {
   const mode = flags.tls ?? (env.ROBOFLEET_TLS || undefined);
   const cert_file = flags.tlsCert ?? (env.ROBOFLEET_TLS_CERT || undefined);
   const key_file = flags.tlsKey ?? (env.ROBOFLEET_TLS_KEY || undefined);
-  const names = flags.tlsName ?? (env.ROBOFLEET_TLS_NAMES || undefined)?.split(",").map((name) => name.trim()) ?? [];
+  const names = flags.tlsName ?? commaList(env.ROBOFLEET_TLS_NAMES);
   if (mode !== undefined && mode !== "auto")
     throw new SettingsError(`--tls ${mode}: the only value is auto; for files of your own give --tls-cert FILE and --tls-key FILE`);
   if (mode === "auto" && (cert_file ?? key_file) !== undefined)
     throw new SettingsError("--tls auto makes its own certificate: leave out --tls-cert and --tls-key, or --tls auto");
   if (mode === undefined && names.length > 0) throw new SettingsError("--tls-name belongs to --tls auto");
-  const wrong = names.find((name) => isIP(name) === 0 && !/^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$/i.test(name));
-  if (wrong !== undefined) throw new SettingsError(`--tls-name ${wrong}: expected a host name or an address, without scheme and port`);
+  readHostNames("--tls-name", names);
   if (mode === "auto") return { mode, names };
   if (cert_file === undefined && key_file === undefined) return undefined;
   if (cert_file === undefined || key_file === undefined)

@@ -32,6 +32,12 @@ export const SERVE_FLAGS: readonly Flag[] = [
     flags: "--behind-proxy <networks>",
     meaning: "a proxy at these addresses (10.0.0.0/8,127.0.0.1) speaks TLS: nobody else may connect, and its X-Forwarded-For is believed",
   },
+  {
+    flags: "--host-name <name>",
+    meaning:
+      "host name or address that robots reach this server by, besides those of its certificate and of --listen; what robots signed for another host is refused. Behind a proxy every host is accepted until one is named. May be repeated",
+    repeatable: true,
+  },
   { flags: "--no-dashboard", meaning: "serve the API only: no dashboard at /, and none is built at the start" },
   { flags: "--log-level <level>", meaning: "trace, debug, info, warn or error (default: info)" },
   { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
@@ -74,6 +80,7 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["ROBOFLEET_NODE_LISTEN", "like --node-listen"],
   ["ROBOFLEET_NODE_ADDRESS", "like --node-address"],
   ["ROBOFLEET_BEHIND_PROXY", "like --behind-proxy"],
+  ["ROBOFLEET_HOST_NAMES", "like --host-name, with commas between the names"],
   ["ROBOFLEET_DASHBOARD", "off: like --no-dashboard"],
   ["ROBOFLEET_LOG_LEVEL", "like --log-level"],
 ];
@@ -101,7 +108,8 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   deployment_event_retention_days: "days that the events of a deployment are kept after it ended; 0: as long as the deployment",
   deployment_retention_days:
     "days that a deployment is kept after it ended, with its robots' results and its Idempotency-Key, and longer while robots or a fleet have what it brought; 0: for ever",
-  shell_recording_days: "days that recordings of shells are kept",
+  shell_recording_days: "days that recordings of shells are kept, at most as long as their sessions",
+  shell_session_retention_days: "days that it stays known that there was a shell, with who opened it and how it ended; 0: for ever",
   shell_recording_bytes_max: "bytes that the recordings of one org's shells may take together; the oldest are dropped",
   log_bytes_per_org_max: "bytes that the log records of one org may take in the database; over it the oldest go; 0: no limit",
   log_robot_share_percent: "percent of log_bytes_per_org_max that the log records of one robot may take; over it its oldest go",

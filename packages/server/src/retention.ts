@@ -4,7 +4,7 @@ import { startHealthHistory } from "./features/health/index.ts";
 import { startLogRetention } from "./features/logs/index.ts";
 import { dropPendingOrgs } from "./features/orgs/index.ts";
 import { sweepNonces } from "./features/robots/index.ts";
-import { startRecordingRetention } from "./features/shells/index.ts";
+import { startShellRetention } from "./features/shells/index.ts";
 import { dropTimelineEntries } from "./features/timeline/index.ts";
 import { sweepSessions } from "./features/tokens/index.ts";
 import { dropAuditEntries } from "./kernel/audit-retention.ts";
@@ -36,7 +36,7 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
     startRetention(plane, "deployments", deployment_retention_days, (before) => dropDeployments(plane, before)),
     startRetention(plane, "pending orgs", pending_org_days, (before) => dropPendingOrgs(db, before)),
     await startLogRetention(plane),
-    startRecordingRetention(plane),
+    startShellRetention(plane),
     await startHealthHistory(plane),
   ];
 }

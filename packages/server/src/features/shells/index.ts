@@ -1,3 +1,3 @@
 export { ShellBook, type ShellRequest, type ShellSession } from "./book.ts";
-export { startRecordingRetention } from "./retention.ts";
+export { startShellRetention } from "./retention.ts";
 export { shellRoutes } from "./routes.ts";

@@ -1,19 +1,35 @@
 import type { Plane } from "../../context.ts";
 import { background, type Background } from "../../kernel/background.ts";
-import { dropRecording, type KeptRecording, listKeptBefore, listOldestKept, listOrgsAbove } from "./store.ts";
+import { deleteInBatches, forEachOrg } from "../../kernel/retention.ts";
+import {
+  deleteSessions,
+  dropRecording,
+  type KeptRecording,
+  listKeptBefore,
+  listOldestKept,
+  listOrgsAbove,
+  listOrgsWithSessions,
+} from "./store.ts";
 
 const EVERY_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const BATCH_ROWS_MAX = 200;
 
-/** Drops recordings that are too old, and the oldest of an org that has too many: that there were such sessions stays known. */
-export const startRecordingRetention = (plane: Plane): Background => background(plane, "recordings", EVERY_MS, () => dropRecordings(plane));
+/** Drops recordings that are too old, and the oldest of an org that has too many; then sessions that are too old. */
+export const startShellRetention = (plane: Plane): Background =>
+  background(plane, "shells", EVERY_MS, async () => {
+    await dropRecordings(plane);
+    await dropSessions(plane);
+  });
 
-/** Once; two nodes may do it at the same time. */
+const daysAgo = ({ retention_clock }: Plane, days: number): Date => new Date(retention_clock.now().getTime() - days * DAY_MS);
+
+/** Once; two nodes may do it at the same time. That there were such sessions stays known. */
 export async function dropRecordings(plane: Plane): Promise<void> {
-  const { db, retention_clock, settings } = plane;
-  const { shell_recording_days, shell_recording_bytes_max } = settings.limits;
-  const before = new Date(retention_clock.now().getTime() - shell_recording_days * DAY_MS);
+  const { db, settings } = plane;
+  const { shell_recording_days, shell_recording_bytes_max, shell_session_retention_days } = settings.limits;
+  // A session is deleted once its recording is.
+  const before = daysAgo(plane, Math.min(shell_recording_days, shell_session_retention_days || Infinity));
   for (let found = BATCH_ROWS_MAX; found === BATCH_ROWS_MAX;) {
     const old = await listKeptBefore(db, before, BATCH_ROWS_MAX);
     for (const recording of old) await drop(plane, recording);
@@ -38,4 +54,16 @@ async function dropOldest(plane: Plane, org_id: string, bytes: number): Promise<
 async function drop({ db, clock, log }: Plane, { org_id, id, recording_bytes }: KeptRecording): Promise<void> {
   await db.forOrg(org_id).transaction((tx) => dropRecording(tx, org_id, id, clock.now()));
   log.info({ org_id, session_id: id, bytes: recording_bytes }, "a recording of a shell was dropped");
+}
+
+/** Deletes sessions whose recordings were dropped, once they are too old. */
+export async function dropSessions(plane: Plane): Promise<void> {
+  const { db, log, settings } = plane;
+  const { shell_session_retention_days: days } = settings.limits;
+  if (days === 0) return;
+  const before = daysAgo(plane, days);
+  await forEachOrg({ log }, "shells", await listOrgsWithSessions(db), async (org_id) => {
+    const sessions = await deleteInBatches((limit) => deleteSessions(db, org_id, before, limit));
+    if (sessions > 0) log.info({ org_id, sessions, before: before.toISOString() }, "deleted old shell sessions");
+  });
 }

@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@robofleet/clock/testing";
 import type { ShellSession as Wire } from "@robofleet/protocol/routes";
-import { sql } from "../../kernel/sql.ts";
+import type { Limits } from "../../config.ts";
+import { row, sql, text } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { ShellBook, type ShellRequest, shellRoutes } from "./index.ts";
 import { RECORDER_CHARACTERS_MAX } from "./recorder.ts";
-import { dropRecordings } from "./retention.ts";
+import { dropRecordings, dropSessions } from "./retention.ts";
 import { appendChunk, endSession } from "./store.ts";
 
 const TIMEOUT = { timeout: 120_000 };
@@ -145,4 +146,38 @@ test("old recordings are dropped, and the oldest of an org that has too many; th
   await dropRecordings(one.plane);
   assert.deepEqual(await kept(), [third]);
   assert.equal((await one.sessions()).length, 3);
+});
+
+test("old sessions are deleted after their recordings, and never one that is open; 0 keeps all", TIMEOUT, async () => {
+  await using one = await startBook();
+  const book = new ShellBook(one.plane);
+  const record = async (): Promise<string> => {
+    const session = await book.open(one.request, assert.fail);
+    await session.recorder.output(Buffer.from("hello"));
+    await session.end({ status: "ended", exit_code: 0, reason: "exit" });
+    return session.id;
+  };
+  const keep = (limits: Partial<Limits>): void => {
+    one.plane.settings = { ...one.plane.settings, limits: { ...one.plane.settings.limits, ...limits } };
+  };
+  const ids = async (): Promise<string[]> => (await one.sessions()).map(({ id }) => id);
+  const open = await book.open(one.request, assert.fail);
+  const old = await record();
+  await one.it.clock.advance({ hours: 24 * 31 });
+  const recent = await record();
+  keep({ shell_session_retention_days: 0 });
+  await dropRecordings(one.plane);
+  await dropSessions(one.plane);
+  assert.deepEqual((await ids()).toSorted(), [open.id, old, recent].toSorted());
+  keep({ shell_session_retention_days: 30 });
+  await dropSessions(one.plane);
+  assert.deepEqual((await ids()).toSorted(), [open.id, old, recent].toSorted(), "not while there is a recording");
+  await dropRecordings(one.plane);
+  await dropSessions(one.plane);
+  assert.deepEqual((await ids()).toSorted(), [open.id, recent].toSorted());
+  assert.deepEqual(
+    await one.it.plane.db.many(sql(row({ session_id: text }))`select session_id from shell_recording where session_id = ${old}`),
+    [],
+  );
+  await open.end({ status: "ended", exit_code: 0, reason: "exit" });
 });

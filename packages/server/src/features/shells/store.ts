@@ -164,3 +164,24 @@ export async function dropRecording(db: Db, org_id: string, id: string, at: Date
   await db.run(sql`delete from shell_recording where org_id = ${org_id} and session_id = ${id}`);
   await db.run(sql`update shell_session set recording_dropped_at = ${at} where org_id = ${org_id} and id = ${id}`);
 }
+
+const orgRow = row({ org_id: text });
+
+/** Every org that has sessions: one index lookup for each. */
+export const listOrgsWithSessions = async (db: Db): Promise<string[]> =>
+  (
+    await db.many(sql(orgRow)`
+      with recursive found (org_id) as (
+        (select min(org_id) from shell_session)
+        union all
+        select (select min(s.org_id) from shell_session s where s.org_id > f.org_id) from found f where f.org_id is not null)
+      select org_id from found where org_id is not null`)
+  ).map(({ org_id }) => org_id);
+
+/** Deletes sessions that began before and whose recordings were dropped, the oldest first. Returns how many. */
+export const deleteSessions = (db: Db, org_id: string, before: Date, limit: number): Promise<number> =>
+  db.run(sql`
+    delete from shell_session where org_id = ${org_id} and ctid = any(array(
+      select ctid from shell_session
+      where org_id = ${org_id} and started_at < ${before} and status <> 'open' and recording_dropped_at is not null
+      order by id limit ${limit} for update skip locked))`);
