@@ -4,6 +4,7 @@ import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, wri
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
+import { readCommit } from "@robofleet/protocol/version";
 import { parse, parseAllDocuments } from "yaml";
 import packageJson from "../../package.json" with { type: "json" };
 import { root } from "../../bin/launch.mjs";
@@ -49,6 +50,17 @@ test("every YAML and JSON file of deploy/ that is no template can be read", LIMI
   assert.ok(names.length >= 4, names.join());
   for (const name of names)
     for (const document of parseAllDocuments(read(name), { merge: true })) assert.deepEqual(document.errors, [], name);
+});
+
+test("an image prints the commit that its build was given, and none without", LIMIT, (t) => {
+  const step = /^RUN (.*\.git\/HEAD)$/m.exec(read("docker/Dockerfile"))?.[1];
+  assert.ok(step !== undefined, "the step that stores the commit");
+  const COMMIT = "0123456789abcdef0123456789abcdef01234567";
+  const cwd = temporaryDirectory(t);
+  run("sh", ["-c", step], { cwd, env: { COMMIT } });
+  assert.equal(readCommit(cwd), COMMIT);
+  run("sh", ["-c", step], { cwd, env: { COMMIT: "" } });
+  assert.equal(readCommit(cwd), undefined);
 });
 
 test("every variable that deploy/ names is in the reference of settings", LIMIT, () => {
