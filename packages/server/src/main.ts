@@ -28,6 +28,7 @@ interface RestoreFlags {
   data?: string;
   revokeTokens?: boolean;
   revokeKeys?: boolean;
+  revokeApprovals?: boolean;
 }
 
 const program = new Command("robofleet").description("The control plane for robot fleets").version(describeVersion(packageJson.version));
@@ -51,19 +52,24 @@ program
     "revoke every token, also those that a backup from before their revocation brings back; prints a new admin token of each org",
   )
   .option("--revoke-keys", "revoke every enrollment key")
+  .option(
+    "--revoke-approvals",
+    "withhold secrets from every robot until an admin approves it again, also from those that were removed or replaced after the backup",
+  )
   .action(async (flags: RestoreFlags) => {
     const { data_directory, database_url } = readStore(flags.data);
     const log = createLog({ level: "warn" });
-    const what = { tokens: flags.revokeTokens === true, keys: flags.revokeKeys === true };
+    const what = { tokens: flags.revokeTokens === true, keys: flags.revokeKeys === true, approvals: flags.revokeApprovals === true };
     let revoked: Revoked | undefined;
     const prepare = async (connection: DbAddress): Promise<void> => {
       revoked = await revokeRestored(connection, what, { clock: systemClock, log });
     };
-    const wanted = what.tokens || what.keys ? { prepare } : {};
+    const wanted = what.tokens || what.keys || what.approvals ? { prepare } : {};
     const { made_at, files } = await restoreBackup({ from: flags.from, data_directory, database_url, clock: systemClock, log, ...wanted });
     print(`restored into ${path.resolve(data_directory)} what was backed up at ${made_at}: the database and ${files} files`);
     if (what.tokens) print(`revoked ${revoked?.tokens} tokens`);
     if (what.keys) print(`revoked ${revoked?.keys} enrollment keys`);
+    if (what.approvals) print(`${revoked?.approvals} robots wait for an admin's approval before they get secrets`);
     for (const { org, token } of revoked?.admins ?? []) print(`new admin token of ${JSON.stringify(org)}, not shown again: ${token}`);
   });
 

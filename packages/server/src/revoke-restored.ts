@@ -3,30 +3,35 @@ import { connect, type DbAddress, migrate, MIGRATIONS_DIRECTORY } from "./engine
 import type { EngineLog } from "./engines/log.ts";
 import { revokeEveryKey } from "./features/enrollment/index.ts";
 import { listActiveOrgs } from "./features/orgs/index.ts";
+import { revokeEveryApproval } from "./features/robots/index.ts";
 import { createCredential, revokeEveryToken } from "./features/tokens/index.ts";
 
 export interface Revoked {
   tokens: number;
   keys: number;
+  /** Robots that wait for an admin's approval again. */
+  approvals: number;
   /** A new admin token of each active org, which replaces those that were revoked. Shown once. */
   admins: { org: string; token: string }[];
 }
 
 /**
- * Revokes what a backup would bring back: tokens and enrollment keys that were revoked after it was made cannot be told from the
- * others, so all are. A server never ran with them: the caller still keeps it away from the database.
+ * Revokes what a backup would bring back: tokens, enrollment keys and robots that were revoked after it was made cannot be told from the
+ * others, so all are. Robots lose their approval alone: they connect, and get no secrets. A server never ran with them: the caller still
+ * keeps it away from the database.
  */
 export async function revokeRestored(
   connection: DbAddress,
-  what: { tokens: boolean; keys: boolean },
+  what: { tokens: boolean; keys: boolean; approvals: boolean },
   { clock, log }: { clock: Clock; log: EngineLog },
 ): Promise<Revoked> {
   await migrate(connection, { directory: MIGRATIONS_DIRECTORY, log });
   const db = await connect({ connection, pool_size: 4, clock, log });
   try {
     return await db.transaction(async (tx) => {
-      const revoked: Revoked = { tokens: 0, keys: 0, admins: [] };
+      const revoked: Revoked = { tokens: 0, keys: 0, approvals: 0, admins: [] };
       if (what.keys) revoked.keys = await revokeEveryKey(tx, clock.now());
+      if (what.approvals) revoked.approvals = await revokeEveryApproval(tx, clock.now());
       if (!what.tokens) return revoked;
       revoked.tokens = await revokeEveryToken(tx, clock.now());
       const maker = { clock, id: idSource(clock) };

@@ -4,4 +4,4 @@ export { findLinkState } from "./store-presence.ts";
 export { closeRemovedRobots, endLinkOfReplaced, ROBOT_REMOVED } from "./remove.ts";
 export { requireRobot, robotRoutes } from "./routes.ts";
 export { HINT_SUSPENDED, startSuspensionWatch } from "./suspended.ts";
-export { giveRobotKey, insertRobot, lockRobot, type NewRobot, type RobotPlace } from "./store.ts";
+export { giveRobotKey, insertRobot, lockRobot, type NewRobot, revokeEveryApproval, type RobotPlace } from "./store.ts";

@@ -179,6 +179,13 @@ export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
     values (${robot.org_id}, ${robot.id}, ${robot.name}, ${robot.site_id}, ${robot.fleet_id}, ${json(robot.labels)}, ${robot.public_key},
       ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.approved ? null : robot.at}, ${robot.at}, ${robot.at})`);
 
+/** Every robot waits for an admin's approval again. Returns how many had it. */
+export const revokeEveryApproval = (db: Db, now: Date): Promise<number> =>
+  db.run(sql`
+    -- across orgs: a restored backup brings back the robots of all of them
+    update robot set approval_requested_at = ${now}, updated_at = ${now}
+    where approval_requested_at is null and decommissioned_at is null`);
+
 const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool, held: bool, suspended: bool });
 
 export type IdentityRow = RowOf<typeof identityRow>;
