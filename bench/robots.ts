@@ -7,6 +7,7 @@ import {
   hostOf,
   type LinkChallenge,
   type LinkFeature,
+  LINK_PROTOCOLS,
   LINK_SUBPROTOCOL,
   linkChallengeText,
   messageFrames,
@@ -123,7 +124,7 @@ export function connectRobot(
 
 export const hello = (robot: BenchRobot, challenge: LinkChallenge) => ({
   type: "hello",
-  protocols: [1],
+  protocols: [...LINK_PROTOCOLS],
   robot_id: robot.id,
   signature: sign(null, Buffer.from(linkChallengeText(robot.id, challenge)), robot.private_key).toString("base64"),
   channel: challenge.channel,

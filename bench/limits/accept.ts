@@ -5,7 +5,15 @@
  */
 import { createHash, createPublicKey, randomBytes, verify } from "node:crypto";
 import type { Duplex } from "node:stream";
-import { CONTROL_CHANNEL, encodeFrame, FRAME_HEADER_BYTES, FrameType, type Hello, linkChallengeText } from "@robofleet/protocol/link";
+import {
+  CONTROL_CHANNEL,
+  encodeFrame,
+  FRAME_HEADER_BYTES,
+  FrameType,
+  type Hello,
+  LINK_PROTOCOLS,
+  linkChallengeText,
+} from "@robofleet/protocol/link";
 import pg from "pg";
 import { listDesiredApps } from "../../packages/server/src/features/deployments/store/robot-state.ts";
 import { setOnline } from "../../packages/server/src/features/robots/store-comings.ts";
@@ -30,7 +38,7 @@ http.on("upgrade", (request, socket) => {
       `Sec-WebSocket-Protocol: ${request.headers["sec-websocket-protocol"]}\r\n\r\n`,
   );
   const nonce = randomBytes(32).toString("base64url");
-  send(socket, { type: "challenge", nonce, protocols: [1] });
+  send(socket, { type: "challenge", nonce, protocols: [...LINK_PROTOCOLS] });
   socket.once("data", (bytes: Buffer) => {
     const hello = JSON.parse(unmasked(bytes).toString("utf8", FRAME_HEADER_BYTES)) as Hello;
     if (database === undefined) send(socket, welcome(hello));
@@ -41,7 +49,7 @@ http.on("upgrade", (request, socket) => {
 
 const welcome = (hello: Hello) => ({
   type: "welcome",
-  protocol: 1,
+  protocol: LINK_PROTOCOLS[0],
   features: [],
   session_id: `sess_${hello.robot_id}`,
   server_time: Date.now(),

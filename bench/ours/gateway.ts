@@ -68,5 +68,5 @@ const http = listener((request, response) => {
   response.end(JSON.stringify({ robots: robots.size }));
 });
 http.on("upgrade", (request, socket, head) =>
-  gateway.upgrade(request, socket, head, { ip: "127.0.0.1", host: request.headers.host ?? "", by_proxy: false }),
+  gateway.upgrade(request, socket, head, { ip: "127.0.0.1", host: request.headers.host ?? "", channel: "" }),
 );

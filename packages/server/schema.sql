@@ -540,6 +540,8 @@ create table node (
   version text,
   address text,
   tls_fingerprint text,
+  refused_host text,
+  refused_host_at timestamp with time zone,
   constraint node_pkey PRIMARY KEY (id)
 );
 

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { pack } from "../../packages/server/src/features/logs/codec.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
-import { authorizeGet } from "../../packages/swarm/src/identity.ts";
+import { authorizeGet, makeIdentity } from "../../packages/swarm/src/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkTime } from "../harness/promise.ts";
 
@@ -145,21 +145,43 @@ test("exports of logs and downloads of shell recordings end soon after their tok
   assert.deepEqual(await Promise.all(kept.map(isWhole)), [true, true, true]);
 });
 
-test("the artifact download of a robot ends soon after the robot is removed; those of other robots continue", TIMEOUT, async (t) => {
-  await using plane = await startPlane();
-  const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });
-  const [removed, kept] = [await plane.enrollRobot({ online: false }), await plane.enrollRobot({ online: false })];
-  const path = `/agent/artifacts/${release.artifact_sha256}`;
-  const start = async ({ id, identity }: typeof removed): Promise<IncomingMessage> => {
-    await plane.db.run(sql`
+test(
+  "the artifact download of a robot ends soon after the robot is removed or replaced; those of other robots continue",
+  TIMEOUT,
+  async (t) => {
+    await using plane = await startPlane();
+    const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });
+    const path = `/agent/artifacts/${release.artifact_sha256}`;
+    type Robot = Awaited<ReturnType<Harness["enrollRobot"]>>;
+    const start = ({ id, identity }: Pick<Robot, "id" | "identity">): Promise<IncomingMessage> =>
+      startAuthorized(plane, path, authorizeGet(identity, id, { url: plane.url, path, at: plane.clock.now().getTime() }));
+    const enroll = async (): Promise<Robot> => {
+      const robot = await plane.enrollRobot({ online: false });
+      await plane.db.run(sql`
       insert into robot_app (org_id, robot_id, app, desired_release_id, updated_at)
-      values (${plane.default_org.id}, ${id}, 'main', ${release.id}, ${plane.clock.now()})`);
-    return startAuthorized(plane, path, authorizeGet(identity, id, { url: plane.url, path, at: plane.clock.now().getTime() }));
-  };
-  const [cut, whole] = [await start(removed), await start(kept)];
-  await plane.api.deleteRobot({ params: { id: removed.id } });
-  const since = performance.now();
-  assert.equal(await readSlowly(cut), false);
-  checkTime(t, "the download of the removed robot ended", performance.now() - since, BOUND_MS);
-  assert.equal(await isWhole(whole), true);
-});
+      values (${plane.default_org.id}, ${robot.id}, 'main', ${release.id}, ${plane.clock.now()})`);
+      return robot;
+    };
+    const [removed, replaced, kept] = [await enroll(), await enroll(), await enroll()];
+    const whole = await start(kept);
+    const losses: [name: string, robot: Robot, take: () => Promise<unknown>][] = [
+      ["removed", removed, () => plane.api.deleteRobot({ params: { id: removed.id } })],
+      [
+        "replaced",
+        replaced,
+        async () => {
+          const { key } = (await plane.api.replaceRobot({ params: { id: replaced.id } })).data;
+          await plane.api.enrollRobot({ body: { key: key ?? "", public_key: makeIdentity().public_key } });
+        },
+      ],
+    ];
+    for (const [name, robot, take] of losses) {
+      const cut = await start(robot);
+      await take();
+      const since = performance.now();
+      assert.equal(await readSlowly(cut), false, name);
+      checkTime(t, `the download of the ${name} robot ended`, performance.now() - since, BOUND_MS);
+    }
+    assert.equal(await isWhole(whole), true);
+  },
+);

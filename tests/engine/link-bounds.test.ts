@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { CONTROL_CHANNEL, decodeFrame, encodeFrame, FLAG_MORE, FrameType, type Hello, LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
+import {
+  CONTROL_CHANNEL,
+  decodeFrame,
+  encodeFrame,
+  FLAG_MORE,
+  FrameType,
+  type Hello,
+  LINK_PROTOCOLS,
+  LINK_SUBPROTOCOL,
+} from "@robofleet/protocol/link";
 import { LINK_PATH } from "@robofleet/protocol/paths";
 import { WebSocket } from "ws";
 import { answerChallenge } from "../../packages/swarm/src/identity.ts";
@@ -45,7 +54,7 @@ test(
     const { nonce } = JSON.parse(decodeFrame(challenge).payload.toString()) as { nonce: string };
     const hello: Hello = {
       type: "hello",
-      protocols: [1],
+      protocols: [...LINK_PROTOCOLS],
       robot_id: id,
       signature: answerChallenge(identity, id, { nonce, host: new URL(plane.url).host, channel: "" }),
       boot_id: "boot",

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sign } from "node:crypto";
 import { once } from "node:events";
 import type http from "node:http";
 import { test, type TestContext } from "node:test";
@@ -10,6 +11,7 @@ import {
   decodeFrame,
   encodeFrame,
   FrameType,
+  LINK_PROTOCOLS,
   LINK_SLOT_HEADER,
   LINK_SUBPROTOCOL,
   RETRY_AFTER_MS_HEADER,
@@ -232,31 +234,42 @@ test("in a storm some wait in line, and others are told their time, come then, a
 });
 
 test(
-  "a robot of a later version is refused by name of the versions, whatever else it says; a wrong subprotocol gets 426",
+  "a robot of a later or earlier version is refused by name of the versions, whatever else it says; a wrong subprotocol gets 426",
   TIMEOUT,
   async () => {
     await using plane = await startPlane();
-    const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);
-    const [challenge] = (await once(socket, "message")) as [Buffer];
-    assert.deepEqual((JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[] }).protocols, [1]);
-    const hello = {
-      type: "hello",
-      protocols: [98, 99],
-      robot_id: "r",
-      signature: "",
-      boot_id: "b",
-      run_id: "n",
-      outbox_id: "o",
-      agent_version: "9",
-    };
-    const more = { platform: {}, kinds: [], streams: [], generation: 0, features: ["telepathy"], new_field: { of: "later" } };
-    socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ ...hello, ...more }))));
-    const closed = once(socket, "close") as Promise<[number, Buffer]>;
-    const ended = closed.then(([code, reason]) => assert.fail(`closed with ${code} ${String(reason)} before a refusal`));
-    const [refused] = (await Promise.race([once(socket, "message"), ended])) as [Buffer];
-    ended.catch(() => {});
-    assert.equal((JSON.parse(String(decodeFrame(refused).payload)) as { code: string }).code, "unsupported_protocol");
-    assert.equal((await closed)[0], 4001);
+    const robot = await plane.enrollRobot({ online: false });
+    for (const [protocols, upgrade] of [
+      [[98, 99], "server"],
+      [[1], "agent"],
+    ] as const) {
+      const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);
+      const [challenge] = (await once(socket, "message")) as [Buffer];
+      const { protocols: offered, nonce } = JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[]; nonce: string };
+      assert.deepEqual(offered, [...LINK_PROTOCOLS]);
+      // As version 1 signed it.
+      const signature = sign(null, Buffer.from(`robofleet-link-v1\n${robot.id}\n${nonce}`), robot.identity.private_key).toString("base64");
+      const hello = {
+        type: "hello",
+        protocols,
+        robot_id: robot.id,
+        signature,
+        boot_id: "b",
+        run_id: "n",
+        outbox_id: "o",
+        agent_version: "9",
+      };
+      const more = { platform: {}, kinds: [], streams: [], generation: 0, features: ["telepathy"], new_field: { of: "later" } };
+      socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ ...hello, ...more }))));
+      const closed = once(socket, "close") as Promise<[number, Buffer]>;
+      const ended = closed.then(([code, reason]) => assert.fail(`closed with ${code} ${String(reason)} before a refusal`));
+      const [refused] = (await Promise.race([once(socket, "message"), ended])) as [Buffer];
+      ended.catch(() => {});
+      const { code, message } = JSON.parse(String(decodeFrame(refused).payload)) as { code: string; message: string };
+      assert.equal(code, "unsupported_protocol");
+      assert.match(message, new RegExp(`version ${protocols.join(", ")}: upgrade the ${upgrade}$`));
+      assert.equal((await closed)[0], 4001);
+    }
     const other = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, "robofleet.link.v9");
     other.on("error", () => {});
     const [, response] = (await once(other, "unexpected-response")) as [unknown, http.IncomingMessage];

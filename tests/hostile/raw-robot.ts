@@ -10,6 +10,7 @@ import {
   type Hello,
   hostOf,
   type LinkChallenge,
+  LINK_PROTOCOLS,
   LINK_SUBPROTOCOL,
   type ServerMessage,
 } from "@robofleet/protocol/link";
@@ -19,7 +20,7 @@ import { answerChallenge, type Identity } from "../../packages/swarm/src/identit
 
 export const helloOf = (id: string, identity: Identity, challenge: LinkChallenge): Hello => ({
   type: "hello",
-  protocols: [1],
+  protocols: [...LINK_PROTOCOLS],
   robot_id: id,
   signature: answerChallenge(identity, id, challenge),
   boot_id: "boot",

@@ -8,6 +8,7 @@ import {
   CONTROL_CHANNEL,
   decodeFrame,
   FrameType,
+  LINK_PROTOCOLS,
   LINK_SUBPROTOCOL,
   linkChallengeText,
   messageFrames,
@@ -102,7 +103,7 @@ test("a copied state directory is noticed and both machines are held; an answer 
   const robot_id = ((await enrolled.json()) as { data: { robot_id: string } }).data.robot_id;
   const hello = (nonce: string): Hello => ({
     type: "hello",
-    protocols: [1],
+    protocols: [...LINK_PROTOCOLS],
     robot_id,
     signature: sign(
       null,

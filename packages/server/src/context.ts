@@ -2,6 +2,7 @@ import type { Bus } from "./engines/bus/index.ts";
 import type { Blobs } from "./engines/blobs/index.ts";
 import type { DbEngine } from "./engines/db/index.ts";
 import type { KernelPlane } from "./kernel/kernel-plane.ts";
+import type { HostNames } from "./kernel/host-names.ts";
 import type { RetentionClock } from "./kernel/retention-clock.ts";
 import type { Metrics } from "./kernel/metrics.ts";
 import type { Tls } from "./kernel/tls/index.ts";
@@ -23,6 +24,8 @@ export interface Plane extends KernelPlane {
   stopping: AbortSignal;
   /** Undefined when the server speaks plain, on loopback or behind a proxy. */
   tls: Tls | undefined;
+  /** What robots may sign for. */
+  hosts: HostNames;
   /** This run of this process: presence rows carry both, so that those of a dead run are told apart. */
   node: { id: string; epoch: number };
 }

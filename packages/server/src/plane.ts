@@ -34,11 +34,22 @@ import { createHttp, HOST_TWICE, mayConnect, namesHostTwice, NO_PROXY } from "./
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
 import { createMetrics, measureConnections, measureLinks, measureRetentionClock, type Metrics } from "./kernel/metrics.ts";
 import { servePages } from "./kernel/serve-pages.ts";
-import { linkSource, Networks } from "./kernel/networks.ts";
+import { linkSource } from "./kernel/channel.ts";
+import { HostNames } from "./kernel/host-names.ts";
+import { Networks } from "./kernel/networks.ts";
 import { RetentionClock } from "./kernel/retention-clock.ts";
 import { AddressRateLimit, RateLimit } from "./kernel/rate-limit.ts";
 import { openTls, type Tls } from "./kernel/tls/index.ts";
-import { Gateway, Lease, type LinkHandlers, type Nodes, openNodes, refuseUpgrade, writeNodeAddress } from "./link/index.ts";
+import {
+  Gateway,
+  Lease,
+  type LinkHandlers,
+  type Nodes,
+  openNodes,
+  refuseUpgrade,
+  writeNodeAddress,
+  writeRefusedHost,
+} from "./link/index.ts";
 import { mountRoutes } from "./mount-routes.ts";
 import { startLoops } from "./start-loops.ts";
 import { openDatabase } from "./open-database.ts";
@@ -186,6 +197,7 @@ async function buildPlane(
     admin: { token: settings.admin_token, behind_proxy: settings.behind_proxy.length > 0 },
     proxies: new Networks(settings.behind_proxy),
     tls,
+    hosts: hostNames(options, { db, tls, node: lease.node }),
     rate_limits: rateLimits(clock, limits),
     bus,
     blobs,
@@ -205,6 +217,19 @@ async function buildPlane(
   const flush_tokens = background(plane, "token use", TOKENS_SEEN_FLUSH_EVERY_MS, () => portal.flushUsed());
   started.push(() => flush_tokens.stop());
   return { plane, gateway, lease, embedded };
+}
+
+/** The host names of this server; what robots signed for another one is logged, and stored for `robofleet doctor`. */
+function hostNames({ settings, clock, log }: PlaneOptions, { db, tls, node }: Pick<Plane, "db" | "tls" | "node">): HostNames {
+  const onForeign = (host: string): void => {
+    log.warn({ host, names: hosts.list() }, "refused a robot that signed for another host than this server's");
+    writeRefusedHost(db, node, { host, at: clock.now() }).catch((error: unknown) =>
+      log.warn({ err: error }, "could not store the refused host"),
+    );
+  };
+  const hosts = new HostNames({ settings, clock, certificate: () => tls?.pair.cert, onForeign });
+  if (!hosts.is_known) log.warn({}, "ROBOFLEET_HOST_NAMES is not set: behind a proxy, this server accepts what robots signed for any host");
+  return hosts;
 }
 
 async function openOwnTls({ settings, clock, log }: PlaneOptions, started: (() => Promise<unknown>)[]): Promise<Tls | undefined> {
@@ -261,7 +286,7 @@ const authenticators = (portal: PortalAuthenticator, plane: () => Plane): Plane[
   session: (secret, org_id) => portal.authenticateSession(secret, org_id),
   held: (held, org_id) => portal.authenticateHeld(held, org_id),
   robot: (robot_id, request, signature) => authenticateRobot(plane(), robot_id, request, signature),
-  refusedRobots: (robot_ids) => refusedRobots(plane(), robot_ids),
+  refusedRobots: (robots) => refusedRobots(plane(), robots),
 });
 
 function rateLimits(clock: Clock, limits: Limits): Plane["rate_limits"] {

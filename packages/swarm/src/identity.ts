@@ -5,7 +5,7 @@ import {
   type LinkChallenge,
   linkChallengeText,
   REQUEST_NONCE_BYTES,
-  ROBOT_SIGNATURE_SCHEME,
+  robotAuthorization,
 } from "@robofleet/protocol/link";
 
 /** The key of a simulated robot: kept in memory only. */
@@ -26,9 +26,16 @@ const signatureOf = ({ private_key }: Identity, text: string): string => sign(nu
 export const answerChallenge = (identity: Identity, robot_id: string, challenge: LinkChallenge): string =>
   signatureOf(identity, linkChallengeText(robot_id, challenge));
 
-/** Value of the Authorization header of a robot's GET, valid for one request; `at` is milliseconds by the server's clock. */
-export function authorizeGet(identity: Identity, robot_id: string, { url, path, at }: { url: string; path: string; at: number }): string {
+/**
+ * Value of the Authorization header of a robot's GET, valid for one request; `at` is milliseconds by the server's clock, `channel` the TLS
+ * channel of the connection.
+ */
+export function authorizeGet(
+  identity: Identity,
+  robot_id: string,
+  { url, path, at, channel = "" }: { url: string; path: string; at: number; channel?: string },
+): string {
   const nonce = randomBytes(REQUEST_NONCE_BYTES).toString("base64url");
-  const signature = signatureOf(identity, httpRequestText(robot_id, { host: hostOf(url), method: "GET", path, at, nonce }));
-  return `${ROBOT_SIGNATURE_SCHEME} ${robot_id}:${at}:${nonce}:${signature}`;
+  const request = { host: hostOf(url), channel, method: "GET", path, at, nonce };
+  return robotAuthorization(robot_id, request, signatureOf(identity, httpRequestText(robot_id, request)));
 }

@@ -5,6 +5,7 @@ import {
   type HealthBody,
   type Hello,
   hostOf,
+  LINK_PROTOCOLS,
   type LogLevel,
   type LogRecordBody,
   type Report,
@@ -198,7 +199,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     void this.disconnect();
   }
 
-  /** Sends a signed GET, for example for an artifact. */
+  /** Sends a signed GET, for example for an artifact. The server refuses it over TLS, since `fetch` exposes no channel to sign for. */
   async get(path: string): Promise<Response> {
     const at = this.clock.now().getTime() + this.#server_offset_ms;
     const end = this.#swarm.activity.begin();
@@ -244,7 +245,7 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
   #hello(nonce: string, channel: string): Hello {
     return {
       type: "hello",
-      protocols: [1],
+      protocols: [...LINK_PROTOCOLS],
       robot_id: this.id,
       signature: answerChallenge(this.identity, this.id, { nonce, host: hostOf(this.#swarm.url), channel }),
       channel,

@@ -43,11 +43,12 @@ test("a GET is signed for its path at the server's time and asks for the rest of
     [206, '"x"', null, "rest"],
   );
   assert.deepEqual([seen[0]!.headers.range, seen[0]!.headers["if-range"]], ["bytes=100-", '"x"']);
-  const [robot_id, at, nonce, signature] = seen[0]!.headers.authorization!.replace("RobotSignature ", "").split(":");
+  const [robot_id, at, nonce, channel, signature] = seen[0]!.headers.authorization!.replace("RobotSignature ", "").split(":");
   assert.ok(Math.abs(Number(at) - 1_900_000_000_000) < 10_000);
   const der = Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), Buffer.from(key.public_key, "base64")]);
   const text = httpRequestText(robot_id!, {
     host: new URL(server).host,
+    channel: channel!,
     method: "GET",
     path: "/agent/artifacts/abc",
     at: Number(at),

@@ -1,7 +1,11 @@
 import { type Agent, type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
+import type { Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
+import { channelBinding } from "@robofleet/protocol/link";
 import type { FetchAnswer } from "../contract.ts";
+import { isSecured } from "./server-agent.ts";
 
 /** Longest silence of the server, before the answer and within it. */
 export const HTTP_SILENCE_MS = 30_000;
@@ -10,6 +14,8 @@ export interface HttpRequest {
   method: "GET" | "POST";
   url: string;
   headers?: Record<string, string>;
+  /** Returns further headers once the connection is open; `channel` is its TLS channel, or "". */
+  bound_headers?: (channel: string) => Record<string, string>;
   body?: string;
   signal: AbortSignal;
 }
@@ -21,15 +27,17 @@ export type HttpClient = (request: HttpRequest) => Promise<FetchAnswer>;
  * Rejects when the server cannot be reached or is silent for HTTP_SILENCE_MS. With `ca` no other authority is trusted.
  */
 export function httpClient(clock: Clock, activity: Activity = idleActivity, tls: { ca?: string; agent?: Agent } = {}): HttpClient {
-  return async ({ method, url, headers = {}, body, signal }) => {
+  return async ({ method, url, headers = {}, bound_headers, body, signal }) => {
     signal.throwIfAborted();
     const send = url.startsWith("https:") ? httpsRequest : httpRequest;
     const length: Record<string, string> = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
-    const request = send(url, { agent: false, ...tls, method, headers: { ...headers, ...length }, signal });
+    // The channel that the robot signs for exists from TLS 1.3 on.
+    const options = { agent: false, minVersion: "TLSv1.3", ...tls, method, headers: { ...headers, ...length }, signal } as const;
+    const request = send(url, options);
     const silence = watchSilence(clock, request);
     const ended = activity.begin();
     try {
-      const response = await answerOf(request, body);
+      const response = await answerOf(request, body, bound_headers);
       silence.heard();
       return {
         status: response.statusCode ?? 0,
@@ -45,12 +53,24 @@ export function httpClient(clock: Clock, activity: Activity = idleActivity, tls:
   };
 }
 
-function answerOf(request: ClientRequest, body: string | undefined): Promise<IncomingMessage> {
+function answerOf(request: ClientRequest, body: string | undefined, bound: HttpRequest["bound_headers"]): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     request.on("response", resolve);
     // Stays on: an error after the answer has begun reaches the reader of the body too.
     request.on("error", reject);
-    request.end(body);
+    if (bound === undefined) return void request.end(body);
+    return void request.once("socket", (socket: Socket) => {
+      const send = (): void => {
+        try {
+          for (const [name, value] of Object.entries(bound(channelBinding(socket)))) request.setHeader(name, value);
+          request.end(body);
+        } catch (error) {
+          request.destroy(error as Error);
+        }
+      };
+      if (socket instanceof TLSSocket && !isSecured(socket)) socket.once("secureConnect", send);
+      else send();
+    });
   });
 }
 

@@ -74,7 +74,8 @@ class CheckingAgent extends HttpsAgent {
   }
 }
 
-const isSecured = (socket: TLSSocket): boolean => socket.getProtocol() !== null && socket.getPeerX509Certificate() !== undefined;
+/** Whether the handshake of a connection is over. */
+export const isSecured = (socket: TLSSocket): boolean => socket.getProtocol() !== null && socket.getPeerX509Certificate() !== undefined;
 
 /**
  * Why the server's certificate is refused; undefined when it is accepted. OpenSSL judges it by the robot's clock. Two things differ:

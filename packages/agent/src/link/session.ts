@@ -8,10 +8,12 @@ import {
   commonProtocol,
   CONTROL_CHANNEL,
   decodeFrame,
+  describeNoProtocol,
   FLAG_REPLY,
   type Frame,
   FrameError,
   FrameType,
+  LINK_PROTOCOLS,
   LOG_CHANNEL,
   MessageAssembler,
   ReceiveMemory,
@@ -199,7 +201,7 @@ export class Session {
   #greet(message: AfterWelcome): void {
     if (message.type === "challenge") {
       if (commonProtocol(message.protocols ?? [1]) === undefined)
-        return this.#finish({ reason: "the server speaks no version of the link that this agent knows", slow: true }, CLOSE_GOING_AWAY);
+        return this.#finish({ reason: describeNoProtocol(message.protocols ?? [1], LINK_PROTOCOLS), slow: true }, CLOSE_GOING_AWAY);
       this.#queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(this.#options.handlers.hello(message.nonce))));
     } else if (message.type === "welcome") {
       this.#welcome(message);

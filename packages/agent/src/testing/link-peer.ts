@@ -12,6 +12,7 @@ import {
   FrameType,
   type HealthBody,
   type Hello,
+  LINK_PROTOCOLS,
   LINK_SUBPROTOCOL,
   linkChallengeText,
   LOG_CHANNEL,
@@ -159,7 +160,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
       if (current === socket) current = undefined;
     });
     peer.order.length = 0;
-    if (behaviour.mute !== true) sendTo(socket, { type: "challenge", nonce });
+    if (behaviour.mute !== true) sendTo(socket, { type: "challenge", nonce, protocols: [...LINK_PROTOCOLS] });
   }
 
   function hear(socket: WebSocket, message: RobotMessage, nonce: string): void {
@@ -195,7 +196,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     current = socket;
     sendTo(socket, {
       type: "welcome",
-      protocol: 1,
+      protocol: LINK_PROTOCOLS[0],
       session_id: `ses_${peer.hellos.length}`,
       server_time: Date.now(),
       heartbeat_seconds: 15,

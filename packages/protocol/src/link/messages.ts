@@ -324,7 +324,7 @@ export interface Welcome {
 /** The server refuses this robot and closes the link after this message. */
 export interface Refused {
   type: "refused";
-  code: "unknown_robot" | "bad_signature" | "unsupported_protocol" | "decommissioned" | "held" | "busy";
+  code: "unknown_robot" | "bad_signature" | "wrong_host" | "unsupported_protocol" | "decommissioned" | "held" | "busy";
   message: string;
   retry_after_ms?: number;
 }

@@ -1,8 +1,11 @@
-/** Supported message versions, best first; the frames' version is the WebSocket subprotocol. */
-export const LINK_PROTOCOLS = [1] as const;
+/**
+ * Supported message versions, best first; the frames' version is the WebSocket subprotocol. In version 1 the signature of the hello covered the
+ * nonce only. Since version 2 it covers the server's host and the TLS channel too.
+ */
+export const LINK_PROTOCOLS = [2] as const;
 
 /**
- * Optional features beyond the minimum of version 1. Both ends list their features, and only common ones are used:
+ * Optional features beyond the minimum of a version. Both ends list their features, and only common ones are used:
  * - `credit`: log records and bulk are sent within credit, and bulk is acknowledged;
  * - `channels`: the other end may open channels;
  * - `ros_adapters`: health has `ros_adapters`, and a topic may be asked for with its type.
@@ -13,6 +16,11 @@ export type LinkFeature = (typeof LINK_FEATURES)[number];
 /** Returns the best common version; undefined if there is none. */
 export const commonProtocol = (peer_versions: readonly number[]): number | undefined =>
   LINK_PROTOCOLS.find((one) => peer_versions.includes(one));
+
+/** Returns what differs, and which of the two to upgrade. */
+export const describeNoProtocol = (server: readonly number[], agent: readonly number[]): string =>
+  `the server speaks version ${server.join(", ")} of the link, and the agent version ${agent.join(", ")}: ` +
+  `upgrade the ${Math.max(...agent) < Math.max(...server) ? "agent" : "server"}`;
 
 /** Returns the common features; an older peer lists none. */
 export const commonFeatures = (peer_features: readonly string[] | undefined): LinkFeature[] =>

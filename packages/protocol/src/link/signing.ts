@@ -19,6 +19,8 @@ export const linkChallengeText = (robot_id: string, { nonce, host, channel }: Li
 export interface SignedRequest {
   /** Host of the server, as in the link's challenge. */
   host: string;
+  /** The TLS channel of the connection that carries it, as in the link's challenge. */
+  channel: string;
   method: string;
   path: string;
   /** Milliseconds by the server's clock, derived from the welcome message: a robot's own clock may be wrong. */
@@ -27,11 +29,16 @@ export interface SignedRequest {
   nonce: string;
 }
 
-/** An HTTP request of a robot (artifacts, configs): `Authorization: RobotSignature <robot_id>:<at>:<nonce>:<base64 signature>`. */
-export const httpRequestText = (robot_id: string, { host, method, path, at, nonce }: SignedRequest): string =>
-  `robofleet-http-v2\n${robot_id}\n${host}\n${method}\n${path}\n${at}\n${nonce}`;
+/** What the signature of a robot's HTTP request (artifacts, configs) covers. */
+export const httpRequestText = (robot_id: string, { host, channel, method, path, at, nonce }: SignedRequest): string =>
+  `robofleet-http-v3\n${robot_id}\n${host}\n${channel}\n${method}\n${path}\n${at}\n${nonce}`;
 
 export const ROBOT_SIGNATURE_SCHEME = "RobotSignature";
+
+/** Value of its Authorization header; `signature` is base64. */
+export const robotAuthorization = (robot_id: string, { at, nonce, channel }: SignedRequest, signature: string): string =>
+  `${ROBOT_SIGNATURE_SCHEME} ${robot_id}:${at}:${nonce}:${channel}:${signature}`;
+
 /** A signed request is accepted this long before and after its `at`. */
 export const ROBOT_SIGNATURE_WINDOW_MS = 300_000;
 export const REQUEST_NONCE_BYTES = 16;

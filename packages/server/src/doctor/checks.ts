@@ -4,6 +4,7 @@ import { busCheck } from "./checks/bus.ts";
 import { dataDirectoryCheck } from "./checks/data-directory.ts";
 import { databaseCheck, migrationsCheck } from "./checks/database.ts";
 import { embeddedCheck } from "./checks/embedded.ts";
+import { hostNamesCheck } from "./checks/host-names.ts";
 import { listenCheck } from "./checks/listen.ts";
 import { clockCheck, memoryCheck, nodeCheck, openFilesCheck } from "./checks/machine.ts";
 import { nodesCheck } from "./checks/nodes.ts";
@@ -23,6 +24,7 @@ export const CHECKS: readonly Check[] = [
   listenCheck,
   tlsCheck,
   proxiesCheck,
+  hostNamesCheck,
   adminTokenCheck,
   embeddedCheck,
   databaseCheck,

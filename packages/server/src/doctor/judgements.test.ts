@@ -16,6 +16,7 @@ import { judgeS3 } from "./checks/artifacts.ts";
 import { judgeBus } from "./checks/bus.ts";
 import { judgeDisk } from "./checks/data-directory.ts";
 import { judgeDatabase, judgeFailure, judgeMigrations } from "./checks/database.ts";
+import { judgeHostNames } from "./checks/host-names.ts";
 import { judgeListen, judgeNodeAddress } from "./checks/listen.ts";
 import { judgeMemory, judgeNode, judgeOpenFiles } from "./checks/machine.ts";
 import { judgeNodes, type NodeSeen } from "./checks/nodes.ts";
@@ -126,6 +127,16 @@ test("an address that is taken is a problem, by a server of ours a warning", () 
   assertUnwell(judgeListen(at, "EADDRINUSE", "robofleet"), /^warning: a Robofleet server answers/);
   assertUnwell(judgeListen(at, "EACCES", "unknown"), /^problem: .* by this user/);
   assertUnwell(judgeListen(at, "EADDRNOTAVAIL", "unknown"), /^problem: this machine has no address ::1/);
+});
+
+test("host names are warned of behind a proxy that hides them, and when robots signed for another host", () => {
+  const of = (host_names: string[], behind_proxy: string[], refused: string[] = []) =>
+    judgeHostNames({ host_names, behind_proxy }, refused);
+  assert.deepEqual(unwell([...of([], []), ...of(["fleet.test"], ["10.0.0.1"])]), []);
+  assertUnwell(of([], ["10.0.0.1"]), /^warning: not set: behind a proxy/);
+  const refused = of(["fleet.test"], ["10.0.0.1"], ["evil.test", "robots.fleet.test"]);
+  assertUnwell(refused, /^warning: robots were refused within a day that signed for evil\.test, robots\.fleet\.test/);
+  assert.match(refused[0]?.hint ?? "", /--host-name/);
 });
 
 test("other servers are told an address at which they find this one", () => {

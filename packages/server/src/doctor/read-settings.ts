@@ -1,7 +1,19 @@
 import { readSettings, type ServeFlags, type Settings } from "../config.ts";
 
 /** A part of the settings that is right or wrong by itself. */
-export type Part = "data" | "database" | "listen" | "tls" | "proxies" | "admin token" | "artifacts" | "bus" | "nodes" | "limits" | "others";
+export type Part =
+  | "data"
+  | "database"
+  | "listen"
+  | "tls"
+  | "proxies"
+  | "host names"
+  | "admin token"
+  | "artifacts"
+  | "bus"
+  | "nodes"
+  | "limits"
+  | "others";
 
 interface PartOf {
   part: Part;
@@ -19,6 +31,7 @@ const PARTS: readonly PartOf[] = [
     variables: ["ROBOFLEET_TLS", "ROBOFLEET_TLS_NAMES", "ROBOFLEET_TLS_CERT", "ROBOFLEET_TLS_KEY"],
   },
   { part: "proxies", flags: ["behindProxy"], variables: ["ROBOFLEET_BEHIND_PROXY"] },
+  { part: "host names", flags: ["hostName"], variables: ["ROBOFLEET_HOST_NAMES"] },
   { part: "admin token", flags: [], variables: ["SERVICE_ADMIN_TOKEN", "SERVICE_ADMIN_TOKEN_FILE"] },
   { part: "artifacts", flags: [], variables: ["ROBOFLEET_BLOBS_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] },
   { part: "bus", flags: [], variables: ["ROBOFLEET_BUS_URL", "ROBOFLEET_BUS_URL_FILE"] },

@@ -1,6 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
 import { ROBOT_SIGNATURE_SCHEME, ROBOT_SIGNATURE_WINDOW_MS } from "@robofleet/protocol/link";
 import type { Caller, RobotCaller } from "./caller.ts";
+import { type BoundChannel, channelRefusal } from "./channel.ts";
 import { Fault, forbidden, unauthorized } from "./fault.ts";
 import type { AdminPolicy, KernelPlane } from "./kernel-plane.ts";
 import { hostOf, type Site } from "./networks.ts";
@@ -151,17 +152,34 @@ function equal(a: string, b: string): boolean {
 
 const NONCE = /^[\w-]{16,64}$/;
 
-/** Checks `Authorization: RobotSignature <robot_id>:<at>:<nonce>:<signature>` over the host, method and path of this request. */
-export async function authenticateRobot(plane: KernelPlane, credentials: Credentials, method: string, path: string): Promise<RobotCaller> {
+/** A signed request, and the connection that it came by. */
+interface RobotRequest {
+  method: string;
+  path: string;
+  bound: BoundChannel;
+}
+
+/**
+ * Checks `Authorization: RobotSignature <robot_id>:<at>:<nonce>:<channel>:<signature>` over the host, TLS channel, method and path of this
+ * request.
+ */
+export async function authenticateRobot(
+  plane: KernelPlane,
+  credentials: Credentials,
+  { method, path, bound }: RobotRequest,
+): Promise<RobotCaller> {
   const [scheme, value = ""] = (header(credentials, "authorization") ?? "").split(" ", 2);
-  const [robot_id, at_text, nonce, signature] = value.split(":");
-  if (scheme !== ROBOT_SIGNATURE_SCHEME || robot_id === undefined || nonce === undefined || signature === undefined || !NONCE.test(nonce)) {
+  const [robot_id, at_text, nonce, channel, signature] = value.split(":");
+  if (scheme !== ROBOT_SIGNATURE_SCHEME || robot_id === undefined || nonce === undefined || channel === undefined || !NONCE.test(nonce)) {
     throw unauthorized("a robot's signature is needed");
   }
+  if (signature === undefined) throw unauthorized("the request is signed as earlier versions of the agent do: upgrade the agent");
   const at = Number(at_text);
   const skew = Math.abs(plane.clock.now().getTime() - at);
   if (!(skew <= ROBOT_SIGNATURE_WINDOW_MS)) throw unauthorized("the robot's signature is too old or too new");
-  const request = { host: hostOf(credentials.site()), method, path, at, nonce };
+  const refusal = channelRefusal(bound, channel);
+  if (refusal !== undefined) throw unauthorized(refusal);
+  const request = { host: hostOf(credentials.site()), channel, method, path, at, nonce };
   return plane.authenticators.robot(robot_id, request, signature).catch((error: unknown) => {
     if (error instanceof Fault && error.code === "unauthorized" && error.detail.known !== true)
       plane.rate_limits.unknown.take(credentials.ip);

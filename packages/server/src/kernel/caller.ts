@@ -39,6 +39,8 @@ export interface Caller {
 export interface RobotCaller {
   org_id: string;
   robot_id: string;
+  /** Of the key that it signed with: a replacement gives the robot another one. */
+  key_fingerprint: string;
 }
 
 export const SYSTEM: Actor = { type: "system", id: null, name: null };

@@ -19,8 +19,8 @@ export interface Authenticators {
   held(held: HeldProof, org_id: string): Promise<Caller>;
   /** Checks a robot's signature over a request, which is accepted once; throws 401. */
   robot(robot_id: string, request: SignedRequest, signature: string): Promise<RobotCaller>;
-  /** Returns those of the robots whose requests are refused by now: removed, held, or of a suspended org. */
-  refusedRobots(robot_ids: readonly string[]): Promise<string[]>;
+  /** Returns those of the callers whose requests are refused by now: removed, held, replaced by a robot with another key, or of a suspended org. */
+  refusedRobots<T extends RobotCaller>(robots: readonly T[]): Promise<T[]>;
 }
 
 export interface AdminPolicy {

@@ -98,13 +98,3 @@ export function clientAddress(request: Pick<IncomingMessage, "headers" | "socket
   }
   return address;
 }
-
-/** Where a robot's link comes from. */
-export const linkSource = (
-  request: Pick<IncomingMessage, "headers" | "socket">,
-  proxies: Networks,
-): { ip: string; host: string; by_proxy: boolean } => ({
-  ip: clientAddress(request, proxies),
-  host: hostOf(siteOf(request, proxies)),
-  by_proxy: proxies.has(request.socket.remoteAddress),
-});

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { Timer } from "@robofleet/clock";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { authenticateAgain, type Credentials, proofOf } from "./authenticate.ts";
-import type { Caller } from "./caller.ts";
+import type { Caller, RobotCaller } from "./caller.ts";
 import { Fault } from "./fault.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import { holdProof } from "./proof.ts";
@@ -44,15 +44,15 @@ export function watchTransfer(
 /** Downloads of robots that are under way. */
 class RobotTransfers {
   readonly #plane: KernelPlane;
-  readonly #open = new Map<FastifyReply, { robot_id: string; socket: Socket }>();
+  readonly #open = new Map<FastifyReply, RobotCaller & { socket: Socket }>();
   #timer: Timer | undefined;
 
   constructor(plane: KernelPlane) {
     this.#plane = plane;
   }
 
-  add(robot_id: string, socket: Socket, reply: FastifyReply): void {
-    this.#open.set(reply, { robot_id, socket });
+  add(robot: RobotCaller, socket: Socket, reply: FastifyReply): void {
+    this.#open.set(reply, { ...robot, socket });
     this.#timer ??= this.#plane.clock.every(CHECK_ROBOTS_EVERY_MS, () => this.#check());
     reply.raw.once("close", () => {
       this.#open.delete(reply);
@@ -63,23 +63,21 @@ class RobotTransfers {
   }
 
   async #check(): Promise<void> {
-    const robot_ids = new Set(Array.from(this.#open.values(), ({ robot_id }) => robot_id));
     try {
-      const refused = new Set(await this.#plane.authenticators.refusedRobots([...robot_ids]));
-      for (const { robot_id, socket } of this.#open.values()) if (refused.has(robot_id)) socket.destroy();
+      for (const { socket } of await this.#plane.authenticators.refusedRobots([...this.#open.values()])) socket.destroy();
     } catch (error) {
       // Without an answer of the database nothing is known of the robots: their downloads continue.
-      this.#plane.log.warn({ err: error }, "could not check which downloading robots were removed");
+      this.#plane.log.warn({ err: error }, "could not check which downloading robots are refused");
     }
   }
 }
 
 const transfers_by_plane = new WeakMap<KernelPlane, RobotTransfers>();
 
-/** Cuts the download of a robot soon after the robot is removed, held, or its org suspended. */
-export function watchRobotTransfer(plane: KernelPlane, robot_id: string, request: FastifyRequest, reply: FastifyReply): void {
+/** Cuts the download of a robot soon after the robot is removed, replaced, held, or its org suspended. */
+export function watchRobotTransfer(plane: KernelPlane, robot: RobotCaller, request: FastifyRequest, reply: FastifyReply): void {
   if (reply.raw.destroyed) return;
   let transfers = transfers_by_plane.get(plane);
   if (transfers === undefined) transfers_by_plane.set(plane, (transfers = new RobotTransfers(plane)));
-  transfers.add(robot_id, request.raw.socket, reply);
+  transfers.add(robot, request.raw.socket, reply);
 }

@@ -7,6 +7,7 @@ import { type AuditNote, isAudited, RequestAudit } from "./audit.ts";
 import { authorize } from "./authorize.ts";
 import { bodyBytesMax } from "./body.ts";
 import { type Caller, requireRole, type RobotCaller } from "./caller.ts";
+import { channelOf } from "./channel.ts";
 import type { Db } from "./db.ts";
 import { asksDryRun } from "./dry-run.ts";
 import { badRequest, forbidden, notFound } from "./fault.ts";
@@ -166,7 +167,7 @@ function watchCaller(
 ): void {
   const caller = call.caller as Caller | RobotCaller | undefined;
   if (caller === undefined || route.name === "streamEvents") return;
-  if (!("token_id" in caller)) return watchRobotTransfer(plane, caller.robot_id, request, reply);
+  if (!("token_id" in caller)) return watchRobotTransfer(plane, caller, request, reply);
   const { org_id } = caller;
   const asked = { params: call.params, query: call.query, body: undefined };
   const check = (now: Caller): Promise<void> => authorize(plane.findPlaces, plane.db.forOrg(org_id), now, accessOf(route.name), asked);
@@ -285,7 +286,11 @@ async function authenticate(plane: KernelPlane, route: Route, request: FastifyRe
       authenticateAdmin(plane, credentials);
       return undefined;
     case "robot":
-      return authenticateRobot(plane, credentials, request.method, request.raw.url ?? "");
+      return authenticateRobot(plane, credentials, {
+        method: request.method,
+        path: request.raw.url ?? "",
+        bound: channelOf(request.raw, plane.proxies),
+      });
     default:
       return authenticatePortal(plane, credentials);
   }

@@ -8,6 +8,7 @@ import type {
   ServerMessage,
   Welcome,
 } from "@robofleet/protocol/link";
+import type { BoundChannel } from "../kernel/channel.ts";
 
 /** One live link of one robot on this node. */
 export interface Session {
@@ -33,19 +34,14 @@ export interface Session {
 }
 
 /** What the answer to a challenge must have been signed for, as the server sees the connection. */
-export interface ExpectedChallenge extends Omit<LinkChallenge, "channel"> {
-  /** Undefined behind a proxy, which ends TLS: the robot's word is taken. */
-  channel: string | undefined;
-  /** The robot's connection reached this server by TLS, so there must be a channel. */
-  is_tls?: boolean;
-}
+export type ExpectedChallenge = Omit<LinkChallenge, "channel"> & BoundChannel;
 
 /** What the robot is told at once when it is let in. */
 export type Admission =
   | { admitted: true; org_id: string; acked_seq: number; acked_log_seq: number }
   | {
       admitted: false;
-      code: "unknown_robot" | "bad_signature" | "decommissioned" | "held" | "busy" | "unsupported_protocol";
+      code: "unknown_robot" | "bad_signature" | "wrong_host" | "decommissioned" | "held" | "busy" | "unsupported_protocol";
       message: string;
       /** It is not to come back sooner; absent: as it sees fit. */
       retry_after_ms?: number;

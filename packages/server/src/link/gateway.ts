@@ -1,12 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { TLSSocket } from "node:tls";
 import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
 import {
-  channelBinding,
   commonProtocol,
   CONTROL_CHANNEL,
   decodeFrame,
+  describeNoProtocol,
   FrameType,
   type Hello,
   LINK_PROTOCOLS,
@@ -20,6 +19,7 @@ import {
 import type { RobotMessage } from "@robofleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
+import type { BoundChannel } from "../kernel/channel.ts";
 import { AddressShares } from "../kernel/address-shares.ts";
 import { networkOf } from "../kernel/networks.ts";
 import { AcceptSlots } from "./accept-slots.ts";
@@ -50,13 +50,11 @@ const DRAIN_SPREAD_MS = { min: 1_000, max: 60_000 };
 const DRAIN_SHARE = 0.8;
 
 /** Where an upgrade request came from, and to which server it was addressed. */
-export interface LinkSource {
+export interface LinkSource extends BoundChannel {
   /** The client's address. */
   ip: string;
   /** Host and port as the request names the server. */
   host: string;
-  /** A trusted proxy ended the robot's connection. */
-  by_proxy: boolean;
 }
 
 export interface GatewayContext {
@@ -207,7 +205,7 @@ export class Gateway implements Link {
   }
 
   /** It is the robot's turn: the upgrade, and then the challenge. */
-  #open(request: IncomingMessage, socket: Duplex, head: Buffer, { ip, host, by_proxy }: LinkSource): void {
+  #open(request: IncomingMessage, socket: Duplex, head: Buffer, { ip, ...expected }: LinkSource): void {
     const release = this.#silent.take(ip);
     const uncount = (): void => {
       release();
@@ -221,8 +219,7 @@ export class Gateway implements Link {
       for (const event of CONTROL_EVENTS) ws.on(event, cut);
       this.#greeted.add(ws);
       const nonce = Buffer.from(this.#context.clock.randomBytes(NONCE_BYTES)).toString("base64url");
-      const expected = { nonce, host, channel: by_proxy ? undefined : channelBinding(socket), is_tls: socket instanceof TLSSocket };
-      void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip, expected, uncount);
+      void this.#greet(ws, sendQueueTo(ws, socket, this.#send_options), ip, { nonce, ...expected }, uncount);
       ws.once("close", () => this.#greeted.delete(ws));
     });
     socket.uncork();
@@ -255,8 +252,7 @@ export class Gateway implements Link {
   async #admit(ws: WebSocket, queue: SendQueue, ip: string, hello: Hello, expected: ExpectedChallenge): Promise<void> {
     const { clock, settings, id } = this.#context;
     const protocol = commonProtocol(hello.protocols);
-    if (protocol === undefined)
-      return refuse(ws, queue, "unsupported_protocol", `this server speaks version ${LINK_PROTOCOLS.join(", ")} of the link`);
+    if (protocol === undefined) return refuse(ws, queue, "unsupported_protocol", describeNoProtocol(LINK_PROTOCOLS, hello.protocols));
     const admission = await this.#context.handlers().admit(hello, expected, ip);
     if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message, admission.retry_after_ms);
     if (ws.readyState !== ws.OPEN) return;

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { LINK_PROTOCOLS } from "@robofleet/protocol/link";
 import { jsonOfRecords, MESSAGE_VALUES_MAX, MessageError, parseMessage } from "./inbound.ts";
 
 const hello = (changes: Record<string, unknown>): Buffer =>
   Buffer.from(
     JSON.stringify({
       type: "hello",
-      protocols: [1],
+      protocols: [...LINK_PROTOCOLS],
       robot_id: "rob_1",
       signature: "",
       boot_id: "b",

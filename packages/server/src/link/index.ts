@@ -14,7 +14,7 @@ export {
   type NodeRun,
   type NodeState,
 } from "./lease.ts";
-export { type KnownNode, type Nodes, openNodes, writeNodeAddress } from "./nodes/index.ts";
+export { type KnownNode, listRefusedHosts, type Nodes, openNodes, writeNodeAddress, writeRefusedHost } from "./nodes/index.ts";
 export { Hold, ReadValve } from "./read-valve.ts";
 export { refuseUpgrade } from "./refuse-upgrade.ts";
 export { watchBeats } from "./watch-beats.ts";

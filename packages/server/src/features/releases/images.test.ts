@@ -46,7 +46,7 @@ async function runs(rig: Rig, robot_id: string, release_id: string, org_id = rig
 
 const fetchAs = (rig: Rig, robot_id: string, digest: string, headers: Record<string, string> = {}) =>
   rig.call<unknown>("GET", `/agent/artifacts/${digest}`, {
-    headers: { ...headers, authorization: `RobotSignature ${robot_id}:${rig.plane.clock.now().getTime()}:${"A".repeat(22)}:x` },
+    headers: { ...headers, authorization: `RobotSignature ${robot_id}:${rig.plane.clock.now().getTime()}:${"A".repeat(22)}::x` },
   });
 
 const partOf = (bytes: Buffer) => ({ sha256: sha256(bytes), size: bytes.length });

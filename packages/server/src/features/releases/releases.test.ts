@@ -175,7 +175,7 @@ test("a robot downloads the artifact that it is to install, whole or in part, an
   );
   const get = (as: string, digest: string, headers: Record<string, string> = {}) =>
     rig.call<unknown>("GET", `/agent/artifacts/${digest}`, {
-      headers: { ...headers, authorization: `RobotSignature ${as}:${clock.now().getTime()}:${"A".repeat(22)}:x` },
+      headers: { ...headers, authorization: `RobotSignature ${as}:${clock.now().getTime()}:${"A".repeat(22)}::x` },
     });
   const whole = await get(robot_id, sha256(BYTES));
   assert.deepEqual([whole.status, whole.body, whole.headers["accept-ranges"]], [200, BYTES.toString(), "bytes"]);

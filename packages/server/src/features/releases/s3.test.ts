@@ -58,7 +58,7 @@ test("on S3: an image is pushed in one request, looked into, and its robot fetch
     await db.run(sql`
       insert into robot_app (org_id, robot_id, app, desired_release_id, updated_at)
       values (${rig.org.org_id}, ${robot_id}, 'main', ${id}, ${clock.now()})`);
-    const authorization = `RobotSignature ${robot_id}:${clock.now().getTime()}:${"A".repeat(22)}:x`;
+    const authorization = `RobotSignature ${robot_id}:${clock.now().getTime()}:${"A".repeat(22)}::x`;
     const fetched = async (bytes: Buffer, headers: Record<string, string> = {}): Promise<Buffer> => {
       const url = new URL(`/agent/artifacts/${sha256(bytes)}`, rig.url(id));
       return Buffer.from(await (await fetch(url, { headers: { authorization, ...headers } })).arrayBuffer());

@@ -2,7 +2,9 @@ import { createPublicKey, hash, verify } from "node:crypto";
 import { type Hello, httpRequestText, linkChallengeText, type SignedRequest } from "@robofleet/protocol/link";
 import type { RobotCaller } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
+import { channelRefusal } from "../../kernel/channel.ts";
 import { forbidden, httpError, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
+import type { HostNames } from "../../kernel/host-names.ts";
 import type { RateLimit } from "../../kernel/rate-limit.ts";
 import { Together } from "../../kernel/together.ts";
 import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/index.ts";
@@ -60,7 +62,7 @@ const NONCES_RETRY_SECONDS = "60";
  * kept by a feature that knows robots, not the reverse.
  */
 export function createAdmission(
-  { db, rate_limits }: { db: SystemDb; rate_limits: { unknown: Pick<RateLimit, "tryTake"> } },
+  { db, rate_limits, hosts }: { db: SystemDb; rate_limits: { unknown: Pick<RateLimit, "tryTake"> }; hosts: Pick<HostNames, "refusal"> },
   logPositions: Positions,
 ): LinkHandlers["admit"] {
   const options = { items_max: LOOK_UPS_MAX, at_once: AT_ONCE };
@@ -81,7 +83,7 @@ export function createAdmission(
   });
   return async (hello, expected, ip) => {
     const identity = await identities.ask("", hello.robot_id);
-    const refusal = refusalOf(identity, hello, expected);
+    const refusal = refusalOf(identity, hello, expected, hosts);
     if (identity === undefined || refusal !== undefined) {
       const is_guess = identity === undefined || refusal?.code === "bad_signature";
       const is_too_many = is_guess && !rate_limits.unknown.tryTake(ip, 1);
@@ -104,22 +106,25 @@ const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enrol
 const HOST_CHARACTERS_MAX = 100;
 const badSignature = (message: string): Refusal => ({ code: "bad_signature", message });
 
-function refusalOf(identity: IdentityRow | undefined, hello: Hello, expected: ExpectedChallenge): Refusal | undefined {
+function refusalOf(
+  identity: IdentityRow | undefined,
+  hello: Hello,
+  expected: ExpectedChallenge,
+  hosts: Pick<HostNames, "refusal">,
+): Refusal | undefined {
   if (identity === undefined) return UNKNOWN;
   const { channel = "" } = hello;
   const text = linkChallengeText(hello.robot_id, { ...expected, channel });
   // A signature for another channel was made for another server, which passed it on; one without a channel fits every connection.
-  if (expected.channel === "" && expected.is_tls === true)
-    return badSignature("this connection has no channel to sign for: TLS 1.3 is needed");
-  if (expected.channel !== undefined && expected.channel !== channel)
-    return badSignature(
-      "the signature was made for another TLS channel than this connection's: the robot connected to something in between " +
-        "(the server knows its proxies by --behind-proxy)",
-    );
+  const wrong_channel = channelRefusal(expected, channel);
+  if (wrong_channel !== undefined) return badSignature(wrong_channel);
   if (!isSignedBy(identity.public_key, text, hello.signature))
     return badSignature(
       `the signature is not this robot's, or was made for another host than ${expected.host.slice(0, HOST_CHARACTERS_MAX)}, which the request names`,
     );
+  // A server that relays the answer says which host the robot signed for: then the signature is right, and the host is not this server's.
+  const wrong_host = hosts.refusal(expected.host);
+  if (wrong_host !== undefined) return { code: "wrong_host", message: wrong_host };
   // After the signature: only the robot itself learns that it was removed.
   if (identity.decommissioned) return { code: "decommissioned", message: "this robot was decommissioned" };
   if (identity.held) return { code: "held", message: HELD };
@@ -128,7 +133,7 @@ function refusalOf(identity: IdentityRow | undefined, hello: Hello, expected: Ex
 
 /** Resolves a signed HTTP request of a robot. Throws 403 while it is held or its org is suspended, 429 when it makes too many, 401 otherwise, with one message for every cause: who cannot sign learns nothing. */
 export async function authenticateRobot(
-  { db }: { db: SystemDb },
+  { db, hosts }: { db: SystemDb; hosts: Pick<HostNames, "refusal"> },
   robot_id: string,
   request: SignedRequest,
   signature: string,
@@ -138,21 +143,24 @@ export async function authenticateRobot(
   if (identity === undefined || identity.decommissioned || !isSignedBy(identity.public_key, text, signature)) {
     throw unauthorized("the robot's signature is not valid");
   }
+  const wrong_host = hosts.refusal(request.host);
+  // The signature is the robot's own: no guess of its network.
+  if (wrong_host !== undefined) throw unauthorizedKnown(wrong_host);
   const use = await useNonce(db, { org_id: identity.org_id, robot_id, nonce: request.nonce });
-  // The signature is the robot's own: neither is a guess of its network.
   if (use === "too_many") throw httpError(429, "the robot makes too many requests", { "retry-after": NONCES_RETRY_SECONDS });
   if (use === "used_before") throw unauthorizedKnown("the robot's signature was used before");
   if (identity.held) throw forbidden(HELD);
   if (identity.suspended) throw forbidden(ORG_SUSPENDED);
-  return { org_id: identity.org_id, robot_id };
+  return { org_id: identity.org_id, robot_id, key_fingerprint: fingerprint(identity.public_key) };
 }
 
-/** Returns those of the robots that a request would be refused to now, whatever it is signed with. */
-export async function refusedRobots({ db }: { db: SystemDb }, robot_ids: readonly string[]): Promise<string[]> {
-  const admitted = new Set<string>();
-  for (const { robot_id, decommissioned, held, suspended } of await findIdentities(db, robot_ids))
-    if (!decommissioned && !held && !suspended) admitted.add(robot_id);
-  return robot_ids.filter((id) => !admitted.has(id));
+/** Returns those of the callers that a request would be refused to now: removed, held, suspended, or with a key that the robot no longer has. */
+export async function refusedRobots<T extends RobotCaller>({ db }: { db: SystemDb }, robots: readonly T[]): Promise<T[]> {
+  const robot_ids = new Set(robots.map(({ robot_id }) => robot_id));
+  const admitted = new Map<string, string>();
+  for (const { robot_id, public_key, decommissioned, held, suspended } of await findIdentities(db, [...robot_ids]))
+    if (!decommissioned && !held && !suspended) admitted.set(robot_id, fingerprint(public_key));
+  return robots.filter(({ robot_id, key_fingerprint }) => admitted.get(robot_id) !== key_fingerprint);
 }
 
 /** Forgets the nonces of requests whose time is over anyway. */

@@ -121,11 +121,30 @@ test("a refused signature names what differs: the host, the channel, or that TLS
   }
 });
 
+test("a signature for a host that is not the server's is refused, which names the host and the setting", TIMEOUT, async () => {
+  const { it, robot_id, identity } = await withRobot();
+  await using _ = it;
+  const host = "relay.test:443";
+  const hello = signedHello(identity, robot_id, "nonce", {}, host);
+  const says = /host relay\.test:443, and this server answers to fleet\.test, .*--host-name/;
+  const admission = await createAdmission(it.plane, position(0))(hello, { ...CHALLENGE, host }, "192.0.2.1");
+  assert.deepEqual([admission.admitted, "code" in admission && admission.code], [false, "wrong_host"]);
+  assert.match("message" in admission ? admission.message : "", says);
+  const request = { host, channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
+  const signature = signText(identity, httpRequestText(robot_id, request));
+  await assert.rejects(authenticateRobot(it.plane, robot_id, request, signature), { code: "unauthorized", message: says });
+  // The nonce is not used up, and the host of the request decides, not the robot's word.
+  const own = { ...request, host: CHALLENGE.host };
+  await authenticateRobot(it.plane, robot_id, own, signText(identity, httpRequestText(robot_id, own)));
+  await assert.rejects(authenticateRobot(it.plane, robot_id, own, signature), { message: "the robot's signature is not valid" });
+});
+
 test("401: a request signed by nobody, for another path, or by a decommissioned robot", TIMEOUT, async () => {
   const { it, token, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   const request = (more: Partial<SignedRequest> = {}): SignedRequest => ({
     host: "fleet.test",
+    channel: "",
     method: "GET",
     path: "/agent/artifacts/aa",
     at: 1,
@@ -133,7 +152,8 @@ test("401: a request signed by nobody, for another path, or by a decommissioned 
     ...more,
   });
   const signature = signText(identity, httpRequestText(robot_id, request()));
-  assert.deepEqual(await authenticateRobot(it.plane, robot_id, request(), signature), { org_id, robot_id });
+  const caller = await authenticateRobot(it.plane, robot_id, request(), signature);
+  assert.deepEqual([caller.org_id, caller.robot_id], [org_id, robot_id]);
   const refused = { code: "unauthorized", message: "the robot's signature is not valid" };
   for (const other of [
     { path: "/agent/artifacts/bb" },
@@ -156,7 +176,7 @@ test("401: a request signed by nobody, for another path, or by a decommissioned 
 test("429: a request beyond those that a robot has in ten minutes, until they are over", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
-  const request = { host: "fleet.test", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
+  const request = { host: "fleet.test", channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
   const signature = signText(identity, httpRequestText(robot_id, request));
   await it.plane.db.run(sql`
     insert into robot_request (org_id, robot_id, nonce, expires_at)
@@ -231,7 +251,7 @@ test("three times in ten minutes: held, let in neither by link nor by request un
   };
   let requests = 0;
   const request = () => {
-    const signed = { host: "fleet.test", method: "GET", path: "/x", at: 1, nonce: `nonce-${(requests += 1)}` };
+    const signed = { host: "fleet.test", channel: "", method: "GET", path: "/x", at: 1, nonce: `nonce-${(requests += 1)}` };
     return authenticateRobot(it.plane, robot_id, signed, signText(identity, httpRequestText(robot_id, signed)));
   };
   // The third one of these comes later than ten minutes after the first.

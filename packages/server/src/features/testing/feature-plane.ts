@@ -9,6 +9,7 @@ import { localBus } from "../../engines/bus/index.ts";
 import { isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "../../engines/db/index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "../../engines/db/testing/index.ts";
 import { createHttp, type Http } from "../../kernel/http.ts";
+import { HostNames } from "../../kernel/host-names.ts";
 import { createLog } from "../../kernel/log.ts";
 import { MasterKeys } from "../../kernel/master-keys.ts";
 import { createMetrics } from "../../kernel/metrics.ts";
@@ -87,6 +88,12 @@ export async function startFeaturePlane(
     findPlaces,
     admin: { token: options.admin_token, behind_proxy: false },
     proxies: new Networks([]),
+    hosts: new HostNames({
+      settings: { host_names: ["fleet.test"], listen: { host: "127.0.0.1", port: 0 }, behind_proxy: [], nodes: undefined },
+      certificate: () => undefined,
+      clock,
+      onForeign: () => {},
+    }),
     rate_limits: {
       token: new RateLimit(clock, "token", { per_minute: 60_000, burst: 60_000 }),
       org: new RateLimit(clock, "org", { per_minute: 600_000, burst: 600_000 }),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import type { Enrolled, Fleet, NewEnrollmentKey, Site } from "@robofleet/protocol/routes";
-import { ChannelRefused, CHANNELS_MAX, type Hello, linkChallengeText } from "@robofleet/protocol/link";
+import { ChannelRefused, CHANNELS_MAX, type Hello, LINK_PROTOCOLS, linkChallengeText } from "@robofleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { FeaturePlane } from "./feature-plane.ts";
 
@@ -61,7 +61,7 @@ export async function enrollRobot(
 
 export const helloOf = (robot_id: string, extra: Partial<Hello> = {}): Hello => ({
   type: "hello",
-  protocols: [1],
+  protocols: [...LINK_PROTOCOLS],
   robot_id,
   signature: "",
   boot_id: "boot-1",

@@ -1,2 +1,2 @@
 export { type Nodes, openNodes } from "./nodes.ts";
-export { type KnownNode, writeNodeAddress } from "./store-nodes.ts";
+export { type KnownNode, listRefusedHosts, writeNodeAddress, writeRefusedHost } from "./store-nodes.ts";

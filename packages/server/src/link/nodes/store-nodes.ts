@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { bigint, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+import { bigint, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 import type { NodeRun } from "../lease.ts";
 
 const nodeRow = row({ id: text, epoch: bigint, address: text, tls_fingerprint: text });
@@ -20,3 +20,17 @@ export const writeNodeAddress = (
   db.run(sql`
     update node set address = ${at?.address ?? null}, tls_fingerprint = ${at?.tls_fingerprint ?? null}
     where id = ${id} and epoch = ${epoch}`);
+
+const refusedRow = row({ refused_host: text, refused_host_at: timestamptz });
+
+/** Stores the host that a robot signed for and this node refused; the latest one alone. */
+export const writeRefusedHost = (db: Db, { id, epoch }: NodeRun, { host, at }: { host: string; at: Date }): Promise<number> =>
+  db.run(sql`update node set refused_host = ${host}, refused_host_at = ${at} where id = ${id} and epoch = ${epoch}`);
+
+/** What nodes refused since then, each once, the latest first. */
+export const listRefusedHosts = async (db: Db, since: Date): Promise<string[]> =>
+  (
+    await db.many(sql(refusedRow)`
+      select refused_host, max(refused_host_at) as refused_host_at from node where refused_host_at >= ${since}
+      group by refused_host order by refused_host_at desc`)
+  ).map(({ refused_host }) => refused_host);

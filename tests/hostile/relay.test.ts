@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
+import { systemClock } from "@robofleet/clock";
+import { httpRequestText, robotAuthorization } from "@robofleet/protocol/link";
+import type { Client } from "@robofleet/sdk";
+import { httpClient, readText } from "../../packages/agent/src/http/request.ts";
+import { openAuthority } from "../../packages/server/src/kernel/tls/own-authority.ts";
+import { signedFetcher } from "../../packages/agent/src/http/fetcher.ts";
+import { openKey, type RobotKey } from "../../packages/agent/src/identity/identity.ts";
+import { RobotTime } from "../../packages/agent/src/robot-time.ts";
+import { AgentProcess } from "../processes/agent-process.ts";
+import { createTestDatabase, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
+import { Relay, withHost } from "./relay.ts";
+
+const LIMIT = { timeout: 240_000 };
+const SIGNED_PATH = "/agent/signing?after=0";
+const never = new AbortController().signal;
+
+async function enrollmentKey(api: Client): Promise<string> {
+  const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  return (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data.key ?? "";
+}
+
+/** On a database of the tests, which is there already. */
+function startServer(database: TestDatabase, args: readonly string[] = []): Promise<ServerProcess> {
+  return ServerProcess.start({ nodes: 1, args, env: { DATABASE_URL: databaseUrl(database.connection) } });
+}
+
+/** What the server has of a robot beside its enrollment. */
+async function traces(api: Client, name: string): Promise<unknown> {
+  const robot = (await api.listRobots({})).items.find((one) => one.name === name);
+  assert.ok(robot !== undefined, `${name} is enrolled`);
+  const { items } = await api.listRobotTimeline({ params: { id: robot.id }, query: { limit: 200 } });
+  const kinds = items.map(({ kind }) => kind).filter((kind) => kind !== "robot.enrolled");
+  return { status: robot.status, last_seen_at: robot.last_seen_at, agent_version: robot.agent_version, kinds };
+}
+
+const NOTHING = { status: "never_connected", last_seen_at: null, agent_version: null, kinds: [] };
+
+/** A signed GET of a robot with its own key, as the agent sends it. */
+async function signedGet(server: string, to: { robot_id: string; key: RobotKey; ca?: string }) {
+  const http = httpClient(systemClock, undefined, to.ca === undefined ? {} : { ca: to.ca });
+  const fetcher = signedFetcher({ server, ...to, time: new RobotTime(systemClock), http });
+  const answer = await fetcher.get(SIGNED_PATH, { signal: never });
+  return { status: answer.status, text: await readText(answer, 100_000) };
+}
+
+/** A signed GET without a channel, as bytes. */
+function signedBytes(key: RobotKey, robot_id: string, host: string): Buffer {
+  const request = { host, channel: "", method: "GET", path: SIGNED_PATH, at: Date.now(), nonce: "A".repeat(22) };
+  const authorization = robotAuthorization(robot_id, request, key.sign(httpRequestText(robot_id, request)));
+  return Buffer.from(`GET ${SIGNED_PATH} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${authorization}\r\nConnection: close\r\n\r\n`);
+}
+
+/** Sends a request as bytes, and returns the status and the body of the answer. */
+async function send(bytes: Buffer, to: { host: string; port: number }, tls?: ConnectionOptions): Promise<{ status: number; text: string }> {
+  const socket = tls === undefined ? connect(to) : connectTls({ ...to, ...tls, servername: "localhost" });
+  socket.write(Buffer.from(bytes.toString("latin1").replace(/^connection: .*$/im, "Connection: close"), "latin1"));
+  let text = "";
+  for await (const chunk of socket) text += String(chunk);
+  return { status: Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1]), text };
+}
+
+test(
+  "a server with a certificate that robots trust relays neither their links nor their requests, and TLS 1.2 carries none",
+  LIMIT,
+  async (t) => {
+    const database = await createTestDatabase();
+    t.after(() => database.drop());
+    await using server = await startServer(database, ["--tls", "auto"]);
+    const { api } = await server.org("Relayed");
+    const ca = server.ca!;
+    const key = await enrollmentKey(api);
+    const to = { host: "127.0.0.1", port: Number(new URL(server.url).port) };
+    const pair = await (await openAuthority(server.data, new Date())).issue(["localhost", "127.0.0.1"], new Date());
+    await using relay = await Relay.start({ host: "127.0.0.1", to, pair, ca });
+    const url = `https://localhost:${relay.port}`;
+    const place = mkdtempSync(path.join(tmpdir(), "robofleet-relay-"));
+    try {
+      const ca_file = path.join(place, "ca.pem");
+      writeFileSync(ca_file, ca);
+      // Enrolling is not signed: the robot comes through the relay, under a name that the true server answers to as well.
+      await using robot = new AgentProcess({ url, key, name: "cart-1", args: ["--ca-file", ca_file] });
+      await robot.program.until("the refusal", () => robot.program.output.includes("another TLS channel"));
+      assert.deepEqual(await traces(api, "cart-1"), NOTHING);
+      // The same robot, address and host, and TLS unopened.
+      relay.is_network = true;
+      relay.cut();
+      await robot.program.stop();
+      robot.restart();
+      await robot.program.until("the link", () => robot.program.output.includes("link is up"));
+      await robot.program.stop();
+
+      const own = openKey(place);
+      const { robot_id } = (await api.enrollRobot({ body: { key, public_key: own.public_key } })).data;
+      assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
+      relay.is_network = false;
+      const relayed = await signedGet(url, { robot_id, key: own, ca });
+      assert.deepEqual([relayed.status, /another TLS channel/.test(relayed.text)], [401, true], relayed.text);
+      const request = relay.heard.at(-1)!;
+      assert.match(request.toString("latin1"), /RobotSignature/);
+      for (const again of [request, request, withHost(request, `127.0.0.1:${to.port}`)])
+        assert.equal((await send(again, to, { ca })).status, 401);
+      // Below TLS 1.3 there is no channel, and a signature without one would fit every connection.
+      const unbound = signedBytes(own, robot_id, `127.0.0.1:${to.port}`);
+      const old = await send(unbound, to, { ca, maxVersion: "TLSv1.2" });
+      assert.deepEqual([old.status, /TLS 1\.3 is needed/.test(old.text)], [401, true], old.text);
+      // Nothing was used up: the robot itself is served.
+      relay.is_network = true;
+      assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
+    } finally {
+      rmSync(place, { recursive: true, force: true });
+    }
+  },
+);
+
+test("without TLS a server under another name relays neither links nor requests of robots", LIMIT, async () => {
+  await using database = await createTestDatabase();
+  await using server = await startServer(database);
+  const { api } = await server.org("Relayed plain");
+  const key = await enrollmentKey(api);
+  const to = { host: "127.0.0.1", port: Number(new URL(server.url).port) };
+  // One under another port of the server's own address is a port mapping; one at another address is another server.
+  await using mapping = await Relay.start({ host: "127.0.0.1", to });
+  await using relay = await Relay.start({ host: "127.0.0.2", to });
+  const [mapped, foreign] = [`http://127.0.0.1:${mapping.port}`, `http://127.0.0.2:${relay.port}`];
+  await using robot = new AgentProcess({ url: foreign, key, name: "cart-1" });
+  await robot.program.until("the refusal", () => robot.program.output.includes("wrong_host"));
+  assert.match(
+    robot.program.output,
+    /is for the host 127\.0\.0\.2:\d+, and this server answers to 127\.0\.0\.1, localhost, ::1: .* --host-name/,
+  );
+  assert.deepEqual(await traces(api, "cart-1"), NOTHING);
+  relay.host_header = `127.0.0.1:${to.port}`;
+  await robot.program.stop();
+  robot.restart();
+  await robot.program.until("the refusal of the other host", () => robot.program.output.includes("bad_signature"));
+  assert.deepEqual(await traces(api, "cart-1"), NOTHING);
+  await robot.program.stop();
+
+  const place = mkdtempSync(path.join(tmpdir(), "robofleet-relay-"));
+  try {
+    const own = openKey(place);
+    const { robot_id } = (await api.enrollRobot({ body: { key, public_key: own.public_key } })).data;
+    assert.equal((await signedGet(mapped, { robot_id, key: own })).status, 200);
+    const spent = mapping.heard.at(-1)!;
+    const twice = await send(spent, to);
+    assert.deepEqual([twice.status, /was used before/.test(twice.text)], [401, true], twice.text);
+    relay.host_header = undefined;
+    const relayed = await signedGet(foreign, { robot_id, key: own });
+    assert.deepEqual([relayed.status, /--host-name/.test(relayed.text)], [401, true], relayed.text);
+    const request = relay.heard.at(-1)!;
+    for (const again of [request, withHost(request, `127.0.0.1:${to.port}`)]) assert.equal((await send(again, to)).status, 401);
+  } finally {
+    rmSync(place, { recursive: true, force: true });
+  }
+});
