@@ -25,7 +25,11 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
   const rig: FeaturePlane = await startFeaturePlane([releaseRoutes, deploymentRoutes, (of) => (http = of)], {
     robot:
       ({ db }) =>
-      async (robot_id) => ({ ...(await db.one(sql(orgRow)`select org_id from robot where id = ${robot_id}`)), robot_id, key_fingerprint: "" }),
+      async (robot_id) => ({
+        ...(await db.one(sql(orgRow)`select org_id from robot where id = ${robot_id}`)),
+        robot_id,
+        key_fingerprint: "",
+      }),
   });
   const directory = await mkdtemp(join(tmpdir(), "robofleet-releases-"));
   const blobs = await directoryBlobs(directory, { log: silentLog });
