@@ -28,7 +28,7 @@ test("without any setting a server answers to the names of loopback, at any port
     assert.ok(!hosts.has(other), other);
 });
 
-test("the names of the certificate, of --listen and of --host-name count together", async () => {
+test("a server answers to the names of its certificate, of --listen and of --host-name", async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-names-"));
   try {
     const authority = await openAuthority(directory, new Date());
