@@ -4,6 +4,7 @@ import { test } from "node:test";
 import type { Role } from "@robofleet/protocol";
 import type { Client } from "@robofleet/sdk";
 import { stuckAt } from "@robofleet/swarm";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 
@@ -192,6 +193,33 @@ test("a robot that leaves its fleet before it is brought to what the fleet has k
   await move(plane, busy.id, other);
   await plane.advance({ minutes: 3 });
   assert.equal(await running(plane, busy.id), slow.id);
+  await checkEngine(plane, { ended: true });
+});
+
+test("an automatic deployment that waits when its robot leaves the fleet is cancelled instead of dispatched", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const [fleet_id, other] = [await plane.fleet(), await plane.fleet()];
+  await plane.enrollRobot({ fleet_id });
+  await plane.deploy(await plane.release(), { fleet_id });
+  await plane.settle();
+  // Its automatic deployment is written and not dispatched yet, and nothing ends it early.
+  await plane.db.run(sql`
+    create function test_fault() returns trigger language plpgsql as $$ begin
+      if new.created_by ->> 'type' = 'system' and (new.count_active > 0 or new.finished_at is not null) then raise exception 'planned: not now'; end if;
+      return new; end $$`);
+  await plane.db.run(sql`create trigger test_fault before update on deployment for each row execute function test_fault()`);
+  const late = await plane.enrollRobot({ fleet_id });
+  await plane.settle();
+  await move(plane, late.id, other);
+  await plane.db.run(sql`delete from authority_change`);
+  await plane.db.run(sql`drop trigger test_fault on deployment`);
+  await plane.advance({ minutes: 3 });
+  assert.equal(late.runs(), undefined);
+  const { items } = await plane.api.listDeployments({ query: { robot_id: late.id } });
+  assert.deepEqual(
+    items.map(({ created_by, status, reason }) => [created_by.type, status, reason]),
+    [["system", "cancelled", "scope_lost"]],
+  );
   await checkEngine(plane, { ended: true });
 });
 

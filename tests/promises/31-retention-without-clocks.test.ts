@@ -8,6 +8,7 @@ import { ID_PREFIXES } from "@robofleet/protocol";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { rowsOf } from "../processes/database-rows.ts";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { insertEveryRow, type Row } from "../processes/every-row.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { directoryBlobs } from "../../packages/server/src/engines/blobs/index.ts";
@@ -36,6 +37,7 @@ const DELETED_BY_AGE = [
   "log_batch",
   "log_robot_usage",
   "log_usage",
+  "org",
   "shell_recording",
   "stream_ticket",
   "timeline_entry",
@@ -82,6 +84,9 @@ test("deletions by age after starts ten years off, ahead and behind: each loop h
   plane.blobs = await directoryBlobs(directory, { log: plane.log });
   const at = new Date(clock.now().getTime() - 3_600_000);
   await insertEveryRow(database.connection, { at, given: finished(at) });
+  await plane.db.run(
+    sql`insert into org (id, name, status, created_at, updated_at) values ('org_pending', 'pending', 'pending', ${at}, ${at})`,
+  );
   const before = await rowsOf(database.connection);
   /** What a run of the server deletes in so many hours. */
   const run = async (hours: number): Promise<string[]> => {

@@ -5,8 +5,10 @@ import path from "node:path";
 import { test } from "node:test";
 import { systemClock } from "@robofleet/clock";
 import { createLog } from "@robofleet/server";
+import { parseNatsUrl } from "../../packages/server/src/engines/bus/nats-address.ts";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { openTls } from "../../packages/server/src/kernel/tls/index.ts";
+import { startPlane } from "../harness/index.ts";
 import { Program } from "../processes/process.ts";
 
 const ECHO = "packages/server/src/engines/bus/testing/echo-process.ts";
@@ -40,3 +42,17 @@ test(
     }
   },
 );
+
+test("a server warns of a bus on another machine without credentials or TLS, and not of one on its own", { timeout: 120_000 }, async () => {
+  for (const [url, missing] of [
+    ["nats://nats.invalid", ["credentials and tls"]],
+    ["nats://127.0.0.1:1", []],
+  ] as const) {
+    await using plane = await startPlane({ settings: { bus: parseNatsUrl(url)! }, nodes: 1 });
+    const warned = plane.logged.filter(({ msg }) => String(msg).startsWith("ROBOFLEET_BUS_URL names another machine"));
+    assert.deepEqual(
+      warned.map((line) => line["missing"]),
+      missing,
+    );
+  }
+});

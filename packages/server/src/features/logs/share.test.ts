@@ -8,11 +8,13 @@ import type { LogRecord } from "@robofleet/protocol/routes";
 import { LIMIT_DEFAULTS, type Limits } from "../../config.ts";
 import { bigint, row, sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
+import { explain } from "../testing/explain.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { ingestLogs, LogMatch, logRoutes, readBehind, readTail, startLogRetention } from "./index.ts";
 import { toDelete } from "./make-room.ts";
+import { oldestBatches } from "./store-usage.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -119,6 +121,18 @@ test("records that were stored before robots were counted are counted when they 
     select (select sum(bytes)::bigint from log_robot_usage where org_id = ${org.org_id}) as counted,
       (select sum(octet_length(records) + 200)::bigint from log_batch where org_id = ${org.org_id}) as stored`);
   assert.equal(counted, stored);
+});
+
+test("a robot's oldest records are found without reading those of other robots, however many there are", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([]);
+  const { plane } = it;
+  await plane.db.run(sql`
+    insert into log_batch (org_id, robot_id, first_seq, last_seq, received_at, first_at, last_at, record_count, codec, records)
+    select 'org_a', 'rob_' || n % 200, n, n, at, at, at, 1, 'deflate', 'x'
+    from generate_series(1, 20000) n cross join lateral (select ${plane.clock.now()}::timestamptz + n * interval '1 second') as t (at)`);
+  await plane.db.run(sql`analyze log_batch`);
+  const { rows } = await explain(plane.db, (db) => oldestBatches(db, "org_a", "rob_7", 50));
+  assert.ok(rows <= 60, `${rows} rows`);
 });
 
 test("what has to go is above the level at which the org has room", () => {
