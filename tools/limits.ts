@@ -228,6 +228,12 @@ export const CLIENT_INPUTS: readonly Input[] = [
     test: "packages/server/src/features/events/reader.test.ts",
   },
   {
+    input: "changes of a kind to a reader of coalesced events",
+    bound: "20, then one a second",
+    beyond: "one summary in two seconds in place of them",
+    test: "packages/server/src/features/events/coalesce.test.ts",
+  },
+  {
     input: "requests for orgs",
     bound: `${count(limits.org_requests_per_hour)} an hour of an address or IPv6 /64, 1,000 that wait`,
     beyond: "429, 503",

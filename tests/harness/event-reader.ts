@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { until } from "@robofleet/clock/testing";
-import type { Change } from "@robofleet/protocol/routes";
+import type { Change, ChangeSummary } from "@robofleet/protocol/routes";
 
 export interface HeardEvent {
   event: string;
@@ -23,6 +23,10 @@ export class EventReader implements Disposable {
   last_event_id: string | undefined;
   /** Heartbeats. They are not among `heard`. */
   beats = 0;
+  /** Bytes of the events that came, heartbeats included. */
+  bytes = 0;
+  /** Called after each event of `heard`. */
+  onHeard: (event: HeardEvent) => void = () => {};
   /** How long it is told to wait before it comes back. */
   retry_ms: number | undefined;
   #text = "";
@@ -44,14 +48,18 @@ export class EventReader implements Disposable {
     response.setEncoding("utf8");
   }
 
-  /** `stalled`: nothing is read until `resume`. */
+  /** `stalled`: nothing is read until `resume`. `coalesce`: as the dashboard reads. */
   static async open(
     url: string,
     headers: Record<string, string>,
-    { last_event_id, stalled = false }: { last_event_id?: string | undefined; stalled?: boolean } = {},
+    {
+      last_event_id,
+      stalled = false,
+      coalesce = false,
+    }: { last_event_id?: string | undefined; stalled?: boolean; coalesce?: boolean } = {},
   ): Promise<EventReader> {
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-    const sent = request(`${url}/api/events`, {
+    const sent = request(`${url}/api/events${coalesce ? "?coalesce=true" : ""}`, {
       headers: { ...headers, accept: "text/event-stream", ...(last_event_id === undefined ? {} : { "last-event-id": last_event_id }) },
       agent: false,
       timeout: WAIT_MS,
@@ -71,6 +79,11 @@ export class EventReader implements Disposable {
 
   get changes(): Change[] {
     return this.heard.filter(({ event }) => event === "change").map(({ data }) => data as unknown as Change);
+  }
+
+  /** What a coalescing reader got, of all its events. */
+  get coalesced(): (Change | ChangeSummary)[] {
+    return this.heard.flatMap(({ event, data }) => (event === "changes" ? (data.changes as (Change | ChangeSummary)[]) : []));
   }
 
   of(kind: Change["kind"]): Change[] {
@@ -97,6 +110,7 @@ export class EventReader implements Disposable {
 
   #take(chunk: string): void {
     this.#text += chunk;
+    this.bytes += Buffer.byteLength(chunk);
     for (let end = this.#text.indexOf("\n\n"); end >= 0; end = this.#text.indexOf("\n\n")) {
       const lines = this.#text.slice(0, end).split("\n");
       this.#text = this.#text.slice(end + 2);
@@ -105,7 +119,11 @@ export class EventReader implements Disposable {
       this.last_event_id = id ?? this.last_event_id;
       if (field("retry") !== undefined) this.retry_ms = Number(field("retry"));
       if (event === "beat") this.beats += 1;
-      else if (event !== undefined && data !== undefined) this.heard.push({ event, id, data: JSON.parse(data) as Record<string, unknown> });
+      else if (event !== undefined && data !== undefined) {
+        const heard = { event, id, data: JSON.parse(data) as Record<string, unknown> };
+        this.heard.push(heard);
+        this.onHeard(heard);
+      }
     }
   }
 }

@@ -2,9 +2,11 @@ import { useEffect, useSyncExternalStore } from "react";
 import { setOutage } from "../ui/outage.ts";
 import { watchAnswers } from "./query-client.ts";
 import { readAgain } from "./read-again.ts";
-import { type Change, keysOf } from "./stale.ts";
+import { type Change, type ChangeSummary, keysOf } from "./stale.ts";
 
-export type { Change } from "./stale.ts";
+export { type Change, type ChangeSummary, isSummary } from "./stale.ts";
+
+type Watch = (change: Change | ChangeSummary) => void;
 
 /** Several changes within this time cause one request. Four a second feel live and cost little. */
 const GATHER_MS = 250;
@@ -22,7 +24,7 @@ const HIDDEN_MS = 10_000;
 export type Liveness = "live" | "connecting" | "polling" | "stale";
 let liveness: Liveness = "connecting";
 const listeners = new Set<() => void>();
-const watchers = new Set<(change: Change) => void>();
+const watchers = new Set<Watch>();
 
 function become(next: Liveness): void {
   if (next === liveness) return;
@@ -40,8 +42,11 @@ export const useLiveness = (): Liveness =>
     () => liveness,
   );
 
-/** Calls `watch` for each change while the component is mounted: for pages that do more than refetch. `watch` must be stable. */
-export function useChanges(watch: (change: Change) => void): void {
+/**
+ * Calls `watch` for each change, and for each summary of many, while the component is mounted: for pages that do more than refetch.
+ * `watch` must be stable.
+ */
+export function useChanges(watch: Watch): void {
   useEffect(() => {
     watchers.add(watch);
     return () => void watchers.delete(watch);
@@ -89,7 +94,7 @@ export function followChanges(): () => void {
 /** The stream of changes, which is opened again whenever it breaks. Derives the liveness of the page from its silence. */
 class ChangeStream {
   readonly #onStale: () => void;
-  readonly #onChange: (change: Change) => void;
+  readonly #onChange: Watch;
   #source: EventSource | undefined;
   #reopening: ReturnType<typeof setTimeout> | undefined;
   #checking: ReturnType<typeof setInterval> | undefined;
@@ -101,7 +106,7 @@ class ChangeStream {
   /** Of the newest answer, by the machine's clock. */
   #answered_at = 0;
 
-  constructor({ onStale, onChange }: { onStale: () => void; onChange: (change: Change) => void }) {
+  constructor({ onStale, onChange }: { onStale: () => void; onChange: Watch }) {
     this.#onStale = onStale;
     this.#onChange = onChange;
   }
@@ -129,7 +134,7 @@ class ChangeStream {
     clearTimeout(this.#reopening);
     this.#source?.close();
     this.#connected_ms = performance.now();
-    const source = new EventSource("/api/events");
+    const source = new EventSource("/api/events?coalesce=true");
     this.#source = source;
     let is_new = true;
     source.addEventListener("ready", () => {
@@ -143,9 +148,10 @@ class ChangeStream {
       this.#hear("live");
       this.#onStale();
     });
-    source.addEventListener("change", ({ data }: MessageEvent<string>) => {
+    source.addEventListener("changes", ({ data }: MessageEvent<string>) => {
       this.#hear("live");
-      this.#onChange(JSON.parse(data) as Change);
+      const { changes } = JSON.parse(data) as { changes: (Change | ChangeSummary)[] };
+      for (const change of changes) this.#onChange(change);
     });
     source.addEventListener("error", () => {
       if (liveness === "live") become("connecting");

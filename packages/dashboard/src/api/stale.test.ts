@@ -20,6 +20,23 @@ test("what is not known of a change makes no key without an id", () => {
   for (const kind of CHANGE_KINDS) assert.ok(!JSON.stringify(keysOf({ kind, id: "id_1", change: "updated" })).includes("{}"), kind);
 });
 
+test("a summary makes stale what any of its changes could, and no more where they share an object or a place", () => {
+  const prefixOf = (key: readonly unknown[], of: readonly unknown[]): boolean =>
+    key.every((part, i) => JSON.stringify(part) === JSON.stringify(of[i]));
+  for (const kind of CHANGE_KINDS) {
+    const summary = keysOf({ kind, count: 2 });
+    for (const change of ["created", "updated", "removed", "moved", "presence", "health", "status", "targets"])
+      for (const key of keysOf({ kind, id: "id_1", change, ...ids, from_fleet_id: "flt_0", from_site_id: "site_0" }))
+        assert.ok(
+          summary.some((one) => prefixOf(one, key)),
+          `${kind} ${change}: ${JSON.stringify(key)}`,
+        );
+    assert.ok(!JSON.stringify(summary).includes("*"), kind);
+  }
+  const targets = JSON.stringify(keysOf({ kind: "target", change: "status", deployment_id: "dep_1", count: 2 }));
+  assert.ok(targets.includes(`["listDeploymentTargets",{"params":{"id":"dep_1"}}]`) && targets.includes(`["getRobot"]`), targets);
+});
+
 test("a kind that the page does not know is passed over", () => {
   for (const kind of ["weather", "constructor", "__proto__", "toString"])
     assert.deepEqual(keysOf({ kind, id: "x", change: "updated" } as unknown as Change), []);

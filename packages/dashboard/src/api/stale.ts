@@ -1,12 +1,20 @@
 import type { RouteName } from "@robofleet/protocol/paths";
-import type { Change, ChangeKind } from "@robofleet/protocol/routes";
+import type { Change, ChangeKind, ChangeSummary } from "@robofleet/protocol/routes";
 
-export type { Change, ChangeKind };
+export type { Change, ChangeKind, ChangeSummary };
 
 /** Beginning of a query key: the route's name, and what its path was filled with. */
 export type KeyPrefix = readonly [RouteName, { params: Record<string, string> }] | readonly [RouteName];
 
-const of = (name: RouteName, id: string | undefined): KeyPrefix[] => (id === undefined ? [] : [[name, { params: { id } }]]);
+/** In place of each field that a summary does not have: any object, place or aspect. */
+const ANY = "*";
+
+const of = (name: RouteName, id: string | undefined): KeyPrefix[] => {
+  if (id === undefined) return [];
+  return id === ANY ? [[name]] : [[name, { params: { id } }]];
+};
+
+const mayBe = (side: string, { change }: Change): boolean => change === side || change === ANY;
 
 /** Of a robot whose place, presence or config may be another one: counts of fleets and sites, at both ends of a move. */
 const ofPlacedRobot = ({ id, fleet_id, site_id, from_fleet_id, from_site_id }: Change): KeyPrefix[] => [
@@ -24,18 +32,23 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
     ...of("getRobot", change.id),
     ["listRobots"],
     ["getOverview"],
-    ...(change.change === "health" ? of("getRobotHealth", change.id) : ofPlacedRobot(change)),
+    ...(mayBe("health", change) ? of("getRobotHealth", change.id) : []),
+    ...(change.change === "health" ? [] : ofPlacedRobot(change)),
   ],
   // A fleet that is removed takes its enrolment keys along.
-  fleet: ({ id, change }) => [...of("getFleet", id), ["listFleets"], ...(change === "removed" ? ([["listEnrollmentKeys"]] as const) : [])],
+  fleet: (change) => [
+    ...of("getFleet", change.id),
+    ["listFleets"],
+    ...(mayBe("removed", change) ? ([["listEnrollmentKeys"]] as const) : []),
+  ],
   site: ({ id }) => [...of("getSite", id), ["listSites"], ["listFleets"]],
   release: ({ id }) => [...of("getRelease", id), ["listReleases"]],
   // Targets that come into being are told of as a change of their deployment.
-  deployment: ({ id, change }) => [
-    ...of("getDeployment", id),
-    ...(change === "targets" ? of("listDeploymentTargets", id) : []),
-    ...of("listDeploymentEvents", id),
-    ...of("listDeploymentWaves", id),
+  deployment: (change) => [
+    ...of("getDeployment", change.id),
+    ...(mayBe("targets", change) ? of("listDeploymentTargets", change.id) : []),
+    ...of("listDeploymentEvents", change.id),
+    ...of("listDeploymentWaves", change.id),
     ["listDeployments"],
     ["getOverview"],
     ["listFleets"],
@@ -47,10 +60,10 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
     ...of("listDeploymentEvents", deployment_id),
     ...of("getRobot", robot_id),
   ],
-  config_deployment: ({ id, change }) => [
-    ...of("getConfigDeployment", id),
-    ...(change === "targets" ? of("listConfigDeploymentTargets", id) : []),
-    ...of("listConfigDeploymentEvents", id),
+  config_deployment: (change) => [
+    ...of("getConfigDeployment", change.id),
+    ...(mayBe("targets", change) ? of("listConfigDeploymentTargets", change.id) : []),
+    ...of("listConfigDeploymentEvents", change.id),
     ["listConfigDeployments"],
     ["getOverview"],
   ],
@@ -71,5 +84,21 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
   signing_keys: () => [["getSigningKeys"]],
 };
 
-/** A server that is newer than the page may tell of kinds that no line is for. */
-export const keysOf = (change: Change): readonly KeyPrefix[] => (Object.hasOwn(STALE, change.kind) ? STALE[change.kind](change) : []);
+const ANY_FIELDS = {
+  id: ANY,
+  change: ANY,
+  robot_id: ANY,
+  fleet_id: ANY,
+  site_id: ANY,
+  from_fleet_id: ANY,
+  from_site_id: ANY,
+  deployment_id: ANY,
+} satisfies Partial<Change>;
+
+/** A server that is newer than the page may send kinds that have no line. */
+export function keysOf(change: Change | ChangeSummary): readonly KeyPrefix[] {
+  if (!Object.hasOwn(STALE, change.kind)) return [];
+  return STALE[change.kind](isSummary(change) ? { ...ANY_FIELDS, ...change } : change);
+}
+
+export const isSummary = (change: Change | ChangeSummary): change is ChangeSummary => "count" in change;

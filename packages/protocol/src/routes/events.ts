@@ -1,4 +1,6 @@
+import { Type } from "typebox";
 import { defineRoute } from "./route.ts";
+import { Maybe, Shape } from "./shapes.ts";
 
 /** Kinds of objects that change events refer to. */
 export const CHANGE_KINDS = [
@@ -43,12 +45,29 @@ export interface Change {
   status?: string;
 }
 
+/**
+ * In an event `changes`, in place of more changes of one kind than are sent one by one: how many, and the fields that all of them share.
+ * Without `id`, `change` or the id of a place or deployment, any object, aspect, place or deployment may have changed.
+ */
+export interface ChangeSummary extends Partial<Change> {
+  kind: ChangeKind;
+  count: number;
+}
+
 export const eventRoutes = {
   streamEvents: defineRoute("streamEvents", {
     summary:
       "Stream changes in the org as server-sent events: ready, change, beat, lost (reload all displayed data), end. Last-Event-ID resumes an interrupted stream",
     tag: "Events",
     access: "viewer",
+    query: Shape({
+      coalesce: Maybe(
+        Type.Boolean({
+          description:
+            "Events `changes` in place of `change`: lists of the newest change of each object, at most four a second, with one summary in place of many changes of a kind",
+        }),
+      ),
+    }),
     responses: { 200: null },
     produces: "text/event-stream",
   }),

@@ -38,7 +38,7 @@ export { type Actor, Problem, schemaNames } from "./shapes.ts";
 export type { AuditEntry } from "./audit.ts";
 export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
-export { type Change, CHANGE_KINDS, type ChangeKind } from "./events.ts";
+export { type Change, CHANGE_KINDS, type ChangeKind, type ChangeSummary } from "./events.ts";
 export { EXPIRES_DAYS_MAX, PLAN_ROBOTS_MAX } from "./rollout.ts";
 export type { DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";

@@ -1,6 +1,6 @@
 import type { RouteName } from "@robofleet/protocol/paths";
 import { useCallback, useEffect, useRef } from "react";
-import { type Change, useChanges } from "../../api/events.ts";
+import { type Change, type ChangeSummary, useChanges } from "../../api/events.ts";
 import { readAgain } from "../../api/read-again.ts";
 
 /** A list of deployments is read again this often while robots of some go on: their counts move with each robot. */
@@ -12,7 +12,7 @@ export function useFreshCounts(name: RouteName, kind: "target" | "config_target"
   useEffect(() => () => clearTimeout(timer.current), []);
   useChanges(
     useCallback(
-      (change: Change) => {
+      (change: Change | ChangeSummary) => {
         if (change.kind !== kind || timer.current !== undefined) return;
         timer.current = setTimeout(() => {
           timer.current = undefined;

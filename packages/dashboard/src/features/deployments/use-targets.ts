@@ -1,7 +1,7 @@
 import type { DeploymentTarget } from "@robofleet/protocol/routes";
 import type { InfiniteData } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef } from "react";
-import { type Change, useChanges } from "../../api/events.ts";
+import { type Change, type ChangeSummary, isSummary, useChanges } from "../../api/events.ts";
 import { useLivePages } from "../../api/live-pages.ts";
 import { queryClient } from "../../api/query-client.ts";
 import { latestStatuses, patchPages } from "./patch-targets.ts";
@@ -38,8 +38,9 @@ function usePatches(name: ListName, id: string): void {
   useEffect(() => () => clearTimeout(timer.current), [id]);
   useChanges(
     useCallback(
-      (change: Change) => {
-        if (change.deployment_id !== id || change.status === undefined) return;
+      (change: Change | ChangeSummary) => {
+        // Of many changes only their number is known: the rows on the screen are read again.
+        if (isSummary(change) || change.deployment_id !== id || change.status === undefined) return;
         gathered.current.push(change);
         timer.current ??= setTimeout(() => {
           timer.current = undefined;

@@ -2,7 +2,7 @@ import type { Robot } from "@robofleet/protocol/routes";
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef } from "react";
 import { api } from "../../api/client.ts";
-import { type Change, useChanges } from "../../api/events.ts";
+import { type Change, type ChangeSummary, useChanges } from "../../api/events.ts";
 
 /** Robots of one page of the map. */
 export const HEAT_ROBOTS = 1_000;
@@ -22,9 +22,8 @@ export function useHeat(fleet_id: string, cursor: string | undefined) {
   const client = useQueryClient();
   const is_stale = useRef(false);
   const watch = useCallback(
-    ({ kind, fleet_id: of, robot_id }: Change) => {
-      if ((kind === "robot" && (of === undefined || of === fleet_id)) || (kind === "target" && robot_id !== undefined))
-        is_stale.current = true;
+    ({ kind, fleet_id: of, from_fleet_id: from }: Change | ChangeSummary) => {
+      if ((kind === "robot" && (of === undefined || of === fleet_id || from === fleet_id)) || kind === "target") is_stale.current = true;
     },
     [fleet_id],
   );

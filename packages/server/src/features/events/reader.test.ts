@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { SimulatedClock } from "@robofleet/clock";
 import type { Role } from "@robofleet/protocol";
 import type { Caller, Grant, Scopes } from "../../kernel/caller.ts";
 import { WHOLE_ORG } from "../../kernel/caller.ts";
 import type { AnnouncedChange } from "./announce.ts";
+import { BURST_CHANGES_MAX, Coalescer, SUMMARY_WINDOW_MS } from "./coalesce.ts";
 import { placedAsTold, seenBy } from "./reach.ts";
 import { Reader } from "./reader.ts";
 import { Ring } from "./ring.ts";
@@ -65,6 +67,77 @@ test("who does not read holds little, and is told once that something is lost; t
   ring.append({ change: change(1_000_000) });
   reader.wake();
   assert.deepEqual(idsOf(reader), ["rel_1000000"]);
+});
+
+/** A coalescing reader that has begun, its ring and its clock. */
+function coalescing(size = 1_000, caller = viewer) {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const ring = new Ring("boot", size);
+  const reader = new Reader(ring, { caller, held, coalescer: new Coalescer(clock) });
+  reader.begin({ after: 0, resumed: false, lost: false });
+  assert.deepEqual(idsOf(reader), ["ready"]);
+  const append = (...changes: AnnouncedChange[]): void => {
+    for (const one of changes) ring.append({ change: one });
+    reader.wake();
+  };
+  return { clock, ring, reader, append };
+}
+
+test("coalesces the changes of a window into one event, whose id resumes behind the last of them", async () => {
+  const { clock, ring, reader, append } = coalescing();
+  append(change(1, { places: [WHOLE_ORG] }));
+  append(change(2));
+  append(change(3, { status: "new" }), change(2, { status: "newer" }));
+  assert.deepEqual(
+    eventsOf(reader).map(({ event, id, data }) => [event, id, data]),
+    [["changes", ring.idOf(1), { changes: [change(1)] }]],
+  );
+  await clock.advance({ milliseconds: SUMMARY_WINDOW_MS });
+  assert.deepEqual(
+    eventsOf(reader).map(({ event, id, data }) => [event, id, data]),
+    [["changes", ring.idOf(4), { changes: [change(3, { status: "new" }), change(2, { status: "newer" })] }]],
+  );
+  reader.destroy();
+  append(change(5));
+  await clock.advance({ milliseconds: SUMMARY_WINDOW_MS });
+});
+
+test("a coalescing reader that does not read stores little, and gets the newest of all that it missed or that some is lost", async () => {
+  for (const size of [1_000_000, 1_000]) {
+    const { clock, reader, append } = coalescing(size);
+    for (let round = 0; round < 400; round += 1) {
+      append(...Array.from({ length: 500 }, (_, i) => change(i, { status: `round ${round}` })));
+      await clock.advance({ milliseconds: SUMMARY_WINDOW_MS });
+    }
+    assert.ok(reader.readableLength < 64 * 1024, `${reader.readableLength} bytes are stored`);
+    const events = [];
+    for (let more = eventsOf(reader); more.length > 0; more = eventsOf(reader)) events.push(...more);
+    await clock.advance({ milliseconds: SUMMARY_WINDOW_MS });
+    events.push(...eventsOf(reader));
+    assert.ok(size > 1_000 || events.some(({ event }) => event === "lost"));
+    const newest = JSON.stringify(events.at(-1));
+    assert.ok(newest.includes(`"count":500`) || newest.includes("lost"), newest);
+  }
+});
+
+test("sends a coalescing reader what the ring would lose before its window ends", () => {
+  const size = 10 * BURST_CHANGES_MAX;
+  const { reader, append } = coalescing(size);
+  for (let id = 1; id <= 3 * size; id += 1) append(change(id));
+  const events = eventsOf(reader);
+  assert.ok(!events.some(({ event }) => event === "lost"));
+  assert.ok(events.length > 3, `${events.length} events`);
+});
+
+test("sends a coalescing reader heartbeats while changes that it may not see never end", async () => {
+  const { clock, reader, append } = coalescing(1_000, callerOf("viewer", [{ fleet_id: "flt_1" }]));
+  append(change(1));
+  for (let n = 0; n < 10; n += 1) {
+    append({ kind: "token", id: `tok_${n}`, change: "created" });
+    reader.beat();
+    await clock.advance({ milliseconds: SUMMARY_WINDOW_MS });
+  }
+  assert.equal(eventsOf(reader).filter(({ event }) => event === "beat").length, 10);
 });
 
 test("a reader that is ended before it could begin is told why, and nothing else", () => {

@@ -1,6 +1,8 @@
 import { Readable } from "node:stream";
+import type { Timer } from "@robofleet/clock";
 import type { Caller } from "../../kernel/caller.ts";
 import type { HeldProof } from "../../kernel/proof.ts";
+import type { Coalescer } from "./coalesce.ts";
 import { seenBy } from "./reach.ts";
 import { frame, type Ring } from "./ring.ts";
 
@@ -19,6 +21,13 @@ export interface Beginning {
   lost: boolean;
 }
 
+export interface ReaderOptions {
+  caller: Caller;
+  held: HeldProof;
+  /** Of a reader that asked for coalesced changes. */
+  coalescer?: Coalescer | undefined;
+}
+
 /**
  * One open stream. It holds no queue of its own but a place in the ring: who reads slowly falls behind there, and when the ring
  * has gone on without it, is told that something is lost, once, and goes on with what is new.
@@ -27,6 +36,8 @@ export class Reader extends Readable {
   readonly held: HeldProof;
   readonly #ring: Ring;
   #caller: Caller;
+  readonly #coalescer: Coalescer | undefined;
+  #timer: Timer | undefined;
   #next = 0;
   #wanted = false;
   #begun = false;
@@ -34,11 +45,12 @@ export class Reader extends Readable {
   /** Changes were lost that are not in the ring. */
   #lost = false;
 
-  constructor(ring: Ring, { caller, held }: { caller: Caller; held: HeldProof }) {
+  constructor(ring: Ring, { caller, held, coalescer }: ReaderOptions) {
     super({ highWaterMark: CHUNK_CHARACTERS });
     this.#ring = ring;
     this.#caller = caller;
     this.held = held;
+    this.#coalescer = coalescer;
     // Whoever asked has gone: that is no error of ours.
     this.on("error", () => {});
   }
@@ -69,13 +81,19 @@ export class Reader extends Readable {
 
   /** There may be something new. */
   wake(): void {
-    if (this.#wanted && this.#begun && !this.#ended) this.#pump();
+    if (!this.#isReady()) return;
+    const wait_ms = this.#waitMs();
+    if (wait_ms === 0) return this.#pump();
+    this.#timer ??= this.#coalescer?.clock.setTimer(wait_ms, () => {
+      this.#timer = undefined;
+      if (this.#isReady()) this.#pump();
+    });
   }
 
   /** Sends a heartbeat, with the position of the ring for a reader that sees few of its changes. A reader that is behind gets changes. */
   beat(): void {
-    if (this.#wanted && this.#begun && !this.#ended && this.#next > this.#ring.position)
-      this.#push(frame(this.#ring.idOf(this.#ring.position), "beat", {}));
+    if (this.#isReady()) this.#pump();
+    if (this.#isReady() && this.#next > this.#ring.position) this.#push(frame(this.#ring.idOf(this.#ring.position), "beat", {}));
   }
 
   /** Says why and ends. What it had not read is not kept for it. */
@@ -89,6 +107,22 @@ export class Reader extends Readable {
   override _read(): void {
     this.#wanted = true;
     this.wake();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#timer?.cancel();
+    done(error);
+  }
+
+  #isReady(): boolean {
+    return this.#wanted && this.#begun && !this.#ended;
+  }
+
+  /** Coalesced changes wait, unless there are none, or the ring would lose some of them meanwhile. */
+  #waitMs(): number {
+    if (this.#coalescer === undefined || this.#lost || !this.#ring.has(this.#next)) return 0;
+    if (this.#next > this.#ring.position || this.#ring.isHalfFull(this.#next)) return 0;
+    return this.#coalescer.waitMs();
   }
 
   #pump(): void {
@@ -108,6 +142,7 @@ export class Reader extends Readable {
       this.#next = ring.position + 1;
       text = frame(ring.idOf(ring.position), "lost", {});
     }
+    if (this.#coalescer !== undefined) return text + this.#takeCoalesced(this.#coalescer);
     while (this.#next <= ring.position && text.length < CHUNK_CHARACTERS) {
       const placed = ring.at(this.#next);
       const seen = placed === undefined ? undefined : seenBy(this.#caller, placed);
@@ -115,6 +150,15 @@ export class Reader extends Readable {
       this.#next += 1;
     }
     return text;
+  }
+
+  /** All that came, in one message: it is short however much that is. */
+  #takeCoalesced(coalescer: Coalescer): string {
+    const ring = this.#ring;
+    const seen = ring.from(this.#next).flatMap((placed) => seenBy(this.#caller, placed) ?? []);
+    this.#next = ring.position + 1;
+    const changes = coalescer.take(seen);
+    return changes.length === 0 ? "" : frame(ring.idOf(ring.position), "changes", { changes });
   }
 
   #push(text: string): void {

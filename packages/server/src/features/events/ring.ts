@@ -26,6 +26,11 @@ export class Ring {
     return this.#next - 1;
   }
 
+  /** Whether so many changes came from this number on that the ring will lose the first of them soon. */
+  isHalfFull(seq: number): boolean {
+    return this.#next - seq >= this.#size / 2;
+  }
+
   append(change: PlacedChange): void {
     this.#kept[this.#next % this.#size] = change;
     this.#next += 1;
@@ -79,6 +84,6 @@ const NOT_SHOWN = (key: string, value: unknown): unknown => (key === "places" ? 
 
 const changeFrame = (id: string, change: Change): string => `id: ${id}\nevent: change\ndata: ${JSON.stringify(change, NOT_SHOWN)}\n\n`;
 
-/** Any other event. `data` holds no line break: it is JSON. */
+/** Any other event. `data` contains no line break: it is JSON. */
 export const frame = (id: string | undefined, event: string, data: unknown): string =>
-  `${id === undefined ? "" : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+  `${id === undefined ? "" : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data, NOT_SHOWN)}\n\n`;

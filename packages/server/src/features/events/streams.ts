@@ -7,6 +7,7 @@ import { Fault, httpError, unauthorized } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { holdProof } from "../../kernel/proof.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
+import { Coalescer } from "./coalesce.ts";
 import { Feed } from "./feed.ts";
 import { Reader, RETRY_MS } from "./reader.ts";
 
@@ -48,13 +49,14 @@ export function createEventStreams(plane: Plane): EventStreams {
 
   return {
     routes(http) {
-      serve(http, plane, routes.streamEvents, async (_, { caller, headers, site }) => {
+      serve(http, plane, routes.streamEvents, async (_, { caller, headers, query, site }) => {
         if (draining) throw httpError(503, STOPPING, { "retry-after": "5" });
         const proof = proofOf({ headers, site });
         if (proof === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
         const feed = feedOf(caller.org_id);
         requireRoom(plane, feed, caller.token_id);
-        const reader = new Reader(feed.ring, { caller, held: holdProof(proof) });
+        const coalescer = query.coalesce === true ? new Coalescer(plane.clock) : undefined;
+        const reader = new Reader(feed.ring, { caller, held: holdProof(proof), coalescer });
         const last = headers["last-event-id"];
         try {
           await feed.join(reader, typeof last === "string" && last !== "" ? last : undefined);

@@ -1,0 +1,71 @@
+import type { Clock } from "@robofleet/clock";
+import type { Change, ChangeKind, ChangeSummary } from "@robofleet/protocol/routes";
+
+/** Changes of one kind that a reader gets one by one before they are summarized. */
+export const BURST_CHANGES_MAX = 20;
+/** One more after this time. */
+const REFILL_MS = 1_000;
+/** Shortest time between two messages: four a second feel live. */
+const WINDOW_MS = 250;
+/** The same behind a summary, which makes a page read again all that is on its screen. */
+export const SUMMARY_WINDOW_MS = 2_000;
+
+/**
+ * Coalesces the changes for one reader: the newest of each object and aspect, and one summary in place of the changes of a kind that exceed
+ * the token bucket of that kind. So the bytes that a reader gets depend on how long many objects change, not on how many there are.
+ */
+export class Coalescer {
+  readonly clock: Pick<Clock, "monotonic" | "setTimer">;
+  readonly #buckets = new Map<ChangeKind, { tokens: number; at_ms: number }>();
+  #next_ms = Number.NEGATIVE_INFINITY;
+
+  constructor(clock: Pick<Clock, "monotonic" | "setTimer">) {
+    this.clock = clock;
+  }
+
+  /** Milliseconds until the next message may leave. */
+  waitMs(): number {
+    return Math.max(0, this.#next_ms - this.clock.monotonic());
+  }
+
+  /** The next message, of all changes since the last one, in their order; by kind. */
+  take(changes: readonly Change[]): (Change | ChangeSummary)[] {
+    if (changes.length === 0) return [];
+    const now_ms = this.clock.monotonic();
+    let window_ms = WINDOW_MS;
+    const taken = [...Map.groupBy(newest(changes), ({ kind }) => kind)].flatMap(([kind, own]): readonly (Change | ChangeSummary)[] => {
+      if (this.#spend(kind, own.length, now_ms)) return own;
+      window_ms = SUMMARY_WINDOW_MS;
+      return own.length === 1 ? own : [summarize(kind, own)];
+    });
+    this.#next_ms = now_ms + window_ms;
+    return taken;
+  }
+
+  #spend(kind: ChangeKind, count: number, now_ms: number): boolean {
+    const bucket = this.#buckets.get(kind) ?? { tokens: BURST_CHANGES_MAX, at_ms: now_ms };
+    const tokens = Math.min(BURST_CHANGES_MAX, bucket.tokens + (now_ms - bucket.at_ms) / REFILL_MS);
+    const is_enough = tokens >= count;
+    this.#buckets.set(kind, { tokens: is_enough ? tokens - count : tokens, at_ms: now_ms });
+    return is_enough;
+  }
+}
+
+/** The newest change of each object and aspect, in the order of these. Moves from different places stay: each place has other counts. */
+function newest(changes: readonly Change[]): Iterable<Change> {
+  const by_key = new Map<string, Change>();
+  for (const one of changes) {
+    const key = `${one.kind} ${one.id} ${one.change} ${one.from_fleet_id} ${one.from_site_id}`;
+    by_key.delete(key);
+    by_key.set(key, one);
+  }
+  return by_key.values();
+}
+
+/** How many they are, and the fields that all of them share. */
+function summarize(kind: ChangeKind, changes: readonly Change[]): ChangeSummary {
+  const shared = Object.entries(changes[0] ?? {}).filter(
+    ([field, value]) => typeof value === "string" && changes.every((one) => one[field as keyof Change] === value),
+  );
+  return { ...Object.fromEntries(shared), kind, count: changes.length };
+}
