@@ -40,6 +40,10 @@ test("an org from its request to the end of somebody's access, in the browser", 
   await t.test("a key is made with its site and its fleet, shown once, and a real agent that has it appears by itself", async (t) => {
     await visit(page, "/enrollment/new");
     await it.server.until("the one site to be chosen", async () => (await page.getByLabel("Site").inputValue()) === "Site 1");
+    await page.getByRole("checkbox", { name: "Trusted" }).click();
+    await page.getByText(/^rf keys new .* --no-trusted$/).waitFor();
+    await axe(page);
+    await page.getByRole("checkbox", { name: "Trusted" }).click();
     await button(page, "Make the key").click();
     await page.getByText("Waiting for robots").waitFor();
     const key = await secretOf(page);
@@ -68,6 +72,22 @@ test("an org from its request to the end of somebody's access, in the browser", 
     await page.getByText("The robot that enrolled with it stays.").waitFor();
     await button(page, "Revoke it").click();
     await page.getByRole("grid").getByText("revoked").waitFor();
+  });
+
+  await t.test("an admin chooses whether robots that enroll get secrets immediately, and an operator has no choice", async () => {
+    await visit(page, "/enrollment/new");
+    await page.getByRole("checkbox", { name: "Trusted" }).click();
+    await button(page, "Make the key").click();
+    await page.getByText("Waiting for robots").waitFor();
+    const { items } = (await (await page.request.get("/api/enrollment-keys")).json()) as { items: { trusted: boolean }[] };
+    assert.deepEqual(
+      items.map(({ trusted }) => trusted),
+      [false, true],
+    );
+    const operator = await it.as("operator");
+    await visit(operator, "/enrollment/new");
+    await button(operator, "Make the key").waitFor();
+    assert.equal(await operator.getByRole("checkbox", { name: "Trusted" }).count(), 0);
   });
 
   await t.test("a fleet with a robot in it is not deleted, and following says what it means", async () => {

@@ -54,3 +54,9 @@ export const useMe = (): Me => useSuspenseQuery(query("getMe")).data.data;
 export function useMay(role: Role): boolean {
   return RANK[useMe().org.role] >= RANK[role];
 }
+
+/** The same, for what a role that is limited to places does not allow anywhere. */
+export function useMayInWholeOrg(role: Role): boolean {
+  const { org, scopes } = useMe();
+  return RANK[org.role] >= RANK[role] && scopes.length === 0;
+}

@@ -144,18 +144,23 @@ export function Checkbox({
   checked,
   onChange,
   hidden_label = false,
+  hint,
 }: {
   label: string;
   checked: boolean;
   onChange: (checked: boolean) => void;
   hidden_label?: boolean;
+  /** Below the label, in a form: what it is for. */
+  hint?: string;
 }) {
-  return (
+  const id = useId();
+  const box = (
     <label className="inline-flex min-h-6 items-center gap-2">
       <BaseCheckbox.Root
         checked={checked}
         onCheckedChange={onChange}
         aria-label={hidden_label ? label : undefined}
+        aria-describedby={hint === undefined ? undefined : id}
         className="flex size-4 items-center justify-center rounded border border-line-strong bg-surface data-checked:border-accent data-checked:bg-accent"
       >
         <BaseCheckbox.Indicator className="text-accent-ink">
@@ -164,6 +169,15 @@ export function Checkbox({
       </BaseCheckbox.Root>
       {!hidden_label && <span>{label}</span>}
     </label>
+  );
+  if (hint === undefined) return box;
+  return (
+    <div className="mb-3">
+      {box}
+      <p id={id} className="mt-1 text-xs text-muted">
+        {hint}
+      </p>
+    </div>
   );
 }
 

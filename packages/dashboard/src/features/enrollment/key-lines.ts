@@ -4,7 +4,15 @@ import { shellLine } from "../../ui/shell-text.ts";
 export const keyLines = {
   list: "rf keys list",
   revoke: (id: string) => shellLine("rf", "keys", "revoke", id),
-  create: (key: { site_id: string; fleet_id: string; label: string; max_uses: number; expires_in_hours: number }) =>
+  /** `trusted`: as the server decides when undefined. */
+  create: (key: {
+    site_id: string;
+    fleet_id: string;
+    label: string;
+    max_uses: number;
+    expires_in_hours: number;
+    trusted: boolean | undefined;
+  }) =>
     shellLine(
       "rf",
       "keys",
@@ -18,5 +26,6 @@ export const keyLines = {
       String(key.max_uses),
       "--expires-in-hours",
       String(key.expires_in_hours),
+      ...(key.trusted === undefined ? [] : [key.trusted ? "--trusted" : "--no-trusted"]),
     ),
 };

@@ -5,7 +5,8 @@ import { api } from "../../api/client.ts";
 import { usePlaces } from "../../api/places.ts";
 import { readAgain } from "../../api/read-again.ts";
 import { randomId } from "../../api/random-id.ts";
-import { Button, Card, Command, Select, TextInput } from "../../ui/index.ts";
+import { useMayInWholeOrg } from "../../api/session.ts";
+import { Button, Card, Checkbox, Command, Select, TextInput } from "../../ui/index.ts";
 import { keyLines } from "./key-lines.ts";
 
 /** Chosen in place of an id: one that is made along. */
@@ -27,12 +28,15 @@ interface Choice {
   label: string;
   max_uses: string;
   expires_in_hours: string;
+  /** Undefined: who makes the key has no choice, because only an admin of the whole org makes trusted keys. */
+  trusted: boolean | undefined;
 }
 
 /** Where robots join, how many, and until when; a site or a fleet that is not there yet is made along. */
 export function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined; onMade: (key: NewEnrollmentKey) => void }) {
   const { sites, fleets } = usePlaces();
-  const [choice, setChoice] = useState<Choice>(() => firstChoice(fleets, sites, fleet_id));
+  const may_trust = useMayInWholeOrg("admin");
+  const [choice, setChoice] = useState<Choice>(() => ({ ...firstChoice(fleets, sites, fleet_id), trusted: may_trust ? true : undefined }));
   const set = (change: Partial<Choice>): void => setChoice((before) => ({ ...before, ...change }));
   const making = useMutation({
     mutationFn: () => make(choice, set),
@@ -90,6 +94,7 @@ export function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined;
           onChange={(event) => set({ label: event.target.value })}
           error={making.error?.message}
         />
+        {choice.trusted !== undefined && <TrustedField trusted={choice.trusted} onChange={(trusted) => set({ trusted })} />}
         <Button look="primary" type="submit" busy={making.isPending} className="mb-4">
           Make the key
         </Button>
@@ -98,6 +103,15 @@ export function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined;
     </Card>
   );
 }
+
+const TrustedField = ({ trusted, onChange }: { trusted: boolean; onChange: (trusted: boolean) => void }) => (
+  <Checkbox
+    label="Trusted"
+    hint="Robots that enroll with a trusted key receive secrets and registry logins at once. Others wait for an admin's approval."
+    checked={trusted}
+    onChange={onChange}
+  />
+);
 
 interface PlaceFieldParts {
   label: "Site" | "Fleet";
@@ -138,7 +152,7 @@ function firstChoice(
   fleets: readonly { id: string; site_id: string }[],
   sites: readonly { id: string }[],
   fleet_id: string | undefined,
-): Choice {
+): Omit<Choice, "trusted"> {
   const fleet = fleets.find(({ id }) => id === fleet_id) ?? fleets[0];
   return {
     site_id: fleet?.site_id ?? sites[0]?.id ?? NEW,
@@ -171,6 +185,7 @@ async function make(choice: Choice, set: (change: Partial<Choice>) => void): Pro
     label: label === "" ? undefined : label,
     max_uses: Number(choice.max_uses),
     expires_in_hours: Number(choice.expires_in_hours),
+    trusted: choice.trusted,
   };
   return (await api.createEnrollmentKey({ body, idempotency_key: randomId() })).data;
 }
@@ -183,5 +198,6 @@ function lineOf(choice: Choice): string {
     label: choice.label.trim(),
     max_uses: Number(choice.max_uses),
     expires_in_hours: Number(choice.expires_in_hours),
+    trusted: choice.trusted,
   });
 }
