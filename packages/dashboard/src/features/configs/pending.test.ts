@@ -20,6 +20,7 @@ const deployed = (fleet_id: string, minute: number, status: "applied" | "failed"
   namespace,
   status,
   created_at: at(minute),
+  counts: { applied: status === "applied" ? 2 : 0, cancelled: 0 },
 });
 const ids = (fleets: readonly { id: string }[]): string[] => fleets.map(({ id }) => id);
 
@@ -36,6 +37,13 @@ test("deployments that failed or were of another namespace do not count, and a r
   assert.deepEqual(ids(pendingFleets(entry("fleet", "b"), FLEETS, others, 0)), ["b"]);
   assert.deepEqual(pendingFleets(entry("fleet", "b"), FLEETS, [deployed("b", 11, "applied", "nav")], 0), []);
   assert.deepEqual(ids(pendingFleets(entry("fleet", "b", at(20)), FLEETS, [deployed("b", 11)], 0)), ["b"]);
+});
+
+test("a deployment that failed on single robots deployed the change, and one that skipped robots did not", () => {
+  const failed = deployed("b", 11, "failed");
+  assert.deepEqual(pendingFleets(entry("fleet", "b"), FLEETS, [{ ...failed, counts: { applied: 99, cancelled: 0 } }], 0), []);
+  const skipping = { ...failed, counts: { applied: 50, cancelled: 49 } };
+  assert.deepEqual(ids(pendingFleets(entry("fleet", "b"), FLEETS, [skipping], 0)), ["b"]);
 });
 
 test("of a change before the oldest known deployment nothing is claimed", () => {
